@@ -1,0 +1,35 @@
+# Every target sets up its own environment in .venv; Python 3.11 or newer and make are all it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: quickstart test test-slow lint bench clean
+
+quickstart: $(READY)  ## run experiments/quickstart.yaml offline on generated data
+	$(BIN)/ratecli run experiments/quickstart.yaml --offline
+
+test: $(READY)  ## all tests but the slow reproductions
+	$(BIN)/python -m pytest -n auto
+
+test-slow: $(READY)  ## reproductions that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)  ## style, types and the arrows between rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy ratecli
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## speed as ratios against peers, in the same run
+	$(BIN)/python benchmarks/bench.py
+
+# Everything is pinned by hash, so that pip installs these very files or nothing.
+$(READY): constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) results/quickstart

@@ -1,0 +1,252 @@
+"""Files of a source: found in the data folder, else brought there, verified before they count.
+
+Order: the data folder ($RATECLI_DATA or ./data), the mirror ($RATECLI_DATA_MIRROR, a folder or an
+address that holds <source>/<file>), the public address. A file is staged in a folder of its own next
+to its destination and moved there in one step once its sha256 is right, so that whatever happens
+the data folder never holds a file that is not the published one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO
+
+from ratecli.datasets.archive import ARCHIVE_LIMIT, extract
+from ratecli.datasets.registry import RemoteFile, Source
+from ratecli.faults import Fault, FaultError
+
+Progress = Callable[[str, int, int], None]
+"""Told the file's name, bytes so far and bytes in all."""
+
+RETRIES = 2
+
+
+@dataclass(frozen=True)
+class _Address:
+    """Where a file may be had: a folder's file or a URL; `members` if inside an archive."""
+
+    location: str
+    members: tuple[str, ...] = ()
+
+    @property
+    def remote(self) -> bool:
+        return "://" in self.location
+
+
+def data_folder() -> Path:
+    return Path(os.environ.get("RATECLI_DATA") or "data")
+
+
+def absent(source: Source) -> list[str]:
+    """Files of a source that are not in the data folder, as <source>/<file>."""
+    return [
+        f"{source.name}/{file.name}"
+        for file in source.files
+        if not (data_folder() / source.name / file.name).exists()
+    ]
+
+
+def ensure(
+    source: Source, *, offline: bool = False, progress: Progress | None = None
+) -> dict[str, Path]:
+    """Paths of the source's files by name, each present and verified; no network if they are there."""
+    paths = {file.name: data_folder() / source.name / file.name for file in source.files}
+    for file in source.files:
+        path = paths[file.name]
+        if path.exists():
+            _verify_present(path, file)
+        else:
+            _bring(source, file, path, offline, progress or _silent)
+    return paths
+
+
+def sha256_of(path: Path) -> str:
+    """Hash of a file, computed again only if its size or time of change is another."""
+    status = path.stat()
+    return _sha256(str(path.resolve()), status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: str, size: int, changed: int) -> str:  # noqa: ARG001  (they are the cache's key)
+    with Path(path).open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _silent(name: str, done: int, total: int) -> None:
+    pass
+
+
+def _verify_present(path: Path, file: RemoteFile) -> None:
+    if sha256_of(path) != file.sha256:
+        message = f"'{path}' is not the published file: its sha256 is {sha256_of(path)[:12]}..."
+        raise FaultError(Fault("E403", message, "move it away to have it downloaded anew"))
+
+
+def _bring(source: Source, file: RemoteFile, path: Path, offline: bool, progress: Progress) -> None:
+    try:
+        with _workplace(data_folder()) as work:
+            staged = _stage(source, file, work, offline, progress)
+            staged.chmod(0o644)
+            path.parent.mkdir(exist_ok=True)
+            staged.replace(path)
+    except OSError as error:
+        message = f"'{path}' cannot be written: {error.strerror or error}"
+        raise FaultError(Fault("E402", message, "set RATECLI_DATA to another folder")) from error
+
+
+@contextmanager
+def _workplace(root: Path) -> Iterator[Path]:
+    """A temporary folder inside the data folder, so that moving out of it is one step."""
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as work:
+            yield Path(work)
+    finally:
+        with suppress(OSError):  # it stays if it holds anything
+            root.rmdir()
+
+
+def _stage(source: Source, file: RemoteFile, work: Path, offline: bool, progress: Progress) -> Path:
+    """The file, verified, in `work`. An address that does not answer leaves the next its turn."""
+    reasons = []
+    for number, address in enumerate(_addresses(source, file, offline)):
+        target = work / f"{number}"
+        try:
+            _get(address, file, target, progress)
+        except _NotHadError as error:
+            reasons.append(f"{address.location}: {error}")
+            continue
+        _verify_staged(target, file, address)
+        return target
+    if offline:
+        message = f"'{source.name}/{file.name}' is not in {data_folder()}, and this run is offline"
+        way = f"run `ratecli fetch {source.name}` with a connection, or set RATECLI_DATA_MIRROR"
+        raise FaultError(Fault("E401", message, way))
+    message = f"'{source.name}/{file.name}' could not be downloaded: " + "; ".join(reasons)
+    raise FaultError(Fault("E402", message, "try again later, or set RATECLI_DATA_MIRROR"))
+
+
+def _addresses(source: Source, file: RemoteFile, offline: bool) -> list[_Address]:
+    mirror = os.environ.get("RATECLI_DATA_MIRROR")
+    places = [_Address(f"{mirror.rstrip('/')}/{source.name}/{file.name}")] if mirror else []
+    places.append(_Address(file.url, file.members))
+    return [place for place in places if not (offline and place.remote)]
+
+
+def _verify_staged(staged: Path, file: RemoteFile, address: _Address) -> None:
+    found, size = sha256_of(staged), staged.stat().st_size
+    if found != file.sha256:
+        cut = f" ({size:,} of {file.size:,} bytes)" if size < file.size else ""
+        message = f"'{file.name}' from {address.location} is not the published file{cut}"
+        expected = f"its sha256 is {found}, expected {file.sha256}"
+        raise FaultError(Fault("E403", f"{message}: {expected}", "nothing was kept; try a mirror"))
+
+
+class _NotHadError(Exception):
+    """An address has no such file, or does not answer; another one may."""
+
+
+class _Sink:
+    """A file being written: counts, tells, and refuses what cannot be the file wanted."""
+
+    def __init__(self, opened: IO[bytes], file: RemoteFile, limit: int, progress: Progress) -> None:
+        self._opened, self._file, self._limit, self._progress = opened, file, limit, progress
+        self._done = 0
+
+    def write(self, chunk: bytes) -> int:
+        if self._done == 0 and looks_like_html(chunk):
+            message = f"'{self._file.name}' looks like an HTML page, not like the data"
+            way = "nothing was kept; a login or error page may stand between here and the server"
+            raise FaultError(Fault("E403", message, way))
+        self._done += len(chunk)
+        if self._done > self._limit:
+            message = (
+                f"'{self._file.name}' is not the published file: it is over {self._limit:,} bytes"
+            )
+            raise FaultError(Fault("E403", message, "nothing was kept; try a mirror"))
+        self._progress(self._file.name, self._done, max(self._done, self._file.size))
+        return self._opened.write(chunk)
+
+
+def looks_like_html(head: bytes) -> bool:
+    return (
+        head.lstrip(b"\xef\xbb\xbf \t\r\n")[:14].lower().startswith((b"<!doctype html", b"<html"))
+    )
+
+
+def _get(address: _Address, file: RemoteFile, target: Path, progress: Progress) -> None:
+    limit = ARCHIVE_LIMIT if address.members else file.size
+    fetched = target.with_name(f"{target.name}.zip") if address.members else target
+    if address.remote:
+        _download(address.location, fetched, file, limit, progress)
+    else:
+        _copy(Path(address.location), fetched, file, limit, progress)
+    if address.members:
+        extract(fetched, address.members, target, file.size)
+
+
+def _copy(origin: Path, target: Path, file: RemoteFile, limit: int, progress: Progress) -> None:
+    if not origin.is_file():
+        raise _NotHadError("no such file")
+    with origin.open("rb") as opened, target.open("wb") as sink:
+        shutil.copyfileobj(opened, _Sink(sink, file, limit, progress))
+
+
+def _download(url: str, target: Path, file: RemoteFile, limit: int, progress: Progress) -> None:
+    import pooch  # noqa: PLC0415  (only a download needs it)
+    import requests  # noqa: PLC0415
+
+    def attempt(url: str, output: str, _keeper: pooch.Pooch) -> None:
+        with (
+            requests.get(url, stream=True, timeout=_TIMEOUT) as answer,
+            Path(output).open("wb") as opened,
+        ):
+            if answer.status_code in _LASTING:
+                raise _NotHadError(f"the server answered {answer.status_code} {answer.reason}")
+            answer.raise_for_status()
+            sink = _Sink(opened, file, limit, progress)
+            for chunk in answer.iter_content(_CHUNK):
+                sink.write(chunk)
+
+    pooch.get_logger().setLevel(logging.WARNING)  # progress tells what there is to tell
+    keeper = pooch.Pooch(
+        path=target.parent,
+        base_url="",
+        registry={target.name: None},  # verified by us, to say what is wrong
+        urls={target.name: url},
+        retry_if_failed=RETRIES,
+    )
+    try:
+        keeper.fetch(target.name, downloader=attempt)
+    except requests.RequestException as error:
+        raise _NotHadError(_reason(error)) from error
+
+
+_TIMEOUT = 30
+_CHUNK = 2**16
+
+_LASTING = frozenset({400, 401, 403, 404, 405, 406, 410, 451})
+"""Answers that asking again does not change."""
+
+
+def _reason(error: Exception) -> str:
+    import requests  # noqa: PLC0415
+
+    if isinstance(error, requests.HTTPError):
+        return f"the server answered {error.response.status_code} {error.response.reason}"
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the connection broke off"
+    if isinstance(error, requests.ConnectionError):
+        return "no connection"
+    return str(error)

@@ -1,0 +1,150 @@
+"""Columns made into features, as the training rows say.
+
+Numbers are centred and scaled to standard deviation 1; a category becomes one feature for each value
+seen in training, so that a value never seen has none of them. Row weights play no part, and no bias
+is added: that is the solver's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ratecli.datasets.columns import MISSING_CATEGORY, floats, is_text
+from ratecli.datasets.table import Table
+from ratecli.faults import Fault, FaultError
+
+Features: TypeAlias = NDArray[np.float64] | sparse.csr_array
+Mask: TypeAlias = NDArray[np.bool_]
+
+_SPARSE_BELOW = 0.3
+"""Share of entries that are not zero under which features are held sparse."""
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """The feature (value - mean) / scale."""
+
+    column: str
+    mean: float
+    scale: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def entries(self, column: pd.Series) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        values = (floats(column) - self.mean) / self.scale
+        return np.zeros(len(column), dtype=np.int64), values
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """One feature a level."""
+
+    column: str
+    levels: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{self.column}={level}" for level in self.levels)
+
+    def entries(self, column: pd.Series) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Position of each row's level (0 if it has none) and 1 or 0 to put there."""
+        place = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(_filled(column)))
+        return np.maximum(place, 0), (place >= 0).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """What the training rows of all tables said; `blocks` is empty for ready-made matrices."""
+
+    names: tuple[str, ...]
+    blocks: tuple[Numeric | OneHot, ...]
+
+    @classmethod
+    def fit(cls, tables: Sequence[Table], train: Sequence[Mask]) -> Encoder:
+        """`train` marks the training rows of each table."""
+        width = _common_width(tables)
+        if width is not None:
+            return cls(tuple(f"x{i + 1}" for i in range(width)), ())
+        if not any(mask.any() for mask in train):
+            raise FaultError(Fault("E410", "there are no training rows", "look at 'split'"))
+        blocks = tuple(_fit_column(name, tables, train) for name in _common_features(tables))
+        return cls(tuple(name for block in blocks for name in block.names), blocks)
+
+    def transform(self, table: Table) -> Features:
+        """(n, d) features; a ready-made matrix is given back as it is."""
+        if table.matrix is not None:
+            return table.matrix
+        matrix = self._sparse(table.frame)
+        filled = len(self.blocks) / max(len(self.names), 1)
+        return matrix if filled < _SPARSE_BELOW else matrix.toarray()
+
+    def _sparse(self, frame: pd.DataFrame) -> sparse.csr_array:
+        """Every block puts one entry in each row, in the order of the features."""
+        shape = (len(frame), len(self.blocks))
+        columns, values = np.empty(shape, dtype=np.int64), np.empty(shape)
+        start = 0
+        for k, block in enumerate(self.blocks):
+            place, values[:, k] = block.entries(frame[block.column])
+            columns[:, k] = start + place
+            start += len(block.names)
+        starts = np.arange(0, columns.size + 1, len(self.blocks))
+        matrix = sparse.csr_array(
+            (values.ravel(), columns.ravel(), starts), shape=(len(frame), len(self.names))
+        )
+        matrix.eliminate_zeros()
+        return matrix
+
+
+def _common_width(tables: Sequence[Table]) -> int | None:
+    """Width of the ready-made matrices, None if the tables have columns instead."""
+    widths = {None if table.matrix is None else table.matrix.shape[1] for table in tables}
+    if len(widths) != 1:
+        message = (
+            "the data sets' features differ: ready-made matrices of one width go together only"
+        )
+        raise FaultError(Fault("E411", message, "use data sets with the same features"))
+    return widths.pop()
+
+
+def _common_features(tables: Sequence[Table]) -> tuple[str, ...]:
+    first = tables[0].features
+    for table in tables[1:]:
+        differing = sorted(set(first) ^ set(table.features))
+        if differing:
+            message = f"the data sets' features differ: '{differing[0]}' is in one of them only"
+            way = "name the common ones under 'features', or the others under 'drop'"
+            raise FaultError(Fault("E411", message, way))
+    if not first:
+        raise FaultError(Fault("E411", "there are no features", "look at 'features' and 'drop'"))
+    return first
+
+
+def _fit_column(name: str, tables: Sequence[Table], train: Sequence[Mask]) -> Numeric | OneHot:
+    kinds = {is_text(table.frame[name]) for table in tables}
+    if len(kinds) > 1:
+        message = f"column '{name}' holds numbers in one data set and text in another"
+        raise FaultError(Fault("E411", message, "name it under 'categorical' in both"))
+    seen = [table.frame[name][mask] for table, mask in zip(tables, train, strict=True)]
+    if kinds.pop():
+        return OneHot(name, tuple(sorted({level for column in seen for level in _filled(column)})))
+    values = np.concatenate([floats(column) for column in seen])
+    constant = values.min() == values.max()
+    return Numeric(
+        name,
+        mean=float(values[0] if constant else values.mean()),
+        scale=1.0 if constant else float(values.std()),
+    )
+
+
+def _filled(column: pd.Series) -> NDArray[np.object_]:
+    """Levels of the rows, a word for those without a value."""
+    return column.where(column.notna(), MISSING_CATEGORY).to_numpy(dtype=object)

@@ -1,0 +1,74 @@
+"""A column of two values read as positive and negative."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.faults import Fault, FaultError, did_you_mean
+
+MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+"""Words, in lower case, that stand for no value among numbers and labels."""
+
+_PAIRS = ({"0", "1"}, {"-1", "1"}, {"false", "true"})
+_POSITIVE = ("1", "true")
+
+
+def read_label(column: pd.Series, name: str, positive: Any = None) -> NDArray[np.float64]:
+    """1 where the column holds the positive value, 0 where the other one, NaN where none."""
+    codes, levels = pd.factorize(column)
+    keys = [None if _missing(level) else key(level) for level in levels]
+    shown = {word: str(level) for word, level in zip(keys, levels, strict=True) if word is not None}
+    chosen = _positive(shown, name, positive)
+    meaning = [np.nan if word is None else float(word == chosen) for word in keys]
+    return np.array([*meaning, np.nan])[codes]  # the code of a missing value is -1
+
+
+def key(value: Any) -> str:
+    """Equal for equal values however they are written: 1, 1.0 and '1'; true, True and 'True'."""
+    word = str(value).strip()
+    if word.casefold() in ("true", "false"):
+        return word.casefold()
+    try:
+        return format(float(word), ".17g")
+    except ValueError:
+        return word
+
+
+def _missing(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip().casefold() in MISSING
+    return bool(np.isnan(value))
+
+
+def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
+    """The key of the positive value among those that occur."""
+    values = ", ".join(f"'{word}'" for word in sorted(shown.values())[:6])
+    if not shown:
+        way = "leave 'label' out if the table has no labels"
+        raise FaultError(Fault("E406", f"label column '{name}' holds no value at all", way))
+    if len(shown) > 2:
+        message = f"label column '{name}' has {len(shown)} values, not two: {values}"
+        more = ", ..." if len(shown) > 6 else ""
+        way = "labels are binary: add a column that says yes or no, and name it as 'label'"
+        raise FaultError(Fault("E406", message + more, way))
+    if positive is not None and key(positive) not in shown:
+        message = f"'{positive}' is not a value of the label column '{name}'"
+        raise FaultError(
+            Fault("E406", message, did_you_mean(str(positive), shown.values(), "values"))
+        )
+    if len(shown) == 1:
+        message = f"label column '{name}' holds one class only: {values}"
+        raise FaultError(Fault("E406", message, "training needs rows of both classes"))
+    return key(positive) if positive is not None else _usual(shown, name, values)
+
+
+def _usual(shown: dict[str, str], name: str, values: str) -> str:
+    if set(shown) not in _PAIRS:
+        message = f"label column '{name}' has the values {values}: which one is positive?"
+        example = max(shown.values())
+        raise FaultError(Fault("E406", message, f"say so, as in 'positive: {example}'"))
+    return next(word for word in _POSITIVE if word in shown)

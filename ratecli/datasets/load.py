@@ -1,0 +1,231 @@
+"""From an entry of `datasets:` to a `Table`, and what it will be, before it is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.datasets import own, registry
+from ratecli.datasets.columns import floats, is_text
+from ratecli.datasets.download import Progress, absent, ensure, sha256_of
+from ratecli.datasets.label import MISSING, read_label
+from ratecli.datasets.table import Table
+from ratecli.faults import Fault, FaultError, did_you_mean
+
+Options = Mapping[str, Any]
+
+_MOSTLY = 0.9
+"""Share of numbers from which a text column looks like numbers with slips among them."""
+
+_FEW_LEVELS = 20
+
+
+def load(
+    options: Options, base: Path, *, offline: bool = False, progress: Progress | None = None
+) -> Table:
+    """The table of one entry; `base` is the folder that relative paths start from."""
+    if "source" not in options:
+        return _load_own(options, base)
+    source, settled = registry.find(options["source"]), registry.settle(options)
+    raw = registry.Raw(
+        paths=ensure(source, offline=offline, progress=progress),
+        options=settled,
+        digest=registry.digest(source, settled),
+        files=tuple((file.name, file.sha256) for file in source.files),
+    )
+    return registry.preparation(source, settled["preparation"])(raw)
+
+
+def identity(options: Options, base: Path) -> str:
+    """The digest that the table will have; an own file is hashed, nothing is read as a table."""
+    if "source" not in options:
+        return _own_digest(options, _own_file(options, base))
+    return registry.digest(registry.find(options["source"]), registry.settle(options))
+
+
+def missing(options: Options, base: Path) -> list[str]:
+    """Files that are not there yet; those of sources can be fetched."""
+    if "source" in options:
+        return absent(registry.find(options["source"]))
+    path = _own_path(options, base)
+    return [] if path.is_file() else [str(path)]
+
+
+def _own_path(options: Options, base: Path) -> Path:
+    given = str(options["path"])
+    if "\0" in given:
+        raise _no_file(repr(given), "is not a path", "give the path of a file")
+    path = Path(os.path.normpath(base.absolute() / given))
+    roots = [Path(os.path.normpath(root.absolute())) for root in (base, Path.cwd())]
+    if not Path(given).is_absolute() and not any(path.is_relative_to(root) for root in roots):
+        way = "put the file beside the experiment, or give an absolute path"
+        raise _no_file(given, "leads out of the experiment's folder", way)
+    return path
+
+
+def _own_file(options: Options, base: Path) -> Path:
+    """The file, found and, where its sha256 is stated, verified."""
+    path, given = _own_path(options, base), str(options["path"])
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise _no_file(given, what, f"looked for {path}")
+    try:
+        found = sha256_of(path)
+    except OSError as error:
+        raise _no_file(given, f"cannot be read: {error.strerror}", f"looked at {path}") from error
+    stated = str(options.get("sha256", found)).lower()
+    if stated != found:
+        message = f"'{given}' is not the file that was meant: its sha256 is {found}"
+        raise FaultError(Fault("E403", message, f"'sha256' says {stated}"))
+    return path
+
+
+def _no_file(given: str, what: str, way: str) -> FaultError:
+    return FaultError(Fault("E405", f"'{given}' {what}", way))
+
+
+_DECIDING = (
+    "format",
+    "separator",
+    "label",
+    "positive",
+    "features",
+    "drop",
+    "weight",
+    "categorical",
+)
+"""Options that change the table; those of the split change trials, not the table."""
+
+
+def _own_digest(options: Options, path: Path) -> str:
+    stated = {key: options[key] for key in _DECIDING if key in options}
+    if by := options.get("split", {}).get("by"):
+        stated["by"] = by
+    content = {"sha256": sha256_of(path), "suffix": path.suffix.lower(), "options": stated}
+    return registry.fingerprint(content)
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """What the columns are for."""
+
+    label: str | None
+    weight: str | None
+    features: tuple[str, ...]
+
+
+def _load_own(options: Options, base: Path) -> Table:
+    path = _own_file(options, base)
+    kind = options.get("format") or own.format_of(path)
+    separator = options.get("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    categorical = options.get("categorical", ())
+    frame = own.read(path, kind, separator, categorical)
+    roles = _roles(options, [str(name) for name in frame.columns])
+    for name in roles.features:
+        _check_feature(frame[name], name, meant_as_text=name in categorical)
+    return Table(
+        frame=frame,
+        features=roles.features,
+        label=_label(frame, roles.label, options.get("positive")),
+        weight=_weight(frame, roles.weight),
+        digest=_own_digest(options, path),
+        files=((path.name, sha256_of(path)),),
+    )
+
+
+def _roles(options: Options, columns: list[str]) -> _Roles:
+    """Checked: every column named exists, none has two roles, some feature is left."""
+    label, weight = options.get("label"), options.get("weight")
+    by = options.get("split", {}).get("by")
+    _check_names(options, columns)
+    taken = {label: "the label", weight: "the weight", by: "what splits the rows"}
+    taken |= dict.fromkeys(options.get("drop", ()), "dropped")
+    stated = options.get("features")
+    clash = [name for name in stated or () if name in taken]
+    if clash:
+        message = f"column '{clash[0]}' cannot be a feature: it is {taken[clash[0]]}"
+        raise FaultError(Fault("E411", message, "take it out of 'features'"))
+    if label is not None and label == weight:
+        message = f"column '{label}' cannot be both label and weight"
+        raise FaultError(Fault("E411", message, "name another column"))
+    left = [name for name in columns if name not in taken]
+    features = tuple(dict.fromkeys(left if stated is None else stated))
+    if not features:
+        raise FaultError(Fault("E411", "no column is left as a feature", f"columns: {columns}"))
+    return _Roles(label, weight, features)
+
+
+def _check_names(options: Options, columns: list[str]) -> None:
+    named = [(key, options[key]) for key in ("label", "weight") if key in options]
+    named += [
+        (key, name) for key in ("features", "drop", "categorical") for name in options.get(key, ())
+    ]
+    faults = [
+        Fault(
+            "E205",
+            f"'{name}' under '{key}' is not a column",
+            did_you_mean(name, columns, "columns"),
+        )
+        for key, name in named
+        if name not in columns
+    ]
+    if faults:
+        raise FaultError(faults)
+
+
+def _check_feature(column: pd.Series, name: str, *, meant_as_text: bool) -> None:
+    if is_text(column):
+        if not meant_as_text:
+            _refuse_slips(column, name)
+        return
+    wrong = ~np.isfinite(floats(column))
+    if wrong.any():
+        what = "no number" if np.isnan(floats(column)[wrong][0]) else "an infinite value"
+        message = (
+            f"column '{name}' has {what} in row {_first(wrong)}, and {int(wrong.sum())} such in all"
+        )
+        way = "fill in the values, or name the column under 'drop' or 'categorical'"
+        raise FaultError(Fault("E407", message, way))
+
+
+def _refuse_slips(column: pd.Series, name: str) -> None:
+    """A column of numbers with a few words among them would become thousands of categories."""
+    words = column.dropna()
+    words = words[~words.str.casefold().isin(MISSING)]
+    slips = words.map(own.as_number).isna()
+    if words.nunique() > _FEW_LEVELS and slips.mean() <= 1 - _MOSTLY:
+        row = int(words.index[slips][0])
+        message = f"column '{name}' holds numbers, but '{words[row]}' in row {row + 1}"
+        way = "correct it, or name the column under 'categorical' or 'drop'"
+        raise FaultError(Fault("E411", message, way))
+
+
+def _label(frame: pd.DataFrame, name: str | None, positive: Any) -> NDArray[np.float64]:
+    if name is None:
+        return np.full(len(frame), np.nan)
+    return read_label(frame[name], name, positive)
+
+
+def _weight(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64] | None:
+    if name is None:
+        return None
+    if is_text(frame[name]):
+        raise FaultError(Fault("E411", f"weight column '{name}' holds text", "name another column"))
+    weight = floats(frame[name])
+    wrong = ~(np.isfinite(weight) & (weight > 0))
+    if wrong.any():
+        message = f"weight column '{name}' is not a positive number in row {_first(wrong)}"
+        raise FaultError(Fault("E411", message, "drop such rows, or give them a small weight"))
+    return weight
+
+
+def _first(wrong: NDArray[np.bool_]) -> int:
+    """Number of the first row marked, from 1, the header not counted."""
+    return int(np.flatnonzero(wrong)[0]) + 1

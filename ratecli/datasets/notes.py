@@ -1,0 +1,75 @@
+"""What `ratecli show NAME` says about each data set: columns, values, pitfalls, choices made."""
+
+from __future__ import annotations
+
+ADULT = """\
+Official train file (32,561 rows, 7,841 positive) and test file (16,281 rows, 3,846 positive).
+
+features  age, education_num, capital_gain, capital_loss, hours_per_week (numbers);
+          workclass, education, marital_status, occupation, relationship, race, sex,
+          native_country (categories)
+other     fnlwgt, the census's sampling weight, is no feature and no row weight;
+          income holds the label, '>50K' or '<=50K'
+sex       Female, Male
+race      Amer-Indian-Eskimo, Asian-Pac-Islander, Black, Other, White
+
+A '?' (workclass, occupation, native_country) is a missing value and becomes a category of its own.
+The header line of the test file and the full stop after its labels are taken off. Column names have
+'_' for '-'.
+"""
+
+A9A = """\
+The rows of `adult` in the same order, same labels, same official parts, each number cut into
+quantiles: 123 features of 0 and 1, a sparse matrix used as it is (no encoding, no scaling). The test
+file stops at index 122; it has 123 features all the same.
+
+The matrix is joined by columns to select rows by; each says again what features hold.
+
+sex            Female, Male                                              features 72, 73
+race           White, Asian-Pac-Islander, Amer-Indian-Eskimo, Other, Black          67-71
+age_bucket     17-25, 26-32, 33-40, 41-49, 50-90                                      1-5
+education_top  yes, no: 13 or more on the scale of education_num                       39
+
+Feature 39 is the group that the published code of Goh et al. (2016) takes for men; their Figure 2
+matches it rather than sex.
+"""
+
+COMPAS = """\
+ProPublica's filter leaves 6,172 of 7,214 rows, 2,809 of them charged again: an arrest within 30 days
+of the screening, is_recid not -1, c_charge_degree not 'O', score_text not 'N/A'. No official split.
+
+features  age, juv_fel_count, juv_misd_count, juv_other_count, priors_count (numbers);
+          sex, race, c_charge_degree (categories)
+other     age_cat, days_b_screening_arrest; decile_score and score_text, COMPAS's own prediction;
+          two_year_recid, the label
+sex       Female, Male
+race      African-American, Asian, Caucasian, Hispanic, Native American, Other
+
+The file names decile_score and priors_count twice with equal values; the first of each is read.
+Names, dates and case numbers are left out.
+"""
+
+BANK = """\
+bank-full.csv, 45,211 rows, 5,289 positive. No official split.
+
+features  age, balance, day, duration, campaign, pdays, previous (numbers);
+          marital, education, default, housing, loan, contact, month, poutcome (categories)
+other     job, a sensitive column of 12 values, is no feature; y holds the label, yes or no
+
+'unknown' is a category like any other; pdays is -1 for a client not called before. duration is known
+only once the call is over: fine for comparing algorithms, not for predicting.
+"""
+
+LOANS = """\
+A seeded generator, so needing no download; options rows (4000) and seed (0). No official split.
+
+features  income, debt, savings (carry information on the label);
+          age, amount, purpose, region (carry none, given sex); sex
+other     repaid holds the label, yes or no
+sex       Female, Male
+
+Women are 45% of the applicants; 35% of them repay, 65% of men. The best rule of all picks women 0.47
+times as often as men, and for any demanded ratio the least possible error is known in closed form
+(the model and the formulas: docstring of ratecli/datasets/loans.py); the best rule is linear in
+(features, sex). Plots of error against positive_rate[sex = Female] / positive_rate[sex = Male] show it.
+"""

@@ -1,0 +1,191 @@
+"""A table of the user's own: a CSV or Parquet file, read strictly.
+
+Text fields lose the spaces around them; an empty one is missing. A column is numeric if all its
+fields are numbers or words for a missing number, and is text otherwise or where `categorical` says so.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from ratecli.datasets.columns import as_text
+from ratecli.datasets.download import looks_like_html
+from ratecli.datasets.label import MISSING
+from ratecli.faults import Fault, FaultError
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".data": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+_NO_SEPARATORS = ('"', "\r", "\n", "\0")
+_HEAD = 2**16
+_LARGEST_EXACT = 2**53
+
+
+def read(path: Path, kind: str, separator: str, categorical: Collection[str]) -> pd.DataFrame:
+    """The columns of the file, numeric or text; index 0..n-1."""
+    table = _read_parquet(path) if kind == "parquet" else _read_csv(path, separator)
+    names = [name.strip() for name in table.column_names]
+    _refuse_repeated(path, names)
+    if table.num_rows == 0:
+        raise _no_table(path, "it has no rows", "give at least one row for each class")
+    columns = {
+        name: _typed(path, name, column, text=name in categorical)
+        for name, column in zip(names, table.columns, strict=True)
+    }
+    return pd.DataFrame(columns)
+
+
+def format_of(path: Path) -> str:
+    """The format that the file's name promises."""
+    kind = FORMATS.get(path.suffix.lower())
+    if kind is None:
+        message = f"'{path.name}' ends in neither .csv nor .parquet"
+        raise FaultError(Fault("E404", message, "say 'format: csv' or 'format: parquet'"))
+    return kind
+
+
+def _no_table(path: Path, reason: str, way: str) -> FaultError:
+    return FaultError(Fault("E404", f"'{path.name}' is not a table: {reason}", way))
+
+
+def _refuse_repeated(path: Path, names: list[str]) -> None:
+    for number, name in enumerate(names, start=1):
+        if not name:
+            raise _no_table(path, f"its column {number} has no name", "name it in the first line")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        reason = f"column '{repeated[0]}' is there {names.count(repeated[0])} times"
+        raise _no_table(path, reason, "give each column a name of its own")
+
+
+def _read_csv(path: Path, separator: str) -> pa.Table:
+    if separator in _NO_SEPARATORS or not separator.isascii():
+        message = f"{separator!r} cannot separate columns"
+        raise FaultError(Fault("E104", message, "use a comma, semicolon, tab or the like"))
+    names = _header(path, separator)
+    _refuse_repeated(path, names)
+    unstripped = _header(path, separator, strip=False)
+    options = pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(unstripped, pa.string()), strings_can_be_null=False
+    )
+    parsing = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+    try:
+        return pa.csv.read_csv(path, parse_options=parsing, convert_options=options)
+    except pa.ArrowInvalid as error:
+        if "UTF8" in str(error) or "UTF-8" in str(error):
+            raise _not_utf8(path) from error
+        reason = str(error).removeprefix("CSV parse error: ").splitlines()[0][:200]
+        raise _no_table(path, reason, "every row needs as many fields as the first line") from error
+
+
+def _header(path: Path, separator: str, *, strip: bool = True) -> list[str]:
+    """The names in the first line, after a look at what kind of file this is."""
+    with path.open("rb") as opened:
+        head = opened.read(_HEAD)
+    if not head.strip():
+        raise _no_table(path, "it is empty", "give a file with a line of column names and rows")
+    if looks_like_html(head):
+        raise _no_table(path, "it is an HTML page", "download the data itself")
+    if b"\0" in head:
+        raise _no_table(path, "it is a binary file", "say 'format: parquet' if it is one")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as text:
+            rows = csv.reader(text, delimiter=separator, strict=True)
+            first = next((row for row in rows if row), [])
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path) from error
+    except csv.Error as error:
+        raise _no_table(
+            path, f"its first line cannot be read: {error}", "check the quotes"
+        ) from error
+    return [name.strip() for name in first] if strip else first
+
+
+def _not_utf8(path: Path) -> FaultError:
+    return _no_table(path, "it is not UTF-8 text", "save it as UTF-8")
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        return pa.parquet.ParquetFile(path).read()
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise _no_table(path, f"Parquet cannot read it: {reason}", "check 'format'") from error
+
+
+def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> pd.Series:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _numbers_or_text(column, text=text)
+    if pa.types.is_boolean(kind) or pa.types.is_null(kind) or pa.types.is_temporal(kind):
+        words = [None if value is None else str(value) for value in column.to_pylist()]
+        return as_text(pd.Series(words, dtype=object))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _parsed(column, text=text)
+    raise _no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
+
+
+def _numbers_or_text(column: pa.ChunkedArray, *, text: bool) -> pd.Series:
+    if text:
+        words = [None if value is None else str(value) for value in column.to_pylist()]
+        return as_text(pd.Series(words, dtype=object))
+    if pa.types.is_integer(column.type) and column.null_count == 0:
+        return pd.Series(column.to_numpy())
+    return pd.Series(column.cast(pa.float64()).to_numpy())
+
+
+def _parsed(column: pa.ChunkedArray, *, text: bool) -> pd.Series:
+    """Text as numbers if all of it can be read so."""
+    words = pc.fill_null(pc.utf8_trim_whitespace(column), "")
+    if not text and (numbers := _numbers(words)) is not None:
+        return pd.Series(_whole(numbers))
+    return as_text(pd.Series([word or None for word in words.to_pylist()], dtype=object))
+
+
+def _numbers(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
+    """The numbers written, NaN for words that say there is none; None if there are other words."""
+    gone = pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(MISSING)))
+    if pc.all(gone).as_py():
+        return None
+    unsigned = pc.replace_substring_regex(words, r"^\+([0-9.])", r"\1")
+    try:
+        numbers = pc.if_else(gone, pa.scalar(None, pa.string()), unsigned).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    return np.asarray(numbers.to_numpy(), dtype=np.float64)
+
+
+def as_number(word: str) -> float:
+    """The number written, NaN if none is."""
+    try:
+        return math.nan if "_" in word else float(word)
+    except ValueError:
+        return math.nan
+
+
+def _whole(values: NDArray[np.float64]) -> NDArray[np.float64] | NDArray[np.int64]:
+    """Integers where all values are, so that they print as they were written."""
+    if np.isfinite(values).all() and (np.abs(values) < _LARGEST_EXACT).all():
+        whole = values.astype(np.int64)
+        return whole if (whole == values).all() else values
+    return values

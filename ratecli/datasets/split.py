@@ -1,0 +1,159 @@
+"""Which rows train, which choose, which measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.datasets.table import Table
+from ratecli.faults import Fault, FaultError, did_you_mean
+
+PARTS = ("train", "validation", "test")
+_TEST = Fraction(1, 3)
+"""Test share where none is given."""
+
+
+def split(table: Table, spec: Mapping[str, Any], rng: np.random.Generator) -> NDArray[np.str_]:
+    """The part of each row: "train", "validation" or "test".
+
+    Read from a column (`by`), from the official parts, or drawn by fractions; `seed` in `spec` fixes
+    the draw for all trials.
+    """
+    if "seed" in spec:
+        rng = np.random.default_rng(spec["seed"])
+    if "by" in spec:
+        part = _by_column(table, spec)
+    elif _is_official(table, spec):
+        part = _official(table, spec, rng)
+    else:
+        shares = _shares(spec)
+        part = _drawn(np.arange(len(table)), shares, _strata(table, spec), rng)
+    return _all_there(part, spec)
+
+
+def _is_official(table: Table, spec: Mapping[str, Any]) -> bool:
+    stated = [key for key in ("train", "test") if key in spec]
+    if not spec.get("official", table.part is not None and not stated):
+        return False
+    if table.part is None:
+        raise _impossible("the data set has no official split", "give fractions, as in 'test: 1/3'")
+    if stated:
+        message = f"'{stated[0]}' does not go with the official split"
+        raise _impossible(message, "only 'validation' does: it is taken out of the train part")
+    return True
+
+
+def _official(table: Table, spec: Mapping[str, Any], rng: np.random.Generator) -> NDArray[np.str_]:
+    assert table.part is not None
+    part = table.part.astype("<U10")
+    held = fraction(spec.get("validation", 0), "validation")
+    shares = {"train": 1 - held, "validation": held}
+    rows = np.flatnonzero(part == "train")
+    part[rows] = _drawn(rows, shares, _strata(table, spec), rng)
+    return part
+
+
+def _by_column(table: Table, spec: Mapping[str, Any]) -> NDArray[np.str_]:
+    name = spec["by"]
+    others = [key for key in ("official", "stratify", *PARTS) if spec.get(key)]
+    if others:
+        raise _impossible(f"'by' and '{others[0]}' exclude one another", "leave one of them out")
+    values = _column(table, name)
+    wrong = ~values.isin(PARTS).to_numpy()
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        message = f"column '{name}' holds {values.iloc[row]!r} in row {row + 1}, which is no part"
+        raise _impossible(message, "its values must be train, validation or test")
+    return values.to_numpy(dtype="<U10")
+
+
+def fraction(value: Any, key: str) -> Fraction:
+    """A share given as a number or as in "1/3", exactly."""
+    try:
+        share = Fraction(str(value).replace(" ", ""))
+    except (ValueError, ZeroDivisionError):
+        raise _impossible(f"'{key}: {value}' is not a fraction", "write 0.25 or 1/4") from None
+    if not 0 <= share <= 1:
+        raise _impossible(f"'{key}: {value}' is not between 0 and 1", "write 0.25 or 1/4")
+    return share
+
+
+def _shares(spec: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Shares of the three parts; what is not given is the rest, test 1/3, validation none."""
+    given = {key: fraction(spec[key], key) for key in PARTS if key in spec}
+    shares = {"validation": Fraction(0)} | given
+    if "train" in given:
+        shares.setdefault("test", 1 - shares["train"] - shares["validation"])
+    shares.setdefault("test", _TEST)
+    shares.setdefault("train", 1 - shares["validation"] - shares["test"])
+    if sum(shares.values()) != 1 or min(shares.values()) < 0:
+        total = float(sum(given.values()))
+        message = f"the fractions {', '.join(given)} do not leave or make a whole: {total:g} in all"
+        raise _impossible(message, "leave one out: it becomes the rest")
+    return {part: shares[part] for part in PARTS}
+
+
+def _strata(table: Table, spec: Mapping[str, Any]) -> NDArray[np.int64]:
+    """A number for each row, equal where all the columns of `stratify` are equal."""
+    names = spec.get("stratify", ())
+    if not names:
+        return np.zeros(len(table), dtype=np.int64)
+    columns = {
+        name: pd.Series(table.label) if name == "label" else _column(table, name) for name in names
+    }
+    groups = pd.DataFrame(columns).groupby(list(columns), sort=True, dropna=False)
+    return np.asarray(groups.ngroup(), dtype=np.int64)
+
+
+def _column(table: Table, name: str) -> pd.Series:
+    if name not in table.frame:
+        known = did_you_mean(name, map(str, table.frame.columns), "columns")
+        raise FaultError(Fault("E205", f"'{name}' is not a column", known))
+    return table.frame[name]
+
+
+def _drawn(
+    rows: NDArray[np.int64],
+    shares: Mapping[str, Fraction],
+    strata: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.str_]:
+    """Parts for `rows`, within one row of each share in each stratum."""
+    part = np.empty(len(rows), dtype="<U10")
+    stratum = strata[rows]
+    for value in np.unique(stratum):
+        members = rng.permutation(np.flatnonzero(stratum == value))
+        counts = apportion(len(members), list(shares.values()))
+        part[members] = np.repeat(list(shares), counts)
+    return part
+
+
+def apportion(total: int, shares: list[Fraction]) -> list[int]:
+    """Whole numbers that add up to `total`, each within one of its share (largest remainders)."""
+    exact = [share * total for share in shares]
+    counts = [math.floor(value) for value in exact]
+    by_remainder = sorted(range(len(shares)), key=lambda i: (counts[i] - exact[i], i))
+    for i in by_remainder[: total - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+def _all_there(part: NDArray[np.str_], spec: Mapping[str, Any]) -> NDArray[np.str_]:
+    wanted = ["train", "test"]
+    if fraction(spec.get("validation", 0), "validation"):
+        wanted.append("validation")
+    for name in wanted:
+        if not (part == name).any():
+            message = f"the {name} part would be empty ({len(part)} rows in all)"
+            raise _impossible(message, "use other fractions or more rows")
+    return part
+
+
+def _impossible(message: str, way: str) -> FaultError:
+    return FaultError(Fault("E410", message, way))

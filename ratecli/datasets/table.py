@@ -1,0 +1,48 @@
+"""A data set as the rest of the house sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one data set, before any split or encoding.
+
+    Attributes
+    ----------
+    frame
+        Every column by name, sensitive ones included, one row an example, index 0..n-1. Text columns
+        hold strings or None, numeric ones floats or ints. Slices read their conditions from here.
+    features
+        The columns of `frame` that a classifier may see.
+    label
+        (n,) floats: 1 positive, 0 negative, NaN unlabelled.
+    part
+        (n,) the official split ("train", "validation" or "test"), or None where there is none.
+    matrix
+        (n, d) ready-made features that are used as they are (a9a); then `features` is empty.
+    weight
+        (n,) positive row weights, or None for all 1.
+    digest
+        sha256 over everything that decides the numbers: file hashes, preparation version, options.
+    files
+        Name and sha256 of each file that was read, for the record.
+    """
+
+    frame: pd.DataFrame
+    features: tuple[str, ...]
+    label: NDArray[np.float64]
+    digest: str
+    part: NDArray[np.str_] | None = None
+    matrix: sparse.csr_array | None = None
+    weight: NDArray[np.float64] | None = None
+    files: tuple[tuple[str, str], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.frame)

@@ -1,0 +1,76 @@
+"""What is wrong, where, and what would be right: the one way in which ratecli reports a mistake.
+
+A room that finds a mistake knows what it looked at: `rates` an offset in the text of a rule, `spec`
+a line of a file, `datasets` a column of a table. Each says so in a `Fault`; whoever knows more adds
+the place. The command line prints faults and takes the exit code from their first digit.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Span:
+    """Characters `start` to `end` (exclusive) of a rule's text."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stretch of one line of a file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+    width: int
+    excerpt: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One mistake. Codes start with E (nothing runs) or W (a warning)."""
+
+    code: str
+    message: str
+    help: str | None = None
+    span: Span | None = None
+    place: Place | None = None
+
+    @property
+    def is_error(self) -> bool:
+        return self.code.startswith("E")
+
+    def at(self, place: Place) -> Fault:
+        return replace(self, place=place)
+
+
+class FaultError(Exception):
+    """All the mistakes of one phase, to be shown together."""
+
+    def __init__(self, faults: Fault | Iterable[Fault]) -> None:
+        self.faults = (faults,) if isinstance(faults, Fault) else tuple(faults)
+        super().__init__("\n".join(f"{fault.code}: {fault.message}" for fault in self.faults))
+
+    def __reduce__(self) -> tuple[type[FaultError], tuple[tuple[Fault, ...]]]:
+        return type(self), (self.faults,)
+
+    @property
+    def exit_code(self) -> int:
+        """4 if data is the trouble, 1 for a failed trial, else 2 (interface: exit codes)."""
+        families = {fault.code[1] for fault in self.faults if fault.is_error}
+        return 2 if families & set("0123") else 4 if "4" in families else 1
+
+
+def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
+    """Help for a name that does not exist: the nearest known one, and the list if it is short."""
+    names = sorted(known)
+    folded = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    hint = f"did you mean '{folded[near[0]]}'? " if near else ""
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"{hint}{what}: {listed}" if names else f"{hint}there are none here"

@@ -1,0 +1,66 @@
+"""Linear scores and the decisions made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array, Features
+from ratecli.models.ramp import ramp
+
+
+@dataclass(frozen=True)
+class Linear:
+    """f(x) = <w, x> + b with the ways to decide from it; w has shape (d,)."""
+
+    kind: ClassVar[str]
+    weights: Array
+    bias: float = 0.0
+
+    def score(self, X: Features) -> Array:
+        return np.asarray(X @ self.weights + self.bias, dtype=float)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        return {"weights": self.weights, "bias": np.asarray(self.bias)}
+
+
+@dataclass(frozen=True)
+class Threshold(Linear):
+    """Deterministic: yes where f(x) > 0, a tie is a no."""
+
+    kind: ClassVar[str] = "threshold"
+
+    def decide(self, X: Features) -> Array:
+        return (self.score(X) > 0).astype(float)
+
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)
+
+
+@dataclass(frozen=True)
+class Logistic(Threshold):
+    """A threshold whose label estimate is the logistic function of the score."""
+
+    kind: ClassVar[str] = "logistic"
+
+    def estimate(self, X: Features) -> Array:
+        return np.asarray(0.5 * (1 + np.tanh(0.5 * self.score(X))))
+
+
+@dataclass(frozen=True)
+class Ramp(Linear):
+    """Randomized: yes with probability sigma(f(x)) (Goh et al. 2016, equation 2, appendix A).
+
+    The score is in the paper's units: only |f| < 1/2 is left to chance.
+    """
+
+    kind: ClassVar[str] = "ramp"
+
+    def decide(self, X: Features) -> Array:
+        return ramp(self.score(X))
+
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)

@@ -1,0 +1,53 @@
+"""A classifier drawn at random from several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array, Classifier, Features
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Member k decides with probability `chances[k]`; every answer is the mean over members.
+
+    Rates are linear in decisions, so those of the mean decision are the expected rates. A function
+    of rates must be applied after: never average a metric.
+    """
+
+    kind: ClassVar[str] = "mixture"
+    members: tuple[Classifier, ...]
+    chances: Array
+
+    def __post_init__(self) -> None:
+        chances = self.chances
+        fits = chances.shape == (len(self.members),)
+        if not (fits and (chances >= 0).all() and abs(chances.sum() - 1) <= 1e-9):
+            raise ValueError(
+                f"chances {chances} are no distribution over {len(self.members)} members"
+            )
+
+    def _mean(self, answer: Callable[[Classifier], Array]) -> Array:
+        answers = np.stack([answer(member) for member in self.members])
+        return np.asarray(self.chances @ answers)
+
+    def decide(self, X: Features) -> Array:
+        return np.clip(self._mean(lambda member: member.decide(X)), 0.0, 1.0)  # of rounding
+
+    def score(self, X: Features) -> Array:
+        return self._mean(lambda member: member.score(X))
+
+    def estimate(self, X: Features) -> Array:
+        return self._mean(lambda member: member.estimate(X))
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        arrays: dict[str, NDArray[np.generic]] = {"chances": self.chances}
+        for k, member in enumerate(self.members):
+            arrays[f"{k}.kind"] = np.asarray(member.kind)
+            arrays |= {f"{k}.{name}": array for name, array in member.state().items()}
+        return arrays

@@ -1,0 +1,206 @@
+"""Normal forms: affine combinations of rates, and sums of ratios of them.
+
+Clearing a denominator is sound where it cannot be negative: a rate lies in [0, 1], and so does what
+adds up from rates with positive coefficients. `N / D <= c` becomes `N - c D <= 0`; where N = D = 0 the
+ratio is undefined and the affine form holds with equality.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ratecli.rates import expression as ex
+from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.table import RATES
+
+
+@dataclass(frozen=True)
+class Affine:
+    """`sum of coefficient * rate + constant`, coefficients non-zero."""
+
+    coefficients: Mapping[Leaf, float]
+    constant: float = 0.0
+
+    def __add__(self, other: Affine) -> Affine:
+        total = dict(self.coefficients)
+        for leaf, coefficient in other.coefficients.items():
+            total[leaf] = total.get(leaf, 0.0) + coefficient
+        kept = {leaf: value for leaf, value in total.items() if value}
+        return Affine(kept, self.constant + other.constant)
+
+    def __mul__(self, factor: float) -> Affine:
+        scaled = {leaf: factor * value for leaf, value in self.coefficients.items() if factor}
+        return Affine(scaled, factor * self.constant)
+
+    def range(self) -> tuple[float, float]:
+        """Least and largest value over all rates in their ranges, each rate once."""
+        low = high = self.constant
+        for leaf, coefficient in self.coefficients.items():
+            ends = [coefficient * end for end in leaf.rate.range]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def expression(self) -> Expression:
+        terms = (ex.multiply(ex.Constant(c), leaf) for leaf, c in self.coefficients.items())
+        return ex.add(*terms, ex.Constant(self.constant))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """`weight * numerator / denominator`, denominator never negative."""
+
+    weight: float
+    numerator: Affine
+    denominator: Affine
+
+    def range(self) -> tuple[float, float]:
+        """Bounds on `numerator / denominator`: it lies between the quotients of their terms."""
+        top, bottom = self.numerator, self.denominator
+        leaves = {*top.coefficients, *bottom.coefficients}
+        terms = [(top.coefficients.get(leaf, 0.0), bottom.coefficients.get(leaf, 0.0))
+                 for leaf in leaves] + [(top.constant, bottom.constant)]  # fmt: skip
+        if any(d < 0 for _, d in terms) or any(leaf.rate.range[0] < 0 for leaf in leaves):
+            return -math.inf, math.inf
+        quotients = [n / d if d else math.copysign(math.inf, n) for n, d in terms if n or d]
+        return min(quotients, default=-math.inf), max(quotients, default=math.inf)
+
+
+@dataclass(frozen=True)
+class RatioSum:
+    """`affine + sum of ratios`; ratios over the same denominator are gathered in one."""
+
+    affine: Affine
+    ratios: tuple[Ratio, ...] = ()
+
+
+def affine(node: Expression) -> Affine | None:
+    """The affine form of an expression, None if it has none."""
+    form = ratio_sum(node)
+    return form.affine if form is not None and not form.ratios else None
+
+
+def ratio_sum(node: Expression) -> RatioSum | None:
+    """An expression as an affine part and ratios of affine parts, None if it is neither."""
+    match node:
+        case ex.Constant(value=value):
+            return RatioSum(Affine({}, value))
+        case Leaf():
+            return RatioSum(Affine({node: 1.0}))
+        case ex.Sum(terms=terms):
+            parts = [ratio_sum(term) for term in terms]
+            return None if None in parts else _total(part for part in parts if part)
+        case ex.Product(left=ex.Constant(value=factor), right=right):
+            form = ratio_sum(right)
+            return None if form is None else _scaled(form, factor)
+        case ex.Quotient(numerator=numerator, denominator=denominator):
+            return _quotient(affine(numerator), affine(denominator))
+        case _:
+            return None
+
+
+def _quotient(top: Affine | None, bottom: Affine | None) -> RatioSum | None:
+    if top is None or bottom is None or bottom.range()[0] < 0:
+        return None
+    return RatioSum(Affine({}), (Ratio(1.0, top, bottom),))
+
+
+def _scaled(form: RatioSum, factor: float) -> RatioSum:
+    ratios = tuple(replace(ratio, weight=factor * ratio.weight) for ratio in form.ratios)
+    return RatioSum(form.affine * factor, ratios)
+
+
+def _total(parts: Iterable[RatioSum]) -> RatioSum:
+    total, gathered = Affine({}), list[Ratio]()
+    for part in parts:
+        total += part.affine
+        for ratio in part.ratios:
+            same = [i for i, r in enumerate(gathered) if r.denominator == ratio.denominator]
+            if same:
+                other = gathered[same[0]]
+                top = other.numerator * other.weight + ratio.numerator * ratio.weight
+                gathered[same[0]] = Ratio(1.0, top, ratio.denominator)
+            else:
+                gathered.append(ratio)
+    kept = (r for r in gathered if r.weight and (r.numerator.coefficients or r.numerator.constant))
+    return RatioSum(total, tuple(kept))
+
+
+def cleared(node: Expression) -> Affine | None:
+    """An affine form that is at most 0 exactly where `node` is, or None if there is none."""
+    form = ratio_sum(node)
+    if form is None:
+        return None
+    if not form.ratios:
+        return form.affine
+    if len(form.ratios) > 1 or form.affine.coefficients:
+        return None
+    (ratio,) = form.ratios
+    return ratio.numerator * ratio.weight + ratio.denominator * form.affine.constant
+
+
+def positive_combination(form: Affine) -> Affine:
+    """The same with no negative coefficient (Goh et al. 2016, Problem 1 and appendix B).
+
+    A coefficient -a on a rate is a on its complement, less a times what both add up to. Rates
+    without a named complement keep their sign: `base_rate` is no decision's, `wins` and `losses`.
+    """
+    total = Affine({}, form.constant)
+    for leaf, coefficient in form.coefficients.items():
+        if coefficient < 0 and leaf.rate.complement:
+            other = replace(leaf, rate=RATES[leaf.rate.complement])
+            total += Affine({other: -coefficient}) + _with_complement(leaf) * coefficient
+        else:
+            total += Affine({leaf: coefficient})
+    return total
+
+
+def _with_complement(leaf: Leaf) -> Affine:
+    """What a rate and its complement add up to: the share of rows that either speaks of."""
+    base = Affine({replace(leaf, rate=RATES["base_rate"]): 1.0})
+    whole = Affine({}, 1.0)
+    spoken = {leaf.rate.yes, leaf.rate.no} - {"none"}
+    return base if spoken == {"+"} else whole + base * -1.0 if spoken == {"-"} else whole
+
+
+def bound_text(form: Affine) -> str:
+    """`sum of positive rates <= bound`, as in Goh's Table 2; what no decision changes is bound."""
+    moving, fixed = dict[Leaf, float](), dict[Leaf, float]()
+    for leaf, coefficient in form.coefficients.items():
+        side = fixed if leaf.rate.yes == leaf.rate.no else moving
+        side[leaf] = float(f"{coefficient:.6g}")
+    right = Affine(fixed, float(f"{form.constant:.6g}")) * -1.0
+    return f"{ex.text(Affine(moving).expression())} <= {ex.text(right.expression())}"
+
+
+def level(metric: Expression, piece: Expression) -> float | None:
+    """The value t of `metric` at which `piece` is 0, if `piece` bounds nothing but that metric.
+
+    With metric N / D (or N) that is so where the piece is `a D + b N`; then t = -a / b.
+    """
+    form, bound = ratio_sum(metric), affine(piece)
+    if form is None or bound is None or len(form.ratios) > 1:
+        return None
+    if form.ratios:
+        (ratio,) = form.ratios
+        top = ratio.numerator * ratio.weight + ratio.denominator * form.affine.constant
+        bottom = ratio.denominator
+        if form.affine.coefficients:
+            return None
+    else:
+        top, bottom = form.affine, Affine({}, 1.0)
+    return _proportion(bound, bottom, top)
+
+
+def _proportion(whole: Affine, first: Affine, second: Affine) -> float | None:
+    """Solve `whole = b (second - t first)` for t; None if there is no such b and t."""
+    forms = (first, second, whole)
+    leaves = dict.fromkeys(leaf for form in forms for leaf in form.coefficients)
+    rows = [[form.coefficients.get(leaf, 0.0) for form in forms] for leaf in leaves]
+    table = np.array([*rows, [form.constant for form in forms]])
+    (a, b), *_ = np.linalg.lstsq(table[:, :2], table[:, 2])
+    exact = np.allclose(table[:, :2] @ [a, b], table[:, 2], atol=1e-12)
+    return float(-a / b) if exact and abs(b) > 1e-12 else None

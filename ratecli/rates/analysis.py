@@ -1,0 +1,281 @@
+"""What kind of problem a goal is: found once, on the tree, in the manner of disciplined convex
+programming. Curvature is meant in the rates, which are linear in the randomized decisions.
+
+Every node states local facts and one rule of composition does the rest: a function that is convex,
+of an argument that is affine, or convex where the function grows, or concave where it falls, is
+convex.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import Affine, affine, cleared, ratio_sum
+from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.functions import FUNCTIONS, Interval
+
+MAX_PIECES = 2000
+ROUNDING = 1e-9
+
+
+class Shape(StrEnum):
+    """Classes of goals, the easier ones first; a solver states which it takes."""
+
+    AFFINE = "affine"
+    CONVEX = "convex"
+    RATIO = "ratio"
+    RATIO_SUM = "sum of ratios"
+    OTHER = "other"
+    RANKING = "ranking"
+
+
+class Curvature(StrEnum):
+    CONSTANT = "constant"
+    AFFINE = "affine"
+    CONVEX = "convex"
+    CONCAVE = "concave"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """An objective, or what must be at most 0, ready for solvers.
+
+    Attributes
+    ----------
+    expression
+        As measured: the objective, or by how much the rule is broken.
+    pieces
+        For a rule: expressions that must all be at most 0 (`max`, `abs` and templates taken apart,
+        denominators cleared where that is sound). For an objective: itself.
+    shape
+        The hardest class among the pieces.
+    """
+
+    name: str
+    text: str
+    expression: Expression
+    pieces: tuple[Expression, ...]
+    shape: Shape
+
+
+def objective_goal(text: str, node: Expression) -> Goal:
+    return Goal("objective", text, node, (node,), shape(node))
+
+
+def rule_goal(name: str, text: str, differences: tuple[Expression, ...], whole: Expression) -> Goal:
+    """A rule given as differences that must be at most 0 (see `resolve.differences`)."""
+    parts = tuple(part for difference in differences for part in pieces(difference))
+    normal = tuple(form.expression() if (form := cleared(part)) else part for part in parts)
+    shapes = [shape(part) for part in normal]
+    return Goal(name, text, whole, normal, max(shapes, key=list(Shape).index))
+
+
+def pieces(node: Expression) -> tuple[Expression, ...]:
+    """Expressions that are all at most 0 exactly where `node` is.
+
+    `max(a, b) + c <= 0` is `a + c <= 0` and `b + c <= 0`; likewise `-min`, `abs`, and positive
+    multiples. More than `MAX_PIECES` are left together.
+    """
+    found = _options(node, 1.0)
+    return found if len(found) <= MAX_PIECES else (node,)
+
+
+def _options(node: Expression, factor: float) -> tuple[Expression, ...]:
+    """Expressions whose largest is `factor * node`; one more than `MAX_PIECES` if there are more."""
+    options: Iterable[Expression]
+    match node:
+        case ex.Sum(terms=terms):
+            choices = itertools.product(*(_options(term, factor) for term in terms))
+            options = (ex.add(*choice, span=node.span) for choice in choices)
+        case ex.Product(left=ex.Constant(value=value), right=right):
+            return _options(right, factor * value)
+        case ex.Apply(function="abs", arguments=(argument,)) if factor > 0:
+            options = (*_options(argument, factor), *_options(argument, -factor))
+        case ex.Apply(function=name) if name == ("max" if factor > 0 else "min"):
+            options = (part for child in node.arguments for part in _options(child, factor))
+        case _:
+            options = (ex.multiply(ex.Constant(factor), node, node.span),)
+    return tuple(itertools.islice(options, MAX_PIECES + 1))
+
+
+def shape(node: Expression) -> Shape:
+    """The class of an expression that is to be small."""
+    if any(_measured_only(part) for part in ex.walk(node)):
+        return Shape.RANKING
+    form = ratio_sum(node)
+    if form is not None and not form.ratios:
+        return Shape.AFFINE
+    if curvature(node) is Curvature.CONVEX:
+        return Shape.CONVEX
+    if form is not None:
+        alone = len(form.ratios) == 1 and not form.affine.coefficients
+        return Shape.RATIO if alone else Shape.RATIO_SUM
+    return Shape.OTHER
+
+
+def _measured_only(part: Expression) -> bool:
+    return isinstance(part, ex.Ranking) or (isinstance(part, Leaf) and part.rate.of != "decision")
+
+
+def interval(node: Expression) -> Interval:
+    """Bounds on an expression over all rates in their ranges; `of(...)` may be any number."""
+    form = affine(node)
+    if form is not None:
+        return form.range()
+    match node:
+        case ex.Ranking():
+            return 0.0, 1.0
+        case ex.Sum(terms=terms):
+            ends = [interval(term) for term in terms]
+            return sum(low for low, _ in ends), sum(high for _, high in ends)
+        case ex.Product(left=left, right=right):
+            return _product(interval(left), interval(right))
+        case ex.Quotient(numerator=numerator, denominator=denominator):
+            low, high = _quotient(interval(numerator), interval(denominator))
+            ratio = ratio_sum(node)
+            alone = ratio.ratios[0].range() if ratio else (low, high)
+            return max(low, alone[0]), min(high, alone[1])
+        case ex.Apply(function=name, arguments=arguments):
+            low, high = FUNCTIONS[name].domain
+            inside = [(max(a, low), min(b, high)) for a, b in map(interval, arguments)]
+            if any(a > b for a, b in inside):
+                return float("-inf"), float("inf")
+            return FUNCTIONS[name].interval(inside)
+        case _:
+            return float("-inf"), float("inf")
+
+
+def _product(a: Interval, b: Interval) -> Interval:
+    corners = [x * y if x and y else 0.0 for x in a for y in b]
+    return min(corners), max(corners)
+
+
+def _quotient(top: Interval, bottom: Interval) -> Interval:
+    if bottom[0] < 0 or bottom == (0.0, 0.0):
+        return float("-inf"), float("inf")
+    inverse = (1 / bottom[1] if bottom[1] else float("inf"),
+               1 / bottom[0] if bottom[0] else float("inf"))  # fmt: skip
+    return _product(top, inverse)
+
+
+def curvature(node: Expression) -> Curvature:
+    """Curvature in the rates."""
+    match node:
+        case ex.Constant() | ex.Of():
+            return Curvature.CONSTANT
+        case Leaf():
+            return Curvature.AFFINE
+        case ex.Sum(terms=terms):
+            return _sum(*map(curvature, terms))
+        case ex.Product(left=left, right=right):
+            return _scaled(left, right)
+        case ex.Apply(function=name, arguments=arguments):
+            return _applied(name, arguments)
+        case _:
+            return Curvature.UNKNOWN
+
+
+def _sum(*parts: Curvature) -> Curvature:
+    bent = set(parts) - {Curvature.CONSTANT, Curvature.AFFINE}
+    if len(bent) > 1:
+        return Curvature.UNKNOWN
+    return bent.pop() if bent else max(parts, key=list(Curvature).index)
+
+
+def _scaled(left: Expression, right: Expression) -> Curvature:
+    factor, inner = curvature(left), curvature(right)
+    if factor is not Curvature.CONSTANT:
+        left, factor, inner = right, inner, factor
+    if factor is not Curvature.CONSTANT:
+        square = left == right and inner is Curvature.AFFINE
+        return Curvature.CONVEX if square else Curvature.UNKNOWN
+    if inner in {Curvature.CONSTANT, Curvature.AFFINE}:
+        return inner
+    sign = _direction("sign", interval(left))
+    return inner if sign > 0 else _flipped(inner) if sign < 0 else Curvature.UNKNOWN
+
+
+def _flipped(inner: Curvature) -> Curvature:
+    other = {Curvature.CONVEX: Curvature.CONCAVE, Curvature.CONCAVE: Curvature.CONVEX}
+    return other.get(inner, inner)
+
+
+def _applied(name: str, arguments: tuple[Expression, ...]) -> Curvature:
+    function = FUNCTIONS[name]
+    own = Curvature(function.curvature)
+    inner = [curvature(argument) for argument in arguments]
+    if all(part is Curvature.CONSTANT for part in inner):
+        return Curvature.CONSTANT
+    low, high = function.domain
+    for argument, part in zip(arguments, inner, strict=True):
+        least, most = interval(argument)
+        if least < low - ROUNDING or most > high + ROUNDING:
+            return Curvature.UNKNOWN  # `kl` clips there, others are undefined
+        if part in {Curvature.CONSTANT, Curvature.AFFINE}:
+            continue
+        direction = _direction(function.monotone, (least, most))
+        fits = part if direction > 0 else _flipped(part) if direction < 0 else None
+        if fits is not own:
+            return Curvature.UNKNOWN
+    return own
+
+
+def _direction(monotone: int | str, argument: Interval) -> int:
+    if isinstance(monotone, int):
+        return monotone
+    return 1 if argument[0] >= 0 else -1 if argument[1] <= 0 else 0
+
+
+def monotone(node: Expression) -> dict[Leaf, int]:
+    """For each rate: +1 if the expression grows in it, -1 if it falls, 0 if neither is known."""
+    match node:
+        case Leaf():
+            return {node: 1}
+        case ex.Product(left=left, right=right):
+            return _merged(_turned(monotone(left), interval(right)),
+                           _turned(monotone(right), interval(left)))  # fmt: skip
+        case ex.Quotient(numerator=top, denominator=bottom):
+            falls = {leaf: -sign for leaf, sign in monotone(bottom).items()}
+            signs = _merged(monotone(top), _turned(falls, interval(top)))
+            return signs if interval(bottom)[0] >= 0 else dict.fromkeys(signs, 0)
+        case ex.Apply(function=name, arguments=arguments):
+            rule = FUNCTIONS[name].monotone
+            turned = []
+            for argument in arguments:
+                direction = _direction(rule, interval(argument))
+                turned.append({k: direction * sign for k, sign in monotone(argument).items()})
+            return _merged(*turned)
+        case _:
+            return _merged(*map(monotone, ex.children(node)))
+
+
+def _turned(signs: dict[Leaf, int], factor: Interval) -> dict[Leaf, int]:
+    direction = _direction("sign", factor)
+    return {leaf: direction * sign for leaf, sign in signs.items()}
+
+
+def _merged(*parts: dict[Leaf, int]) -> dict[Leaf, int]:
+    total: dict[Leaf, int] = {}
+    for part in parts:
+        for leaf, sign in part.items():
+            total[leaf] = sign if total.get(leaf, sign) == sign else 0
+    return total
+
+
+def affine_pieces(goal: Goal) -> tuple[Affine, ...]:
+    """The pieces of a goal of shape affine, in normal form.
+
+    Raises
+    ------
+    ValueError
+        If a piece is not affine.
+    """
+    forms = tuple(affine(piece) for piece in goal.pieces)
+    if None in forms:
+        raise ValueError(f"{goal.name} is {goal.shape}, not affine: {goal.text}")
+    return tuple(form for form in forms if form is not None)

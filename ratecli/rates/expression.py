@@ -1,0 +1,301 @@
+"""A rule with its names looked up: arithmetic over rates of slices.
+
+Built through `add`, `multiply`, `divide` and `apply`, which fold constants, so that two ways to
+write the same number make the same tree. `str` gives canonical text in the language itself, with
+groups spelt out as conditions: renaming a group changes nothing that is stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ratecli.faults import Fault, FaultError, Span
+from ratecli.rates import syntax
+from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.syntax import NOWHERE, Condition
+from ratecli.rates.table import Rate
+
+
+@dataclass(frozen=True)
+class Where:
+    """The rows a rate speaks of: of these data sets (all, if none is named), under these conditions."""
+
+    datasets: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    @classmethod
+    def of(cls, datasets: Iterable[str], conditions: Iterable[Condition]) -> Where:
+        """In canonical order, nothing twice."""
+        unique = {str(condition): condition for condition in conditions}
+        return cls(tuple(sorted(set(datasets))), tuple(unique[text] for text in sorted(unique)))
+
+    def items(self) -> tuple[syntax.SliceItem, ...]:
+        return (*map(syntax.Member, self.datasets), *self.conditions)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.items())) or "all rows"
+
+
+EVERYWHERE = Where()
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: float
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A rate of a slice; `split` None means the split that is being looked at."""
+
+    rate: Rate
+    where: Where = EVERYWHERE
+    split: str | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def __str__(self) -> str:
+        return str(to_syntax(self))
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A ranking measure of a slice (roc_auc, pr_auc)."""
+
+    name: str
+    where: Where = EVERYWHERE
+    split: str | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Of:
+    """`of(algorithm, metric)`: what another algorithm measured, a number once its trial has run."""
+
+    algorithm: str
+    metric: Expression
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Sum:
+    terms: tuple[Expression, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Product:
+    left: Expression
+    right: Expression
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Quotient:
+    numerator: Expression
+    denominator: Expression
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Apply:
+    function: str
+    arguments: tuple[Expression, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Expression = Constant | Leaf | Ranking | Of | Sum | Product | Quotient | Apply
+
+
+def add(*terms: Expression, span: Span = NOWHERE) -> Expression:
+    """Sum with nested sums flattened and constants gathered at the end."""
+    flat: list[Expression] = []
+    constant = 0.0
+    for term in terms:
+        for part in term.terms if isinstance(term, Sum) else (term,):
+            if isinstance(part, Constant):
+                constant += part.value
+            else:
+                flat.append(part)
+    if constant or not flat:
+        flat.append(Constant(constant, span))
+    return flat[0] if len(flat) == 1 else Sum(tuple(flat), span)
+
+
+def multiply(left: Expression, right: Expression, span: Span = NOWHERE) -> Expression:
+    """Product with a constant in front, drawn into sums and other constants."""
+    if isinstance(right, Constant) and not isinstance(left, Constant):
+        left, right = right, left
+    if not isinstance(left, Constant):
+        return Product(left, right, span)
+    factor = left.value
+    match right:
+        case Constant(value=value):
+            return Constant(factor * value, span)
+        case Sum(terms=terms):
+            return add(*(multiply(left, term, span) for term in terms), span=span)
+        case Product(left=Constant(value=value), right=rest):
+            return multiply(Constant(factor * value), rest, span)
+    if factor == 0:
+        return Constant(0.0, span)
+    return right if factor == 1 else Product(left, right, span)
+
+
+def negate(operand: Expression, span: Span | None = None) -> Expression:
+    return multiply(Constant(-1.0), operand, span or operand.span)
+
+
+def subtract(left: Expression, right: Expression, span: Span = NOWHERE) -> Expression:
+    return add(left, negate(right), span=span)
+
+
+def divide(numerator: Expression, denominator: Expression, span: Span = NOWHERE) -> Expression:
+    """Raises E311 where the denominator is the number 0."""
+    if not isinstance(denominator, Constant):
+        return Quotient(numerator, denominator, span)
+    if denominator.value == 0:
+        raise FaultError(Fault("E311", "division by zero", None, denominator.span))
+    if isinstance(numerator, Constant):
+        return Constant(numerator.value / denominator.value, span)
+    return multiply(Constant(1 / denominator.value), numerator, span)
+
+
+def apply(function: str, arguments: tuple[Expression, ...], span: Span = NOWHERE) -> Expression:
+    """Raises E311 where constant arguments lie outside the function's domain."""
+    row = FUNCTIONS[function]
+    for argument in arguments:
+        if isinstance(argument, Constant) and not row.domain[0] <= argument.value <= row.domain[1]:
+            low, high = row.domain
+            raise FaultError(
+                Fault("E311", f"{function} of {argument.value:g} is not defined",
+                      f"it takes numbers from {low:g} to {high:g}", argument.span)
+            )  # fmt: skip
+    if all(isinstance(argument, Constant) for argument in arguments):
+        values = [argument.value for argument in arguments if isinstance(argument, Constant)]
+        return Constant(row.value(*values), span)
+    return Apply(function, arguments, span)
+
+
+def children(node: Expression) -> tuple[Expression, ...]:
+    """The parts of a node; what `of(...)` measures belongs to another trial and is no part."""
+    match node:
+        case Sum(terms=terms):
+            return terms
+        case Product(left=left, right=right):
+            return left, right
+        case Quotient(numerator=numerator, denominator=denominator):
+            return numerator, denominator
+        case Apply(arguments=arguments):
+            return arguments
+        case _:
+            return ()
+
+
+def walk(node: Expression) -> Iterator[Expression]:
+    """Every node, parents first."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def leaves(*nodes: Expression) -> list[Leaf]:
+    """The rates that occur, each once, in order of appearance."""
+    found = (part for node in nodes for part in walk(node) if isinstance(part, Leaf))
+    return list(dict.fromkeys(found))
+
+
+def transform(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    """The tree with every node for which `change` gives another one replaced, parents first."""
+    replaced = change(node)
+    if replaced is not None:
+        return replaced
+    parts = tuple(transform(child, change) for child in children(node))
+    match node:
+        case Sum():
+            return add(*parts, span=node.span)
+        case Product():
+            return multiply(parts[0], parts[1], node.span)
+        case Quotient():
+            return divide(parts[0], parts[1], node.span)
+        case Apply():
+            return apply(node.function, parts, node.span)
+        case _:
+            return node
+
+
+def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float:
+    """The number of an expression, NaN where it is undefined (a rate of no rows, 0/0).
+
+    `value_of` gives the numbers of `Leaf`, `Ranking` and `Of` nodes.
+    """
+    if isinstance(node, Constant):
+        return node.value
+    if isinstance(node, Leaf | Ranking | Of):
+        return value_of(node)
+    values = [evaluate(child, value_of) for child in children(node)]
+    if any(math.isnan(value) for value in values):
+        return math.nan
+    match node:
+        case Sum():
+            return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
+        case Product():
+            return values[0] * values[1]
+        case Quotient():
+            return _quotient(*values)
+        case Apply():
+            return FUNCTIONS[node.function].value(*values)
+
+
+def _quotient(numerator: float, denominator: float) -> float:
+    if denominator == 0:
+        return math.nan if numerator == 0 else math.copysign(math.inf, numerator)
+    return numerator / denominator
+
+
+def text(node: Expression) -> str:
+    """Canonical text; parsed and looked up again it gives the same tree."""
+    return str(to_syntax(node))
+
+
+def to_syntax(node: Expression) -> syntax.Node:
+    match node:
+        case Constant(value=value):
+            return syntax.Number(value) if value >= 0 else syntax.Minus(syntax.Number(-value))
+        case Leaf():
+            return syntax.Name(node.rate.name, items=node.where.items(), split=node.split)
+        case Ranking():
+            return syntax.Name(node.name, items=node.where.items(), split=node.split)
+        case Of():
+            inside = (syntax.Name(node.algorithm), to_syntax(node.metric))
+            return syntax.Name("of", inside)
+        case Product():
+            if isinstance(node.left, Constant) and node.left.value == -1:
+                return syntax.Minus(to_syntax(node.right))
+            return syntax.Binary("*", to_syntax(node.left), to_syntax(node.right))
+        case Quotient():
+            return syntax.Binary("/", to_syntax(node.numerator), to_syntax(node.denominator))
+        case Apply():
+            return syntax.Name(node.function, tuple(map(to_syntax, node.arguments)))
+        case Sum():
+            return _sum_syntax(node.terms)
+
+
+def _sum_syntax(terms: tuple[Expression, ...]) -> syntax.Node:
+    total = to_syntax(terms[0])
+    for term in terms[1:]:
+        negative = multiply(Constant(-1.0), term)
+        if _leading_sign(term) < 0:
+            total = syntax.Binary("-", total, to_syntax(negative))
+        else:
+            total = syntax.Binary("+", total, to_syntax(term))
+    return total
+
+
+def _leading_sign(term: Expression) -> float:
+    match term:
+        case Constant(value=value) | Product(left=Constant(value=value)):
+            return value
+        case _:
+            return 1.0

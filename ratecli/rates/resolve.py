@@ -1,0 +1,299 @@
+"""From the tree as written to arithmetic over rates: every name is looked up, templates expanded."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from ratecli.faults import Fault, FaultError, Span, did_you_mean
+from ratecli.rates import expression as ex
+from ratecli.rates import syntax
+from ratecli.rates.expression import Expression, Where
+from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.parser import parse_value
+from ratecli.rates.syntax import Condition, Name, Node
+from ratecli.rates.table import (
+    COMPOSITES,
+    METRICS,
+    OF,
+    RANKINGS,
+    RATES,
+    SYNONYMS,
+    TEMPLATES,
+    Composite,
+    canonical,
+)
+
+SPLITS = ("train", "validation", "test")
+MAX_VALUES = 30
+"""A column with more values than this makes too many pairs for a template."""
+MAX_NODES = 50_000
+"""A template in a template multiplies the pairs: a tree larger than this is refused."""
+
+Values = Callable[[str], Sequence[str | float] | None]
+
+
+def unknown_values(column: str) -> Sequence[str | float]:
+    """Stands for a column whose data was not read: two values show what class a rule has."""
+    return (f"{column}_1", f"{column}_2")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names mean in an experiment.
+
+    Attributes
+    ----------
+    datasets, groups, algorithms
+        Names of data sets; groups and their conditions; labels of algorithms for `of`.
+    parameters
+        Sweep names and their values at the point being looked at.
+    values
+        The values of a column in all data sets, None if there is no such column.
+    columns
+        All column names, for help; None while no data was read.
+    """
+
+    datasets: frozenset[str] = frozenset()
+    groups: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    algorithms: frozenset[str] = frozenset()
+    values: Values = unknown_values
+    columns: frozenset[str] | None = None
+
+
+def resolve(node: Node, scope: Scope) -> Expression:
+    """Look up every name of a tree.
+
+    Raises
+    ------
+    FaultError
+        E203-E206, E209 (names), E304 (arguments), E311 (arithmetic); with spans in the rule's text.
+    """
+    return _finite(_Resolver(scope).value(node))
+
+
+def differences(relation: syntax.Relation, scope: Scope) -> tuple[Expression, ...]:
+    """A rule as expressions that must be at most 0, one for each comparison of the chain."""
+    resolver = _Resolver(scope)
+    values = [resolver.value(operand) for operand in relation.operands]
+    pairs = zip(relation.ops, values[:-1], values[1:], strict=True)
+    ordered = ((left, right) if op == "<=" else (right, left) for op, left, right in pairs)
+    return tuple(_finite(ex.subtract(small, large, relation.span)) for small, large in ordered)
+
+
+def _finite(node: Expression) -> Expression:
+    for part in ex.walk(node):
+        if isinstance(part, ex.Constant) and not math.isfinite(part.value):
+            _fault("E311", "a number here is too large or not defined", part.span)
+    return node
+
+
+def violation(differences: tuple[Expression, ...]) -> Expression:
+    """By how much a rule is broken: the largest of its differences, at most 0 if it holds."""
+    return differences[0] if len(differences) == 1 else ex.apply("max", differences)
+
+
+def check_conditions(conditions: Sequence[Condition], scope: Scope) -> None:
+    """Raises E205 for a column, E206 for a value that no data set has."""
+    for condition in conditions:
+        _check_condition(condition, scope)
+
+
+def _check_condition(condition: Condition, scope: Scope) -> None:
+    known = scope.values(condition.column)
+    if known is None:
+        _fault("E205", f"there is no column '{condition.column}'", condition.span,
+               did_you_mean(condition.column, scope.columns or (), "columns"))  # fmt: skip
+    if scope.columns is None:
+        return
+    if condition.op not in {"=", "!="}:
+        _check_order(condition, known)
+        return
+    texts = {value if isinstance(value, str) else syntax.number(value) for value in known}
+    for value in condition.values:
+        shown = value if isinstance(value, str) else syntax.number(value)
+        if shown not in texts:
+            _fault("E206", f"'{shown}' is not a value of '{condition.column}'", condition.span,
+                   did_you_mean(shown, texts, "values"))  # fmt: skip
+
+
+def _check_order(condition: Condition, known: Sequence[str | float]) -> None:
+    words = [value for value in known if isinstance(value, str)]
+    if words:
+        listed = ", ".join(words[:12])
+        _fault("E206", f"'{condition.op}' compares numbers, '{condition.column}' holds words",
+               condition.span, f"compare with = or !=; values: {listed}")  # fmt: skip
+
+
+def _fault(code: str, message: str, span: Span, help_: str | None = None) -> NoReturn:
+    raise FaultError(Fault(code, message, help_, span))
+
+
+@dataclass(frozen=True)
+class _Resolver:
+    scope: Scope
+    where: Where = ex.EVERYWHERE
+    split: str | None = None
+    local: Mapping[str, Expression] = field(default_factory=dict)
+
+    def value(self, node: Node) -> Expression:
+        match node:
+            case syntax.Number():
+                return ex.Constant(node.value, node.span)
+            case syntax.Minus():
+                return ex.negate(self.value(node.operand), node.span)
+            case syntax.Binary():
+                return _combine(node, self.value(node.left), self.value(node.right))
+            case Name():
+                return self.name(node)
+
+    def name(self, node: Name) -> Expression:
+        if node.by is not None and node.name not in TEMPLATES:
+            _fault("E304", f"`by=` belongs to {' and '.join(TEMPLATES)}", node.by_span)
+        if node.name in FUNCTIONS:
+            return self.function(node)
+        if node.name in TEMPLATES:
+            return self.template(node)
+        if node.name == OF:
+            return self.of(node)
+        if node.name in self.local or node.name in self.scope.parameters:
+            return self.parameter(node)
+        return self.metric(node)
+
+    def metric(self, node: Name) -> Expression:
+        name = canonical(node.name)
+        parameters = COMPOSITES[name].parameters if name in COMPOSITES else ()
+        if name not in METRICS:
+            self.unknown(node)
+        if len(node.arguments or ()) != len(parameters):
+            wanted = f"{node.name}({', '.join(parameters)})" if parameters else node.name
+            _fault("E304", f"'{node.name}' takes {len(parameters) or 'no'} arguments", node.span,
+                   f"write {wanted}")  # fmt: skip
+        where, split = self.slice(node)
+        if name in RATES:
+            return ex.Leaf(RATES[name], where, split, node.span)
+        if name in RANKINGS:
+            return ex.Ranking(name, where, split, node.span)
+        return self.composite(COMPOSITES[name], node, where, split)
+
+    def composite(
+        self, metric: Composite, node: Name, where: Where, split: str | None
+    ) -> Expression:
+        arguments = tuple(map(self.value, node.arguments or ()))
+        for argument in arguments:
+            if not isinstance(argument, ex.Constant):
+                _fault("E304", f"'{node.name}' takes a number, not a rate", argument.span,
+                       f"write {node.name}(2)")  # fmt: skip
+        local = dict(zip(metric.parameters, arguments, strict=True))
+        inside = replace(self, where=where, split=split, local=local)
+        # the metric's own text is nowhere in the file: all of it stands where the metric is named
+        return inside.value(syntax.moved(parse_value(metric.text), node.span))
+
+    def unknown(self, node: Name) -> NoReturn:
+        if node.name in self.scope.groups or node.name in self.scope.datasets:
+            _fault("E203", f"'{node.name}' is a slice, not a number", node.span,
+                   f"write a rate of it, such as positive_rate[{node.name}]")  # fmt: skip
+        known = {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, OF, *self.scope.parameters}
+        _fault("E203", f"nothing is called '{node.name}'", node.span,
+               did_you_mean(node.name, known, "metrics, functions and sweep names"))  # fmt: skip
+
+    def parameter(self, node: Name) -> Expression:
+        if node.items or node.split or node.arguments is not None:
+            _fault(
+                "E304", f"'{node.name}' is a number, it has no slice and no arguments", node.span
+            )
+        if node.name in self.local:
+            return self.local[node.name]
+        value = self.scope.parameters[node.name]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            _fault("E304", f"'{node.name}' stands for {value!r}, a rule needs a number", node.span)
+        return ex.Constant(float(value), node.span)
+
+    def function(self, node: Name) -> Expression:
+        self.plain(node)
+        row, arguments = FUNCTIONS[node.name], node.arguments or ()
+        if not arguments or (row.arity is not None and len(arguments) != row.arity):
+            wanted = "1 or more arguments" if row.arity is None else f"{row.arity} argument(s)"
+            _fault("E304", f"'{node.name}' takes {wanted}, not {len(arguments)}", node.span)
+        return ex.apply(node.name, tuple(map(self.value, arguments)), node.span)
+
+    def template(self, node: Name) -> Expression:
+        self.plain(node)
+        if node.by is None or len(node.arguments or ()) != 1:
+            _fault("E304", f"'{node.name}' takes one metric and a column", node.span,
+                   f"write {node.name}(tpr, by=sex)")  # fmt: skip
+        assert node.arguments is not None
+        values = self.scope.values(node.by)
+        if values is None:
+            _fault("E205", f"there is no column '{node.by}'", node.by_span,
+                   did_you_mean(node.by, self.scope.columns or (), "columns"))  # fmt: skip
+        if not 2 <= len(values) <= MAX_VALUES:
+            _fault("E304", f"'{node.by}' has {len(values)} values, a comparison takes 2 to "
+                   f"{MAX_VALUES}", node.by_span)  # fmt: skip
+        parts = [self.under(Condition(node.by, "=", (value,))).value(node.arguments[0])
+                 for value in values]  # fmt: skip
+        pairs = list(itertools.permutations(parts, 2))
+        sizes = (1 for part in parts for _ in ex.walk(part))
+        if sum(itertools.islice(sizes, MAX_NODES)) * len(values) > MAX_NODES:
+            _fault("E302", f"'{node.name}' makes too many comparisons", node.span,
+                   "take a column with fewer values, or one template at a time")  # fmt: skip
+        combine = ex.subtract if node.name == "max_gap" else ex.divide
+        each = tuple(combine(a, b, span=node.span) for a, b in pairs)
+        return ex.apply("max" if node.name == "max_gap" else "min", each, node.span)
+
+    def under(self, condition: Condition) -> _Resolver:
+        conditions = (*self.where.conditions, condition)
+        return replace(self, where=Where.of(self.where.datasets, conditions))
+
+    def of(self, node: Name) -> Expression:
+        self.plain(node)
+        arguments = node.arguments or ()
+        if len(arguments) != 2 or not isinstance(arguments[0], Name):
+            _fault("E304", "'of' takes an algorithm and a metric", node.span,
+                   "write of(unconstrained, error)")  # fmt: skip
+        algorithm = arguments[0].name
+        if algorithm not in self.scope.algorithms:
+            _fault("E202", f"no algorithm of this file is called '{algorithm}'", arguments[0].span,
+                   did_you_mean(algorithm, self.scope.algorithms, "algorithms here"))  # fmt: skip
+        return ex.Of(algorithm, self.value(arguments[1]), node.span)
+
+    def plain(self, node: Name) -> None:
+        if node.items or node.split:
+            _fault("E304", f"a slice belongs to a rate, not to '{node.name}'", node.span,
+                   f"write {node.name}(tpr[...])")  # fmt: skip
+
+    def slice(self, node: Name) -> tuple[Where, str | None]:
+        datasets = set(self.where.datasets)
+        conditions = list(self.where.conditions)
+        for item in node.items:
+            if isinstance(item, Condition):
+                _check_condition(item, self.scope)
+                conditions.append(item)
+            elif item.name in self.scope.groups:
+                conditions += self.scope.groups[item.name]
+            elif item.name in self.scope.datasets:
+                datasets.add(item.name)
+            else:
+                known = {*self.scope.groups, *self.scope.datasets}
+                _fault("E204", f"'{item.name}' is neither a group nor a data set", item.span,
+                       did_you_mean(item.name, known, "groups and data sets"))  # fmt: skip
+        if node.split is not None and node.split not in SPLITS:
+            _fault("E209", f"'{node.split}' is not a split", node.split_span,
+                   did_you_mean(node.split, SPLITS, "splits"))  # fmt: skip
+        return Where.of(datasets, conditions), node.split or self.split
+
+
+def _combine(node: syntax.Binary, left: Expression, right: Expression) -> Expression:
+    match node.op:
+        case "+":
+            return ex.add(left, right, span=node.span)
+        case "-":
+            return ex.subtract(left, right, node.span)
+        case "*":
+            return ex.multiply(left, right, node.span)
+        case "/":
+            return ex.divide(left, right, node.span)

@@ -1,0 +1,115 @@
+"""All rows of an experiment, stacked: what slices and rates are read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.rates.expression import Where
+from ratecli.rates.syntax import Condition, number
+
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """n rows of one or more data sets.
+
+    Attributes
+    ----------
+    columns
+        (n,) arrays by name: object arrays of strings (None where missing) or floats (NaN).
+    label
+        (n,) 1, 0, or NaN where unlabelled.
+    dataset, part
+        (n,) names: the row's data set and its split.
+    weight
+        (n,) positive.
+    deployed
+        (n,) decisions of the deployed model, 0 or 1, NaN where it has none; None without one.
+    """
+
+    columns: Mapping[str, NDArray[np.object_] | Floats]
+    label: Floats
+    dataset: NDArray[np.str_]
+    part: NDArray[np.str_]
+    weight: Floats
+    deployed: Floats | None = None
+    _cache: dict[object, Mask] = field(default_factory=dict, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def with_deployed(self, decisions: Floats) -> Sample:
+        return replace(self, deployed=decisions, _cache={})
+
+    def rows(self, where: Where, split: str | None = None) -> Mask:
+        """Mask of a slice on one split (all splits if None); KeyError for a missing column."""
+        masks = [
+            self._kept(("rows", item), partial(self._holds, item)) for item in where.conditions
+        ]
+        if where.datasets:
+            masks.append(np.isin(self.dataset, where.datasets))
+        if split is not None:
+            masks.append(self._kept(("part", split), lambda: np.asarray(self.part == split)))
+        return _all([np.ones(len(self), dtype=bool), *masks])
+
+    def mask(self, name: str) -> Mask:
+        """A mask of the rate table (`rates.table`): all, none, labelled, +, -, deployed, ..."""
+        return self._kept(("mask", name), partial(self._mask, name))
+
+    def _kept(self, key: object, make: Callable[[], Mask]) -> Mask:
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
+
+    def _mask(self, name: str) -> Mask:
+        if "&" in name:
+            return _all([self._mask(part) for part in name.split("&")])
+        everything = np.ones(len(self), dtype=bool)
+        deployed = np.where(everything, np.nan, 0) if self.deployed is None else self.deployed
+        masks = {
+            "all": everything,
+            "none": ~everything,
+            "labelled": ~np.isnan(self.label),
+            "+": self.label == 1,
+            "-": self.label == 0,
+            "deployed": ~np.isnan(deployed),
+            "deployed_yes": deployed == 1,
+            "deployed_no": deployed == 0,
+        }
+        return np.asarray(masks[name])
+
+    def _holds(self, condition: Condition) -> Mask:
+        column = self.columns[condition.column]
+        numeric = column.dtype.kind == "f"
+        if condition.op in {"=", "!="}:
+            equal = np.zeros(len(self), dtype=bool)
+            for value in condition.values:
+                shown = _number(value) if numeric else _text(value)
+                equal |= np.asarray(column == shown, dtype=np.bool_)
+            return equal if condition.op == "=" else ~equal & np.asarray(pd.notna(column))
+        compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+        return np.asarray(compare[condition.op](column.astype(float), condition.values[0]))
+
+
+def _text(value: str | float) -> str:
+    return number(value) if isinstance(value, float) else value
+
+
+def _number(value: str | float) -> float:
+    """NaN, which equals nothing, for a word."""
+    try:
+        return float(value)
+    except ValueError:
+        return float("nan")
+
+
+def _all(masks: list[Mask]) -> Mask:
+    return np.asarray(np.logical_and.reduce(masks))

@@ -1,0 +1,149 @@
+"""Every rate is one row of a table; what is built from rates is one line of the language.
+
+A rate is a mean over the rows of a slice that its `among` mask admits: a row counts 1 where the
+decision is yes and the `yes` mask holds, or where it is no and the `no` mask holds. So it is
+`a @ p + c` in the probabilities p of a yes. Masks are read off a row's label (+, -, or none) and
+the decision of the deployed model; `&` means both.
+
+`of` says which per-row measurement of the model takes the place of p: its decision, or its error
+on the label's scale. Ranking measures are no means over rows and can only be reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Measurement = Literal["decision", "error", "squared_error"]
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One row: share of `among` that has `yes` and is decided yes, or has `no` and is decided no.
+
+    `complement` is the rate with `yes` and `no` exchanged, if it has a name.
+    """
+
+    name: str
+    among: str
+    yes: str
+    no: str
+    means: str
+    complement: str = ""
+    of: Measurement = "decision"
+
+    @property
+    def needs_labels(self) -> bool:
+        return any(word in f"{self.among}{self.yes}{self.no}" for word in ("labelled", "+", "-"))
+
+    @property
+    def needs_deployed(self) -> bool:
+        return "deployed" in f"{self.among}{self.yes}{self.no}"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        unbounded = float("inf")
+        return {"decision": (0.0, 1.0), "error": (-unbounded, unbounded)}.get(
+            self.of, (0.0, unbounded)
+        )
+
+
+def _table(*rows: Rate) -> dict[str, Rate]:
+    return {row.name: row for row in rows}
+
+
+# fmt: off
+RATES = _table(
+    Rate("positive_rate",   "all",      "all",  "none", "rows decided yes", "negative_rate"),
+    Rate("negative_rate",   "all",      "none", "all",  "rows decided no", "positive_rate"),
+    Rate("error",           "labelled", "-",    "+",    "labelled rows decided wrongly", "accuracy"),
+    Rate("accuracy",        "labelled", "+",    "-",    "labelled rows decided rightly", "error"),
+    Rate("tpr",             "+",        "all",  "none", "positive rows decided yes", "fnr"),
+    Rate("fnr",             "+",        "none", "all",  "positive rows decided no", "tpr"),
+    Rate("fpr",             "-",        "all",  "none", "negative rows decided yes", "tnr"),
+    Rate("tnr",             "-",        "none", "all",  "negative rows decided no", "fpr"),
+    Rate("true_positives",  "labelled", "+",    "none", "labelled rows that are positive, decided yes",
+         "false_negatives"),
+    Rate("false_positives", "labelled", "-",    "none", "labelled rows that are negative, decided yes",
+         "true_negatives"),
+    Rate("true_negatives",  "labelled", "none", "-",    "labelled rows that are negative, decided no",
+         "false_positives"),
+    Rate("false_negatives", "labelled", "none", "+",    "labelled rows that are positive, decided no",
+         "true_positives"),
+    Rate("base_rate",       "labelled", "+",    "+",    "labelled rows that are positive, whatever is decided"),
+    Rate("churn",           "deployed", "deployed_no", "deployed_yes",
+         "rows decided otherwise than by the deployed model", "agreement"),
+    Rate("agreement",       "deployed", "deployed_yes", "deployed_no",
+         "rows decided as by the deployed model", "churn"),
+    Rate("wins",            "labelled&deployed", "+&deployed_no", "-&deployed_yes",
+         "labelled rows decided rightly that the deployed model decides wrongly"),
+    Rate("losses",          "labelled&deployed", "-&deployed_no", "+&deployed_yes",
+         "labelled rows decided wrongly that the deployed model decides rightly"),
+    Rate("mean_error",      "labelled", "all",  "none", "mean of estimate minus label", of="error"),
+    Rate("mse",             "labelled", "all",  "none", "mean squared difference of estimate and label",
+         of="squared_error"),
+)
+
+RANKINGS = {
+    "roc_auc": "chance that a positive row scores above a negative one (ties count half)",
+    "pr_auc": "mean precision over recall levels as the threshold falls (average precision)",
+}
+
+SYNONYMS = {
+    "coverage": "positive_rate", "selection_rate": "positive_rate", "ppr": "positive_rate",
+    "acceptance_rate": "positive_rate", "rejection_rate": "negative_rate",
+    "error_rate": "error",
+    "recall": "tpr", "sensitivity": "tpr", "true_positive_rate": "tpr", "hit_rate": "tpr",
+    "miss_rate": "fnr", "false_negative_rate": "fnr",
+    "fall_out": "fpr", "false_positive_rate": "fpr",
+    "specificity": "tnr", "true_negative_rate": "tnr",
+    "prevalence": "base_rate",
+    "ppv": "precision", "f_measure": "f1", "auc": "roc_auc", "average_precision": "pr_auc",
+    "mean_squared_error": "mse",
+}
+
+
+@dataclass(frozen=True)
+class Composite:
+    """A metric written in the language itself; `parameters` are its arguments."""
+
+    text: str
+    means: str
+    parameters: tuple[str, ...] = ()
+
+
+COMPOSITES = {
+    "precision": Composite(
+        "true_positives / (true_positives + false_positives)",
+        "rows decided yes that are positive",
+    ),
+    "f1": Composite(
+        "2 * true_positives / (2 * true_positives + false_positives + false_negatives)",
+        "harmonic mean of precision and recall",
+    ),
+    "f_score": Composite(
+        "(1 + beta * beta) * true_positives"
+        " / ((1 + beta * beta) * true_positives + beta * beta * false_negatives + false_positives)",
+        "weighted harmonic mean of precision and recall; recall counts beta times as much",
+        ("beta",),
+    ),
+    "g_mean": Composite("geo_mean(tpr, tnr)", "geometric mean of tpr and tnr"),
+    "h_mean": Composite("harmonic_mean(tpr, tnr)", "harmonic mean of tpr and tnr"),
+    "q_mean": Composite("1 - rms(fpr, fnr)", "1 minus the quadratic mean of fpr and fnr"),
+    "win_loss_ratio": Composite("wins / losses", "wins over losses against the deployed model"),
+}
+
+TEMPLATES = {
+    "max_gap": "largest difference of a metric between two values of a column",
+    "min_ratio": "smallest ratio of a metric between two values of a column",
+}
+# fmt: on
+
+OF = "of"
+
+METRICS = (*RATES, *COMPOSITES, *RANKINGS)
+
+
+def canonical(name: str) -> str:
+    """A metric's own name for one of its synonyms."""
+    return SYNONYMS.get(name, name)

@@ -1,0 +1,121 @@
+"""The trials that differ only in their seed, and what their numbers say together."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scipy.special import stdtrit
+
+from ratecli.report.ledger import MEASURED, Ledger
+from ratecli.runner.records import MET, Planned
+
+LEVEL = 0.95
+
+VIOLATION = "violation."
+"""What the name of a constraint's violation begins with."""
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with its Student-t interval; `n` counts numbers, `nan` what was left out.
+
+    Without two finite numbers there is no interval, without one no mean.
+    """
+
+    mean: float | None
+    half: float | None
+    n: int
+    nan: int = 0
+
+    @property
+    def low(self) -> float | None:
+        return None if self.mean is None or self.half is None else self.mean - self.half
+
+    @property
+    def high(self) -> float | None:
+        return None if self.mean is None or self.half is None else self.mean + self.half
+
+
+def estimate(values: Iterable[float]) -> Estimate:
+    everything = list(values)
+    numbers = [value for value in everything if not math.isnan(value)]
+    n, nan = len(numbers), len(everything) - len(numbers)
+    if not numbers:
+        return Estimate(None, None, 0, nan)
+    if not all(map(math.isfinite, numbers)):
+        return Estimate(_infinite(numbers), None, n, nan)
+    mean = float(statistics.mean(numbers))
+    if n == 1:
+        return Estimate(mean, None, n, nan)
+    quantile = float(stdtrit(n - 1, (1 + LEVEL) / 2))
+    return Estimate(mean, quantile * statistics.stdev(numbers) / math.sqrt(n), n, nan)
+
+
+def _infinite(numbers: list[float]) -> float:
+    """The mean of numbers with an infinity among them: that infinity, or nothing if both are."""
+    infinite = {number for number in numbers if math.isinf(number)}
+    return infinite.pop() if len(infinite) == 1 else math.nan
+
+
+@dataclass(frozen=True)
+class Group:
+    """One variant of one algorithm at one sweep point (`seed`: only that one, if asked for)."""
+
+    label: str
+    variant: str
+    point: Mapping[str, Any]
+    seed: int | None
+    statuses: Mapping[str, int]
+    values: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> int:
+        """Trials with numbers."""
+        return sum(n for status, n in self.statuses.items() if status in MEASURED)
+
+    def estimate(self, split: str, metric: str) -> Estimate:
+        return estimate(self.values.get((split, metric), ()))
+
+    def held(self, split: str, constraint: str) -> tuple[int, int]:
+        """How many trials keep the promise, of how many; a NaN keeps none."""
+        values = self.values.get((split, VIOLATION + constraint), ())
+        return sum(value <= MET for value in values), len(values)
+
+
+def groups(ledger: Ledger, *, by_seed: bool = False) -> list[Group]:
+    """In plan order, then by variant. Where no trial has numbers the variant is unknown: ''."""
+    trials: dict[Key, list[Planned]] = {}
+    for trial in ledger.plan:
+        trials.setdefault(_key(trial, by_seed=by_seed), []).append(trial)
+    values: dict[Key, dict[str, dict[tuple[str, str], list[float]]]] = {key: {} for key in trials}
+    for item in ledger.measurements():
+        variants = values[_key(item.trial, by_seed=by_seed)]
+        cell = variants.setdefault(item.variant, {}).setdefault((item.split, item.metric), [])
+        cell.append(item.value)
+    return [
+        Group(
+            label=members[0].label,
+            variant=variant,
+            point=members[0].point,
+            seed=members[0].seed if by_seed else None,
+            statuses=Counter(map(ledger.status, members)),
+            values={
+                place: tuple(numbers) for place, numbers in values[key].get(variant, {}).items()
+            },
+        )
+        for key, members in trials.items()
+        for variant in sorted(values[key]) or [""]
+    ]
+
+
+def _key(trial: Planned, *, by_seed: bool) -> Key:
+    """By `repr`, since 1, 1.0 and true are three sweep points and one dict key."""
+    point = (part for name, value in trial.point.items() for part in (name, repr(value)))
+    return (trial.label, *point, *([repr(trial.seed)] if by_seed else []))

@@ -1,0 +1,107 @@
+"""What an experiment planned and what came of it, as the report sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ratecli.runner.records import Planned, TrialResult
+from ratecli.runner.store import Store
+
+MEASURED = frozenset({"ok", "not_met", "iteration_limit"})
+"""Statuses that come with numbers. What failed, diverged or found nothing is reported as such."""
+
+NOT_RUN = "not_run"
+"""Shown for a planned trial without a result: the run was interrupted."""
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number of one planned trial, under the metric's display name."""
+
+    trial: Planned
+    variant: str
+    split: str
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The plan in its order, results by key (trials may share one), and what the runner noted."""
+
+    plan: Sequence[Planned]
+    results: Mapping[str, TrialResult]
+    meta: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        with Store(path, readonly=True) as store:
+            return cls(store.plan(), store.results(), store.meta())
+
+    @property
+    def experiment(self) -> Mapping[str, Any]:
+        return _mapping(self.meta.get("experiment"))
+
+    @property
+    def constraints(self) -> Mapping[str, str]:
+        return _mapping(self.experiment.get("constraints"))
+
+    @cached_property
+    def sweep(self) -> tuple[str, ...]:
+        """Names that vary, in the order in which the plan meets them."""
+        return tuple(dict.fromkeys(name for trial in self.plan for name in trial.point))
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for trial in self.plan for name in trial.metrics))
+
+    @cached_property
+    def splits(self) -> tuple[str, ...]:
+        """Splits with numbers, train first."""
+        return tuple(sorted({item.split for item in self.measurements()}, key=split_order))
+
+    def status(self, trial: Planned) -> str:
+        result = self.results.get(trial.key)
+        return result.status if result else NOT_RUN
+
+    def reason(self, trial: Planned) -> str:
+        result = self.results.get(trial.key)
+        return result.reason if result else ""
+
+    def asked(self, what: str) -> list[Mapping[str, Any]]:
+        """The entries of `report: tables` or `report: plots`."""
+        return list(_mapping(self.experiment.get("report")).get(what) or [])
+
+    def measurements(self) -> Iterator[Measurement]:
+        """By plan order, variant, split, metric; trials without an answer have none."""
+        for trial in self.plan:
+            yield from self._measured(trial)
+
+    def _measured(self, trial: Planned) -> Iterator[Measurement]:
+        if self.status(trial) not in MEASURED:
+            return
+        values = {
+            (value.variant, value.split, value.metric): value.value
+            for value in self.results[trial.key].values
+        }
+        places = sorted({key[:2] for key in values}, key=lambda key: (key[0], split_order(key[1])))
+        for variant, split in places:
+            for name, text in trial.metrics.items():
+                if (variant, split, text) in values:
+                    yield Measurement(
+                        trial, variant, split, name, float(values[variant, split, text])
+                    )
+
+
+def split_order(split: str) -> tuple[int, str]:
+    return (SPLITS.index(split) if split in SPLITS else len(SPLITS), split)
+
+
+def _mapping(value: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return value or {}

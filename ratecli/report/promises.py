@@ -1,0 +1,115 @@
+"""Which constraints were kept where, and which trials have no answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ratecli.report.groups import VIOLATION, Group, groups
+from ratecli.report.identity import UNKNOWN, column, identity, key_cell, ordered, status_cell
+from ratecli.report.ledger import Ledger
+from ratecli.report.sheet import Cell, Column, Sheet, number, plain
+
+UNREMARKABLE = frozenset({"ok", "not_met"})
+"""Statuses that the promises already tell of."""
+
+
+def promises(ledger: Ledger) -> Sheet:
+    """Which constraint holds where: one row a group and constraint, splits side by side."""
+    rows = [
+        (
+            *(key_cell(group, key) for key in identity(ledger)),
+            Cell(name),
+            *_promise_cells(ledger, group, name),
+            status_cell(group.statuses),
+        )
+        for group in ordered(groups(ledger), identity(ledger))
+        for name in ledger.constraints
+    ]
+    heads = [column(ledger, name) for name in identity(ledger)]
+    splits = [Column(split, numeric=True) for split in ledger.splits]
+    note = (
+        "Mean violation over seeds and in how many of the trials the constraint holds "
+        "(violation at most 0). ✓ all, ✗ not all."
+    )
+    columns = (*heads, Column("constraint"), *splits, Column("status"))
+    return Sheet("Promises at each sweep point", columns, tuple(rows), note)
+
+
+def kept(ledger: Ledger) -> Sheet:
+    """How often each algorithm kept each constraint, over all seeds and sweep points."""
+    members: dict[tuple[str, str], list[Group]] = {}
+    for group in groups(ledger):
+        members.setdefault((group.label, group.variant), []).append(group)
+    rows = [
+        (
+            Cell(label),
+            Cell(variant or UNKNOWN),
+            Cell(name),
+            *(_kept_cell(found, split, name) for split in ledger.splits),
+            status_cell(sum((Counter(group.statuses) for group in found), Counter())),
+        )
+        for (label, variant), found in members.items()
+        for name in ledger.constraints
+    ]
+    splits = [Column(split, numeric=True) for split in ledger.splits]
+    heads = [Column("algorithm"), Column("variant"), Column("constraint")]
+    note = "Trials (seeds and sweep points) in which the constraint holds on each split."
+    return Sheet("Promises kept", (*heads, *splits, Column("status")), tuple(rows), note)
+
+
+def failures(ledger: Ledger) -> Sheet:
+    """Trials without an answer, or stopped before it, with the reason; alike seeds in one row."""
+    seeds: dict[tuple[str, str, str, str], list[int]] = {}
+    points: dict[tuple[str, str, str, str], Mapping[str, Any]] = {}
+    for trial in ledger.plan:
+        status = ledger.status(trial)
+        if status not in UNREMARKABLE:
+            key = (trial.label, repr(dict(trial.point)), status, ledger.reason(trial))
+            seeds.setdefault(key, []).append(trial.seed)
+            points[key] = trial.point
+    rows = [
+        (
+            Cell(key[0]),
+            *(plain(points[key].get(name)) for name in ledger.sweep),
+            Cell(", ".join(map(str, found))),
+            Cell(key[2], tone=status_cell({key[2]: 1}).tone),
+            Cell(key[3]),
+        )
+        for key, found in seeds.items()
+    ]
+    sweep = [column(ledger, name) for name in ledger.sweep]
+    columns = (Column("algorithm"), *sweep, *map(Column, ["seed", "status", "reason"]))
+    return Sheet("Trials that did not finish", columns, tuple(rows))
+
+
+def _promise_cells(ledger: Ledger, group: Group, name: str) -> Iterable[Cell]:
+    for split in ledger.splits:
+        held, trials = group.held(split, name)
+        mean = group.estimate(split, VIOLATION + name).mean
+        if not trials:
+            yield Cell(UNKNOWN)
+            continue
+        amount = "nan" if mean is None else number(mean)
+        share = f" ({held}/{trials})" if trials > 1 else ""
+        yield Cell(f"{_mark(held, trials)} {amount}{share}", mean, _held_tone(held, trials))
+
+
+def _kept_cell(found: Sequence[Group], split: str, name: str) -> Cell:
+    pairs = [group.held(split, name) for group in found]
+    held, trials = (sum(pair[i] for pair in pairs) for i in (0, 1))
+    if not trials:
+        return Cell(UNKNOWN)
+    text = f"{_mark(held, trials)} {held} of {trials}"
+    return Cell(text, held / trials, _held_tone(held, trials))
+
+
+def _mark(held: int, trials: int) -> str:
+    return "✓" if held == trials else "✗"
+
+
+def _held_tone(held: int, trials: int) -> str:
+    if held == trials:
+        return "good"
+    return "part" if held else "bad"

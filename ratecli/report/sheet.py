@@ -1,0 +1,88 @@
+"""A table for people to read, before it becomes Markdown or HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ratecli.report.groups import Estimate
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is shown, what it is sorted by, and whether it is good, partly good or bad news."""
+
+    text: str
+    key: float | None = None
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class Sheet:
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+def number(value: float) -> str:
+    """Four decimals, or three digits where those would show nothing or too much."""
+    if not math.isfinite(value):
+        return str(value)
+    plain = value == 0 or 5e-5 <= abs(value) < 1e5
+    return f"{value:.4f}" if plain else f"{value:.3g}"
+
+
+def scalar(value: Any) -> str:
+    """A sweep value or another value of the file, as a person would write it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def plain(value: Any) -> Cell:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return Cell(scalar(value), value if numeric else None)
+
+
+def with_interval(found: Estimate, trials: int) -> Cell:
+    """`mean ± half`; the count stands beside it where it is not that of the row."""
+    if found.mean is None:
+        return Cell("nan" if found.nan else "", None)
+    text = number(found.mean) + ("" if found.half is None else f" ± {number(found.half)}")
+    return Cell(text + (f" (n={found.n})" if found.n != trials else ""), found.mean)
+
+
+def markdown(sheet: Sheet) -> str:
+    """A pipe table whose source is as readable as its rendering."""
+    texts = [[_escape(cell.text) for cell in row] for row in sheet.rows]
+    heads = [_escape(column.title) for column in sheet.columns]
+    widths = [max(3, *map(len, column)) for column in zip(heads, *texts, strict=True)]
+    numeric = [column.numeric for column in sheet.columns]
+    rule = ["-" * (w - right) + ":" * right for w, right in zip(widths, numeric, strict=True)]
+    table = "\n".join(_line(row, widths, numeric) for row in [heads, rule, *texts])
+    note = f"{_escape(sheet.note)}\n\n" if sheet.note else ""
+    return f"## {_escape(sheet.title)}\n\n{note}{table}\n"
+
+
+def _line(texts: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    cells = (
+        text.rjust(width) if right else text.ljust(width)
+        for text, width, right in zip(texts, widths, numeric, strict=True)
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _escape(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

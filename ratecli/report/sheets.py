@@ -1,0 +1,95 @@
+"""The tables that the file asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ratecli.report.groups import VIOLATION, Group, groups
+from ratecli.report.identity import column, identity, key_cell, ordered, status_cell
+from ratecli.report.ledger import Ledger
+from ratecli.report.sheet import Cell, Column, Sheet, plain, with_interval
+
+HOW = (
+    "Mean ± half the width of the 95 % Student-t interval over n seeds (resampled: the seed, with "
+    "every split that is not official and every random decision that is drawn from it). Trials "
+    "without an answer and NaN values are in no mean."
+)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column and how a group fills it."""
+
+    column: Column
+    cell: Callable[[Group], Cell]
+
+
+def asked_sheets(ledger: Ledger) -> list[Sheet]:
+    """One for each entry of `report: tables`, or one with everything."""
+    asked = ledger.asked("tables") or [{}]
+    return [_asked_sheet(ledger, table, position) for position, table in enumerate(asked, 1)]
+
+
+def unshown(ledger: Ledger) -> set[str]:
+    """Constraints whose violations no table asks for."""
+    tables = ledger.asked("tables") or [{}]
+    shown = {name for table in tables for name in table.get("columns") or ledger.metrics}
+    return {name for name in ledger.constraints if VIOLATION + name not in shown}
+
+
+def _asked_sheet(ledger: Ledger, table: Mapping[str, Any], position: int) -> Sheet:
+    rows = list(table.get("rows") or identity(ledger))
+    split = table.get("split") or "test"
+    found = groups(ledger, by_seed="seed" in rows)
+    names = _telling_apart(ledger, rows, found)
+    metrics = table.get("columns") or ledger.metrics
+    fields = [
+        *(
+            Field(column(ledger, name), partial(key_cell, name=name))
+            for name in _telling_apart(ledger, rows, found)
+        ),
+        *(field for name in metrics for field in _metric_fields(ledger, name, split)),
+        *_count_fields(),
+    ]
+    title = f"{table.get('file') or f'Table {position}'} ({split})"
+    cells = tuple(tuple(field.cell(group) for field in fields) for group in ordered(found, names))
+    return Sheet(title, tuple(field.column for field in fields), cells)
+
+
+def _telling_apart(ledger: Ledger, asked: Sequence[str], found: Sequence[Group]) -> list[str]:
+    """The names asked for, and those without which two different rows would look alike."""
+
+    def rows(names: Sequence[str]) -> int:
+        return len({tuple(key_cell(group, name).text for name in names) for group in found})
+
+    names = list(asked)
+    for name in identity(ledger):
+        if name not in names and rows([*names, name]) > rows(names):
+            names.append(name)
+    return names
+
+
+def _metric_fields(ledger: Ledger, metric: str, split: str) -> Iterable[Field]:
+    """One column, or for a violation one a split."""
+    if not metric.startswith(VIOLATION):
+        yield _metric_field(metric, metric, split)
+        return
+    for each in ledger.splits:
+        yield _metric_field(f"{metric} {each}", metric, each)
+
+
+def _metric_field(title: str, metric: str, split: str) -> Field:
+    return Field(
+        Column(title, numeric=True),
+        lambda group: with_interval(group.estimate(split, metric), group.measured),
+    )
+
+
+def _count_fields() -> list[Field]:
+    return [
+        Field(Column("n", numeric=True), lambda group: plain(group.measured)),
+        Field(Column("status"), lambda group: status_cell(group.statuses)),
+    ]

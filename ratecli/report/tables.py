@@ -1,0 +1,111 @@
+"""The numbers of an experiment as tidy tables: metrics.csv, trials.csv, summary.csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ratecli.report.groups import groups
+from ratecli.report.ledger import Ledger, split_order
+
+NUMBERS = ("mean", "low", "high", "n", "nan")
+TYPES = dict.fromkeys(["value", "mean", "low", "high"], "float64") | {"n": "int64", "nan": "int64"}
+
+
+def tidy(ledger: Ledger) -> pd.DataFrame:
+    """One row a measured number: algorithm, variant, <sweep>, seed, split, metric, value."""
+    rows = [
+        (
+            item.trial.label,
+            item.variant,
+            *_point(ledger, item.trial.point),
+            item.trial.seed,
+            item.split,
+            item.metric,
+            item.value,
+        )
+        for item in ledger.measurements()
+    ]
+    return _frame(
+        rows,
+        ["algorithm", "variant", *ledger.sweep, "seed", "split", "metric", "value"],
+        ledger.sweep,
+    )
+
+
+def trials(ledger: Ledger) -> pd.DataFrame:
+    """One row a planned trial, whatever became of it."""
+    rows = [
+        (
+            trial.label,
+            *_point(ledger, trial.point),
+            trial.seed,
+            ledger.status(trial),
+            ledger.reason(trial),
+        )
+        for trial in ledger.plan
+    ]
+    return _frame(rows, ["algorithm", *ledger.sweep, "seed", "status", "reason"], ledger.sweep)
+
+
+def summary(ledger: Ledger) -> pd.DataFrame:
+    """Mean over seeds and 95 % Student-t interval; `n` seeds gave a number, `nan` gave NaN.
+
+    What is resampled is the seed with all that is drawn from it: splits that are not the official
+    ones, training and random decisions. Trials without an answer count nowhere.
+    """
+    rows = []
+    for group in groups(ledger):
+        head = (group.label, group.variant, *_point(ledger, group.point))
+        for split, metric in sorted(
+            group.values, key=lambda place: (split_order(place[0]), ledger.metrics.index(place[1]))
+        ):
+            found = group.estimate(split, metric)
+            rows.append(
+                (*head, split, metric, found.mean, found.low, found.high, found.n, found.nan)
+            )
+    return _frame(
+        rows, ["algorithm", "variant", *ledger.sweep, "split", "metric", *NUMBERS], ledger.sweep
+    )
+
+
+def csv_text(frame: pd.DataFrame, *, nan: str = "nan") -> str:
+    """Floats by `repr`, so that reading gives the same bits; nothing where there is no value."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(frame.columns)
+    rows = frame.itertuples(index=False, name=None)
+    writer.writerows([_text(value, nan) for value in row] for row in rows)
+    return buffer.getvalue()
+
+
+def _point(ledger: Ledger, point: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(point.get(name) for name in ledger.sweep)
+
+
+def _frame(
+    rows: Sequence[tuple[Any, ...]], columns: Sequence[str], sweep: Sequence[str]
+) -> pd.DataFrame:
+    """Seeds (of any size) and sweep columns keep their Python values: 1 stays 1 beside 1.0."""
+    data = zip(*rows, strict=True) if rows else [()] * len(columns)
+    types = {name: kind for name, kind in TYPES.items() if name not in sweep}
+    series = (
+        pd.Series(list(values), dtype=types.get(name, object), name=name)
+        for name, values in zip(columns, data, strict=True)
+    )
+    return pd.concat(list(series), axis=1)
+
+
+def _text(value: Any, nan: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return nan if math.isnan(value) else repr(value)
+    return str(value)

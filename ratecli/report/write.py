@@ -1,0 +1,57 @@
+"""What a run leaves to be read, made again from its ledger alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ratecli.report.html import page
+from ratecli.report.ledger import Ledger
+from ratecli.report.naming import file_name
+from ratecli.report.plots import pictures
+from ratecli.report.promises import kept, promises
+from ratecli.report.sheet import markdown
+from ratecli.report.sheets import HOW, asked_sheets, unshown
+from ratecli.report.tables import csv_text, summary, tidy, trials
+from ratecli.runner.files import atomic_write
+
+LEDGER = "trials.sqlite"
+
+
+def write_report(folder: Path) -> list[Path]:
+    """Write tables, plots and page beside the ledger in `folder`; gives what was written.
+
+    The same ledger gives the same bytes.
+    """
+    written = []
+    for name, content in _files(Ledger.read(folder / LEDGER)):
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        atomic_write(path, content)
+        written.append(path)
+    return written
+
+
+def summary_markdown(ledger: Ledger) -> str:
+    sheets = asked_sheets(ledger)
+    if ledger.constraints:
+        sheets.append(kept(ledger))
+    if unshown(ledger):
+        sheets.append(promises(ledger))
+    name = ledger.experiment.get("name", "")
+    return "\n".join([f"# {name}\n\n{HOW}\n", *map(markdown, sheets)])
+
+
+def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
+    yield "metrics.csv", csv_text(tidy(ledger))
+    yield "trials.csv", csv_text(trials(ledger))
+    yield "summary.csv", csv_text(summary(ledger), nan="")
+    yield "summary.md", summary_markdown(ledger)
+    for table, sheet in zip(ledger.asked("tables"), asked_sheets(ledger), strict=False):
+        if table.get("file"):
+            yield f"tables/{file_name(table['file'])}.md", f"{markdown(sheet)}\n{HOW}\n"
+    drawn = pictures(ledger)
+    for picture in drawn:
+        yield f"figures/{picture.name}.svg", picture.svg
+        yield f"figures/{picture.name}.png", picture.png
+    yield "report.html", page(ledger, drawn)

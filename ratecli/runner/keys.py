@@ -1,0 +1,60 @@
+"""Names that decide numbers: the key of a trial and its streams of random numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def trial_key(content: Mapping[str, Any]) -> str:
+    """The sha256 of `content`, the same for equal content in whatever order and spelling.
+
+    1 and 1.0 are equal, and so are a tuple and a list; True is not 1. Whatever JSON does not know
+    is refused: an object's text may change from run to run.
+    """
+    return hashlib.sha256(_text(_canonical(content)).encode()).hexdigest()
+
+
+def stream(root_seed: int, *names: str) -> np.random.Generator:
+    """The random numbers of one purpose, independent of those under any other names.
+
+    The bit generator is named, since NumPy may change its default one.
+    """
+    digest = hashlib.sha256(_text([int(root_seed), *map(str, names)]).encode()).digest()
+    words = [int.from_bytes(digest[at : at + 4], "big") for at in range(0, len(digest), 4)]
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _canonical(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return _number(float(value))
+        case Mapping():
+            return {_name(name): _canonical(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_canonical(item) for item in value]
+        case _:
+            raise TypeError(f"{type(value).__name__} cannot enter a key: {value!r}")
+
+
+def _number(value: float) -> int | float:
+    if math.isnan(value):
+        raise ValueError("NaN cannot enter a key: it is not equal to itself")
+    return int(value) if value.is_integer() else value
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"names in a key are strings, not {type(name).__name__}: {name!r}")
+    return name

@@ -1,0 +1,101 @@
+"""What the report is told beside the trials: goals, data, constraint lines, best trade-offs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ratecli.datasets import registry
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import level
+from ratecli.rates.parser import parse_value
+from ratecli.rates.resolve import Scope, resolve
+from ratecli.runner.cases import Case, known_goals
+from ratecli.runner.prepare import Prepared
+from ratecli.runner.provenance import code_versions
+from ratecli.runner.world import tables
+from ratecli.spec.report import Plot
+
+FRONTIER_POINTS = 101
+
+
+def meta(prepared: Prepared) -> dict[str, Any]:
+    """All that tables, plots and the report need beside the trials."""
+    return {
+        "experiment": prepared.experiment.resolved(),
+        "goals": _goals(prepared.cases),
+        "datasets": datasets(prepared),
+        "versions": code_versions(),
+        "warnings": [f"{fault.code}: {fault.message}" for fault in prepared.warnings],
+        "plots": [{"levels": _levels(prepared.cases, plot.x)} for plot in prepared.experiment.report.plots],
+        "frontier": _frontiers(prepared),
+    }  # fmt: skip
+
+
+def _goals(cases: Sequence[Case]) -> list[dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for case in cases:
+        for goal in case.goals():
+            found.setdefault(
+                goal.name, {"name": goal.name, "text": goal.text, "class": str(goal.shape)}
+            )
+    return list(found.values())
+
+
+def datasets(prepared: Prepared) -> dict[str, Any]:
+    return {
+        name: {
+            "digest": table.digest,
+            "rows": len(table),
+            "files": [{"name": file, "sha256": sha256} for file, sha256 in table.files],
+        }
+        for name, table in tables(prepared.data).items()
+    }
+
+
+def _levels(cases: Sequence[Case], metric: str) -> list[dict[str, Any]]:
+    """Values of a plot's x at which a constraint is just met, by label."""
+    found: dict[float, str] = {}
+    for case in cases:
+        if metric not in case.metrics or case.of():
+            continue
+        for goal in known_goals(case, _never)[1]:
+            for piece in goal.pieces:
+                value = level(case.metrics[metric], piece)
+                if value is not None:
+                    found.setdefault(round(value, 12), goal.name)
+    return [
+        {"value": value, "label": f"{name}: {value:g}"} for value, name in sorted(found.items())
+    ]
+
+
+def _never(node: ex.Of) -> float:
+    raise AssertionError(node)
+
+
+def _frontiers(prepared: Prepared) -> dict[str, list[list[float]]]:
+    """The best possible trade-off of each plot that asks for it, where a data set knows it."""
+    found = {}
+    for index, plot in enumerate(prepared.experiment.report.plots):
+        frontier = _frontier(prepared, plot) if plot.optimum else None
+        if frontier is not None:
+            xs = np.linspace(0.0, 1.0, FRONTIER_POINTS)
+            ys = registry.resolve(frontier.function)(xs)
+            found[str(index)] = [[float(x), float(y)] for x, y in zip(xs, ys, strict=True)]
+    return found
+
+
+def _frontier(prepared: Prepared, plot: Plot) -> registry.Frontier | None:
+    metrics = prepared.cases[0].metrics
+    asked = [ex.text(metrics[name]) for name in (plot.x, plot.y) if name in metrics]
+    for entry in prepared.data.options().values():
+        known = registry.SOURCES[entry["source"]].frontier if "source" in entry else None
+        if known is not None and asked == [_canonical(known.x), _canonical(known.y)]:
+            return known
+    return None
+
+
+def _canonical(text: str) -> str:
+    return ex.text(resolve(parse_value(text), Scope()))

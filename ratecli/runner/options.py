@@ -1,0 +1,62 @@
+"""An algorithm's options in a file, checked against the fields of its class."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ratecli.faults import Fault, FaultError, did_you_mean
+from ratecli.solvers.base import Solver
+from ratecli.solvers.registry import algorithms
+from ratecli.spec.complaint import Complaint, complaints_of, unknown_key
+
+
+class OptionError(Exception):
+    """What is wrong with options, located within them."""
+
+    def __init__(self, complaints: list[Complaint]) -> None:
+        super().__init__("; ".join(complaint.message for complaint in complaints))
+        self.complaints = complaints
+
+
+@cache
+def solver_class(name: str) -> type[Solver]:
+    """Raises E202 for an algorithm that does not exist."""
+    known = algorithms()
+    if name not in known:
+        raise FaultError(
+            Fault(
+                "E202", f"no algorithm is called '{name}'", did_you_mean(name, known, "algorithms")
+            )
+        )
+    return known[name].load()
+
+
+def solver(name: str, options: Mapping[str, Any]) -> Solver:
+    """The algorithm with its options; raises OptionError, E202."""
+    found = solver_class(name)
+    fields = [field.name for field in dataclasses.fields(found)]  # type: ignore[arg-type]
+    unknown = [unknown_key((key,), fields) for key in options if key not in fields]
+    if unknown:
+        raise OptionError(unknown)
+    try:
+        # JSON, because strict Python input would have to be the class itself
+        made: Solver = _adapter(found).validate_json(json.dumps(options), strict=True)
+    except ValidationError as error:
+        raise OptionError(complaints_of(error)) from None
+    return made
+
+
+@cache
+def _adapter(found: type[Solver]) -> TypeAdapter[Solver]:
+    return TypeAdapter(found)
+
+
+def settled(made: Solver) -> dict[str, Any]:
+    """Every option of an algorithm, defaults filled in: what enters a trial's key."""
+    return dataclasses.asdict(made)  # type: ignore[call-overload,no-any-return]

@@ -1,0 +1,139 @@
+"""Trials: cases times seeds, each under a key of all that decides its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ratecli.datasets.load import identity
+from ratecli.faults import Fault, FaultError
+from ratecli.rates import expression as ex
+from ratecli.runner.cases import Case, content
+from ratecli.runner.keys import trial_key
+from ratecli.runner.options import settled
+from ratecli.runner.provenance import code_versions
+from ratecli.runner.records import Planned
+from ratecli.runner.schedule import Task
+from ratecli.runner.world import Data
+from ratecli.spec.experiment import Deployed, Experiment
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a trial's function is called with.
+
+    `of` maps a label in `of(...)` to the key of the trial that it means; `deployed` is the key of
+    the trial whose classifier is deployed, `deployed_column` the column of a deployed model.
+    """
+
+    key: str
+    seed: int
+    case: Case
+    data: Data
+    l2: float | str
+    of: Mapping[str, str]
+    deployed: str | None
+    deployed_column: str | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Trials to be shown and the tasks that make them; two trials of one key are one task."""
+
+    planned: tuple[Planned, ...]
+    tasks: tuple[Task, ...]
+
+
+def make_plan(experiment: Experiment, cases: Sequence[Case], data: Data) -> Plan:
+    """Every trial of an experiment.
+
+    Raises
+    ------
+    FaultError
+        E310 where trials would need one another in a circle, or not just one trial is meant.
+    """
+    return _Planner(experiment, cases, data).plan()
+
+
+class _Planner:
+    def __init__(self, experiment: Experiment, cases: Sequence[Case], data: Data) -> None:
+        self.experiment = experiment
+        self.cases = cases
+        self.data = data
+        self.jobs: dict[tuple[int, int], Job] = {}
+        self.open: list[tuple[int, int]] = []
+        base = {"versions": code_versions(), "l2": experiment.regularization.l2}
+        options = data.options()
+        digests = {
+            name: {"digest": identity(entry, data.folder), "split": entry.get("split", {})}
+            for name, entry in options.items()
+        }
+        self.base = base | {"datasets": digests}
+
+    def plan(self) -> Plan:
+        planned, tasks = [], {}
+        for index, case in enumerate(self.cases):
+            for seed in self.experiment.seeds:
+                job = self.job(index, seed)
+                planned.append(_planned(case, job))
+                tasks[job.key] = Task(job.key, _needs(job), job)
+        return Plan(tuple(planned), tuple(tasks.values()))
+
+    def job(self, index: int, seed: int) -> Job:
+        """The trial of a case and seed, after those that it needs."""
+        at = (index, seed)
+        if at in self.open:
+            circle = " -> ".join(self.cases[i].label for i, _ in [*self.open, at])
+            raise FaultError(Fault("E310", f"algorithms need one another in a circle: {circle}"))
+        if at not in self.jobs:
+            self.open.append(at)
+            self.jobs[at] = self._make(self.cases[index], seed)
+            self.open.pop()
+        return self.jobs[at]
+
+    def _make(self, case: Case, seed: int) -> Job:
+        labels = sorted({node.algorithm for node in case.of()})
+        of = {label: self.job(self._meant(label, case), seed).key for label in labels}
+        deployed = self.experiment.deployed or Deployed.model_construct()
+        key = None
+        if deployed.algorithm is not None and deployed.algorithm != case.label:
+            key = self.job(self._meant(deployed.algorithm, case), seed).key
+        key_content = self.base | content(case) | {"seed": seed, "of": of, "deployed": key,
+                                                   "column": deployed.column}  # fmt: skip
+        l2 = self.experiment.regularization.l2
+        return Job(trial_key(key_content), seed, case, self.data, l2, of, key, deployed.column)
+
+    def _meant(self, label: str, case: Case) -> int:
+        """The one case of another algorithm that agrees with this one's sweep point."""
+        found = [
+            index
+            for index, other in enumerate(self.cases)
+            if other.label == label
+            and all(
+                case.point[name] == other.point[name] for name in case.point.keys() & other.point
+            )
+        ]
+        if len(found) == 1:
+            return found[0]
+        message = (
+            f"'{case.label}' needs a result of '{label}', which has {len(found)} to choose from"
+        )
+        hint = "both must share the sweep names that tell the results apart"
+        raise FaultError(Fault("E310", message, hint))
+
+
+def _needs(job: Job) -> tuple[str, ...]:
+    keys = [*job.of.values(), *([job.deployed] if job.deployed else [])]
+    return tuple(dict.fromkeys(keys))
+
+
+def _planned(case: Case, job: Job) -> Planned:
+    return Planned(
+        key=job.key,
+        label=case.label,
+        algorithm=case.algorithm,
+        options=settled(case.solver),
+        point=dict(case.point),
+        seed=job.seed,
+        metrics={name: ex.text(metric) for name, metric in case.metrics.items()},
+    )

@@ -1,0 +1,176 @@
+"""What a run shows while it goes: a live bar, plain lines, or failures alone."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
+
+from ratecli.runner.records import FAILED, TrialResult
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+LINE_SECONDS = 2.0
+"""Plain lines come no faster than this: a log of thousands of trials stays readable."""
+
+Name = Callable[[str], str]
+"""What to call the trial with this key."""
+
+
+class Progress(Protocol):
+    """Hears of every trial; `start` and `done` fit an executor's `on_start` and `on_done`."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def start(self, key: str) -> None: ...
+
+    def done(self, result: TrialResult) -> None: ...
+
+
+def open_progress(
+    total: int, cached: int, name: Name, *, quiet: bool = False, stream: TextIO | None = None
+) -> Progress:
+    """The display that suits `stream` (standard error): `total` trials, `cached` of them stored."""
+    out = stream or sys.stderr
+    if quiet:
+        return Quiet(name, out)
+    tally = Tally(total, cached)
+    return Bar(tally, name, out) if out.isatty() else Lines(tally, name, out)
+
+
+@dataclass
+class Tally:
+    """How far the run is."""
+
+    total: int
+    cached: int
+    ended: int = 0
+    failed: int = 0
+
+    def count(self, result: TrialResult) -> None:
+        self.ended += 1
+        self.failed += result.status in FAILED
+
+    def __str__(self) -> str:
+        width = len(str(self.total))
+        asides = [f"{self.cached} stored before"] if self.cached else []
+        asides += [f"{self.failed} failed"] if self.failed else []
+        aside = f" ({', '.join(asides)})" if asides else ""
+        return f"{self.cached + self.ended:{width}}/{self.total}{aside}"
+
+
+class Quiet:
+    """Nothing but failures."""
+
+    def __init__(self, name: Name, out: TextIO) -> None:
+        self._name = name
+        self._out = out
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def start(self, key: str) -> None:
+        pass
+
+    def done(self, result: TrialResult) -> None:
+        if result.status in FAILED:
+            self._print(failure_line(self._name(result.key), result))
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._out, flush=True)
+
+
+class Lines(Quiet):
+    """For logs: a line for a trial that ended, at most one every two seconds, and the last."""
+
+    def __init__(self, tally: Tally, name: Name, out: TextIO) -> None:
+        super().__init__(name, out)
+        self._tally = tally
+        self._shown = time.monotonic()
+        self._kept = ""
+
+    def __exit__(self, *error: object) -> None:
+        if self._kept:
+            self._print(self._kept)
+
+    def done(self, result: TrialResult) -> None:
+        super().done(result)
+        self._tally.count(result)
+        self._kept = (
+            f"{self._tally}  {self._name(result.key)}: {result.status}, {result.seconds:.1f} s"
+        )
+        if time.monotonic() - self._shown >= LINE_SECONDS:
+            self._print(self._kept)
+            self._shown = time.monotonic()
+            self._kept = ""
+
+
+class Bar(Quiet):
+    """For terminals: a bar, the time left, the trials that run now; failures scroll by above."""
+
+    def __init__(self, tally: Tally, name: Name, out: TextIO) -> None:
+        super().__init__(name, out)
+        self._tally = tally
+        self._current: dict[str, None] = {}
+        self._bar = _rich_bar(out)
+        self._task = self._bar.add_task("", total=tally.total, completed=tally.cached, now="")
+        self._refresh()
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._current.clear()
+        self._refresh()
+        self._bar.stop()
+
+    def start(self, key: str) -> None:
+        self._current[key] = None
+        self._refresh()
+
+    def done(self, result: TrialResult) -> None:
+        super().done(result)
+        self._tally.count(result)
+        self._current.pop(result.key, None)
+        self._bar.advance(self._task)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        now = "; ".join(map(self._name, self._current))
+        self._bar.update(self._task, description=str(self._tally), now=now)
+
+    def _print(self, line: str) -> None:
+        self._bar.console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def failure_line(name: str, result: TrialResult) -> str:
+    """A failed trial in the manner of every other error."""
+    reason = result.reason or result.status
+    return f"error[E501]: {name}: {reason}"
+
+
+def _rich_bar(out: TextIO) -> RichProgress:
+    # rich is imported where it is used, not by every command.
+    from rich import progress  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
+
+    now = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    return progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(bar_width=24),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[now]}", markup=False, table_column=now),
+        console=Console(file=out),
+        expand=True,
+    )

@@ -1,0 +1,79 @@
+"""What a run was made of: versions, machine, commit, data."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import ratecli
+
+NUMERIC = ("numpy", "scipy", "scikit-learn")
+"""Libraries whose version may change a trial's numbers."""
+
+
+def code_versions() -> dict[str, str]:
+    """The versions that enter every trial's key."""
+    return {"ratecli": ratecli.__version__} | {name: metadata.version(name) for name in NUMERIC}
+
+
+def manifest(
+    *,
+    data: Mapping[str, Any],
+    command: Sequence[str],
+    started: datetime,
+    ended: datetime | None,
+    folder: Path,
+) -> dict[str, Any]:
+    """The record beside the results; `data` holds the digests, `folder` may lie in a Git repository.
+
+    No environment variable enters it: they hold secrets.
+    """
+    return {
+        "command": list(command),
+        "started": _utc(started),
+        "ended": _utc(ended) if ended else None,
+        "versions": code_versions() | {"pandas": metadata.version("pandas")},
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "git": _git_state(folder),
+        "data": dict(data),
+    }
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _git_state(folder: Path) -> dict[str, Any] | None:
+    """The commit checked out in `folder`, and whether tracked files differ from it."""
+    commit = _git(folder, "rev-parse", "--verify", "HEAD")
+    if not commit:
+        return None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What Git answers, or None if it has no answer.
+
+    Variables such as GIT_DIR (set inside hooks) would make it speak of another repository, and the
+    repository's own settings may name a program to watch its files.
+    """
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments]
+    try:
+        answer = subprocess.run(  # noqa: S603  a fixed program, no shell
+            command, env=environment, capture_output=True, text=True, check=True, timeout=20
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()

@@ -1,0 +1,104 @@
+"""A prepared experiment's trials, run and stored."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from ratecli.runner.executors import Executor, Hooks
+from ratecli.runner.files import atomic_write
+from ratecli.runner.meta import datasets, meta
+from ratecli.runner.prepare import Prepared
+from ratecli.runner.progress import open_progress
+from ratecli.runner.provenance import manifest
+from ratecli.runner.records import FAILED, Planned, TrialResult
+from ratecli.runner.store import Store
+from ratecli.runner.trial import run_trial
+
+LEDGER = "trials.sqlite"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: where it lies, how many trials have each status, what was wrong."""
+
+    folder: Path
+    counts: Mapping[str, int]
+    failed: tuple[TrialResult, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.failed else 0
+
+
+def run(
+    prepared: Prepared,
+    folder: Path,
+    executor: Executor,
+    *,
+    fresh: bool = False,
+    quiet: bool = False,
+    command: Sequence[str] = (),
+) -> Outcome:
+    """Run what is not stored yet. `folder` gets the ledger and the record of the run."""
+    started = datetime.now(UTC)
+    folder.mkdir(parents=True, exist_ok=True)
+    ledger = folder / LEDGER
+    if fresh:
+        ledger.unlink(missing_ok=True)
+    _write_record(prepared, folder, command, started, None)
+    with Store(ledger) as store:
+        store.begin(prepared.plan.planned, meta(prepared))
+        known = store.known()
+        tasks = [task for task in prepared.plan.tasks if task.key not in known]
+        names = {planned.key: display_name(planned) for planned in prepared.plan.planned}
+        stored = len(prepared.plan.tasks) - len(tasks)
+        with open_progress(len(prepared.plan.tasks), stored, names.__getitem__, quiet=quiet) as bar:
+
+            def done(result: TrialResult) -> None:
+                store.put(result)
+                bar.done(result)
+
+            executor.run(tasks, run_trial, done, Hooks(recall=store.result, on_start=bar.start))
+        results = store.results()
+    _write_record(prepared, folder, command, started, datetime.now(UTC))
+    ended = [results[task.key] for task in prepared.plan.tasks]
+    return Outcome(folder, _counts(ended), tuple(r for r in ended if r.status in FAILED))
+
+
+def _counts(results: Sequence[TrialResult]) -> dict[str, int]:
+    statuses = [result.status for result in results]
+    return {status: statuses.count(status) for status in dict.fromkeys(statuses)}
+
+
+def display_name(planned: Planned) -> str:
+    """What a trial is called in messages: `majorize kappa=0.8 seed=1`."""
+    point = [f"{name}={value}" for name, value in planned.point.items()]
+    return " ".join([planned.label, *point, f"seed={planned.seed}"])
+
+
+def _write_record(
+    prepared: Prepared,
+    folder: Path,
+    command: Sequence[str],
+    started: datetime,
+    ended: datetime | None,
+) -> None:
+    resolved = prepared.experiment.resolved()
+    text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=100)
+    atomic_write(folder / "experiment.yaml", prepared.document.text)
+    atomic_write(folder / "resolved.yaml", text)
+    record = manifest(
+        data=datasets(prepared),
+        command=command or sys.argv,
+        started=started,
+        ended=ended,
+        folder=Path.cwd(),
+    )
+    atomic_write(folder / "manifest.json", json.dumps(record, indent=2) + "\n")

@@ -1,0 +1,120 @@
+"""A trial's run, in whichever process: one thread, and every exception becomes a result."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from ratecli.faults import FaultError
+from ratecli.runner.records import TrialResult
+from ratecli.runner.store import documents
+
+Function = Callable[[Any, Mapping[str, TrialResult]], TrialResult]
+"""Runs one trial: (payload, results of the trials it needs by key) -> its result."""
+
+Prepare = Callable[[], object]
+"""Loads what a worker's trials share."""
+
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+ORPHAN_SECONDS = 0.5
+
+
+class Bench:
+    """Where trials are run one after the other; prepared before the first."""
+
+    def __init__(self, function: Function, prepare: Prepare | None) -> None:
+        self._function = function
+        self._prepare = prepare
+
+    def run(self, payload: Any, given: Mapping[str, TrialResult]) -> TrialResult:
+        if self._prepare is not None:
+            self._prepare()
+            self._prepare = None
+        result = self._function(payload, given)
+        documents(result)  # what cannot be stored fails here, where only this trial does
+        return result
+
+
+def attempt(key: str, run: Callable[[], TrialResult]) -> TrialResult:
+    """Run a trial; whatever it raises, save an interrupt, is its result."""
+    begun = time.perf_counter()
+    try:
+        return run()
+    except (Exception, SystemExit) as error:  # noqa: BLE001  one trial must not end the others
+        return failure(key, error, time.perf_counter() - begun)
+
+
+def failure(key: str, error: BaseException, seconds: float = 0.0) -> TrialResult:
+    """The result of a trial that raised `error`."""
+    if isinstance(error, FaultError):
+        reason = "; ".join(f"{fault.code}: {fault.message}" for fault in error.faults)
+    else:
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+    info = {"traceback": "".join(traceback.format_exception(error))}
+    return TrialResult(key, "error", " ".join(reason.split()), seconds, info)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Numbers that do not depend on the number of workers: sums are added up by one thread.
+
+    The variables are for libraries loaded later, the limits for those already there.
+    """
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        with threadpool_limits(limits=1):
+            yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def serve(pipe: Connection, function: Function, prepare: Prepare | None, parent: int) -> None:
+    """The life of a worker process: answer until the other end of the pipe is gone."""
+    # Ctrl-C reaches every process of the terminal; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    bench = Bench(function, prepare)
+    with one_thread():
+        while True:
+            try:
+                key, blob = pipe.recv()
+                pipe.send_bytes(_answer(bench, key, blob))
+            except (EOFError, ConnectionError):
+                return
+
+
+def _answer(bench: Bench, key: str, blob: bytes) -> bytes:
+    # The bytes come from the parent, through a pipe that nobody else has.
+    result = attempt(key, lambda: bench.run(*pickle.loads(blob)))  # noqa: S301
+    try:
+        return pickle.dumps(result)
+    except Exception as error:  # noqa: BLE001  pickling raises what it likes
+        return pickle.dumps(failure(key, error))
+
+
+def _leave_with(parent: int) -> None:
+    """End this process soon after its parent did, even in the middle of a trial."""
+    while os.getppid() == parent:
+        time.sleep(ORPHAN_SECONDS)
+    os._exit(1)

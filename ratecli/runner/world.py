@@ -1,0 +1,152 @@
+"""The rows of an experiment: tables read once a process, stacked and split once a seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from ratecli.datasets.columns import floats, is_text
+from ratecli.datasets.encode import Encoder
+from ratecli.datasets.load import load
+from ratecli.datasets.split import split
+from ratecli.datasets.table import Table
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Classifier, Features
+from ratecli.rates.matrix import Predictions
+from ratecli.rates.sample import Floats, Sample
+from ratecli.runner.keys import stream
+
+
+@dataclass(frozen=True)
+class Data:
+    """The data sets of an experiment as the file states them, by name in alphabetical order.
+
+    `entries` are JSON texts, so that two equal ones are one; `base` is the folder that relative
+    paths start from.
+    """
+
+    entries: tuple[tuple[str, str], ...]
+    base: str
+    offline: bool = False
+
+    @classmethod
+    def of(cls, datasets: Mapping[str, Any], base: Path, *, offline: bool = False) -> Data:
+        texts = {name: json.dumps(entry, sort_keys=True) for name, entry in datasets.items()}
+        return cls(tuple(sorted(texts.items())), str(base.absolute()), offline)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.base)
+
+    def options(self) -> dict[str, dict[str, Any]]:
+        return {name: json.loads(text) for name, text in self.entries}
+
+
+@dataclass(frozen=True)
+class World:
+    """All rows of one seed: what slices read, and what classifiers see."""
+
+    sample: Sample
+    X: Features
+
+    def predictions(self, classifier: Classifier) -> Predictions:
+        return Predictions(
+            classifier.decide(self.X), classifier.score(self.X), classifier.estimate(self.X)
+        )
+
+    def splits(self) -> dict[str, int]:
+        """Rows of each split that has any, in the order train, validation, test."""
+        counts = {name: int((self.sample.part == name).sum()) for name in SPLITS}
+        return {name: count for name, count in counts.items() if count}
+
+
+SPLITS = ("train", "validation", "test")
+
+
+@lru_cache(maxsize=1)
+def tables(data: Data) -> dict[str, Table]:
+    """Every table by the name it has in the file."""
+    return {
+        name: load(options, data.folder, offline=data.offline)
+        for name, options in data.options().items()
+    }
+
+
+@lru_cache(maxsize=2)
+def world(data: Data, seed: int, deployed: str | None = None) -> World:
+    """The stacked rows of a seed; `deployed` names the column of a deployed model's decisions."""
+    named = tables(data)
+    parts = {
+        name: _split(name, table, data.options()[name].get("split", {}), seed)
+        for name, table in named.items()
+    }
+    encoder = Encoder.fit(list(named.values()), [part == "train" for part in parts.values()])
+    X = _stacked([encoder.transform(table) for table in named.values()])
+    columns = stacked_columns(list(named.values()))
+    sample = Sample(
+        columns=columns,
+        label=np.concatenate([table.label for table in named.values()]),
+        dataset=np.concatenate([np.full(len(table), name) for name, table in named.items()]),
+        part=np.concatenate(list(parts.values())),
+        weight=np.concatenate([_weight(table) for table in named.values()]),
+    )
+    if deployed is not None:
+        sample = sample.with_deployed(_decisions(columns[deployed], deployed))
+    return World(sample, X)
+
+
+def _split(name: str, table: Table, options: Mapping[str, Any], seed: int) -> Any:
+    return split(table, options, stream(options.get("seed", seed), "split", name))
+
+
+def _weight(table: Table) -> Floats:
+    return np.ones(len(table)) if table.weight is None else table.weight
+
+
+def _stacked(blocks: Sequence[Features]) -> Features:
+    if len(blocks) == 1:
+        return blocks[0]
+    if all(isinstance(block, np.ndarray) for block in blocks):
+        return np.vstack(blocks)
+    return sparse.csr_array(sparse.vstack(blocks, format="csr"))
+
+
+def stacked_columns(found: Sequence[Table]) -> dict[str, Any]:
+    """Each column over all tables: floats with NaN, or objects with None, where a table lacks it."""
+    names = dict.fromkeys(str(name) for table in found for name in table.frame.columns)
+    return {name: _stacked_column(name, found) for name in names}
+
+
+def _stacked_column(name: str, found: Sequence[Table]) -> Any:
+    present = [table.frame[name] for table in found if name in table.frame]
+    if not any(is_text(column) for column in present):
+        return np.concatenate([
+            floats(table.frame[name]) if name in table.frame else np.full(len(table), np.nan)
+            for table in found
+        ])  # fmt: skip
+    absent = pd.Series([None], dtype=object)
+    return np.concatenate([
+        np.asarray(table.frame[name] if name in table.frame else absent.repeat(len(table)), object)
+        for table in found
+    ])  # fmt: skip
+
+
+def _decisions(column: Any, name: str) -> Floats:
+    """The deployed model's decisions; raises E406 unless the column holds 0, 1 and gaps only."""
+    decisions = column if column.dtype.kind == "f" else pd.to_numeric(column, errors="coerce")
+    strange = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
+    if strange.any():
+        shown = column[np.flatnonzero(strange)[0]]
+        raise FaultError(
+            Fault("E406", f"'{shown}' in the column '{name}' is no decision of a deployed model",
+                  "decisions are 0 and 1; leave the cell empty where there is none")
+        )  # fmt: skip
+    return np.asarray(decisions, dtype=np.float64)

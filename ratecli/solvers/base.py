@@ -1,0 +1,56 @@
+"""What a solver is given and what it gives back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ratecli.models.base import Classifier
+from ratecli.solvers.problem import Problem
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Named classifiers and how they came about.
+
+    Attributes
+    ----------
+    variants
+        The classifiers, the main one first: its rates are what the solver optimized.
+    status
+        `solved`, `iteration_limit`, `infeasible` or `no_solution_found`.
+    reason
+        One sentence where the status is not `solved`.
+    multipliers
+        Constraint name to its final multiplier (rate units of the objective per unit of constraint).
+    trace
+        One mapping an iteration: `iteration`, `objective`, `violation`, `gap`, `seconds`, ...
+    """
+
+    variants: Mapping[str, Classifier]
+    status: str = "solved"
+    reason: str = ""
+    multipliers: Mapping[str, float] = field(default_factory=dict)
+    trace: tuple[Mapping[str, Any], ...] = ()
+
+
+class Solver(ABC):
+    """Hyper-parameters as dataclass fields, one method. `version` is part of every trial's key.
+
+    `objectives` and `constraints` name the classes of goals (see `rates.analysis.Shape`) it takes;
+    one that does not `enforce` constraints is run whatever they are, and measured on them.
+    """
+
+    version: ClassVar[int] = 1
+    enforces: ClassVar[bool] = True
+    objectives: ClassVar[frozenset[str]] = frozenset()
+    constraints: ClassVar[frozenset[str]] = frozenset()
+
+    @abstractmethod
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution: ...

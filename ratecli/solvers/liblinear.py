@@ -1,0 +1,69 @@
+"""Weighted linear classifiers by LIBLINEAR, through scikit-learn."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from ratecli.models.base import Array, Features
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Weights (d,) and whether LIBLINEAR met its tolerance."""
+
+    weights: Array
+    converged: bool
+
+
+def with_ones(X: Features) -> Features:
+    """X with a column of ones: a bias that is regularized like any weight."""
+    ones = np.ones((X.shape[0], 1))
+    if isinstance(X, np.ndarray):
+        return np.hstack([X, ones])
+    return sparse.csr_array(sparse.hstack([X, sparse.csr_array(ones)], format="csr"))
+
+
+def fit_hinge(
+    X: Features, signs: Array, weights: Array, *, seed: int, tolerance: float, iterations: int
+) -> Fit:
+    """Minimize `|w|^2 / 2 + sum of weights * max(0, 1 - signs * Xw)` by dual coordinate descent."""
+    model = LinearSVC(
+        loss="hinge", dual=True, fit_intercept=False, C=1.0, tol=tolerance, max_iter=iterations,
+        random_state=seed,
+    )  # fmt: skip
+    return _fit(model, X, signs, weights)
+
+
+def fit_logistic(
+    X: Features, signs: Array, weights: Array, *, seed: int, tolerance: float, iterations: int
+) -> Fit:
+    """Minimize `|w|^2 / 2 + sum of weights * log(1 + exp(-signs * Xw))` by trust region Newton."""
+    model = LogisticRegression(
+        solver="liblinear", fit_intercept=False, C=1.0, tol=tolerance, max_iter=iterations,
+        random_state=seed,
+    )  # fmt: skip
+    return _fit(model, X, signs, weights)
+
+
+def _fit(model: LinearSVC | LogisticRegression, X: Features, signs: Array, weights: Array) -> Fit:
+    if len(np.unique(signs)) == 1:
+        # LIBLINEAR refuses a single class; a row of zeros of the other one changes nothing.
+        zeros = np.zeros((1, X.shape[1]))
+        X = np.vstack([X, zeros]) if isinstance(X, np.ndarray) else _stack(X, zeros)
+        signs, weights = np.append(signs, -signs[0]), np.append(weights, weights.min())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        model.fit(X, signs, sample_weight=weights)
+    converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    return Fit(np.asarray(model.coef_[0], dtype=float), converged)
+
+
+def _stack(X: sparse.csr_array, rows: Array) -> sparse.csr_array:
+    return sparse.csr_array(sparse.vstack([X, sparse.csr_array(rows)], format="csr"))

@@ -1,0 +1,90 @@
+"""Problem 3 of Goh et al. 2016: every ramp rate replaced by its convex bound at an anchor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ratecli.models.base import Array, Features
+from ratecli.models.ramp import HALF, hinge, ramp
+from ratecli.solvers.liblinear import Fit, fit_hinge
+
+
+@dataclass(frozen=True)
+class RampProblem:
+    """Problem 2: objective and constraints affine in the decisions p = sigma(Xw).
+
+    Attributes
+    ----------
+    X
+        (n, d) features, a bias column included if there is one.
+    coefficients, constants
+        (m + 1, n) and (m + 1,): row 0 the objective, the others at most 0.
+    l2
+        Weight of |w|^2 / 2 in rate units (lambda of the paper).
+    """
+
+    X: Features
+    coefficients: Array
+    constants: Array
+    l2: float
+
+    def values(self, w: Array) -> Array:
+        """(m + 1,) ramp objective plus regularizer, and constraint values."""
+        values = self.coefficients @ ramp(np.asarray(self.X @ w)) + self.constants
+        values[0] += self.l2 / 2 * (w @ w)
+        return values
+
+
+@dataclass(frozen=True)
+class ConvexProblem:
+    """A bound of a `RampProblem`: hinges with weights `up` on +z and `down` on -z, both (m + 1, n)
+    and at least 0, and constants `flat`, (m + 1,).
+    """
+
+    ramp: RampProblem
+    up: Array
+    down: Array
+    flat: Array
+
+    @classmethod
+    def tight_at(cls, ramp: RampProblem, anchor: Array) -> ConvexProblem:
+        """The bound that is tight at the scores `anchor`, shape (n,).
+
+        A term `a p` with a > 0 is a times the positive bound; with a < 0 it is |a| (1 - p) - |a|,
+        and |a| times the negative bound. A bound is a hinge where the anchor lies on its slope (a
+        tie does), else 1.
+        """
+        up, down = np.maximum(ramp.coefficients, 0), np.maximum(-ramp.coefficients, 0)
+        up_sloped, down_sloped = anchor <= HALF, -anchor <= HALF
+        saturated = up[:, ~up_sloped].sum(axis=1) + down[:, ~down_sloped].sum(axis=1)
+        flat = ramp.constants + saturated - down.sum(axis=1)
+        return cls(ramp, up * up_sloped, down * down_sloped, flat)
+
+    def values(self, W: Array) -> Array:
+        """(m + 1, S) objective with regularizer and constraint values at the columns of W (d, S)."""
+        scores = np.asarray(self.ramp.X @ W)
+        values = self.up @ hinge(scores) + self.down @ hinge(-scores) + self.flat[:, None]
+        values[0] += self.ramp.l2 / 2 * (W * W).sum(axis=0)
+        return values
+
+    def minimize(self, multipliers: Array, seed: int, tolerance: float, iterations: int) -> Fit:
+        """A minimizer of the Lagrangian: one weighted SVM (appendix F.1).
+
+        In rate units a row costs `c max(0, 1/2 - y z)`; with weights twice as large that is
+        `c / 2 max(0, 1 - y z)`, and LIBLINEAR's C of the row is `2 c / lambda`.
+        """
+        mix = np.concatenate([[1.0], multipliers])
+        up, down = mix @ self.up, mix @ self.down
+        rows_up, rows_down = np.flatnonzero(up), np.flatnonzero(down)
+        rows = np.concatenate([rows_up, rows_down])
+        if not len(rows):
+            return Fit(np.zeros(self.ramp.X.shape[1]), converged=True)
+        costs = np.concatenate([up[rows_up], down[rows_down]])
+        signs = np.repeat([-1.0, 1.0], [len(rows_up), len(rows_down)])
+        fit = fit_hinge(
+            self.ramp.X[rows], signs, costs * 2 / self.ramp.l2, seed=seed, tolerance=tolerance,
+            iterations=iterations,
+        )  # fmt: skip
+        return Fit(fit.weights / 2, fit.converged)

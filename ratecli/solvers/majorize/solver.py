@@ -1,0 +1,126 @@
+"""Algorithm 1 of Goh et al. 2016: majorization-minimization of rates under rate constraints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt
+
+from ratecli.models.base import Array
+from ratecli.models.linear import Ramp, Threshold
+from ratecli.rates.analysis import Shape, affine_pieces
+from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.liblinear import with_ones
+from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
+from ratecli.solvers.majorize.cutting_plane import Columns, ConvexSolution, CuttingPlane
+from ratecli.solvers.problem import Problem
+
+MULTIPLIER_CEILING = 1e4
+SVM_TOLERANCE = 1e-3
+SVM_ITERATIONS = 20_000
+
+
+@dataclass(frozen=True)
+class Majorize(Solver):
+    """Ramp rates under affine constraints (Goh et al. 2016, Algorithms 1 and 2).
+
+    Each iteration replaces every ramp by a convex bound that is tight at the current classifier and
+    solves that problem by cutting planes over the multipliers, a weighted SVM inside. Iterates are
+    feasible and the ramp objective never rises: the current classifier is itself one of the points
+    that the next one is mixed from.
+
+    Attributes
+    ----------
+    iterations
+        Majorization steps (the paper's T).
+    gap
+        Accuracy of each convex problem, in the objective's units.
+    cuts
+        Most SVMs for one convex problem.
+    intercept
+        `regularized` (a constant feature) or `none`.
+    """
+
+    iterations: Annotated[int, Ge(1)] = 8
+    gap: Annotated[float, Gt(0)] = 1e-4
+    cuts: Annotated[int, Ge(1)] = 30
+    intercept: Literal["regularized", "none"] = "regularized"
+
+    version: ClassVar[int] = 1
+    objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
+    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        ramp, names = self.ramp_problem(problem)
+        method = CuttingPlane(
+            _svm(int(rng.integers(2**31))), self.gap, self.cuts, MULTIPLIER_CEILING
+        )
+        w = np.zeros(ramp.X.shape[1])
+        seen, guess = w[:, None], np.zeros(len(names))
+        trace: list[Mapping[str, Any]] = []
+        for iteration in range(1, self.iterations + 1):
+            started = time.perf_counter()
+            convex = ConvexProblem.tight_at(ramp, np.asarray(ramp.X @ w))
+            found = method.solve(convex, Columns.of(convex, seen), guess)
+            if found.excess.any():
+                return self._infeasible(found, names, trace)
+            w, guess = found.w, found.multipliers
+            seen = np.hstack([w[:, None], found.columns.W])
+            trace.append(_row(iteration, ramp.values(w), found, time.perf_counter() - started))
+            progress(f"iteration {iteration} of {self.iterations}")
+        return Solution(self.variants(w), multipliers=_named(names, guess), trace=tuple(trace))
+
+    def ramp_problem(self, problem: Problem) -> tuple[RampProblem, list[str]]:
+        """Problem 2 of the goals, and the name of each constraint row."""
+        goals = [problem.objective, *problem.constraints]
+        forms = [(goal.name, form) for goal in goals for form in affine_pieces(goal)]
+        coefficients, constants = problem.rows([form for _, form in forms])
+        X = with_ones(problem.X) if self.intercept == "regularized" else problem.X
+        ramp = RampProblem(X, coefficients, constants, 2 * problem.l2)
+        return ramp, [name for name, _ in forms[1:]]
+
+    def variants(self, w: Array) -> Mapping[str, Ramp | Threshold]:
+        """The same scores, decided at random by the ramp and by their sign."""
+        weights, bias = (w[:-1], float(w[-1])) if self.intercept == "regularized" else (w, 0.0)
+        return {"stochastic": Ramp(weights, bias), "deterministic": Threshold(weights, bias)}
+
+    def _infeasible(
+        self, found: ConvexSolution, names: list[str], trace: list[Mapping[str, Any]]
+    ) -> Solution:
+        worst = int(np.argmax(found.excess))
+        reason = (
+            f"'{names[worst]}' cannot be met by the convex problem of step {len(trace) + 1}: "
+            f"its bound is exceeded by {found.excess[worst]:.3g} at the best compromise found"
+        )
+        return Solution({}, "infeasible", reason, _named(names, found.multipliers), tuple(trace))
+
+
+def _svm(seed: int) -> Any:
+    def minimize(problem: ConvexProblem, multipliers: Array) -> Array:
+        return problem.minimize(multipliers, seed, SVM_TOLERANCE, SVM_ITERATIONS).weights
+
+    return minimize
+
+
+def _named(names: list[str], values: Array) -> dict[str, float]:
+    """A constraint of several pieces has the sum of their multipliers."""
+    total = dict.fromkeys(names, 0.0)
+    for name, value in zip(names, values, strict=True):
+        total[name] += float(value)
+    return total
+
+
+def _row(iteration: int, values: Array, found: ConvexSolution, seconds: float) -> dict[str, Any]:
+    return {
+        "iteration": iteration,
+        "objective": float(values[0]),
+        "violation": float(values[1:].max(initial=0.0)),
+        "bound": found.value,
+        "gap": found.gap,
+        "svms": found.minimizations,
+        "seconds": seconds,
+    }

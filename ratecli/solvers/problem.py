@@ -1,0 +1,55 @@
+"""A goal over rates of given rows: all that a solver sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ratecli.models.base import Array, Features
+from ratecli.rates.affine import Affine
+from ratecli.rates.analysis import Goal
+from ratecli.rates.expression import Leaf
+from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.table import RATES
+
+ERROR = Leaf(RATES["error"])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Minimize the objective plus `l2 / 2 |w|^2` so that every piece of a constraint is at most 0.
+
+    Attributes
+    ----------
+    X
+        (n, d) features of the training rows.
+    rates
+        Every rate of the goals, and `error` of all labelled rows, on those rows.
+    l2
+        Weight of `|w|^2 / 2` beside the mean hinge loss with margin 1, as LIBLINEAR has it:
+        `C = 1 / (n l2)`. Scores with the margin 1/2 of the ramp are half as large, and the same
+        problem in rate units has `lambda = 2 l2` (protocols of Goh et al. 2016, 2.4.2).
+    """
+
+    X: Features
+    rates: RateMatrix
+    objective: Goal
+    constraints: tuple[Goal, ...]
+    l2: float
+
+    def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
+        """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""
+        index = self.rates.index()
+        mix = np.zeros((len(forms), len(index)))
+        for j, form in enumerate(forms):
+            for leaf, coefficient in form.coefficients.items():
+                mix[j, index[leaf]] = coefficient
+        constants = np.array([form.constant for form in forms])
+        return mix @ self.rates.A, mix @ np.nan_to_num(self.rates.c) + constants
+
+    def labels(self) -> tuple[Array, Array]:
+        """Signs (n,) in {-1, 0, 1} and weights (n,) >= 0, summing to 1, of plain error."""
+        coefficients, _ = self.rows([Affine({ERROR: 1.0})])
+        return -np.sign(coefficients[0]), np.abs(coefficients[0])

@@ -1,0 +1,57 @@
+"""Algorithms by the name YAML uses. Listing them imports none of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ratecli.solvers.base import Solver
+
+GROUP = "ratecli.solvers"
+"""Entry points through which other packages add algorithms."""
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Name, one line on what it does, where it comes from, and `module:Class`."""
+
+    name: str
+    summary: str
+    source: str
+    path: str
+
+    def load(self) -> type[Solver]:
+        module, _, name = self.path.partition(":")
+        solver: type[Solver] = getattr(import_module(module), name)
+        return solver
+
+
+BUILT_IN = (
+    Algorithm(
+        "unconstrained",
+        "plain linear classifier of least error; ignores the constraints",
+        "LIBLINEAR: Fan et al. 2008",
+        "ratecli.solvers.baselines.unconstrained:Unconstrained",
+    ),
+    Algorithm(
+        "majorize",
+        "ramp rates under affine constraints, by majorization and cutting planes",
+        "Goh, Cotter, Gupta, Friedlander 2016",
+        "ratecli.solvers.majorize.solver:Majorize",
+    ),
+)
+
+
+@cache
+def algorithms() -> dict[str, Algorithm]:
+    """All algorithms, those of other packages after our own; ours cannot be replaced."""
+    found = {algorithm.name: algorithm for algorithm in BUILT_IN}
+    for entry in entry_points(group=GROUP):
+        package = entry.dist.name if entry.dist else "?"
+        other = Algorithm(entry.name, f"from the package {package}", package, entry.value)
+        found.setdefault(entry.name, other)
+    return found

@@ -1,0 +1,122 @@
+"""What several parts of the file say together: names used twice, too many trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from ratecli.faults import did_you_mean
+from ratecli.spec.algorithm import label_loc, label_of, own_sweep
+from ratecli.spec.complaint import Complaint, shown
+from ratecli.spec.document import Loc
+from ratecli.spec.sweep import points
+from ratecli.spec.sweep_reader import KEYWORDS, MAX_POINTS, read_sweep
+
+RESERVED = ("algorithm", "variant", "seed", "split", "metric", "value")
+"""Columns of the results that a swept name would hide."""
+
+
+def conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    """Complaints about raw data that may be wrong in any other way, too."""
+    yield from _shared_names(raw)
+    yield from _reserved_names(raw)
+    yield from _labels(raw)
+    yield from _files(raw)
+    yield from _sizes(raw)
+
+
+def _twice(loc: Loc, message: str, hint: str | None = None) -> Complaint:
+    return Complaint(loc, "E106", message, hint, key=True)
+
+
+def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = raw.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _entries(raw: Mapping[str, Any]) -> list[Any]:
+    value = raw.get("algorithms")
+    return value if isinstance(value, list) else []
+
+
+def _swept(raw: Mapping[str, Any]) -> Iterator[Loc]:
+    """Where each swept name stands, the experiment's and the algorithms' own."""
+    yield from (("sweep", name) for name in _mapping(raw, "sweep") if name not in KEYWORDS)
+    for k, entry in enumerate(_entries(raw)):
+        names = [name for name in own_sweep(entry) if name not in KEYWORDS]
+        yield from (("algorithms", k, next(iter(entry)), "sweep", name) for name in names)
+
+
+def _shared_names(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    known = dict.fromkeys(_mapping(raw, "datasets"), "a data set")
+    for name in _mapping(raw, "groups"):
+        if known.setdefault(name, "a group") != "a group":
+            yield _twice(("groups", name), f"'{name}' is both {known[name]} and a group", RENAME)
+    for loc in _swept(raw):
+        if loc[-1] in known:
+            message = f"'{loc[-1]}' is both {known[str(loc[-1])]} and a name of the sweep"
+            yield _twice(loc, message, RENAME)
+
+
+RENAME = "rules tell them apart by name: rename one of them"
+
+
+def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    for loc in _swept(raw):
+        if loc[-1] in RESERVED:
+            message = f"'{loc[-1]}' is already a column of the results"
+            yield _twice(loc, message, "sweep another name")
+    if "objective" in _mapping(raw, "metrics"):
+        hint = "it is measured anyway; remove this metric or rename it"
+        yield _twice(("metrics", "objective"), "'objective' already names the objective", hint)
+
+
+def _labels(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    seen: set[str] = set()
+    for k, entry in enumerate(_entries(raw)):
+        label = label_of(entry)
+        if label in seen:
+            hint = f"give one of them a label of its own: {{as: {label}_2}}"
+            loc = label_loc(k, entry)
+            message = f"two algorithms are called '{label}'"
+            yield Complaint(loc, "E106", message, hint, key=len(loc) == 3)
+        seen |= {label} if label else set()
+    wanted = _mapping(raw, "deployed").get("algorithm")
+    if seen and isinstance(wanted, str) and wanted not in seen:
+        message = f"{shown(wanted)} is not an algorithm of this file"
+        hint = did_you_mean(wanted, seen, "algorithms")
+        yield Complaint(("deployed", "algorithm"), "E104", message, hint)
+
+
+def _files(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    report = _mapping(raw, "report")
+    for part in ("tables", "plots"):
+        seen: set[str] = set()
+        entries = report.get(part)
+        for k, entry in enumerate(entries if isinstance(entries, list) else []):
+            file = entry.get("file") if isinstance(entry, dict) else None
+            if isinstance(file, str) and file in seen:
+                message = f"two {part} are written to the file {shown(file)}"
+                loc = ("report", part, k, "file")
+                yield Complaint(loc, "E106", message, "name another file")
+            seen |= {file} if isinstance(file, str) else set()
+
+
+def _sizes(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    """Sweeps that are too big only together; each alone is looked at where it is read."""
+    outer = _count(_mapping(raw, "sweep"))
+    for k, entry in enumerate(_entries(raw)):
+        size = outer * _count(own_sweep(entry))
+        if outer <= MAX_POINTS < size:
+            loc = ("algorithms", k, next(iter(entry)), "sweep")
+            message = f"with the experiment's sweep this makes {size} points, over {MAX_POINTS}"
+            yield Complaint(loc, "E105", message, key=True)
+
+
+def _count(sweep: Mapping[str, Any]) -> int:
+    try:
+        return len(points(read_sweep(dict(sweep)))) if sweep else 1
+    except ValidationError:
+        return 1

@@ -1,0 +1,28 @@
+"""What a person may call things."""
+
+from __future__ import annotations
+
+import re
+
+from ratecli.spec.complaint import Complaint, missing_space, shown
+from ratecli.spec.document import Loc
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+NAME_HELP = "a name begins with a letter or '_' and goes on with letters, digits and '_'"
+SLUG_HELP = "use small letters, digits, '.', '_' and '-', beginning with a letter or digit"
+
+
+def bad_name(loc: Loc, name: str, *, key: bool = True) -> list[Complaint]:
+    """The complaint about a name that rules could not refer to, if it is one."""
+    if NAME.fullmatch(name) and len(name) <= 100:
+        return []
+    hint = missing_space(name) or NAME_HELP
+    return [Complaint(loc, "E104", f"{shown(name)} is not a name", hint, key=key)]
+
+
+def bad_slug(loc: Loc, text: str) -> list[Complaint]:
+    """The complaint about a text that could not be a plain file name, if it is one."""
+    if SLUG.fullmatch(text):
+        return []
+    return [Complaint(loc, "E104", f"{shown(text)} cannot name a file or folder", SLUG_HELP)]

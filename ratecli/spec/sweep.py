@@ -1,0 +1,143 @@
+"""What varies: from a `sweep:` of the file to the points of a grid.
+
+As in CI matrices: the product of all axes in the file's order, `zip` walks axes together, `exclude`
+drops points that match all its pairs, `include` completes the points it agrees with or adds one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+Value = str | int | float | bool
+Point = dict[str, Value]
+
+NUMBER = r"\s*([-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d{1,3})?)\s*"
+SPACE = re.compile(rf"\s*(linspace|logspace)\s*\({NUMBER},{NUMBER},\s*(\d{{1,9}})\s*\)\s*")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A checked `sweep:`; a text axis is a `linspace` or `logspace` that is expanded when used."""
+
+    axes: Mapping[str, tuple[Value, ...] | str] = field(default_factory=dict)
+    zip: tuple[tuple[str, ...], ...] = ()
+    include: tuple[Point, ...] = ()
+    exclude: tuple[Point, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that points of this sweep give a value."""
+        extra = (name for point in self.include for name in point)
+        return tuple(dict.fromkeys((*self.axes, *extra)))
+
+    def as_file(self) -> dict[str, Any]:
+        """The sweep as it is written in a file."""
+        axes = {
+            name: axis if isinstance(axis, str) else list(axis) for name, axis in self.axes.items()
+        }
+        rest = {
+            "zip": [list(group) for group in self.zip],
+            "include": [dict(point) for point in self.include],
+            "exclude": [dict(point) for point in self.exclude],
+        }
+        return axes | {key: value for key, value in rest.items() if value}
+
+
+def points(sweep: Sweep, own: Sweep | None = None) -> list[Point]:
+    """Every point once. An algorithm's `own` sweep is crossed in and replaces axes of its names."""
+    if own is None:
+        return _unique(_completed(sweep, _kept(sweep)))
+    inner = points(own)
+    replaced = set(own.names)
+    outer = [
+        {name: value for name, value in point.items() if name not in replaced}
+        for point in points(sweep)
+    ]
+    return _unique(before | after for before in _unique(outer) for after in inner)
+
+
+def _kept(sweep: Sweep) -> Iterator[Point]:
+    if not sweep.axes and sweep.include:
+        return
+    for parts in product(*_factors(sweep)):
+        point = {name: value for part in parts for name, value in part.items()}
+        if not any(_agree(point, pairs, pairs) for pairs in sweep.exclude):
+            yield {name: point[name] for name in sweep.axes}
+
+
+def _factors(sweep: Sweep) -> list[list[Point]]:
+    """The axes to multiply; a zipped group stands where its first name stands."""
+    groups = {group_name: group for group in sweep.zip for group_name in group}
+    chosen = dict.fromkeys(groups.get(name, (name,)) for name in sweep.axes)
+    return [
+        [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        for names in chosen
+        for columns in [[expand(sweep.axes[name]) for name in names]]
+    ]
+
+
+def _completed(sweep: Sweep, kept: Iterator[Point]) -> list[Point]:
+    found = list(kept)
+    originals = [dict(point) for point in found]
+    for extra in sweep.include:
+        shared = [name for name in extra if name in sweep.axes]
+        matches = [k for k, point in enumerate(originals) if _agree(point, extra, shared)]
+        for k in matches:
+            found[k] |= extra
+        if not matches:
+            found.append(dict(extra))
+    return found
+
+
+def _agree(point: Point, pairs: Point, names: Sequence[str] | Point) -> bool:
+    return all(_same(point[name]) == _same(pairs[name]) for name in names)
+
+
+def _same(value: Value) -> tuple[bool, Value]:
+    """A key that tells true from 1, but not 1 from 1.0."""
+    return isinstance(value, bool), value
+
+
+def _unique(found: Sequence[Point] | Iterator[Point]) -> list[Point]:
+    by_value = {
+        tuple((name, _same(value)) for name, value in sorted(each.items())): each
+        for each in reversed(list(found))
+    }
+    return list(reversed(by_value.values()))
+
+
+def expand(axis: tuple[Value, ...] | str) -> tuple[Value, ...]:
+    """The values of an axis; ends are exact and each value is the float nearest to the true one."""
+    if not isinstance(axis, str):
+        return axis
+    found = SPACE.fullmatch(axis)
+    assert found is not None
+    name, first, last, count = found.groups()
+    return SPACES[name](first, last, int(count))
+
+
+def _linspace(first: str, last: str, count: int) -> tuple[float, ...]:
+    low, high = Fraction(Decimal(first)), Fraction(Decimal(last))
+    if count == 1:
+        return (float(low),)
+    return tuple(float(low + (high - low) * k / (count - 1)) for k in range(count))
+
+
+def _logspace(first: str, last: str, count: int) -> tuple[float, ...]:
+    context = Context(prec=30)
+    low, high = context.ln(Decimal(first)), context.ln(Decimal(last))
+    step = context.divide(context.subtract(high, low), max(count - 1, 1))
+    inner = [float(context.exp(context.fma(step, k, low))) for k in range(1, count - 1)]
+    return (float(first), *inner, float(last))[:count]
+
+
+SPACES: dict[str, Callable[[str, str, int], tuple[float, ...]]] = {
+    "linspace": _linspace,
+    "logspace": _logspace,
+}

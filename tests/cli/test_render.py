@@ -1,0 +1,186 @@
+import json
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratecli.cli.render import render, to_github, to_json
+from ratecli.faults import Fault, Place
+
+RULE = "  b: tpr[sex=female] >= 0.8 * tpr"
+GAP = "  d: max_gap(precision, by=sex) <= 0.05"
+E206 = Fault(
+    "E206",
+    "'female' is not a value of 'sex'",
+    "did you mean 'Female'? values: Male, Female",
+    place=Place("exp.yaml", 6, 14, 6, RULE),
+)
+E308 = Fault(
+    "E308",
+    "algorithm 'majorize' cannot enforce 'd': it compares two ratios, the algorithm takes affine "
+    "rules",
+    "algorithms that can: three_player, seldonian",
+    place=Place("exp.yaml", 8, 6, 34, GAP),
+)
+
+GOLDEN = """\
+error[E206]: 'female' is not a value of 'sex'
+  --> exp.yaml:6:14
+   |
+ 6 |   b: tpr[sex=female] >= 0.8 * tpr
+   |              ^^^^^^
+   = help: did you mean 'Female'? values: Male, Female
+
+error[E308]: algorithm 'majorize' cannot enforce 'd': it compares two ratios, the algorithm takes \
+affine rules
+  --> exp.yaml:8:6
+   |
+ 8 |   d: max_gap(precision, by=sex) <= 0.05
+   |      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+   = help: algorithms that can: three_player, seldonian"""
+
+
+def fault_at(excerpt, column, width, line=3):
+    return Fault("E101", "wrong", place=Place("f.yaml", line, column, width, excerpt))
+
+
+def columns(text):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def marked_columns(text):
+    """First and last terminal column of the carets, and the line above them."""
+    *_, shown, carets = text.splitlines()
+    return shown, carets.index("^"), carets.rindex("^") + 1
+
+
+def test_the_interfaces_examples():
+    assert render([E206, E308], color=False, width=100) == GOLDEN
+
+
+def test_colours_change_nothing_else():
+    painted = render([E206, E308], color=True, width=100)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == GOLDEN
+    assert "\x1b[1;31merror[E206]\x1b[0m" in painted
+
+
+def test_warnings_are_called_so():
+    fault = Fault("W401", "group 'men' has 12 rows")
+    assert render([fault], color=False, width=80) == "warning[W401]: group 'men' has 12 rows"
+
+
+def test_help_without_a_place():
+    text = render([Fault("E402", "no answer", "try again")], color=False, width=80)
+    assert text == "error[E402]: no answer\n   = help: try again"
+
+
+def test_the_gutter_grows_with_the_line_number():
+    assert render([fault_at("a: 1", 4, 1, line=120)], color=False, width=80).splitlines() == [
+        "error[E101]: wrong",
+        "    --> f.yaml:120:4",
+        "     |",
+        " 120 | a: 1",
+        "     |    ^",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("excerpt", "word"),
+    [
+        ("\ta:\tword # x", "word"),
+        ("名前: 男女 word", "word"),
+        ("a: [名前, x]", "名前"),
+        ("e\u0301te\u0301: word", "word"),
+        ("\u200bword", "word"),
+    ],
+)
+def test_carets_stand_under_their_word(excerpt, word):
+    fault = fault_at(excerpt, excerpt.index(word) + 1, len(word))
+    shown, start, end = marked_columns(render([fault], color=False, width=80))
+    plain = shown.replace("\u0301", "")
+    before = plain.index(word)
+    assert start == columns(plain[:before])
+    assert end - start == columns(word)
+
+
+def test_a_caret_behind_the_line():
+    *_, shown, carets = render([fault_at("a: tpr[", 8, 1)], color=False, width=80).splitlines()
+    assert carets.index("^") == len(shown)
+
+
+def test_long_lines_are_cut_around_the_span():
+    excerpt = "x" * 500 + "word" + "y" * 500
+    text = render([fault_at(excerpt, 501, 4)], color=False, width=80)
+    shown, start, end = marked_columns(text)
+    assert len(shown) == 80
+    assert shown[start:end] == "word"
+    assert shown.startswith(" 3 | ...x")
+    assert shown.endswith("y...")
+
+
+def test_a_span_longer_than_the_terminal():
+    text = render([fault_at("a: " + "(" * 20_000, 4, 20_000)], color=False, width=60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "((...\n" in text
+
+
+@given(
+    st.text("ab\tあ\u0301 ", max_size=200),
+    st.integers(0, 220),
+    st.integers(1, 250),
+    st.integers(1, 90),
+)
+def test_any_span_of_any_line_fits(excerpt, start, length, width):
+    fault = fault_at(excerpt, min(start, len(excerpt)) + 1, length)
+    shown, first, last = marked_columns(render([fault], color=False, width=width))
+    room = max(width, 25)
+    assert columns(shown.replace("\u0301", "")) <= room
+    assert 5 <= first < last <= room + 1
+
+
+def test_control_characters_do_not_reach_the_terminal():
+    fault = Fault(
+        "E104", "bad \x1b[31m\nvalue", "do \x07not", place=Place("a\x1b.yaml", 1, 1, 1, "\x1b[2J\r")
+    )
+    text = render([fault], color=False, width=80)
+    assert not set(text) & {"\x1b", "\x07", "\r"}
+    assert text.startswith("error[E104]: bad \ufffd[31m value\n")
+
+
+def test_json():
+    assert json.loads(to_json([E206, Fault("W401", "few")])) == [
+        {
+            "code": "E206",
+            "severity": "error",
+            "message": "'female' is not a value of 'sex'",
+            "help": "did you mean 'Female'? values: Male, Female",
+            "file": "exp.yaml",
+            "line": 6,
+            "column": 14,
+            "end_column": 20,
+        },
+        {
+            "code": "W401",
+            "severity": "warning",
+            "message": "few",
+            "help": None,
+            "file": None,
+            "line": None,
+            "column": None,
+            "end_column": None,
+        },
+    ]
+    assert json.loads(to_json([])) == []
+
+
+def test_github_annotations_are_escaped():
+    fault = Fault(
+        "E104", "80% is\r\nwrong: a,b", "say 0.8", place=Place("a,b:c%.yaml", 2, 3, 1, "")
+    )
+    first, second = to_github([fault, Fault("W401", "few")]).splitlines()
+    command, message = first.split("::")[1:]
+    assert command == "error file=a%2Cb%3Ac%25.yaml,line=2,col=3,title=E104"
+    assert message == "80%25 is%0D%0Awrong: a,b%0Ahelp: say 0.8"
+    assert second == "::warning title=W401::few"

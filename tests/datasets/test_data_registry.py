@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ratecli.datasets import registry
+from ratecli.faults import FaultError
+
+
+def codes(options: dict[str, object]) -> list[str]:
+    with pytest.raises(FaultError) as caught:
+        registry.settle(options)
+    assert all(fault.help for fault in caught.value.faults)
+    return [fault.code for fault in caught.value.faults]
+
+
+def test_listings_import_nothing_heavy():
+    program = (
+        "import sys; from ratecli.datasets import registry;"
+        "registry.listing(); registry.describe('adult');"
+        "print([m for m in ('numpy', 'pandas', 'pooch', 'requests') if m in sys.modules])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", registry.SOURCES)
+def test_every_source_is_complete(name: str):
+    source = registry.SOURCES[name]
+    for preparation in source.preparations:
+        assert callable(registry.preparation(source, preparation))
+    if source.frontier:
+        assert callable(registry.resolve(source.frontier.function))
+    for file in source.files:
+        assert len(file.sha256) == 64
+        assert file.url.startswith("https://")
+    described = registry.describe(name)
+    assert described["notes"]
+    assert described["licence"]
+    json.dumps(described)
+
+
+def test_settle_fills_defaults():
+    settled = registry.settle({"source": "loans", "split": {"test": 0.5}})
+    assert settled == {"preparation": "plain", "rows": 4000, "seed": 0}
+
+
+def test_digest_depends_on_options_only():
+    loans = registry.find("loans")
+    plain = registry.digest(loans, registry.settle({"source": "loans"}))
+    assert plain == registry.digest(loans, registry.settle({"source": "loans", "rows": 4000}))
+    assert plain != registry.digest(loans, registry.settle({"source": "loans", "rows": 4001}))
+
+
+def test_unknown_source_suggests():
+    with pytest.raises(FaultError) as caught:
+        registry.find("adlut")
+    (fault,) = caught.value.faults
+    assert fault.code == "E201"
+    assert "did you mean 'adult'?" in str(fault.help)
+
+
+def test_wrong_options():
+    assert codes({"source": "adult", "rows": 5}) == ["E101"]
+    assert codes({"source": "adult", "preparation": "plane"}) == ["E104"]
+    assert codes({"source": "loans", "rows": 1}) == ["E104"]
+    assert codes({"source": "loans", "rows": 1, "seed": -1, "lable": "x"}) == [
+        "E101",
+        "E104",
+        "E104",
+    ]

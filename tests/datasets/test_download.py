@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+from toy_source import CONTENT, Answers, remote, source
+
+from ratecli.datasets import download
+from ratecli.datasets.registry import Source
+from ratecli.faults import Fault, FaultError
+
+
+def refused(toy: Source, *, offline: bool = False) -> Fault:
+    with pytest.raises(FaultError) as caught:
+        download.ensure(toy, offline=offline)
+    assert caught.value.exit_code == 4
+    (fault,) = caught.value.faults
+    assert fault.help
+    return fault
+
+
+def left_behind(data: Path) -> list[Path]:
+    return list(data.parent.rglob("*"))
+
+
+def zipped(**members: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_downloads_once_and_tells_progress(web: Answers, data: Path):
+    toy = source(remote(web.give("/t.csv", CONTENT)))
+    told: list[tuple[str, int, int]] = []
+    paths = download.ensure(toy, progress=lambda *what: told.append(what))
+    assert paths == {"t.csv": data / "toy" / "t.csv"}
+    assert paths["t.csv"].read_bytes() == CONTENT
+    assert told[-1] == ("t.csv", len(CONTENT), len(CONTENT))
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    download.ensure(toy)
+    assert web.asked["/t.csv"] == 1
+    assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
+
+
+def test_a_file_that_is_there_needs_no_network(web: Answers, data: Path):
+    (data / "toy").mkdir(parents=True)
+    (data / "toy" / "t.csv").write_bytes(CONTENT)
+    toy = source(remote(web.address + "/t.csv"))
+    assert download.absent(toy) == []
+    download.ensure(toy, offline=True)
+    download.ensure(toy)
+    assert not web.asked
+
+
+def test_a_changed_file_is_refused_and_kept(web: Answers):
+    toy = source(remote(web.give("/t.csv", CONTENT)))
+    path = download.ensure(toy)["t.csv"]
+    path.write_bytes(CONTENT + b"3,4\n")
+    assert refused(toy).code == "E403"
+    assert path.read_bytes() == CONTENT + b"3,4\n"
+
+
+def test_wrong_hash(web: Answers, data: Path):
+    wrong = CONTENT.replace(b"1", b"7")
+    fault = refused(source(remote(web.give("/t.csv", wrong))))
+    assert fault.code == "E403"
+    assert "'t.csv'" in fault.message
+    assert "sha256" in fault.message
+    assert left_behind(data) == []
+
+
+def test_too_long(web: Answers, data: Path):
+    assert refused(source(remote(web.give("/t.csv", CONTENT * 2)))).code == "E403"
+    assert left_behind(data) == []
+
+
+def test_cut_short_without_a_stated_length(web: Answers, data: Path):
+    fault = refused(source(remote(web.give("/t.csv", CONTENT[:100], length=-1))))
+    assert fault.code == "E403"
+    assert "(100 of 4,000 bytes)" in fault.message
+    assert left_behind(data) == []
+
+
+def test_connection_that_breaks_off_is_tried_again(web: Answers, data: Path):
+    url = web.give("/t.csv", CONTENT[:100], length=len(CONTENT))
+    fault = refused(source(remote(url)))
+    assert fault.code == "E402"
+    assert web.asked["/t.csv"] == download.RETRIES + 1
+    assert left_behind(data) == []
+
+
+@pytest.mark.parametrize("page", [b"<!DOCTYPE html><p>Log in", b"\n <html lang=en>"])
+def test_html_page_instead_of_data(web: Answers, data: Path, page: bytes):
+    fault = refused(source(remote(web.give("/t.csv", page + b" " * 9000))))
+    assert fault.code == "E403"
+    assert "looks like an HTML page" in fault.message
+    assert left_behind(data) == []
+
+
+def test_a_server_that_fails_once(web: Answers):
+    web.give("/t.csv", b"busy", status=500)
+    toy = source(remote(web.give("/t.csv", CONTENT)))
+    assert download.ensure(toy)["t.csv"].read_bytes() == CONTENT
+    assert web.asked["/t.csv"] == 2
+
+
+def test_a_file_that_is_not_there_is_asked_for_once(web: Answers, data: Path):
+    fault = refused(source(remote(web.address + "/t.csv")))
+    assert fault.code == "E402"
+    assert "404" in fault.message
+    assert web.asked["/t.csv"] == 1
+    assert left_behind(data) == []
+
+
+def test_no_server_at_all(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("RATECLI_DATA_MIRROR", raising=False)
+    monkeypatch.setattr(download, "RETRIES", 0)
+    fault = refused(source(remote("http://127.0.0.1:1/t.csv")))
+    assert (fault.code, "no connection" in fault.message) == ("E402", True)
+
+
+def test_offline(web: Answers, data: Path):
+    fault = refused(source(remote(web.give("/t.csv", CONTENT))), offline=True)
+    assert fault.code == "E401"
+    assert "ratecli fetch toy" in str(fault.help)
+    assert not web.asked
+    assert left_behind(data) == []
+
+
+def test_mirror_folder_comes_first_and_works_offline(
+    web: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    mirror = tmp_path / "mirror" / "toy"
+    mirror.mkdir(parents=True)
+    (mirror / "t.csv").write_bytes(CONTENT)
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(tmp_path / "mirror"))
+    toy = source(remote(web.give("/t.csv", b"other")))
+    assert download.ensure(toy, offline=True)["t.csv"].read_bytes() == CONTENT
+    assert not web.asked
+
+
+def test_mirror_on_the_web_then_the_public_address(web: Answers, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/mirror/")
+    toy = source(remote(web.give("/t.csv", CONTENT)))
+    download.ensure(toy)
+    assert list(web.asked) == ["/mirror/toy/t.csv", "/t.csv"]
+
+
+def test_a_mirror_with_a_wrong_file_is_not_passed_over(
+    web: Answers, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "mirror" / "toy").mkdir(parents=True)
+    (tmp_path / "mirror" / "toy" / "t.csv").write_bytes(b"<html>")
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(tmp_path / "mirror"))
+    assert refused(source(remote(web.give("/t.csv", CONTENT)))).code == "E403"
+    assert not data.exists()
+
+
+def test_a_data_folder_that_cannot_be_made(
+    web: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "file" / "data"))
+    fault = refused(source(remote(web.give("/t.csv", CONTENT))))
+    assert (fault.code, "cannot be written" in fault.message) == ("E402", True)
+
+
+def test_file_inside_an_inner_archive(web: Answers, data: Path):
+    outer = zipped(**{"inner.zip": zipped(**{"t.csv": CONTENT}), "other.txt": b"x"})
+    toy = source(remote(web.give("/z.zip", outer), CONTENT, "inner.zip", "t.csv"))
+    assert download.ensure(toy)["t.csv"].read_bytes() == CONTENT
+    assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
+
+
+def test_a_mirror_holds_the_bare_file(web: Answers, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m")
+    web.give("/m/toy/t.csv", CONTENT)
+    toy = source(remote(web.address + "/z.zip", CONTENT, "t.csv"))
+    assert download.ensure(toy)["t.csv"].read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("name", ["../evil.csv", "/evil.csv", "a/../../evil.csv", "C:\\evil.csv"])
+def test_archive_that_escapes_its_folder(web: Answers, data: Path, name: str):
+    outer = zipped(**{"t.csv": CONTENT, name: b"evil"})
+    fault = refused(source(remote(web.give("/z.zip", outer), CONTENT, "t.csv")))
+    assert fault.code == "E409"
+    assert "evil.csv" in fault.message
+    assert left_behind(data) == []
+
+
+def test_archive_with_a_link(web: Answers):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        link = zipfile.ZipInfo("t.csv")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    toy = source(remote(web.give("/z.zip", buffer.getvalue()), CONTENT, "t.csv"))
+    assert refused(toy).code == "E409"
+
+
+def test_archive_bomb(web: Answers, data: Path):
+    outer = zipped(**{"t.csv": b"0" * 30_000_000})
+    assert len(outer) < 50_000
+    fault = refused(source(remote(web.give("/z.zip", outer), CONTENT, "t.csv")))
+    assert (fault.code, "larger than 4,000 bytes" in fault.message) == ("E409", True)
+    assert left_behind(data) == []
+
+
+def test_archive_that_lies_about_its_size(web: Answers, data: Path):
+    outer = zipped(**{"t.csv": b"0" * 5000})
+    lying = outer.replace((5000).to_bytes(4, "little"), (4000).to_bytes(4, "little"))
+    fault = refused(source(remote(web.give("/z.zip", lying), CONTENT, "t.csv")))
+    assert fault.code in {"E402", "E403", "E409"}
+    assert left_behind(data) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (zipped(**{"other.csv": CONTENT}), "holds no 't.csv'"),
+        (zipped(**{"t.csv": CONTENT})[:-30], "not a whole zip archive"),
+        (b"PK nothing", "not a whole zip archive"),
+    ],
+)
+def test_broken_archives(web: Answers, data: Path, body: bytes, said: str):
+    fault = refused(source(remote(web.give("/z.zip", body), CONTENT, "t.csv")))
+    assert fault.code == "E402"
+    assert said in fault.message
+    assert left_behind(data) == []
+
+
+def test_wrong_member_hash(web: Answers, data: Path):
+    outer = zipped(**{"t.csv": CONTENT.replace(b"1", b"7")})
+    assert refused(source(remote(web.give("/z.zip", outer), CONTENT, "t.csv"))).code == "E403"
+    assert left_behind(data) == []
+
+
+def test_hash_is_taken_again_when_a_file_changes(tmp_path: Path):
+    path = tmp_path / "f"
+    path.write_bytes(b"one")
+    first = download.sha256_of(path)
+    path.write_bytes(b"three")
+    assert download.sha256_of(path) != first

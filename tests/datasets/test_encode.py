@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from ratecli.datasets.encode import Encoder
+from ratecli.datasets.table import Table
+from ratecli.faults import FaultError
+
+
+def table(**columns: Any) -> Table:
+    frame = pd.DataFrame(
+        {
+            name: pd.Series(values, dtype=object if isinstance(values[0], str) else None)
+            for name, values in columns.items()
+        }
+    )
+    return Table(frame, tuple(columns), np.zeros(len(frame)), "")
+
+
+def dense(X: Any) -> np.ndarray:
+    return X.toarray() if sparse.issparse(X) else X
+
+
+def fit(given_table: Table, train: list[bool] | None = None) -> Encoder:
+    mask = np.array(train if train is not None else [True] * len(given_table))
+    return Encoder.fit([given_table], [mask])
+
+
+def test_names_and_values():
+    given_table = table(sex=["Male", "Female", "Male", "Other"], age=[20, 30, 40, 90])
+    encoder = fit(given_table, [True, True, True, False])
+    assert encoder.names == ("sex=Female", "sex=Male", "age")
+    scale = np.std([20, 30, 40])
+    expected = [
+        [0, 1, -10 / scale],
+        [1, 0, 0],
+        [0, 1, 10 / scale],
+        [0, 0, 60 / scale],
+    ]
+    np.testing.assert_allclose(dense(encoder.transform(given_table)), expected)
+
+
+def test_missing_category_is_one_of_its_own():
+    given_table = table(job=["a", None, "b", None])
+    encoder = fit(given_table)
+    assert encoder.names == ("job=(missing)", "job=a", "job=b")
+    assert dense(encoder.transform(given_table))[:, 0].tolist() == [0, 1, 0, 1]
+
+
+def test_constant_column_becomes_zero():
+    given_table = table(x=[0.1] * 7 + [5.0], y=[1.0] * 4 + [2.0] * 4)
+    X = dense(fit(given_table, [True] * 7 + [False]).transform(given_table))
+    assert X[:7, 0].tolist() == [0] * 7
+    assert X[7, 0] == pytest.approx(4.9)
+
+
+def test_sparse_where_most_entries_are_zero():
+    wide = table(a=[f"v{i % 9}" for i in range(40)], b=[1.0 * i for i in range(40)])
+    X = fit(wide).transform(wide)
+    assert isinstance(X, sparse.csr_array)
+    assert X.has_canonical_format
+    assert X.shape == (40, 10)
+    narrow = table(a=[f"v{i % 2}" for i in range(40)], b=[1.0 * i for i in range(40)])
+    assert isinstance(fit(narrow).transform(narrow), np.ndarray)
+
+
+def test_ready_made_matrix_passes_untouched():
+    matrix = sparse.csr_array(np.eye(3))
+    given_table = Table(pd.DataFrame(index=range(3)), (), np.zeros(3), "", matrix=matrix)
+    encoder = fit(given_table)
+    assert encoder.transform(given_table) is matrix
+    assert encoder.names == ("x1", "x2", "x3")
+
+
+def test_several_tables_are_encoded_alike():
+    first, second = table(a=["x", "y"], n=[0.0, 2.0]), table(n=[4.0, 9.0], a=["z", "w"])
+    masks = [np.array([True, True]), np.array([True, False])]
+    encoder = Encoder.fit([first, second], masks)
+    assert encoder.names == ("a=x", "a=y", "a=z", "n")
+    X = dense(encoder.transform(second))
+    assert X[:, :3].tolist() == [[0, 0, 1], [0, 0, 0]]
+    assert X[0, 3] == pytest.approx((4 - 2) / np.std([0, 2, 4]))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        table(a=["x", "y"], b=["u", "v"]),
+        table(a=[1.0, 2.0]),
+        Table(pd.DataFrame(index=range(2)), (), np.zeros(2), "", matrix=sparse.csr_array((2, 3))),
+    ],
+)
+def test_tables_whose_features_differ(other: Table):
+    first = table(a=["x", "y"])
+    with pytest.raises(FaultError) as caught:
+        Encoder.fit([first, other], [np.ones(2, bool), np.ones(2, bool)])
+    assert [fault.code for fault in caught.value.faults] == ["E411"]
+
+
+def test_no_training_rows():
+    with pytest.raises(FaultError) as caught:
+        fit(table(a=["x"]), [False])
+    assert caught.value.faults[0].code == "E410"
+
+
+words = st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=12, max_size=12)
+numbers = st.lists(st.floats(-1e6, 1e6), min_size=12, max_size=12)
+
+
+@given(words, numbers, words, numbers)
+def test_test_rows_never_change_the_encoding(
+    seen: list[str], x: list[float], unseen: list[str], y: list[float]
+):
+    train = [True] * 12 + [False] * 12
+    first = table(w=seen + unseen, x=x + y)
+    second = table(w=seen + ["zz"] * 12, x=x + [1e9] * 12)
+    assert fit(first, train) == fit(second, train)
+    X, Z = (dense(fit(t, train).transform(t)) for t in (first, second))
+    np.testing.assert_array_equal(X[:12], Z[:12])
+    assert (Z[12:, :-1] == 0).all()
+
+
+@given(words, numbers)
+def test_training_rows_are_standardized(w: list[str], x: list[float]):
+    given_table = table(w=w, x=x)
+    encoder = fit(given_table)
+    X = dense(encoder.transform(given_table))
+    assert (X[:, :-1].sum(axis=1) == 1).all()
+    assert np.isfinite(X).all()
+    assert abs(X[:, -1].mean()) < 1e-6

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr
+from sklearn.linear_model import LogisticRegression
+
+from ratecli.datasets import loans
+from ratecli.datasets.encode import Encoder
+from ratecli.datasets.load import identity, load
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    """A million applicants: sex, label, and the true probability of repaying."""
+    table = loans.generate(1_000_000, seed=7)
+    men = (table.frame["sex"] == "Male").to_numpy()
+    return table, men, loans.probability(table.frame)
+
+
+def test_shape_and_kinds():
+    table = loans.generate(500, seed=3)
+    assert len(table) == 500
+    assert set(table.features) == set(table.frame.columns) - {"repaid"}
+    assert set(table.frame["sex"]) == {"Female", "Male"}
+    assert not table.frame.isna().any().any()
+    text = [name for name in table.frame if table.frame[name].dtype == object]
+    assert text == ["sex", "purpose", "region", "repaid"]
+    assert (table.frame["repaid"].eq("yes") == (table.label == 1)).all()
+
+
+def test_same_seed_same_applicants():
+    first, again, other = loans.generate(50, 1), loans.generate(50, 1), loans.generate(50, 2)
+    pd.testing.assert_frame_equal(first.frame, again.frame)
+    assert not first.frame.equals(other.frame)
+    assert first.digest == again.digest != other.digest
+
+
+def test_load_gives_the_generated_table(tmp_path: Path):
+    options = {"source": "loans", "rows": 60, "seed": 4}
+    table = load(options, tmp_path, offline=True)
+    pd.testing.assert_frame_equal(table.frame, loans.generate(60, 4).frame)
+    assert table.digest == identity(options, tmp_path) == loans.generate(60, 4).digest
+
+
+def test_columns_look_like_what_they_are_called(crowd):
+    frame = crowd[0].frame
+    for name in ("income", "debt", "savings", "amount", "age"):
+        assert frame[name].quantile(1e-4) > 0
+
+
+def test_probabilities_are_calibrated(crowd):
+    table, men, eta = crowd
+    for group in (men, ~men):
+        edges = np.quantile(eta[group], np.linspace(0, 1, 21))
+        bins = np.clip(np.digitize(eta[group], edges) - 1, 0, 19)
+        size = np.bincount(bins)
+        gap = np.bincount(bins, table.label[group]) / size - np.bincount(bins, eta[group]) / size
+        assert np.abs(gap).max() < 5 * 0.5 / np.sqrt(size.min())
+
+
+def test_other_columns_say_nothing_of_the_label_beyond_group(crowd):
+    table, men, _ = crowd
+    for group in (men, ~men):
+        label = table.label[group]
+        for name in ("age", "amount"):
+            column = table.frame[name].to_numpy(dtype=float)[group]
+            assert abs(np.corrcoef(column, label)[0, 1]) < 5 / np.sqrt(group.sum())
+        for name in ("purpose", "region"):
+            shares = pd.Series(label).groupby(table.frame[name].to_numpy()[group]).mean()
+            assert shares.max() - shares.min() < 0.01
+
+
+def test_unconstrained_rule_is_the_bayes_rule_and_unfair():
+    best = loans.optimum(0.0)
+    assert best.multiplier == 0
+    assert best.threshold == {"Female": 0.5, "Male": 0.5}
+    assert 0.4 < best.ratio < 0.5
+    assert loans.optimum(best.ratio).error == pytest.approx(best.error)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.6, 0.8, 1.0, 1.3, 3.0])
+def test_optimum_against_simulation(crowd, ratio: float):
+    table, men, eta = crowd
+    best = loans.optimum(ratio)
+    limit = np.where(men, best.threshold["Male"], best.threshold["Female"])
+    yes = eta > limit
+    within = 4 * 0.5 / np.sqrt(len(yes))
+    assert np.mean(yes != table.label) == pytest.approx(best.error, abs=within)
+    assert yes[men].mean() == pytest.approx(best.positive_rate["Male"], abs=2 * within)
+    assert yes[~men].mean() == pytest.approx(best.positive_rate["Female"], abs=2 * within)
+    # Weak duality on the sample: no decisions of the columns do better than the Lagrangian allows.
+    share = men.mean()
+    price = best.multiplier * np.where(men, ratio / share, -1 / (1 - share))
+    bound = eta.mean() + np.minimum(1 - 2 * eta + price, 0).mean()
+    assert bound == pytest.approx(best.error, abs=2 * within)
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.7, 0.9, 1.0, 1.2, 2.0])
+def test_optimum_against_a_grid_of_threshold_pairs(ratio: float):
+    cuts = np.linspace(-7, 7, 2801)
+    d = loans.SEPARATION
+    rate, error = {}, {}
+    for group, base in loans.BASE.items():
+        hit, alarm = ndtr(d / 2 - cuts), ndtr(-d / 2 - cuts)
+        rate[group] = base * hit + (1 - base) * alarm
+        error[group] = base * (1 - hit) + (1 - base) * alarm
+    total = loans.SHARE * error["Female"][:, None] + (1 - loans.SHARE) * error["Male"]
+    allowed = rate["Female"][:, None] >= ratio * rate["Male"]
+    best = loans.optimum(ratio).error
+    grid = total[allowed].min()
+    assert best <= grid + 1e-12
+    assert grid == pytest.approx(best, abs=2e-3)
+
+
+@given(st.floats(0.05, 4), st.floats(0.05, 4))
+def test_frontier_rises_and_meets_its_constraint(a: float, b: float):
+    low, high = sorted((a, b))
+    errors = loans.frontier([low, high])
+    assert errors[0] <= errors[1] + 1e-12
+    best = loans.optimum(high)
+    assert best.ratio >= high - 1e-9
+    assert best.multiplier == 0 or best.ratio == pytest.approx(high, abs=1e-9)
+
+
+@given(st.floats(0.05, 3), st.floats(0.05, 3))
+def test_multipliers_are_prices(a: float, b: float):
+    """Weak duality: no rule, so no other optimum, gains more than the multiplier per slack given up."""
+    first, second = loans.optimum(a), loans.optimum(b)
+    slack = second.positive_rate["Female"] - a * second.positive_rate["Male"]
+    assert second.error + 1e-9 >= first.error + first.multiplier * slack
+
+
+def test_the_best_rule_is_linear_in_what_a_classifier_sees():
+    table = loans.generate(200_000, seed=11)
+    everyone = np.ones(len(table), dtype=bool)
+    X = Encoder.fit([table], [everyone]).transform(table)
+    fitted = LogisticRegression(C=1e6, max_iter=500).fit(X, table.label)
+    assert np.mean(fitted.predict(X) != table.label) == pytest.approx(
+        loans.optimum(0).error, abs=0.004
+    )

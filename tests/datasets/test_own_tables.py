@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from ratecli.datasets.load import identity, load, missing
+from ratecli.faults import Fault, FaultError
+
+GOOD = "sex,age,zip,paid\nF,20,01,yes\nM,30,02,no\nF,40.5,03,\nM,50,04,yes\n"
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "deep" / "experiment"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def write(base: Path, text: str | bytes, name: str = "t.csv") -> Path:
+    path = base / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def faults(base: Path, **options: Any) -> tuple[Fault, ...]:
+    with pytest.raises(FaultError) as caught:
+        load({"path": "t.csv", **options}, base)
+    assert all(fault.help for fault in caught.value.faults)
+    return caught.value.faults
+
+
+def fault(base: Path, text: str | bytes, **options: Any) -> Fault:
+    write(base, text)
+    (found,) = faults(base, **options)
+    return found
+
+
+def test_a_table_of_ones_own(base: Path):
+    path = write(base, GOOD)
+    options = {"path": "t.csv", "label": "paid", "positive": "yes", "drop": ["zip"]}
+    table = load(options, base)
+    assert table.features == ("sex", "age")
+    np.testing.assert_array_equal(table.label, [1, 0, np.nan, 1])
+    assert list(table.frame.columns) == ["sex", "age", "zip", "paid"]
+    assert table.frame["sex"].tolist() == ["F", "M", "F", "M"]
+    assert table.frame["age"].tolist() == [20, 30, 40.5, 50]
+    assert table.frame["paid"].tolist() == ["yes", "no", None, "yes"]
+    assert table.frame.dtypes.astype(str).tolist() == ["object", "float64", "int64", "object"]
+    assert table.files == (("t.csv", hashlib.sha256(path.read_bytes()).hexdigest()),)
+    assert table.digest == identity(options, base)
+    assert missing(options, base) == []
+
+
+def test_no_label_means_all_unlabelled(base: Path):
+    write(base, GOOD)
+    assert np.isnan(load({"path": "t.csv"}, base).label).all()
+
+
+def test_features_and_categorical_and_weight(base: Path):
+    write(base, GOOD)
+    options = {"path": "t.csv", "features": ["zip", "sex"], "categorical": ["zip"], "weight": "age"}
+    table = load(options, base)
+    assert table.features == ("zip", "sex")
+    assert table.frame["zip"].tolist() == ["01", "02", "03", "04"]
+    assert table.weight is not None
+    assert table.weight.tolist() == [20, 30, 40.5, 50]
+
+
+def test_text_keeps_words_that_other_readers_lose(base: Path):
+    write(base, 'country,x,y\nNA,1,0\nNone, 2 ,1\n" null ",3,1\n,4,0\n')
+    table = load({"path": "t.csv", "label": "y"}, base)
+    assert table.frame["country"].tolist() == ["NA", "None", "null", None]
+    assert table.frame["x"].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ("1 +2 -3", [1, 2, -3]),
+        ("1e3 .5 5.", [1000, 0.5, 5]),
+        ("0.1 0.30000000000000004 1e-310", [0.1, 0.30000000000000004, 1e-310]),
+        ("007 1 12345678901234567890", [7, 1, 12345678901234567890.0]),
+        ("1_000 2 3", ["1_000", "2", "3"]),
+        ("0x10 2 3", ["0x10", "2", "3"]),
+        ("1,5 2 3", ["1,5", "2", "3"]),
+    ],
+)
+def test_what_a_number_is(base: Path, cells: str, expected: list[Any]):
+    write(base, "x;y\n" + "".join(f"{cell};{len(cell) % 2}\n" for cell in cells.split()))
+    table = load({"path": "t.csv", "separator": ";"}, base)
+    assert table.frame["x"].tolist() == expected
+
+
+def test_bom_crlf_quotes_and_other_separators(base: Path):
+    write(base, b'\xef\xbb\xbf"a";b\r\n"x;\r\ny";1\r\n\r\nz;0\r\n')
+    table = load({"path": "t.csv", "label": "b", "separator": ";"}, base)
+    assert table.frame["a"].tolist() == ["x;\r\ny", "z"]
+    write(base, "a\tb\nu\t1\nv\t0\n", "t.tsv")
+    assert load({"path": "t.tsv", "label": "b"}, base).frame["a"].tolist() == ["u", "v"]
+
+
+@pytest.mark.parametrize("separator", ['"', "\n", "\r", "\0", "→"])
+def test_what_cannot_separate(base: Path, separator: str):
+    assert fault(base, GOOD, separator=separator).code == "E104"
+
+
+@pytest.mark.parametrize("separator", ["|", ":", "\\", "'", "x", "\x1f"])
+def test_what_can_separate(base: Path, separator: str):
+    write(base, f"a{separator}b\n1{separator}0\n2{separator}1\n")
+    table = load({"path": "t.csv", "separator": separator, "label": "b"}, base)
+    assert table.label.tolist() == [0, 1]
+
+
+def test_parquet(base: Path):
+    frame = pd.DataFrame(
+        {"s": ["a", None, "b"], "n": [1, 2, 3], "f": [0.5, 1.5, 2.5], "y": [True, False, True]}
+    )
+    frame["c"] = frame["s"].astype("category")
+    frame["day"] = pd.to_datetime("2020-01-02")
+    frame.to_parquet(base / "t.parquet")
+    table = load({"path": "t.parquet", "label": "y"}, base)
+    assert table.frame["s"].tolist() == ["a", None, "b"]
+    assert table.frame["c"].tolist() == ["a", None, "b"]
+    assert table.frame["n"].tolist() == [1, 2, 3]
+    assert table.frame["day"][0].startswith("2020-01-02")
+    assert table.label.tolist() == [1, 0, 1]
+    (base / "t.parquet").rename(base / "t.bin")
+    assert len(load({"path": "t.bin", "format": "parquet", "label": "y"}, base)) == 3
+
+
+def test_parquet_of_lists(base: Path):
+    pa.parquet.write_table(pa.table({"a": [[1], [2]]}), base / "t.csv")
+    assert faults(base, format="parquet")[0].code == "E404"
+
+
+@pytest.mark.parametrize(
+    ("positive", "values", "expected"),
+    [
+        (None, "0 1", [0, 1]),
+        (None, "-1 1", [0, 1]),
+        (None, "False True", [0, 1]),
+        (None, "1.0 0.0", [1, 0]),
+        (0, "0 1", [1, 0]),
+        ("no", "no yes", [1, 0]),
+        (True, "true false", [1, 0]),
+        (2, "1 2", [0, 1]),
+        ("2", "1 2", [0, 1]),
+        (">50K", "<=50K >50K", [0, 1]),
+    ],
+)
+def test_labels(base: Path, positive: Any, values: str, expected: list[int]):
+    write(base, "x,y\n" + "".join(f"1,{value}\n" for value in values.split()))
+    options = {"path": "t.csv", "label": "y"}
+    if positive is not None:
+        options["positive"] = positive
+    assert load(options, base).label.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "positive", "said"),
+    [
+        ("0 1 2", None, "3 values"),
+        ("a b c", "a", "3 values"),
+        ("1 1", None, "one class only"),
+        ("yes yes", "yes", "one class only"),
+        ("yes no", None, "which one is positive"),
+        ("yes no", "Yes", "not a value"),
+        ("NA ?", None, "no value"),
+    ],
+)
+def test_bad_labels(base: Path, values: str, positive: Any, said: str):
+    text = "x,y\n" + "".join(f"1,{value}\n" for value in values.split())
+    found = fault(base, text, label="y", **({"positive": positive} if positive else {}))
+    assert found.code == "E406"
+    assert said in found.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " \n\n",
+        "a,b\n",
+        "a,b\n1\n",
+        "a,b\n1,2\n1,2,3\n",
+        "a,b\n1,2,3\n4,5,6\n",
+        "a,a\n1,2\n",
+        "a, a\n1,2\n",
+        "a,\n1,2\n",
+        "<!doctype html><html><body>Not found</body></html>",
+        b"PAR1\x00\x00\x01",
+        b"\x89PNG\r\n\x1a\n\x00\x00",
+        "a,b\nJos\xe9,2\n".encode("latin-1"),
+        "Jos\xe9,b\n1,2\n".encode("latin-1"),
+        'a,b\n"x,2\n',
+    ],
+)
+def test_no_tables(base: Path, text: str | bytes):
+    found = fault(base, text)
+    assert found.code == "E404"
+    assert "'t.csv'" in found.message
+
+
+def test_no_tables_in_parquet(base: Path):
+    assert fault(base, GOOD, format="parquet").code == "E404"
+    assert fault(base, b"", format="parquet").code == "E404"
+
+
+def test_unknown_suffix(base: Path):
+    write(base, GOOD, "t.xlsx")
+    with pytest.raises(FaultError) as caught:
+        load({"path": "t.xlsx"}, base)
+    assert caught.value.faults[0].code == "E404"
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"), [("", "no number"), ("nan", "no number"), ("-inf", "an infinite value")]
+)
+def test_features_that_are_no_numbers(base: Path, cell: str, said: str):
+    found = fault(base, f"x,y\n1,0\n2,1\n{cell},1\n{cell},1\n", label="y")
+    assert found.code == "E407"
+    assert "'x'" in found.message
+    assert "row 3" in found.message
+    assert said in found.message
+
+
+def test_infinite_values_are_fine_where_nobody_computes_with_them(base: Path):
+    write(base, "x,z,y\n1,inf,0\n2,,1\n")
+    assert load({"path": "t.csv", "label": "y", "drop": ["z"]}, base).features == ("x",)
+
+
+def test_slips_among_numbers(base: Path):
+    text = "x,y\n" + "".join(f"{i / 7},{i % 2}\n" for i in range(50)) + "12O,1\n"
+    found = fault(base, text, label="y")
+    assert (found.code, "row 51" in found.message) == ("E411", True)
+    assert load({"path": "t.csv", "label": "y", "categorical": ["x"]}, base).features == ("x",)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"features": ["paid"], "label": "paid", "positive": "yes"},
+        {"features": ["sex"], "drop": ["sex"]},
+        {"features": []},
+        {"drop": ["sex", "age", "zip", "paid"]},
+        {"label": "age", "weight": "age"},
+        {"weight": "sex"},
+    ],
+)
+def test_column_problems(base: Path, options: dict[str, Any]):
+    assert fault(base, GOOD, **options).code == "E411"
+
+
+@pytest.mark.parametrize("cell", ["0", "-1", "", "inf"])
+def test_weights_must_be_positive(base: Path, cell: str):
+    found = fault(base, f"x,w\n1,2\n1,{cell}\n", weight="w")
+    assert (found.code, "row 2" in found.message) == ("E411", True)
+
+
+def test_unknown_columns_are_told_together(base: Path):
+    write(base, GOOD)
+    found = faults(base, label="piad", drop=["zap"], features=["sex"], weight="w")
+    assert [one.code for one in found] == ["E205"] * 3
+    assert "did you mean 'paid'?" in str(found[0].help)
+
+
+def test_the_column_that_splits_is_no_feature(base: Path):
+    write(base, "x,fold,y\n1,train,0\n2,test,1\n")
+    options = {"path": "t.csv", "label": "y", "split": {"by": "fold"}}
+    assert load(options, base).features == ("x",)
+
+
+def test_sha256(base: Path):
+    right = hashlib.sha256(GOOD.encode()).hexdigest()
+    write(base, GOOD)
+    assert len(load({"path": "t.csv", "sha256": right.upper()}, base)) == 4
+    assert fault(base, GOOD, sha256="0" * 64).code == "E403"
+    with pytest.raises(FaultError, match="E403"):
+        identity({"path": "t.csv", "sha256": "0" * 64}, base)
+
+
+@pytest.mark.parametrize("path", ["no.csv", "../../out.csv", ".", "a\0b", "sub/../../../out.csv"])
+def test_paths_that_lead_nowhere_or_out(base: Path, path: str):
+    write(base.parent.parent, GOOD, "out.csv")
+    (found,) = faults(base, path=path)
+    assert found.code == "E405"
+
+
+def test_missing_names_the_file(base: Path):
+    assert missing({"path": "no.csv"}, base) == [str(base / "no.csv")]
+
+
+def test_paths_inside_the_current_folder_and_absolute_ones(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+):
+    outside = write(base.parent.parent, GOOD, "out.csv")
+    assert len(load({"path": str(outside)}, base)) == 4
+    monkeypatch.chdir(base.parent.parent)
+    assert len(load({"path": "../../out.csv"}, base)) == 4
+
+
+def test_digest_follows_content_and_roles_only(base: Path):
+    write(base, GOOD)
+    plain = identity({"path": "t.csv"}, base)
+    assert plain == identity({"path": str(base / "t.csv"), "split": {"test": 0.5}}, base)
+    assert plain != identity({"path": "t.csv", "drop": ["zip"]}, base)
+    write(base, GOOD.replace("20", "21"))
+    assert plain != identity({"path": "t.csv"}, base)

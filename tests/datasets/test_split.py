@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratecli.datasets.split import PARTS, apportion, split
+from ratecli.datasets.table import Table
+from ratecli.faults import FaultError
+
+
+def table(n: int = 90, part: Any = None, **columns: Any) -> Table:
+    frame = pd.DataFrame({"x": np.arange(n), **columns})
+    label = np.where(np.arange(n) % 5 == 0, np.nan, np.arange(n) % 2)
+    return Table(frame, ("x",), label, "", part=part)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def sizes(part) -> tuple[int, ...]:
+    return tuple(int((part == name).sum()) for name in PARTS)
+
+
+def refused(given: Table, spec: dict[str, Any]) -> str:
+    with pytest.raises(FaultError) as caught:
+        split(given, spec, rng())
+    (fault,) = caught.value.faults
+    assert fault.help
+    return fault.code
+
+
+shares = st.integers(1, 20).flatmap(
+    lambda d: st.tuples(st.integers(1, d), st.integers(0, d), st.just(d))
+)
+
+
+@given(st.integers(30, 300), st.integers(0, 2**32), shares)
+def test_fractions_partition_within_one_row(n: int, seed: int, drawn: tuple[int, int, int]):
+    a, b, d = drawn
+    total = a + b + d
+    spec = {"train": f"{d}/{total}", "validation": f"{b}/{total}", "test": f"{a}/{total}"}
+    part = split(table(n), spec, rng(seed)) if n * a >= 2 * total else None
+    if part is None:
+        return
+    assert set(part) <= set(PARTS)
+    for size, share in zip(sizes(part), (d, b, a), strict=True):
+        assert abs(size - n * share / total) < 1
+    assert (part == split(table(n), spec, rng(seed))).all()
+
+
+@given(st.integers(0, 2**32), st.lists(st.sampled_from("abc"), min_size=60, max_size=120))
+def test_stratified_within_one_row_in_each_stratum(seed: int, letters: list[str]):
+    given_table = table(len(letters), g=letters)
+    part = split(given_table, {"test": "1/3", "stratify": ["g"]}, rng(seed))
+    for letter in set(letters):
+        rows = np.array(letters) == letter
+        assert abs((part[rows] == "test").sum() - rows.sum() / 3) < 1
+
+
+def test_stratified_by_label_keeps_unlabelled_rows_apart():
+    given_table = table(300)
+    part = split(given_table, {"test": 0.25, "stratify": ["label"]}, rng())
+    for rows in (np.isnan(given_table.label), given_table.label == 1, given_table.label == 0):
+        assert abs((part[rows] == "test").sum() - rows.sum() / 4) < 1
+
+
+@given(st.integers(0, 1000), st.lists(st.integers(0, 9), min_size=1, max_size=5).filter(any))
+def test_apportion(total: int, parts: list[int]):
+    share = [Fraction(part, sum(parts)) for part in parts]
+    counts = apportion(total, share)
+    assert sum(counts) == total
+    assert all(abs(c - s * total) < 1 for c, s in zip(counts, share, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, (60, 0, 30)),
+        ({"test": 0.2}, (72, 0, 18)),
+        ({"train": "1/2"}, (45, 0, 45)),
+        ({"validation": "2/9"}, (40, 20, 30)),
+        ({"validation": 0.1, "test": 0.2}, (63, 9, 18)),
+        ({"train": 0.7, "test": 0.3}, (63, 0, 27)),
+        ({"train": 0.1, "validation": 0.2, "test": 0.7}, (9, 18, 63)),
+    ],
+)
+def test_what_is_not_given_is_the_rest(spec: dict[str, Any], expected: tuple[int, ...]):
+    assert sizes(split(table(90), spec, rng())) == expected
+
+
+def test_seeds():
+    first = split(table(), {}, rng(1))
+    assert (first != split(table(), {}, rng(2))).any()
+    fixed = {"seed": 5}
+    assert (split(table(), fixed, rng(1)) == split(table(), fixed, rng(2))).all()
+
+
+def official() -> Table:
+    return table(90, part=np.repeat(["train", "test"], [60, 30]))
+
+
+def test_official_parts():
+    assert (split(official(), {}, rng()) == official().part).all()
+    part = split(official(), {"official": True, "validation": "1/3"}, rng())
+    assert sizes(part) == (40, 20, 30)
+    assert (part[60:] == "test").all()
+    assert sizes(split(official(), {"official": False}, rng())) == (60, 0, 30)
+    pooled = split(official(), {"test": 0.5}, rng())
+    assert sizes(pooled) == (45, 0, 45)
+    assert (pooled[:60] == "test").any()
+
+
+def test_by_column():
+    words = ["train"] * 50 + ["validation"] * 10 + ["test"] * 30
+    assert list(split(table(90, fold=words), {"by": "fold"}, rng())) == words
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ({"train": 0.8, "test": 0.3}, "E410"),
+        ({"train": 0.5, "test": 0.3}, "E410"),
+        ({"validation": 0.9}, "E410"),
+        ({"test": "1/0"}, "E410"),
+        ({"test": "a third"}, "E410"),
+        ({"test": 1.5}, "E410"),
+        ({"test": -0.5}, "E410"),
+        ({"test": float("nan")}, "E410"),
+        ({"test": 1}, "E410"),
+        ({"train": 1}, "E410"),
+        ({"validation": 0.001}, "E410"),
+        ({"official": True}, "E410"),
+        ({"by": "x"}, "E410"),
+        ({"by": "fold", "test": 0.5}, "E410"),
+        ({"by": "flod"}, "E205"),
+        ({"stratify": ["z"]}, "E205"),
+    ],
+)
+def test_impossible_splits(spec: dict[str, Any], code: str):
+    assert refused(table(90, fold=["train", "test"] * 45), spec) == code
+
+
+def test_more_impossible_splits():
+    assert refused(official(), {"official": True, "test": 0.5}) == "E410"
+    assert refused(official(), {"validation": 1}) == "E410"
+    assert refused(table(90, fold=["train"] * 90), {"by": "fold"}) == "E410"
+    assert refused(table(90, fold=["train", None] * 45), {"by": "fold"}) == "E410"
+    assert refused(table(1), {}) == "E410"

@@ -1,0 +1,62 @@
+"""A source of one small file, and the server on this machine that it is downloaded from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from ratecli.datasets.registry import RemoteFile, Source
+
+
+class Answers:
+    """A web server on this machine: `give` says what a path answers, `asked` counts requests."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, list[tuple[int, bytes, int | None]]] = {}
+        self.asked: Counter[str] = Counter()
+        answers = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                answers.asked[self.path] += 1
+                queue = answers.given.get(self.path, [(404, b"none", None)])
+                status, body, length = queue.pop(0) if len(queue) > 1 else queue[0]
+                self.send_response(status)
+                if length != -1:
+                    self.send_header("Content-Length", str(len(body) if length is None else length))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = False  # closing waits for them, and for their sockets
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+
+    def give(self, path: str, body: bytes, *, status: int = 200, length: int | None = None) -> str:
+        """Answer `path` with this (after what it was given before); `length` -1: state none."""
+        self.given.setdefault(path, []).append((status, body, length))
+        return self.address + path
+
+
+CONTENT = b"a,b\n1,2\n" * 500
+
+
+def remote(url: str, content: bytes = CONTENT, *members: str) -> RemoteFile:
+    return RemoteFile("t.csv", url, hashlib.sha256(content).hexdigest(), len(content), members)
+
+
+def source(*files: RemoteFile) -> Source:
+    return Source(
+        name="toy",
+        summary="",
+        preparations={"plain": "nowhere:prepare"},
+        rows=500,
+        label="a",
+        sensitive=(),
+        licence="",
+        notes="",
+        files=files,
+    )

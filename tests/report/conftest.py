@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import synthetic_ledger
+
+from ratecli.report.ledger import Ledger
+from ratecli.report.plots import Picture, pictures
+from ratecli.report.write import write_report
+
+
+@pytest.fixture(scope="session")
+def example() -> Ledger:
+    return synthetic_ledger.example()
+
+
+@pytest.fixture(scope="session")
+def drawn(example: Ledger) -> list[Picture]:
+    return pictures(example)
+
+
+@pytest.fixture(scope="session")
+def reported(tmp_path_factory: pytest.TempPathFactory, example: Ledger) -> Path:
+    """A results folder whose report is written; tests leave it as it is."""
+    folder = synthetic_ledger.store(tmp_path_factory.mktemp("quickstart"), example, example.plan)
+    write_report(folder)
+    return folder

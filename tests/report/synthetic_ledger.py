@@ -1,0 +1,142 @@
+"""A small experiment with known numbers: what a runner would have stored."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ratecli.report.ledger import Ledger
+from ratecli.runner.records import Planned, TrialResult, Value
+from ratecli.runner.store import Store
+
+METRICS = {
+    "objective": "error",
+    "ratio": "positive_rate[women] / positive_rate[men]",
+    "error": "error",
+    "violation.parity": "kappa * positive_rate[men] - positive_rate[women]",
+}
+KAPPAS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+HOSTILE = "<script>alert('x')</script> & \"quoted\""
+
+
+def planned(label: str, seed: int, **point: Any) -> Planned:
+    metrics = {
+        name: text.replace("kappa", str(point.get("kappa"))) for name, text in METRICS.items()
+    }
+    key = f"{label}-{sorted(point.items())}-{seed}"
+    return Planned(key, label, label, {}, point, seed, metrics)
+
+
+def measured(
+    trial: Planned,
+    numbers: Mapping[tuple[str, str], Mapping[str, float]],
+    status: str = "ok",
+    **more: Any,
+) -> TrialResult:
+    """A result whose numbers are given by display name: {(variant, split): {name: value}}."""
+    values = tuple(
+        Value(variant, split, trial.metrics[name], value)
+        for (variant, split), found in numbers.items()
+        for name, value in found.items()
+    )
+    return TrialResult(trial.key, status, values=values, **more)
+
+
+def example() -> Ledger:
+    """Three algorithms, six sweep points, five seeds; one trial failed, one algorithm gave up."""
+    noise = random.Random(1)
+    plan = [
+        planned(label, seed, kappa=kappa)
+        for label in ("unconstrained", "majorize", "three_player")
+        for kappa in KAPPAS
+        for seed in range(5)
+    ]
+    return Ledger(plan, {trial.key: _answer(trial, noise) for trial in plan}, _meta())
+
+
+def _answer(trial: Planned, noise: random.Random) -> TrialResult:
+    kappa = trial.point["kappa"]
+    if (trial.label, kappa, trial.seed) == ("majorize", 1.0, 2):
+        return TrialResult(trial.key, "error", "E501: ZeroDivisionError: <b>division</b> by zero")
+    if (trial.label, kappa) == ("three_player", 1.0):
+        return TrialResult(trial.key, "no_solution_found", "no candidate passed")
+    if trial.label == "unconstrained":
+        noise.seed(trial.seed)
+        found = {
+            ("hinge", split): _numbers(0.45, 0.12, kappa, noise) for split in ("train", "test")
+        }
+        return measured(trial, found, status="not_met")
+    error = 0.12 + 0.2 * (kappa - 0.45) ** 2
+    found = {
+        (variant, split): _numbers(kappa + 0.02, error + more, kappa, noise)
+        for variant, more in (("stochastic", 0.0), ("deterministic", 0.008))
+        for split in ("train", "test")
+    }
+    return measured(trial, found, info={"warnings": ["W402: parity holds on train, not on test"]})
+
+
+def _numbers(ratio: float, error: float, kappa: float, noise: random.Random) -> dict[str, float]:
+    ratio += noise.gauss(0, 0.01)
+    error += noise.gauss(0, 0.004)
+    violation = 0.4 * (kappa - ratio)
+    return {"objective": error, "ratio": ratio, "error": error, "violation.parity": violation}
+
+
+def _meta() -> dict[str, Any]:
+    constraint = "positive_rate[women] >= kappa * positive_rate[men]"
+    return {
+        "experiment": {
+            "name": "quickstart",
+            "description": f"How much accuracy does each algorithm pay? {HOSTILE}",
+            "objective": "error",
+            "constraints": {"parity": constraint},
+            "groups": {"women": "sex = Female", "men": "sex = Male"},
+            "metrics": {name: METRICS[name] for name in ("ratio", "error")},
+            "report": {
+                "tables": [
+                    {
+                        "rows": ["algorithm", "variant", "kappa"],
+                        "columns": ["ratio", "error", "violation.parity"],
+                        "split": "test",
+                    },
+                    {
+                        "rows": ["algorithm"],
+                        "columns": ["error"],
+                        "split": "train",
+                        "file": "errors",
+                    },
+                ],
+                "plots": [
+                    {"kind": "tradeoff", "x": "ratio", "y": "error", "split": "test"},
+                    {
+                        "kind": "tradeoff",
+                        "x": "ratio",
+                        "y": "error",
+                        "split": "train",
+                        "title": HOSTILE,
+                    },
+                ],
+            },
+        },
+        "goals": [
+            {"name": "objective", "text": "error", "class": "affine"},
+            {"name": "parity", "text": constraint, "class": "affine"},
+        ],
+        "datasets": {"loans": {"digest": "sha256:" + "0a" * 32, "rows": 4000, "files": []}},
+        "versions": {"ratecli": "0.1.0", "numpy": "2.4.6"},
+        "manifest": {"git": {"commit": "1f" * 20, "clean": True}, "command": ["ratecli", "run"]},
+        "warnings": ["W401: group 'women' of 'loans' has 12 rows"],
+        "frontier": {"0": [[0.0, 0.115], [0.4, 0.115], [0.6, 0.12], [0.8, 0.14], [1.0, 0.17]]},
+        "plots": [{"levels": [{"value": k, "label": f"kappa = {k}"} for k in KAPPAS]}],
+    }
+
+
+def store(folder: Path, ledger: Ledger, order: Iterable[Planned]) -> Path:
+    """A results folder with that ledger; trials ended in the given order."""
+    with Store(folder / "trials.sqlite") as file:
+        file.begin(ledger.plan, ledger.meta)
+        for trial in order:
+            file.put(ledger.results[trial.key])
+    return folder

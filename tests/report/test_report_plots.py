@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import matplotlib as mpl
+import pytest
+from synthetic_ledger import measured, planned
+
+from ratecli.report.ledger import Ledger
+from ratecli.report.plots import Tradeoff, draw, pictures, tradeoffs
+from ratecli.report.series import Plane, every_series
+
+TEST = Plane("ratio", "error", "test")
+
+
+def ledger_of(points, label="a") -> Ledger:
+    """One seed; {sweep point: (ratio, error)}."""
+    trials = [(planned(label, 0, **dict(point)), numbers) for point, numbers in points]
+    results = {
+        trial.key: measured(trial, {("main", "test"): {"ratio": ratio, "error": error}})
+        for trial, (ratio, error) in trials
+    }
+    return Ledger([trial for trial, _ in trials], results, {"experiment": {}})
+
+
+def places(series):
+    return [[point.place for point in line] for line in series.lines]
+
+
+def test_one_series_for_each_algorithm_and_variant(example):
+    found = every_series(example, TEST)
+    assert [series.name for series in found] == [
+        "unconstrained",
+        "majorize (deterministic)",
+        "majorize (stochastic)",
+        "three_player (deterministic)",
+        "three_player (stochastic)",
+    ]
+    assert [(series.algorithm, series.variant) for series in found] == [
+        (0, 0),
+        (1, 0),
+        (1, 1),
+        (2, 0),
+        (2, 1),
+    ]
+
+
+def test_what_the_sweep_does_not_move_is_one_point(example):
+    series = every_series(example, TEST)[0]
+    assert [len(line) for line in series.lines] == [1]
+    assert series.lines[0][0].y.n == 5
+
+
+def test_the_line_follows_the_swept_value_not_the_file():
+    points = [({"kappa": k}, (k, 1 - k)) for k in (1.0, 0.5, 0.8)]
+    (series,) = every_series(ledger_of(points), TEST)
+    assert [x for x, _ in places(series)[0]] == [0.5, 0.8, 1.0]
+
+
+def test_words_stay_in_the_order_of_the_file():
+    points = [({"mode": word}, (x, x)) for word, x in (("low", 1.0), ("high", 0.5))]
+    (series,) = every_series(ledger_of(points), TEST)
+    assert places(series) == [[(1.0, 1.0), (0.5, 0.5)]]
+
+
+def test_two_swept_names_make_one_line_each_of_the_slower():
+    points = [({"slow": s, "fast": f}, (f + s, s)) for s in (1, 2) for f in (10, 20, 30)]
+    (series,) = every_series(ledger_of(points), TEST)
+    assert places(series) == [[(11, 1), (21, 1), (31, 1)], [(12, 2), (22, 2), (32, 2)]]
+
+
+def test_what_is_not_finite_is_not_drawn():
+    points = [
+        ({"kappa": 1}, (float("nan"), 0.1)),
+        ({"kappa": 2}, (0.5, float("inf"))),
+        ({"kappa": 3}, (0.5, 0.2)),
+    ]
+    (series,) = every_series(ledger_of(points), TEST)
+    assert places(series) == [[(0.5, 0.2)]]
+
+
+def test_plots_of_one_name_get_two_files(example):
+    first, second = tradeoffs(example)
+    assert (first.name, second.name) == ("tradeoff-ratio-error", "tradeoff-ratio-error-2")
+    assert [level.value for level in first.levels] == [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    assert first.frontier[0] == (0.0, 0.115)
+    assert (second.levels, second.frontier) == ((), ())
+
+
+def test_a_file_name_stays_in_its_folder(example):
+    plots = [{"x": "ratio", "y": "error", "file": "../../up/ there"}]
+    experiment = {**example.experiment, "report": {"plots": plots}}
+    (plot,) = tradeoffs(replace(example, meta={"experiment": experiment}))
+    assert plot.name == "-..-up-there"
+
+
+def test_the_same_bytes_whatever_the_users_settings(example, drawn):
+    with mpl.rc_context({"font.size": 20, "svg.hashsalt": None, "lines.linewidth": 5}):
+        assert pictures(example) == drawn
+
+
+def test_the_drawing_says_what_it_shows(drawn):
+    first, _ = drawn
+    svg = first.svg.decode()
+    ET.fromstring(svg)
+    for text in (
+        "ratio (test)",
+        "error (test)",
+        "best possible",
+        "kappa = 0.8",
+        "majorize (stochastic)",
+    ):
+        assert f"<!-- {text} -->" in svg
+    assert "<!-- mean, 95 % interval, 4 to 5 seeds -->" in svg
+    assert "date" not in svg
+    assert first.png.startswith(b"\x89PNG")
+
+
+def test_the_best_possible_is_drawn_where_the_algorithms_are(example):
+    plot = tradeoffs(example)[0]
+    far = replace(plot, frontier=((-50.0, 0.0), *plot.frontier, (90.0, 7.0)))
+    near = replace(plot, frontier=plot.frontier[1:])
+    assert draw(example, far) == draw(example, near)
+    nowhere = replace(plot, frontier=((-50.0, 0.0),))
+    assert b"best possible" not in draw(example, nowhere).svg
+
+
+def test_many_levels_are_left_out(example):
+    plot = tradeoffs(example)[0]
+    crowded = replace(plot, levels=plot.levels * 2)
+    assert b"kappa = 0.8" not in draw(example, crowded).svg
+
+
+def test_one_seed_has_no_intervals():
+    points = [({"kappa": k}, (k, k)) for k in (0.5, 1.0)]
+    drawn = draw(ledger_of(points), Tradeoff("p", "", TEST))
+    assert b"one seed, no intervals" in drawn.svg
+
+
+def test_nothing_to_draw_says_so(example):
+    drawn = draw(example, Tradeoff("p", "", Plane("ratio", "error", "validation")))
+    assert b"no trial gave these numbers" in drawn.svg
+
+
+@pytest.mark.parametrize("label", ["_hidden", "$x_{$", "a<b&c"])
+def test_a_label_is_text_and_nothing_else(label):
+    points = [({"kappa": k}, (k, k)) for k in (0.5, 1.0)]
+    drawn = draw(ledger_of(points, label), Tradeoff("p", label, TEST))
+    root = ET.fromstring(drawn.svg)
+    assert root.findall(".//*[@id='legend_1']")

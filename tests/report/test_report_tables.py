@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from synthetic_ledger import measured, planned
+
+from ratecli.report.ledger import Ledger
+from ratecli.report.promises import failures, kept, promises
+from ratecli.report.sheet import Cell, Column, Sheet, markdown, number
+from ratecli.report.sheets import asked_sheets, unshown
+from ratecli.report.tables import csv_text, summary, tidy, trials
+
+
+def with_report(ledger: Ledger, **report) -> Ledger:
+    return replace(
+        ledger, meta={**ledger.meta, "experiment": {**ledger.experiment, "report": report}}
+    )
+
+
+def texts(sheet: Sheet) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in sheet.rows]
+
+
+@pytest.fixture(scope="session")
+def two() -> Ledger:
+    """Two seeds of one algorithm whose numbers can be added up in the head."""
+    plan = [planned("fit", seed, kappa=0.8) for seed in (0, 1)]
+    numbers = [{"error": 0.1, "ratio": math.nan}, {"error": 0.3, "ratio": 0.5}]
+    results = {
+        trial.key: measured(
+            trial, {("main", split): found for split in ("test", "validation", "train")}
+        )
+        for trial, found in zip(plan, numbers, strict=True)
+    }
+    return Ledger(plan, results, {"experiment": {"name": "two"}})
+
+
+def test_tidy_is_sorted_by_plan_variant_split_metric(two):
+    frame = tidy(two)
+    assert list(frame.columns) == [
+        "algorithm",
+        "variant",
+        "kappa",
+        "seed",
+        "split",
+        "metric",
+        "value",
+    ]
+    first = frame[frame["seed"] == 0]
+    assert list(first["split"].unique()) == ["train", "validation", "test"]
+    # objective and error are one number under two names
+    assert list(first["metric"][:3]) == ["objective", "ratio", "error"]
+    assert list(frame["seed"]) == sorted(frame["seed"])
+
+
+def test_metrics_csv_gives_the_same_bits_back(example):
+    frame = tidy(example)
+    rows = csv.DictReader(io.StringIO(csv_text(frame)))
+    assert [float(row["value"]) for row in rows] == list(frame["value"])
+
+
+def test_csv_writes_floats_by_repr_and_yaml_words(two):
+    assert csv_text(tidy(two)).splitlines()[1:4] == [
+        "fit,main,0.8,0,train,objective,0.1",
+        "fit,main,0.8,0,train,ratio,nan",
+        "fit,main,0.8,0,train,error,0.1",
+    ]
+    frame = pd.DataFrame({"a": pd.Series([True, None, 1, 1.0, "x,y"], dtype=object)})
+    assert csv_text(frame) == 'a\ntrue\n""\n1\n1.0\n"x,y"\n'
+
+
+def test_an_algorithm_without_a_sweep_name_leaves_it_empty():
+    plan = [planned("a", 0, kappa=0.5), planned("b", 0)]
+    results = {t.key: measured(t, {("m", "test"): {"error": 0.5}}) for t in plan}
+    lines = csv_text(tidy(Ledger(plan, results, {}))).splitlines()
+    assert lines[-1] == "b,m,,0,test,error,0.5"
+
+
+def test_nothing_measured_still_has_its_columns():
+    ledger = Ledger([planned("a", 0, kappa=1)], {}, {})
+    assert csv_text(tidy(ledger)) == "algorithm,variant,kappa,seed,split,metric,value\n"
+    assert csv_text(summary(ledger)).startswith("algorithm,variant,kappa,split,metric,mean,low,")
+    assert csv_text(trials(ledger)) == "algorithm,kappa,seed,status,reason\na,1,0,not_run,\n"
+
+
+@pytest.mark.parametrize("name", ["n", "mean", "nan", "status"])
+def test_a_sweep_name_like_a_column_of_ours_keeps_its_words(name):
+    trial = planned("a", 0, **{name: "word"})
+    ledger = Ledger([trial], {trial.key: measured(trial, {("m", "test"): {"error": 0.5}})}, {})
+    assert csv_text(summary(ledger), nan="").splitlines()[-1] == "a,m,word,test,error,0.5,,,1,0"
+
+
+def test_trials_have_every_planned_one_and_no_times(example):
+    frame = trials(example)
+    assert list(frame.columns) == ["algorithm", "kappa", "seed", "status", "reason"]
+    assert len(frame) == len(example.plan)
+    assert dict(frame["status"].value_counts()) == {
+        "ok": 54,
+        "not_met": 30,
+        "no_solution_found": 5,
+        "error": 1,
+    }
+
+
+def test_no_failed_trial_has_a_number(example):
+    frame = tidy(example)
+    keys = ["algorithm", "kappa", "seed"]
+    failed = trials(example).query("status in ['error', 'no_solution_found']")
+    assert frame.merge(failed, on=keys).empty
+
+
+def test_summary_counts_what_it_averages(two):
+    frame = summary(two).set_index(["split", "metric"])
+    error, ratio = frame.loc["test", "error"], frame.loc["test", "ratio"]
+    assert (error["mean"], error["n"], error["nan"]) == (0.2, 2, 0)
+    assert error["high"] - error["mean"] == pytest.approx(12.7062047 * 0.1)
+    assert (ratio["mean"], ratio["n"], ratio["nan"]) == (0.5, 1, 1)
+    assert math.isnan(ratio["low"])
+    assert "fit,main,0.8,test,ratio,0.5,,,1,1" in csv_text(summary(two), nan="").splitlines()
+
+
+def test_the_table_has_what_the_file_asks_for(example):
+    sheet, named = asked_sheets(example)
+    assert (sheet.title, named.title) == ("Table 1 (test)", "errors (train)")
+    assert [column.title for column in sheet.columns] == [
+        "algorithm", "variant", "kappa", "ratio", "error",
+        "violation.parity train", "violation.parity test", "n", "status",
+    ]  # fmt: skip
+    rows = texts(sheet)
+    assert [row[1] for row in rows[6:18]] == ["deterministic"] * 6 + ["stochastic"] * 6
+    assert rows[11][-2:] == ["4", "ok 4, error 1"]
+    assert rows[-1] == ["three_player", "-", "1", "", "", "", "", "0", "no_solution_found 5"]
+
+
+def test_rows_that_would_look_alike_are_told_apart(example):
+    table = {"rows": ["algorithm"], "columns": ["error"]}
+    (sheet,) = asked_sheets(with_report(example, tables=[table]))
+    assert [column.title for column in sheet.columns[:3]] == ["algorithm", "variant", "kappa"]
+    rows = texts(sheet)
+    assert len({tuple(row[:3]) for row in rows}) == len(rows)
+
+
+def test_a_table_by_seed_has_single_numbers(two):
+    table = {"rows": ["algorithm", "seed"], "columns": ["error"], "split": "train"}
+    (sheet,) = asked_sheets(with_report(two, tables=[table]))
+    assert sheet.title == "Table 1 (train)"
+    assert texts(sheet) == [
+        ["fit", "0", "0.1000", "1", "ok 1"],
+        ["fit", "1", "0.3000", "1", "ok 1"],
+    ]
+
+
+def test_without_a_wish_there_is_one_table_with_everything(two):
+    (sheet,) = asked_sheets(two)
+    assert [column.title for column in sheet.columns[:6]] == [
+        "algorithm", "variant", "kappa", "objective", "ratio", "error",
+    ]  # fmt: skip
+    # the ratio of one seed is NaN, which the cell says
+    assert texts(sheet)[0][4] == "0.5000 (n=1)"
+
+
+def test_a_constraint_that_no_table_shows_is_known(example):
+    assert unshown(example) == set()
+    assert unshown(with_report(example, tables=[{"columns": ["error"]}])) == {"parity"}
+
+
+def test_promises_stand_side_by_side(example):
+    sheet = promises(example)
+    assert [column.title for column in sheet.columns[3:]] == [
+        "constraint",
+        "train",
+        "test",
+        "status",
+    ]
+    first, last = sheet.rows[0], sheet.rows[-1]
+    assert first[4].text.startswith("✗ 0.0")
+    assert first[4].text.endswith("(0/5)")
+    assert first[4].tone == "bad"
+    assert [cell.text for cell in last[4:6]] == ["-", "-"]
+
+
+def test_kept_promises_count_trials(example):
+    rows = {tuple(row[:2]): row[2:] for row in texts(kept(example))}
+    assert rows["unconstrained", "hinge"] == ["parity", "✗ 0 of 30", "✗ 0 of 30", "not_met 30"]
+    assert rows["majorize", "stochastic"][1] == "✗ 28 of 29"
+    assert rows["three_player", "-"] == ["parity", "-", "-", "no_solution_found 5"]
+
+
+def test_failures_name_the_seeds_and_the_reason(example):
+    assert texts(failures(example)) == [
+        ["majorize", "1", "2", "error", "E501: ZeroDivisionError: <b>division</b> by zero"],
+        ["three_player", "1", "0, 1, 2, 3, 4", "no_solution_found", "no candidate passed"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0000"),
+        (0.12345678, "0.1235"),
+        (-0.00049, "-0.0005"),
+        (3.2e-7, "3.2e-07"),
+        (1234567.0, "1.23e+06"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+    ],
+)
+def test_numbers_show_their_size(value, text):
+    assert number(value) == text
+
+
+def test_markdown_is_aligned_and_cannot_be_broken_out_of():
+    rows = ((Cell("a|b\n<i>"), Cell("0.5 ± 0.1")), (Cell("c"), Cell("12")))
+    sheet = Sheet("T", (Column("name"), Column("x", numeric=True)), rows)
+    assert markdown(sheet).splitlines() == [
+        "## T",
+        "",
+        "| name        |         x |",
+        "| ----------- | --------: |",
+        "| a\\|b &lt;i> | 0.5 ± 0.1 |",
+        "| c           |        12 |",
+    ]

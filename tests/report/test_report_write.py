@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from synthetic_ledger import store
+
+from ratecli.faults import FaultError
+from ratecli.report.ledger import Ledger
+from ratecli.report.write import write_report
+
+FILES = (
+    "metrics.csv",
+    "trials.csv",
+    "summary.csv",
+    "summary.md",
+    "tables/errors.md",
+    "figures/tradeoff-ratio-error.svg",
+    "figures/tradeoff-ratio-error.png",
+    "figures/tradeoff-ratio-error-2.svg",
+    "figures/tradeoff-ratio-error-2.png",
+    "report.html",
+)
+
+
+def contents(folder):
+    return {name: (folder / name).read_bytes() for name in FILES}
+
+
+def test_the_files_are_written_and_nothing_else(reported):
+    found = {str(path.relative_to(reported)) for path in reported.rglob("*") if path.is_file()}
+    assert found == {*FILES, "trials.sqlite"}
+
+
+def test_the_order_in_which_trials_ended_does_not_show(reported, example, tmp_path):
+    other = store(tmp_path / "other", example, reversed(example.plan))
+    assert write_report(other) == [other / name for name in FILES]
+    assert contents(other) == contents(reported)
+
+
+def test_another_process_writes_the_same_bytes(reported, tmp_path):
+    shutil.copy(reported / "trials.sqlite", tmp_path)
+    code = (
+        "from pathlib import Path; from ratecli.report.write import write_report;"
+        f"write_report(Path({str(tmp_path)!r}))"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+    assert contents(tmp_path) == contents(reported)
+
+
+def test_the_summary_says_what_was_resampled(reported):
+    text = (reported / "summary.md").read_text(encoding="utf-8")
+    assert text.startswith(
+        "# quickstart\n\nMean ± half the width of the 95 % Student-t interval over n"
+    )
+    assert "resampled: the seed" in text
+    assert "\n## Table 1 (test)\n" in text
+    assert "\n## errors (train)\n" in text
+    assert "\n## Promises kept\n" in text
+
+
+def test_a_ledger_reads_back_as_it_was(reported, example):
+    found = Ledger.read(reported / "trials.sqlite")
+    assert list(found.measurements()) == list(example.measurements())
+
+
+def test_without_a_ledger_it_is_a_fault_and_nothing_is_written(tmp_path):
+    with pytest.raises(FaultError):
+        write_report(tmp_path)
+    assert list(tmp_path.iterdir()) == []

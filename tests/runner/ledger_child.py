@@ -1,0 +1,53 @@
+"""A run to be killed: `python ledger_child.py LEDGER JOBS TRIALS SECONDS`.
+
+It writes a dot for each trial that is stored.
+"""
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+from small_trials import numbers
+
+from ratecli.runner.executors import Hooks, Processes, Serial
+from ratecli.runner.records import Planned
+from ratecli.runner.schedule import Task
+from ratecli.runner.store import Store
+
+
+def tasks(trials, seconds):
+    """Every tenth trial is needed by the nine that follow it."""
+    keys = [f"k{number:04}" for number in range(trials)]
+    return [
+        Task(key, (keys[at - at % 10],) if at % 10 else (), (key, seconds))
+        for at, key in enumerate(keys)
+    ]
+
+
+def run(ledger, jobs, trials, seconds, tell=lambda: None):
+    todo = tasks(trials, seconds)
+    plan = [Planned(task.key, "a", "a", {}, {"at": task.key}, 0, {"m": "m0"}) for task in todo]
+    executor = Serial() if jobs == 1 else Processes(jobs)
+    with Store(ledger) as store:
+        store.begin(plan, {"trials": trials})
+        known = store.known()
+        left = [task for task in todo if task.key not in known]
+
+        def keep(result):
+            store.put(result)
+            tell()
+
+        executor.run(left, numbers, keep, Hooks(recall=store.result))
+
+
+if __name__ == "__main__":
+    # A test runner started in the background hands on that interrupts are ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        ledger, jobs, trials, seconds = sys.argv[1:]
+        tell = partial(os.write, 1, b".")
+        run(Path(ledger), int(jobs), int(trials), float(seconds), tell)
+    except KeyboardInterrupt:
+        sys.exit(130)

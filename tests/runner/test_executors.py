@@ -1,0 +1,187 @@
+import math
+import os
+from functools import partial
+from graphlib import CycleError
+
+import pytest
+import small_trials
+from small_trials import act, numbers
+
+from ratecli.runner.executors import Hooks, Processes, Serial
+from ratecli.runner.records import TrialResult
+from ratecli.runner.schedule import Schedule, Task
+
+each_executor = pytest.mark.parametrize("executor", [Serial(), Processes(2)], ids=str)
+
+
+def task(key, what="fine", detail="", needs=()):
+    return Task(key, needs, (key, what, detail))
+
+
+def run(executor, tasks, function=act, **hooks):
+    """The results by key, in the order in which they came."""
+    results = {}
+
+    def keep(result):
+        assert result.key not in results
+        results[result.key] = result
+
+    executor.run(tasks, function, keep, Hooks(**hooks))
+    return results
+
+
+@pytest.fixture(autouse=True)
+def unprepared():
+    small_trials.PREPARED.clear()
+
+
+@pytest.mark.parametrize("executor", [Processes(1), Processes(2), Processes(5)], ids=str)
+def test_results_do_not_depend_on_the_executor(executor):
+    tasks = [Task(f"k{i}", (f"k{i - 3}",) if i >= 3 else (), (f"k{i}", 0)) for i in range(20)]
+    results = run(executor, tasks, numbers)
+    assert dict(sorted(results.items())) == dict(sorted(run(Serial(), tasks, numbers).items()))
+    assert len(results) == 20
+
+
+@each_executor
+def test_needs_come_first_and_are_given(executor):
+    tasks = [task("c", detail=3, needs=("a", "b")), task("b", detail=2, needs=("a",)), task("a")]
+    results = run(executor, tasks)
+    assert list(results) == ["a", "b", "c"]
+    assert results["c"].info["needs"] == {"a": "", "b": 2}
+
+
+@each_executor
+def test_needs_of_an_earlier_run_are_recalled(executor):
+    earlier = {"old": TrialResult("old", "ok", info={"detail": 7})}
+    results = run(executor, [task("new", needs=("old",))], recall=earlier.__getitem__)
+    assert results["new"].info["needs"] == {"old": 7}
+
+
+@each_executor
+def test_failed_needs_block_their_dependants_and_no_others(executor):
+    tasks = [
+        task("a", "raise", "no convergence"),
+        task("b", needs=("a",)),
+        task("c", needs=("b",)),
+        task("d"),
+    ]
+    results = run(executor, tasks)
+    assert {key: result.status for key, result in results.items()} == {
+        "a": "error", "b": "error", "c": "error", "d": "ok",
+    }  # fmt: skip
+    assert results["b"].reason == (
+        "needs trial a, which ended as error: ValueError: no convergence"
+    )
+    assert results["c"].reason.startswith("needs trial b, ")
+
+
+@each_executor
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("raise", "ValueError: a b"),
+        ("fault", "E402: cannot fetch adult; E403: wrong hash"),
+        ("leave", "SystemExit: enough"),
+        ("unstorable", "TypeError: Object of type object is not JSON serializable"),
+    ],
+)
+def test_an_exception_is_a_result_with_one_line(executor, what, reason):
+    results = run(executor, [task("x", what, "a\n   b"), task("y")])
+    assert (results["x"].status, results["x"].reason) == ("error", reason)
+    assert "Traceback (most recent call last)" in results["x"].info["traceback"]
+    assert results["y"].status == "ok"
+
+
+def test_what_cannot_be_sent_fails_alone():
+    tasks = [task("x", detail=lambda: 0), task("y")]
+    results = run(Processes(2), tasks)
+    assert results["x"].status == "error"
+    assert "pickle" in results["x"].reason
+    assert results["y"].status == "ok"
+
+
+@pytest.mark.parametrize(("what", "how"), [("vanish", "exit code 9"), ("killed", "signal 9")])
+def test_a_dying_worker_takes_no_other_trial_along(what, how):
+    tasks = [task(f"k{i}") for i in range(12)]
+    tasks[1:1] = [task("x", what, 9), task("y", what, 9), task("z", needs=("x",))]
+    results = run(Processes(2), tasks)
+    assert {key for key, result in results.items() if result.status == "error"} == set("xyz")
+    assert f"({how})" in results["x"].reason
+    assert len(results) == 15
+
+
+def test_a_trial_whose_worker_died_is_tried_once_more(tmp_path):
+    results = run(Processes(2), [task("x", "vanish_once", str(tmp_path / "marker")), task("y")])
+    assert {result.status for result in results.values()} == {"ok"}
+
+
+@each_executor
+def test_prepare_is_called_once_in_each_process(executor):
+    tasks = [task(f"k{i}", "process") for i in range(8)]
+    results = run(executor, tasks, prepare=partial(small_trials.prepare, "data"))
+    assert {tuple(result.info["prepared"]) for result in results.values()} == {("data",)}
+    processes = {result.info["pid"] for result in results.values()}
+    assert len(processes) <= getattr(executor, "jobs", 1)
+    assert (os.getpid() in processes) == (executor == Serial())
+
+
+@each_executor
+def test_failing_prepare_is_every_trials_reason(executor):
+    results = run(executor, [task("a"), task("b")], prepare=small_trials.prepare_badly)
+    assert {result.reason for result in results.values()} == {"E401: adult is not there"}
+
+
+@each_executor
+def test_nothing_is_prepared_for_nothing(executor):
+    assert run(executor, [], prepare=small_trials.prepare_badly) == {}
+
+
+def test_sums_are_added_up_by_one_thread():
+    before = dict(os.environ)
+    results = [run(executor, [task("a", "threads")])["a"] for executor in (Serial(), Processes(2))]
+    assert all(set(result.info["threads"]) == {1} for result in results)
+    assert results[0].values == results[1].values
+    assert math.isfinite(results[0].values[0].value)
+    assert dict(os.environ) == before
+
+
+@each_executor
+def test_each_start_is_told(executor):
+    started = []
+    tasks = [task("a"), task("b", "raise"), task("c", needs=("b",)), task("d", needs=("a",))]
+    run(executor, tasks, on_start=started.append)
+    assert sorted(started) == ["a", "b", "d"]
+
+
+@each_executor
+def test_a_fault_of_the_ledger_ends_the_run(executor):
+    ended = []
+
+    def full(result):
+        ended.append(result.key)
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        executor.run([task("a"), task("b"), task("c")], act, full)
+    assert len(ended) == 1
+
+
+def test_one_key_is_one_task():
+    assert list(run(Serial(), [task("a"), task("a")])) == ["a"]
+
+
+def test_cycles_and_strangers_are_refused():
+    with pytest.raises(CycleError):
+        Schedule([task("a", needs=("b",)), task("b", needs=("a",))])
+    with pytest.raises(KeyError, match="neither planned nor stored"):
+        Schedule([task("a", needs=("b",))]).take()
+
+
+def test_results_are_kept_only_while_needed():
+    schedule = Schedule([task("a"), task("b", needs=("a", "a")), task("c", needs=("a",))])
+    for key in "abc":
+        assert schedule.take().task.key == key
+        schedule.finish(TrialResult(key, "ok"))
+    assert schedule._results == {}
+    assert schedule.take() is None

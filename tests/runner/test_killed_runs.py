@@ -1,0 +1,125 @@
+"""Runs that are killed, interrupted and orphaned, in real processes."""
+
+import fcntl
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import ledger_child
+import pytest
+
+from ratecli.runner.store import Store
+
+CHILD = Path(__file__).with_name("ledger_child.py")
+TRIALS = 200
+
+
+@contextmanager
+def child(ledger, jobs, trials=TRIALS, seconds=0.002):
+    command = [sys.executable, str(CHILD), str(ledger), str(jobs), str(trials), str(seconds)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(condition, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.005)
+
+
+def contents(ledger):
+    """All that does not depend on the clock."""
+    with Store(ledger, readonly=True) as store:
+        results = {key: replace(store.result(key), seconds=0.0) for key in store.results()}
+        return dict(sorted(results.items())), store.plan(), store.meta()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    ledger = tmp_path_factory.mktemp("undisturbed") / "trials.sqlite"
+    ledger_child.run(ledger, 1, TRIALS, 0)
+    return contents(ledger)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_killed_and_resumed_equals_undisturbed(tmp_path, jobs, undisturbed):
+    ledger = tmp_path / "trials.sqlite"
+    for most in (0, 30, 30, 30, 30):
+        with child(ledger, jobs) as process:
+            process.stdout.read(random.randint(0, most))
+            time.sleep(random.uniform(0, 0.01 if most else 0.4))
+            assert process.poll() is None
+    with child(ledger, jobs) as process:
+        dots, errors = process.communicate()
+    assert (process.returncode, errors) == (0, b"")
+    assert 0 < len(dots) < TRIALS
+    assert contents(ledger) == undisturbed
+    with sqlite3.connect(ledger) as db:
+        assert db.execute("SELECT count(*), count(DISTINCT key) FROM trials").fetchone() == (
+            200,
+            200,
+        )
+        assert db.execute("SELECT count(*) FROM numbers").fetchone() == (200 * 32,)
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["trials.sqlite"]
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_interrupt_keeps_what_was_finished(tmp_path, jobs, whole_group):
+    ledger = tmp_path / "trials.sqlite"
+    with child(ledger, jobs, 1000, 0.02) as process:
+        process.stdout.read(3)
+        # Ctrl-C in a terminal reaches the workers too.
+        (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert errors == b""
+    with pytest.raises(ProcessLookupError):
+        wait_for(lambda: os.killpg(process.pid, 0) and False, 5)
+    results, plan, _ = contents(ledger)
+    assert 3 <= len(results) < 1000
+    assert len(plan) == 1000
+    assert {len(result.values) for result in results.values()} == {32}
+
+
+def test_workers_do_not_outlive_a_killed_parent(tmp_path):
+    locks = [tmp_path / "a", tmp_path / "b"]
+    program = (
+        "import sys\n"
+        "from small_trials import act\n"
+        "from ratecli.runner.executors import Processes\n"
+        "from ratecli.runner.schedule import Task\n"
+        "tasks = [Task(path, (), (path, 'lock', path)) for path in sys.argv[1:]]\n"
+        "Processes(2).run(tasks, act, print)\n"
+    )
+    command = [sys.executable, "-c", program, *map(str, locks)]
+    environment = os.environ | {"PYTHONPATH": str(CHILD.parent)}
+    with subprocess.Popen(command, env=environment) as parent:
+        wait_for(lambda: all(Path(f"{lock}.held").exists() for lock in locks))
+        assert not any(map(is_free, locks))
+        parent.kill()
+    wait_for(lambda: all(map(is_free, locks)), 5)
+
+
+def is_free(lock):
+    """Whether no living process holds the lock."""
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
