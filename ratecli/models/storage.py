@@ -16,6 +16,7 @@ from ratecli.models.mixture import Mixture
 
 LINEAR = {model.kind: model for model in (Threshold, Logistic, Ramp)}
 BROKEN = (
+    AttributeError,  # a part that is no array
     EOFError,
     KeyError,
     MemoryError,  # a shape that is no shape

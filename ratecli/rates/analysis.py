@@ -9,6 +9,7 @@ convex.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -132,6 +133,8 @@ def interval(node: Expression) -> Interval:
             return 0.0, 1.0
         case ex.Sum(terms=terms):
             ends = [interval(term) for term in terms]
+            if (math.inf, math.inf) in ends or (-math.inf, -math.inf) in ends:
+                return -math.inf, math.inf
             return sum(low for low, _ in ends), sum(high for _, high in ends)
         case ex.Product(left=left, right=right):
             return _product(interval(left), interval(right))
@@ -144,10 +147,11 @@ def interval(node: Expression) -> Interval:
             low, high = FUNCTIONS[name].domain
             inside = [(max(a, low), min(b, high)) for a, b in map(interval, arguments)]
             if any(a > b for a, b in inside):
-                return float("-inf"), float("inf")
-            return FUNCTIONS[name].interval(inside)
+                return -math.inf, math.inf
+            low, high = FUNCTIONS[name].interval(inside)
+            return (-math.inf, math.inf) if math.isnan(low) or math.isnan(high) else (low, high)
         case _:
-            return float("-inf"), float("inf")
+            return -math.inf, math.inf
 
 
 def _product(a: Interval, b: Interval) -> Interval:
@@ -157,9 +161,9 @@ def _product(a: Interval, b: Interval) -> Interval:
 
 def _quotient(top: Interval, bottom: Interval) -> Interval:
     if bottom[0] < 0 or bottom == (0.0, 0.0):
-        return float("-inf"), float("inf")
-    inverse = (1 / bottom[1] if bottom[1] else float("inf"),
-               1 / bottom[0] if bottom[0] else float("inf"))  # fmt: skip
+        return -math.inf, math.inf
+    inverse = (1 / bottom[1] if bottom[1] else math.inf,
+               1 / bottom[0] if bottom[0] else math.inf)  # fmt: skip
     return _product(top, inverse)
 
 
@@ -188,15 +192,16 @@ def _sum(*parts: Curvature) -> Curvature:
 
 
 def _scaled(left: Expression, right: Expression) -> Curvature:
-    factor, inner = curvature(left), curvature(right)
-    if factor is not Curvature.CONSTANT:
-        left, factor, inner = right, inner, factor
-    if factor is not Curvature.CONSTANT:
-        square = left == right and inner is Curvature.AFFINE
+    (factor, flat), (other, inner) = sorted(
+        ((part, curvature(part)) for part in (left, right)),
+        key=lambda pair: pair[1] is not Curvature.CONSTANT,
+    )
+    if flat is not Curvature.CONSTANT:
+        square = factor == other and inner is Curvature.AFFINE
         return Curvature.CONVEX if square else Curvature.UNKNOWN
     if inner in {Curvature.CONSTANT, Curvature.AFFINE}:
         return inner
-    sign = _direction("sign", interval(left))
+    sign = _direction("sign", interval(factor))
     return inner if sign > 0 else _flipped(inner) if sign < 0 else Curvature.UNKNOWN
 
 

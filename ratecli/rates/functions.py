@@ -72,7 +72,10 @@ def _geo_mean(x: float, y: float) -> float:
 def _harmonic_mean(x: float, y: float) -> float:
     if x < 0 or y < 0:
         return math.nan
-    return 2 * x * y / (x + y) if x + y > 0 else 0.0
+    if x == 0 or y == 0:
+        return 0.0
+    inverse = 1 / x + 1 / y
+    return 2 / inverse if inverse else INFINITY
 
 
 def _rms(*values: float) -> float:

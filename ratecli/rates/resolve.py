@@ -122,7 +122,7 @@ def _check_condition(condition: Condition, scope: Scope) -> None:
 
 
 def _check_order(condition: Condition, known: Sequence[str | float]) -> None:
-    words = [value for value in known if isinstance(value, str)]
+    words = [str(value) for value in known if math.isnan(syntax.as_number(value))]
     if words:
         listed = ", ".join(words[:12])
         _fault("E206", f"'{condition.op}' compares numbers, '{condition.column}' holds words",
@@ -141,6 +141,10 @@ class _Resolver:
     local: Mapping[str, Expression] = field(default_factory=dict)
 
     def value(self, node: Node) -> Expression:
+        found = self.part(node)
+        return _finite(found) if isinstance(found, ex.Constant) else found
+
+    def part(self, node: Node) -> Expression:
         match node:
             case syntax.Number():
                 return ex.Constant(node.value, node.span)
@@ -194,11 +198,12 @@ class _Resolver:
         return inside.value(syntax.moved(parse_value(metric.text), node.span))
 
     def unknown(self, node: Name) -> NoReturn:
+        span = Span(node.span.start, node.span.start + len(node.name))
         if node.name in self.scope.groups or node.name in self.scope.datasets:
-            _fault("E203", f"'{node.name}' is a slice, not a number", node.span,
+            _fault("E203", f"'{node.name}' is a slice, not a number", span,
                    f"write a rate of it, such as positive_rate[{node.name}]")  # fmt: skip
         known = {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, OF, *self.scope.parameters}
-        _fault("E203", f"nothing is called '{node.name}'", node.span,
+        _fault("E203", f"nothing is called '{node.name}'", span,
                did_you_mean(node.name, known, "metrics, functions and sweep names"))  # fmt: skip
 
     def parameter(self, node: Name) -> Expression:

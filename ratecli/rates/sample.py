@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.rates.expression import Where
-from ratecli.rates.syntax import Condition, number
+from ratecli.rates.syntax import Condition, as_number, number
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -92,7 +92,7 @@ class Sample:
         if condition.op in {"=", "!="}:
             equal = np.zeros(len(self), dtype=bool)
             for value in condition.values:
-                shown = _number(value) if numeric else _text(value)
+                shown = as_number(value) if numeric else _text(value)
                 equal |= np.asarray(column == shown, dtype=np.bool_)
             return equal if condition.op == "=" else ~equal & np.asarray(pd.notna(column))
         compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
@@ -101,14 +101,6 @@ class Sample:
 
 def _text(value: str | float) -> str:
     return number(value) if isinstance(value, float) else value
-
-
-def _number(value: str | float) -> float:
-    """NaN, which equals nothing, for a word."""
-    try:
-        return float(value)
-    except ValueError:
-        return float("nan")
 
 
 def _all(masks: list[Mask]) -> Mask:

@@ -6,6 +6,7 @@ tree is its canonical text, and parsing that text gives the tree again.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -28,6 +29,14 @@ def quoted(text: str) -> str:
 
 def number(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def as_number(value: str | float) -> float:
+    """NaN, which equals nothing, for a word."""
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
 
 
 @dataclass(frozen=True)

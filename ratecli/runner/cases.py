@@ -20,6 +20,7 @@ from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
 from ratecli.runner.options import OptionError, settled, solver, solver_class
+from ratecli.runner.shown import report_faults
 from ratecli.solvers.base import Solver
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.algorithm import Algorithm
@@ -59,10 +60,21 @@ class Case:
     def goals(self) -> tuple[Goal, ...]:
         return (self.objective, *self.constraints)
 
-    def of(self) -> list[ex.Of]:
-        """What must be measured on other algorithms first."""
-        trees = [*(goal.expression for goal in self.goals()), *self.metrics.values()]
-        return [node for tree in trees for node in ex.walk(tree) if isinstance(node, ex.Of)]
+    def texts(self) -> Iterator[tuple[Loc, Expression]]:
+        """Where each expression of the file stands, and the expression."""
+        yield ("objective",), self.objective.expression
+        yield from ((("constraints", goal.name), goal.expression) for goal in self.constraints)
+        names = (name for name in self.metrics if not name.startswith("violation."))
+        yield from (
+            (("metrics", name), self.metrics[name]) for name in names if name != "objective"
+        )
+
+    def of(self, *, goals_only: bool = False) -> list[str]:
+        """Labels of the algorithms that must be measured for this one, in alphabetical order."""
+        trees = [goal.expression for goal in self.goals()]
+        trees += [] if goals_only else self.metrics.values()
+        return sorted({node.algorithm for tree in trees for node in ex.walk(tree)
+                       if isinstance(node, ex.Of)})  # fmt: skip
 
 
 @dataclass
@@ -74,9 +86,13 @@ class Reading:
     columns: Columns | None = None
     faults: dict[Fault, None] = field(default_factory=dict)
     warnings: dict[Fault, None] = field(default_factory=dict)
+    refusals: dict[Fault, None] = field(default_factory=dict)
 
-    def cases(self) -> list[Case]:
-        """Every case; raises FaultError with all that is wrong."""
+    def cases(self, *, refuse: bool = True) -> list[Case]:
+        """Every case; raises FaultError with all that is wrong.
+
+        Goals that an algorithm does not take (E308) are warnings unless `refuse`: to explain them.
+        """
         found = [
             case
             for index, entry in enumerate(self.experiment.algorithms)
@@ -85,8 +101,10 @@ class Reading:
             if (case := self._case(index, entry, point)) is not None
         ]
         self._check_ranges(found)
-        if self.faults:
-            raise FaultError(self.faults)
+        self.faults |= dict.fromkeys(report_faults(self.experiment, self.document))
+        if self.faults or (refuse and self.refusals):
+            raise FaultError(self.faults | self.refusals)
+        self.warnings |= self.refusals
         return found
 
     # names
@@ -216,14 +234,11 @@ class Reading:
             takes = case.solver.objectives if goal is case.objective else case.solver.constraints
             if case.solver.enforces and goal.shape not in takes:
                 self._refuse(loc, entry, goal)
-        for name, expression in case.metrics.items():
-            if name.startswith("violation.") or name == "objective":
-                continue
-            for leaf in _measured(expression):
-                self._check_deployed(("metrics", name), leaf)
+        for stands, expression in case.texts():
+            for leaf in _all_measured(expression):
+                self._check_deployed(stands, leaf)
 
     def _check_leaf(self, loc: Loc, leaf: ex.Leaf | ex.Ranking) -> None:
-        self._check_deployed(loc, leaf)
         if leaf.split not in {None, "train"}:
             message = f"a goal looks at the split '{leaf.split}': algorithms see training rows only"
             hint = "measure it under `metrics` instead"
@@ -249,7 +264,8 @@ class Reading:
             if _takes(name, goal.shape, objective=loc[0] == "objective")
         ]
         hint = f"algorithms that can: {', '.join(able)}" if able else "no algorithm here can yet"
-        self._fault(loc, Fault("E308", message, hint))
+        place = self.document.place(loc)
+        self.refusals[Fault("E308", message, hint, place=place)] = None
 
     def _check_ranges(self, found: Sequence[Case]) -> None:
         """A rule that says nothing, or that nothing can meet, whatever the classifier."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.solvers.base import Solver
 from ratecli.solvers.registry import algorithms
-from ratecli.spec.complaint import Complaint, complaints_of, unknown_key
+from ratecli.spec.complaint import WHERE, Complaint, complaints_of, unknown_key
 
 
 class OptionError(Exception):
@@ -41,15 +42,24 @@ def solver(name: str, options: Mapping[str, Any]) -> Solver:
     """The algorithm with its options; raises OptionError, E202."""
     found = solver_class(name)
     fields = [field.name for field in dataclasses.fields(found)]  # type: ignore[arg-type]
-    unknown = [unknown_key((key,), fields) for key in options if key not in fields]
-    if unknown:
-        raise OptionError(unknown)
+    wrong = [unknown_key((key,), fields) for key in options if key not in fields]
+    wrong += [_not_finite(key, value) for key, value in options.items() if _endless(value)]
+    if wrong:
+        raise OptionError(wrong)
     try:
         # JSON, because strict Python input would have to be the class itself
         made: Solver = _adapter(found).validate_json(json.dumps(options), strict=True)
     except ValidationError as error:
         raise OptionError(complaints_of(error)) from None
     return made
+
+
+def _endless(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _not_finite(key: str, value: float) -> Complaint:
+    return Complaint((key,), "E104", f"{WHERE} must be a finite number, not {value}")
 
 
 @cache

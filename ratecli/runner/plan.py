@@ -15,6 +15,7 @@ from ratecli.runner.provenance import code_versions
 from ratecli.runner.records import Planned
 from ratecli.runner.schedule import Task
 from ratecli.runner.world import Data
+from ratecli.spec.document import Document
 from ratecli.spec.experiment import Deployed, Experiment
 
 
@@ -44,7 +45,9 @@ class Plan:
     tasks: tuple[Task, ...]
 
 
-def make_plan(experiment: Experiment, cases: Sequence[Case], data: Data) -> Plan:
+def make_plan(
+    experiment: Experiment, document: Document, cases: Sequence[Case], data: Data
+) -> Plan:
     """Every trial of an experiment.
 
     Raises
@@ -52,12 +55,15 @@ def make_plan(experiment: Experiment, cases: Sequence[Case], data: Data) -> Plan
     FaultError
         E310 where trials would need one another in a circle, or not just one trial is meant.
     """
-    return _Planner(experiment, cases, data).plan()
+    return _Planner(experiment, document, cases, data).plan()
 
 
 class _Planner:
-    def __init__(self, experiment: Experiment, cases: Sequence[Case], data: Data) -> None:
+    def __init__(
+        self, experiment: Experiment, document: Document, cases: Sequence[Case], data: Data
+    ) -> None:
         self.experiment = experiment
+        self.document = document
         self.cases = cases
         self.data = data
         self.jobs: dict[tuple[int, int], Job] = {}
@@ -84,24 +90,36 @@ class _Planner:
         at = (index, seed)
         if at in self.open:
             circle = " -> ".join(self.cases[i].label for i, _ in [*self.open, at])
-            raise FaultError(Fault("E310", f"algorithms need one another in a circle: {circle}"))
+            message = f"algorithms need one another in a circle: {circle}"
+            raise self._refused(self.cases[self.open[-1][0]], self.cases[index].label, message)
         if at not in self.jobs:
             self.open.append(at)
-            self.jobs[at] = self._make(self.cases[index], seed)
+            self.jobs[at] = self._make(index, seed)
             self.open.pop()
         return self.jobs[at]
 
-    def _make(self, case: Case, seed: int) -> Job:
-        labels = sorted({node.algorithm for node in case.of()})
-        of = {label: self.job(self._meant(label, case), seed).key for label in labels}
+    def _make(self, index: int, seed: int) -> Job:
+        case = self.cases[index]
+        of = self._others(index, seed)
         deployed = self.experiment.deployed or Deployed.model_construct()
         key = None
         if deployed.algorithm is not None and deployed.algorithm != case.label:
             key = self.job(self._meant(deployed.algorithm, case), seed).key
-        key_content = self.base | content(case) | {"seed": seed, "of": of, "deployed": key,
-                                                   "column": deployed.column}  # fmt: skip
         l2 = self.experiment.regularization.l2
-        return Job(trial_key(key_content), seed, case, self.data, l2, of, key, deployed.column)
+        needs = {"of": of, "deployed": key, "column": deployed.column}
+        trial = trial_key(self.base | content(case) | needs | {"seed": seed})
+        return Job(trial, seed, case, self.data, l2, of, key, deployed.column)
+
+    def _others(self, index: int, seed: int) -> dict[str, str]:
+        """Keys of the trials that `of(...)` means; what is only measured may be the trial's own."""
+        case = self.cases[index]
+        meant = {label: self._meant(label, case) for label in case.of()}
+        own = [label for label, other in meant.items() if other == index]
+        if own and case.solver.enforces and set(own) & set(case.of(goals_only=True)):
+            message = f"'{case.label}' is held to its own result by of({own[0]}, ...)"
+            raise self._refused(case, own[0], message, "name another algorithm")
+        others = ((label, other) for label, other in meant.items() if other != index)
+        return {label: self.job(other, seed).key for label, other in others}
 
     def _meant(self, label: str, case: Case) -> int:
         """The one case of another algorithm that agrees with this one's sweep point."""
@@ -119,7 +137,18 @@ class _Planner:
             f"'{case.label}' needs a result of '{label}', which has {len(found)} to choose from"
         )
         hint = "both must share the sweep names that tell the results apart"
-        raise FaultError(Fault("E310", message, hint))
+        raise self._refused(case, label, message, hint)
+
+    def _refused(self, case: Case, label: str, message: str, hint: str | None = None) -> FaultError:
+        """An E310 where `case` asks for a result of `label`."""
+        found = (
+            self.document.place(loc, part.span)
+            for loc, tree in case.texts()
+            for part in ex.walk(tree)
+            if isinstance(part, ex.Of) and part.algorithm == label
+        )
+        place = next(found, None) or self.document.place(("deployed", "algorithm"))
+        return FaultError(Fault("E310", message, hint, place=place))
 
 
 def _needs(job: Job) -> tuple[str, ...]:

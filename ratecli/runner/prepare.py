@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ratecli.datasets import registry
-from ratecli.datasets.load import missing
+from ratecli.datasets.download import Progress, ensure
+from ratecli.datasets.load import Options, identity, missing
 from ratecli.faults import Fault, FaultError
-from ratecli.rates.expression import Where
 from ratecli.runner.cases import Case, Columns, Reading
+from ratecli.runner.entry_places import EntryPlaces
 from ratecli.runner.plan import Plan, make_plan
-from ratecli.runner.world import Data, stacked_columns, tables, world
+from ratecli.runner.rows import check_rows, known_rows
+from ratecli.runner.world import Data, parts_of, stacked_columns, table, tables
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment, load_experiment
-
-SMALL_GROUP = 30
 
 
 @dataclass(frozen=True)
@@ -35,58 +35,101 @@ class Prepared:
     warnings: tuple[Fault, ...]
 
 
-def understand(path: Path, overrides: Sequence[str] = ()) -> Prepared:
-    """Read a file and check all that can be checked without data; nothing is planned."""
+def understand(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True) -> Prepared:
+    """Read a file and check all that can be checked without data; nothing is planned.
+
+    Without `refuse`, goals that an algorithm does not take are among the warnings.
+    """
     experiment, document = load_experiment(path, overrides)
     reading = Reading(experiment, document)
-    cases = tuple(reading.cases())
-    data = _data(experiment, document, path, offline=False)
+    cases = tuple(reading.cases(refuse=refuse))
+    data = _data(experiment, document, path)
     return Prepared(path, experiment, document, data, cases, Plan((), ()), tuple(reading.warnings))
 
 
-def _data(experiment: Experiment, document: Document, path: Path, *, offline: bool) -> Data:
+def _data(experiment: Experiment, document: Document, path: Path) -> Data:
     options = {name: entry.options() for name, entry in experiment.datasets.items()}
-    faults = []
-    for name, entry in options.items():
-        try:
-            if "source" in entry:
-                registry.settle(entry)
-        except FaultError as error:
-            faults += _placed(error, document, ("datasets", name))
-    if faults:
-        raise FaultError(faults)
-    return Data.of(options, path.parent, offline=offline)
+    data = Data.of(options, path.parent)
+    _each_entry(data, document, _settled)
+    return data
 
 
-def absent_files(prepared: Prepared) -> list[str]:
-    """Data files that are not there yet."""
-    data = prepared.data
-    return [file for entry in data.options().values() for file in missing(entry, data.folder)]
+def _settled(_: str, options: Options) -> None:
+    if "source" in options:
+        registry.settle(options)
 
 
-def prepare(path: Path, overrides: Sequence[str] = (), *, offline: bool = False) -> Prepared:
+def absent_files(known: Prepared) -> list[str]:
+    """Files of registered sources that are not there yet.
+
+    Raises
+    ------
+    FaultError
+        E403, E405 for a table of one's own, which nothing can fetch.
+    """
+    data = known.data
+
+    def look(_: str, entry: Options) -> None:
+        if "source" not in entry:
+            identity(entry, data.folder)
+
+    _each_entry(data, known.document, look)
+    sources = (entry for entry in data.options().values() if "source" in entry)
+    return [file for entry in sources for file in missing(entry, data.folder)]
+
+
+def fetch(known: Prepared, *, offline: bool, progress: Progress | None = None) -> list[Path]:
+    """Bring the files of every registered source; E401-E403, E409 with the entry's place."""
+    found: list[Path] = []
+
+    def bring(_: str, options: Options) -> None:
+        if "source" in options:
+            source = registry.find(options["source"])
+            found.extend(ensure(source, offline=offline, progress=progress).values())
+
+    _each_entry(known.data, known.document, bring)
+    return found
+
+
+def prepare(
+    path: Path,
+    overrides: Sequence[str] = (),
+    *,
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> Prepared:
     """Read a file, fetch and read its data, check both and plan every trial."""
     known = understand(path, overrides)
-    experiment, document = known.experiment, known.document
-    data = _data(experiment, document, path, offline=offline)
+    absent_files(known)  # before a long download: is what nobody can fetch there?
+    fetch(known, offline=offline, progress=progress)
+    return _with_data(known)
+
+
+def examine(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True) -> Prepared:
+    """What can be told here and now: as `prepare` where all data is there, else as `understand`."""
+    known = understand(path, overrides, refuse=refuse)
+    if not absent_files(known):
+        return _with_data(known, refuse=refuse)
+    make_plan(known.experiment, known.document, known.cases, known.data)  # E310 needs no data
+    return known
+
+
+def _with_data(known: Prepared, *, refuse: bool = True) -> Prepared:
+    experiment, document, data = known.experiment, known.document, known.data
     columns = _columns(data, document)
     reading = Reading(experiment, document, columns)
-    cases = tuple(reading.cases())
-    warnings = [*reading.warnings, *_check_rows(experiment, document, data, reading)]
-    plan = make_plan(experiment, cases, data)
-    return Prepared(path, experiment, document, data, cases, plan, tuple(warnings))
+    cases = tuple(reading.cases(refuse=refuse))
+    seed = experiment.seeds[0]
+    _each_entry(data, document, lambda name, _: parts_of(data, name, seed))
+    found = check_rows(known_rows(experiment, document, data, columns), document, reading, cases)
+    warnings = [*reading.warnings, *found]
+    plan = make_plan(experiment, document, cases, data)
+    return replace(known, cases=cases, plan=plan, warnings=tuple(warnings))
 
 
 def _columns(data: Data, document: Document) -> Columns:
     """All columns with their values; faults of reading the data get the place of its entry."""
-    faults: list[Fault] = []
-    for name, text in data.entries:
-        try:
-            tables(Data(((name, text),), data.base, data.offline))
-        except FaultError as error:
-            faults += _placed(error, document, ("datasets", name))
-    if faults:
-        raise FaultError(faults)
+    _each_entry(data, document, lambda name, _: table(data, name))
     found = stacked_columns(list(tables(data).values()))
     return Columns({name: _unique(column) for name, column in found.items()})
 
@@ -97,34 +140,14 @@ def _unique(column: Any) -> list[str | float]:
     return sorted({value for value in column if value is not None})
 
 
-def _placed(error: FaultError, document: Document, loc: tuple[str, ...]) -> list[Fault]:
-    return [
-        fault if fault.place else fault.at(document.place(loc, key=True)) for fault in error.faults
-    ]
-
-
-def _check_rows(
-    experiment: Experiment, document: Document, data: Data, reading: Reading
-) -> list[Fault]:
-    """Faults and warnings that only the rows of the first seed can tell: splits, empty groups."""
-    column = experiment.deployed.column if experiment.deployed else None
-    if column is not None and column not in (reading.columns or Columns({})).values:
-        place = document.place(("deployed", "column"))
-        raise FaultError(Fault("E205", f"there is no column '{column}'", place=place))
-    try:
-        rows = world(data, experiment.seeds[0], column)
-    except FaultError as error:
-        raise FaultError(_placed(error, document, ("datasets",))) from None
-    faults, warnings = [], []
-    for name, conditions in reading.groups.items():
-        where = Where.of(set(), iter(conditions))
-        count = int(rows.sample.rows(where).sum())
-        place = document.place(("groups", name))
-        if not count:
-            faults.append(Fault("E408", f"no row is in the group '{name}'", place=place))
-        elif count < SMALL_GROUP:
-            message = f"the group '{name}' has only {count} rows: its rates say little"
-            warnings.append(Fault("W401", message, place=place))
+def _each_entry(data: Data, document: Document, look: Callable[[str, Options], object]) -> None:
+    """Call `look` with name and options of every data set; the faults of all of them, placed."""
+    faults: list[Fault] = []
+    for name, entry in data.options().items():
+        try:
+            look(name, entry)
+        except FaultError as error:
+            places = EntryPlaces(document, name, entry)
+            faults += map(places.placed, error.faults)
     if faults:
         raise FaultError(faults)
-    return warnings

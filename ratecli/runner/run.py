@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from ratecli.faults import Fault
 from ratecli.runner.executors import Executor, Hooks
 from ratecli.runner.files import atomic_write
 from ratecli.runner.meta import datasets, meta
@@ -20,17 +21,30 @@ from ratecli.runner.provenance import manifest
 from ratecli.runner.records import FAILED, Planned, TrialResult
 from ratecli.runner.store import Store
 from ratecli.runner.trial import run_trial
+from ratecli.runner.unkept import unkept
 
 LEDGER = "trials.sqlite"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run: where it lies, how many trials have each status, what was wrong."""
+    """What became of a run.
+
+    Attributes
+    ----------
+    counts
+        Trials by status, `ran` of them in this run.
+    failed
+        Name and result of each trial that gave no answer.
+    warnings
+        What the file's rules look like on test rows (W402).
+    """
 
     folder: Path
     counts: Mapping[str, int]
-    failed: tuple[TrialResult, ...]
+    ran: int
+    failed: tuple[tuple[str, TrialResult], ...]
+    warnings: tuple[Fault, ...]
 
     @property
     def exit_code(self) -> int:
@@ -52,6 +66,7 @@ def run(
     ledger = folder / LEDGER
     if fresh:
         ledger.unlink(missing_ok=True)
+        ledger.with_name(f"{LEDGER}-journal").unlink(missing_ok=True)  # of a killed run
     _write_record(prepared, folder, command, started, None)
     with Store(ledger) as store:
         store.begin(prepared.plan.planned, meta(prepared))
@@ -69,7 +84,18 @@ def run(
         results = store.results()
     _write_record(prepared, folder, command, started, datetime.now(UTC))
     ended = [results[task.key] for task in prepared.plan.tasks]
-    return Outcome(folder, _counts(ended), tuple(r for r in ended if r.status in FAILED))
+    failed = tuple((names[result.key], result) for result in ended if result.status in FAILED)
+    warnings = tuple(unkept(prepared.plan.planned, results))
+    return Outcome(folder, _counts(ended), len(tasks), failed, warnings)
+
+
+def kept(prepared: Prepared, folder: Path) -> int:
+    """How many of the planned trials are stored with an answer."""
+    if not (folder / LEDGER).is_file():
+        return 0
+    with Store(folder / LEDGER, readonly=True) as store:
+        known = store.known()
+    return sum(task.key in known for task in prepared.plan.tasks)
 
 
 def _counts(results: Sequence[TrialResult]) -> dict[str, int]:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -15,30 +15,25 @@ from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import Goal
-from ratecli.rates.expression import Expression
-from ratecli.rates.matrix import measure, rate_matrix
+from ratecli.rates.analysis import Goal, objective_goal
+from ratecli.rates.matrix import Predictions, measure, rate_matrix
 from ratecli.runner.cases import Case, known_goals
 from ratecli.runner.keys import stream
 from ratecli.runner.plan import Job
 from ratecli.runner.records import MET, TrialResult, Value
+from ratecli.runner.rows import of_nothing
 from ratecli.runner.world import World, world
 from ratecli.solvers.base import Solution
 from ratecli.solvers.problem import ERROR, Problem
+
 
 def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     """Solve and measure; `given` holds the results of the trials that this one needs."""
     begun = time.perf_counter()
     rows = _rows(job, given)
-    others = {label: _classifier(given[key], label) for label, key in job.of.items()}
-    reference = {label: rows.predictions(other) for label, other in others.items()}
-
-    def of_train(node: ex.Of) -> float:
-        predictions = reference[node.algorithm]
-        return measure([node.metric], rows.sample, "train", predictions)[0]
-
-    objective, rules = known_goals(job.case, of_train)
-    problem = training_problem(rows, objective, rules, job.l2)
+    reference = {label: rows.predictions(_classifier(given[key], label))
+                 for label, key in job.of.items()}  # fmt: skip
+    problem = training_problem(rows, *_goals(job.case, rows, reference), job.l2)
     rng = stream(job.seed, "solver", job.case.algorithm)
     solution = job.case.solver.solve(problem, rng, lambda _: None)
     values = _measured(rows, job.case, solution, reference)
@@ -54,6 +49,23 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
         values=tuple(values),
         models={name: dumps(classifier) for name, classifier in solution.variants.items()},
     )
+
+
+def _goals(
+    case: Case, rows: World, reference: Mapping[str, Predictions]
+) -> tuple[Goal, tuple[Goal, ...]]:
+    """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them."""
+    if not case.solver.enforces:
+        return objective_goal("error", ERROR), ()
+
+    def of(node: ex.Of) -> float:
+        value = _of(rows, "train", reference, node)
+        if not math.isfinite(value):
+            message = f"'{ex.text(node)}' is {value} on training rows: no goal can be held to it"
+            raise FaultError(Fault("E311", message, None, node.span))
+        return value
+
+    return known_goals(case, of)
 
 
 def _rows(job: Job, given: Mapping[str, TrialResult]) -> World:
@@ -83,56 +95,36 @@ def training_problem(
         E306, E408 where a rate of a goal has no rows to be a mean of.
     """
     train = np.flatnonzero(rows.sample.part == "train")
-    goals = (objective, *rules)
-    trees = [piece for goal in goals for piece in goal.pieces]
-    matrix = rate_matrix([*ex.leaves(*trees), ERROR], rows.sample, "train")
-    empty = [leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)]
-    wrong = [leaf for leaf in empty if leaf is not ERROR]
-    if wrong:
-        raise FaultError([_no_rows(leaf, rows) for leaf in wrong])
+    wanted = ex.leaves(*(piece for goal in (objective, *rules) for piece in goal.pieces))
+    matrix = rate_matrix([*wanted, ERROR], rows.sample, "train")
+    empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
+    if empty & set(wanted):
+        raise FaultError([of_nothing(leaf, rows.sample) for leaf in wanted if leaf in empty])
     matrix = replace(matrix, A=sparse.csr_array(matrix.A[:, train]))
     penalty = float(l2.removesuffix("/n")) / len(train) if isinstance(l2, str) else l2
     return Problem(rows.X[train], matrix, objective, rules, penalty)
 
 
-def _no_rows(leaf: ex.Leaf, rows: World) -> Fault:
-    among = rows.sample.rows(leaf.where, leaf.split or "train")
-    text = ex.text(leaf)
-    if leaf.rate.needs_labels and among.any() and not rows.sample.mask("labelled")[among].any():
-        message = f"'{text}' needs labels, and no training row of '{leaf.where}' has one"
-        return Fault("E306", message, None, leaf.span)
-    message = f"'{text}' is a mean over no rows: no training row fits '{leaf.where}'"
-    return Fault("E408", message, None, leaf.span)
-
-
 def _measured(
-    rows: World, case: Case, solution: Solution, reference: Mapping[str, Any]
+    rows: World, case: Case, solution: Solution, reference: Mapping[str, Predictions]
 ) -> list[Value]:
-    """Every metric of every variant on every split."""
+    """Every metric of every variant on every split; `of(...)` itself is its main variant."""
+    answers = {name: rows.predictions(variant) for name, variant in solution.variants.items()}
+    if answers:
+        reference = {case.label: next(iter(answers.values())), **reference}
+    metrics = {ex.text(metric): metric for metric in case.metrics.values()}
     values = []
-    for variant, classifier in solution.variants.items():
-        predictions = rows.predictions(classifier)
+    for variant, predictions in answers.items():
         for split in rows.splits():
-            metrics = _numbers(case.metrics, rows, split, reference)
-            found = measure(list(metrics.values()), rows.sample, split, predictions)
-            values += [
-                Value(variant, split, text, value)
-                for text, value in zip(metrics, found, strict=True)
-            ]
+            of = partial(_of, rows, split, reference)
+            found = measure(list(metrics.values()), rows.sample, split, predictions, of)
+            values += [Value(variant, split, *each) for each in zip(metrics, found, strict=True)]
     return values
 
 
-def _numbers(
-    metrics: Mapping[str, Expression], rows: World, split: str, reference: Mapping[str, Any]
-) -> dict[str, Expression]:
-    """Metrics by canonical text, what other algorithms measured on the same split filled in."""
-
-    def number(node: Expression) -> Expression | None:
-        if not isinstance(node, ex.Of):
-            return None
-        return ex.Constant(measure([node.metric], rows.sample, split, reference[node.algorithm])[0])
-
-    return {ex.text(metric): ex.transform(metric, number) for metric in metrics.values()}
+def _of(rows: World, split: str, reference: Mapping[str, Predictions], node: ex.Of) -> float:
+    """What another algorithm measures on the same split."""
+    return measure([node.metric], rows.sample, split, reference[node.algorithm])[0]
 
 
 def _status(case: Case, solution: Solution, values: list[Value]) -> tuple[str, str]:

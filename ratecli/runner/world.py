@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.datasets.columns import floats, is_text
@@ -71,23 +72,25 @@ class World:
 SPLITS = ("train", "validation", "test")
 
 
-@lru_cache(maxsize=1)
 def tables(data: Data) -> dict[str, Table]:
     """Every table by the name it has in the file."""
-    return {
-        name: load(options, data.folder, offline=data.offline)
-        for name, options in data.options().items()
-    }
+    return {name: table(data, name) for name in data.options()}
+
+
+def table(data: Data, name: str) -> Table:
+    return _read(dict(data.entries)[name], data.base, data.offline)
+
+
+@lru_cache(maxsize=8)
+def _read(entry: str, base: str, offline: bool) -> Table:
+    return load(json.loads(entry), Path(base), offline=offline)
 
 
 @lru_cache(maxsize=2)
 def world(data: Data, seed: int, deployed: str | None = None) -> World:
     """The stacked rows of a seed; `deployed` names the column of a deployed model's decisions."""
     named = tables(data)
-    parts = {
-        name: _split(name, table, data.options()[name].get("split", {}), seed)
-        for name, table in named.items()
-    }
+    parts = {name: parts_of(data, name, seed) for name in named}
     encoder = Encoder.fit(list(named.values()), [part == "train" for part in parts.values()])
     X = _stacked([encoder.transform(table) for table in named.values()])
     columns = stacked_columns(list(named.values()))
@@ -103,8 +106,10 @@ def world(data: Data, seed: int, deployed: str | None = None) -> World:
     return World(sample, X)
 
 
-def _split(name: str, table: Table, options: Mapping[str, Any], seed: int) -> Any:
-    return split(table, options, stream(options.get("seed", seed), "split", name))
+def parts_of(data: Data, name: str, seed: int) -> NDArray[np.str_]:
+    """The split of every row of one data set."""
+    options = data.options()[name].get("split", {})
+    return split(table(data, name), options, stream(options.get("seed", seed), "split", name))
 
 
 def _weight(table: Table) -> Floats:

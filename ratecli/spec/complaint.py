@@ -65,7 +65,7 @@ def complaints_of(error: ValidationError, known: Iterable[str] = ()) -> list[Com
     names = list(known)
     unknown = [str(each["loc"][-1]) for each in details if each["type"] == "extra_forbidden"]
     meant = {near for word in unknown for near in difflib.get_close_matches(word, names, n=1)}
-    bad_keys = {each["loc"][:-1] for each in details if each["loc"][-1:] == (KEY_MARK,)}
+    bad_keys = {each["loc"][:-1] for each in details if _of_key(each)}
     return [
         _complaint(each, names)
         for each in details
@@ -138,9 +138,14 @@ BOUNDS = {
 }
 
 
+def _of_key(error: ErrorDetails) -> bool:
+    loc, own_key = error["loc"], error["type"] in {"extra_forbidden", "missing"}
+    return len(loc) > 1 and loc[-1] == KEY_MARK and not own_key
+
+
 def _complaint(error: ErrorDetails, names: list[str]) -> Complaint:
     loc = error["loc"]
-    if loc and loc[-1] == KEY_MARK:
+    if _of_key(error):
         return replace(_complaint({**error, "loc": loc[:-1]}, names), key=True)
     problem, value, context = error["type"], error["input"], error.get("ctx", {})
     if CODE.fullmatch(problem):

@@ -21,7 +21,7 @@ from ratecli.spec.strict import Column, Name, Part, Rule, Slug, Text
 from ratecli.spec.sweep import Sweep
 
 MAX_SEEDS = 10_000
-PER_ROW = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?/n")
+PER_ROW = re.compile(r"(?=[\d.]*[1-9])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?/n")
 
 
 def _seeds(value: object) -> object:
@@ -59,9 +59,10 @@ def _penalty(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         message = f"{WHERE} must be a number or a text like 1/n, not {kind(value)}"
         raise _refused("E103", message, hint)
-    good = PER_ROW.fullmatch(value) if isinstance(value, str) else 0 <= value < float("inf")
+    good = PER_ROW.fullmatch(value) if isinstance(value, str) else 0 < value < float("inf")
     if not good:
-        raise _refused("E104", f"{WHERE} must be at least 0 and finite, not '{value}'", hint)
+        # without a penalty an SVM on separable rows has no smallest solution
+        raise _refused("E104", f"{WHERE} must be greater than 0 and finite, not '{value}'", hint)
     return value
 
 
@@ -87,7 +88,7 @@ Penalty = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number", "minimum": 0},
+                {"type": "number", "exclusiveMinimum": 0},
                 {"type": "string", "pattern": f"^{PER_ROW.pattern}$"},
             ]
         }

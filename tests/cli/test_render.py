@@ -3,7 +3,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ratecli.cli.render import render, to_github, to_json
@@ -132,6 +132,7 @@ def test_a_span_longer_than_the_terminal():
     st.integers(1, 250),
     st.integers(1, 90),
 )
+@settings(deadline=None)
 def test_any_span_of_any_line_fits(excerpt, start, length, width):
     fault = fault_at(excerpt, min(start, len(excerpt)) + 1, length)
     shown, first, last = marked_columns(render([fault], color=False, width=width))

@@ -36,6 +36,12 @@ class RampProblem:
         values[0] += self.l2 / 2 * (w @ w)
         return values
 
+    def beyond(self, times: float) -> float:
+        """An objective that exceeds the largest of any decisions by `times` its whole range."""
+        spread = float(np.abs(self.coefficients[0]).sum()) or 1.0
+        worst = float(np.maximum(self.coefficients[0], 0).sum() + self.constants[0])
+        return worst + times * spread
+
 
 @dataclass(frozen=True)
 class ConvexProblem:
@@ -64,10 +70,13 @@ class ConvexProblem:
 
     def values(self, W: Array) -> Array:
         """(m + 1, S) objective with regularizer and constraint values at the columns of W (d, S)."""
-        scores = np.asarray(self.ramp.X @ W)
-        values = self.up @ hinge(scores) + self.down @ hinge(-scores) + self.flat[:, None]
-        values[0] += self.ramp.l2 / 2 * (W * W).sum(axis=0)
-        return values
+        return np.stack([self._value(w) for w in W.T], axis=1)
+
+    def _value(self, w: Array) -> Array:
+        scores = np.asarray(self.ramp.X @ w)
+        values = self.up @ hinge(scores) + self.down @ hinge(-scores) + self.flat
+        values[0] += self.ramp.l2 / 2 * (w @ w)
+        return np.asarray(values)
 
     def minimize(self, multipliers: Array, seed: int, tolerance: float, iterations: int) -> Fit:
         """A minimizer of the Lagrangian: one weighted SVM (appendix F.1).

@@ -17,12 +17,27 @@ import numpy as np
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array
+from ratecli.solvers.liblinear import Fit
 from ratecli.solvers.majorize.convex import ConvexProblem
 
-FEASIBLE = 1e-9
+FEASIBLE = 1e-8
 """A constraint value (rate units) that counts as at most 0: rounding in sums over the rows."""
 
-Minimize = Callable[[ConvexProblem, Array], Array]
+ROUGH = 0.1
+"""Relative accuracy of a best compromise, when no point meets the constraints."""
+
+MEMORY = 48
+"""Newest columns kept: the next problem starts from them."""
+
+PROGRAM = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+"""Well below `FEASIBLE`, so that what every step may add to a violation stays below it too."""
+
+Minimize = Callable[[ConvexProblem, Array], Fit]
+
+
+def excess(values: Array) -> Array:
+    """By how much constraint values miss 0, up to rounding."""
+    return np.where(values > FEASIBLE, values, 0.0)
 
 
 @dataclass(frozen=True)
@@ -41,8 +56,8 @@ class Columns:
         values = np.hstack([self.values, problem.values(column)])
         return Columns(np.hstack([self.W, column]), values)
 
-    def keep(self, which: Array) -> Columns:
-        return Columns(self.W[:, which], self.values[:, which])
+    def newest(self, most: int) -> Columns:
+        return Columns(self.W[:, -most:], self.values[:, -most:])
 
 
 @dataclass(frozen=True)
@@ -59,8 +74,15 @@ class Master:
 class ConvexSolution:
     """A solution of Problem 3.
 
-    `excess` (m,) is by how much the best point misses each constraint, all 0 if it is feasible;
-    `gap` the objective less the best dual value seen (rate units), which is as exact as the SVM.
+    Attributes
+    ----------
+    excess
+        (m,) by how much the best point misses each constraint, all 0 if it is feasible.
+    gap
+        The objective, with excess at the price of the box, less the best dual value seen (rate
+        units). A dual value is as exact as the SVM.
+    converged
+        Whether every SVM was solved to its tolerance.
     """
 
     w: Array
@@ -69,53 +91,78 @@ class ConvexSolution:
     excess: Array
     gap: float
     minimizations: int
+    converged: bool
     columns: Columns
+
+    @property
+    def feasible(self) -> bool:
+        return not self.excess.any()
 
 
 @dataclass(frozen=True)
 class CuttingPlane:
-    """How hard to try: stop at `gap`, after `cuts` SVMs, with multipliers up to `ceiling`."""
+    """How hard to try.
+
+    Attributes
+    ----------
+    minimize
+        The SVM at given multipliers.
+    gap
+        Where to stop.
+    cuts
+        Most SVMs.
+    ceiling
+        Largest multiplier.
+    hopeless
+        An objective that no point worth having has: a dual value above it ends the search.
+    """
 
     minimize: Minimize
     gap: float
     cuts: int
     ceiling: float
+    hopeless: float
 
     def solve(self, problem: ConvexProblem, start: Columns, guess: Array) -> ConvexSolution:
         """Minimize `problem`, knowing the columns `start` (evaluated on it) and likely multipliers.
 
-        The box of multipliers grows fourfold while the best mixture exceeds a constraint.
+        The box of multipliers is also the price of excess. It grows fourfold when the best
+        compromise at that price is known roughly and still exceeds a constraint.
         """
-        columns, box = start, max(1.0, 2 * float(guess.max(initial=0.0)))
-        lower, center, v = -np.inf, guess, guess
+        box = min(max(1.0, 2 * float(guess.max(initial=0.0))), self.ceiling)
+        v = np.minimum(guess, box)
+        columns, lower, center, converged = start, -np.inf, v, True
         best: ConvexSolution | None = None
         for count in range(1, self.cuts + 1):
-            w = self.minimize(problem, v)
-            columns = columns.with_point(problem, w)
-            reached = columns.values[0, -1] + v @ columns.values[1:, -1]
+            fit = self.minimize(problem, v)
+            converged &= fit.converged
+            columns = columns.with_point(problem, fit.weights)
+            reached = float(columns.values[0, -1] + v @ columns.values[1:, -1])
             if reached > lower:
                 lower, center = reached, v
             plan = master(columns, box)
-            while plan.excess.max(initial=0.0) > FEASIBLE and box < self.ceiling:
+            w = columns.W @ plan.mixture
+            columns = columns.with_point(problem, w)
+            best = _solution(columns, plan, lower, box, count=count, converged=converged)
+            if best.gap <= (self.gap if best.feasible else max(self.gap, ROUGH * abs(lower))):
+                if best.feasible or box >= self.ceiling or lower > self.hopeless:
+                    break
                 box = min(4 * box, self.ceiling)
                 plan = master(columns, box)
-            best = self._point(problem, columns, plan, lower, count)
-            columns = columns.with_point(problem, best.w)
-            if best.excess.max(initial=0.0) <= FEASIBLE and best.gap <= self.gap:
-                break
             v = choose(columns, plan, lower, center, box)
         assert best is not None
-        return replace(best, columns=columns.keep(_useful(columns)))
+        return replace(best, columns=columns.newest(MEMORY))
 
-    def _point(
-        self, problem: ConvexProblem, columns: Columns, plan: Master, lower: float, count: int
-    ) -> ConvexSolution:
-        w = columns.W @ plan.mixture
-        values = problem.values(w[:, None])[:, 0]
-        excess = np.maximum(values[1:], 0.0)
-        excess[excess <= FEASIBLE] = 0.0
-        gap = max(float(values[0] - lower), 0.0)
-        return ConvexSolution(w, float(values[0]), plan.multipliers, excess, gap, count, columns)
+
+def _solution(
+    columns: Columns, plan: Master, lower: float, box: float, *, count: int, converged: bool
+) -> ConvexSolution:
+    """The newest column, which is the mean over the mixture `plan`."""
+    value, missed = float(columns.values[0, -1]), excess(columns.values[1:, -1])
+    gap = max(value + box * float(missed.sum()) - lower, 0.0)
+    return ConvexSolution(
+        columns.W[:, -1], value, plan.multipliers, missed, gap, count, converged, columns
+    )
 
 
 def master(columns: Columns, ceiling: float) -> Master:
@@ -133,6 +180,7 @@ def master(columns: Columns, ceiling: float) -> Master:
         A_eq=np.concatenate([np.ones(count), np.zeros(m)])[None, :],
         b_eq=[1.0],
         method="highs-ds",
+        options=PROGRAM,
     )
     if found.status != 0:
         raise ArithmeticError(f"the master program was not solved: {found.message}")
@@ -145,8 +193,12 @@ def choose(columns: Columns, plan: Master, lower: float, center: Array, box: flo
     """Where to cut next (CutChooser, appendix E).
 
     With one constraint the middle of the multipliers that can still be best, {v: h(v) >= L}
-    (center of mass); with more, halfway between the best multipliers seen and the model's maximum.
+    (center of mass); with more, halfway between the best multipliers seen and the model's maximum:
+    a value below the best one cuts that maximum off, another one is the new best. While no
+    mixture is feasible the maximum itself, whose cut says whether a higher price helps.
     """
+    if plan.excess.max(initial=0.0) > FEASIBLE:
+        return plan.multipliers
     if len(plan.multipliers) != 1:
         return 0.5 * (center + plan.multipliers)
     low, high = 0.0, box
@@ -157,8 +209,3 @@ def choose(columns: Columns, plan: Master, lower: float, center: Array, box: flo
         elif slope < 0:
             high = min(high, (lower - value) / slope)
     return np.array([max(0.5 * (low + high), 0.0)]) if low < high else plan.multipliers
-
-
-def _useful(columns: Columns, most: int = 24) -> Array:
-    """The newest columns: the next problem starts from them."""
-    return np.arange(max(0, columns.W.shape[1] - most), columns.W.shape[1])

@@ -14,12 +14,24 @@ from ratecli.models.base import Array
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.liblinear import with_ones
+from ratecli.solvers.liblinear import Fit, with_ones
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.cutting_plane import Columns, ConvexSolution, CuttingPlane
+from ratecli.solvers.majorize.cutting_plane import (
+    FEASIBLE,
+    Columns,
+    ConvexSolution,
+    CuttingPlane,
+    Minimize,
+    excess,
+)
+from ratecli.solvers.possible import least_excess
 from ratecli.solvers.problem import Problem
 
 MULTIPLIER_CEILING = 1e4
+HOPELESS = 10.0
+"""How many ranges of the ramp objective above it no point is worth having."""
+HEADWAY = 0.99
+"""An excess that a step does not bring below this part of itself has come to rest."""
 SVM_TOLERANCE = 1e-3
 SVM_ITERATIONS = 20_000
 
@@ -29,9 +41,10 @@ class Majorize(Solver):
     """Ramp rates under affine constraints (Goh et al. 2016, Algorithms 1 and 2).
 
     Each iteration replaces every ramp by a convex bound that is tight at the current classifier and
-    solves that problem by cutting planes over the multipliers, a weighted SVM inside. Iterates are
-    feasible and the ramp objective never rises: the current classifier is itself one of the points
-    that the next one is mixed from.
+    solves that problem by cutting planes over the multipliers, a weighted SVM inside. Once an
+    iterate is feasible all later ones are and the ramp objective never rises: the current
+    classifier is itself one of the points that the next one is mixed from. Until then a step takes
+    the best compromise, and the bounds that are tight there may admit a feasible one.
 
     Attributes
     ----------
@@ -57,22 +70,28 @@ class Majorize(Solver):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         ramp, names = self.ramp_problem(problem)
         method = CuttingPlane(
-            _svm(int(rng.integers(2**31))), self.gap, self.cuts, MULTIPLIER_CEILING
-        )
+            _svm(int(rng.integers(2**31))), self.gap, self.cuts, MULTIPLIER_CEILING,
+            ramp.beyond(HOPELESS),
+        )  # fmt: skip
         w = np.zeros(ramp.X.shape[1])
-        seen, guess = w[:, None], np.zeros(len(names))
+        seen, guess, missed = w[:, None], np.zeros(len(names)), np.inf
         trace: list[Mapping[str, Any]] = []
         for iteration in range(1, self.iterations + 1):
             started = time.perf_counter()
             convex = ConvexProblem.tight_at(ramp, np.asarray(ramp.X @ w))
             found = method.solve(convex, Columns.of(convex, seen), guess)
-            if found.excess.any():
-                return self._infeasible(found, names, trace)
-            w, guess = found.w, found.multipliers
+            w, values = found.w, ramp.values(found.w)
+            # Prices that no point could meet say nothing of the next bounds, and are slow to solve at.
+            guess = found.multipliers if found.feasible else np.zeros(len(names))
             seen = np.hstack([w[:, None], found.columns.W])
-            trace.append(_row(iteration, ramp.values(w), found, time.perf_counter() - started))
+            trace.append(_row(iteration, values, found, time.perf_counter() - started))
             progress(f"iteration {iteration} of {self.iterations}")
-        return Solution(self.variants(w), multipliers=_named(names, guess), trace=tuple(trace))
+            before, missed = missed, float(excess(values[1:]).sum())
+            if missed > HEADWAY * before:
+                break
+        status, reason = self._ending(found, ramp, names, len(trace))
+        variants = {} if missed else self.variants(w)
+        return Solution(variants, status, reason, _named(names, found.multipliers), tuple(trace))
 
     def ramp_problem(self, problem: Problem) -> tuple[RampProblem, list[str]]:
         """Problem 2 of the goals, and the name of each constraint row."""
@@ -88,20 +107,37 @@ class Majorize(Solver):
         weights, bias = (w[:-1], float(w[-1])) if self.intercept == "regularized" else (w, 0.0)
         return {"stochastic": Ramp(weights, bias), "deterministic": Threshold(weights, bias)}
 
-    def _infeasible(
-        self, found: ConvexSolution, names: list[str], trace: list[Mapping[str, Any]]
-    ) -> Solution:
-        worst = int(np.argmax(found.excess))
-        reason = (
-            f"'{names[worst]}' cannot be met by the convex problem of step {len(trace) + 1}: "
-            f"its bound is exceeded by {found.excess[worst]:.3g} at the best compromise found"
-        )
-        return Solution({}, "infeasible", reason, _named(names, found.multipliers), tuple(trace))
+    def _ending(
+        self, found: ConvexSolution, ramp: RampProblem, names: list[str], steps: int
+    ) -> tuple[str, str]:
+        """Status and reason. Only what no decisions at all could meet is called infeasible."""
+        missed = excess(ramp.values(found.w)[1:])
+        if missed.any():
+            worst = int(np.argmax(missed))
+            reason = (
+                f"'{names[worst]}' could not be met: the best compromise of step {steps} misses it "
+                f"by {missed[worst]:.3g}"
+            )
+            least = least_excess(ramp.coefficients[1:], ramp.constants[1:])
+            if least <= FEASIBLE:
+                return "no_solution_found", reason
+            return "infeasible", f"{reason}, and any decisions miss some constraint by {least:.3g}"
+        if found.gap > self.gap:
+            return "iteration_limit", (
+                f"the last step stopped after {self.cuts} SVMs with a gap of {found.gap:.2g}, "
+                f"above {self.gap:.2g}"
+            )
+        if not found.converged:
+            return "iteration_limit", (
+                f"LIBLINEAR stopped after {SVM_ITERATIONS} passes over the rows in the last step: "
+                "its gap is not certain"
+            )
+        return "solved", ""
 
 
-def _svm(seed: int) -> Any:
-    def minimize(problem: ConvexProblem, multipliers: Array) -> Array:
-        return problem.minimize(multipliers, seed, SVM_TOLERANCE, SVM_ITERATIONS).weights
+def _svm(seed: int) -> Minimize:
+    def minimize(problem: ConvexProblem, multipliers: Array) -> Fit:
+        return problem.minimize(multipliers, seed, SVM_TOLERANCE, SVM_ITERATIONS)
 
     return minimize
 

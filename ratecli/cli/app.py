@@ -1,0 +1,71 @@
+"""`ratecli`: the commands together, and what becomes of a mistake of ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import ratecli
+from ratecli.cli import catalogue, data, reports, runs, specs
+from ratecli.cli.commands import Commands
+from ratecli.cli.console import forgiving
+
+INTERNAL = 70
+
+app = typer.Typer(
+    cls=Commands,
+    help=ratecli.__doc__,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for room in (runs, specs, data, reports, catalogue):
+    room.add_to(app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ratecli {ratecli.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the stack of an internal error.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    del debug, version  # `main` looks at the first, its callback at the second
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit code of the interface."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    forgiving(sys.stdout, sys.stderr)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for some takes 30 ms
+    try:
+        app(given, prog_name="ratecli")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception as error:  # noqa: BLE001  the last resort: a person sees one line, not a stack
+        if "--debug" in given:
+            import traceback  # noqa: PLC0415
+
+            traceback.print_exception(error)
+        typer.echo(_internal(error), err=True)
+        return INTERNAL
+    return 0
+
+
+def _internal(error: Exception) -> str:
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"internal error: {what} (`ratecli --debug ...` shows the stack; please report it)"

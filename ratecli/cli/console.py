@@ -1,0 +1,68 @@
+"""What a person sees: faults on standard error, tables and lines on standard output."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+import typer
+
+from ratecli.faults import Fault
+
+WIDEST = 120
+
+
+def show(faults: Iterable[Fault]) -> None:
+    """Faults in the order of their places, on standard error."""
+    from ratecli.cli.render import render  # noqa: PLC0415  not needed while all is well
+
+    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    text = render(by_place(faults), color, min(width(), WIDEST))
+    if text:
+        typer.echo(text, err=True, color=color)
+
+
+def by_place(faults: Iterable[Fault]) -> list[Fault]:
+    """Each once; those without a place last."""
+    return sorted(dict.fromkeys(faults), key=_position)
+
+
+def _position(fault: Fault) -> tuple[bool, bool, str, int, int]:
+    place = fault.place
+    if place is None:
+        return True, True, "", 0, 0
+    return False, place.file == "--set", place.file, place.line, place.column
+
+
+def width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Iterable[str] = ()) -> str:
+    """Aligned columns, those named in `right` to the right; nothing is cut."""
+    flush = [head in set(right) for head in heads]
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    lines = [
+        "  ".join(
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(row, widths, flush, strict=True)
+        ).rstrip()
+        for row in [heads, *rows]
+    ]
+    return "\n".join(lines)
+
+
+def print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def forgiving(*streams: TextIO) -> None:
+    """Show a '?' where a terminal lacks a character, rather than fail."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

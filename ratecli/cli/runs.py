@@ -1,0 +1,214 @@
+"""`run` and `plan`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ratecli.cli.arguments import RESULTS, File, Files, Offline, Output, Settings
+from ratecli.cli.console import show, table
+from ratecli.cli.each import each
+
+if TYPE_CHECKING:
+    from ratecli.runner.executors import Executor
+    from ratecli.runner.prepare import Prepared
+    from ratecli.runner.run import Outcome
+
+SHOWN_ROWS = 20
+SHOWN_FAILURES = 10
+USUAL_JOBS = 2
+"""Each process holds the data once more: all cores would be much to take unasked."""
+
+
+class ExecutorKind(StrEnum):
+    SERIAL = "serial"
+    PROCESSES = "processes"
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(run)
+    app.command()(plan)
+
+
+def run(  # one parameter an option
+    files: Files,
+    settings: Settings = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", "-j", min=1, help="Trials at once, each in a process. Default: 2, or 1 core."
+        ),
+    ] = None,
+    executor: Annotated[
+        ExecutorKind | None,
+        typer.Option(help="Where trials run. Default: processes, or serial for one job."),
+    ] = None,
+    *,
+    output: Output = RESULTS,
+    offline: Offline = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget stored trials first.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show failures and warnings only.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the stack of failed trials.")
+    ] = False,
+) -> None:
+    """Run experiments: whatever is not stored yet. Then write tables, plots and report."""
+    where = _executor(executor, jobs)
+    from ratecli.cli.fetching import progress  # noqa: PLC0415
+    from ratecli.runner.prepare import prepare  # noqa: PLC0415
+
+    with progress(quiet=quiet) as told:
+        ready = each(
+            files, lambda file: prepare(file, settings or (), offline=offline, progress=told)
+        )
+    folders = [output / prepared.experiment.name for prepared in ready]
+    _refuse_shared(files, folders)
+    code = 0
+    for prepared, folder in zip(ready, folders, strict=True):
+        show(prepared.warnings)
+        outcome = _run(prepared, folder, where, fresh=fresh, quiet=quiet)
+        _report(outcome, quiet=quiet, verbose=verbose)
+        code = max(code, outcome.exit_code)
+    raise typer.Exit(code)
+
+
+def _executor(kind: ExecutorKind | None, jobs: int | None) -> Executor:
+    if kind is ExecutorKind.SERIAL and jobs is not None and jobs > 1:
+        raise typer.BadParameter("one process runs one trial at a time", param_hint="--jobs")
+    from ratecli.runner.executors import Processes, Serial  # noqa: PLC0415
+
+    jobs = jobs or min(USUAL_JOBS, os.cpu_count() or 1)
+    serial = kind is ExecutorKind.SERIAL or (kind is None and jobs == 1)
+    return Serial() if serial else Processes(jobs)
+
+
+def _refuse_shared(files: Sequence[Path], folders: Sequence[Path]) -> None:
+    seen: dict[Path, Path] = {}
+    for file, folder in zip(files, folders, strict=True):
+        other = seen.setdefault(folder, file)
+        if other is not file:
+            message = f"'{other}' and '{file}' have the same name and would share {folder}"
+            raise typer.BadParameter(message, param_hint="FILE")
+
+
+def _run(
+    prepared: Prepared, folder: Path, executor: Executor, *, fresh: bool, quiet: bool
+) -> Outcome:
+    from ratecli.runner.run import kept  # noqa: PLC0415
+    from ratecli.runner.run import run as run_trials  # noqa: PLC0415
+
+    try:
+        return run_trials(prepared, folder, executor, fresh=fresh, quiet=quiet)
+    except KeyboardInterrupt:
+        stored, planned = kept(prepared, folder), len(prepared.plan.tasks)
+        typer.echo(
+            f"{stored} of {planned} trials are stored in {folder}; run again to go on", err=True
+        )
+        raise
+
+
+def _report(outcome: Outcome, *, quiet: bool, verbose: bool) -> None:
+    from ratecli.report.write import write_report  # noqa: PLC0415
+
+    written = write_report(outcome.folder)
+    show(outcome.warnings)
+    for name, result in outcome.failed if verbose else ():
+        typer.echo(f"{name}\n{result.info.get('traceback', result.reason)}", err=True)
+    if not quiet:
+        typer.echo("\n".join(_summary(outcome, written)))
+
+
+def _summary(outcome: Outcome, written: Sequence[Path]) -> list[str]:
+    trials = sum(outcome.counts.values())
+    counts = ", ".join(f"{count} {status}" for status, count in outcome.counts.items())
+    new = "nothing to run, all were stored" if not outcome.ran else f"{outcome.ran} run now"
+    return [
+        f"{outcome.folder.name}: {trials} trials: {counts} ({new})",
+        "",
+        *_short_table(outcome.folder),
+        *_failures(outcome),
+        *_places(outcome.folder, written),
+    ]
+
+
+def _short_table(folder: Path) -> list[str]:
+    from ratecli.report.ledger import Ledger  # noqa: PLC0415
+    from ratecli.report.sheets import asked_sheets  # noqa: PLC0415
+    from ratecli.runner.run import LEDGER  # noqa: PLC0415
+
+    sheet = asked_sheets(Ledger.read(folder / LEDGER))[0]
+    rows = [[cell.text for cell in row] for row in sheet.rows]
+    heads = [column.title for column in sheet.columns]
+    numbers = [column.title for column in sheet.columns if column.numeric]
+    more = len(rows) - SHOWN_ROWS
+    return [
+        f"{sheet.title}: mean ± half the 95% interval over seeds",
+        *table(heads, rows[:SHOWN_ROWS], numbers).splitlines(),
+        *([f"... {more} more rows in summary.md"] if more > 0 else []),
+        "",
+    ]
+
+
+def _failures(outcome: Outcome) -> list[str]:
+    failed = [f"failed: {name}: {result.reason}" for name, result in outcome.failed]
+    more = len(failed) - SHOWN_FAILURES
+    rest = [f"... {more} more failed: see trials.csv"] if more > 0 else []
+    return [*failed[:SHOWN_FAILURES], *rest, *([""] if failed else [])]
+
+
+def _places(folder: Path, written: Sequence[Path]) -> list[str]:
+    """The folder and what in it a person opens first."""
+    names = [path.relative_to(folder).as_posix() for path in written]
+    figures = [name for name in names if name.startswith("figures/")]
+    tables = [name for name in names if name.startswith("tables/")]
+    return [
+        f"results  {folder}",
+        f"tables   {', '.join(['summary.md', 'metrics.csv', *tables])}",
+        *([f"plots    {', '.join(figures)}"] if figures else []),
+        f"report   {folder / 'report.html'}",
+    ]
+
+
+def plan(file: File, settings: Settings = None, output: Output = RESULTS) -> None:
+    """Show what `run` would do. Runs nothing, writes nothing, fetches nothing."""
+    from ratecli.runner.forecast import forecast  # noqa: PLC0415
+    from ratecli.runner.prepare import absent_files, examine  # noqa: PLC0415
+    from ratecli.runner.run import LEDGER  # noqa: PLC0415
+
+    prepared = examine(file, settings or ())
+    show(prepared.warnings)
+    folder = output / prepared.experiment.name
+    if absent := absent_files(prepared):
+        trials = len(prepared.cases) * len(prepared.experiment.seeds)
+        typer.echo(f"{prepared.experiment.name}: {trials} trials")
+        typer.echo(f"to fetch first: {', '.join(absent)} (`ratecli fetch {file}`)")
+        typer.echo("which trials are stored shows once the data is there")
+        return
+    outlooks = forecast(prepared, folder / LEDGER)
+    rows = [
+        [each.label, str(each.trials), str(each.stored), str(each.to_run), _time(each.seconds)]
+        for each in outlooks
+    ]
+    totals = [sum(count) for count in zip(*((o.trials, o.stored, o.to_run) for o in outlooks), strict=True)]  # fmt: skip
+    times = [outlook.seconds for outlook in outlooks]
+    total = None if None in times else sum(time for time in times if time)
+    rows.append(["all", *map(str, totals), _time(total)])
+    heads = ["algorithm", "trials", "stored", "to run", "time"]
+    typer.echo(f"{prepared.experiment.name}: results in {folder}\n")
+    typer.echo(table(heads, rows, heads[1:]))
+    typer.echo("\ntime: of one process, from the mean of stored trials")
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

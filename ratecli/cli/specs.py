@@ -1,0 +1,98 @@
+"""`validate`, `explain`, `init` and `schema`: what only looks at files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ratecli.cli.arguments import File, Files, Settings
+from ratecli.cli.console import by_place, print_json, show
+from ratecli.cli.each import each
+from ratecli.faults import Fault, FaultError
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (validate, explain, init, schema):
+        app.command()(command)
+
+
+def validate(
+    files: Files,
+    settings: Settings = None,
+    form: Annotated[Format, typer.Option("--format", help="How faults are written.")] = Format.TEXT,
+) -> None:
+    """Check files, with their data where it is there already. Runs and fetches nothing."""
+    from ratecli.cli.render import to_github, to_json  # noqa: PLC0415
+
+    good: list[str] = []
+    faults: list[Fault] = []
+    code = 0
+    try:
+        each(files, lambda file: good.append(_checked(file, settings or (), faults)))
+    except FaultError as error:
+        faults += error.faults
+        code = error.exit_code
+    if form is Format.TEXT:
+        show(faults)
+        typer.echo("\n".join(good), nl=bool(good))
+    else:
+        typer.echo({Format.JSON: to_json, Format.GITHUB: to_github}[form](by_place(faults)))
+    raise typer.Exit(code)
+
+
+def _checked(file: Path, settings: Sequence[str], warnings: list[Fault]) -> str:
+    """One line on a file without errors."""
+    from ratecli.runner.prepare import absent_files, examine  # noqa: PLC0415
+
+    prepared = examine(file, settings)
+    warnings += prepared.warnings
+    if absent := absent_files(prepared):
+        return f"{file}: no errors; not checked with its data ({', '.join(absent)} not here)"
+    return f"{file}: no errors, {len(prepared.plan.planned)} trials"
+
+
+def explain(file: File, settings: Settings = None) -> None:
+    """Show the problem as understood: goals, their classes and normal forms, who takes them."""
+    from ratecli.runner.explain import explain as explained  # noqa: PLC0415
+    from ratecli.runner.prepare import examine  # noqa: PLC0415
+
+    prepared = examine(file, settings or (), refuse=False)
+    typer.echo("\n".join(explained(prepared)))
+    show(prepared.warnings)
+    errors = [fault for fault in prepared.warnings if fault.is_error]
+    raise typer.Exit(FaultError(errors).exit_code if errors else 0)
+
+
+def init(
+    path: Annotated[Path, typer.Argument(metavar="[PATH]", show_default=True)] = Path(
+        "experiment.yaml"
+    ),
+) -> None:
+    """Write a commented starter file."""
+    from ratecli.spec.starter import starter  # noqa: PLC0415
+
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(starter())
+    except FileExistsError:
+        raise typer.BadParameter(f"'{path}' is there already and stays as it is") from None
+    except OSError as error:
+        raise typer.BadParameter(f"'{path}' cannot be written: {error.strerror}") from None
+    typer.echo(f"wrote {path}; next: ratecli run {path}")
+
+
+def schema() -> None:
+    """Print the JSON schema of the file, for editors."""
+    from ratecli.spec.schema import json_schema  # noqa: PLC0415
+
+    print_json(json_schema())

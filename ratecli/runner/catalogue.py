@@ -1,0 +1,172 @@
+"""All that has a name in ratecli. Listing it loads no numbers, no solver and no data, and of what is
+slow to import only what the listing is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ratecli.datasets import registry
+from ratecli.faults import FaultError
+from ratecli.rates.functions import FUNCTIONS, INFINITY
+from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPLATES
+
+Row = dict[str, Any]
+
+PLOTS = {"tradeoff": "one metric against another, a series for each algorithm and variant"}
+OF_MEANS = "what another algorithm measured, as in of(unconstrained, error)"
+
+
+def datasets() -> list[Row]:
+    return registry.listing()
+
+
+def metrics() -> list[Row]:
+    """Rates, what is built from them, and measures of scores."""
+    found = [{"name": rate.name, "kind": "rate", "means": rate.means} for rate in RATES.values()]
+    found += [_composite(name) for name in COMPOSITES]
+    found += [{"name": name, "kind": "ranking", "means": RANKINGS[name]} for name in RANKINGS]
+    return [row | {"synonyms": _synonyms(row["name"])} for row in found]
+
+
+def functions() -> list[Row]:
+    """What rules may do with rates beside + - * /."""
+    found = [
+        {"name": row.name, "kind": row.curvature, "means": row.means} for row in FUNCTIONS.values()
+    ]
+    found += [
+        {"name": name, "kind": "template", "means": means} for name, means in TEMPLATES.items()
+    ]
+    return [*found, {"name": OF, "kind": "reference", "means": OF_MEANS}]
+
+
+def solvers() -> list[Row]:
+    from ratecli.solvers.registry import algorithms  # noqa: PLC0415  reads what is installed
+
+    return [
+        {"name": row.name, "summary": row.summary, "source": row.source}
+        for row in algorithms().values()
+    ]
+
+
+def plots() -> list[Row]:
+    return [{"name": name, "means": means} for name, means in PLOTS.items()]
+
+
+def experiments() -> list[Row]:
+    """The experiments of the folder of that name, or of the current one if there is none."""
+    folder = Path("experiments")
+    found = folder.rglob("*.yaml") if folder.is_dir() else Path().glob("*.yaml")
+    return [_experiment(path) for path in sorted(found)]
+
+
+LISTINGS: dict[str, Callable[[], list[Row]]] = {
+    "datasets": datasets,
+    "metrics": metrics,
+    "functions": functions,
+    "algorithms": solvers,
+    "plots": plots,
+    "experiments": experiments,
+}
+
+
+def describe(name: str) -> Row | None:
+    """All there is to say about a name, None if nothing is called so."""
+    name = SYNONYMS.get(name, name)
+    return next((row for look in (_dataset, _algorithm, _term) if (row := look(name))), None)
+
+
+def names() -> list[str]:
+    """Everything that `describe` knows, synonyms too."""
+    rows = (row for listing in (datasets, solvers, metrics, functions, plots) for row in listing())
+    return [*(row["name"] for row in rows), *SYNONYMS]
+
+
+def _dataset(name: str) -> Row | None:
+    if name not in registry.SOURCES:
+        return None
+    row = registry.describe(name)
+    return {"name": row.pop("name"), "what": "data set", **row}
+
+
+def _algorithm(name: str) -> Row | None:
+    from ratecli.runner.signature import signature  # noqa: PLC0415
+    from ratecli.solvers.registry import algorithms  # noqa: PLC0415
+
+    if name not in algorithms():
+        return None
+    algorithm = algorithms()[name]
+    found = signature(algorithm)
+    return {
+        "name": name,
+        "what": "algorithm",
+        "summary": algorithm.summary,
+        "source": algorithm.source,
+        "notes": found.text,
+        "options": [asdict(option) for option in found.options],
+    }
+
+
+def _term(name: str) -> Row | None:
+    """A metric, function or plot: its row, and what its kind has beside it."""
+    whats = {"metric": metrics, "function": functions, "plot": plots}
+    for what, listing in whats.items():
+        for row in listing():
+            if row["name"] == name:
+                return {"name": name, "what": what, **row, **dict(_details(name))}
+    return None
+
+
+def _details(name: str) -> Iterator[tuple[str, Any]]:
+    if name in RATES:
+        rate = RATES[name]
+        yield "a mean over", rate.among
+        yield "counts a yes of", rate.yes
+        yield "counts a no of", rate.no
+        if rate.complement:
+            yield "complement", rate.complement
+        yield "needs", _needs(rate.needs_labels, rate.needs_deployed)
+    if name in FUNCTIONS:
+        function = FUNCTIONS[name]
+        yield "arguments", "any number" if function.arity is None else function.arity
+        if function.domain != (-INFINITY, INFINITY):
+            yield "takes numbers from", list(map(_finite, function.domain))
+    if name in TEMPLATES:
+        yield "written", f"{name}(tpr, by=sex)"
+
+
+def _needs(labels: bool, deployed: bool) -> list[str]:
+    words = {"labels": labels, "a deployed model": deployed}
+    return [word for word, needed in words.items() if needed]
+
+
+def _finite(value: float) -> float | str:
+    return str(value) if value in {INFINITY, -INFINITY} else value
+
+
+def _composite(name: str) -> Row:
+    row = COMPOSITES[name]
+    written = f"{name}({', '.join(row.parameters)})" if row.parameters else name
+    return {"name": name, "kind": "composite", "means": row.means, "is": f"{written} = {row.text}"}
+
+
+def _synonyms(name: str) -> list[str]:
+    return [synonym for synonym, meant in SYNONYMS.items() if meant == name]
+
+
+def _experiment(path: Path) -> Row:
+    # PyYAML is for this listing only
+    from ratecli.spec.document import Document  # noqa: PLC0415
+
+    try:
+        data = Document.read(path).data
+    except FaultError as error:
+        broken = f"cannot be read: {error.faults[0].code}: {error.faults[0].message}"
+        return {"file": str(path), "name": "", "description": broken}
+    texts = {key: data.get(key) for key in ("name", "description")}
+    return {"file": str(path)} | {
+        key: " ".join(str(text or "").split()) for key, text in texts.items()
+    }

@@ -1,0 +1,97 @@
+"""What only the rows can tell: empty groups, rates of nothing, a deployed model's decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from ratecli.faults import Fault, FaultError, did_you_mean
+from ratecli.rates import expression as ex
+from ratecli.rates.expression import Leaf, Where
+from ratecli.rates.matrix import rate_matrix
+from ratecli.rates.sample import Sample
+from ratecli.runner.cases import Case, Columns, Reading
+from ratecli.runner.world import Data, World, world
+from ratecli.spec.document import Document
+from ratecli.spec.experiment import Experiment
+
+SMALL_GROUP = 30
+
+
+def known_rows(experiment: Experiment, document: Document, data: Data, columns: Columns) -> World:
+    """The rows of the first seed; E205, E406, E411 with their places."""
+    column = experiment.deployed.column if experiment.deployed else None
+    if column is not None and column not in columns.values:
+        place = document.place(("deployed", "column"))
+        hint = did_you_mean(column, columns.values, "columns")
+        raise FaultError(Fault("E205", f"there is no column '{column}'", hint, place=place))
+    try:
+        return world(data, experiment.seeds[0], column)
+    except FaultError as error:
+        loc = ("deployed", "column") if column else ("datasets",)
+        place = document.place(loc, key=not column)
+        raise FaultError(fault.at(place) for fault in error.faults) from None
+
+
+def check_rows(
+    rows: World, document: Document, reading: Reading, cases: Sequence[Case]
+) -> list[Fault]:
+    """Warnings; raises FaultError with E306 and E408 for groups and goals without rows."""
+    found = [*_groups(rows.sample, document, reading), *_goals(rows.sample, document, cases)]
+    errors = dict.fromkeys(fault for fault in found if fault.is_error)
+    if errors:
+        raise FaultError(errors)
+    return found
+
+
+def _groups(sample: Sample, document: Document, reading: Reading) -> Iterator[Fault]:
+    for name, conditions in reading.groups.items():
+        count = int(sample.rows(Where.of(set(), iter(conditions))).sum())
+        place = document.place(("groups", name))
+        if not count:
+            yield Fault("E408", f"no row is in the group '{name}'", place=place)
+        elif count < SMALL_GROUP:
+            message = f"the group '{name}' has only {count} rows: its rates say little"
+            yield Fault("W401", message, place=place)
+
+
+def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
+    if not sample.mask("labelled")[sample.part == "train"].any():
+        hint = "say under the data set which column is its 'label'"
+        place = document.place(("datasets",), key=True)
+        yield Fault("E306", "no training row has a label", hint, place=place)
+        return
+    enforced = (case for case in cases if case.solver.enforces)
+    goals = {
+        (loc, ex.text(tree)): tree
+        for case in enforced
+        for loc, tree in case.texts()
+        if loc[0] != "metrics"
+    }
+    for (loc, _), tree in goals.items():
+        for fault in ratesof_nothing(ex.leaves(tree), sample):
+            yield fault.at(document.place(loc, fault.span))
+
+
+def ratesof_nothing(leaves: Iterable[Leaf], sample: Sample) -> list[Fault]:
+    """An E306 or E408 for each rate that is a mean over no training rows.
+
+    What the deployed model decides may not be known yet.
+    """
+    known = sample.deployed is not None
+    asked = [leaf for leaf in leaves if known or not leaf.rate.needs_deployed]
+    matrix = rate_matrix(asked, sample, "train")
+    empty = np.isnan(matrix.c)
+    return [of_nothing(leaf, sample) for leaf, gone in zip(asked, empty, strict=True) if gone]
+
+
+def of_nothing(leaf: Leaf, sample: Sample) -> Fault:
+    """Why a rate is a mean over no rows."""
+    among = sample.rows(leaf.where, leaf.split or "train")
+    text = ex.text(leaf)
+    if leaf.rate.needs_labels and among.any() and not (among & sample.mask("labelled")).any():
+        message = f"'{text}' needs labels, and no training row of '{leaf.where}' has one"
+        return Fault("E306", message, None, leaf.span)
+    message = f"'{text}' is a mean over no rows: no training row fits '{leaf.where}'"
+    return Fault("E408", message, None, leaf.span)

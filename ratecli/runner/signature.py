@@ -1,0 +1,113 @@
+"""An algorithm's options, read off its source: importing it would load what it computes with."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ratecli.solvers.registry import Algorithm
+
+BOUNDS = {"Ge": "at least", "Gt": "more than", "Le": "at most", "Lt": "less than"}
+ATTRIBUTES = re.compile(r"\n\s*Attributes\n\s*-+\n")
+TYPES = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """A hyper-parameter as a file may give it; `default` None where there is none."""
+
+    name: str
+    type: str
+    default: Any
+    means: str
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What an algorithm's class says of itself."""
+
+    text: str
+    options: tuple[Option, ...]
+
+
+def signature(algorithm: Algorithm) -> Signature:
+    """Docstring and options, in the order of the source."""
+    found = _class(algorithm)
+    text = ast.get_docstring(found) or ""
+    prose, *rest = ATTRIBUTES.split(text)
+    meanings = _meanings(rest[0] if rest else "")
+    fields = (
+        part
+        for part in found.body
+        if isinstance(part, ast.AnnAssign) and "ClassVar" not in ast.unparse(part.annotation)
+    )
+    return Signature(prose.strip(), tuple(_option(part, meanings) for part in fields))
+
+
+def _class(algorithm: Algorithm) -> ast.ClassDef:
+    module, _, name = algorithm.path.partition(":")
+    spec = importlib.util.find_spec(module)
+    found = _class_in(spec.origin, name) if spec and spec.origin else None
+    if found is None:  # the module takes the class from elsewhere: only importing tells where
+        found = _class_in(inspect.getsourcefile(algorithm.load()) or "", name)
+    if found is None:
+        raise LookupError(f"the source of '{algorithm.path}' has no class '{name}'")
+    return found
+
+
+def _class_in(path: str, name: str) -> ast.ClassDef | None:
+    parts = ast.parse(Path(path).read_text("utf-8")).body
+    return next(
+        (part for part in parts if isinstance(part, ast.ClassDef) and part.name == name), None
+    )
+
+
+def _meanings(section: str) -> dict[str, str]:
+    """The numpydoc section: a name, then indented what it means."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        if line and not line[0].isspace():
+            name = line.split(":")[0].strip()
+        elif name and line.strip():
+            found[name] = f"{found.get(name, '')} {line.strip()}".strip()
+    return found
+
+
+def _option(field: ast.AnnAssign, meanings: dict[str, str]) -> Option:
+    name = ast.unparse(field.target)
+    default = None if field.value is None else _literal(field.value)
+    return Option(name, _type(field.annotation), default, meanings.get(name, ""))
+
+
+def _literal(value: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except ValueError:
+        return ast.unparse(value)
+
+
+def _type(annotation: ast.expr) -> str:
+    """`Annotated[int, Ge(1)]` as 'whole number, at least 1'; `Literal` as its choices."""
+    match annotation:
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[base, *bounds])):
+            return ", ".join([_type(base), *map(_bound, bounds)])
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=choices)):
+            return " | ".join(str(_literal(choice)) for choice in choices)
+        case ast.Name(id=name):
+            return TYPES.get(name, name)
+        case _:
+            return ast.unparse(annotation)
+
+
+def _bound(bound: ast.expr) -> str:
+    match bound:
+        case ast.Call(func=ast.Name(id=name), args=[limit]) if name in BOUNDS:
+            return f"{BOUNDS[name]} {ast.unparse(limit)}"
+        case _:
+            return ast.unparse(bound)

@@ -1,0 +1,179 @@
+"""Broken experiments, each with its code and, between ⟦ and ⟧, the place it must be reported at."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+MARK = re.compile("⟦([^⟧]*)⟧")
+
+
+class Broken(NamedTuple):
+    what: str
+    code: str
+    text: str
+    exit_code: int = 2
+
+
+def marked(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The text without marks, and line and column of each."""
+    places = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        starts = [found.start() for found in MARK.finditer(line)]
+        places += [(number, start - 2 * k + 1) for k, start in enumerate(starts)]
+    return MARK.sub(r"\1", text), places
+
+
+TABLES = {
+    "people.csv": "sex,x,y\n" + "".join(f"{'FM'[k % 2]},{k * 7 % 11},{k // 2 % 2}\n" for k in range(120)),
+    "nan.csv": "sex,x,y\n" + "F,,1\nM,2,0\n" * 20,
+    "infinite.csv": "sex,x,y\n" + "F,inf,1\nM,2,0\n" * 20,
+    "one_class.csv": "sex,x,y\n" + "F,1,1\nM,2,1\n" * 20,
+    "three.csv": "sex,x,y\n" + "F,1,a\nM,2,b\nM,3,c\n" * 20,
+    "page.csv": "<!DOCTYPE html>\n<html><body>Please log in</body></html>\n",
+    "ragged.csv": "sex,x,y\nF,1\nM,2,0,4\n",
+    "label_only.csv": "y\n0\n1\n",
+    "words.csv": "z,w,y\n" + "F,1,1\nM,2,0\n" * 20,
+    "tiny.csv": "sex,x,y\nF,1,1\nM,2,0\nF,3,1\n",
+}  # fmt: skip
+
+LOANS = "name: x\ndatasets: {d: {source: loans, rows: 200}}\n"
+HEAD = LOANS + "groups: {women: sex = Female, men: sex = Male}\nalgorithms: [majorize]\n"
+PLAIN = LOANS + "algorithms: [unconstrained]\n"
+
+
+def rule(text: str) -> str:
+    return f"{HEAD}constraints:\n  a: {text}\n"
+
+
+def own(options: str, rest: str = "") -> str:
+    return f"name: x\nalgorithms: [unconstrained]\n{rest}datasets:\n  {options}\n"
+
+
+LABELLED = """\
+name: x
+datasets:
+  d: {path: people.csv, label: y, features: [sex, x]}
+  e: {path: people.csv, features: [sex, x]}
+algorithms: [majorize]
+"""
+
+
+def bomb() -> str:
+    """Ten to the tenth values in ten lines; the fifth passes the limit."""
+    lines = ["x0: &x0 [a, a, a, a, a, a, a, a, a, a]"]
+    lines += [f"x{k}: &x{k} [{', '.join([f'*x{k - 1}'] * 10)}]" for k in range(1, 10)]
+    lines[4] = lines[4].replace("*x3", "⟦*x3⟧", 1)
+    return "\n".join(lines) + "\n"
+
+
+PARENTHESES = "(" * 10_000
+BRACKETS = "[" * 10_000
+
+YAML = [
+    Broken("open bracket", "E001", PLAIN + "seeds: ⟦[⟧1, 2\n"),
+    Broken("tab", "E001", PLAIN + "⟦\t⟧seeds: 2\n"),
+    Broken("duplicate key", "E002", PLAIN + "seeds: 2\n⟦seeds⟧: 3\n"),
+    Broken("deep flow", "E003", PLAIN + f"seeds: {BRACKETS[:50]}⟦[⟧{BRACKETS[51:]}\n"),
+    Broken("alias bomb", "E003", bomb() + "name: x\n"),
+    Broken("tag", "E004", PLAIN + "seeds: ⟦!!python/object/apply:os.system⟧ ['ls']\n"),
+    Broken("empty", "E004", "⟦#⟧ nothing here\n"),
+    Broken("list", "E004", "⟦-⟧ name: x\n"),
+]
+
+KEYS = [
+    Broken("typo", "E101", PLAIN + "⟦sedes⟧: 3\n"),
+    Broken("unknown option", "E101", LOANS + "algorithms:\n  - majorize: {⟦iteration⟧: 3}\n"),
+    Broken("option of a source", "E101", own("d: {source: a9a, ⟦rows⟧: 3}")),
+    Broken("no algorithms", "E102", "⟦n⟧ame: x\ndatasets: {d: {source: loans}}\n"),
+    Broken("wrong type", "E103", PLAIN + "seeds: ⟦many⟧\n"),
+    Broken("option of wrong type", "E103", LOANS + "algorithms:\n  - majorize: {iterations: ⟦many⟧}\n"),
+    Broken("option out of range", "E104", LOANS + "algorithms:\n  - majorize: {gap: ⟦-0.1⟧}\n"),
+    Broken("infinite option", "E104", LOANS + "algorithms:\n  - majorize: {gap: ⟦.inf⟧}\n"),
+    Broken("option not a choice", "E104", LOANS + "algorithms:\n  - unconstrained: {loss: ⟦hinged⟧}\n"),
+    Broken("option by sweep", "E104", LOANS + "sweep: {g: [0.1, -1]}\nalgorithms:\n  - majorize: {gap: ⟦g⟧}\n"),
+    Broken("negative l2", "E104", PLAIN + "regularization: {l2: ⟦-1⟧}\n"),
+    Broken("l2 of zero", "E104", PLAIN + "regularization: {l2: ⟦0⟧}\n"),
+    Broken("l2 of zero a row", "E104", PLAIN + "regularization: {l2: ⟦0.0/n⟧}\n"),
+    Broken("name with a path", "E104", "name: ⟦../x⟧\ndatasets: {d: {source: loans}}\nalgorithms: [unconstrained]\n"),
+    Broken("too few rows", "E104", own("d: {source: loans, rows: ⟦3⟧}")),
+    Broken("preparation", "E104", own("d: {source: adult, preparation: ⟦nice⟧}")),
+    Broken("empty sweep", "E105", PLAIN + "sweep: {⟦kappa⟧: []}\n"),
+    Broken("sweep by halves", "E105", PLAIN + "sweep: {kappa: ⟦'linspace(0, 1)'⟧}\n"),
+    Broken("one label twice", "E106", LOANS + "algorithms: [unconstrained, ⟦unconstrained⟧]\n"),
+    Broken("group named as data", "E106", PLAIN + "groups: {⟦d⟧: sex = Female}\n"),
+]  # fmt: skip
+
+NAMES = [
+    Broken("data set", "E201", own("d: {source: ⟦adlut⟧}")),
+    Broken("algorithm", "E202", LOANS + "algorithms: [⟦majorise⟧]\n"),
+    Broken("algorithm in of", "E202", rule("error <= of(⟦unconstraint⟧, error)")),
+    Broken("rate", "E203", rule("⟦recal⟧[women] >= 0.8")),
+    Broken("objective", "E203", PLAIN + "objective: ⟦eror⟧\n"),
+    Broken("group in a slice", "E204", rule("tpr[⟦woman⟧] >= 0.8")),
+    Broken("column", "E205", PLAIN + "groups: {women: ⟦gender = Female⟧}\n"),
+    Broken("column of a template", "E205", rule("max_gap(tpr, by=⟦gender⟧) <= 0.1")),
+    Broken("column of the deployed model", "E205", PLAIN + "deployed: {column: ⟦old⟧}\n"),
+    Broken("label column", "E205", own("d: {path: people.csv, label: ⟦z⟧}")),
+    Broken("dropped column", "E205", own("d: {path: people.csv, label: y, drop: [sex, ⟦z⟧]}")),
+    Broken("value", "E206", rule("tpr[⟦sex = female⟧] >= 0.8")),
+    Broken("words in order", "E206", rule("tpr[⟦sex >= 3⟧] >= 0.8")),
+    Broken("column of a table", "E208", PLAIN + "report: {tables: [{rows: [algorithm], columns: [⟦errr⟧]}]}\n"),
+    Broken("row of a table", "E208", PLAIN + "report: {tables: [{rows: [⟦kappa⟧], columns: [error]}]}\n"),
+    Broken("violation of none", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: ⟦violation.a⟧, y: error}]}\n"),
+    Broken("split", "E209", PLAIN + "metrics: {a: tpr@⟦tets⟧}\n"),
+]  # fmt: skip
+
+RULES = [
+    Broken("power", "E301", rule("9⟦**⟧9**9 <= tpr")),
+    Broken("code", "E301", rule("'__import__(⟦\"⟧os\").system(\"ls\") <= 1'")),
+    Broken("deep parenthesis", "E302", f"{HEAD}constraints:\n  a: ⟦{PARENTHESES}tpr{')' * 10_000} <= 1⟧\n"),
+    Broken("deep enough parenthesis", "E302", f"{HEAD}constraints:\n  a: {PARENTHESES[:41]}⟦t⟧pr{')' * 41} <= 1\n"),
+    Broken("no relation", "E303", rule("⟦tpr[women]⟧")),
+    Broken("relation as a metric", "E303", PLAIN + "metrics: {a: ⟦tpr <= 1⟧}\n"),
+    Broken("arguments", "E304", rule("⟦kl(tpr)⟧ <= 0.1")),
+    Broken("always holds", "E305", rule("⟦tpr[women] <= 1.5⟧")),
+    Broken("never holds", "E305", rule("⟦tpr[women] >= 1.5⟧")),
+    Broken("no rate", "E305", rule("⟦1 <= 2⟧")),
+    Broken("no labels in a slice", "E306", LABELLED + "constraints: {a: 'error <= 0.5', b: '⟦tpr[e]⟧ >= 0.5'}\n"),
+    Broken("no labels at all", "E306", own("e: {path: people.csv}").replace("datasets", "⟦datasets⟧")),
+    Broken("churn without deployed", "E307", rule("⟦churn⟧ <= 0.1")),
+    Broken("metric without deployed", "E307", PLAIN + "metrics: {a: 1 - ⟦wins⟧}\n"),
+    Broken("gap of ratios", "E308", rule("⟦max_gap(precision, by=sex) <= 0.05⟧")),
+    Broken("convex", "E308", rule("⟦kl(0.3, tpr) <= 0.05⟧")),
+    Broken("convex objective", "E308", HEAD + "objective: ⟦kl(base_rate, positive_rate)⟧\n"),
+    Broken("ranking", "E308", rule("⟦roc_auc >= 0.8⟧")),
+    Broken("test rows", "E309", rule("⟦tpr@test⟧ >= 0.8")),
+    Broken("validation rows in of", "E309", rule("error <= of(majorize, ⟦error@validation⟧)")),
+    Broken("own result", "E310", rule("error <= 1.1 * ⟦of(majorize, error)⟧")),
+    Broken("circle", "E310", LOANS + "algorithms: [majorize, majorize: {as: b}]\nconstraints: {a: 'error <= of(b, error) + ⟦of(majorize, error)⟧'}\n"),
+    Broken("unclear result", "E310", LOANS + "algorithms:\n  - unconstrained: {sweep: {k: [1, 2]}}\n  - majorize\nconstraints: {a: 'error <= ⟦of(unconstrained, error)⟧'}\n"),
+    Broken("division by zero", "E311", rule("tpr / (⟦1 - 1⟧) <= 1")),
+    Broken("logarithm", "E311", rule("log(⟦-1⟧) * tpr <= 1")),
+]  # fmt: skip
+
+HASH = "0" * 64
+DATA = [
+    Broken("no such file", "E405", own("d: {path: ⟦missing.csv⟧, label: y}"), 4),
+    Broken("path outside", "E405", own("d: {path: ⟦../../../etc/passwd⟧, label: y}"), 4),
+    Broken("a folder", "E405", own("d: {path: ⟦.⟧, format: csv, label: y}"), 4),
+    Broken("wrong hash", "E403", own(f"d: {{path: people.csv, label: y, sha256: ⟦'{HASH}'⟧}}"), 4),
+    Broken("web page", "E404", own("d: {path: ⟦page.csv⟧, label: y}"), 4),
+    Broken("ragged rows", "E404", own("d: {path: ⟦ragged.csv⟧, label: y}"), 4),
+    Broken("one class", "E406", own("d: {path: one_class.csv, label: ⟦y⟧}"), 4),
+    Broken("three labels", "E406", own("d: {path: three.csv, label: ⟦y⟧}"), 4),
+    Broken("positive absent", "E406", own("d: {path: people.csv, label: y, positive: ⟦7⟧}"), 4),
+    Broken("deployed decisions", "E406", own("d: {path: people.csv, label: y}", "deployed: {column: ⟦x⟧}\n"), 4),
+    Broken("missing number", "E407", own("⟦d⟧: {path: nan.csv, label: y}"), 4),
+    Broken("infinite number", "E407", own("⟦d⟧: {path: infinite.csv, label: y}"), 4),
+    Broken("empty group", "E408", own("d: {path: people.csv, label: y}", "groups: {all: 'sex = F', old: ⟦x >= 99⟧}\n"), 4),
+    Broken("too few rows to split", "E410", own("d: {path: tiny.csv, label: y, split: ⟦{stratify: [sex], train: 0.1, test: 0.9}⟧}"), 4),
+    Broken("empty slice", "E408", LABELLED + "constraints: {a: '⟦tpr[d, x >= 99]⟧ >= 0.5'}\n", 4),
+    Broken("no official split", "E410", own("d: {path: people.csv, label: y, split: ⟦{official: true}⟧}"), 4),
+    Broken("no features", "E411", own("⟦d⟧: {path: label_only.csv, label: y}"), 4),
+    Broken("other features", "E411", own("e: {path: words.csv, label: y}\n  d: {path: people.csv, label: y}").replace(
+        "datasets", "⟦datasets⟧"
+    ), 4),
+]  # fmt: skip
+
+BROKEN = [*YAML, *KEYS, *NAMES, *RULES, *DATA]

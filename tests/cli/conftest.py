@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ratecli.cli.app import main
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> Path:
+    """An empty working folder without data, mirror or network."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("RATECLI_DATA_MIRROR", raising=False)
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
+    return tmp_path
+
+
+@pytest.fixture
+def cli(capsys):
+    """`cli("run", "exp.yaml")` in this process."""
+
+    def call(*arguments) -> Answer:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Answer(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def listing(folder):
+    """Every file of the working folder with its bytes."""
+
+    def look() -> dict[str, bytes | None]:
+        found = (Path(root) / name for root, _, names in os.walk(folder) for name in (*names, "."))
+        return {
+            str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+            for path in found
+        }
+
+    return look

@@ -1,0 +1,50 @@
+"""A small experiment for the commands, and the command line as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SMALL = """\
+# a small experiment
+name: small
+datasets:
+  loans: {source: loans, rows: 200}
+groups:
+  women: sex = Female
+  men: sex = Male
+objective: error
+constraints:
+  parity: positive_rate[women] >= kappa * positive_rate[men]
+sweep: {kappa: [0.6, 0.9]}
+algorithms:
+  - unconstrained
+  - majorize: {iterations: 2}
+seeds: 2
+metrics:
+  ratio: positive_rate[women] / positive_rate[men]
+  error: error
+report:
+  plots: [{kind: tradeoff, x: ratio, y: error, file: tradeoff}]
+"""
+TRIALS = 8
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "ratecli", *map(str, arguments)]
+
+
+def process(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, check=False, timeout=120, **options
+    )
+
+
+def environment(**changes: str) -> dict[str, str]:
+    return {**os.environ, **changes}
+
+
+def quickstart() -> Path:
+    return Path(__file__).parents[2] / "experiments" / "quickstart.yaml"

@@ -1,0 +1,120 @@
+"""Broken files through the command line: code, line, column, exit code, and nothing written."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from broken_files import BROKEN, HEAD, PLAIN, TABLES, Broken, marked
+
+SHOWN = re.compile(r"^error\[(E\d{3})\]: .+\n +--> (.+):(\d+):(\d+)$", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def tables(folder):
+    for name, text in TABLES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def shown(err):
+    return [
+        (code, file, (int(line), int(column))) for code, file, line, column in SHOWN.findall(err)
+    ]
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken.code} {broken.what}")
+def test_a_broken_file(folder, cli, listing, broken: Broken, command):
+    text, places = marked(broken.text)
+    (folder / "exp.yaml").write_text(text, encoding="utf-8")
+    before = listing()
+    answer = cli(command, "exp.yaml")
+    assert shown(answer.err) == [(broken.code, "exp.yaml", place) for place in places]
+    assert answer.err.count("error[") == len(places) == 1
+    assert answer.code == broken.exit_code
+    assert "Traceback" not in answer.err + answer.out
+    assert listing() == before
+
+
+def test_all_faults_of_all_files_come_at_once(folder, cli):
+    one, first = marked(HEAD + "seeds: ⟦many⟧\n⟦sedes⟧: 1\n")
+    (folder / "one.yaml").write_text(one)
+    two, second = marked(PLAIN + "objective: ⟦eror⟧\nmetrics: {a: 2 * ⟦wims⟧, b: ⟦recal⟧}\n")
+    (folder / "two.yaml").write_text(two)
+    answer = cli("run", "two.yaml", "one.yaml")
+    codes = ["E103", "E101", "E203", "E203", "E203"]
+    files = ["one.yaml"] * 2 + ["two.yaml"] * 3
+    assert shown(answer.err) == list(zip(codes, files, first + second, strict=True))
+    assert answer.code == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "column"),
+    [("seeds", 1), ("algorithms.7=x", 12), ("name.a=3", 6), ("seeds=[1", 7), ("=3", 1)],
+)
+def test_a_bad_override(folder, cli, listing, settings, column):
+    (folder / "exp.yaml").write_text(PLAIN)
+    before = listing()
+    answer = cli("run", "exp.yaml", "--set", settings)
+    assert shown(answer.err) == [("E107", "--set", (1, column))]
+    assert answer.code == 2
+    assert listing() == before
+
+
+def test_a_bad_value_of_an_override_is_shown_there(folder, cli):
+    (folder / "exp.yaml").write_text(PLAIN)
+    answer = cli("validate", "exp.yaml", "--set", "objective=eror")
+    assert shown(answer.err) == [("E203", "--set", (1, 11))]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("missing.yaml", None), (".", None), ("exp.yaml", b"\xff\xfe")]
+)
+def test_a_file_that_cannot_be_read(folder, cli, listing, name, content):
+    if content is not None:
+        (folder / name).write_bytes(content)
+    before = listing()
+    answer = cli("run", name)
+    assert answer.err.startswith("error[E005]: ")
+    assert answer.code == 2
+    assert listing() == before
+
+
+def test_offline_and_missing(folder, cli, listing):
+    text, places = marked(PLAIN.replace("loans, rows: 200", "⟦adult⟧"))
+    (folder / "exp.yaml").write_text(text)
+    before = listing()
+    answer = cli("run", "exp.yaml", "--offline")
+    assert shown(answer.err) == [("E401", "exp.yaml", places[0])]
+    assert answer.code == 4
+    assert listing() == before
+
+
+def test_another_file_than_the_published_one(folder, cli, listing):
+    text, places = marked(PLAIN.replace("loans, rows: 200", "⟦compas⟧"))
+    (folder / "exp.yaml").write_text(text)
+    (folder / "data" / "compas").mkdir(parents=True)
+    (folder / "data" / "compas" / "compas-scores-two-years.csv").write_text("id,sex\n1,Male\n")
+    before = listing()
+    for command in ("run", "validate", "plan"):
+        answer = cli(command, "exp.yaml")
+        assert shown(answer.err) == [("E403", "exp.yaml", places[0])]
+        assert answer.code == 4
+    assert listing() == before
+
+
+def test_warnings_do_not_stop(folder, cli):
+    text, places = marked(
+        "name: x\n"
+        "datasets: {d: {path: people.csv, label: y}}\n"
+        "groups: {few: ⟦x = 3⟧}\n"
+        "sweep: {k: [0.5, 1.5]}\n"
+        "constraints: {a: ⟦positive_rate <= k⟧}\n"
+        "algorithms: [unconstrained]\n"
+    )
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("validate", "exp.yaml")
+    found = re.findall(r"warning\[(W\d+)\].*\n.*exp.yaml:(\d+):(\d+)", answer.err)
+    assert [(int(line), int(column)) for _, line, column in found] == places
+    assert [code for code, *_ in found] == ["W401", "W305"]
+    assert answer.code == 0

@@ -1,0 +1,190 @@
+"""`--help`, `ls`, `show`, `schema`, `init`: what answers at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+from small import command, environment, process
+
+from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPLATES
+from ratecli.runner.catalogue import LISTINGS, PLOTS, describe, names
+from ratecli.runner.signature import signature
+from ratecli.solvers.registry import algorithms
+from ratecli.spec.experiment import load_experiment
+from ratecli.spec.schema import json_schema
+
+HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2", "requests"}  # fmt: skip
+QUICK = [
+    ["--help"],
+    ["run", "--help"],
+    *(["ls", kind] for kind in LISTINGS),
+    *(
+        ["show", name]
+        for name in ("majorize", "loans", "recall", "f1", "kl", "max_gap", "tradeoff")
+    ),
+]
+
+
+def test_what_answers_at_once_imports_nothing_heavy():
+    """One process for all: what the first imports, the others have."""
+    program = (
+        "import sys\n"
+        "from ratecli.cli.app import main\n"
+        f"for arguments in {QUICK!r}:\n"
+        "    assert main(arguments) == 0, arguments\n"
+        f"    loaded = {HEAVY!r} & set(sys.modules)\n"
+        "    assert not loaded, (arguments, loaded)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("kind", LISTINGS)
+def test_listings_are_tables_and_json(cli, kind):
+    answer = cli("ls", kind, "--json")
+    rows = json.loads(answer.out)
+    assert (answer.code, answer.err) == (0, "")
+    assert rows == LISTINGS[kind]()
+    table = cli("ls", kind)
+    assert table.code == 0
+    assert all(row["name"] in table.out for row in rows)
+
+
+def test_all_that_has_a_name_is_listed():
+    listed = {kind: [row["name"] for row in listing()] for kind, listing in LISTINGS.items()}
+    assert listed["metrics"] == [*RATES, *COMPOSITES, *RANKINGS]
+    assert listed["functions"] == [*FUNCTIONS, *TEMPLATES, OF]
+    assert listed["algorithms"] == list(algorithms())
+    assert listed["plots"] == list(PLOTS)
+    synonyms = [each for row in LISTINGS["metrics"]() for each in row["synonyms"]]
+    assert sorted(synonyms) == sorted(SYNONYMS)
+
+
+def test_plots_are_those_of_the_file():
+    kind = json_schema()["$defs"]["Plot"]["properties"]["kind"]
+    assert kind.get("enum", [kind.get("const")]) == list(PLOTS)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_name_can_be_shown(cli, name):
+    answer = cli("show", name)
+    assert (answer.code, answer.err) == (0, "")
+    row = json.loads(cli("show", name, "--json").out)
+    assert row["name"] == SYNONYMS.get(name, name)
+    assert row == json.loads(json.dumps(describe(name)))
+
+
+@pytest.mark.parametrize("algorithm", algorithms().values(), ids=lambda algorithm: algorithm.name)
+def test_options_read_off_the_source_are_those_of_the_class(algorithm):
+    found = signature(algorithm)
+    solver = algorithm.load()
+    shown = {option.name: option.default for option in found.options}
+    assert shown == {field.name: field.default for field in fields(solver)}
+    assert all(option.means for option in found.options)
+    assert found.text.splitlines()[0] in solver.__doc__
+
+
+def test_show_states_types_and_defaults(cli):
+    out = cli("show", "majorize").out
+    assert "iterations  whole number, at least 1  8" in out
+    assert "regularized | none" in out
+
+
+def test_show_of_an_unknown_name(cli):
+    answer = cli("show", "positive_rat")
+    assert answer.code == 2
+    assert "did you mean 'positive_rate'?" in answer.err
+
+
+def test_experiments_of_the_folder(folder, cli):
+    assert cli("ls", "experiments").out == "no experiments here\n"
+    (folder / "experiments").mkdir()
+    (folder / "experiments" / "a.yaml").write_text("name: a\ndescription: >-\n  two\n  lines\n")
+    (folder / "experiments" / "b.yaml").write_text("name: [\n")
+    rows = json.loads(cli("ls", "experiments", "--json").out)
+    assert rows[0] == {"file": "experiments/a.yaml", "name": "a", "description": "two lines"}
+    assert rows[1]["description"].startswith("cannot be read: E001: ")
+
+
+def test_schema(cli):
+    assert json.loads(cli("schema").out) == json_schema()
+
+
+def test_init_writes_a_file_that_runs_and_never_overwrites(folder, cli):
+    answer = cli("init")
+    path = folder / "experiment.yaml"
+    assert answer.code == 0
+    assert load_experiment(path)[0].name == "my-experiment"
+    assert cli("validate", path).code == 0
+    path.write_text("mine")
+    answer = cli("init")
+    assert answer.code == 2
+    assert "is there already" in answer.err
+    assert path.read_text() == "mine"
+    assert cli("init", "missing/folder.yaml").code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["rum"], ["ls"], ["ls", "nothing"], ["run"], ["run", "--jobs", "0", "x.yaml"], ["fetch"]],
+)
+def test_bad_usage(cli, arguments):
+    answer = cli(*arguments)
+    assert answer.code == 2
+    assert "Usage: ratecli" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_version(cli):
+    assert cli("--version").out == "ratecli 0.1.0\n"
+
+
+def test_the_module_and_a_reader_that_leaves():
+    assert process("ls", "plots").stdout.startswith("name ")
+    with subprocess.Popen(
+        command("ls", "metrics"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        run.stdout.close()
+        errors = run.stderr.read()
+    assert errors == b""
+    assert run.returncode == 141
+
+
+def test_a_terminal_without_unicode():
+    done = process("show", "roc_auc", env=environment(PYTHONIOENCODING="ascii"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_internal_error_is_one_line(cli, monkeypatch):
+    def broken():
+        raise ZeroDivisionError("by nought")
+
+    monkeypatch.setitem(LISTINGS, "plots", broken)
+    answer = cli("ls", "plots")
+    assert answer.code == 70
+    assert answer.err.startswith("internal error: ZeroDivisionError: by nought (")
+    assert "Traceback" not in answer.err
+    assert "Traceback" in cli("--debug", "ls", "plots").err
+
+
+def test_colour_only_on_a_terminal(folder):
+    pty = pytest.importorskip("pty")
+    (folder / "exp.yaml").write_text("name: [\n")
+    for changes, painted in (({}, True), ({"NO_COLOR": "1"}, False)):
+        master, slave = pty.openpty()
+        env = {k: v for k, v in environment(TERM="xterm", **changes).items()
+               if changes or k != "NO_COLOR"}  # fmt: skip
+        subprocess.run(command("validate", "exp.yaml"), stderr=slave, env=env, check=False)
+        os.close(slave)
+        text = os.read(master, 10_000)
+        os.close(master)
+        assert (b"\x1b[" in text) is painted
+    assert "\x1b[" not in process("validate", "exp.yaml").stderr

@@ -1,0 +1,150 @@
+"""`validate`, `explain` and `fetch`: what looks at files and data and runs nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from small import SMALL, quickstart
+
+from ratecli.datasets import registry
+from ratecli.datasets.registry import RemoteFile, Source
+
+CONTENT = b"a,b\n1,2\n" * 50
+BROKEN = SMALL.replace("objective: error", "objective: eror").replace("seeds: 2", "sedes: 2")
+
+
+@pytest.fixture
+def small(folder):
+    path = folder / "small.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """A source of one small file that only a mirror has."""
+    file = RemoteFile(
+        "t.csv", "http://127.0.0.1:9/t.csv", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT)
+    )
+    source = Source(
+        name="toy", summary="", preparations={"plain": "nowhere:prepare"}, rows=50, label="a",
+        sensitive=(), licence="", notes="", files=(file,),
+    )  # fmt: skip
+    monkeypatch.setitem(registry.SOURCES, "toy", source)
+    return source
+
+
+@pytest.fixture
+def mirror(folder, monkeypatch):
+    place = folder / "mirror" / "toy"
+    place.mkdir(parents=True)
+    (place / "t.csv").write_bytes(CONTENT)
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(folder / "mirror"))
+    return place / "t.csv"
+
+
+def test_validate_good_files(cli, small, listing):
+    before = listing()
+    answer = cli("validate", small, quickstart())
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines() == [
+        f"{small}: no errors, 8 trials",
+        f"{quickstart()}: no errors, 60 trials",
+    ]
+    assert listing() == before
+
+
+def test_validate_without_the_data(cli, folder, small):
+    small.write_text(SMALL.replace("source: loans, rows: 200", "source: compas"))
+    answer = cli("validate", small)
+    assert answer.code == 0
+    assert "not checked with its data (compas/compas-scores-two-years.csv not here)" in answer.out
+    assert not (folder / "data").exists()
+
+
+@pytest.mark.parametrize("form", ["json", "github"])
+def test_validate_for_programs(cli, small, form):
+    good = cli("validate", small, "--format", form)
+    assert (good.code, good.out.strip(), good.err) == (0, "[]" if form == "json" else "", "")
+    small.write_text(BROKEN)
+    answer = cli("validate", small, "--format", form)
+    assert (answer.code, answer.err) == (2, "")
+    if form == "json":
+        (fault,) = json.loads(answer.out)
+        assert (fault["code"], fault["line"], fault["column"]) == ("E101", 15, 1)
+        assert fault["file"] == str(small)
+    else:
+        assert answer.out.startswith(f"::error file={small},line=15,col=1,title=E101::")
+
+
+def test_good_files_beside_broken_ones_are_named(cli, folder, small):
+    other = folder / "broken.yaml"
+    other.write_text(BROKEN)
+    answer = cli("validate", other, small)
+    assert answer.code == 2
+    assert "error[E101]" in answer.err
+    assert answer.out == f"{small}: no errors, 8 trials\n"
+
+
+def test_explain(cli, small, listing):
+    before = listing()
+    answer = cli("explain", small)
+    assert (answer.code, answer.err) == (0, "")
+    assert "0.9 * positive_rate[sex = Male] + negative_rate[sex = Female] <= 1" in answer.out
+    assert listing() == before
+
+
+def test_explain_also_tells_of_what_is_refused(cli, small):
+    rule = "positive_rate[women] >= kappa * positive_rate[men]"
+    small.write_text(SMALL.replace(rule, "max_gap(precision, by=sex) <= 0.1"))
+    answer = cli("explain", small)
+    assert answer.code == 2
+    assert "a comparison of ratios of rates" in answer.out
+    assert "true_positives[sex = Female]" in answer.out
+    assert "error[E308]: algorithm 'majorize' cannot enforce 'parity'" in answer.err
+
+
+@pytest.mark.usefixtures("toy")
+def test_fetch_from_a_mirror(cli, folder, mirror):
+    answer = cli("fetch", "toy", "loans", "--offline")
+    assert answer.code == 0
+    path = folder / "data" / "toy" / "t.csv"
+    assert answer.out.splitlines() == [f"{path}  verified", "loans: nothing to download"]
+    assert "fetched t.csv" in answer.err
+    assert path.read_bytes() == CONTENT
+    mirror.unlink()
+    again = cli("fetch", "toy", "--offline")
+    assert (again.code, again.err) == (0, "")
+
+
+@pytest.mark.usefixtures("toy", "mirror")
+def test_fetch_what_an_experiment_needs(cli, folder, small):
+    small.write_text(SMALL.replace("loans: {source: loans, rows: 200}", "t: {source: toy}"))
+    answer = cli("fetch", small)
+    assert answer.out == f"{folder / 'data' / 'toy' / 't.csv'}  verified\n"
+
+
+@pytest.mark.usefixtures("toy")
+def test_fetch_offline_and_missing(cli, folder):
+    answer = cli("fetch", "toy", "--offline")
+    assert answer.code == 4
+    assert answer.err.startswith("error[E401]: 'toy/t.csv' is not in ")
+    assert not (folder / "data").exists()
+
+
+@pytest.mark.usefixtures("toy")
+def test_fetch_a_file_that_is_not_the_published_one(cli, folder, mirror):
+    mirror.write_bytes(CONTENT[:-1])
+    answer = cli("fetch", "toy")
+    assert answer.code == 4
+    assert "error[E403]" in answer.err
+    assert not (folder / "data").exists()
+
+
+def test_fetch_an_unknown_name(cli):
+    answer = cli("fetch", "adlut", "nowhere.yaml")
+    assert answer.code == 2
+    assert "did you mean 'adult'?" in answer.err
+    assert "E005" in answer.err

@@ -1,0 +1,250 @@
+"""`run`, `plan`, `report`: what a person meets, and what is left behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import time
+from functools import partial
+
+import pytest
+from small import SMALL, TRIALS, command, quickstart
+
+from ratecli.runner.run import LEDGER
+from ratecli.runner.store import Store
+from ratecli.runner.world import Data, parts_of
+
+LEFT = {
+    "experiment.yaml",
+    "resolved.yaml",
+    "manifest.json",
+    "trials.sqlite",
+    "metrics.csv",
+    "trials.csv",
+    "summary.csv",
+    "summary.md",
+    "report.html",
+    "figures/tradeoff.svg",
+    "figures/tradeoff.png",
+}
+
+
+@pytest.fixture
+def small(folder):
+    path = folder / "small.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.fixture
+def run(cli):
+    """`ratecli run` in this process."""
+    return partial(cli, "run", "--executor", "serial")
+
+
+def left(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def table(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_quickstart_runs_once(folder, run):
+    arguments = [
+        quickstart(),
+        "--set",
+        "seeds=1",
+        "--set",
+        "datasets.loans.rows=400",
+        "--offline",
+    ]
+    answer = run(*arguments)
+    assert answer.code == 0
+    assert answer.out.startswith("quickstart: 12 trials: ")
+    assert "(12 run now)" in answer.out
+    assert "report   results/quickstart/report.html" in answer.out
+    assert left(folder / "results" / "quickstart") == LEFT
+    before = (folder / "results" / "quickstart" / "metrics.csv").read_bytes()
+    again = run(*arguments)
+    assert again.code == 0
+    assert "(nothing to run, all were stored)" in again.out
+    assert (folder / "results" / "quickstart" / "metrics.csv").read_bytes() == before
+
+
+def test_what_a_run_says_and_leaves(folder, run, small):
+    answer = run(small, "-o", "elsewhere/deep")
+    assert answer.code == 0
+    assert "Traceback" not in answer.err
+    results = folder / "elsewhere" / "deep" / "small"
+    rows = table(results / "metrics.csv")
+    assert {row["kappa"] for row in rows} == {"0.6", "0.9"}
+    assert {row["split"] for row in rows} == {"train", "test"}
+    assert {row["metric"] for row in rows} == {"objective", "ratio", "error", "violation.parity"}
+    assert len(table(results / "trials.csv")) == TRIALS
+    manifest = json.loads((results / "manifest.json").read_text())
+    assert manifest["data"]["loans"]["rows"] == 200
+    assert (results / "experiment.yaml").read_text() == SMALL
+
+
+def test_quiet_says_nothing_of_what_goes_well(run, small):
+    answer = run(small, "-q")
+    assert (answer.code, answer.out) == (0, "")
+    assert [line for line in answer.err.splitlines() if "W402" not in line] == []
+
+
+@pytest.mark.parametrize("where", [["--jobs", 2], ["--executor", "processes", "-j", 1], ["-j", 1]])
+def test_numbers_do_not_depend_on_where_trials_run(folder, cli, run, small, where):
+    assert run(small, "-q", "-o", "plain").code == 0
+    assert cli("run", small, "-q", *where).code == 0
+    assert numbers(folder / "results") == numbers(folder / "plain")
+
+
+def numbers(output):
+    return (output / "small" / "metrics.csv").read_bytes()
+
+
+def test_one_process_has_one_job(cli, small):
+    answer = cli("run", small, "--executor", "serial", "--jobs", 2)
+    assert answer.code == 2
+    assert "one process runs one trial at a time" in answer.err
+
+
+def test_two_experiments_of_one_name(folder, cli, small):
+    other = folder / "other.yaml"
+    other.write_text(SMALL)
+    answer = cli("run", small, other)
+    assert answer.code == 2
+    assert "would share results/small" in answer.err
+    assert not (folder / "results").exists()
+
+
+def test_results_cannot_go_into_a_file(folder, cli, small):
+    (folder / "taken").write_text("")
+    assert cli("run", small, "-o", "taken").code == 2
+
+
+def test_several_experiments(folder, run, small):
+    other = folder / "other.yaml"
+    other.write_text(SMALL.replace("name: small", "name: other"))
+    answer = run(small, other, "--set", "seeds=1")
+    assert answer.code == 0
+    assert {path.name for path in (folder / "results").iterdir()} == {"small", "other"}
+
+
+def test_fresh_forgets(run, small):
+    run(small, "-q")
+    assert f"({TRIALS} run now)" in run(small, "--fresh").out
+
+
+def test_a_failed_trial_is_told_and_the_rest_is_written(folder, run):
+    """The seed decides which rows are trained on: with so few, some seeds see one class only."""
+    rows = "x,y\n" + "1,1\n" + "".join(f"{k},0\n" for k in range(5))
+    (folder / "few.csv").write_text(rows)
+    (folder / "few.yaml").write_text(
+        "name: few\n"
+        "datasets: {d: {path: few.csv, label: y, split: {train: 1/2, test: 1/2}}}\n"
+        "constraints: {a: tpr >= 0.5}\n"
+        "algorithms: [majorize]\n"
+        f"seeds: {seeds(folder)}\n"
+    )
+    answer = run("few.yaml")
+    assert answer.code == 1
+    assert "error[E501]: majorize seed=" in answer.err
+    assert "E408: 'tpr' is a mean over no rows" in answer.err
+    assert "failed: majorize seed=" in answer.out
+    statuses = [row["status"] for row in table(folder / "results/few/trials.csv")]
+    assert "error" in statuses
+    assert set(statuses) - {"error"}
+    again = run("few.yaml", "-v")
+    assert again.code == 1
+    assert f"({statuses.count('error')} run now)" in again.out
+    assert "Traceback" in again.err  # -v asks for it
+
+
+def seeds(folder):
+    """A seed with the one positive row among those trained on, then one without."""
+    entry = {"path": "few.csv", "label": "y", "split": {"train": "1/2", "test": "1/2"}}
+    data = Data.of({"d": entry}, folder)
+    parts = [parts_of(data, "d", seed)[0] for seed in range(50)]
+    return [parts.index("train"), parts.index("test")]
+
+
+def test_plan_before_and_after(cli, run, small, listing):
+    before = listing()
+    answer = cli("plan", small)
+    assert answer.code == 0
+    assert answer.out.splitlines()[-3].split() == ["all", str(TRIALS), "0", str(TRIALS), "unknown"]
+    assert listing() == before
+    run(small, "-q", "--set", "seeds=1")
+    before = listing()
+    rows = {
+        line.split()[0]: line.split()[1:4] for line in cli("plan", small).out.splitlines() if line
+    }
+    assert rows["unconstrained"] == ["4", "2", "2"]
+    assert rows["majorize"] == ["4", "2", "2"]
+    assert "unknown" not in cli("plan", small).out
+    assert listing() == before
+
+
+def test_plan_without_the_data(folder, cli, small):
+    small.write_text(SMALL.replace("source: loans, rows: 200", "source: adult"))
+    answer = cli("plan", small)
+    assert answer.code == 0
+    assert "adult/adult.data, adult/adult.test" in answer.out
+    assert f"{TRIALS} trials" in answer.out
+    assert not (folder / "data").exists()
+
+
+def test_report_writes_the_same_again(folder, cli, run, small):
+    run(small, "-q")
+    results = folder / "results" / "small"
+    made = ("metrics.csv", "report.html", "figures/tradeoff.svg")
+    before = {name: (results / name).read_bytes() for name in made}
+    for name in made:
+        (results / name).unlink()
+    answer = cli("report", small)
+    assert answer.code == 0
+    assert str(results.relative_to(folder) / "report.html") in answer.out.splitlines()
+    assert {name: (results / name).read_bytes() for name in made} == before
+
+
+def test_report_of_what_never_ran(folder, cli, small):
+    answer = cli("report", small)
+    assert answer.code == 2
+    assert "ratecli run" in answer.err
+    assert not (folder / "results").exists()
+
+
+def test_interrupt_says_what_was_kept(folder, small):
+    many = ["--set", "seeds=200", "--executor", "serial"]
+    with subprocess.Popen(
+        command("run", small, *many), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        wait_for_trials(folder / "results" / "small" / LEDGER, 3)
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert "Traceback" not in errors
+    assert f"of {100 * TRIALS} trials are stored in results/small; run again to go on" in errors
+
+
+def wait_for_trials(ledger, count, seconds=30):
+    deadline = time.monotonic() + seconds
+    while stored(ledger) < count:
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def stored(ledger):
+    if not os.path.exists(ledger):  # noqa: PTH110
+        return 0
+    try:
+        with Store(ledger, readonly=True) as store:
+            return len(store.known())
+    except Exception:  # noqa: BLE001  it is only being made
+        return 0

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy import sparse
+
+from ratecli.models.base import Classifier
+from ratecli.models.linear import Logistic, Ramp, Threshold
+from ratecli.models.mixture import Mixture
+from ratecli.models.ramp import negative_bound, positive_bound, ramp
+
+NUMBERS = st.floats(-1e6, 1e6)
+SCORES = arrays.arrays(np.float64, 5, elements=NUMBERS)
+LINE = np.array([1.0])
+"""Weights that make the score of a row of one feature that feature."""
+
+
+def column(*values: float) -> np.ndarray:
+    return np.array(values)[:, None]
+
+
+# the ramp and its bounds (vectors 9.1)
+
+
+def test_the_ramp() -> None:
+    scores = np.array([-1, -0.5, -0.2, 0, 0.3, 0.5, 1])
+    np.testing.assert_allclose(ramp(scores), [0, 0, 0.3, 0.5, 0.8, 1, 1], atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("z", "anchor", "bound"),
+    [(0.5, 0.5, 1), (1, 0.5, 1.5), (1, 0.6, 1), (-1, 0.6, 1), (-1, 0.2, 0)],
+)
+def test_the_bound_of_a_yes(z: float, anchor: float, bound: float) -> None:
+    assert positive_bound(np.array([z]), np.array([anchor])) == pytest.approx([bound])
+
+
+@pytest.mark.parametrize(
+    ("z", "anchor", "bound"),
+    [(-0.5, -0.5, 1), (-1, -0.5, 1.5), (-1, -0.6, 1), (2, -0.6, 1), (0, 0, 0.5), (0.75, -0.5, 0)],
+)
+def test_the_bound_of_a_no(z: float, anchor: float, bound: float) -> None:
+    assert negative_bound(np.array([z]), np.array([anchor])) == pytest.approx([bound])
+
+
+@given(SCORES, SCORES)
+@settings(max_examples=50)
+def test_bounds_lie_above_and_touch_at_the_anchor(z: np.ndarray, anchor: np.ndarray) -> None:
+    assert (positive_bound(z, anchor) >= ramp(z)).all()
+    assert (negative_bound(z, anchor) >= ramp(-z)).all()
+    np.testing.assert_allclose(positive_bound(anchor, anchor), ramp(anchor), atol=1e-9)
+    np.testing.assert_allclose(negative_bound(anchor, anchor), ramp(-anchor), atol=1e-9)
+
+
+@given(SCORES)
+@settings(max_examples=50)
+def test_yes_and_no_of_the_ramp_add_up(z: np.ndarray) -> None:
+    np.testing.assert_allclose(ramp(z) + ramp(-z), 1, atol=1e-9)
+    assert (np.diff(ramp(np.sort(z))) >= 0).all()
+
+
+# classifiers
+
+
+def test_a_threshold_says_yes_above_0_and_a_tie_is_a_no() -> None:
+    model = Threshold(LINE)
+    assert model.decide(column(-2, 0, 1e-12, 3)).tolist() == [0, 0, 1, 1]
+    assert model.estimate(column(-2, 3)).tolist() == [0, 1]
+    assert Threshold(2 * LINE, -1.0).score(column(0.25, 1)).tolist() == [-0.5, 1]
+
+
+def test_a_logistic_decides_by_threshold_and_estimates_by_chance() -> None:
+    model = Logistic(LINE)
+    assert model.decide(column(-1, 0, 1)).tolist() == [0, 0, 1]
+    odds = np.log([1 / 3, 1, 4])
+    np.testing.assert_allclose(model.estimate(odds[:, None]), [0.25, 0.5, 0.8])
+    assert model.estimate(column(-1e4, 1e4)).tolist() == [0, 1]
+
+
+def test_a_ramp_leaves_a_margin_to_chance() -> None:
+    model = Ramp(LINE, 0.1)
+    np.testing.assert_allclose(model.decide(column(-1, -0.1, 0.2, 1)), [0, 0.5, 0.8, 1])
+    np.testing.assert_allclose(model.estimate(column(0.2)), [0.8])
+    np.testing.assert_allclose(model.score(column(0.2)), [0.3])
+
+
+def test_a_mixture_answers_with_the_mean_over_its_members() -> None:
+    X = column(-1, 0.2, 1)
+    mixture = Mixture((Threshold(LINE), Ramp(-LINE), Logistic(2 * LINE)), np.array([0.5, 0.3, 0.2]))
+    for answer in ("decide", "score", "estimate"):
+        parts = [getattr(member, answer)(X) for member in mixture.members]
+        expected = 0.5 * parts[0] + 0.3 * parts[1] + 0.2 * parts[2]
+        np.testing.assert_allclose(getattr(mixture, answer)(X), expected)
+    np.testing.assert_allclose(mixture.decide(X), [0.3, 0.5 + 0.3 * 0.3 + 0.2, 0.5 + 0.2])
+
+
+@pytest.mark.parametrize(
+    "chances", [[1.0], [0.5, 0.4], [1.5, -0.5], [np.nan, 1.0], [np.inf, 0.0], [[0.5], [0.5]]]
+)
+def test_chances_that_are_no_distribution_are_refused(chances: list[float]) -> None:
+    with pytest.raises(ValueError, match="no distribution over 2 members"):
+        Mixture((Threshold(LINE), Threshold(LINE)), np.array(chances))
+
+
+def some_models(seed: int, width: int) -> list[Classifier]:
+    rng = np.random.default_rng(seed)
+    plain = [kind(rng.normal(size=width), rng.normal()) for kind in (Threshold, Logistic, Ramp)]
+    mixture = Mixture(tuple(plain), rng.dirichlet(np.ones(3)))
+    return [*plain, mixture, Mixture((mixture, plain[0]), np.array([0.25, 0.75]))]
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=20)
+def test_decisions_are_chances_and_dense_and_sparse_rows_agree(seed: int) -> None:
+    X = np.random.default_rng(seed).normal(size=(12, 4)).round(1)
+    X[X < 0] = 0
+    for model in some_models(seed, 4):
+        chances = model.decide(X)
+        assert chances.shape == (12,)
+        assert ((chances >= 0) & (chances <= 1)).all()
+        for answer in ("decide", "score", "estimate"):
+            dense, thin = getattr(model, answer)(X), getattr(model, answer)(sparse.csr_array(X))
+            assert isinstance(thin, np.ndarray)
+            np.testing.assert_allclose(thin, dense, atol=1e-12)
+
+
+def test_no_rows_get_no_decisions() -> None:
+    for model in some_models(0, 4):
+        assert model.decide(np.empty((0, 4))).shape == (0,)

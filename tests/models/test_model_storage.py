@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from ratecli.models.base import Classifier
+from ratecli.models.linear import Linear, Logistic, Ramp, Threshold
+from ratecli.models.mixture import Mixture
+from ratecli.models.storage import LINEAR, dumps, loads
+
+ANY = st.floats(allow_nan=False, allow_infinity=False)
+PLAIN = st.builds(
+    lambda kind, weights, bias: kind(weights, bias),
+    st.sampled_from([Threshold, Logistic, Ramp]),
+    arrays.arrays(np.float64, st.integers(0, 4), elements=ANY),
+    ANY,
+)
+
+
+def _mixed(parts: st.SearchStrategy[Classifier]) -> st.SearchStrategy[Classifier]:
+    def even(members: list[Classifier]) -> Mixture:
+        return Mixture(tuple(members), np.full(len(members), 1 / len(members)))
+
+    return st.lists(parts, min_size=1, max_size=12).map(even)
+
+
+MODELS = st.recursive(PLAIN, _mixed, max_leaves=15)
+
+
+def same(one: Classifier, other: Classifier) -> bool:
+    if isinstance(one, Mixture) and isinstance(other, Mixture):
+        return (
+            one.chances.tobytes() == other.chances.tobytes()
+            and len(one.members) == len(other.members)
+            and all(map(same, one.members, other.members))
+        )
+    assert isinstance(one, Linear)
+    assert isinstance(other, Linear)
+    bits = [np.append(model.weights, model.bias).tobytes() for model in (one, other)]
+    return type(one) is type(other) and bits[0] == bits[1]
+
+
+@given(MODELS)
+@settings(max_examples=60)
+def test_a_stored_classifier_comes_back_bit_for_bit(model: Classifier) -> None:
+    blob = dumps(model)
+    assert same(loads(blob), model)
+    assert dumps(loads(blob)) == blob == dumps(model)
+
+
+def test_the_bytes_hold_no_clock() -> None:
+    with zipfile.ZipFile(io.BytesIO(dumps(Ramp(np.ones(2))))) as archive:
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def test_every_linear_kind_is_known() -> None:
+    assert {"threshold": Threshold, "logistic": Logistic, "ramp": Ramp} == LINEAR
+
+
+def archive(**members: object) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **members)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def lone_array(header: str | None = None) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.ones(2))
+    blob = buffer.getvalue()
+    return blob if header is None else blob.replace(b"'shape': (2,), ", header.encode())
+
+
+ONES = np.ones(2)
+MEMBER = {"0.kind": "ramp", "0.weights": ONES, "0.bias": 0.0}
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"PK",
+        b"some text",
+        pickle.dumps({"kind": "ramp"}),
+        pickle.dumps(np.ones(3)),
+        lone_array(),
+        lone_array("'shape': (10**15,),"),
+        lone_array("'shape': (999999999999999,),"),
+        archive(),
+        archive(weights=ONES, bias=0.0),
+        archive(kind="ramp", bias=0.0),
+        archive(kind="ramp", weights=ONES),
+        archive(kind="forest", weights=ONES, bias=0.0),
+        archive(kind="ramp", weights=np.array([object()]), bias=0.0),
+        archive(kind=np.array({"a": print}), weights=ONES, bias=0.0),
+        archive(kind="ramp", weights=np.ones((2, 2)), bias=0.0),
+        archive(kind="ramp", weights=np.array(["1"]), bias=0.0),
+        archive(kind="ramp", weights=1j * ONES, bias=0.0),
+        archive(kind="ramp", weights=ONES, bias=ONES),
+        archive(kind="mixture", chances=1.0, **MEMBER),
+        archive(kind="mixture", chances=np.array([0.5]), **MEMBER),
+        archive(kind="mixture", chances=np.array([np.nan]), **MEMBER),
+        archive(kind="mixture", chances=np.array([0.5, 0.5]), **MEMBER),
+    ],
+)
+def test_what_is_no_classifier_is_a_value_error(blob: bytes) -> None:
+    with pytest.raises(ValueError):
+        loads(blob)
+
+
+def test_a_good_archive_made_by_hand_is_read() -> None:
+    model = loads(archive(kind="mixture", chances=np.array([1.0]), **MEMBER))
+    assert same(model, Mixture((Ramp(np.ones(2), 0.0),), np.array([1.0])))
+
+
+class _Trap:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return exec, ("raise SystemExit('unpickled')",)
+
+
+def test_a_pickle_inside_is_not_opened() -> None:
+    buffer = io.BytesIO(archive(kind="ramp", bias=0.0))
+    with zipfile.ZipFile(buffer, "a") as file:
+        file.writestr("weights.npy", pickle.dumps(_Trap()))
+    objects = archive(kind="ramp", bias=0.0, weights=np.array([_Trap()], dtype=object))
+    for blob in (pickle.dumps(_Trap()), buffer.getvalue(), objects):
+        with pytest.raises(ValueError):
+            loads(blob)
+
+
+BLOB = dumps(
+    Mixture(
+        (Ramp(np.arange(3.0)), Mixture((Threshold(ONES), Logistic(ONES)), np.array([0.25, 0.75]))),
+        np.array([0.5, 0.5]),
+    )
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(BLOB) - 1), st.integers(0, 255)), min_size=1, max_size=6)
+)
+@settings(max_examples=150)
+def test_broken_bytes_raise_a_value_error_or_change_nothing(changes: list[tuple[int, int]]) -> None:
+    broken = bytearray(BLOB)
+    for at, byte in changes:
+        broken[at] = byte
+    try:
+        found = loads(bytes(broken))
+    except ValueError:
+        return
+    assert same(found, loads(BLOB))
+
+
+@given(st.integers(0, len(BLOB) - 1))
+@settings(max_examples=50)
+def test_a_truncated_file_is_a_value_error(length: int) -> None:
+    with pytest.raises(ValueError):
+        loads(BLOB[:length])

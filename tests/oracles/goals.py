@@ -1,0 +1,94 @@
+"""Problems for solvers, written as a user writes rules, on arrays instead of files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array, Classifier, Features
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import affine_pieces, objective_goal, rule_goal
+from ratecli.rates.matrix import rate_matrix
+from ratecli.rates.parser import parse_rule, parse_value
+from ratecli.rates.resolve import Scope, differences, resolve, violation
+from ratecli.rates.sample import Sample
+from ratecli.solvers.problem import ERROR, Problem
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Features, labels (NaN where there is none), a column `g`, row weights, deployed decisions."""
+
+    X: Features
+    label: Array
+    group: NDArray[np.object_]
+    weight: Array | None = None
+    deployed: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is wanted of the rows."""
+
+    constraints: Mapping[str, str] = field(default_factory=dict)
+    objective: str = "error"
+
+
+def problem(rows: Rows, rules: Rules, l2: float | None = None) -> Problem:
+    """The `Problem` of those rules; l2 is 1 / n if not given."""
+    n = len(rows)
+    weight = np.ones(n) if rows.weight is None else rows.weight
+    sample = Sample(
+        {"g": rows.group}, rows.label, np.full(n, "d"), np.full(n, "train"), weight, rows.deployed
+    )
+    values = sorted(set(rows.group.tolist()))
+    scope = Scope(values=lambda _: values, columns=frozenset({"g"}))
+    objective = objective_goal(rules.objective, resolve(parse_value(rules.objective), scope))
+    goals = []
+    for name, text in rules.constraints.items():
+        parts = differences(parse_rule(text), scope)
+        goals.append(rule_goal(name, text, parts, violation(parts)))
+    pieces = [piece for goal in goals for piece in goal.pieces]
+    matrix = rate_matrix([*ex.leaves(objective.expression, *pieces), ERROR], sample, "train")
+    return Problem(rows.X, matrix, objective, tuple(goals), 1 / n if l2 is None else l2)
+
+
+def forms(problem: Problem) -> tuple[Array, Array]:
+    """Objective and constraints as `coefficients @ decisions + constants`, row 0 the objective."""
+    goals = [problem.objective, *problem.constraints]
+    return problem.rows([form for goal in goals for form in affine_pieces(goal)])
+
+
+def measured(problem: Problem, classifier: Classifier) -> Array:
+    """Objective and constraint values of a classifier's decisions."""
+    coefficients, constants = forms(problem)
+    return coefficients @ classifier.decide(problem.X) + constants
+
+
+def grid_rows(seed: int, n: int = 40, d: int = 2, reach: int = 3) -> Rows:
+    """Integral points in [-reach, reach]^d, three groups, noisy labels and a noisy deployed model."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-reach, reach + 1, size=(n, d)).astype(float)
+    group = np.array(["a", "b", "c"], dtype=object)[rng.integers(3, size=n)]
+    score = X @ rng.normal(size=d) + 1.0 * (group == "a") - 1.0 * (group == "b")
+    label = (score + rng.normal(size=n) > 0).astype(float)
+    deployed = (score + 0.5 * rng.normal(size=n) > 0.5).astype(float)
+    return Rows(X, label, group, deployed=deployed)
+
+
+def smooth_rows(seed: int, n: int = 400, d: int = 5) -> Rows:
+    """Gaussian features whose means depend on the group, as its base rate does."""
+    rng = np.random.default_rng(seed)
+    code = rng.integers(3, size=n)
+    X = rng.normal(size=(n, d))
+    X[:, 0] += 0.5 * code
+    score = X @ rng.normal(size=d) + 0.5 * (code - 1)
+    label = (score + rng.normal(size=n) > 0.3).astype(float)
+    deployed = (score + rng.normal(size=n) > 0.6).astype(float)
+    return Rows(X, label, np.array(["a", "b", "c"], dtype=object)[code], deployed=deployed)

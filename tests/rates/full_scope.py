@@ -1,0 +1,33 @@
+"""An experiment's names, with data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ratecli.rates.expression import Expression
+from ratecli.rates.parser import parse_conditions, parse_value
+from ratecli.rates.resolve import Scope, resolve
+
+VALUES: dict[str, Sequence[str | float]] = {
+    "sex": ("Female", "Male"),
+    "race": ("Asian", "Black", "White"),
+    "age": (20.0, 39.0, 41.5),
+    "alone": ("one",),
+    "zip": tuple(map(str, range(31))),
+}
+FULL = Scope(
+    datasets=frozenset({"d1", "d2", "d3"}),
+    groups={
+        "women": parse_conditions("sex = Female"),
+        "men": parse_conditions("sex = Male"),
+        "old": parse_conditions("age >= 39, race != Black"),
+    },
+    parameters={"kappa": 0.8, "count": 3, "nothing": 0, "mode": "fast", "flag": True},
+    algorithms=frozenset({"unconstrained", "majorize"}),
+    values=VALUES.get,
+    columns=frozenset(VALUES),
+)
+
+
+def value(text: str, scope: Scope = FULL) -> Expression:
+    return resolve(parse_value(text), scope)

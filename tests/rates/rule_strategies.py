@@ -1,0 +1,134 @@
+"""Random trees, texts and expressions of the rule language."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from ratecli.faults import FaultError
+from ratecli.rates.expression import Expression, Leaf, evaluate
+from ratecli.rates.parser import parse_value
+from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.syntax import Binary, Condition, Member, Minus, Name, Node, Number, Relation
+
+WORDS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
+NUMBERS = st.floats(0, allow_infinity=False) | st.integers(0, 10**6).map(float)
+TEXTS = st.text(max_size=6) | st.sampled_from(
+    ["Female", "New York", ">50K", 'say "no"', "a\\b", "30"]
+)
+COLUMNS = WORDS | st.text(min_size=1, max_size=6) | st.sampled_from(["hours-per-week", "c_charge"])
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+CONDITIONS = st.builds(
+    Condition,
+    COLUMNS,
+    st.sampled_from(["=", "!="]),
+    st.lists(TEXTS | FINITE, min_size=1, max_size=3).map(tuple),
+) | st.builds(Condition, COLUMNS, st.sampled_from(["<", "<=", ">", ">="]), st.tuples(FINITE))
+ITEMS = st.lists(CONDITIONS | st.builds(Member, WORDS), max_size=2).map(tuple)
+RATES = st.builds(Name, WORDS, items=ITEMS, split=st.none() | WORDS)
+
+
+def _grown(parts: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+    arguments = st.lists(parts, max_size=3).map(tuple)
+    return (
+        st.builds(Minus, parts)
+        | st.builds(Binary, st.sampled_from("+-*/"), parts, parts)
+        | st.builds(Name, WORDS, arguments, st.none() | COLUMNS, ITEMS, st.none() | WORDS)
+    )
+
+
+NODES = st.recursive(st.builds(Number, NUMBERS) | RATES, _grown, max_leaves=8)
+
+
+@st.composite
+def relations(draw: st.DrawFn) -> Relation:
+    operands = draw(st.lists(NODES, min_size=2, max_size=3))
+    op = draw(st.sampled_from(["<=", ">="]))
+    return Relation(tuple(operands), (op,) * (len(operands) - 1))
+
+
+def _spaced(*parts: str | st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    gap = st.sampled_from(["", " ", "  ", "\t"])
+    woven = [
+        piece for part in parts for piece in (gap, st.just(part) if isinstance(part, str) else part)
+    ]
+    return st.tuples(*woven, gap).map("".join)
+
+
+_SLICES = st.sampled_from(
+    [
+        "[women]",
+        "[ sex = Female , age>=30 ]",
+        "[city='New York']",
+        '[job != ("a b", c)]@test',
+        "@ train",
+    ]
+)
+_ATOMS = st.sampled_from(
+    ["5%", ".5", "1e-3", "2.", "12.5 %", "tpr", "kappa", "f_score(2)"]
+) | _SLICES.map(lambda text: f"tpr{text}")
+
+TEXTS_OF_VALUES = st.recursive(
+    _ATOMS,
+    lambda parts: (
+        _spaced(parts, st.sampled_from("+-*/"), parts)
+        | _spaced("(", parts, ")")
+        | _spaced("-", parts)
+        | _spaced("max", "(", parts, ",", parts, ")")
+        | _spaced("max_gap", "(", parts, ",", "by", "=", "sex", ")")
+    ),
+    max_leaves=8,
+)
+"""Well-formed text with blanks and brackets wherever the grammar lets them stand."""
+
+_LEAVES = ["tpr", "fpr[a]", "positive_rate", "error", "base_rate", "0.25", "2", "1"]
+_RATIOS = ["precision", "f1", "wins / losses", "f_score(2)"]
+
+
+def _arithmetic(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    pairs = st.tuples(parts, parts)
+    return (
+        st.tuples(parts, st.sampled_from("+-*/"), parts).map(lambda p: f"({p[0]} {p[1]} {p[2]})")
+        | parts.map(lambda text: f"-({text})")
+        | st.tuples(st.sampled_from(["abs", "exp", "sqrt", "log", "max", "rms"]), parts).map(
+            lambda p: f"{p[0]}({p[1]})"
+        )
+        | st.tuples(
+            st.sampled_from(["max", "min", "rms", "kl", "geo_mean", "harmonic_mean"]), pairs
+        ).map(lambda p: f"{p[0]}({', '.join(p[1])})")
+    )
+
+
+SCOPE = Scope(
+    datasets=frozenset({"d1"}),
+    groups={"a": (Condition("g", "=", ("a",)),), "b": (Condition("g", "=", ("b",)),)},
+)
+
+
+def expression(text: str) -> Expression:
+    return resolve(parse_value(text), SCOPE)
+
+
+def codes(error: FaultError) -> set[str]:
+    return {fault.code for fault in error.faults}
+
+
+def _defined(text: str) -> Expression | None:
+    try:
+        return expression(text)
+    except FaultError as error:
+        if codes(error) != {"E311"}:
+            raise
+        return None
+
+
+EXPRESSIONS = (
+    st.recursive(st.sampled_from(_LEAVES + _RATIOS), _arithmetic, max_leaves=7)
+    .map(_defined)
+    .filter(lambda node: node is not None)
+)
+"""Expressions over rates; where one is not defined (a division by zero) another is drawn."""
+
+
+def value(node: Expression, rates: dict[Leaf, float]) -> float:
+    return evaluate(node, lambda leaf: rates[leaf])

@@ -1,0 +1,360 @@
+"""Shapes, pieces, curvature, monotonicity and ranges, each against sampled rates."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from rule_strategies import EXPRESSIONS, SCOPE, expression, value
+
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import (
+    MAX_PIECES,
+    Curvature,
+    Goal,
+    Shape,
+    curvature,
+    interval,
+    monotone,
+    objective_goal,
+    pieces,
+    rule_goal,
+    shape,
+)
+from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.functions import kl
+from ratecli.rates.parser import parse_rule
+from ratecli.rates.resolve import differences, violation
+
+Rates = dict[Leaf, float]
+SEEDS = st.integers(0, 10**6)
+
+
+def goal(text: str) -> Goal:
+    parts = differences(parse_rule(text), SCOPE)
+    return rule_goal("rule", text, parts, violation(parts))
+
+
+def drawn(node: Expression, seed: int, count: int) -> list[Rates]:
+    """Rates of the leaves of a tree, some on the border of their range."""
+    rng, leaves = np.random.default_rng(seed), ex.leaves(node)
+    return [
+        {leaf: float(rng.choice([0, 1, *rng.random(4)])) for leaf in leaves} for _ in range(count)
+    ]
+
+
+def close(a: float, b: float) -> float:
+    return 1e-7 * (1 + abs(a) + abs(b))
+
+
+# shapes
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("positive_rate[a] >= 0.8 * positive_rate[b]", Shape.AFFINE),
+        ("recall[d1] >= 0.9", Shape.AFFINE),
+        ("churn <= 5%", Shape.AFFINE),
+        ("max_gap(fpr, by=sex) <= 0.02", Shape.AFFINE),
+        ("min_ratio(positive_rate, by=sex) >= 0.8", Shape.AFFINE),
+        ("precision >= 0.7", Shape.AFFINE),
+        ("f1 >= 0.5", Shape.AFFINE),
+        ("base_rate <= positive_rate <= 2 * base_rate", Shape.AFFINE),
+        ("kl(0.24, positive_rate[a]) <= 0.01", Shape.CONVEX),
+        ("rms(fpr, fnr) <= 0.3", Shape.CONVEX),
+        ("q_mean >= 0.7", Shape.CONVEX),
+        ("g_mean >= 0.7", Shape.CONVEX),
+        ("h_mean >= 0.7", Shape.CONVEX),
+        ("max(kl(0.2, tpr), exp(fpr) - 1) <= 0.1", Shape.CONVEX),
+        ("max_gap(precision, by=sex) <= 0.05", Shape.RATIO_SUM),
+        ("max_gap(f1, by=sex) <= 0.05", Shape.RATIO_SUM),
+        ("precision >= tpr", Shape.RATIO_SUM),
+        ("g_mean <= 0.7", Shape.OTHER),
+        ("tpr * fpr <= 0.2", Shape.OTHER),
+        ("kl(0.2, tpr) >= 0.01", Shape.OTHER),
+        ("precision * tpr >= 0.2", Shape.OTHER),
+        ("roc_auc >= 0.8", Shape.RANKING),
+        ("pr_auc[a] - tpr >= 0", Shape.RANKING),
+        ("mse <= 0.1", Shape.RANKING),
+        ("abs(mean_error) <= 0.1", Shape.RANKING),
+    ],
+)
+def test_shapes_of_rules(rule: str, expected: Shape) -> None:
+    assert goal(rule).shape is expected
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [
+        ("error", Shape.AFFINE),
+        ("kl(base_rate, positive_rate[a]) + kl(base_rate, positive_rate[b])", Shape.CONVEX),
+        ("-f1", Shape.RATIO),
+        ("1 - precision", Shape.RATIO),
+        ("-f1[a] - f1[b]", Shape.RATIO_SUM),
+        ("error - f1", Shape.RATIO_SUM),
+        ("1 - g_mean", Shape.CONVEX),
+        ("fpr * fpr + fnr * fnr", Shape.CONVEX),
+        ("mse", Shape.RANKING),
+        ("-roc_auc", Shape.RANKING),
+    ],
+)
+def test_shapes_of_objectives(objective: str, expected: Shape) -> None:
+    found = objective_goal(objective, expression(objective))
+    assert found.shape is expected
+    assert found.pieces == (found.expression,)
+
+
+# pieces
+
+
+@given(EXPRESSIONS, SEEDS)
+@settings(max_examples=100)
+def test_the_largest_piece_is_the_expression(node: Expression, seed: int) -> None:
+    parts = pieces(node)
+    for rates in drawn(node, seed, 3):
+        whole = value(node, rates)
+        found = [value(part, rates) for part in parts]
+        if math.isfinite(whole) and all(map(math.isfinite, found)):
+            assert max(found) == pytest.approx(whole, rel=1e-9, abs=1e-9)
+
+
+RULES = st.tuples(EXPRESSIONS, st.sampled_from(["<=", ">="]), st.floats(0, 1)).map(
+    lambda part: f"{ex.text(part[0])} {part[1]} {part[2]}"
+)
+
+
+@given(RULES, SEEDS)
+@settings(max_examples=100)
+def test_a_rule_holds_exactly_where_all_its_pieces_do(rule: str, seed: int) -> None:
+    found = goal(rule)
+    for rates in drawn(found.expression, seed, 3):
+        whole = value(found.expression, rates)
+        parts = [value(part, rates) for part in found.pieces]
+        if not any(map(math.isnan, (whole, *parts))) and min(map(abs, parts)) > 1e-9:
+            assert (whole <= 0) == (max(parts) <= 0)
+
+
+def test_pieces_of_nested_choices() -> None:
+    assert len(pieces(expression("max(tpr, max(fpr, abs(fnr - tnr)))"))) == 4
+    assert len(pieces(expression("max(tpr, fpr) + 2 * abs(fnr - tnr)"))) == 4
+    assert len(pieces(expression("max(tpr + max(fpr, fnr), tnr)"))) == 3
+    assert pieces(expression("-max(tpr, fpr)")) == (expression("-max(tpr, fpr)"),)
+    assert len(pieces(expression("-min(tpr, fpr)"))) == 2
+
+
+@pytest.mark.parametrize("terms", [10, 12, 40])
+def test_too_many_pieces_are_left_together(terms: int) -> None:
+    node = expression(" + ".join(["max(max(tpr, fpr), max(fnr, tnr))"] * terms))
+    begun = time.process_time()
+    assert 4**terms > MAX_PIECES
+    assert pieces(node) == (node,)
+    assert time.process_time() - begun < 1
+
+
+# curvature
+
+
+CONVEX = [
+    "kl(0.2, tpr)",
+    "kl(base_rate, tpr)",
+    "kl(tpr, fpr)",
+    "kl(0.2, 0.5 * tpr + 0.5 * fpr)",
+    "rms(tpr, fpr, 1)",
+    "exp(tpr - fpr)",
+    "exp(kl(0.2, tpr))",
+    "abs(tpr - fpr)",
+    "-geo_mean(tpr, fpr)",
+    "-harmonic_mean(tpr, fpr)",
+    "-sqrt(1 - tpr)",
+    "-log(tpr + 0.1)",
+    "-sqrt(geo_mean(tpr, fpr))",
+    "max(tpr, fpr, 0.3) + 2 * rms(tpr)",
+    "-min(tpr, -exp(fpr))",
+    "(tpr - fpr) * (tpr - fpr)",
+    "rms(exp(tpr), kl(0.5, fpr))",
+    "kl(0.2, tpr) / 3 - sqrt(fpr) / 2",
+]
+
+
+@pytest.mark.parametrize("text", CONVEX)
+def test_known_convex_and_concave(text: str) -> None:
+    node = expression(text)
+    assert curvature(node) is Curvature.CONVEX
+    assert curvature(ex.negate(node)) is Curvature.CONCAVE
+    assert shape(node) is Shape.CONVEX
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tpr * fpr",
+        "tpr / fpr",
+        "kl(0.2, tpr + fpr)",  # clipped beyond 1
+        "kl(0.2, exp(tpr) / 3)",
+        "sqrt(tpr - fpr)",  # undefined below 0
+        "sqrt(exp(tpr))",
+        "exp(sqrt(tpr))",
+        "abs(exp(tpr) - 2)",
+        "exp(tpr) + sqrt(fpr)",
+        "rms(exp(tpr) - 2, fpr)",
+        "tpr * (fpr - fpr)",
+        "roc_auc",
+    ],
+)
+def test_what_cannot_be_said_is_not_said(text: str) -> None:
+    assert curvature(expression(text)) is Curvature.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2 - 3 * tpr", Curvature.AFFINE),
+        ("exp(0.3)", Curvature.CONSTANT),
+        ("tpr - tpr", Curvature.AFFINE),
+    ],
+)
+def test_flat_curvature(text: str, expected: Curvature) -> None:
+    assert curvature(expression(text)) is expected
+
+
+def _jensen(node: Expression, seed: int) -> None:
+    found = curvature(node)
+    assume(found is not Curvature.UNKNOWN)
+    for one, other in zip(drawn(node, seed, 4), drawn(node, seed + 1, 4), strict=True):
+        share = np.random.default_rng(seed).random()
+        between = {leaf: share * one[leaf] + (1 - share) * other[leaf] for leaf in one}
+        ends = share * value(node, one) + (1 - share) * value(node, other)
+        middle = value(node, between)
+        if not (math.isfinite(ends) and math.isfinite(middle)):
+            continue
+        if found is not Curvature.CONCAVE:
+            assert middle <= ends + close(middle, ends)
+        if found is not Curvature.CONVEX:
+            assert middle >= ends - close(middle, ends)
+
+
+@pytest.mark.parametrize("text", CONVEX)
+@given(SEEDS)
+@settings(max_examples=8)
+def test_known_curvature_passes_jensen(text: str, seed: int) -> None:
+    _jensen(expression(text), seed)
+
+
+@given(EXPRESSIONS, SEEDS)
+@settings(max_examples=150)
+def test_whatever_is_given_a_curvature_passes_jensen(node: Expression, seed: int) -> None:
+    _jensen(node, seed)
+
+
+def test_curvature_of_a_long_product_is_quick() -> None:
+    begun = time.process_time()
+    for op in "*/":
+        node = expression(f" {op} ".join(["tpr"] * 90))
+        assert curvature(node) is Curvature.UNKNOWN
+        assert shape(node) is Shape.OTHER
+        assert interval(node)[0] >= 0
+        assert set(monotone(node)) == {expression("tpr")}
+    assert time.process_time() - begun < 2
+
+
+# monotonicity
+
+
+@pytest.mark.parametrize(
+    ("text", "signs"),
+    [
+        ("tpr - 2 * fpr", {"tpr": 1, "fpr": -1}),
+        ("exp(tpr) - sqrt(fpr)", {"tpr": 1, "fpr": -1}),
+        ("abs(tpr - 2)", {"tpr": -1}),
+        ("rms(tpr, fpr - 1)", {"tpr": 1, "fpr": -1}),
+        ("tpr * (1 - fpr)", {"tpr": 1, "fpr": -1}),
+        ("tpr * (fpr - 0.5)", {"tpr": 0, "fpr": 1}),
+        ("tpr * (1 - tpr)", {"tpr": 0}),
+        ("tpr / fpr", {"tpr": 1, "fpr": -1}),
+        ("(tpr - 1) / (1 + fpr)", {"tpr": 1, "fpr": 1}),
+        ("tpr / (fpr - 0.5)", {"tpr": 0, "fpr": 0}),
+        ("kl(0.2, tpr)", {"tpr": 0}),
+        ("g_mean", {"tpr": 1, "tnr": 1}),
+        ("q_mean", {"fpr": -1, "fnr": -1}),
+        ("0.3", {}),
+        ("tpr - fpr + tpr", {"tpr": 1, "fpr": -1}),
+        ("tpr - (tpr + tpr)", {"tpr": 0}),
+    ],
+)
+def test_known_monotonicity(text: str, signs: dict[str, int]) -> None:
+    found = {leaf.rate.name: sign for leaf, sign in monotone(expression(text)).items()}
+    assert found == signs
+
+
+@given(EXPRESSIONS, SEEDS)
+@settings(max_examples=150)
+def test_monotonicity_holds_at_sampled_rates(node: Expression, seed: int) -> None:
+    signs = monotone(node)
+    assert set(signs) == set(ex.leaves(node))
+    rng = np.random.default_rng(seed)
+    for rates in drawn(node, seed, 3):
+        here = value(node, rates)
+        for leaf, sign in signs.items():
+            there = value(node, rates | {leaf: rng.uniform(rates[leaf], 1)})
+            if sign and math.isfinite(here) and math.isfinite(there):
+                assert sign * (there - here) >= -close(here, there)
+
+
+# ranges
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("tpr", (0, 1)),
+        ("tpr - fpr", (-1, 1)),
+        ("tpr - tpr", (0, 0)),
+        ("abs(tpr - 0.3)", (0, 0.7)),
+        ("abs(tpr + 0.3)", (0.3, 1.3)),
+        ("max(tpr, fpr, 0.2)", (0.2, 1)),
+        ("min(tpr, 0.2)", (0, 0.2)),
+        ("sqrt(tpr)", (0, 1)),
+        ("log(tpr)", (-math.inf, 0)),
+        ("exp(-tpr)", (math.exp(-1), 1)),
+        ("kl(0.3, tpr)", (0, kl(0.3, 1))),
+        ("kl(0.3, 0.5 + 0.5 * tpr)", (kl(0.3, 0.5), kl(0.3, 1))),
+        ("geo_mean(tpr, fpr)", (0, 1)),
+        ("harmonic_mean(tpr, 0.5)", (0, 2 / 3)),
+        ("harmonic_mean(tpr, wins / losses)", (0, 2)),
+        ("geo_mean(0 * tpr, wins / losses)", (-math.inf, math.inf)),
+        ("log(-tpr) - log(-fpr)", (-math.inf, math.inf)),
+        ("rms(tpr, fpr - 1)", (0, 1)),
+        ("precision", (0, 1)),
+        ("f1", (0, 1)),
+        ("f_score(3)", (0, 1)),
+        ("win_loss_ratio", (0, math.inf)),
+        ("tpr / (fpr + 0.5)", (0, 2)),
+        ("tpr / (1 - fpr)", (0, math.inf)),
+        ("max_gap(f1, by=sex)", (-1, 1)),
+        ("roc_auc[a] - 0.5", (-0.5, 0.5)),
+        ("mse", (0, math.inf)),
+        ("mean_error", (-math.inf, math.inf)),
+        ("tpr * (fpr - 0.5)", (-0.5, 0.5)),
+        ("1 / (fpr - 0.5)", (-math.inf, math.inf)),
+        ("sqrt(tpr - 5)", (-math.inf, math.inf)),
+    ],
+)
+def test_known_ranges(text: str, ends: tuple[float, float]) -> None:
+    assert interval(expression(text)) == pytest.approx(ends)
+
+
+@given(EXPRESSIONS, SEEDS)
+@settings(max_examples=150)
+def test_a_range_encloses_sampled_values(node: Expression, seed: int) -> None:
+    low, high = interval(node)
+    assert low <= high
+    for rates in drawn(node, seed, 5):
+        found = value(node, rates)
+        if not math.isnan(found):
+            assert found >= low or math.isclose(found, low, rel_tol=1e-9, abs_tol=1e-9)
+            assert found <= high or math.isclose(found, high, rel_tol=1e-9, abs_tol=1e-9)

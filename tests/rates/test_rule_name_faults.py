@@ -1,0 +1,169 @@
+"""What is said of a name that means nothing."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from full_scope import FULL, value
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rule_marks import fault_under
+from rule_strategies import codes
+
+from ratecli.faults import FaultError, Span
+from ratecli.rates import expression as ex
+from ratecli.rates.expression import Constant
+from ratecli.rates.parser import parse_conditions, parse_value
+from ratecli.rates.resolve import Scope, check_conditions, resolve
+
+
+def mark_of(
+    faulty: str, code: str, help_: str = "", message: str = ""
+) -> tuple[str, str, str, str]:
+    return faulty, code, help_, message
+
+
+@pytest.mark.parametrize(
+    ("mark", "code", "help_", "message"),
+    [
+        mark_of("tpr - «trp»", "E203", "did you mean 'tpr'"),
+        mark_of("0.5 * «Recall»[women]", "E203", "did you mean 'recall'"),
+        mark_of("2 * «kapa»", "E203", "did you mean 'kappa'"),
+        mark_of("«sqr»(tpr)", "E203", "did you mean 'sqrt'"),
+        mark_of("1 - «women»", "E203", "positive_rate[women]", "is a slice"),
+        mark_of("1 - «d2»", "E203", "positive_rate[d2]", "is a slice"),
+        mark_of("tpr[«wimen»]", "E204", "did you mean 'women'"),
+        mark_of("tpr[women, «d4»]", "E204", "d1, d2, d3"),
+        mark_of("f1[«wimen»]", "E204", "did you mean 'women'"),
+        mark_of("tpr[women, «sx = Female»]", "E205", "did you mean 'sex'"),
+        mark_of("max_gap(tpr, by=«gender»)", "E205", "age, alone, race, sex"),
+        mark_of('max_gap(tpr, by=«"Sex"»)', "E205", "did you mean 'sex'"),
+        mark_of("tpr[«sex=female»]", "E206", "did you mean 'Female'? values: Female, Male"),
+        mark_of("tpr[«race != (White, Blck)»]", "E206", "did you mean 'Black'"),
+        mark_of("tpr[«age = 40»]", "E206", "20, 39, 41.5"),
+        mark_of("tpr[«sex >= 30»]", "E206", "Female, Male", "compares numbers"),
+        mark_of("tpr@«tests»", "E209", "did you mean 'test'"),
+        mark_of("f1[women]@«dev»", "E209", "train"),
+        mark_of("of(«unconstraint», error)", "E202", "did you mean 'unconstrained'"),
+        mark_of("tpr / «0»", "E311"),
+        mark_of("tpr / «nothing»", "E311"),
+        mark_of("tpr / («1 - 1»)", "E311"),
+        mark_of("log(«-1»)", "E311"),
+        mark_of("sqrt(«0.2 - 0.5»)", "E311"),
+        mark_of("kl(«2», tpr)", "E311", "from 0 to 1"),
+        mark_of("«log(0)» + tpr", "E311"),
+        mark_of("«exp(1000)» * tpr", "E311"),
+        mark_of("1 + «1e308 * 10» * tpr", "E311"),
+        mark_of("1 + «tpr(women)»", "E304", "write tpr", "takes no arguments"),
+        mark_of("1 + «f_score»", "E304", "f_score(beta)"),
+        mark_of("1 + «f_score(1, 2)»", "E304", "f_score(beta)"),
+        mark_of("f_score(«tpr»)", "E304", "", "takes a number"),
+        mark_of("1 + «kl(tpr)»", "E304", "", "2 argument(s), not 1"),
+        mark_of("1 + «max()»", "E304", "", "1 or more"),
+        mark_of("1 + «sqrt»", "E304"),
+        mark_of("1 + «max(tpr, fpr)[women]»", "E304", "max(tpr[...])"),
+        mark_of("«abs(tpr)@test»", "E304"),
+        mark_of("tpr(by=«sex»)", "E304", "", "max_gap and min_ratio"),
+        mark_of("«max_gap(tpr)»", "E304", "max_gap(tpr, by=sex)"),
+        mark_of("«max_gap(tpr, fpr, by=sex)»", "E304", "max_gap(tpr, by=sex)"),
+        mark_of("max_gap(tpr, by=«alone»)", "E304", "", "1 values"),
+        mark_of("max_gap(tpr, by=«zip»)", "E304", "", "31 values"),
+        mark_of("«of(error)»", "E304", "of(unconstrained, error)"),
+        mark_of("«of(3, error)»", "E304", "of(unconstrained, error)"),
+        mark_of("1 - «kappa[women]»", "E304", "", "is a number"),
+        mark_of("«kappa@test»", "E304", "", "is a number"),
+        mark_of("tpr - «mode»", "E304", "", "'fast'"),
+        mark_of("tpr - «flag»", "E304", "", "True"),
+    ],
+)
+def test_faults_of_names(mark: str, code: str, help_: str, message: str) -> None:
+    fault = fault_under(mark, value)
+    assert fault.code == code
+    assert help_ in (fault.help or "")
+    assert message in fault.message
+
+
+def test_conditions_of_a_group_are_checked_alike() -> None:
+    def check(text: str) -> None:
+        check_conditions(parse_conditions(text), FULL)
+
+    check("sex = Female, age >= 3, age = (20, '39'), zip <= 12")
+    assert fault_under("sex = Male, «rce = White»", check).code == "E205"
+    assert fault_under("sex = Male, «race = Whit»", check).code == "E206"
+    assert fault_under("«race < 3»", check).code == "E206"
+
+
+def test_without_data_no_column_is_doubted() -> None:
+    scope = Scope(groups=FULL.groups)
+    assert resolve(parse_value("tpr[sx = f, age >= 3] - max_gap(tpr, by=gender)"), scope)
+
+
+def test_everything_in_a_metric_stands_where_the_metric_is_named() -> None:
+    node = value("0.25 + f_score(2)[women]")
+    inner = [part.span for part in ex.walk(node) if not isinstance(part, ex.Sum | Constant)]
+    assert set(inner) == {Span(7, 24)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_gap(" * 30 + "tpr" + ", by=sex)" * 30,
+        "f_score(" * 30 + "2" + ")" * 30,
+        "max_gap(max_gap(max_gap(f1, by=race), by=race), by=race)",
+        "*".join(["tpr"] * 90),
+        "/".join(["tpr"] * 90),
+    ],
+)
+def test_no_rule_grows_without_bound(text: str) -> None:
+    begun = time.process_time()
+    found = {"E302", "E304"}
+    try:
+        assert sum(1 for _ in ex.walk(value(text))) < 1e6
+    except FaultError as error:
+        found = codes(error)
+    assert found <= {"E302", "E304"}
+    assert time.process_time() - begun < 2
+
+
+NAMES = st.sampled_from(
+    [
+        "tpr",
+        "f1",
+        "f_score",
+        "kappa",
+        "mode",
+        "max",
+        "kl",
+        "of",
+        "max_gap",
+        "women",
+        "zz",
+        "majorize",
+    ]
+)
+
+
+@given(
+    st.recursive(
+        NAMES | st.sampled_from(["1", "0", "tpr[women]", "tpr@x", "f1[sex=Q]"]),
+        lambda parts: (
+            st.tuples(NAMES, parts, parts).map(lambda p: f"{p[0]}({p[1]}, {p[2]})")
+            | st.tuples(NAMES, parts).map(lambda p: f"{p[0]}({p[1]}, by=sex)")
+            | st.tuples(parts, st.sampled_from("+-*/"), parts).map(
+                lambda p: f"({p[0]} {p[1]} {p[2]})"
+            )
+        ),
+        max_leaves=5,
+    )
+)
+@settings(max_examples=150)
+def test_nonsense_raises_nothing_but_faults(text: str) -> None:
+    try:
+        node = value(text)
+    except FaultError as error:
+        unplaced = [fault for fault in error.faults if fault.span is None]
+    else:
+        unplaced = []
+        assert value(ex.text(node)) == node
+    assert not unplaced

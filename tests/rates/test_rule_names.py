@@ -1,0 +1,222 @@
+"""Looking names up: what a rule means."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from full_scope import FULL, VALUES, value
+from hypothesis import given, settings
+from rule_strategies import EXPRESSIONS, SCOPE, expression
+
+from ratecli.rates import expression as ex
+from ratecli.rates.expression import Apply, Constant, Expression, Leaf, Of, Quotient, Where
+from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.parser import parse_rule, parse_value
+from ratecli.rates.resolve import Scope, differences, resolve, violation
+from ratecli.rates.syntax import Condition
+from ratecli.rates.table import COMPOSITES, METRICS, RATES, SYNONYMS, TEMPLATES
+
+
+def rule(text: str) -> tuple[Expression, ...]:
+    return differences(parse_rule(text), FULL)
+
+
+# every name
+
+
+DESIGN = [
+    *("error", "accuracy", "positive_rate", "coverage", "selection_rate", "ppr", "negative_rate"),
+    *("tpr", "recall", "fpr", "tnr", "fnr", "churn", "wins", "losses", "precision", "f1"),
+    *("f_score(2)", "g_mean", "h_mean", "q_mean", "win_loss_ratio", "pr_auc", "roc_auc", "mse"),
+    *("mean_error", "base_rate", "kl(0.3, tpr)", "abs(tpr)", "min(tpr, fpr)", "max(tpr, fpr)"),
+    *("sqrt(tpr)", "log(tpr)", "exp(tpr)", "max_gap(fpr, by=sex)", "min_ratio(tpr, by=sex)"),
+    "of(unconstrained, error)",
+]
+
+
+@pytest.mark.parametrize("text", DESIGN)
+def test_all_names_of_the_plan_exist(text: str) -> None:
+    assert ex.text(value(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "error",
+        "positive_rate[women] - kappa * positive_rate[men]",
+        "recall[d2]",
+        "churn[d3] - 5%",
+        "max_gap(fpr, by=sex) - 0.02",
+        "kl(0.24, positive_rate[women]) - 0.01",
+        "error - 1.1 * of(unconstrained, error)",
+        "tpr[sex = Female, age >= 30]@validation",
+    ],
+)
+def test_all_rules_of_the_plan_resolve(text: str) -> None:
+    assert ex.text(value(text))
+
+
+@pytest.mark.parametrize(("synonym", "name"), SYNONYMS.items())
+def test_a_synonym_gives_the_same_tree(synonym: str, name: str) -> None:
+    assert name in METRICS
+    assert synonym not in METRICS
+    assert value(f"{synonym}[women]@test") == value(f"{name}[women]@test")
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_a_composite_carries_slice_and_split_to_its_rates(name: str) -> None:
+    arguments = "(2)" if COMPOSITES[name].parameters else ""
+    leaves = ex.leaves(value(f"{name}{arguments}[women, d2]@test"))
+    where = Where(("d2",), (Condition("sex", "=", ("Female",)),))
+    assert leaves
+    assert {(leaf.where, leaf.split) for leaf in leaves} == {(where, "test")}
+
+
+def test_names_of_functions_templates_and_metrics_are_different_names() -> None:
+    names = [*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, "of"]
+    assert len(names) == len(set(names))
+
+
+# what names mean
+
+
+def test_groups_are_spelt_out_in_canonical_order() -> None:
+    assert ex.text(value("tpr[old, d2, women, d1]")) == (
+        "tpr[d1, d2, age >= 39, race != Black, sex = Female]"
+    )
+    assert value("tpr[women, old]") == value("tpr[old, sex = Female, women]")
+
+
+def test_a_sweep_name_is_its_number() -> None:
+    assert value("kappa * tpr") == value("0.8 * tpr")
+    assert value("count") == Constant(3.0)
+    assert value("f_score(count)") == value("f_score(3)")
+
+
+def test_a_template_compares_all_ordered_pairs() -> None:
+    gap = value("max_gap(tpr[d1], by=race)")
+    parts = [value(f"tpr[d1, race = {name}]") for name in VALUES["race"]]
+    assert gap == Apply(
+        "max", tuple(ex.subtract(a, b) for a, b in itertools.permutations(parts, 2))
+    )
+    ratio = value("min_ratio(precision, by=sex)")
+    women, men = value("precision[women]"), value("precision[men]")
+    assert ratio == Apply("min", (Quotient(women, men), Quotient(men, women)))
+    assert [leaf.where for leaf in ex.leaves(value("max_gap(tpr, by=age)"))][2] == Where(
+        (), (Condition("age", "=", (41.5,)),)
+    )
+
+
+def test_a_template_without_data_stands_for_two_values() -> None:
+    gap = resolve(parse_value("max_gap(tpr, by=anything)"), Scope())
+    assert len(ex.leaves(gap)) == 2
+
+
+def test_templates_in_templates_compare_gaps() -> None:
+    assert len(ex.leaves(value("max_gap(max_gap(tpr, by=sex), by=race)"))) == 6
+
+
+def test_f_score_of_one_is_f1() -> None:
+    numbers = {
+        "true_positives": 0.3, "false_positives": 0.1, "false_negatives": 0.2
+    }  # fmt: skip
+
+    def number(node: Expression) -> float:
+        assert isinstance(node, Leaf)
+        return numbers[node.rate.name]
+
+    assert ex.evaluate(value("f_score(1)"), number) == pytest.approx(2 / 3)
+    assert ex.evaluate(value("f1"), number) == pytest.approx(2 / 3)
+    assert ex.evaluate(value("f_score(2)"), number) == pytest.approx(1.5 / (1.5 + 0.8 + 0.1))
+
+
+def test_of_keeps_another_algorithm_s_metric_apart() -> None:
+    node = value("of(unconstrained, error[women])")
+    assert node == Of("unconstrained", value("error[women]"))
+    assert ex.leaves(node) == []
+    assert ex.text(node) == "of(unconstrained, error[sex = Female])"
+
+
+def test_a_rule_is_what_must_be_at_most_0() -> None:
+    tpr, fpr = value("tpr"), value("fpr")
+    assert rule("tpr <= fpr") == (ex.subtract(tpr, fpr),)
+    assert rule("tpr >= fpr") == (ex.subtract(fpr, tpr),)
+    assert rule("0.1 <= tpr <= 0.5") == (
+        ex.add(Constant(0.1), ex.negate(tpr)),
+        ex.add(tpr, Constant(-0.5)),
+    )
+    assert violation(rule("tpr >= fpr")) == ex.subtract(fpr, tpr)
+    whole = violation(rule("0.1 <= tpr <= 0.5"))
+    for rate, broken in [(0.05, 0.05), (0.3, -0.2), (0.7, 0.2)]:
+        assert ex.evaluate(whole, lambda _, rate=rate: rate) == pytest.approx(broken)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("3 / 10", 0.3),
+        ("1 - 3 * 2", -5.0),
+        ("2 * (3 + 4) / 7", 2.0),
+        ("max(0.3)", 0.3),
+        ("max(1, 2, 3) - min(1, 2)", 2.0),
+        ("abs(-5%)", 0.05),
+        ("rms(3, 4) * rms(3, 4)", 12.5),
+        ("0 * tpr", 0.0),
+        ("-0.0", 0.0),
+    ],
+)
+def test_constants_are_folded(text: str, number: float) -> None:
+    node = value(text)
+    assert isinstance(node, Constant)
+    assert node.value == pytest.approx(number, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("tpr - fpr", "-fpr + tpr"),
+        ("2 * (tpr - fpr)", "2 * tpr - 2 * fpr"),
+        ("(tpr + 0.5) / 2", "0.5 * tpr + 0.25"),
+        ("1 + tpr - 1", "tpr"),
+        ("tpr * 3", "3 * tpr"),
+        ("--tpr", "tpr"),
+    ],
+)
+def test_one_number_written_in_two_ways_is_one_tree(one: str, other: str) -> None:
+    def terms(text: str) -> set[Expression]:
+        node = value(text)
+        return set(node.terms) if isinstance(node, ex.Sum) else {node}
+
+    assert terms(one) == terms(other)
+
+
+# canonical text
+
+
+@given(EXPRESSIONS)
+@settings(max_examples=150)
+def test_canonical_text_means_the_same_expression(node: Expression) -> None:
+    assert resolve(parse_value(ex.text(node)), SCOPE) == node
+    assert ex.text(resolve(parse_value(ex.text(node)), SCOPE)) == ex.text(node)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_gap(f1, by=sex) - min_ratio(precision[old], by=sex)",
+        "-(tpr * fpr) - 0.3 / precision + -2",
+        "of(majorize, of(unconstrained, tpr[women]@test)) * tpr",
+        "roc_auc[women] - pr_auc@test",
+        "win_loss_ratio - 1.1 * (wins / losses)",
+        "1e-300 * tpr + 1e22",
+    ],
+)
+def test_canonical_text_survives_a_second_reading(text: str) -> None:
+    node = value(text)
+    assert value(ex.text(node)) == node
+
+
+def test_every_rate_is_at_hand_under_its_own_name() -> None:
+    assert all(name == rate.name for name, rate in RATES.items())
+    assert [expression(name) for name in RATES] == [Leaf(rate) for rate in RATES.values()]

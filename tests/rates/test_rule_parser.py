@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from rule_marks import fault_under
+from rule_strategies import CONDITIONS, NODES, TEXTS_OF_VALUES, relations
+
+from ratecli.faults import FaultError, Span
+from ratecli.rates.parser import (
+    MAX_DEPTH,
+    MAX_LENGTH,
+    MAX_OPERATORS,
+    parse_conditions,
+    parse_rule,
+    parse_value,
+)
+from ratecli.rates.syntax import Binary, Condition, Member, Minus, Name, Node, Number, Relation
+
+A, B, C = Name("a"), Name("b"), Name("c")
+
+
+# what is written is read
+
+
+@given(NODES)
+def test_a_printed_tree_is_read_as_itself(tree: Node) -> None:
+    assume(len(str(tree)) <= MAX_LENGTH)
+    assert parse_value(str(tree)) == tree
+
+
+@given(relations())
+@settings(max_examples=50)
+def test_a_printed_relation_is_read_as_itself(tree: Relation) -> None:
+    assume(len(str(tree)) <= MAX_LENGTH)
+    assert parse_rule(str(tree)) == tree
+
+
+@given(st.lists(CONDITIONS, min_size=1, max_size=3).map(tuple))
+@settings(max_examples=50)
+def test_a_printed_group_is_read_as_itself(conditions: tuple[Condition, ...]) -> None:
+    assert parse_conditions(", ".join(map(str, conditions))) == conditions
+
+
+@given(TEXTS_OF_VALUES)
+@settings(max_examples=60)
+def test_text_with_any_blanks_and_brackets_means_what_its_canonical_text_means(text: str) -> None:
+    tree = parse_value(text)
+    assert parse_value(str(tree)) == tree
+
+
+@given(TEXTS_OF_VALUES)
+@settings(max_examples=60)
+def test_every_node_stands_under_its_own_text(text: str) -> None:
+    tree = parse_value(text)
+    assert parse_value(text[tree.span.start : tree.span.end]) == tree or text.lstrip().startswith(
+        "("
+    )
+    if isinstance(tree, Binary):
+        for part in (tree.left, tree.right):
+            own = text[part.span.start : part.span.end]
+            if own.count("(") == own.count(")"):
+                assert parse_value(own) == part
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("a + b * c", Binary("+", A, Binary("*", B, C))),
+        ("a * b + c", Binary("+", Binary("*", A, B), C)),
+        ("(a + b) * c", Binary("*", Binary("+", A, B), C)),
+        ("a - b - c", Binary("-", Binary("-", A, B), C)),
+        ("a - (b - c)", Binary("-", A, Binary("-", B, C))),
+        ("a / b * c", Binary("*", Binary("/", A, B), C)),
+        ("-a * b", Binary("*", Minus(A), B)),
+        ("-(a * b)", Minus(Binary("*", A, B))),
+        ("a - -b", Binary("-", A, Minus(B))),
+        ("a*-b", Binary("*", A, Minus(B))),
+        ("--a", Minus(Minus(A))),
+        ("5% * a", Binary("*", Number(0.05), A)),
+        ("12.5 %", Number(0.125)),
+        ("1e-3", Number(0.001)),
+        (".5", Number(0.5)),
+        ("2.", Number(2.0)),
+        ("  a  ", A),
+        ("f()", Name("f", ())),
+        ("max(a, b + c)", Name("max", (A, Binary("+", B, C)))),
+        ("max_gap(a, by=sex)", Name("max_gap", (A,), "sex")),
+        ('max_gap(a, by = "marital status")', Name("max_gap", (A,), "marital status")),
+        ("max(by, by)", Name("max", (Name("by"), Name("by")))),
+        ("a@test", Name("a", split="test")),
+        ("a[d2]@validation", Name("a", items=(Member("d2"),), split="validation")),
+        ("f_score(2)[women]", Name("f_score", (Number(2.0),), items=(Member("women"),))),
+    ],
+)
+def test_precedence_and_forms(text: str, tree: Node) -> None:
+    assert parse_value(text) == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("sex = Female", (Condition("sex", "=", ("Female",)),)),
+        (
+            "sex=Female,age>=30",
+            (Condition("sex", "=", ("Female",)), Condition("age", ">=", (30.0,))),
+        ),
+        ("sex != 'Not said'", (Condition("sex", "!=", ("Not said",)),)),
+        ('income = ">50K"', (Condition("income", "=", (">50K",)),)),
+        ('city = "\\"X\\" \\\\ Y"', (Condition("city", "=", ('"X" \\ Y',)),)),
+        ("race = (Black, 'Asian Pac', 3)", (Condition("race", "=", ("Black", "Asian Pac", 3.0)),)),
+        ("race != (A, B)", (Condition("race", "!=", ("A", "B")),)),
+        ("hours-per-week < 40.5", (Condition("hours-per-week", "<", (40.5,)),)),
+        (
+            "'marital status' = Never-married",
+            (Condition("marital status", "=", ("Never-married",)),),
+        ),
+        ("x > -1e3", (Condition("x", ">", (-1000.0,)),)),
+        ("zip = '01234'", (Condition("zip", "=", ("01234",)),)),
+        ("zip = 1234", (Condition("zip", "=", (1234.0,)),)),
+        ("x = nan", (Condition("x", "=", ("nan",)),)),
+        ("größe <= 3", (Condition("größe", "<=", (3.0,)),)),
+    ],
+)
+def test_slices(text: str, items: tuple[Condition, ...]) -> None:
+    assert parse_conditions(text) == items
+    assert parse_value(f"tpr[{text}]") == Name("tpr", items=items)
+
+
+def test_a_chain_keeps_all_its_operands() -> None:
+    assert parse_rule("0.2 <= a <= b <= 5%") == Relation(
+        (Number(0.2), A, B, Number(0.05)), ("<=", "<=", "<=")
+    )
+    assert parse_rule("a >= b").ops == (">=",)
+
+
+def test_a_span_covers_all_of_a_compound_and_no_blank_around_it() -> None:
+    assert parse_value("  (a + b)  * (c)  ").span == Span(2, 16)
+    assert parse_rule(" a  <=  (b) ").span == Span(1, 11)
+    assert parse_value(" tpr [ women ] @ test ").span == Span(1, 21)
+
+
+# what cannot be read is pointed at
+
+
+@pytest.mark.parametrize(
+    ("mark", "says"),
+    [
+        ("tpr >= «>=» 3", "a number, a rate or '(' is wanted, found '>='"),
+        ("«*» 3", "wanted, found '*'"),
+        ("tpr «+»", "the rule ends here"),
+        ("tpr «fpr»", "an operator or the end is wanted, found 'fpr'"),
+        ("2 «tpr»", "found 'tpr'"),
+        ("tpr «]»", "found ']'"),
+        ("tpr«$»", "found '$'"),
+        ("(tpr «]»", "')' is missing after the bracketed part"),
+        ("max(tpr «fpr»)", "')' is missing after the arguments"),
+        ("max(tpr, «)»", "found ')'"),
+        ("max_gap(tpr, by=sex«,» tpr)", "')' is missing after the arguments"),
+        ("max_gap(tpr, by=«3»)", "a name is wanted in `by=`"),
+        ("tpr[«]»", "a name is wanted in a slice"),
+        ("tpr[«3» = 4]", "a name is wanted in a slice"),
+        ("tpr[women «York»]", "']' is missing after the slice"),
+        ("tpr[city = New «York»]", "']' is missing after the slice, found 'York'"),
+        ("tpr[hours-per-week«]»", "a comparison is wanted after 'hours-per-week'"),
+        ("tpr[a = «]»", "a value is wanted"),
+        ('tpr[a = «"»b]', "a value is wanted"),
+        ("tpr[a = («)»]", "a value is wanted"),
+        ("tpr[a = (b «c»)]", "')' is missing after the values"),
+        ("tpr[age >= «old»]", "'>=' compares with a number, not with 'old'"),
+        ("tpr[age < «'30'»]", "'<' compares with a number"),
+        ("tpr[sex «==» Female]", "'==' compares nothing here"),
+        ("tpr@«3»", "the name of a split is wanted"),
+        ("tpr@test«[»women]", "found '['"),
+        ("«1e999» * tpr", "larger than any number"),
+        ("1.2«.3»", "found '.3'"),
+    ],
+)
+def test_syntax_faults_lie_under_the_token(mark: str, says: str) -> None:
+    fault = fault_under(mark, parse_value)
+    assert fault.code == "E301"
+    assert says in fault.message
+
+
+@pytest.mark.parametrize(
+    ("mark", "says"),
+    [
+        ("9«**»9**9", "no powers"),
+        ("tpr«^»2", "no powers"),
+        ("tpr «==» 3", "two rules"),
+        ("tpr «=» 3", "write <= or >="),
+        ("tpr «<» 3", "write <="),
+        ("tpr «>» 3", "write >="),
+        ("tpr[sex «==» Female]", "single ="),
+    ],
+)
+def test_habits_of_other_languages_are_answered(mark: str, says: str) -> None:
+    fault = fault_under(mark, parse_rule)
+    assert fault.code == "E301"
+    assert says in (fault.help or "")
+
+
+@pytest.mark.parametrize("mark", ["«a <= b >= c»", " «a >= b <= c»  ", "«(a) <= b >= c»"])
+def test_a_mixed_chain_is_refused_as_a_whole(mark: str) -> None:
+    assert fault_under(mark, parse_rule).code == "E301"
+
+
+@pytest.mark.parametrize(
+    ("mark", "read"),
+    [
+        (" «tpr» ", parse_rule),
+        ("«(a + b) * c»", parse_rule),
+        (" «tpr <= 3» ", parse_value),
+    ],
+)
+def test_a_value_is_no_comparison_and_the_reverse(mark, read) -> None:
+    assert fault_under(mark, read).code == "E303"
+
+
+@pytest.mark.parametrize(
+    "mark", ["a = 1, «women»", "«women»", "a = 1 «b» = 2", "a = 1«]»", "«>=» 3", "a = 1«,»"]
+)
+def test_a_group_is_nothing_but_conditions(mark: str) -> None:
+    assert fault_under(mark, parse_conditions).code == "E301"
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_nothing_is_no_rule(text: str) -> None:
+    with pytest.raises(FaultError, match="E301"):
+        parse_rule(text)
+
+
+# bounds
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("(" * 10_000 + "1" + ")" * 10_000, "E302"),
+        ("(" * 900 + "1" + ")" * 900, "E302"),
+        ("-" * 1900 + "1", "E302"),
+        ("abs(" * 300 + "1" + ")" * 300, "E302"),
+        ("tpr" + " + tpr" * (MAX_OPERATORS + 1), "E302"),
+        ("tpr" + "*tpr" * 400, "E302"),
+        ("a" * (MAX_LENGTH + 1), "E302"),
+        ("9**9**9", "E301"),
+        ("(" * 2000, "E302"),
+        ("[" * 2000, "E301"),
+    ],
+)
+def test_bounds_are_faults_and_quick(text: str, code: str) -> None:
+    begun = time.process_time()
+    for read in (parse_rule, parse_value):
+        with pytest.raises(FaultError) as raised:
+            read(text)
+        assert [fault.code for fault in raised.value.faults] == [code]
+    assert time.process_time() - begun < 1
+
+
+def test_the_bounds_are_reached_but_not_passed() -> None:
+    assert parse_value("(" * MAX_DEPTH + "a" + ")" * MAX_DEPTH) == A
+    assert str(parse_value("a" + " + a" * MAX_OPERATORS)).count("+") == MAX_OPERATORS
+    assert len(parse_rule("a" + " <= 1" * 300).ops) == 300
+    assert fault_under("(" * MAX_DEPTH + "(«a»)" + ")" * MAX_DEPTH, parse_value).code == "E302"
+
+
+SHARDS = st.sampled_from(
+    [
+        *"()[],@%=<>+-*/^'\"\\ .#$",
+        "<=",
+        ">=",
+        "!=",
+        "==",
+        "**",
+        "tpr",
+        "by",
+        "max",
+        "1e3",
+        "5%",
+        "é",
+        "²",
+        "\0",
+    ]
+)
+
+
+@given(st.lists(SHARDS, max_size=25).map("".join) | st.text(max_size=30))
+@settings(max_examples=200)
+def test_garbage_raises_nothing_but_faults_inside_the_text(text: str) -> None:
+    for read in (parse_rule, parse_value, parse_conditions):
+        try:
+            read(text)
+        except FaultError as error:
+            for fault in error.faults:
+                assert fault.span is not None
+                assert 0 <= fault.span.start < fault.span.end <= max(len(text), 1)

@@ -1,0 +1,199 @@
+"""What a trial stores, against numbers counted by hand from its own model and rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import people, run_file, write
+from ratecli.faults import FaultError
+from ratecli.models.storage import loads
+from ratecli.runner.prepare import prepare
+from ratecli.runner.world import world
+
+BASE = """
+name: small
+datasets:
+  people: {path: people.csv, label: y, drop: [old]}
+groups: {women: sex = F, men: sex = M}
+objective: error
+constraints: {parity: 'positive_rate[women] >= 0.9 * positive_rate[men]'}
+algorithms: [unconstrained, majorize: {iterations: 3}]
+seeds: 2
+metrics: {err: error, women: 'positive_rate[women]', gap: 'max_gap(tpr, by=sex)'}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    people(300, 1).to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path
+
+
+def results_of(store):
+    return {(p.label, p.seed, *p.point.values()): (p, store.result(p.key)) for p in store.plan()}
+
+
+def test_stored_numbers_are_those_of_the_stored_model(folder):
+    path = write(folder, BASE)
+    prepared = prepare(path)
+    outcome, store = run_file(path)
+    assert outcome.counts == {"ok": 4}
+    frame = pd.read_csv(folder / "people.csv")
+    for (_, seed), (planned, result) in results_of(store).items():
+        rows = world(prepared.data, seed)
+        for variant, blob in result.models.items():
+            p = loads(blob).decide(rows.X)
+            for split in ("train", "test"):
+                part = rows.sample.part == split
+                known = {v.metric: v.value for v in result.values
+                         if v.variant == variant and v.split == split}  # fmt: skip
+
+                def rate(mask, part=part, p=p):
+                    return p[part & mask].mean()
+
+                y, women = frame.y == 1, frame.sex == "F"
+                wrong = np.where(frame.y == 1, 1 - p, p)
+                expected = {
+                    "err": wrong[part].mean(),
+                    "objective": wrong[part].mean(),
+                    "women": rate(women),
+                    "gap": abs(rate(y & women) - rate(y & ~women)),
+                    "violation.parity": 0.9 * rate(~women) - rate(women),
+                }
+                for name, value in expected.items():
+                    assert known[planned.metrics[name]] == pytest.approx(value, abs=1e-12)
+
+
+def test_training_rows_alone_decide_a_model(folder):
+    path = write(folder, BASE)
+    _, store = run_file(path)
+    before = {key: store.result(p.key).models for key, (p, _) in results_of(store).items()}
+    frame = pd.read_csv(folder / "people.csv")
+    test = world(prepare(path).data, 0).sample.part == "test"
+    frame.loc[test, ["x", "z"]] = 99.0
+    frame.loc[test, "y"] = 1 - frame.loc[test, "y"]
+    frame.to_csv(folder / "people.csv", index=False)
+    _, store = run_file(path)
+    for key, (planned, _) in results_of(store).items():
+        if key[1] == 0:
+            assert store.result(planned.key).models == before[key]
+
+
+def test_of_takes_the_number_of_the_other_algorithm_on_the_same_split(folder):
+    text = BASE.replace("metrics: {", "metrics: {price: 'error / of(unconstrained, error)', ")
+    text = text.replace(
+        "constraints: {", "constraints: {cost: 'error <= 1.3 * of(unconstrained, error)', "
+    )
+    _, store = run_file(write(folder, text))
+    found = results_of(store)
+    for seed in (0, 1):
+        plain, result = found["unconstrained", seed]
+        errors = {v.split: v.value for v in result.values if v.metric == "error"}
+        ours, theirs = found["majorize", seed]
+        for value in theirs.values:
+            same = {v.metric: v.value for v in theirs.values
+                    if v.variant == value.variant and v.split == value.split}  # fmt: skip
+            error = same["error"]
+            assert same[ours.metrics["price"]] == pytest.approx(error / errors[value.split])
+            cost = error - 1.3 * errors["train"]
+            assert same[ours.metrics["violation.cost"]] == pytest.approx(cost)
+        own = {v.value for v in result.values if v.metric == plain.metrics["price"]}
+        assert own == {1.0}
+
+
+def test_an_algorithm_cannot_be_held_to_its_own_result(folder):
+    text = BASE.replace("constraints: {", "constraints: {cost: 'error <= of(majorize, error)', ")
+    with pytest.raises(FaultError, match="E310: 'majorize' is held to its own result"):
+        prepare(write(folder, text))
+
+
+def test_two_algorithms_cannot_need_one_another(folder):
+    text = BASE.replace("algorithms: [unconstrained, majorize: {iterations: 3}]",
+                        "algorithms: [majorize: {as: a}, majorize: {as: b}]")  # fmt: skip
+    text = text.replace("metrics: {", "metrics: {q: 'of(a, error) + of(b, error)', ")
+    with pytest.raises(FaultError, match="E310: algorithms need one another in a circle"):
+        prepare(write(folder, text))
+
+
+@pytest.mark.parametrize("deployed", ["{column: old}", "{algorithm: unconstrained}"])
+def test_churn_compares_with_the_deployed_model(folder, deployed):
+    text = BASE.replace("metrics: {", "metrics: {churn: churn, wins: wins, losses: losses, ")
+    text += f"deployed: {deployed}\n"
+    text = text.replace("constraints: {", "constraints: {stay: churn <= 0.45, ")
+    path = write(folder, text)
+    _, store = run_file(path)
+    frame = pd.read_csv(folder / "people.csv")
+    found = results_of(store)
+    for seed in (0, 1):
+        rows = world(prepare(path).data, seed)
+        old = frame.old.to_numpy()
+        if "algorithm" in deployed:
+            blob = next(iter(found["unconstrained", seed][1].models.values()))
+            old = loads(blob).decide(rows.X)
+        planned, result = found["majorize", seed]
+        assert result.status == "ok"
+        for variant, blob in result.models.items():
+            p = loads(blob).decide(rows.X)
+            test = rows.sample.part == "test"
+            differs = np.where(old == 1, 1 - p, p)[test].mean()
+            right = np.where(frame.y == 1, p, 1 - p)
+            wins = np.where(old != frame.y, right, 0)[test].mean()
+            losses = np.where(old == frame.y, 1 - right, 0)[test].mean()
+            known = {v.metric: v.value for v in result.values
+                     if v.variant == variant and v.split == "test"}  # fmt: skip
+            measured = [known[planned.metrics[name]] for name in ("churn", "wins", "losses")]
+            assert measured == pytest.approx([differs, wins, losses])
+
+
+def test_several_data_sets_are_one_sample(tmp_path):
+    for name, rows in (("a", 200), ("b", 120)):
+        people(rows, rows).to_csv(tmp_path / f"{name}.csv", index=False)
+    people(150, 3).drop(columns="y").to_csv(tmp_path / "c.csv", index=False)
+    path = write(tmp_path, """
+name: several
+datasets:
+  a: {path: a.csv, label: y, features: [x, z]}
+  b: {path: b.csv, label: y, features: [x, z]}
+  c: {path: c.csv, features: [x, z]}
+objective: error[a]
+constraints: {cover: 'positive_rate[c] <= 0.4', stay: 'tpr[b] >= 0.5'}
+algorithms: [majorize: {iterations: 3}]
+metrics: {all: error, a: 'error[a]', b: 'error[b]', cover: 'positive_rate[c]', ab: 'error[a, b]'}
+""")  # fmt: skip
+    outcome, store = run_file(path)
+    assert outcome.counts == {"ok": 1}
+    (planned,) = store.plan()
+    values = store.result(planned.key).values
+    known = {v.metric: v.value for v in values if v.variant == "stochastic" and v.split == "train"}
+    sizes = {"a": 133, "b": 80}
+    pooled = sum(known[planned.metrics[k]] * n for k, n in sizes.items()) / sum(sizes.values())
+    assert known["error"] == pytest.approx(pooled, abs=5e-3)
+    assert known[planned.metrics["ab"]] == pytest.approx(known["error"])
+    assert known[planned.metrics["cover"]] <= 0.4 + 1e-9
+
+
+def test_names_do_not_enter_a_key_and_everything_else_does(folder):
+    keys = {t.key for t in prepare(write(folder, BASE)).plan.tasks}
+
+    def changed(text: str, *overrides: str) -> bool:
+        plan = prepare(write(folder, text, "other.yaml"), overrides).plan
+        return {t.key for t in plan.tasks} != keys
+
+    assert not changed("# a comment\n" + BASE)
+    assert not changed(BASE.replace("women", "ladies").replace("parity", "fair"))
+    assert not changed(BASE.replace("name: small", "name: other").replace("err:", "mistakes:"))
+    reordered = "\n".join(reversed([line for line in BASE.strip().split("\n") if line[0] != " "]))
+    reordered = reordered.replace(
+        "datasets:", "datasets: {people: {path: people.csv, label: y, drop: [old]}}"
+    )
+    assert not changed(reordered)
+    assert not changed(BASE.replace("error\n", "error_rate\n"))
+    assert changed(BASE, "regularization.l2=2/n")
+    assert changed(BASE, "seeds=[0, 2]")
+    assert changed(BASE.replace("0.9", "0.8"))
+    assert changed(BASE.replace("iterations: 3", "iterations: 4"))
+    assert changed(BASE, "datasets.people.split.test=0.2", "datasets.people.split.train=0.8")
+    people(300, 2).to_csv(folder / "people.csv", index=False)
+    assert changed(BASE)

@@ -1,0 +1,49 @@
+"""The warning that a constraint holds on training rows and not on test rows."""
+
+from __future__ import annotations
+
+from ratecli.runner.records import Planned, TrialResult, Value
+from ratecli.runner.unkept import unkept
+
+
+def planned(key, algorithm="majorize"):
+    return Planned(key, algorithm, algorithm, {}, {}, 0, {"violation.fair": "v", "error": "e"})
+
+
+def result(key, train, test, variant="main"):
+    values = [Value(variant, "train", "v", train), Value(variant, "test", "v", test)]
+    values += [Value("other", "train", "v", -1.0), Value("other", "test", "v", 1.0)]
+    return TrialResult(key, "ok", values=tuple(values))
+
+
+def warnings(*results, algorithm="majorize"):
+    plan = [planned(each.key, algorithm) for each in results]
+    return [fault.message for fault in unkept(plan, {each.key: each for each in results})]
+
+
+def test_only_what_holds_in_training_is_counted():
+    (found,) = warnings(
+        result("a", 0.0, 0.1), result("b", 1e-7, 0.3), result("c", 0.2, 0.9), result("d", -1, -1)
+    )
+    assert found.startswith("'fair' holds for 'majorize' on training rows and not on test rows in ")
+    assert found.endswith(" in 2 of 3 trials, missed by 0.2 on average")
+
+
+def test_no_warning_where_test_rows_agree():
+    assert warnings(result("a", 0.0, 0.0), result("b", -0.1, 1e-7)) == []
+
+
+def test_algorithms_that_ignore_constraints_promised_nothing():
+    assert warnings(result("a", 0.0, 0.5), algorithm="unconstrained") == []
+
+
+def test_what_was_not_measured_tells_nothing():
+    missing = TrialResult("a", "infeasible")
+    train_only = TrialResult("b", "ok", values=(Value("main", "train", "v", 0.0),))
+    assert warnings(missing, train_only) == []
+    assert unkept([planned("a")], {}) == []
+
+
+def test_codes():
+    plan, found = [planned("a")], {"a": result("a", 0.0, 0.5)}
+    assert [fault.code for fault in unkept(plan, found)] == ["W402"]

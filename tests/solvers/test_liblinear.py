@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from ratecli.solvers.liblinear import fit_hinge, fit_logistic, with_ones
+
+X = np.random.default_rng(0).normal(size=(30, 3))
+SIGNS = np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1.0, -1.0)
+FITS = pytest.mark.parametrize("fit", [fit_hinge, fit_logistic])
+
+
+def wide(X: np.ndarray) -> sparse.csr_array:
+    """With 64-bit indices, as read from a file."""
+    narrow = sparse.csr_array(X)
+    indices, starts = narrow.indices.astype(np.int64), narrow.indptr.astype(np.int64)
+    return sparse.csr_array((narrow.data, indices, starts), shape=X.shape)
+
+
+@FITS
+@pytest.mark.parametrize("signs", [SIGNS, np.ones(30), -np.ones(30)], ids=["both", "up", "down"])
+def test_every_form_of_the_rows_gives_the_same_weights(fit, signs):
+    costs = np.linspace(0.1, 2, 30)
+    dense, thin, long = (
+        fit(rows, signs, costs, seed=1, tolerance=1e-6, iterations=10_000)
+        for rows in (X, sparse.csr_array(X), wide(X))
+    )
+    assert dense.converged
+    np.testing.assert_allclose(thin.weights, dense.weights, atol=1e-6)
+    np.testing.assert_array_equal(long.weights, thin.weights)
+
+
+@FITS
+def test_weights_are_costs_not_shares(fit):
+    """Rows that cost nothing change nothing; larger costs fit closer."""
+    costs = np.where(np.arange(30) < 20, 1.0, 0.0)
+    options = {"seed": 0, "tolerance": 1e-8, "iterations": 100_000}
+    some = fit(X, SIGNS, costs, **options)
+    fewer = fit(X[:20], SIGNS[:20], costs[:20], **options)
+    np.testing.assert_allclose(some.weights, fewer.weights, atol=1e-4)
+    assert np.linalg.norm(fit(X, SIGNS, 9 * costs, **options).weights) > np.linalg.norm(
+        some.weights
+    )
+
+
+def test_a_column_of_ones_is_last_in_both_forms():
+    np.testing.assert_array_equal(with_ones(X)[:, -1], np.ones(30))
+    np.testing.assert_array_equal(with_ones(sparse.csr_array(X)).toarray(), with_ones(X))

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+from ratecli.rates.analysis import Shape
+from ratecli.solvers.base import Solver
+from ratecli.solvers.registry import BUILT_IN, algorithms
+
+ENTRIES = pytest.mark.parametrize("entry", BUILT_IN, ids=lambda entry: entry.name)
+
+
+@ENTRIES
+def test_every_algorithm_is_a_documented_solver_of_frozen_options(entry):
+    solver = entry.load()
+    assert issubclass(solver, Solver)
+    assert is_dataclass(solver)
+    assert solver.__dataclass_params__.frozen
+    assert solver.__module__ == entry.path.partition(":")[0]
+    assert solver.version >= 1
+    assert entry.summary
+    assert entry.source
+
+
+@ENTRIES
+def test_every_option_has_a_default_and_a_line_of_its_own(entry):
+    solver = entry.load()
+    text = inspect.getdoc(solver)
+    assert solver() == solver()
+    for option in fields(solver):
+        assert f"\n{option.name}\n" in text, f"{entry.name} says nothing of '{option.name}'"
+
+
+@ENTRIES
+def test_what_it_enforces_is_said_in_classes_of_goals(entry):
+    solver = entry.load()
+    assert solver.objectives | solver.constraints <= set(Shape)
+    assert bool(solver.constraints) == solver.enforces
+
+
+def test_names_are_unique_and_found():
+    names = [entry.name for entry in BUILT_IN]
+    assert len(set(names)) == len(names)
+    assert set(names) <= set(algorithms())
+    assert all(algorithms()[entry.name] is entry for entry in BUILT_IN)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles.goals import Rows, Rules, problem, smooth_rows
+from oracles.problem3 import Hinges, dual_bound
+from scipy import sparse
+from scipy.optimize import minimize
+
+from ratecli.solvers.baselines import unconstrained
+from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.liblinear import with_ones
+
+LOSSES = pytest.mark.parametrize("loss", ["hinge", "logistic"])
+
+
+def weights(rows: Rows, loss: str = "hinge", l2: float | None = None) -> np.ndarray:
+    solution = Unconstrained(loss=loss).solve(
+        problem(rows, Rules(), l2), np.random.default_rng(0), lambda _: None
+    )
+    assert solution.status == "solved"
+    classifier = solution.variants["deterministic"]
+    return np.append(classifier.weights, classifier.bias)
+
+
+def weighted(seed: int, n: int = 60) -> Rows:
+    rows = smooth_rows(seed, n=n, d=3)
+    return replace(rows, weight=np.random.default_rng(seed).uniform(0.2, 3.0, size=n))
+
+
+def first(rows: Rows, keep: np.ndarray) -> Rows:
+    return Rows(rows.X[keep], rows.label[keep], rows.group[keep])
+
+
+@pytest.mark.parametrize("l2", [0.01, 0.3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_hinge_has_no_duality_gap(seed, l2):
+    """Mean of max(0, 1 - y z) + l2 / 2 |w|^2: twice the half-margin hinge of scores z / 2."""
+    rows = weighted(seed)
+    share = rows.weight / rows.weight.sum()
+    signed = (2 * rows.label - 1)[:, None] * with_ones(rows.X)
+    w = weights(rows, l2=l2)
+    value = share @ np.maximum(0, 1 - signed @ w) + l2 / 2 * (w @ w)
+    bound = dual_bound(Hinges(signed / 2, 2 * share[None, :], np.zeros(1), l2), np.zeros(0))
+    assert bound - 1e-9 <= value <= bound + 1e-4
+
+
+@pytest.mark.parametrize("l2", [0.01, 0.3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_logistic_is_where_the_gradient_vanishes(seed, l2):
+    rows = weighted(seed)
+    share = rows.weight / rows.weight.sum()
+    signed = (2 * rows.label - 1)[:, None] * with_ones(rows.X)
+
+    def objective(w: np.ndarray) -> float:
+        return float(share @ np.logaddexp(0, -signed @ w) + l2 / 2 * (w @ w))
+
+    w = weights(rows, "logistic", l2)
+    assert objective(w) <= minimize(objective, np.zeros(4), method="BFGS").fun + 1e-6
+    chance = 1 / (1 + np.exp(signed @ w))
+    np.testing.assert_allclose(l2 * w, (share * chance) @ signed, atol=1e-3)
+
+
+@LOSSES
+def test_a_row_of_weight_two_is_a_row_that_stands_twice(loss):
+    rows = first(smooth_rows(0, n=50, d=3), np.arange(50))
+    twice = np.concatenate([np.arange(50), [3, 17]])
+    heavy = replace(rows, weight=np.where(np.isin(np.arange(50), [3, 17]), 2.0, 1.0))
+    one, two = weights(heavy, loss, 0.1), weights(first(rows, twice), loss, 0.1)
+    np.testing.assert_allclose(one, two, atol=2e-3)
+
+
+@LOSSES
+def test_unlabelled_rows_change_nothing(loss):
+    rows = smooth_rows(1, n=80, d=3)
+    hidden = replace(rows, label=np.where(np.arange(80) % 4 == 0, np.nan, rows.label))
+    seen = first(rows, np.flatnonzero(np.arange(80) % 4))
+    np.testing.assert_array_equal(weights(hidden, loss, 0.05), weights(seen, loss, 0.05))
+
+
+@LOSSES
+def test_dense_and_sparse_rows_agree(loss):
+    rows = smooth_rows(2, n=80, d=3)
+    thin = replace(rows, X=sparse.csr_array(rows.X))
+    np.testing.assert_allclose(weights(rows, loss), weights(thin, loss), atol=1e-6)
+
+
+@LOSSES
+def test_constraints_and_objective_are_not_looked_at(loss):
+    rows = smooth_rows(3, n=80, d=3)
+    rules = Rules({"c": "positive_rate <= 0.1"}, objective="fpr")
+    solver = Unconstrained(loss=loss)
+    found = solver.solve(problem(rows, rules), np.random.default_rng(0), lambda _: None)
+    plain = weights(rows, loss)
+    np.testing.assert_allclose(found.variants["deterministic"].weights, plain[:-1], atol=1e-6)
+
+
+@LOSSES
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_rows_of_one_label_get_that_label(loss, label):
+    rows = smooth_rows(4, n=40, d=3)
+    same = replace(rows, label=np.full(40, label))
+    solution = Unconstrained(loss=loss).solve(
+        problem(same, Rules()), np.random.default_rng(0), lambda _: None
+    )
+    decisions = solution.variants["deterministic"].decide(rows.X)
+    assert (decisions == label).all()
+
+
+@LOSSES
+def test_a_fit_cut_short_is_told(loss, monkeypatch):
+    monkeypatch.setattr(unconstrained, "MAX_ITERATIONS", 1)
+    solution = Unconstrained(loss=loss).solve(
+        problem(smooth_rows(0), Rules(), 1e-6), np.random.default_rng(0), lambda _: None
+    )
+    assert solution.status == "iteration_limit"
+    assert "1 passes" in solution.reason
+    assert "deterministic" in solution.variants
