@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ratecli.cli.arguments import RESULTS, File, Files, Offline, Output, Settings
+from ratecli.cli.commands import INTERRUPTED
 from ratecli.cli.console import show, table
 from ratecli.cli.each import each
 
@@ -108,10 +109,11 @@ def _run(
         return run_trials(prepared, folder, executor, fresh=fresh, quiet=quiet)
     except KeyboardInterrupt:
         stored, planned = kept(prepared, folder), len(prepared.plan.tasks)
-        typer.echo(
-            f"{stored} of {planned} trials are stored in {folder}; run again to go on", err=True
+        message = (
+            f"interrupted: {stored} of {planned} trials are stored in {folder}; run again to go on"
         )
-        raise
+        typer.echo(message, err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _report(outcome: Outcome, *, quiet: bool, verbose: bool) -> None:
@@ -193,8 +195,7 @@ def plan(file: File, settings: Settings = None, output: Output = RESULTS) -> Non
         return
     outlooks = forecast(prepared, folder / LEDGER)
     rows = [
-        [each.label, str(each.trials), str(each.stored), str(each.to_run), _time(each.seconds)]
-        for each in outlooks
+        [o.label, str(o.trials), str(o.stored), str(o.to_run), _time(o.seconds)] for o in outlooks
     ]
     totals = [sum(count) for count in zip(*((o.trials, o.stored, o.to_run) for o in outlooks), strict=True)]  # fmt: skip
     times = [outlook.seconds for outlook in outlooks]

@@ -230,6 +230,7 @@ def test_interrupt_says_what_was_kept(folder, small):
         _, errors = run.communicate(timeout=30)
     assert run.returncode == 130
     assert "Traceback" not in errors
+    assert errors.count("interrupted") == 1
     assert f"of {100 * TRIALS} trials are stored in results/small; run again to go on" in errors
 
 
