@@ -100,6 +100,7 @@ _DECIDING = (
     "drop",
     "weight",
     "categorical",
+    "deployed",
 )
 """Options that change the table; those of the split change trials, not the table."""
 
@@ -147,6 +148,7 @@ def _roles(options: Options, columns: list[str]) -> _Roles:
     _check_names(options, columns)
     taken = {label: "the label", weight: "the weight", by: "what splits the rows"}
     taken |= dict.fromkeys(options.get("drop", ()), "dropped")
+    taken[options.get("deployed")] = "the deployed model's decisions"
     stated = options.get("features")
     clash = [name for name in stated or () if name in taken]
     if clash:

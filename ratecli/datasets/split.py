@@ -22,11 +22,9 @@ _TEST = Fraction(1, 3)
 def split(table: Table, spec: Mapping[str, Any], rng: np.random.Generator) -> NDArray[np.str_]:
     """The part of each row: "train", "validation" or "test".
 
-    Read from a column (`by`), from the official parts, or drawn by fractions; `seed` in `spec` fixes
-    the draw for all trials.
+    Read from a column (`by`), from the official parts, or drawn by fractions with `rng`; a `seed` in
+    `spec` is for the caller, who makes `rng` of it.
     """
-    if "seed" in spec:
-        rng = np.random.default_rng(spec["seed"])
     if "by" in spec:
         part = _by_column(table, spec)
     elif _is_official(table, spec):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,58 +35,85 @@ class Predictions:
 
 @dataclass(frozen=True)
 class RateMatrix:
-    """Rates of a sample on one split.
+    """Rates of a sample on one split: `r = A p + c`.
+
+    Kept as sums of row weights over a total, and divided last: with weights of 1 and decisions of 0
+    and 1 all sums are of whole numbers, and a rate is exact to the last bit.
 
     Attributes
     ----------
     leaves
         The K rates.
-    A
-        (K, n) sparse; row k sums with `c[k]` to the rate of `leaves[k]`.
-    c
-        (K,); NaN where a rate's denominator has no rows.
+    sums
+        (K, n) sparse; a row's weight where it counts with a yes, less that where it does with a no.
+    constants, totals
+        (K,) weight of the rows that count with a no, and of all that the rate is a mean over.
     """
 
     leaves: tuple[Leaf, ...]
-    A: sparse.csr_array
-    c: Floats
+    sums: sparse.csr_array
+    constants: Floats
+    totals: Floats
+
+    @cached_property
+    def A(self) -> sparse.csr_array:
+        """(K, n); an empty row where a rate is a mean over no rows."""
+        inverse = np.divide(1.0, self.totals, out=np.zeros_like(self.totals), where=self.totals > 0)
+        return sparse.csr_array(sparse.diags_array(inverse) @ self.sums)
+
+    @cached_property
+    def c(self) -> Floats:
+        """(K,); NaN where a rate is a mean over no rows."""
+        return self._means(self.constants)
 
     def rates(self, decisions: NDArray[np.float64]) -> Floats:
         """(K,) rates of decisions p, shape (n,); rows of another measurement are meaningless."""
-        return np.asarray(self.A @ decisions + self.c)
+        low, high = np.transpose([leaf.rate.range for leaf in self.leaves] or np.zeros((0, 2)))
+        return np.clip(self._means(self.sums @ decisions + self.constants), low, high)
+
+    def _means(self, sums: Floats) -> Floats:
+        empty = np.full_like(self.totals, np.nan)
+        return np.divide(sums, self.totals, out=empty, where=self.totals > 0)
+
+    def on(self, rows: NDArray[np.intp]) -> RateMatrix:
+        """The same rates over some rows, which must be all that any of them counts."""
+        return replace(self, sums=sparse.csr_array(self.sums[:, rows]))
 
     def index(self) -> dict[Leaf, int]:
         return {leaf: k for k, leaf in enumerate(self.leaves)}
 
 
 def rate_matrix(leaves: Iterable[Leaf], sample: Sample, split: str | None) -> RateMatrix:
-    """Build A and c. A leaf with a split of its own (`@test`) keeps it."""
+    """Build the matrix. A leaf with a split of its own (`@test`) keeps it."""
     kept = tuple(dict.fromkeys(leaves))
-    columns: list[NDArray[np.intp]] = []
-    data: list[Floats] = []
-    constants = np.zeros(len(kept))
-    for k, leaf in enumerate(kept):
-        among, values, constants[k] = _row(leaf, sample, split)
-        columns.append(among)
-        data.append(values)
-    starts = np.concatenate([[0], np.cumsum([len(part) for part in columns])]).astype(np.intp)
-    flat = (np.concatenate(data), np.concatenate(columns), starts) if kept else None
-    A = sparse.csr_array(flat or (0, len(sample)), shape=(len(kept), len(sample)))
-    return RateMatrix(kept, A, constants)
+    rows = [_row(leaf, sample, split) for leaf in kept]
+    shape = (len(kept), len(sample))
+    starts = np.concatenate([[0], np.cumsum([len(row.columns) for row in rows])]).astype(np.intp)
+    sums = sparse.csr_array(shape)
+    if rows:
+        values = np.concatenate([row.values for row in rows])
+        columns = np.concatenate([row.columns for row in rows])
+        sums = sparse.csr_array((values, columns, starts), shape=shape)
+    constants = np.array([row.constant for row in rows], dtype=float)
+    return RateMatrix(kept, sums, constants, np.array([row.total for row in rows], dtype=float))
 
 
-def _row(leaf: Leaf, sample: Sample, split: str | None) -> tuple[NDArray[np.intp], Floats, float]:
+@dataclass(frozen=True)
+class _Row:
+    columns: NDArray[np.intp]
+    values: Floats
+    constant: float
+    total: float
+
+
+def _row(leaf: Leaf, sample: Sample, split: str | None) -> _Row:
     rate = leaf.rate
     among = np.flatnonzero(sample.rows(leaf.where, leaf.split or split) & sample.mask(rate.among))
-    share = sample.weight[among]
-    total = share.sum()
-    if not total:
-        return among, share, float("nan")
-    share = share / total
+    weight = sample.weight[among]
     yes, no = sample.mask(rate.yes)[among], sample.mask(rate.no)[among]
-    values = share * (yes.astype(float) - no.astype(float))
+    values = weight * (yes.astype(float) - no.astype(float))
     used = values != 0
-    return among[used], values[used], float(share[no].sum())
+    return _Row(among[used], values[used], float(weight[no].sum()), float(weight.sum()))
 
 
 def measure(
@@ -115,9 +143,9 @@ def measure(
 
 
 def _values(matrix: RateMatrix, sample: Sample, predictions: Predictions) -> dict[Leaf, float]:
-    rates = np.empty(len(matrix.leaves))
-    for of in {leaf.rate.of for leaf in matrix.leaves}:
-        rows = [k for k, leaf in enumerate(matrix.leaves) if leaf.rate.of == of]
-        measured = predictions.measure(of, sample.label)
-        rates[rows] = matrix.A[rows] @ measured + matrix.c[rows]
-    return dict(zip(matrix.leaves, rates.tolist(), strict=True))
+    known: dict[Leaf, float] = {}
+    for of in dict.fromkeys(leaf.rate.of for leaf in matrix.leaves):
+        rates = matrix.rates(predictions.measure(of, sample.label)).tolist()
+        found = zip(matrix.leaves, rates, strict=True)
+        known |= {leaf: rate for leaf, rate in found if leaf.rate.of == of}
+    return known

@@ -20,6 +20,7 @@ from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
 from ratecli.runner.options import OptionError, settled, solver, solver_class
+from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.shown import report_faults
 from ratecli.solvers.base import Solver
 from ratecli.solvers.registry import algorithms
@@ -93,6 +94,9 @@ class Reading:
 
         Goals that an algorithm does not take (E308) are warnings unless `refuse`: to explain them.
         """
+        early = preliminary_faults(self.experiment, self.document)
+        if early:
+            raise FaultError(early)
         found = [
             case
             for index, entry in enumerate(self.experiment.algorithms)
@@ -268,7 +272,11 @@ class Reading:
         self.refusals[Fault("E308", message, hint, place=place)] = None
 
     def _check_ranges(self, found: Sequence[Case]) -> None:
-        """A rule that says nothing, or that nothing can meet, whatever the classifier."""
+        """A goal that says nothing, or that nothing can meet, whatever the classifier."""
+        aims = [case.objective.expression for case in found if case.solver.enforces]
+        if aims and not any(True for aim in aims for _ in _measured(aim)):
+            hint = "write what is to be small, such as error"
+            self._fault(("objective",), Fault("E305", "the objective speaks of no rate", hint))
         for name in self.rules:
             goals = [goal for case in found for goal in case.constraints if goal.name == name]
             ranges = [_range(goal) for goal in goals]

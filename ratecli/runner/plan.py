@@ -24,7 +24,8 @@ class Job:
     """What a trial's function is called with.
 
     `of` maps a label in `of(...)` to the key of the trial that it means; `deployed` is the key of
-    the trial whose classifier is deployed, `deployed_column` the column of a deployed model.
+    the trial whose classifier is deployed, `is_deployed` says that it is this one's own, and
+    `deployed_column` is the column of a deployed model.
     """
 
     key: str
@@ -34,6 +35,7 @@ class Job:
     l2: float | str
     of: Mapping[str, str]
     deployed: str | None
+    is_deployed: bool
     deployed_column: str | None
 
 
@@ -103,12 +105,22 @@ class _Planner:
         of = self._others(index, seed)
         deployed = self.experiment.deployed or Deployed.model_construct()
         key = None
-        if deployed.algorithm is not None and deployed.algorithm != case.label:
+        itself = deployed.algorithm == case.label
+        if itself:
+            self._check_own_decisions(case)
+        elif deployed.algorithm is not None:
             key = self.job(self._meant(deployed.algorithm, case), seed).key
         l2 = self.experiment.regularization.l2
-        needs = {"of": of, "deployed": key, "column": deployed.column}
+        needs = {"of": of, "deployed": key, "itself": itself, "column": deployed.column}
         trial = trial_key(self.base | content(case) | needs | {"seed": seed})
-        return Job(trial, seed, case, self.data, l2, of, key, deployed.column)
+        return Job(trial, seed, case, self.data, l2, of, key, itself, deployed.column)
+
+    def _check_own_decisions(self, case: Case) -> None:
+        goals = [goal.expression for goal in case.goals()] if case.solver.enforces else []
+        if any(leaf.rate.needs_deployed for leaf in ex.leaves(*goals)):
+            message = f"'{case.label}' is the deployed model and is held to its own decisions"
+            place = self.document.place(("deployed", "algorithm"))
+            raise FaultError(Fault("E310", message, "deploy another algorithm", place=place))
 
     def _others(self, index: int, seed: int) -> dict[str, str]:
         """Keys of the trials that `of(...)` means; what is only measured may be the trial's own."""

@@ -15,6 +15,7 @@ from ratecli.datasets.load import Options, identity, missing
 from ratecli.faults import Fault, FaultError
 from ratecli.runner.cases import Case, Columns, Reading
 from ratecli.runner.entry_places import EntryPlaces
+from ratecli.runner.frontier import unknown_optima
 from ratecli.runner.plan import Plan, make_plan
 from ratecli.runner.rows import check_rows, known_rows
 from ratecli.runner.world import Data, parts_of, stacked_columns, table, tables
@@ -44,11 +45,16 @@ def understand(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True
     reading = Reading(experiment, document)
     cases = tuple(reading.cases(refuse=refuse))
     data = _data(experiment, document, path)
-    return Prepared(path, experiment, document, data, cases, Plan((), ()), tuple(reading.warnings))
+    warnings = (*reading.warnings, *unknown_optima(experiment, document, cases, data))
+    return Prepared(path, experiment, document, data, cases, Plan((), ()), warnings)
 
 
 def _data(experiment: Experiment, document: Document, path: Path) -> Data:
     options = {name: entry.options() for name, entry in experiment.datasets.items()}
+    if experiment.deployed and experiment.deployed.column:
+        for entry in options.values():
+            if "path" in entry:
+                entry["deployed"] = experiment.deployed.column
     data = Data.of(options, path.parent)
     _each_entry(data, document, _settled)
     return data
@@ -122,7 +128,7 @@ def _with_data(known: Prepared, *, refuse: bool = True) -> Prepared:
     seed = experiment.seeds[0]
     _each_entry(data, document, lambda name, _: parts_of(data, name, seed))
     found = check_rows(known_rows(experiment, document, data, columns), document, reading, cases)
-    warnings = [*reading.warnings, *found]
+    warnings = [*reading.warnings, *found, *unknown_optima(experiment, document, cases, data)]
     plan = make_plan(experiment, document, cases, data)
     return replace(known, cases=cases, plan=plan, warnings=tuple(warnings))
 

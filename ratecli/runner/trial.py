@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from scipy import sparse
 
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier
@@ -36,6 +35,8 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     problem = training_problem(rows, *_goals(job.case, rows, reference), job.l2)
     rng = stream(job.seed, "solver", job.case.algorithm)
     solution = job.case.solver.solve(problem, rng, lambda _: None)
+    if job.is_deployed and solution.variants:
+        rows = _with_deployed(rows, next(iter(solution.variants.values())))
     values = _measured(rows, job.case, solution, reference)
     status, reason = _status(job.case, solution, values)
     return TrialResult(
@@ -72,7 +73,12 @@ def _rows(job: Job, given: Mapping[str, TrialResult]) -> World:
     rows = world(job.data, job.seed, job.deployed_column)
     if job.deployed is None:
         return rows
-    decisions = rows.predictions(_classifier(given[job.deployed], "the deployed model")).decisions
+    return _with_deployed(rows, _classifier(given[job.deployed], "the deployed model"))
+
+
+def _with_deployed(rows: World, classifier: Classifier) -> World:
+    """The same rows with a classifier's likelier decisions as those of the deployed model."""
+    decisions = rows.predictions(classifier).decisions
     return replace(rows, sample=rows.sample.with_deployed(np.where(decisions > 0.5, 1.0, 0.0)))
 
 
@@ -100,9 +106,8 @@ def training_problem(
     empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
     if empty & set(wanted):
         raise FaultError([of_nothing(leaf, rows.sample) for leaf in wanted if leaf in empty])
-    matrix = replace(matrix, A=sparse.csr_array(matrix.A[:, train]))
     penalty = float(l2.removesuffix("/n")) / len(train) if isinstance(l2, str) else l2
-    return Problem(rows.X[train], matrix, objective, rules, penalty)
+    return Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
 
 
 def _measured(

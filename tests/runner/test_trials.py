@@ -197,3 +197,54 @@ def test_names_do_not_enter_a_key_and_everything_else_does(folder):
     assert changed(BASE, "datasets.people.split.test=0.2", "datasets.people.split.train=0.8")
     people(300, 2).to_csv(folder / "people.csv", index=False)
     assert changed(BASE)
+
+
+def test_a_stated_split_seed_fixes_the_split_for_all_seeds(folder):
+    free = prepare(write(folder, BASE)).data
+    fixed = prepare(write(folder, BASE), ["datasets.people.split.seed=5"]).data
+    one, two = (world(free, seed).sample.part for seed in (0, 1))
+    assert (one != two).any()
+    one, two = (world(fixed, seed).sample.part for seed in (0, 1))
+    assert (one == two).all()
+
+
+def test_zero_is_zero_and_zero_over_zero_is_nothing(folder):
+    """A classifier that is the deployed model neither wins nor loses: no rounding pretends it does."""
+    text = BASE.replace("metrics: {", "metrics: {churn: churn, wins: wins, ratio: win_loss_ratio, ")
+    path = write(folder, text + "deployed: {algorithm: unconstrained}\n")
+    _, store = run_file(path)
+    planned, result = results_of(store)["unconstrained", 0]
+    known = {v.metric: v.value for v in result.values if v.split == "train"}
+    assert known[planned.metrics["churn"]] == known[planned.metrics["wins"]] == 0.0
+    assert np.isnan(known[planned.metrics["ratio"]])
+
+
+def test_a_deployed_algorithm_is_not_held_to_its_own_decisions(folder):
+    text = BASE.replace("constraints: {", "constraints: {stay: churn <= 0.2, ")
+    with pytest.raises(FaultError, match="E310: 'majorize' is the deployed model"):
+        prepare(write(folder, text + "deployed: {algorithm: majorize}\n"))
+
+
+def test_the_deployed_column_is_no_feature(folder):
+    text = BASE.replace(", drop: [old]", "") + "deployed: {column: old}\n"
+    assert world(prepare(write(folder, text)).data, 0).X.shape[1] == 4  # sex=F, sex=M, x, z
+
+
+@pytest.mark.parametrize("name", ["error", "recall", "max_gap", "of", "sqrt"])
+def test_a_swept_name_may_not_hide_the_language(folder, name):
+    text = BASE.replace("seeds: 2", "seeds: 2\nsweep: {" + name + ": [0.1, 0.2]}")
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, text))
+    (fault,) = caught.value.faults
+    assert (fault.code, fault.place.line, fault.place.column) == ("E106", 10, 9)
+
+
+def test_an_objective_without_a_rate_says_nothing(folder):
+    with pytest.raises(FaultError, match="E305: the objective speaks of no rate"):
+        prepare(write(folder, BASE.replace("objective: error", "objective: 0.3 + 0.1")))
+
+
+def test_too_many_trials_are_refused_at_once(folder):
+    text = BASE.replace("seeds: 2", "seeds: 1000\nsweep: {a: 'linspace(0, 1, 999)'}")
+    with pytest.raises(FaultError, match="E105: sweep points and seeds make 1998000 trials"):
+        prepare(write(folder, text))
