@@ -75,7 +75,8 @@ class Envelope:
         at = self.penalty * (z + self.shift)
         low, high = at + HALF * self.penalty, at - HALF * self.penalty - middle
         corner = ((low > -down) & (low < middle)) | ((high > 0) & (high < down))
-        return np.clip(low, -down, middle) + np.clip(high, 0, down), corner
+        slopes = np.clip(low, -down, middle) + np.clip(high, 0, down)
+        return np.minimum(slopes, up), corner  # the sum may pass `up` by rounding
 
     def value(self, z: Array, w: Array) -> float:
         slopes, _ = self.slopes(z)

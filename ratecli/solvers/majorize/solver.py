@@ -25,6 +25,7 @@ from ratecli.solvers.majorize.cutting_plane import (
     excess,
 )
 from ratecli.solvers.majorize.inner import liblinear, newton
+from ratecli.solvers.majorize.newton import NARROW
 from ratecli.solvers.possible import least_excess
 from ratecli.solvers.problem import Problem
 
@@ -58,14 +59,15 @@ class Majorize(Solver):
     intercept
         `regularized` (a constant feature) or `none`.
     inner
-        What solves the weighted SVM: `newton` to a certified gap, or `liblinear`.
+        What solves the weighted SVM: `newton` (semismooth, to a certified gap), `liblinear`, or
+        `auto`: Newton up to 2000 features.
     """
 
     iterations: Annotated[int, Ge(1)] = 8
     gap: Annotated[float, Gt(0)] = 1e-4
     cuts: Annotated[int, Ge(1)] = 30
     intercept: Literal["regularized", "none"] = "regularized"
-    inner: Literal["newton", "liblinear"] = "newton"
+    inner: Literal["auto", "newton", "liblinear"] = "auto"
 
     version: ClassVar[int] = 1
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
@@ -74,7 +76,7 @@ class Majorize(Solver):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         ramp, names = self.ramp_problem(problem)
         method = CuttingPlane(
-            self._minimize(rng), self.gap, self.cuts, MULTIPLIER_CEILING,
+            self._minimize(ramp.X.shape[1], rng), self.gap, self.cuts, MULTIPLIER_CEILING,
             ramp.beyond(HOPELESS),
         )  # fmt: skip
         w = np.zeros(ramp.X.shape[1])
@@ -97,8 +99,8 @@ class Majorize(Solver):
         variants = {} if missed else self.variants(w)
         return Solution(variants, status, reason, _named(names, found.multipliers), tuple(trace))
 
-    def _minimize(self, rng: np.random.Generator) -> Minimize:
-        if self.inner == "newton":
+    def _minimize(self, width: int, rng: np.random.Generator) -> Minimize:
+        if self.inner == "newton" or (self.inner == "auto" and width <= NARROW):
             return newton(INNER * self.gap)
         return liblinear(int(rng.integers(2**31)))
 
@@ -138,7 +140,7 @@ class Majorize(Solver):
             )
         if not found.converged:
             return "iteration_limit", (
-                f"{self.inner} did not reach its tolerance in the last step: the gap is not certain"
+                "an SVM did not reach its tolerance in the last step: the gap is not certain"
             )
         return "solved", ""
 
