@@ -16,10 +16,11 @@ from ratecli.models.base import Array, Features
 
 @dataclass(frozen=True)
 class Fit:
-    """Weights (d,) and whether LIBLINEAR met its tolerance."""
+    """Weights (d,), whether the tolerance was met, and a lower bound of the least value if known."""
 
     weights: Array
     converged: bool
+    lower: float | None = None
 
 
 def with_ones(X: Features) -> Features:

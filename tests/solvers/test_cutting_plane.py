@@ -5,8 +5,7 @@ import pytest
 from oracles.goals import Rules, grid_rows, problem, smooth_rows
 from oracles.problem3 import Hinges, best_dual_bound, by_slsqp, dual_bound, toy_dual
 
-from ratecli.models.base import Array
-from ratecli.solvers.liblinear import Fit, with_ones
+from ratecli.solvers.liblinear import with_ones
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.cutting_plane import (
     FEASIBLE,
@@ -16,6 +15,7 @@ from ratecli.solvers.majorize.cutting_plane import (
     choose,
     master,
 )
+from ratecli.solvers.majorize.inner import liblinear, newton
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
@@ -34,11 +34,7 @@ SMALL = [
 ]
 
 
-def svm(convex: ConvexProblem, multipliers: Array) -> Fit:
-    return convex.minimize(multipliers, seed=0, tolerance=1e-3, iterations=20_000)
-
-
-METHOD = CuttingPlane(svm, gap=GAP, cuts=30, ceiling=1e4, hopeless=10.0)
+METHOD = CuttingPlane(newton(GAP / 10), gap=GAP, cuts=30, ceiling=1e4, hopeless=10.0)
 
 
 def first(goals: Problem) -> ConvexProblem:
@@ -91,7 +87,7 @@ def test_toy_of_two_points_under_a_coverage_constraint():
     ramp = RampProblem(X, coefficients, np.array([0.5, -0.25]), 1e-4)
     convex = ConvexProblem.tight_at(ramp, np.zeros(2))
     for v in (0.0, 0.5, 1.5, 2.0):
-        w = svm(convex, np.array([v])).weights
+        w = newton(1e-6)(convex, np.array([v])).weights
         lagrangian = np.array([1.0, v]) @ convex.values(w[:, None])[:, 0]
         assert lagrangian == pytest.approx(toy_dual(v), abs=1e-3)
     found = solved(convex)
@@ -185,10 +181,7 @@ def test_a_hopeless_search_is_short():
 def test_an_svm_that_does_not_converge_is_told():
     convex = first(problem(smooth_rows(0), Rules({"c": "positive_rate <= 0.3"})))
 
-    def hasty(convex: ConvexProblem, multipliers: Array) -> Fit:
-        return convex.minimize(multipliers, seed=0, tolerance=1e-9, iterations=2)
-
-    found = solved(convex, CuttingPlane(hasty, GAP, 30, 1e4, 10.0))
+    found = solved(convex, CuttingPlane(liblinear(0, 1e-9, 2), GAP, 30, 1e4, 10.0))
     assert not found.converged
     assert found.feasible
     assert solved(convex).converged

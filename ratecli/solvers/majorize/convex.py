@@ -8,7 +8,7 @@ import numpy as np
 
 from ratecli.models.base import Array, Features
 from ratecli.models.ramp import HALF, hinge, ramp
-from ratecli.solvers.liblinear import Fit, fit_hinge
+from ratecli.solvers.majorize.hinge import HingeProblem
 
 
 @dataclass(frozen=True)
@@ -78,22 +78,8 @@ class ConvexProblem:
         values[0] += self.ramp.l2 / 2 * (w @ w)
         return np.asarray(values)
 
-    def minimize(self, multipliers: Array, seed: int, tolerance: float, iterations: int) -> Fit:
-        """A minimizer of the Lagrangian: one weighted SVM (appendix F.1).
-
-        In rate units a row costs `c max(0, 1/2 - y z)`; with weights twice as large that is
-        `c / 2 max(0, 1 - y z)`, and LIBLINEAR's C of the row is `2 c / lambda`.
-        """
+    def lagrangian(self, multipliers: Array) -> tuple[HingeProblem, float]:
+        """The Lagrangian in w at multipliers (m,): one weighted SVM and a constant (appendix F.1)."""
         mix = np.concatenate([[1.0], multipliers])
-        up, down = mix @ self.up, mix @ self.down
-        rows_up, rows_down = np.flatnonzero(up), np.flatnonzero(down)
-        rows = np.concatenate([rows_up, rows_down])
-        if not len(rows):
-            return Fit(np.zeros(self.ramp.X.shape[1]), converged=True)
-        costs = np.concatenate([up[rows_up], down[rows_down]])
-        signs = np.repeat([-1.0, 1.0], [len(rows_up), len(rows_down)])
-        fit = fit_hinge(
-            self.ramp.X[rows], signs, costs * 2 / self.ramp.l2, seed=seed, tolerance=tolerance,
-            iterations=iterations,
-        )  # fmt: skip
-        return Fit(fit.weights / 2, fit.converged)
+        svm = HingeProblem(self.ramp.X, mix @ self.up, mix @ self.down, self.ramp.l2)
+        return svm, float(mix @ self.flat)

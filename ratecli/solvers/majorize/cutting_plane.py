@@ -80,7 +80,7 @@ class ConvexSolution:
         (m,) by how much the best point misses each constraint, all 0 if it is feasible.
     gap
         The objective, with excess at the price of the box, less the best dual value seen (rate
-        units). A dual value is as exact as the SVM.
+        units): certified where the SVM is, else as exact as its tolerance.
     converged
         Whether every SVM was solved to its tolerance.
     """
@@ -137,7 +137,9 @@ class CuttingPlane:
             fit = self.minimize(problem, v)
             converged &= fit.converged
             columns = columns.with_point(problem, fit.weights)
-            reached = float(columns.values[0, -1] + v @ columns.values[1:, -1])
+            reached = fit.lower
+            if reached is None:
+                reached = float(columns.values[0, -1] + v @ columns.values[1:, -1])
             if reached > lower:
                 lower, center = reached, v
             plan = master(columns, box)

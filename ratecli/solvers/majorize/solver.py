@@ -14,7 +14,7 @@ from ratecli.models.base import Array
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.liblinear import Fit, with_ones
+from ratecli.solvers.liblinear import with_ones
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.cutting_plane import (
     FEASIBLE,
@@ -24,6 +24,8 @@ from ratecli.solvers.majorize.cutting_plane import (
     Minimize,
     excess,
 )
+from ratecli.solvers.majorize.inner import liblinear, newton
+from ratecli.solvers.majorize.newton import NARROW
 from ratecli.solvers.possible import least_excess
 from ratecli.solvers.problem import Problem
 
@@ -32,8 +34,8 @@ HOPELESS = 10.0
 """How many ranges of the ramp objective above it no point is worth having."""
 HEADWAY = 0.99
 """An excess that a step does not bring below this part of itself has come to rest."""
-SVM_TOLERANCE = 1e-3
-SVM_ITERATIONS = 20_000
+INNER = 0.1
+"""Part of the gap to which the inner SVM is solved."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,16 @@ class Majorize(Solver):
         Most SVMs for one convex problem.
     intercept
         `regularized` (a constant feature) or `none`.
+    inner
+        What solves the weighted SVM: `newton` (semismooth, to a certified gap), `liblinear`, or
+        `auto`: Newton up to 2000 features.
     """
 
     iterations: Annotated[int, Ge(1)] = 8
     gap: Annotated[float, Gt(0)] = 1e-4
     cuts: Annotated[int, Ge(1)] = 30
     intercept: Literal["regularized", "none"] = "regularized"
+    inner: Literal["auto", "newton", "liblinear"] = "auto"
 
     version: ClassVar[int] = 1
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
@@ -70,7 +76,7 @@ class Majorize(Solver):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         ramp, names = self.ramp_problem(problem)
         method = CuttingPlane(
-            _svm(int(rng.integers(2**31))), self.gap, self.cuts, MULTIPLIER_CEILING,
+            self._minimize(ramp.X.shape[1], rng), self.gap, self.cuts, MULTIPLIER_CEILING,
             ramp.beyond(HOPELESS),
         )  # fmt: skip
         w = np.zeros(ramp.X.shape[1])
@@ -92,6 +98,11 @@ class Majorize(Solver):
         status, reason = self._ending(found, ramp, names, len(trace))
         variants = {} if missed else self.variants(w)
         return Solution(variants, status, reason, _named(names, found.multipliers), tuple(trace))
+
+    def _minimize(self, width: int, rng: np.random.Generator) -> Minimize:
+        if self.inner == "newton" or (self.inner == "auto" and width <= NARROW):
+            return newton(INNER * self.gap)
+        return liblinear(int(rng.integers(2**31)))
 
     def ramp_problem(self, problem: Problem) -> tuple[RampProblem, list[str]]:
         """Problem 2 of the goals, and the name of each constraint row."""
@@ -129,17 +140,9 @@ class Majorize(Solver):
             )
         if not found.converged:
             return "iteration_limit", (
-                f"LIBLINEAR stopped after {SVM_ITERATIONS} passes over the rows in the last step: "
-                "its gap is not certain"
+                "an SVM did not reach its tolerance in the last step: the gap is not certain"
             )
         return "solved", ""
-
-
-def _svm(seed: int) -> Minimize:
-    def minimize(problem: ConvexProblem, multipliers: Array) -> Fit:
-        return problem.minimize(multipliers, seed, SVM_TOLERANCE, SVM_ITERATIONS)
-
-    return minimize
 
 
 def _named(names: list[str], values: Array) -> dict[str, float]:
