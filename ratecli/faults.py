@@ -61,9 +61,11 @@ class FaultError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """4 if data is the trouble, 1 for a failed trial, else 2 (interface: exit codes)."""
-        families = {fault.code[1] for fault in self.faults if fault.is_error}
-        return 2 if families & set("0123") else 4 if "4" in families else 1
+        """4 if data is the trouble, 1 for failed trials, else 2 (interface: exit codes)."""
+        codes = {fault.code for fault in self.faults if fault.is_error}
+        if codes <= {"E501"}:
+            return 1
+        return 4 if all(code == "E501" or code.startswith("E4") for code in codes) else 2
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:

@@ -57,6 +57,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Iterable[s
     return "\n".join(lines)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 trial`, `8 trials`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +13,9 @@ import typer
 
 from ratecli.cli.arguments import RESULTS, File, Files, Offline, Output, Settings
 from ratecli.cli.commands import INTERRUPTED
-from ratecli.cli.console import show, table
+from ratecli.cli.console import counted, show, table
 from ratecli.cli.each import each
+from ratecli.faults import Fault, FaultError
 
 if TYPE_CHECKING:
     from ratecli.runner.executors import Executor
@@ -73,10 +75,14 @@ def run(  # one parameter an option
     _refuse_shared(files, folders)
     code = 0
     for prepared, folder in zip(ready, folders, strict=True):
-        show(prepared.warnings)
-        outcome = _run(prepared, folder, where, fresh=fresh, quiet=quiet)
-        _report(outcome, quiet=quiet, verbose=verbose)
-        code = max(code, outcome.exit_code)
+        try:
+            outcome = _experiment(
+                prepared, folder, where, fresh=fresh, quiet=quiet, verbose=verbose
+            )
+            code = max(code, outcome.exit_code)
+        except FaultError as error:
+            show(_named(prepared.path, error.faults) if len(ready) > 1 else error.faults)
+            code = max(code, error.exit_code)
     raise typer.Exit(code)
 
 
@@ -97,6 +103,31 @@ def _refuse_shared(files: Sequence[Path], folders: Sequence[Path]) -> None:
         if other is not file:
             message = f"'{other}' and '{file}' have the same name and would share {folder}"
             raise typer.BadParameter(message, param_hint="FILE")
+
+
+def _experiment(
+    prepared: Prepared,
+    folder: Path,
+    executor: Executor,
+    *,
+    fresh: bool,
+    quiet: bool,
+    verbose: bool,
+) -> Outcome:
+    """Trials and report of one experiment, whose folder no other run may touch meanwhile."""
+    from ratecli.report.write import check_place  # noqa: PLC0415
+    from ratecli.runner.lock import locked  # noqa: PLC0415
+
+    with locked(folder):
+        check_place(folder)
+        show(prepared.warnings)
+        outcome = _run(prepared, folder, executor, fresh=fresh, quiet=quiet)
+        _report(outcome, quiet=quiet, verbose=verbose)
+    return outcome
+
+
+def _named(file: Path, faults: Iterable[Fault]) -> list[Fault]:
+    return [replace(fault, message=f"{file}: {fault.message}") for fault in faults]
 
 
 def _run(
@@ -132,7 +163,7 @@ def _summary(outcome: Outcome, written: Sequence[Path]) -> list[str]:
     counts = ", ".join(f"{count} {status}" for status, count in outcome.counts.items())
     new = "nothing to run, all were stored" if not outcome.ran else f"{outcome.ran} run now"
     return [
-        f"{outcome.folder.name}: {trials} trials: {counts} ({new})",
+        f"{outcome.folder.name}: {counted(trials, 'trial')}: {counts} ({new})",
         "",
         *_short_table(outcome.folder),
         *_failures(outcome),
@@ -189,7 +220,7 @@ def plan(file: File, settings: Settings = None, output: Output = RESULTS) -> Non
     folder = output / prepared.experiment.name
     if absent := absent_files(prepared):
         trials = len(prepared.cases) * len(prepared.experiment.seeds)
-        typer.echo(f"{prepared.experiment.name}: {trials} trials")
+        typer.echo(f"{prepared.experiment.name}: {counted(trials, 'trial')}")
         typer.echo(f"to fetch first: {', '.join(absent)} (`ratecli fetch {file}`)")
         typer.echo("which trials are stored shows once the data is there")
         return

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ratecli.cli.arguments import File, Files, Settings
-from ratecli.cli.console import by_place, print_json, show
+from ratecli.cli.console import by_place, counted, print_json, show
 from ratecli.cli.each import each
 from ratecli.faults import Fault, FaultError
 
@@ -58,7 +58,7 @@ def _checked(file: Path, settings: Sequence[str], warnings: list[Fault]) -> str:
     warnings += prepared.warnings
     if absent := absent_files(prepared):
         return f"{file}: no errors; not checked with its data ({', '.join(absent)} not here)"
-    return f"{file}: no errors, {len(prepared.plan.planned)} trials"
+    return f"{file}: no errors, {counted(len(prepared.plan.planned), 'trial')}"
 
 
 def explain(file: File, settings: Settings = None) -> None:

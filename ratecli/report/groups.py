@@ -84,9 +84,14 @@ class Group:
         return estimate(self.values.get((split, metric), ()))
 
     def held(self, split: str, constraint: str) -> tuple[int, int]:
-        """How many trials keep the promise, of how many; a NaN keeps none."""
+        """How many trials keep the promise, of how many in which that was measured.
+
+        A NaN was not measured. Only on training rows, where the promise was made, it counts: as
+        not kept.
+        """
         values = self.values.get((split, VIOLATION + constraint), ())
-        return sum(value <= MET for value in values), len(values)
+        told = [value for value in values if split == "train" or not math.isnan(value)]
+        return sum(value <= MET for value in told), len(told)
 
 
 def groups(ledger: Ledger, *, by_seed: bool = False) -> list[Group]:

@@ -31,7 +31,7 @@ def promises(ledger: Ledger) -> Sheet:
     splits = [Column(split, numeric=True) for split in ledger.splits]
     note = (
         "Mean violation over seeds and in how many of the trials the constraint holds "
-        "(violation at most 0). ✓ all, ✗ not all."
+        f"(violation at most 0). ✓ all, ✗ not all, {UNKNOWN} not measured."
     )
     columns = (*heads, Column("constraint"), *splits, Column("status"))
     return Sheet("Promises at each sweep point", columns, tuple(rows), note)
@@ -55,7 +55,10 @@ def kept(ledger: Ledger) -> Sheet:
     ]
     splits = [Column(split, numeric=True) for split in ledger.splits]
     heads = [Column("algorithm"), Column("variant"), Column("constraint")]
-    note = "Trials (seeds and sweep points) in which the constraint holds on each split."
+    note = (
+        "Trials (seeds and sweep points) in which the constraint holds, of those in which it was "
+        f"measured on that split; {UNKNOWN} in none."
+    )
     return Sheet("Promises kept", (*heads, *splits, Column("status")), tuple(rows), note)
 
 
@@ -91,7 +94,7 @@ def _promise_cells(ledger: Ledger, group: Group, name: str) -> Iterable[Cell]:
         if not trials:
             yield Cell(UNKNOWN)
             continue
-        amount = "nan" if mean is None else number(mean)
+        amount = "not measured" if mean is None else number(mean)
         share = f" ({held}/{trials})" if trials > 1 else ""
         yield Cell(f"{_mark(held, trials)} {amount}{share}", mean, _held_tone(held, trials))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ratecli.faults import Fault, FaultError
 from ratecli.report.html import page
 from ratecli.report.ledger import Ledger
 from ratecli.report.naming import file_name
@@ -13,9 +15,29 @@ from ratecli.report.promises import kept, promises
 from ratecli.report.sheet import markdown
 from ratecli.report.sheets import HOW, asked_sheets, unshown
 from ratecli.report.tables import csv_text, summary, tidy, trials
-from ratecli.runner.files import atomic_write
+from ratecli.runner.files import atomic_write, cannot_write, writing
 
 LEDGER = "trials.sqlite"
+PAGES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
+FOLDERS = ("tables", "figures")
+
+
+def check_place(folder: Path) -> None:
+    """Before trials run: FaultError with an E505 for all that would be in a report's way."""
+    found = list(_obstacles(folder))
+    if found:
+        raise FaultError(found)
+
+
+def _obstacles(folder: Path) -> Iterator[Fault]:
+    for path in (folder / name for name in PAGES):
+        if path.is_dir():
+            yield cannot_write(path, "it is a folder")
+    for path in (folder, *(folder / name for name in FOLDERS)):
+        if path.exists() and not path.is_dir():
+            yield cannot_write(path, "it is no folder")
+        elif path.exists() and not os.access(path, os.W_OK):
+            yield cannot_write(path, "nothing may be written there")
 
 
 def write_report(folder: Path) -> list[Path]:
@@ -26,7 +48,8 @@ def write_report(folder: Path) -> list[Path]:
     written = []
     for name, content in _files(Ledger.read(folder / LEDGER)):
         path = folder / name
-        path.parent.mkdir(exist_ok=True)
+        with writing(path.parent):
+            path.parent.mkdir(exist_ok=True)
         atomic_write(path, content)
         written.append(path)
     return written

@@ -16,7 +16,7 @@ from typing import cast
 
 from ratecli.runner.records import TrialResult
 from ratecli.runner.schedule import Ready
-from ratecli.runner.worker import Function, Prepare, failure, serve
+from ratecli.runner.worker import Function, failure, serve
 
 LEAVE_SECONDS = 5.0
 
@@ -55,9 +55,9 @@ class Hand:
 class Crew:
     """Up to `jobs` workers, started when there is work for them."""
 
-    def __init__(self, jobs: int, function: Function, prepare: Prepare | None) -> None:
+    def __init__(self, jobs: int, function: Function) -> None:
         self._jobs = jobs
-        self._work = (function, prepare)
+        self._function = function
         self._hands: list[Hand] = []
 
     def has_room(self) -> bool:
@@ -103,7 +103,7 @@ class Crew:
     def _hire(self) -> Hand:
         context = get_context("spawn")
         here, there = context.Pipe()
-        arguments = (there, *self._work, os.getpid())
+        arguments = (there, self._function, os.getpid())
         process = context.Process(target=serve, args=arguments)
         with _interrupts_held():
             process.start()

@@ -11,7 +11,7 @@ from typing import Protocol
 from ratecli.runner.crew import Crew, Death, pack
 from ratecli.runner.records import TrialResult
 from ratecli.runner.schedule import Ready, Recall, Schedule, Task
-from ratecli.runner.worker import Bench, Function, Prepare, attempt, failure, one_thread
+from ratecli.runner.worker import Function, attempt, failure, one_thread, run_checked
 
 TRIES = 2
 """How many workers may die of a trial."""
@@ -24,12 +24,10 @@ OnStart = Callable[[str], object]
 class Hooks:
     """What an executor may call beside a trial's function.
 
-    `prepare` in each process before its first trial, to load what they share; `recall` for the
-    result of a trial that is needed but not among the tasks; `on_start` with the key of each that
-    starts.
+    `recall` gives the result of a trial that is needed but not among the tasks; `on_start` hears the
+    key of each that starts.
     """
 
-    prepare: Prepare | None = None
     recall: Recall | None = None
     on_start: OnStart | None = None
 
@@ -57,13 +55,12 @@ class Serial:
         self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
     ) -> None:
         schedule = Schedule(tasks, hooks.recall)
-        bench = Bench(function, hooks.prepare)
         with one_thread():
             while ready := schedule.take():
                 result = ready.blocked()
                 if result is None:
                     _tell(hooks.on_start, ready)
-                    run = partial(bench.run, ready.task.payload, ready.given)
+                    run = partial(run_checked, function, ready.task.payload, ready.given)
                     result = attempt(ready.task.key, run)
                 on_done(result)
                 schedule.finish(result)
@@ -82,7 +79,7 @@ class Processes:
         self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
     ) -> None:
         schedule = Schedule(tasks, hooks.recall)
-        crew = Crew(self.jobs, function, hooks.prepare)
+        crew = Crew(self.jobs, function)
         try:
             _Shift(schedule, crew, on_done, hooks.on_start).work()
         except BaseException:

@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from ratecli.faults import Fault, FaultError
+
+
+def cannot_write(path: Path, reason: str) -> Fault:
+    hint = "make room there, or choose another folder with --output"
+    return Fault("E505", f"cannot write to '{path}': {reason}", hint)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """The system's trouble with `path` as an E505."""
+    try:
+        yield
+    except OSError as error:
+        raise FaultError(cannot_write(path, error.strerror or str(error))) from error
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
-    """Write `path` (text as UTF-8, line ends as they are) so that no reader ever sees half of it."""
+    """Write `path` (text as UTF-8, line ends as they are) so that no reader ever sees half of it.
+
+    Raises
+    ------
+    FaultError
+        E505 where the system refuses; what stood there before stays.
+    """
     data = content.encode() if isinstance(content, str) else content
     # In the same folder, since a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path):
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -10,13 +10,11 @@ import numpy as np
 from ratecli.datasets import registry
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import level
-from ratecli.rates.parser import parse_value
-from ratecli.rates.resolve import Scope, resolve
 from ratecli.runner.cases import Case, known_goals
+from ratecli.runner.frontier import known_frontier
 from ratecli.runner.prepare import Prepared
 from ratecli.runner.provenance import code_versions
 from ratecli.runner.world import tables
-from ratecli.spec.report import Plot
 
 FRONTIER_POINTS = 101
 
@@ -79,23 +77,9 @@ def _frontiers(prepared: Prepared) -> dict[str, list[list[float]]]:
     """The best possible trade-off of each plot that asks for it, where a data set knows it."""
     found = {}
     for index, plot in enumerate(prepared.experiment.report.plots):
-        frontier = _frontier(prepared, plot) if plot.optimum else None
+        frontier = known_frontier(plot, prepared.cases, prepared.data) if plot.optimum else None
         if frontier is not None:
             xs = np.linspace(0.0, 1.0, FRONTIER_POINTS)
             ys = registry.resolve(frontier.function)(xs)
             found[str(index)] = [[float(x), float(y)] for x, y in zip(xs, ys, strict=True)]
     return found
-
-
-def _frontier(prepared: Prepared, plot: Plot) -> registry.Frontier | None:
-    metrics = prepared.cases[0].metrics
-    asked = [ex.text(metrics[name]) for name in (plot.x, plot.y) if name in metrics]
-    for entry in prepared.data.options().values():
-        known = registry.SOURCES[entry["source"]].frontier if "source" in entry else None
-        if known is not None and asked == [_canonical(known.x), _canonical(known.y)]:
-            return known
-    return None
-
-
-def _canonical(text: str) -> str:
-    return ex.text(resolve(parse_value(text), Scope()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -38,22 +38,39 @@ def check_rows(
     rows: World, document: Document, reading: Reading, cases: Sequence[Case]
 ) -> list[Fault]:
     """Warnings; raises FaultError with E306 and E408 for groups and goals without rows."""
-    found = [*_groups(rows.sample, document, reading), *_goals(rows.sample, document, cases)]
+    found = [*_groups(rows, document, reading), *_goals(rows.sample, document, cases)]
     errors = dict.fromkeys(fault for fault in found if fault.is_error)
     if errors:
         raise FaultError(errors)
     return found
 
 
-def _groups(sample: Sample, document: Document, reading: Reading) -> Iterator[Fault]:
+def _groups(rows: World, document: Document, reading: Reading) -> Iterator[Fault]:
     for name, conditions in reading.groups.items():
-        count = int(sample.rows(Where.of(set(), iter(conditions))).sum())
+        where = Where.of(set(), iter(conditions))
         place = document.place(("groups", name))
+        count = int(rows.sample.rows(where).sum())
         if not count:
             yield Fault("E408", f"no row is in the group '{name}'", place=place)
-        elif count < SMALL_GROUP:
-            message = f"the group '{name}' has only {count} rows: its rates say little"
-            yield Fault("W401", message, place=place)
+            continue
+        splits = {split: int(rows.sample.rows(where, split).sum()) for split in rows.splits()}
+        for message in _small(count, splits):
+            yield Fault("W401", f"the group '{name}' has {message}", place=place)
+
+
+def _small(count: int, splits: Mapping[str, int]) -> Iterator[str]:
+    """What of a group is too small: all of it, or its rows of single splits."""
+    if count < SMALL_GROUP:
+        yield f"only {_counted(count, 'row')}: its rates say little"
+    for split, found in splits.items():
+        if not found:
+            yield f"no {split} rows: nothing can be said of it there"
+        elif found < SMALL_GROUP <= count:
+            yield f"only {_counted(found, f'{split} row')}: its rates say little there"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
@@ -70,11 +87,11 @@ def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterato
         if loc[0] != "metrics"
     }
     for (loc, _), tree in goals.items():
-        for fault in ratesof_nothing(ex.leaves(tree), sample):
+        for fault in rates_of_nothing(ex.leaves(tree), sample):
             yield fault.at(document.place(loc, fault.span))
 
 
-def ratesof_nothing(leaves: Iterable[Leaf], sample: Sample) -> list[Fault]:
+def rates_of_nothing(leaves: Iterable[Leaf], sample: Sample) -> list[Fault]:
     """An E306 or E408 for each rate that is a mean over no training rows.
 
     What the deployed model decides may not be known yet.

@@ -13,7 +13,7 @@ import yaml
 
 from ratecli.faults import Fault
 from ratecli.runner.executors import Executor, Hooks
-from ratecli.runner.files import atomic_write
+from ratecli.runner.files import atomic_write, writing
 from ratecli.runner.meta import datasets, meta
 from ratecli.runner.prepare import Prepared
 from ratecli.runner.progress import open_progress
@@ -60,13 +60,18 @@ def run(
     quiet: bool = False,
     command: Sequence[str] = (),
 ) -> Outcome:
-    """Run what is not stored yet. `folder` gets the ledger and the record of the run."""
+    """Run what is not stored yet. `folder` gets the ledger and the record of the run.
+
+    Whoever calls this holds the folder (`lock.locked`) until its report is written.
+    """
     started = datetime.now(UTC)
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     ledger = folder / LEDGER
     if fresh:
-        ledger.unlink(missing_ok=True)
-        ledger.with_name(f"{LEDGER}-journal").unlink(missing_ok=True)  # of a killed run
+        with writing(ledger):
+            ledger.unlink(missing_ok=True)
+            ledger.with_name(f"{LEDGER}-journal").unlink(missing_ok=True)  # of a killed run
     _write_record(prepared, folder, command, started, None)
     with Store(ledger) as store:
         store.begin(prepared.plan.planned, meta(prepared))

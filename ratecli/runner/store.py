@@ -139,15 +139,6 @@ class Store:
             models = dict(db.execute(query, (row[0],)).fetchall())
         return _result(row, values.get(row[0], ()), models)
 
-    def model(self, key: str, variant: str) -> bytes:
-        """The stored classifier; KeyError if there is none."""
-        query = "SELECT data FROM models JOIN trials ON id = trial WHERE key = ? AND variant = ?"
-        with self._transaction() as db:
-            row = db.execute(query, (key, variant)).fetchone()
-        if row is None:
-            raise KeyError((key, variant))
-        return bytes(row[0])
-
     def _open(self, readonly: bool) -> None:
         self._db.execute("PRAGMA foreign_keys = ON")
         self._db.execute("PRAGMA synchronous = FULL")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import mean
@@ -33,7 +34,11 @@ def unkept(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[
 def _train_and_test(result: TrialResult, metric: str) -> tuple[float, float] | None:
     """The main variant's violation on both splits, None where either was not measured."""
     main = result.values[0].variant if result.values else ""
-    found = {v.split: v.value for v in result.values if (v.variant, v.metric) == (main, metric)}
+    found = {
+        v.split: v.value
+        for v in result.values
+        if (v.variant, v.metric) == (main, metric) and not math.isnan(v.value)
+    }
     return (found["train"], found["test"]) if {"train", "test"} <= found.keys() else None
 
 
@@ -41,7 +46,7 @@ def _warning(
     label: str, constraint: str, pairs: Sequence[tuple[float, float] | None]
 ) -> list[Fault]:
     kept = [test for pair in pairs if pair for train, test in [pair] if train <= MET]
-    broken = [test for test in kept if not test <= MET]
+    broken = [test for test in kept if test > MET]
     if not broken:
         return []
     message = (

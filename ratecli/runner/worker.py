@@ -22,9 +22,6 @@ from ratecli.runner.store import documents
 Function = Callable[[Any, Mapping[str, TrialResult]], TrialResult]
 """Runs one trial: (payload, results of the trials it needs by key) -> its result."""
 
-Prepare = Callable[[], object]
-"""Loads what a worker's trials share."""
-
 THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -36,20 +33,11 @@ THREADS = (
 ORPHAN_SECONDS = 0.5
 
 
-class Bench:
-    """Where trials are run one after the other; prepared before the first."""
-
-    def __init__(self, function: Function, prepare: Prepare | None) -> None:
-        self._function = function
-        self._prepare = prepare
-
-    def run(self, payload: Any, given: Mapping[str, TrialResult]) -> TrialResult:
-        if self._prepare is not None:
-            self._prepare()
-            self._prepare = None
-        result = self._function(payload, given)
-        documents(result)  # what cannot be stored fails here, where only this trial does
-        return result
+def run_checked(function: Function, payload: Any, given: Mapping[str, TrialResult]) -> TrialResult:
+    """Run a trial; what cannot be stored fails here, where only this trial does."""
+    result = function(payload, given)
+    documents(result)
+    return result
 
 
 def attempt(key: str, run: Callable[[], TrialResult]) -> TrialResult:
@@ -89,24 +77,23 @@ def one_thread() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def serve(pipe: Connection, function: Function, prepare: Prepare | None, parent: int) -> None:
+def serve(pipe: Connection, function: Function, parent: int) -> None:
     """The life of a worker process: answer until the other end of the pipe is gone."""
     # Ctrl-C reaches every process of the terminal; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-    bench = Bench(function, prepare)
     with one_thread():
         while True:
             try:
                 key, blob = pipe.recv()
-                pipe.send_bytes(_answer(bench, key, blob))
+                pipe.send_bytes(_answer(function, key, blob))
             except (EOFError, ConnectionError):
                 return
 
 
-def _answer(bench: Bench, key: str, blob: bytes) -> bytes:
+def _answer(function: Function, key: str, blob: bytes) -> bytes:
     # The bytes come from the parent, through a pipe that nobody else has.
-    result = attempt(key, lambda: bench.run(*pickle.loads(blob)))  # noqa: S301
+    result = attempt(key, lambda: run_checked(function, *pickle.loads(blob)))  # noqa: S301
     try:
         return pickle.dumps(result)
     except Exception as error:  # noqa: BLE001  pickling raises what it likes

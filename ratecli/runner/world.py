@@ -36,12 +36,11 @@ class Data:
 
     entries: tuple[tuple[str, str], ...]
     base: str
-    offline: bool = False
 
     @classmethod
-    def of(cls, datasets: Mapping[str, Any], base: Path, *, offline: bool = False) -> Data:
+    def of(cls, datasets: Mapping[str, Any], base: Path) -> Data:
         texts = {name: json.dumps(entry, sort_keys=True) for name, entry in datasets.items()}
-        return cls(tuple(sorted(texts.items())), str(base.absolute()), offline)
+        return cls(tuple(sorted(texts.items())), str(base.absolute()))
 
     @property
     def folder(self) -> Path:
@@ -78,12 +77,13 @@ def tables(data: Data) -> dict[str, Table]:
 
 
 def table(data: Data, name: str) -> Table:
-    return _read(dict(data.entries)[name], data.base, data.offline)
+    return _read(dict(data.entries)[name], data.base)
 
 
 @lru_cache(maxsize=8)
-def _read(entry: str, base: str, offline: bool) -> Table:
-    return load(json.loads(entry), Path(base), offline=offline)
+def _read(entry: str, base: str) -> Table:
+    """Files are fetched before any trial: reading a table never touches the network."""
+    return load(json.loads(entry), Path(base), offline=True)
 
 
 @lru_cache(maxsize=2)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from small import SMALL
 
 from ratecli.cli.app import main
 
@@ -52,3 +53,10 @@ def listing(folder):
         }
 
     return look
+
+
+@pytest.fixture
+def small(folder):
+    path = folder / "small.yaml"
+    path.write_text(SMALL)
+    return path

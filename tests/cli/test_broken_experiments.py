@@ -103,6 +103,67 @@ def test_another_file_than_the_published_one(folder, cli, listing):
     assert listing() == before
 
 
+def warned(err):
+    found = re.findall(r"warning\[(W\d+)\]: (.*)\n.*exp.yaml:(\d+):(\d+)", err)
+    return [(code, message, (int(line), int(column))) for code, message, line, column in found]
+
+
+def test_a_group_that_one_split_lacks(folder, cli):
+    rows = [
+        f"{part},{who},{k % 2}\n"
+        for part, who, count in (("train", "a", 40), ("train", "b", 60), ("test", "b", 60))
+        for k in range(count)
+    ]
+    (folder / "own.csv").write_text("part,who,y\n" + "".join(rows) + "test,c,1\n")
+    text, places = marked(
+        "name: x\n"
+        "datasets: {d: {path: own.csv, label: y, split: {by: part}}}\n"
+        "groups: {rare: ⟦who = a⟧, one: ⟦who = c⟧, common: who = b}\n"
+        "algorithms: [unconstrained]\n"
+    )
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("validate", "exp.yaml")
+    nothing = "nothing can be said of it there"
+    assert warned(answer.err) == [
+        ("W401", f"the group 'rare' has no test rows: {nothing}", places[0]),
+        ("W401", "the group 'one' has only 1 row: its rates say little", places[1]),
+        ("W401", f"the group 'one' has no train rows: {nothing}", places[1]),
+    ]
+    assert answer.code == 0
+
+
+def test_a_group_with_few_rows_in_one_split(folder, cli):
+    text, places = marked(
+        "name: x\n"
+        "datasets: {d: {path: people.csv, label: y, split: {train: 4/5, test: 1/5}}}\n"
+        "groups: {women: ⟦sex = F⟧}\n"
+        "algorithms: [unconstrained]\n"
+    )
+    (folder / "exp.yaml").write_text(text)
+    ((code, message, place),) = warned(cli("validate", "exp.yaml").err)
+    assert (code, place) == ("W401", places[0])
+    assert re.fullmatch(
+        r"the group 'women' has only \d+ test rows: its rates say little there", message
+    )
+
+
+PLOT = "report: {plots: [{kind: tradeoff, x: objective, y: error, optimum: ⟦true⟧}]}\n"
+
+
+@pytest.mark.parametrize("source", ["{source: loans, rows: 200}", "{source: adult}"])
+def test_an_optimum_that_nobody_knows(folder, cli, source):
+    """With the data and without."""
+    text, places = marked(
+        PLAIN.replace("{source: loans, rows: 200}", source) + "metrics: {error: error}\n" + PLOT
+    )
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("validate", "exp.yaml")
+    message = "no data set here knows the best possible 'error' for each 'objective'"
+    assert warned(answer.err) == [("W306", message, places[0])]
+    assert "'loans' knows it for x: positive_rate[sex = Female]" in answer.err
+    assert answer.code == 0
+
+
 def test_warnings_do_not_stop(folder, cli):
     text, places = marked(
         "name: x\n"

@@ -16,13 +16,6 @@ BROKEN = SMALL.replace("objective: error", "objective: eror").replace("seeds: 2"
 
 
 @pytest.fixture
-def small(folder):
-    path = folder / "small.yaml"
-    path.write_text(SMALL)
-    return path
-
-
-@pytest.fixture
 def toy(monkeypatch):
     """A source of one small file that only a mirror has."""
     file = RemoteFile(
@@ -54,6 +47,13 @@ def test_validate_good_files(cli, small, listing):
         f"{quickstart()}: no errors, 60 trials",
     ]
     assert listing() == before
+
+
+def test_one_trial_is_one_trial(cli, small):
+    text = SMALL.replace("[0.6, 0.9]", "[0.6]").replace("  - majorize: {iterations: 2}\n", "")
+    small.write_text(text.replace("seeds: 2", "seeds: 1"))
+    assert cli("validate", small).out == f"{small}: no errors, 1 trial\n"
+    assert cli("run", small, "-j", 1).out.startswith("small: 1 trial: 1 ok")
 
 
 def test_validate_without_the_data(cli, folder, small):

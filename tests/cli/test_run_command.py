@@ -18,6 +18,7 @@ from ratecli.runner.store import Store
 from ratecli.runner.world import Data, parts_of
 
 LEFT = {
+    ".lock",
     "experiment.yaml",
     "resolved.yaml",
     "manifest.json",
@@ -30,13 +31,6 @@ LEFT = {
     "figures/tradeoff.svg",
     "figures/tradeoff.png",
 }
-
-
-@pytest.fixture
-def small(folder):
-    path = folder / "small.yaml"
-    path.write_text(SMALL)
-    return path
 
 
 @pytest.fixture

@@ -103,12 +103,16 @@ def test_trials_that_share_a_result_all_have_its_numbers():
     assert [item.value for item in ledger.measurements() if item.metric == "error"] == [0.2, 0.2]
 
 
-def test_a_promise_holds_up_to_rounding_and_never_for_nan():
+def test_a_promise_holds_up_to_rounding_where_it_is_measured():
+    """A NaN counts nowhere but on training rows, where it is a promise that was not kept."""
     plan = [planned("a", seed) for seed in range(4)]
     violations = (-0.1, 1e-12, 0.01, math.nan)
     results = {
-        trial.key: measured(trial, {("m", "test"): {"violation.parity": violation}})
+        trial.key: measured(
+            trial, {("m", split): {"violation.parity": violation} for split in ("train", "test")}
+        )
         for trial, violation in zip(plan, violations, strict=True)
     }
     (group,) = groups(Ledger(plan, results, {}))
-    assert group.held("test", "parity") == (2, 4)
+    assert group.held("test", "parity") == (2, 3)
+    assert group.held("train", "parity") == (2, 4)

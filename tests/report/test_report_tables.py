@@ -191,6 +191,16 @@ def test_kept_promises_count_trials(example):
     assert rows["three_player", "-"] == ["parity", "-", "-", "no_solution_found 5"]
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_what_is_measured_nowhere_is_neither_kept_nor_broken(seeds):
+    plan = [planned("a", seed) for seed in range(seeds)]
+    violation = {"violation.parity": math.nan}
+    results = {trial.key: measured(trial, {("m", "test"): violation}) for trial in plan}
+    ledger = Ledger(plan, results, {"experiment": {"constraints": {"parity": "..."}}})
+    assert [row[3] for row in texts(kept(ledger))] == ["-"]
+    assert [row[3] for row in texts(promises(ledger))] == ["-"]
+
+
 def test_failures_name_the_seeds_and_the_reason(example):
     assert texts(failures(example)) == [
         ["majorize", "1", "2", "error", "E501: ZeroDivisionError: <b>division</b> by zero"],

@@ -11,8 +11,6 @@ from pathlib import Path
 from ratecli.faults import Fault, FaultError
 from ratecli.runner.records import TrialResult, Value
 
-PREPARED = []
-
 
 def numbers(payload, given):
     """A few numbers that depend on the key, the needs and nothing else."""
@@ -68,7 +66,7 @@ def _unstorable(key, _detail, _given):
 
 
 def _process(key, _detail, _given):
-    return TrialResult(key, "ok", info={"pid": os.getpid(), "prepared": list(PREPARED)})
+    return TrialResult(key, "ok", info={"pid": os.getpid()})
 
 
 def _lock(key, detail, _given):
@@ -105,11 +103,3 @@ ACTS = {
     "lock": _lock,
     "threads": _threads,
 }
-
-
-def prepare(word):
-    PREPARED.append(word)
-
-
-def prepare_badly():
-    raise FaultError(Fault("E401", "adult is not there"))

@@ -1,10 +1,8 @@
 import math
 import os
-from functools import partial
 from graphlib import CycleError
 
 import pytest
-import small_trials
 from small_trials import act, numbers
 
 from ratecli.runner.executors import Hooks, Processes, Serial
@@ -28,11 +26,6 @@ def run(executor, tasks, function=act, **hooks):
 
     executor.run(tasks, function, keep, Hooks(**hooks))
     return results
-
-
-@pytest.fixture(autouse=True)
-def unprepared():
-    small_trials.PREPARED.clear()
 
 
 @pytest.mark.parametrize("executor", [Processes(1), Processes(2), Processes(5)], ids=str)
@@ -117,24 +110,16 @@ def test_a_trial_whose_worker_died_is_tried_once_more(tmp_path):
 
 
 @each_executor
-def test_prepare_is_called_once_in_each_process(executor):
-    tasks = [task(f"k{i}", "process") for i in range(8)]
-    results = run(executor, tasks, prepare=partial(small_trials.prepare, "data"))
-    assert {tuple(result.info["prepared"]) for result in results.values()} == {("data",)}
+def test_no_more_processes_than_jobs_and_each_runs_many(executor):
+    results = run(executor, [task(f"k{i}", "process") for i in range(8)])
     processes = {result.info["pid"] for result in results.values()}
     assert len(processes) <= getattr(executor, "jobs", 1)
     assert (os.getpid() in processes) == (executor == Serial())
 
 
 @each_executor
-def test_failing_prepare_is_every_trials_reason(executor):
-    results = run(executor, [task("a"), task("b")], prepare=small_trials.prepare_badly)
-    assert {result.reason for result in results.values()} == {"E401: adult is not there"}
-
-
-@each_executor
-def test_nothing_is_prepared_for_nothing(executor):
-    assert run(executor, [], prepare=small_trials.prepare_badly) == {}
+def test_nothing_to_do_is_done(executor):
+    assert run(executor, []) == {}
 
 
 def test_sums_are_added_up_by_one_thread():

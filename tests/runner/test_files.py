@@ -2,6 +2,7 @@ import stat
 
 import pytest
 
+from ratecli.faults import FaultError
 from ratecli.runner.files import atomic_write
 
 
@@ -29,7 +30,7 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path):
     path = tmp_path / "figures"
     path.mkdir()
     (path / "old.svg").touch()
-    with pytest.raises(OSError):
+    with pytest.raises(FaultError, match=r"E505: cannot write to '.*figures': "):
         atomic_write(path, "cannot replace a folder")
     assert names(tmp_path) == ["figures"]
     assert names(path) == ["old.svg"]

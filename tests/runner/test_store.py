@@ -43,7 +43,6 @@ def test_a_trial_comes_back_as_it_was(ledger):
         store.put(FULL)
     with Store(ledger, readonly=True) as store:
         assert store.result("k") == FULL
-        assert store.model("k", "best") == FULL.models["best"]
         (light,) = store.results().values()
     assert light.models == {}
     assert (light.values, light.trace, light.info) == (FULL.values, FULL.trace, FULL.info)
@@ -121,9 +120,8 @@ def test_a_plan_that_cannot_be_stored_leaves_the_old_one(ledger):
 def test_what_is_not_there_is_a_key_error(ledger):
     with Store(ledger) as store:
         store.put(trial())
-        for ask in (lambda: store.result("x"), lambda: store.model("k", "last")):
-            with pytest.raises(KeyError):
-                ask()
+        with pytest.raises(KeyError):
+            store.result("x")
 
 
 def fault(path, **options):

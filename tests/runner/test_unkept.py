@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ratecli.runner.records import Planned, TrialResult, Value
 from ratecli.runner.unkept import unkept
 
@@ -42,6 +44,13 @@ def test_what_was_not_measured_tells_nothing():
     train_only = TrialResult("b", "ok", values=(Value("main", "train", "v", 0.0),))
     assert warnings(missing, train_only) == []
     assert unkept([planned("a")], {}) == []
+
+
+def test_a_split_without_rows_of_the_group_tells_nothing():
+    assert warnings(result("a", 0.0, math.nan)) == []
+    assert warnings(result("a", math.nan, 0.5)) == []
+    (found,) = warnings(result("a", 0.0, math.nan), result("b", 0.0, 0.3), result("c", 0.0, 0.0))
+    assert found.endswith(" in 1 of 2 trials, missed by 0.3 on average")
 
 
 def test_codes():

@@ -1,0 +1,47 @@
+"""The best possible trade-off that a plot asks for, where a data set knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ratecli.datasets import registry
+from ratecli.faults import Fault
+from ratecli.rates import expression as ex
+from ratecli.rates.parser import parse_value
+from ratecli.rates.resolve import Scope, resolve
+from ratecli.runner.cases import Case
+from ratecli.runner.world import Data
+from ratecli.spec.document import Document
+from ratecli.spec.experiment import Experiment
+from ratecli.spec.report import Plot
+
+
+def known_frontier(plot: Plot, cases: Sequence[Case], data: Data) -> registry.Frontier | None:
+    metrics = cases[0].metrics
+    asked = [ex.text(metrics[name]) for name in (plot.x, plot.y) if name in metrics]
+    for entry in data.options().values():
+        known = registry.SOURCES[entry["source"]].frontier if "source" in entry else None
+        if known is not None and asked == [_canonical(known.x), _canonical(known.y)]:
+            return known
+    return None
+
+
+def unknown_optima(
+    experiment: Experiment, document: Document, cases: Sequence[Case], data: Data
+) -> Iterator[Fault]:
+    """A W306 for each plot that asks for an optimum which no data set knows."""
+    for index, plot in enumerate(experiment.report.plots):
+        if plot.optimum and known_frontier(plot, cases, data) is None:
+            message = f"no data set here knows the best possible '{plot.y}' for each '{plot.x}'"
+            place = document.place(("report", "plots", index, "optimum"))
+            yield Fault("W306", message, "; ".join(_hints()), place=place)
+
+
+def _hints() -> Iterator[str]:
+    for source in registry.SOURCES.values():
+        if source.frontier is not None:
+            yield f"'{source.name}' knows it for x: {source.frontier.x}, y: {source.frontier.y}"
+
+
+def _canonical(text: str) -> str:
+    return ex.text(resolve(parse_value(text), Scope()))

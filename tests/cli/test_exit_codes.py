@@ -1,0 +1,28 @@
+"""The exit code that faults have, alone and together."""
+
+from __future__ import annotations
+
+import pytest
+
+from ratecli.faults import Fault, FaultError
+
+
+@pytest.mark.parametrize(
+    ("codes", "exit_code"),
+    [
+        ("E501", 1),
+        ("E501 W402", 1),
+        ("E502", 2),
+        ("E503", 2),
+        ("E504", 2),
+        ("E505", 2),
+        ("E501 E505", 2),
+        ("E405", 4),
+        ("E405 E501", 4),
+        ("E405 E101", 2),
+        ("E405 E503", 2),
+        ("E005", 2),
+    ],
+)
+def test_exit_codes(codes, exit_code):
+    assert FaultError(Fault(code, "...") for code in codes.split()).exit_code == exit_code
