@@ -17,13 +17,3 @@ def ramp(z: Array) -> Array:
 def hinge(z: Array) -> Array:
     """max(0, 1/2 + z): the convex bound of the ramp that is tight for z <= 1/2."""
     return np.maximum(0.0, HALF + z)
-
-
-def positive_bound(z: Array, anchor: Array) -> Array:
-    """Upper bound of sigma(z), tight at `anchor`: the hinge up to 1/2 (a tie is hinge), else 1."""
-    return np.where(anchor <= HALF, hinge(z), 1.0)
-
-
-def negative_bound(z: Array, anchor: Array) -> Array:
-    """Upper bound of sigma(-z), tight at `anchor`."""
-    return positive_bound(-z, -anchor)

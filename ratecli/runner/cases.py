@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 from ratecli.faults import Fault, FaultError
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
-from ratecli.rates.analysis import Goal, Shape, interval, objective_goal, rule_goal
+from ratecli.rates.analysis import Goal, Shape, objective_goal, rule_goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
 from ratecli.runner.options import OptionError, settled, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
+from ratecli.runner.ranges import violation_range
 from ratecli.runner.shown import report_faults
 from ratecli.solvers.base import Solver
 from ratecli.solvers.registry import algorithms
@@ -279,7 +280,7 @@ class Reading:
             self._fault(("objective",), Fault("E305", "the objective speaks of no rate", hint))
         for name in self.rules:
             goals = [goal for case in found for goal in case.constraints if goal.name == name]
-            ranges = [_range(goal) for goal in goals]
+            ranges = [violation_range(goal) for goal in goals]
             loc = ("constraints", name)
             if goals and not any(True for goal in goals for _ in _measured(goal.expression)):
                 hint = "a rule compares a rate, such as positive_rate[women], with something"
@@ -361,16 +362,6 @@ def _in_training(node: Expression) -> Expression | None:
 
 def _placeholder(node: Expression) -> Expression | None:
     return ex.Constant(PLACEHOLDER) if isinstance(node, ex.Of) else None
-
-
-def _range(goal: Goal) -> tuple[float, float]:
-    """Least and most by which a rule can be broken; its loosest and its tightest piece decide."""
-    known = [part for part in goal.pieces if not any(isinstance(n, ex.Of) for n in ex.walk(part))]
-    if len(known) < len(goal.pieces):
-        return float("-inf"), float("inf")
-    shaped = rule_goal(goal.name, goal.text, goal.pieces, goal.expression)
-    ranges = [interval(piece) for piece in shaped.pieces]
-    return max(low for low, _ in ranges), max(high for _, high in ranges)
 
 
 def known_goals(case: Case, value_of: Callable[[ex.Of], float]) -> tuple[Goal, tuple[Goal, ...]]:

@@ -10,7 +10,7 @@ from scipy import sparse
 from ratecli.models.base import Classifier
 from ratecli.models.linear import Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture
-from ratecli.models.ramp import negative_bound, positive_bound, ramp
+from ratecli.models.ramp import ramp
 
 NUMBERS = st.floats(-1e6, 1e6)
 SCORES = arrays.arrays(np.float64, 5, elements=NUMBERS)
@@ -22,37 +22,12 @@ def column(*values: float) -> np.ndarray:
     return np.array(values)[:, None]
 
 
-# the ramp and its bounds (vectors 9.1)
+# the ramp (vectors 9.1)
 
 
 def test_the_ramp() -> None:
     scores = np.array([-1, -0.5, -0.2, 0, 0.3, 0.5, 1])
     np.testing.assert_allclose(ramp(scores), [0, 0, 0.3, 0.5, 0.8, 1, 1], atol=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("z", "anchor", "bound"),
-    [(0.5, 0.5, 1), (1, 0.5, 1.5), (1, 0.6, 1), (-1, 0.6, 1), (-1, 0.2, 0)],
-)
-def test_the_bound_of_a_yes(z: float, anchor: float, bound: float) -> None:
-    assert positive_bound(np.array([z]), np.array([anchor])) == pytest.approx([bound])
-
-
-@pytest.mark.parametrize(
-    ("z", "anchor", "bound"),
-    [(-0.5, -0.5, 1), (-1, -0.5, 1.5), (-1, -0.6, 1), (2, -0.6, 1), (0, 0, 0.5), (0.75, -0.5, 0)],
-)
-def test_the_bound_of_a_no(z: float, anchor: float, bound: float) -> None:
-    assert negative_bound(np.array([z]), np.array([anchor])) == pytest.approx([bound])
-
-
-@given(SCORES, SCORES)
-@settings(max_examples=50)
-def test_bounds_lie_above_and_touch_at_the_anchor(z: np.ndarray, anchor: np.ndarray) -> None:
-    assert (positive_bound(z, anchor) >= ramp(z)).all()
-    assert (negative_bound(z, anchor) >= ramp(-z)).all()
-    np.testing.assert_allclose(positive_bound(anchor, anchor), ramp(anchor), atol=1e-9)
-    np.testing.assert_allclose(negative_bound(anchor, anchor), ramp(-anchor), atol=1e-9)
 
 
 @given(SCORES)

@@ -248,3 +248,19 @@ def test_too_many_trials_are_refused_at_once(folder):
     text = BASE.replace("seeds: 2", "seeds: 1000\nsweep: {a: 'linspace(0, 1, 999)'}")
     with pytest.raises(FaultError, match="E105: sweep points and seeds make 1998000 trials"):
         prepare(write(folder, text))
+
+
+@pytest.mark.parametrize(
+    "rule", ["0.5 <= positive_rate[women] <= 0.4", "0.9 <= tpr[men] - tnr[men] <= tpr[men] - 0.2"]
+)
+def test_a_chain_that_nothing_can_meet_is_refused(folder, rule):
+    """Each comparison alone can be met."""
+    text = BASE.replace("positive_rate[women] >= 0.9 * positive_rate[men]", rule)
+    with pytest.raises(FaultError, match="E305: 'parity' can never hold"):
+        prepare(write(folder, text))
+
+
+def test_a_chain_that_can_be_met_is_taken(folder):
+    rule = "0.3 <= positive_rate[women] <= 0.4"
+    text = BASE.replace("positive_rate[women] >= 0.9 * positive_rate[men]", rule)
+    assert prepare(write(folder, text)).plan.tasks

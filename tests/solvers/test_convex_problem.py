@@ -8,7 +8,6 @@ from oracles.goals import Rules, forms, grid_rows, problem
 from oracles.problem3 import Hinges, by_slsqp, dual_bound
 from scipy import sparse
 
-from ratecli.models.ramp import negative_bound, positive_bound, ramp
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.inner import liblinear, newton
 from ratecli.solvers.majorize.solver import Majorize
@@ -29,14 +28,26 @@ def ramps(draw) -> RampProblem:
     return RampProblem(draw(matrix(ROWS, FEATURES)), draw(matrix(GOALS + 1, ROWS)), constants, l2)
 
 
+def positive_bound(z, anchor):
+    """The definition (Goh et al. 2016, section 2.1): the hinge up to 1/2, else 1."""
+    return np.where(anchor <= 0.5, np.maximum(0, 0.5 + z), 1.0)
+
+
+def bounds_of_one_row(sign, z, anchor):
+    """What `ConvexProblem` makes of one row that a yes (sign 1) or a no (-1) costs 1."""
+    one = RampProblem(np.eye(1), np.array([[sign]]), np.array([float(sign < 0)]), 0.0)
+    return [
+        ConvexProblem.tight_at(one, np.array([at])).values(np.array([[score]]))[0, 0]
+        for score, at in zip(z, anchor, strict=True)
+    ]
+
+
 def test_bounds_of_the_ramp():
     """Protocols of Goh et al. 2016, vector 9.1."""
-    z = np.array([-1, -0.5, -0.2, 0, 0.3, 0.5, 1])
-    np.testing.assert_allclose(ramp(z), [0, 0, 0.3, 0.5, 0.8, 1, 1])
     z, at = np.array([[0.5, 0.5], [1, 0.5], [1, 0.6], [-1, 0.6], [-1, 0.2]]).T
-    np.testing.assert_allclose(positive_bound(z, at), [1, 1.5, 1, 1, 0])
+    np.testing.assert_allclose(bounds_of_one_row(1.0, z, at), [1, 1.5, 1, 1, 0])
     z, at = np.array([[-0.5, -0.5], [-1, -0.5], [-1, -0.6], [2, -0.6], [0, 0], [0.75, -0.5]]).T
-    np.testing.assert_allclose(negative_bound(z, at), [1, 1.5, 1, 1, 0.5, 0])
+    np.testing.assert_allclose(bounds_of_one_row(-1.0, z, at), [1, 1.5, 1, 1, 0.5, 0], atol=1e-15)
 
 
 @given(ramps(), matrix(1, FEATURES), matrix(1, FEATURES))
@@ -63,7 +74,7 @@ def test_terms_are_bounded_one_by_one_as_in_the_paper():
     X, coefficients = rng.normal(size=(30, 3)), rng.normal(size=(2, 30))
     at, w = rng.normal(size=3), rng.normal(size=3)
     ramp_problem = RampProblem(X, coefficients, np.array([0.1, -0.2]), 0.5)
-    up, down = positive_bound(X @ w, X @ at), negative_bound(X @ w, X @ at)
+    up, down = positive_bound(X @ w, X @ at), positive_bound(-X @ w, -X @ at)
     wanted = np.where(coefficients > 0, coefficients * up, -coefficients * (down - 1)).sum(axis=1)
     wanted += [0.1 + 0.25 * (w @ w), -0.2]
     found = ConvexProblem.tight_at(ramp_problem, X @ at).values(w[:, None])[:, 0]
