@@ -237,7 +237,7 @@ class Reading:
             for leaf in _all_measured(goal.expression):
                 self._check_leaf(loc, leaf)
             takes = case.solver.objectives if goal is case.objective else case.solver.constraints
-            if case.solver.enforces and goal.shape not in takes:
+            if case.solver.role != "ignores" and goal.shape not in takes:
                 self._refuse(loc, entry, goal)
         for stands, expression in case.texts():
             for leaf in _all_measured(expression):
@@ -256,8 +256,9 @@ class Reading:
             self._fault(loc, Fault("E307", message, hint, leaf.span))
 
     def _refuse(self, loc: Loc, entry: Algorithm, goal: Goal) -> None:
-        what = "minimize the objective" if loc == ("objective",) else f"enforce '{goal.name}'"
         takes = solver_class(entry.name)
+        verb = "enforce" if takes.role == "enforces" else "use"
+        what = "minimize the objective" if loc == ("objective",) else f"{verb} '{goal.name}'"
         shapes = takes.objectives if loc == ("objective",) else takes.constraints
         message = (
             f"algorithm '{entry.label}' cannot {what}: it is {SHAPES[goal.shape]}, "
@@ -274,7 +275,7 @@ class Reading:
 
     def _check_ranges(self, found: Sequence[Case]) -> None:
         """A goal that says nothing, or that nothing can meet, whatever the classifier."""
-        aims = [case.objective.expression for case in found if case.solver.enforces]
+        aims = [case.objective.expression for case in found if case.solver.role != "ignores"]
         if aims and not any(True for aim in aims for _ in _measured(aim)):
             hint = "write what is to be small, such as error"
             self._fault(("objective",), Fault("E305", "the objective speaks of no rate", hint))
@@ -330,7 +331,9 @@ SHAPES = {
 
 def _takes(name: str, shape: Shape, *, objective: bool) -> bool:
     found = solver_class(name)
-    return found.enforces and shape in (found.objectives if objective else found.constraints)
+    return found.role == "enforces" and shape in (
+        found.objectives if objective else found.constraints
+    )
 
 
 def _measured(node: Expression) -> Iterator[ex.Leaf | ex.Ranking]:

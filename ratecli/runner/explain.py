@@ -130,10 +130,10 @@ def _takers(shape: Shape, *, objective: bool) -> Iterator[str]:
     for name in algorithms():
         found = solver_class(name)
         takes = found.objectives if objective else found.constraints
-        if not found.enforces:
+        if found.role == "ignores":
             words = "ignores it, and is measured on it"
         elif shape in takes:
-            words = "takes it"
+            words = "takes it" if found.role == "enforces" else "reads it, and promises nothing"
         else:
             what = "objectives" if objective else "constraints"
             words = f"cannot: it takes {' and '.join(sorted(takes))} {what}"

@@ -116,7 +116,7 @@ class _Planner:
         return Job(trial, seed, case, self.data, l2, of, key, itself, deployed.column)
 
     def _check_own_decisions(self, case: Case) -> None:
-        goals = [goal.expression for goal in case.goals()] if case.solver.enforces else []
+        goals = [goal.expression for goal in case.goals()] if case.solver.role != "ignores" else []
         if any(leaf.rate.needs_deployed for leaf in ex.leaves(*goals)):
             message = f"'{case.label}' is the deployed model and is held to its own decisions"
             place = self.document.place(("deployed", "algorithm"))
@@ -127,7 +127,7 @@ class _Planner:
         case = self.cases[index]
         meant = {label: self._meant(label, case) for label in case.of()}
         own = [label for label, other in meant.items() if other == index]
-        if own and case.solver.enforces and set(own) & set(case.of(goals_only=True)):
+        if own and case.solver.role != "ignores" and set(own) & set(case.of(goals_only=True)):
             message = f"'{case.label}' is held to its own result by of({own[0]}, ...)"
             raise self._refused(case, own[0], message, "name another algorithm")
         others = ((label, other) for label, other in meant.items() if other != index)

@@ -79,10 +79,10 @@ def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterato
         place = document.place(("datasets",), key=True)
         yield Fault("E306", "no training row has a label", hint, place=place)
         return
-    enforced = (case for case in cases if case.solver.enforces)
+    given = (case for case in cases if case.solver.role != "ignores")
     goals = {
         (loc, ex.text(tree)): tree
-        for case in enforced
+        for case in given
         for loc, tree in case.texts()
         if loc[0] != "metrics"
     }

@@ -56,7 +56,7 @@ def _goals(
     case: Case, rows: World, reference: Mapping[str, Predictions]
 ) -> tuple[Goal, tuple[Goal, ...]]:
     """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them."""
-    if not case.solver.enforces:
+    if case.solver.role == "ignores":
         return objective_goal("error", ERROR), ()
 
     def of(node: ex.Of) -> float:
@@ -143,7 +143,7 @@ def _status(case: Case, solution: Solution, values: list[Value]) -> tuple[str, s
         for goal in case.constraints
         if not measured[ex.text(goal.expression)] <= MET
     }
-    if case.solver.enforces and missed:
+    if case.solver.role == "enforces" and missed:
         listed = ", ".join(f"'{name}' by {amount:.3g}" for name, amount in missed.items())
         return "not_met", f"{main} misses {listed} on training rows. {solution.reason}".strip()
     return ("ok" if solution.status == "solved" else solution.status), solution.reason

@@ -17,9 +17,9 @@ VIOLATION = "violation."
 def unkept(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[Fault]:
     """A W402 for each algorithm and constraint with such trials; main variants are looked at.
 
-    Algorithms that ignore constraints promised nothing.
+    Algorithms that do not enforce constraints promised nothing.
     """
-    promised = [trial for trial in plan if solver_class(trial.algorithm).enforces]
+    promised = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
     warnings = []
     for label, trials in groupby(promised, key=lambda trial: trial.label):
         measured = [(trial, results[trial.key]) for trial in trials if trial.key in results]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,6 +13,18 @@ from ratecli.models.base import Classifier
 from ratecli.solvers.problem import Problem
 
 Progress = Callable[[str], None]
+Role = Literal["enforces", "reads", "ignores"]
+"""What an algorithm does with the goals of a file.
+
+`enforces`
+    Is given them and promises to meet the constraints: a trial that breaks one is `not_met`.
+`reads`
+    Is given them and promises nothing: a baseline that takes groups or one limit from them.
+`ignores`
+    Is given plain error and no constraints, whatever they are.
+
+All of them are measured on the goals.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,12 +55,13 @@ class Solution:
 class Solver(ABC):
     """Hyper-parameters as dataclass fields, one method. `version` is part of every trial's key.
 
-    `objectives` and `constraints` name the classes of goals (see `rates.analysis.Shape`) it takes;
-    one that does not `enforce` constraints is run whatever they are, and measured on them.
+    `role` says what it does with goals. `objectives` and `constraints` name the classes of goals
+    (see `rates.analysis.Shape`) it takes; goals of other classes are refused (E308) unless it
+    `ignores` them all.
     """
 
     version: ClassVar[int] = 1
-    enforces: ClassVar[bool] = True
+    role: ClassVar[Role] = "enforces"
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
 

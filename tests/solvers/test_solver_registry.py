@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields, is_dataclass
+from typing import get_args
 
 import pytest
 
 from ratecli.rates.analysis import Shape
-from ratecli.solvers.base import Solver
+from ratecli.solvers.base import Role, Solver
 from ratecli.solvers.registry import BUILT_IN, algorithms
 
 ENTRIES = pytest.mark.parametrize("entry", BUILT_IN, ids=lambda entry: entry.name)
@@ -34,10 +35,11 @@ def test_every_option_has_a_default_and_a_line_of_its_own(entry):
 
 
 @ENTRIES
-def test_what_it_enforces_is_said_in_classes_of_goals(entry):
+def test_what_it_takes_is_said_in_classes_of_goals(entry):
     solver = entry.load()
     assert solver.objectives | solver.constraints <= set(Shape)
-    assert bool(solver.constraints) == solver.enforces
+    assert solver.role in get_args(Role)
+    assert bool(solver.objectives) == bool(solver.constraints) == (solver.role != "ignores")
 
 
 def test_names_are_unique_and_found():

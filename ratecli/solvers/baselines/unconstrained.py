@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.base import Progress, Role, Solution, Solver
 from ratecli.solvers.liblinear import fit_hinge, fit_logistic, with_ones
 from ratecli.solvers.problem import Problem
 
@@ -29,7 +29,7 @@ class Unconstrained(Solver):
     loss: Literal["hinge", "logistic"] = "hinge"
 
     version: ClassVar[int] = 1
-    enforces: ClassVar[bool] = False
+    role: ClassVar[Role] = "ignores"
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         signs, weights = problem.labels()
