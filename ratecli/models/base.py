@@ -22,6 +22,11 @@ class Classifier(Protocol):
 
     kind: ClassVar[str]
 
+    @property
+    def width(self) -> int:
+        """d, the number of features."""
+        ...
+
     def decide(self, X: Features) -> Array: ...
 
     def score(self, X: Features) -> Array: ...

@@ -20,6 +20,10 @@ class Linear:
     weights: Array
     bias: float = 0.0
 
+    @property
+    def width(self) -> int:
+        return len(self.weights)
+
     def score(self, X: Features) -> Array:
         return np.asarray(X @ self.weights + self.bias, dtype=float)
 

@@ -31,6 +31,13 @@ class Mixture:
             raise ValueError(
                 f"chances {chances} are no distribution over {len(self.members)} members"
             )
+        widths = {member.width for member in self.members}
+        if len(widths) > 1:
+            raise ValueError(f"members of a mixture see {sorted(widths)} features")
+
+    @property
+    def width(self) -> int:
+        return self.members[0].width
 
     def _mean(self, answer: Callable[[Classifier], Array]) -> Array:
         answers = np.stack([answer(member) for member in self.members])

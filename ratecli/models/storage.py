@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Classifier
+from ratecli.models.hashed import HashedRamp
 from ratecli.models.linear import Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture
 
@@ -51,6 +52,9 @@ def _classifier(arrays: Arrays) -> Classifier:
     kind = str(arrays["kind"])
     if kind in LINEAR:
         return LINEAR[kind](_floats(arrays["weights"], 1), float(_floats(arrays["bias"], 0)))
+    if kind == HashedRamp.kind:
+        weights, bias = _floats(arrays["weights"], 1), float(_floats(arrays["bias"], 0))
+        return HashedRamp(weights, bias, _whole(arrays["salt"]))
     if kind == Mixture.kind:
         chances = _floats(arrays["chances"], 1)
         members = tuple(_classifier(_member(arrays, k)) for k in range(len(chances)))
@@ -62,6 +66,12 @@ def _floats(array: NDArray[np.generic], dimensions: int) -> NDArray[np.float64]:
     if array.dtype.kind not in "iuf" or array.ndim != dimensions:
         raise ValueError(f"no stored classifier: {array.dtype} of shape {array.shape}")
     return array.astype(float)
+
+
+def _whole(array: NDArray[np.generic]) -> int:
+    if array.dtype.kind not in "iu" or array.ndim != 0:
+        raise ValueError(f"no stored classifier: {array.dtype} of shape {array.shape}")
+    return int(array)
 
 
 def _member(arrays: Arrays, k: int) -> Arrays:

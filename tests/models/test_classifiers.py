@@ -8,6 +8,7 @@ from hypothesis.extra import numpy as arrays
 from scipy import sparse
 
 from ratecli.models.base import Classifier
+from ratecli.models.hashed import HashedRamp
 from ratecli.models.linear import Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture
 from ratecli.models.ramp import ramp
@@ -82,8 +83,9 @@ def test_chances_that_are_no_distribution_are_refused(chances: list[float]) -> N
 
 def some_models(seed: int, width: int) -> list[Classifier]:
     rng = np.random.default_rng(seed)
-    plain = [kind(rng.normal(size=width), rng.normal()) for kind in (Threshold, Logistic, Ramp)]
-    mixture = Mixture(tuple(plain), rng.dirichlet(np.ones(3)))
+    kinds = (Threshold, Logistic, Ramp, HashedRamp)
+    plain = [kind(rng.normal(size=width), rng.normal()) for kind in kinds]
+    mixture = Mixture(tuple(plain), rng.dirichlet(np.ones(4)))
     return [*plain, mixture, Mixture((mixture, plain[0]), np.array([0.25, 0.75]))]
 
 
@@ -104,4 +106,5 @@ def test_decisions_are_chances_and_dense_and_sparse_rows_agree(seed: int) -> Non
 
 def test_no_rows_get_no_decisions() -> None:
     for model in some_models(0, 4):
+        assert model.width == 4
         assert model.decide(np.empty((0, 4))).shape == (0,)

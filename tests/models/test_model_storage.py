@@ -11,17 +11,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ratecli.models.base import Classifier
+from ratecli.models.hashed import HashedRamp
 from ratecli.models.linear import Linear, Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture
 from ratecli.models.storage import LINEAR, dumps, loads
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
-PLAIN = st.builds(
-    lambda kind, weights, bias: kind(weights, bias),
-    st.sampled_from([Threshold, Logistic, Ramp]),
-    arrays.arrays(np.float64, st.integers(0, 4), elements=ANY),
-    ANY,
-)
+SALTS = st.integers(0, 2**64 - 1)
+
+
+def _plain(width: int) -> st.SearchStrategy[Classifier]:
+    weights = arrays.arrays(np.float64, width, elements=ANY)
+    kinds = st.sampled_from([Threshold, Logistic, Ramp])
+    plain = st.builds(lambda kind, weights, bias: kind(weights, bias), kinds, weights, ANY)
+    return plain | st.builds(HashedRamp, weights, ANY, SALTS)
 
 
 def _mixed(parts: st.SearchStrategy[Classifier]) -> st.SearchStrategy[Classifier]:
@@ -31,7 +34,7 @@ def _mixed(parts: st.SearchStrategy[Classifier]) -> st.SearchStrategy[Classifier
     return st.lists(parts, min_size=1, max_size=12).map(even)
 
 
-MODELS = st.recursive(PLAIN, _mixed, max_leaves=15)
+MODELS = st.integers(0, 4).flatmap(lambda width: st.recursive(_plain(width), _mixed, max_leaves=15))
 
 
 def same(one: Classifier, other: Classifier) -> bool:
@@ -44,7 +47,8 @@ def same(one: Classifier, other: Classifier) -> bool:
     assert isinstance(one, Linear)
     assert isinstance(other, Linear)
     bits = [np.append(model.weights, model.bias).tobytes() for model in (one, other)]
-    return type(one) is type(other) and bits[0] == bits[1]
+    salts = [getattr(model, "salt", None) for model in (one, other)]
+    return type(one) is type(other) and bits[0] == bits[1] and salts[0] == salts[1]
 
 
 @given(MODELS)
@@ -103,6 +107,10 @@ MEMBER = {"0.kind": "ramp", "0.weights": ONES, "0.bias": 0.0}
         archive(kind="ramp", weights=np.array(["1"]), bias=0.0),
         archive(kind="ramp", weights=1j * ONES, bias=0.0),
         archive(kind="ramp", weights=ONES, bias=ONES),
+        archive(kind="hashed_ramp", weights=ONES, bias=0.0),
+        archive(kind="hashed_ramp", weights=ONES, bias=0.0, salt=1.0),
+        archive(kind="hashed_ramp", weights=ONES, bias=0.0, salt=-1),
+        archive(kind="hashed_ramp", weights=ONES, bias=0.0, salt=np.ones(1, dtype=int)),
         archive(kind="mixture", chances=1.0, **MEMBER),
         archive(kind="mixture", chances=np.array([0.5]), **MEMBER),
         archive(kind="mixture", chances=np.array([np.nan]), **MEMBER),
@@ -112,6 +120,12 @@ MEMBER = {"0.kind": "ramp", "0.weights": ONES, "0.bias": 0.0}
 def test_what_is_no_classifier_is_a_value_error(blob: bytes) -> None:
     with pytest.raises(ValueError):
         loads(blob)
+
+
+def test_members_of_a_mixture_see_the_same_features() -> None:
+    other = {"1.kind": "ramp", "1.weights": np.ones(3), "1.bias": 0.0}
+    with pytest.raises(ValueError, match=r"see \[2, 3\] features"):
+        loads(archive(kind="mixture", chances=np.array([0.5, 0.5]), **MEMBER, **other))
 
 
 def test_a_good_archive_made_by_hand_is_read() -> None:
@@ -136,7 +150,7 @@ def test_a_pickle_inside_is_not_opened() -> None:
 
 BLOB = dumps(
     Mixture(
-        (Ramp(np.arange(3.0)), Mixture((Threshold(ONES), Logistic(ONES)), np.array([0.25, 0.75]))),
+        (Ramp(np.arange(2.0)), Mixture((Threshold(ONES), Logistic(ONES)), np.array([0.25, 0.75]))),
         np.array([0.5, 0.5]),
     )
 )

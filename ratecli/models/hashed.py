@@ -1,0 +1,90 @@
+"""Random decisions that come out the same again: the chance is drawn from a hash of the row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ratecli.models.base import Array, Features
+from ratecli.models.linear import Linear
+from ratecli.models.ramp import ramp
+
+Words = NDArray[np.uint64]
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+ENTRIES = 2**18
+"""Entries of X that are hashed at a time: few enough to stay in the cache."""
+
+
+@dataclass(frozen=True)
+class HashedRamp(Linear):
+    """Randomized, and repeatable: yes where sigma(f(x)) > U(x) (Goh et al. 2016, appendix A).
+
+    U is uniform in [0, 1) and drawn from a hash of the row's features and of `salt`, an integer from
+    0 to 2^64 - 1. Rows with equal features are decided alike, wherever they stand and whether X is
+    dense or sparse; over many salts the share of yes is the ramp's chance.
+    """
+
+    kind: ClassVar[str] = "hashed_ramp"
+    salt: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.salt < 2**64:
+            raise ValueError(f"the salt {self.salt} is not from 0 to 2^64 - 1")
+
+    def decide(self, X: Features) -> Array:
+        answers = [self._decisions(rows) for rows in _blocks(X)]
+        return np.concatenate([np.empty(0), *answers])
+
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
+
+    def _decisions(self, rows: sparse.csr_array) -> Array:
+        return (ramp(self.score(rows)) > uniforms(rows, self.salt)).astype(float)
+
+
+def uniforms(rows: sparse.csr_array, salt: int) -> Array:
+    """U(x) of each row, shape (n,), multiples of 2^-53 in [0, 1); `rows` hold no zeros.
+
+    A row's hash is the sum modulo 2^64 over its features of a hash of column and value, so that
+    neither order nor storage matters, and the salt is mixed into that sum.
+    """
+    columns = _mixed(np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * GOLDEN)
+    values = rows.data.view(np.uint64)
+    sums = np.zeros(rows.nnz + 1, dtype=np.uint64)
+    np.cumsum(_mixed(values ^ columns[rows.indices]), out=sums[1:])
+    hashes = sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
+    salted = _mixed(hashes ^ _mixed(np.full(1, salt, dtype=np.uint64) + GOLDEN))
+    return np.asarray((salted >> np.uint64(11)) * 2.0**-53, dtype=float)
+
+
+def _mixed(words: Words) -> Words:
+    """The finalizer of splitmix64 (Steele, Lea, Flood 2014): a bijection that looks random."""
+    mixed = (words ^ (words >> np.uint64(30))) * FIRST
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= SECOND
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def _blocks(X: Features) -> Iterator[sparse.csr_array]:
+    """X by rows in one form: sparse, columns in order, no zeros (0.0 and -0.0 are one).
+
+    Scores of rows in this form do not depend on where a row stands, not even in the last bit.
+    """
+    n = X.shape[0]
+    step = max(1, n * ENTRIES // max(X.size, 1))  # the size of sparse X is what it stores
+    for start in range(0, n, step):
+        rows = sparse.csr_array(X[start : start + step], dtype=float, copy=True)
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        yield rows
