@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from ratecli.datasets import own, registry
 from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.download import Progress, absent, ensure, sha256_of
 from ratecli.datasets.label import MISSING, read_label
+from ratecli.datasets.paths import own_file, own_path, unreadable
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError, did_you_mean
 
@@ -54,41 +54,23 @@ def missing(options: Options, base: Path) -> list[str]:
     """Files that are not there yet; those of sources can be fetched."""
     if "source" in options:
         return absent(registry.find(options["source"]))
-    path = _own_path(options, base)
+    path = own_path(str(options["path"]), base)
     return [] if path.is_file() else [str(path)]
-
-
-def _own_path(options: Options, base: Path) -> Path:
-    given = str(options["path"])
-    if "\0" in given:
-        raise _no_file(repr(given), "is not a path", "give the path of a file")
-    path = Path(os.path.normpath(base.absolute() / given))
-    roots = [Path(os.path.normpath(root.absolute())) for root in (base, Path.cwd())]
-    if not Path(given).is_absolute() and not any(path.is_relative_to(root) for root in roots):
-        way = "put the file beside the experiment, or give an absolute path"
-        raise _no_file(given, "leads out of the experiment's folder", way)
-    return path
 
 
 def _own_file(options: Options, base: Path) -> Path:
     """The file, found and, where its sha256 is stated, verified."""
-    path, given = _own_path(options, base), str(options["path"])
-    if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise _no_file(given, what, f"looked for {path}")
+    given = str(options["path"])
+    path = own_file(given, base)
     try:
         found = sha256_of(path)
     except OSError as error:
-        raise _no_file(given, f"cannot be read: {error.strerror}", f"looked at {path}") from error
+        raise unreadable(given, path, error) from error
     stated = str(options.get("sha256", found)).lower()
     if stated != found:
         message = f"'{given}' is not the file that was meant: its sha256 is {found}"
         raise FaultError(Fault("E403", message, f"'sha256' says {stated}"))
     return path
-
-
-def _no_file(given: str, what: str, way: str) -> FaultError:
-    return FaultError(Fault("E405", f"'{given}' {what}", way))
 
 
 _DECIDING = (

@@ -72,7 +72,10 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Of:
-    """`of(algorithm, metric)`: what another algorithm measured, a number once its trial has run."""
+    """`of(algorithm, metric)`: what another algorithm measured, a number once its trial has run.
+
+    The deployed model is called `rates.table.DEPLOYED`; it needs no trial of that name.
+    """
 
     algorithm: str
     metric: Expression

@@ -17,6 +17,7 @@ from ratecli.rates.parser import parse_value
 from ratecli.rates.syntax import Condition, Name, Node
 from ratecli.rates.table import (
     COMPOSITES,
+    DEPLOYED,
     METRICS,
     OF,
     RANKINGS,
@@ -261,10 +262,17 @@ class _Resolver:
             _fault("E304", "'of' takes an algorithm and a metric", node.span,
                    "write of(unconstrained, error)")  # fmt: skip
         algorithm = arguments[0].name
-        if algorithm not in self.scope.algorithms:
+        known = {*self.scope.algorithms, DEPLOYED}
+        if algorithm not in known:
             _fault("E202", f"no algorithm of this file is called '{algorithm}'", arguments[0].span,
-                   did_you_mean(algorithm, self.scope.algorithms, "algorithms here"))  # fmt: skip
-        return ex.Of(algorithm, self.value(arguments[1]), node.span)
+                   did_you_mean(algorithm, known, "algorithms here"))  # fmt: skip
+        metric = self.value(arguments[1])
+        for part in ex.walk(metric):
+            if isinstance(part, ex.Of):
+                _fault("E304", "'of' takes a metric, not another 'of'", part.span)
+            if algorithm == DEPLOYED:
+                _check_decides(part)
+        return ex.Of(algorithm, metric, node.span)
 
     def plain(self, node: Name) -> None:
         if node.items or node.split:
@@ -290,6 +298,15 @@ class _Resolver:
             _fault("E209", f"'{node.split}' is not a split", node.split_span,
                    did_you_mean(node.split, SPLITS, "splits"))  # fmt: skip
         return Where.of(datasets, conditions), node.split or self.split
+
+
+def _check_decides(part: Expression) -> None:
+    """Of the deployed model nothing but decisions is known, even where a trial makes them."""
+    if isinstance(part, ex.Ranking) or (isinstance(part, ex.Leaf) and part.rate.of != "decision"):
+        name = part.name if isinstance(part, ex.Ranking) else part.rate.name
+        _fault("E304", f"'{name}' needs scores or estimates, the deployed model has decisions only",
+               part.span, "take a metric of decisions, such as error, or of(LABEL, ...) of an "
+               "algorithm")  # fmt: skip
 
 
 def _combine(node: syntax.Binary, left: Expression, right: Expression) -> Expression:

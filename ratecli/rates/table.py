@@ -140,6 +140,8 @@ TEMPLATES = {
 # fmt: on
 
 OF = "of"
+DEPLOYED = "deployed"
+"""What `of` calls the deployed model."""
 
 METRICS = (*RATES, *COMPOSITES, *RANKINGS)
 

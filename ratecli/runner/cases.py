@@ -10,6 +10,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, objective_goal, rule_goal
 from ratecli.rates.expression import Expression
+from ratecli.rates.table import DEPLOYED
 from ratecli.runner.options import settled
 from ratecli.solvers.base import Solver
 from ratecli.spec.document import Loc
@@ -49,10 +50,13 @@ class Case:
 
     def of(self, *, goals_only: bool = False) -> list[str]:
         """Labels of the algorithms that must be measured for this one, in alphabetical order."""
+        return sorted({node.algorithm for node in self.ofs(goals_only=goals_only)} - {DEPLOYED})
+
+    def ofs(self, *, goals_only: bool = False) -> Iterator[ex.Of]:
+        """Every `of(...)` in it, those of the deployed model too."""
         trees = [goal.expression for goal in self.goals()]
         trees += [] if goals_only else self.metrics.values()
-        return sorted({node.algorithm for tree in trees for node in ex.walk(tree)
-                       if isinstance(node, ex.Of)})  # fmt: skip
+        return (node for tree in trees for node in ex.walk(tree) if isinstance(node, ex.Of))
 
 
 def known_goals(case: Case, value_of: Callable[[ex.Of], float]) -> tuple[Goal, tuple[Goal, ...]]:

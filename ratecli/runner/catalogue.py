@@ -17,7 +17,10 @@ from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPL
 Row = dict[str, Any]
 
 PLOTS = {"tradeoff": "one metric against another, a series for each algorithm and variant"}
-OF_MEANS = "what another algorithm measured, as in of(unconstrained, error)"
+OF_MEANS = (
+    "what another algorithm measured, as in of(unconstrained, error), or the deployed model, as in "
+    "of(deployed, error)"
+)
 
 
 def datasets() -> list[Row]:

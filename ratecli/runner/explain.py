@@ -9,6 +9,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, bound_text, positive_combination, ratio_sum
 from ratecli.rates.analysis import Goal, Shape, monotone
 from ratecli.rates.expression import Expression
+from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import PLACEHOLDER, Case, known_goals
 from ratecli.runner.goal_checks import SHAPES
 from ratecli.runner.options import settled, solver_class
@@ -119,9 +120,12 @@ def _normal_forms(goals: Sequence[tuple[str, Goal]], *, objective: bool) -> Iter
 
 
 def _of_note(goal: Goal) -> Iterator[str]:
-    others = {ex.text(part) for part in ex.walk(goal.expression) if isinstance(part, ex.Of)}
-    for text in sorted(others):
-        yield f"{text} is a number once that trial has run; below, {PLACEHOLDER:g} stands for it"
+    others = {part for part in ex.walk(goal.expression) if isinstance(part, ex.Of)}
+    for part in sorted(others, key=ex.text):
+        when = (
+            "the deployed model has decided" if part.algorithm == DEPLOYED else "that trial has run"
+        )
+        yield f"{ex.text(part)} is a number once {when}; below, {PLACEHOLDER:g} stands for it"
 
 
 def _takers(shape: Shape, *, objective: bool) -> Iterator[str]:

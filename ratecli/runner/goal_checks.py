@@ -8,6 +8,7 @@ from ratecli.faults import Fault
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, Shape
 from ratecli.rates.expression import Expression
+from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case
 from ratecli.runner.options import solver_class
 from ratecli.runner.ranges import violation_range
@@ -22,6 +23,11 @@ SHAPES = {
     Shape.OTHER: "neither convex nor a sum of ratios",
     Shape.RANKING: "a measure of scores or estimates, which can only be reported",
 }
+
+
+WHICH = (
+    "say which under `deployed`: a column of its decisions, an algorithm, or the file of a model"
+)
 
 
 def goal_faults(document: Document, case: Case, *, deployed: bool) -> Iterator[Fault]:
@@ -39,8 +45,11 @@ def goal_faults(document: Document, case: Case, *, deployed: bool) -> Iterator[F
         for leaf in _all_measured(expression):
             if isinstance(leaf, ex.Leaf) and leaf.rate.needs_deployed and not deployed:
                 message = f"'{leaf.rate.name}' compares with a deployed model, and none is given"
-                hint = "say which under `deployed`: a column of its decisions, or an algorithm"
-                yield Fault("E307", message, hint, place=document.place(loc, leaf.span))
+                yield Fault("E307", message, WHICH, place=document.place(loc, leaf.span))
+        for part in ex.walk(expression):
+            if isinstance(part, ex.Of) and part.algorithm == DEPLOYED and not deployed:
+                message = f"'{ex.text(part)}' asks for a deployed model, and none is given"
+                yield Fault("E307", message, WHICH, place=document.place(loc, part.span))
 
 
 def _loc(case: Case, goal: Goal) -> Loc:

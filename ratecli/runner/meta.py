@@ -57,7 +57,7 @@ def _levels(cases: Sequence[Case], metric: str) -> list[dict[str, Any]]:
     """Values of a plot's x at which a constraint is just met, by label."""
     found: dict[float, str] = {}
     for case in cases:
-        if metric not in case.metrics or case.of():
+        if metric not in case.metrics or any(case.ofs()):
             continue
         for goal in known_goals(case, _never)[1]:
             for piece in goal.pieces:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ratecli.datasets.load import identity
 from ratecli.faults import Fault, FaultError
 from ratecli.rates import expression as ex
+from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case, content
 from ratecli.runner.keys import trial_key
 from ratecli.runner.options import settled
@@ -24,8 +26,8 @@ class Job:
     """What a trial's function is called with.
 
     `of` maps a label in `of(...)` to the key of the trial that it means; `deployed` is the key of
-    the trial whose classifier is deployed, `is_deployed` says that it is this one's own, and
-    `deployed_column` is the column of a deployed model.
+    the trial whose classifier is deployed, `is_deployed` says that it is this one's own,
+    `deployed_column` is the column of a deployed model, and `deployed_model` a stored classifier.
     """
 
     key: str
@@ -37,6 +39,7 @@ class Job:
     deployed: str | None
     is_deployed: bool
     deployed_column: str | None
+    deployed_model: bytes | None
 
 
 @dataclass(frozen=True)
@@ -48,26 +51,36 @@ class Plan:
 
 
 def make_plan(
-    experiment: Experiment, document: Document, cases: Sequence[Case], data: Data
+    experiment: Experiment,
+    document: Document,
+    cases: Sequence[Case],
+    data: Data,
+    deployed_model: bytes | None,
 ) -> Plan:
-    """Every trial of an experiment.
+    """Every trial of an experiment; `deployed_model` is its stored classifier, if it has one.
 
     Raises
     ------
     FaultError
         E310 where trials would need one another in a circle, or not just one trial is meant.
     """
-    return _Planner(experiment, document, cases, data).plan()
+    return _Planner(experiment, document, cases, data, deployed_model).plan()
 
 
 class _Planner:
     def __init__(
-        self, experiment: Experiment, document: Document, cases: Sequence[Case], data: Data
+        self,
+        experiment: Experiment,
+        document: Document,
+        cases: Sequence[Case],
+        data: Data,
+        deployed_model: bytes | None,
     ) -> None:
         self.experiment = experiment
         self.document = document
         self.cases = cases
         self.data = data
+        self.deployed_model = deployed_model
         self.jobs: dict[tuple[int, int], Job] = {}
         self.open: list[tuple[int, int]] = []
         base = {"versions": code_versions(), "l2": experiment.regularization.l2}
@@ -77,6 +90,8 @@ class _Planner:
             for name, entry in options.items()
         }
         self.base = base | {"datasets": digests}
+        if deployed_model is not None:
+            self.base |= {"deployed_model": hashlib.sha256(deployed_model).hexdigest()}
 
     def plan(self) -> Plan:
         planned, tasks = [], {}
@@ -113,11 +128,17 @@ class _Planner:
         l2 = self.experiment.regularization.l2
         needs = {"of": of, "deployed": key, "itself": itself, "column": deployed.column}
         trial = trial_key(self.base | content(case) | needs | {"seed": seed})
-        return Job(trial, seed, case, self.data, l2, of, key, itself, deployed.column)
+        return Job(
+            trial, seed, case, self.data, l2, of, key, itself, deployed.column, self.deployed_model
+        )
 
     def _check_own_decisions(self, case: Case) -> None:
-        goals = [goal.expression for goal in case.goals()] if case.solver.role != "ignores" else []
-        if any(leaf.rate.needs_deployed for leaf in ex.leaves(*goals)):
+        """Raises E310 where the algorithm that is deployed is given goals that speak of it."""
+        if case.solver.role == "ignores":
+            return
+        compared = ex.leaves(*(goal.expression for goal in case.goals()))
+        asked = (node.algorithm == DEPLOYED for node in case.ofs(goals_only=True))
+        if any(leaf.rate.needs_deployed for leaf in compared) or any(asked):
             message = f"'{case.label}' is the deployed model and is held to its own decisions"
             place = self.document.place(("deployed", "algorithm"))
             raise FaultError(Fault("E310", message, "deploy another algorithm", place=place))

@@ -14,6 +14,7 @@ from ratecli.datasets.download import Progress, ensure
 from ratecli.datasets.load import Options, identity, missing
 from ratecli.faults import Fault, FaultError
 from ratecli.runner.cases import Case
+from ratecli.runner.deployed import stored_model
 from ratecli.runner.entry_places import EntryPlaces
 from ratecli.runner.frontier import unknown_optima
 from ratecli.runner.plan import Plan, make_plan
@@ -35,6 +36,7 @@ class Prepared:
     cases: tuple[Case, ...]
     plan: Plan
     warnings: tuple[Fault, ...]
+    deployed_model: bytes | None
 
 
 def understand(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True) -> Prepared:
@@ -47,7 +49,8 @@ def understand(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True
     cases = tuple(reading.cases(refuse=refuse))
     data = _data(experiment, document, path)
     warnings = (*reading.warnings, *unknown_optima(experiment, document, cases, data))
-    return Prepared(path, experiment, document, data, cases, Plan((), ()), warnings)
+    model = stored_model(experiment, document, data.folder)
+    return Prepared(path, experiment, document, data, cases, Plan((), ()), warnings, model)
 
 
 def _data(experiment: Experiment, document: Document, path: Path) -> Data:
@@ -117,8 +120,12 @@ def examine(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True) -
     known = understand(path, overrides, refuse=refuse)
     if not absent_files(known):
         return _with_data(known, refuse=refuse)
-    make_plan(known.experiment, known.document, known.cases, known.data)  # E310 needs no data
+    _plan(known, known.cases)  # E310 needs no data
     return known
+
+
+def _plan(known: Prepared, cases: Sequence[Case]) -> Plan:
+    return make_plan(known.experiment, known.document, cases, known.data, known.deployed_model)
 
 
 def _with_data(known: Prepared, *, refuse: bool = True) -> Prepared:
@@ -128,10 +135,10 @@ def _with_data(known: Prepared, *, refuse: bool = True) -> Prepared:
     cases = tuple(reading.cases(refuse=refuse))
     seed = experiment.seeds[0]
     _each_entry(data, document, lambda name, _: parts_of(data, name, seed))
-    found = check_rows(known_rows(experiment, document, data, columns), document, reading, cases)
+    rows = known_rows(experiment, document, data, columns, known.deployed_model)
+    found = check_rows(rows, document, reading, cases)
     warnings = [*reading.warnings, *found, *unknown_optima(experiment, document, cases, data)]
-    plan = make_plan(experiment, document, cases, data)
-    return replace(known, cases=cases, plan=plan, warnings=tuple(warnings))
+    return replace(known, cases=cases, plan=_plan(known, cases), warnings=tuple(warnings))
 
 
 def _columns(data: Data, document: Document) -> Columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -29,8 +30,11 @@ def manifest(
     started: datetime,
     ended: datetime | None,
     folder: Path,
+    deployed_model: bytes | None = None,
 ) -> dict[str, Any]:
     """The record beside the results; `data` holds the digests, `folder` may lie in a Git repository.
+
+    `deployed_model` is a stored classifier that the run compares with.
 
     No environment variable enters it: they hold secrets.
     """
@@ -45,6 +49,9 @@ def manifest(
         "cpus": os.cpu_count(),
         "git": _git_state(folder),
         "data": dict(data),
+        "deployed_model": {"sha256": hashlib.sha256(deployed_model).hexdigest()}
+        if deployed_model
+        else None,
     }
 
 

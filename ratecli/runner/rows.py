@@ -11,7 +11,9 @@ from ratecli.rates import expression as ex
 from ratecli.rates.expression import Leaf, Where
 from ratecli.rates.matrix import rate_matrix
 from ratecli.rates.sample import Sample
+from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case
+from ratecli.runner.deployed import with_stored
 from ratecli.runner.reading import Columns, Reading
 from ratecli.runner.world import Data, World, world
 from ratecli.spec.document import Document
@@ -20,26 +22,41 @@ from ratecli.spec.experiment import Experiment
 SMALL_GROUP = 30
 
 
-def known_rows(experiment: Experiment, document: Document, data: Data, columns: Columns) -> World:
-    """The rows of the first seed; E205, E406, E411 with their places."""
+def known_rows(
+    experiment: Experiment,
+    document: Document,
+    data: Data,
+    columns: Columns,
+    deployed_model: bytes | None,
+) -> World:
+    """The rows of the first seed; E205, E404, E406, E411 with their places."""
     column = experiment.deployed.column if experiment.deployed else None
     if column is not None and column not in columns.values:
         place = document.place(("deployed", "column"))
         hint = did_you_mean(column, columns.values, "columns")
         raise FaultError(Fault("E205", f"there is no column '{column}'", hint, place=place))
     try:
-        return world(data, experiment.seeds[0], column)
+        rows = world(data, experiment.seeds[0], column)
     except FaultError as error:
         loc = ("deployed", "column") if column else ("datasets",)
         place = document.place(loc, key=not column)
+        raise FaultError(fault.at(place) for fault in error.faults) from None
+    try:
+        return rows if deployed_model is None else with_stored(rows, deployed_model)
+    except FaultError as error:
+        place = document.place(("deployed", "model"))
         raise FaultError(fault.at(place) for fault in error.faults) from None
 
 
 def check_rows(
     rows: World, document: Document, reading: Reading, cases: Sequence[Case]
 ) -> list[Fault]:
-    """Warnings; raises FaultError with E306 and E408 for groups and goals without rows."""
-    found = [*_groups(rows, document, reading), *_goals(rows.sample, document, cases)]
+    """Warnings; raises FaultError with E306, E408 (no rows) and E311 (no decisions of a deployed model)."""
+    found = [
+        *_groups(rows, document, reading),
+        *_goals(rows.sample, document, cases),
+        *_undecided(rows.sample, document, cases),
+    ]
     errors = dict.fromkeys(fault for fault in found if fault.is_error)
     if errors:
         raise FaultError(errors)
@@ -88,8 +105,29 @@ def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterato
         if loc[0] != "metrics"
     }
     for (loc, _), tree in goals.items():
-        for fault in rates_of_nothing(ex.leaves(tree), sample):
+        others = (part.metric for part in ex.walk(tree) if isinstance(part, ex.Of))
+        for fault in rates_of_nothing(ex.leaves(tree, *others), sample):
             yield fault.at(document.place(loc, fault.span))
+
+
+def _undecided(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
+    """An E311 for each rate in `of(deployed, ...)` that counts rows without a decision."""
+    if sample.deployed is None:  # a trial will decide all rows
+        return
+    texts = {(loc, ex.text(tree)): tree for case in cases for loc, tree in case.texts()}
+    for (loc, _), tree in texts.items():
+        asked = (part for part in ex.walk(tree) if isinstance(part, ex.Of))
+        metrics = [part.metric for part in asked if part.algorithm == DEPLOYED]
+        for leaf in ex.leaves(*metrics):
+            counted = rate_matrix([leaf], sample, None).sums.indices
+            missing = int(np.isnan(sample.deployed[counted]).sum())
+            if missing:
+                message = (
+                    f"the deployed model has no decision on {missing} of the {len(counted)} rows "
+                    f"that '{ex.text(leaf)}' counts"
+                )
+                hint = "its column is empty there: take a slice of rows that it decides"
+                yield Fault("E311", message, hint, place=document.place(loc, leaf.span))
 
 
 def rates_of_nothing(leaves: Iterable[Leaf], sample: Sample) -> list[Fault]:

@@ -131,5 +131,6 @@ def _write_record(
         started=started,
         ended=ended,
         folder=Path.cwd(),
+        deployed_model=prepared.deployed_model,
     )
     atomic_write(folder / "manifest.json", json.dumps(record, indent=2) + "\n")

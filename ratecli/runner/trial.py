@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,7 +15,9 @@ from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, objective_goal
 from ratecli.rates.matrix import Predictions, measure, rate_matrix
+from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case, known_goals
+from ratecli.runner.deployed import decided, with_decisions, with_stored
 from ratecli.runner.keys import stream
 from ratecli.runner.plan import Job
 from ratecli.runner.records import MET, TrialResult, Value
@@ -36,7 +37,7 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     rng = stream(job.seed, "solver", job.case.algorithm)
     solution = job.case.solver.solve(problem, rng, lambda _: None)
     if job.is_deployed and solution.variants:
-        rows = _with_deployed(rows, next(iter(solution.variants.values())))
+        rows = with_decisions(rows, next(iter(solution.variants.values())))
     values = _measured(rows, job.case, solution, reference)
     status, reason = _status(job.case, solution, values)
     return TrialResult(
@@ -71,15 +72,11 @@ def _goals(
 
 def _rows(job: Job, given: Mapping[str, TrialResult]) -> World:
     rows = world(job.data, job.seed, job.deployed_column)
+    if job.deployed_model is not None:
+        return with_stored(rows, job.deployed_model)
     if job.deployed is None:
         return rows
-    return _with_deployed(rows, _classifier(given[job.deployed], "the deployed model"))
-
-
-def _with_deployed(rows: World, classifier: Classifier) -> World:
-    """The same rows with a classifier's likelier decisions as those of the deployed model."""
-    decisions = rows.predictions(classifier).decisions
-    return replace(rows, sample=rows.sample.with_deployed(np.where(decisions > 0.5, 1.0, 0.0)))
+    return with_decisions(rows, _classifier(given[job.deployed], "the deployed model"))
 
 
 def _classifier(result: TrialResult, name: str) -> Classifier:
@@ -128,8 +125,10 @@ def _measured(
 
 
 def _of(rows: World, split: str, reference: Mapping[str, Predictions], node: ex.Of) -> float:
-    """What another algorithm measures on the same split."""
-    return measure([node.metric], rows.sample, split, reference[node.algorithm])[0]
+    """What another algorithm, or the deployed model, measures on the same split."""
+    deployed = node.algorithm == DEPLOYED
+    other = decided(rows.sample) if deployed else reference[node.algorithm]
+    return measure([node.metric], rows.sample, split, other)[0]
 
 
 def _status(case: Case, solution: Solution, values: list[Value]) -> tuple[str, str]:

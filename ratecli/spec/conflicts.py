@@ -17,6 +17,9 @@ from ratecli.spec.sweep_reader import KEYWORDS, MAX_POINTS, read_sweep
 RESERVED = ("algorithm", "variant", "seed", "split", "metric", "value")
 """Columns of the results that a swept name would hide."""
 
+DEPLOYED = "deployed"
+"""What `of(...)` calls the deployed model."""
+
 
 def conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     """Complaints about raw data that may be wrong in any other way, too."""
@@ -81,6 +84,11 @@ def _labels(raw: Mapping[str, Any]) -> Iterator[Complaint]:
             hint = f"give one of them a label of its own: {{as: {label}_2}}"
             loc = label_loc(k, entry)
             message = f"two algorithms are called '{label}'"
+            yield Complaint(loc, "E106", message, hint, key=len(loc) == 3)
+        if label == DEPLOYED:
+            loc = label_loc(k, entry)
+            message = f"in rules '{DEPLOYED}' is the deployed model: of({DEPLOYED}, ...)"
+            hint = "give the algorithm another label: {as: NAME}"
             yield Complaint(loc, "E106", message, hint, key=len(loc) == 3)
         seen |= {label} if label else set()
     wanted = _mapping(raw, "deployed").get("algorithm")

@@ -113,19 +113,23 @@ class Deployed(Part):
     algorithm: Name | None = Field(
         None, description="The label of the algorithm whose classifier counts as deployed."
     )
+    model: Column | None = Field(
+        None,
+        description="A stored classifier (.npz) of the same features, relative to the folder of "
+        "this file.",
+    )
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
-        given = [key for key in cls.model_fields if raw.get(key) is not None]
+        given = [key for key in raw if key in cls.model_fields and raw[key] is not None]
         if len(given) == 1 or set(raw) - set(cls.model_fields):
             return []
-        hint = "write {column: NAME} or {algorithm: LABEL}"
+        hint = "write {column: NAME}, {algorithm: LABEL} or {model: FILE.npz}"
         if given:
-            message = "give either 'column' or 'algorithm'"
-            return [Complaint(("algorithm",), "E104", message, hint, key=True)]
-        return [
-            Complaint((), "E102", f"{WHERE} needs a 'column' or an 'algorithm'", hint, key=True)
-        ]
+            message = "give one of 'column', 'algorithm' and 'model'"
+            return [Complaint((given[1],), "E104", message, hint, key=True)]
+        message = f"{WHERE} needs a 'column', an 'algorithm' or a 'model'"
+        return [Complaint((), "E102", message, hint, key=True)]
 
 
 class Experiment(Part):
@@ -148,7 +152,8 @@ class Experiment(Part):
         description="What is added to the objective to keep models small.",
     )
     deployed: Deployed | None = Field(
-        None, description="The model in use, which churn, wins and losses compare with."
+        None,
+        description="The model in use, which churn, wins, losses and of(deployed, ...) compare with.",
     )
     sweep: SweepPart = Field(
         default_factory=Sweep,

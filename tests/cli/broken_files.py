@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import numpy as np
+
+from ratecli.models.linear import Threshold
+
 MARK = re.compile("⟦([^⟧]*)⟧")
 
 
@@ -34,6 +38,7 @@ TABLES = {
     "ragged.csv": "sex,x,y\nF,1\nM,2,0,4\n",
     "label_only.csv": "y\n0\n1\n",
     "words.csv": "z,w,y\n" + "F,1,1\nM,2,0\n" * 20,
+    "gaps.csv": "sex,x,y,old\n" + "".join(f"{'FM'[k % 2]},{k % 11},{k // 2 % 2},{'' if k % 11 == 7 else k % 2}\n" for k in range(132)),
     "tiny.csv": "sex,x,y\nF,1,1\nM,2,0\nF,3,1\n",
 }  # fmt: skip
 
@@ -57,6 +62,15 @@ datasets:
   e: {path: people.csv, features: [sex, x]}
 algorithms: [majorize]
 """
+
+
+GAPS = """\
+name: x
+datasets: {d: {path: gaps.csv, label: y}}
+deployed: {column: old}
+algorithms: [majorize]
+"""
+MODELS = {"two.npz": Threshold(np.ones(2)), "nan.npz": Threshold(np.full(3, np.nan))}
 
 
 def bomb() -> str:
@@ -101,6 +115,7 @@ KEYS = [
     Broken("empty sweep", "E105", PLAIN + "sweep: {⟦kappa⟧: []}\n"),
     Broken("sweep by halves", "E105", PLAIN + "sweep: {kappa: ⟦'linspace(0, 1)'⟧}\n"),
     Broken("one label twice", "E106", LOANS + "algorithms: [unconstrained, ⟦unconstrained⟧]\n"),
+    Broken("label of the deployed model", "E106", LOANS + "algorithms:\n  - majorize: {as: ⟦deployed⟧}\n"),
     Broken("group named as data", "E106", PLAIN + "groups: {⟦d⟧: sex = Female}\n"),
 ]  # fmt: skip
 
@@ -132,12 +147,17 @@ RULES = [
     Broken("no relation", "E303", rule("⟦tpr[women]⟧")),
     Broken("relation as a metric", "E303", PLAIN + "metrics: {a: ⟦tpr <= 1⟧}\n"),
     Broken("arguments", "E304", rule("⟦kl(tpr)⟧ <= 0.1")),
+    Broken("of of of", "E304", rule("error <= of(majorize, ⟦of(majorize, error)⟧)")),
+    Broken("scores of the deployed model", "E304", rule("error <= of(deployed, 1 - ⟦roc_auc⟧)")),
+    Broken("estimates of the deployed model", "E304", PLAIN + "metrics: {a: 'of(deployed, ⟦mse⟧)'}\n"),
     Broken("always holds", "E305", rule("⟦tpr[women] <= 1.5⟧")),
     Broken("never holds", "E305", rule("⟦tpr[women] >= 1.5⟧")),
     Broken("no rate", "E305", rule("⟦1 <= 2⟧")),
     Broken("no labels in a slice", "E306", LABELLED + "constraints: {a: 'error <= 0.5', b: '⟦tpr[e]⟧ >= 0.5'}\n"),
     Broken("no labels at all", "E306", own("e: {path: people.csv}").replace("datasets", "⟦datasets⟧")),
     Broken("churn without deployed", "E307", rule("⟦churn⟧ <= 0.1")),
+    Broken("decisions of no deployed model", "E307", rule("tpr >= ⟦of(deployed, tpr)⟧")),
+    Broken("metric of no deployed model", "E307", PLAIN + "metrics: {a: 'error / ⟦of(deployed, error)⟧'}\n"),
     Broken("metric without deployed", "E307", PLAIN + "metrics: {a: 1 - ⟦wins⟧}\n"),
     Broken("gap of ratios", "E308", rule("⟦max_gap(precision, by=sex) <= 0.05⟧")),
     Broken("convex", "E308", rule("⟦kl(0.3, tpr) <= 0.05⟧")),
@@ -147,6 +167,8 @@ RULES = [
     Broken("validation rows in of", "E309", rule("error <= of(majorize, ⟦error@validation⟧)")),
     Broken("own result", "E310", rule("error <= 1.1 * ⟦of(majorize, error)⟧")),
     Broken("circle", "E310", LOANS + "algorithms: [majorize, majorize: {as: b}]\nconstraints: {a: 'error <= of(b, error) + ⟦of(majorize, error)⟧'}\n"),
+    Broken("own decisions", "E310", HEAD + "constraints: {a: 'tpr >= of(deployed, tpr)'}\ndeployed: {algorithm: ⟦majorize⟧}\n"),
+    Broken("test rows of the deployed model", "E309", PLAIN + "constraints: {a: 'tpr >= of(deployed, ⟦tpr@test⟧)'}\ndeployed: {algorithm: unconstrained}\n"),
     Broken("unclear result", "E310", LOANS + "algorithms:\n  - unconstrained: {sweep: {k: [1, 2]}}\n  - majorize\nconstraints: {a: 'error <= ⟦of(unconstrained, error)⟧'}\n"),
     Broken("division by zero", "E311", rule("tpr / (⟦1 - 1⟧) <= 1")),
     Broken("logarithm", "E311", rule("log(⟦-1⟧) * tpr <= 1")),
@@ -164,6 +186,15 @@ DATA = [
     Broken("three labels", "E406", own("d: {path: three.csv, label: ⟦y⟧}"), 4),
     Broken("positive absent", "E406", own("d: {path: people.csv, label: y, positive: ⟦7⟧}"), 4),
     Broken("deployed decisions", "E406", own("d: {path: people.csv, label: y}", "deployed: {column: ⟦x⟧}\n"), 4),
+    Broken("no decision", "E311", GAPS + "constraints: {a: 'tpr >= of(deployed, ⟦tpr[x >= 5]⟧)'}\n"),
+    Broken("no decision in a metric", "E311", GAPS + "metrics: {a: 'of(deployed, 1 - ⟦error⟧)'}\n"),
+    Broken("empty slice of the deployed model", "E408", GAPS + "constraints: {a: 'tpr >= of(deployed, ⟦tpr[x >= 99]⟧)'}\n", 4),
+    Broken("no model", "E405", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦old.npz⟧}\n"), 4),
+    Broken("model outside", "E405", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦../../../etc/passwd⟧}\n"), 4),
+    Broken("folder as a model", "E405", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦.⟧}\n"), 4),
+    Broken("table as a model", "E404", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦people.csv⟧}\n"), 4),
+    Broken("model of other features", "E411", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦two.npz⟧}\n"), 4),
+    Broken("model of no numbers", "E404", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦nan.npz⟧}\n"), 4),
     Broken("missing number", "E407", own("⟦d⟧: {path: nan.csv, label: y}"), 4),
     Broken("infinite number", "E407", own("⟦d⟧: {path: infinite.csv, label: y}"), 4),
     Broken("empty group", "E408", own("d: {path: people.csv, label: y}", "groups: {all: 'sex = F', old: ⟦x >= 99⟧}\n"), 4),

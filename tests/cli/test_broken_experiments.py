@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from broken_files import BROKEN, HEAD, PLAIN, TABLES, Broken, marked
+from broken_files import BROKEN, HEAD, MODELS, PLAIN, TABLES, Broken, marked
+
+from ratecli.models.storage import dumps
 
 SHOWN = re.compile(r"^error\[(E\d{3})\]: .+\n +--> (.+):(\d+):(\d+)$", re.MULTILINE)
 
@@ -14,6 +16,8 @@ SHOWN = re.compile(r"^error\[(E\d{3})\]: .+\n +--> (.+):(\d+):(\d+)$", re.MULTIL
 def tables(folder):
     for name, text in TABLES.items():
         (folder / name).write_text(text, encoding="utf-8")
+    for name, model in MODELS.items():
+        (folder / name).write_bytes(dumps(model))
 
 
 def shown(err):

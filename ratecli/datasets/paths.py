@@ -1,0 +1,38 @@
+"""Files that an experiment names by path, from its own folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ratecli.faults import Fault, FaultError
+
+
+def own_path(given: str, base: Path) -> Path:
+    """Where `given` leads from the folder `base`; E405 if it leaves it and is not absolute."""
+    if "\0" in given:
+        raise no_file(repr(given), "is not a path", "give the path of a file")
+    path = Path(os.path.normpath(base.absolute() / given))
+    roots = [Path(os.path.normpath(root.absolute())) for root in (base, Path.cwd())]
+    if not Path(given).is_absolute() and not any(path.is_relative_to(root) for root in roots):
+        way = "put the file beside the experiment, or give an absolute path"
+        raise no_file(given, "leads out of the experiment's folder", way)
+    return path
+
+
+def own_file(given: str, base: Path) -> Path:
+    """The same for a file that must be there; E405."""
+    path = own_path(given, base)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise no_file(given, what, f"looked for {path}")
+    return path
+
+
+def unreadable(given: str, path: Path, error: OSError) -> FaultError:
+    """The E405 for a file that is there and cannot be read."""
+    return no_file(given, f"cannot be read: {error.strerror}", f"looked at {path}")
+
+
+def no_file(given: str, what: str, way: str) -> FaultError:
+    return FaultError(Fault("E405", f"'{given}' {what}", way))

@@ -1,0 +1,87 @@
+"""The deployed model's decisions: those of a stored classifier, or of another trial's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ratecli.datasets.paths import own_file, unreadable
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Classifier
+from ratecli.models.storage import loads
+from ratecli.rates.matrix import Predictions
+from ratecli.rates.sample import Sample
+from ratecli.runner.world import World
+from ratecli.spec.document import Document
+from ratecli.spec.experiment import Experiment
+
+
+def stored_model(experiment: Experiment, document: Document, folder: Path) -> bytes | None:
+    """The bytes of the file that `deployed` names, if it names one; `folder` is the experiment's.
+
+    Raises
+    ------
+    FaultError
+        E405 where there is no such file, E404 where it holds no classifier; with their places.
+    """
+    given = experiment.deployed.model if experiment.deployed else None
+    if given is None:
+        return None
+    try:
+        return _read(given, folder)
+    except FaultError as error:
+        place = document.place(("deployed", "model"))
+        raise FaultError(fault.at(place) for fault in error.faults) from None
+
+
+def _read(given: str, folder: Path) -> bytes:
+    path = own_file(given, folder)
+    try:
+        blob = path.read_bytes()
+    except OSError as error:
+        raise unreadable(given, path, error) from error
+    try:
+        loads(blob)
+    except ValueError as error:
+        reason = str(error).removeprefix("no stored classifier: ")
+        hint = "it must be an .npz that `ratecli.models.storage.dumps` wrote"
+        message = f"'{given}' holds no stored classifier: {reason}"
+        raise FaultError(Fault("E404", message, hint)) from None
+    return blob
+
+
+def with_stored(rows: World, blob: bytes) -> World:
+    """The same rows with the decisions of a stored classifier.
+
+    Raises
+    ------
+    FaultError
+        E411 where the rows have another number of features than it has weights, E404 where its
+        scores are not finite.
+    """
+    classifier = loads(blob)
+    width = rows.X.shape[1]
+    if classifier.width != width:
+        message = f"the deployed model has {classifier.width} weights, the rows {width} features"
+        hint = "it must have been trained on these columns, encoded as they are here"
+        raise FaultError(Fault("E411", message, hint))
+    if not np.isfinite(classifier.score(rows.X)).all():
+        raise FaultError(Fault("E404", "the deployed model gives scores that are not finite"))
+    return with_decisions(rows, classifier)
+
+
+def with_decisions(rows: World, classifier: Classifier) -> World:
+    """The same rows with a classifier's likelier decisions as those of the deployed model."""
+    decisions = rows.predictions(classifier).decisions
+    return replace(rows, sample=rows.sample.with_deployed(np.where(decisions > 0.5, 1.0, 0.0)))
+
+
+def decided(sample: Sample) -> Predictions:
+    """The deployed model as a classifier of which only the decisions are known, NaN where not.
+
+    The language sees to it that nobody asks for more (`rates.resolve`).
+    """
+    assert sample.deployed is not None
+    return Predictions(sample.deployed, sample.deployed, sample.deployed)
