@@ -206,7 +206,7 @@ def test_canonical_text_means_the_same_expression(node: Expression) -> None:
     [
         "max_gap(f1, by=sex) - min_ratio(precision[old], by=sex)",
         "-(tpr * fpr) - 0.3 / precision + -2",
-        "of(majorize, of(unconstrained, tpr[women]@test)) * tpr",
+        "of(majorize, 1 - tpr[women]@test) * of(deployed, tpr)",
         "roc_auc[women] - pr_auc@test",
         "win_loss_ratio - 1.1 * (wins / losses)",
         "1e-300 * tpr + 1e22",
