@@ -14,17 +14,25 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ratecli.report.ledger import Ledger
-from ratecli.report.naming import file_name
-from ratecli.report.series import Plane, Point, Series, every_series
+from ratecli.report.series import Plane, Point, Series, absent_variants, every_series, reach
+from ratecli.report.tradeoff import Level, Tradeoff, tradeoffs
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's, told apart by colour-blind readers too."""
 MARKERS = "os^DvPX*"
 STYLES = ("-", "--", ":", "-.")
 FILLS = ("full", "none", "left", "bottom")
+LONG_DASHES = (0, (9, 4))
 GREY = "#6b6b6b"
+SIZE = (5.4, 3.7)
+"""Inches: at the width of a paper's column the smallest letters are still some 5 points high."""
 MANY_LEVELS = 8
 MANY_ENTRIES = 6
+MANY_POINTS = 30
+SOME_POINTS = 10
+END = 0.03
+"""The share of the axis that stays free at either end of a swept x."""
+ABSENT = "no trial gave a variant '{}'"
 STYLE: dict[str, Any] = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -44,29 +52,6 @@ STYLE: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Level:
-    """A value of x that a constraint asks for."""
-
-    value: float
-    label: str
-
-
-@dataclass(frozen=True)
-class Tradeoff:
-    """A plot as the file asks for it, with what the runner knows of the truth."""
-
-    name: str
-    title: str
-    plane: Plane
-    levels: tuple[Level, ...] = ()
-    frontier: tuple[tuple[float, float], ...] = ()
-
-    @property
-    def caption(self) -> str:
-        return self.title or f"{self.plane.y} against {self.plane.x} ({self.plane.split})"
-
-
-@dataclass(frozen=True)
 class Picture:
     """A drawn plot; `name` is that of its files."""
 
@@ -81,25 +66,6 @@ def pictures(ledger: Ledger) -> list[Picture]:
     return [draw(ledger, plot) for plot in tradeoffs(ledger)]
 
 
-def tradeoffs(ledger: Ledger) -> list[Tradeoff]:
-    plots: list[Tradeoff] = []
-    for position, asked in enumerate(ledger.asked("plots")):
-        plane = Plane(asked["x"], asked["y"], asked.get("split") or "test")
-        plots.append(
-            Tradeoff(
-                name=file_name(
-                    asked.get("file") or f"tradeoff-{plane.x}-{plane.y}",
-                    {plot.name for plot in plots},
-                ),
-                title=asked.get("title") or "",
-                plane=plane,
-                levels=_levels(ledger, position),
-                frontier=_frontier(ledger, position),
-            )
-        )
-    return plots
-
-
 def draw(ledger: Ledger, plot: Tradeoff) -> Picture:
     """The same bytes for the same ledger: no date, no version, no settings of the user's."""
     with matplotlib.style.context(["default", STYLE], after_reset=True):
@@ -112,39 +78,76 @@ def draw(ledger: Ledger, plot: Tradeoff) -> Picture:
 
 
 def _figure(ledger: Ledger, plot: Tradeoff) -> Figure:
-    found = every_series(ledger, plot.plane)
-    figure = Figure(figsize=(6.6, 4.4), layout="constrained")
+    found = every_series(ledger, plot.plane, plot.choice)
+    figure = Figure(figsize=SIZE, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.set_xlabel(f"{plot.plane.x} ({plot.plane.split})")
-    axes.set_ylabel(f"{plot.plane.y} ({plot.plane.split})")
+    plane = plot.plane
+    axes.set_xlabel(plane.x if plane.swept else f"{plane.x} ({plane.split})")
+    axes.set_ylabel(f"{plane.y} ({plane.split})")
     axes.set_title(plot.title)
     _draw_levels(axes, plot.levels)
-    handles = [_draw_series(axes, series) for series in found]
+    handles = [_draw_series(axes, series, swept=plane.swept) for series in found]
+    _draw_reach(axes, reach(ledger, plane, plot.choice))
     handles += _draw_frontier(axes, plot.frontier) if found else []
+    handles += _draw_diagonal(axes, plane) if found and plot.diagonal else []
     if found:
-        _legend(figure, axes, handles, _counted(found))
+        notes = [_counted(found), *map(ABSENT.format, absent_variants(ledger, plot.choice))]
+        _legend(figure, axes, handles, "\n".join(notes))
     else:
         axes.text(0.5, 0.5, "no trial gave these numbers", transform=axes.transAxes, ha="center")
     return figure
 
 
-def _draw_series(axes: Axes, series: Series) -> Line2D:
-    colour = COLOURS[series.algorithm % len(COLOURS)]
-    points = sum(map(len, series.lines))
-    look: dict[str, Any] = {
-        "color": colour,
+def _draw_series(axes: Axes, series: Series, *, swept: bool) -> Line2D:
+    """The series, and how the legend shows it."""
+    look = _look(series)
+    if series.flat:
+        for (point,) in series.lines:
+            _draw_flat(axes, point, look, swept=swept)
+        return Line2D([], [], label=series.name, **look)
+    for line in series.lines:
+        (_draw_band if swept and len(line) > 1 else _draw_intervals)(axes, line, look["color"])
+        xs, ys = _places(line)
+        axes.plot(xs, ys, markevery=_marked(series, len(xs)), **look)
+    return Line2D([], [], label=series.name, **look)
+
+
+def _look(series: Series) -> dict[str, Any]:
+    lined = series.flat or any(len(line) > 1 for line in series.lines)
+    return {
+        "color": COLOURS[series.algorithm % len(COLOURS)],
         "fillstyle": FILLS[series.variant % len(FILLS)],
-        "linestyle": STYLES[series.variant % len(STYLES)] if points > 1 else "none",
-        "linewidth": 1.4,
+        "linestyle": STYLES[series.variant % len(STYLES)] if lined else "none",
+        "linewidth": 1.3,
         "marker": MARKERS[series.algorithm % len(MARKERS)],
-        "markersize": 3 if points > 30 else 5.5,
+        "markersize": 5,
         "markerfacecoloralt": "white",
     }
-    for line in series.lines:
-        _draw_intervals(axes, line, colour)
-        axes.plot(*_places(line), **look)
-    return Line2D([], [], label=series.name, **look)
+
+
+def _marked(series: Series, points: int) -> tuple[int, int] | None:
+    """Which points of a long line get a marker: few, and not where its neighbours have theirs."""
+    if points <= MANY_POINTS:
+        return None
+    step = points // SOME_POINTS
+    return ((series.algorithm + 2 * series.variant) * step // 4 % step, step)
+
+
+def _draw_flat(axes: Axes, point: Point, look: Mapping[str, Any], *, swept: bool) -> None:
+    """A line over all of a swept x, marked at its ends, or across the plot, marked at its own x."""
+    y = point.y.mean
+    if y is None:
+        return
+    ends = {"xmin": END, "xmax": 1 - END} if swept else {}
+    if point.y.half:
+        axes.axhspan(y - point.y.half, y + point.y.half, **ends, **_band(look["color"]))
+    line = axes.axhline(y, **ends, **look, zorder=1.8)
+    if not swept:
+        line.set_marker("none")
+        if point.place:
+            _draw_intervals(axes, [point], look["color"])
+            axes.plot(*point.place, **look)
 
 
 def _draw_intervals(axes: Axes, line: Sequence[Point], colour: str) -> None:
@@ -157,14 +160,50 @@ def _draw_intervals(axes: Axes, line: Sequence[Point], colour: str) -> None:
             yerr=yerr,
             fmt="none",
             ecolor=colour,
-            elinewidth=0.8,
-            alpha=0.55,
+            elinewidth=0.8 if len(line) <= MANY_POINTS else 0.4,
+            alpha=0.55 if len(line) <= MANY_POINTS else 0.3,
         )
+
+
+def _draw_band(axes: Axes, line: Sequence[Point], colour: str) -> None:
+    """The intervals of y; a swept x has none."""
+    xs, ys = _places(line)
+    halves = [point.y.half or 0.0 for point in line]
+    if any(halves):
+        low = [y - half for y, half in zip(ys, halves, strict=True)]
+        high = [y + half for y, half in zip(ys, halves, strict=True)]
+        axes.fill_between(xs, low, high, **_band(colour))
+
+
+def _band(colour: str) -> dict[str, Any]:
+    return {"facecolor": colour, "alpha": 0.14, "linewidth": 0, "zorder": 1.2}
 
 
 def _places(line: Sequence[Point]) -> tuple[list[float], list[float]]:
     places = [point.place for point in line if point.place]
     return [x for x, _ in places], [y for _, y in places]
+
+
+def _draw_reach(axes: Axes, swept: tuple[float, float] | None) -> None:
+    """All of the sweep is shown, the part of it where no trial gave numbers too."""
+    if swept is not None and swept[0] < swept[1]:
+        low, high = swept
+        edge = (high - low) * END / (1 - 2 * END)
+        axes.set_xlim(low - edge, high + edge)
+
+
+def _draw_diagonal(axes: Axes, plane: Plane) -> list[Line2D]:
+    """The line y = x, where it passes what is drawn."""
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    low, high = max(left, bottom), min(right, top)
+    if low >= high:
+        return []
+    label = f"{plane.y} = {plane.x}" + (", met exactly" if plane.swept else "")
+    look: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "zorder": 1.5}
+    lines = axes.plot([low, high], [low, high], linestyle=LONG_DASHES, label=label, **look)
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)
+    return lines
 
 
 def _draw_frontier(axes: Axes, frontier: Sequence[tuple[float, float]]) -> list[Line2D]:
@@ -196,7 +235,7 @@ def _draw_levels(axes: Axes, levels: Sequence[Level]) -> None:
 
 def _legend(figure: Figure, axes: Axes, handles: Sequence[Line2D], title: str) -> None:
     if len(handles) > MANY_ENTRIES:
-        figure.set_size_inches(8.6, 4.4)
+        figure.set_size_inches(SIZE[0] + 2.2, SIZE[1])
         figure.legend(handles=handles, title=title, loc="outside right upper", alignment="left")
     else:
         axes.legend(handles=handles, title=title, loc="best", alignment="left")
@@ -209,14 +248,3 @@ def _counted(found: Sequence[Series]) -> str:
     if most == 1:
         return "one seed, no intervals"
     return f"mean, 95 % interval, {most if least == most else f'{least} to {most}'} seeds"
-
-
-def _levels(ledger: Ledger, position: int) -> tuple[Level, ...]:
-    plots: Sequence[Mapping[str, Any]] = ledger.meta.get("plots") or ()
-    found = plots[position].get("levels") or () if position < len(plots) else ()
-    return tuple(Level(float(level["value"]), str(level["label"])) for level in found)
-
-
-def _frontier(ledger: Ledger, position: int) -> tuple[tuple[float, float], ...]:
-    found = (ledger.meta.get("frontier") or {}).get(str(position)) or ()
-    return tuple((float(x), float(y)) for x, y in found)

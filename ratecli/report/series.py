@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ratecli.report.groups import Estimate, Group, groups
 from ratecli.report.ledger import Ledger
 
+NOWHERE = Estimate(None, None, 0)
+
 
 @dataclass(frozen=True)
 class Plane:
-    """Which metrics are drawn over each other, and of which split."""
+    """What is drawn over what, and of which split: metrics, or along the values of a swept name."""
 
     x: str
     y: str
     split: str
+    swept: bool = False
 
     def point(self, group: Group) -> Point:
-        return Point(group.estimate(self.split, self.x), group.estimate(self.split, self.y))
+        x = _given(group.point.get(self.x)) if self.swept else group.estimate(self.split, self.x)
+        return Point(x, group.estimate(self.split, self.y))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of an experiment a plot draws: labels, variants (none named: all), flat lines."""
+
+    algorithms: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    def takes(self, label: str) -> bool:
+        """Whether an algorithm is drawn; one that is asked for as a line is."""
+        return not self.algorithms or label in (*self.algorithms, *self.lines)
+
+    def takes_variant(self, variant: str, siblings: Collection[str]) -> bool:
+        """An algorithm with a single variant is itself, whatever that is called."""
+        return not self.variants or len(siblings) == 1 or variant in self.variants
+
+
+EVERYTHING = Choice()
 
 
 @dataclass(frozen=True)
@@ -38,15 +63,20 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One variant of one algorithm; several lines if more than one name is swept."""
+    """One variant of one algorithm; several lines if more than one name is swept.
+
+    A `flat` series is drawn as horizontal lines, one at the y of each of its points; these have a
+    place of their own only where x is a metric.
+    """
 
     name: str
     algorithm: int
     variant: int
     lines: tuple[tuple[Point, ...], ...]
+    flat: bool = False
 
 
-def every_series(ledger: Ledger, plane: Plane) -> list[Series]:
+def every_series(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> list[Series]:
     """Those with something to draw. Positions (of colour and marker) do not depend on the data."""
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
     members: dict[tuple[str, str], list[Group]] = {}
@@ -55,25 +85,91 @@ def every_series(ledger: Ledger, plane: Plane) -> list[Series]:
     found = []
     for (label, variant), several in members.items():
         variants = sorted(name for other, name in members if other == label and name)
-        lines = _lines(ledger.sweep, several, plane)
-        if lines and variant:
+        if not (variant and choice.takes(label) and choice.takes_variant(variant, variants)):
+            continue
+        flat = label in choice.lines or (
+            plane.swept and _unmoved(several, plane, _points(ledger, label))
+        )
+        lines = _flat_lines(several, plane) if flat else _lines(ledger.sweep, several, plane)
+        if lines:
             name = f"{label} ({variant})" if len(variants) > 1 else label
             position = variants.index(variant)
-            found.append(Series(name, labels.index(label), position, lines))
+            found.append(Series(name, labels.index(label), position, lines, flat))
     return found
+
+
+def absent_variants(ledger: Ledger, choice: Choice) -> list[str]:
+    """Variants that a plot asks for and no trial gave."""
+    given = {item.variant for item in ledger.measurements()} if choice.variants else set()
+    return [variant for variant in choice.variants if variant not in given]
+
+
+def reach(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> tuple[float, float] | None:
+    """The least and the greatest value of a swept x at which something was planned to be drawn."""
+    values = [
+        float(trial.point[plane.x])
+        for trial in ledger.plan
+        if plane.swept and plane.x in trial.point
+        if choice.takes(trial.label) and trial.label not in choice.lines
+    ]
+    return (min(values), max(values)) if values else None
+
+
+def _given(value: Any) -> Estimate:
+    """A swept value: exact, and nowhere if there is none."""
+    return NOWHERE if value is None else Estimate(float(value), None, 1)
+
+
+def _points(ledger: Ledger, label: str) -> int:
+    """How many sweep points an algorithm was planned at."""
+    return len({repr(trial.point) for trial in ledger.plan if trial.label == label})
+
+
+def _unmoved(several: Sequence[Group], plane: Plane, planned: int) -> bool:
+    """Whether the swept name is none of this algorithm's, or leaves y alone wherever planned."""
+    points = [plane.point(group) for group in several]
+    if all(point.x.mean is None for point in points):
+        return True
+    ends = [end for point in points for end in (point.y.low, point.y.mean, point.y.high)]
+    return (
+        len(points) == planned
+        and len({point.x.mean for point in points}) > 1
+        and all(point.place for point in points)
+        and all(_same(a, b) for a, b in zip(ends, ends[3:], strict=False))
+    )
+
+
+def _same(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _flat_lines(several: Sequence[Group], plane: Plane) -> tuple[tuple[Point, ...], ...]:
+    """Every y once, with a place where x is a metric."""
+    found: dict[str, Point] = {}
+    for group in several:
+        point = plane.point(group)
+        if plane.swept:
+            point = Point(NOWHERE, point.y)
+        if point.y.mean is not None and math.isfinite(point.y.mean):
+            # nine digits: what the sweep does not move may differ in the last bits
+            found.setdefault(f"{point.y.mean:.9g} {point.x.mean or 0:.9g}", point)
+    return tuple((point,) for point in found.values())
 
 
 def _lines(
     sweep: Sequence[str], several: Sequence[Group], plane: Plane
 ) -> tuple[tuple[Point, ...], ...]:
-    """A line along the name that varies fastest for each setting of the others."""
+    """A line along the swept x, or the name that varies fastest, for each setting of the others."""
     varying = [
         name for name in sweep if len({repr(group.point.get(name)) for group in several}) > 1
     ]
-    along = varying[-1] if varying else None
+    along = plane.x if plane.swept else varying[-1] if varying else None
+    others = [name for name in varying if name != along]
     lines: dict[str, list[Group]] = {}
     for group in several:
-        rest = repr([group.point.get(name) for name in varying[:-1]])
+        rest = repr([group.point.get(name) for name in others])
         lines.setdefault(rest, []).append(group)
     points = [
         [plane.point(group) for group in (_ordered(line, along) if along else line)]

@@ -16,7 +16,9 @@ from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPL
 
 Row = dict[str, Any]
 
-PLOTS = {"tradeoff": "one metric against another, a series for each algorithm and variant"}
+PLOTS = {
+    "tradeoff": "a metric against another or against a swept name, a series an algorithm and variant"
+}
 OF_MEANS = (
     "what another algorithm measured, as in of(unconstrained, error), or the deployed model, as in "
     "of(deployed, error)"
@@ -56,7 +58,8 @@ def solvers() -> list[Row]:
 
 
 def plots() -> list[Row]:
-    return [{"name": name, "means": means} for name, means in PLOTS.items()]
+    keys = [row["key"] for row in _plot_keys()]
+    return [{"name": name, "means": means, "keys": keys} for name, means in PLOTS.items()]
 
 
 def experiments() -> list[Row]:
@@ -139,6 +142,16 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
             yield "takes numbers from", list(map(_finite, function.domain))
     if name in TEMPLATES:
         yield "written", f"{name}(tpr, by=sex)"
+    if name in PLOTS:
+        yield "keys", _plot_keys()
+
+
+def _plot_keys() -> list[Row]:
+    # pydantic is for plots only
+    from ratecli.spec.report import Plot  # noqa: PLC0415
+
+    keys = Plot.model_fields.items()
+    return [{"key": key, "means": field.description} for key, field in keys if key != "kind"]
 
 
 def _needs(labels: bool, deployed: bool) -> list[str]:

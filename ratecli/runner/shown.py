@@ -7,20 +7,24 @@ from collections.abc import Collection, Iterator
 from ratecli.faults import Fault, did_you_mean
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
+from ratecli.spec.sweep import points
 
 TRIAL = ("algorithm", "variant", "seed")
 """What tells trials apart beside the names of the sweep."""
 
+Asked = tuple[Loc, str, Collection[str], str]
+"""A name of the report: where it stands, the name, among which it must be, and what those are."""
+
 
 def report_faults(experiment: Experiment, document: Document) -> Iterator[Fault]:
-    """An E208 for every row or column of a table, or axis of a plot, that nothing fills."""
-    metrics = measured(experiment)
-    rows = [*TRIAL, *swept(experiment)]
-    for loc, name, known, what in _asked(experiment, metrics, rows):
+    """An E208 for every row or column of a table, axis or line of a plot, that nothing fills."""
+    for loc, name, known, what in (*_tables(experiment), *_plots(experiment)):
         if name not in known:
+            message = f"the report has no '{name}' to show here"
+            if loc[-1] == "x" and name in swept(experiment):
+                message = f"the values of '{name}' are not all numbers, so that no axis holds them"
             hint = did_you_mean(name, known, what)
-            place = document.place(loc)
-            yield Fault("E208", f"the report has no '{name}' to show here", hint, place=place)
+            yield Fault("E208", message, hint, place=document.place(loc))
 
 
 def measured(experiment: Experiment) -> list[str]:
@@ -35,16 +39,31 @@ def swept(experiment: Experiment) -> list[str]:
     return list(dict.fromkeys(name for sweep in sweeps for name in sweep.names))
 
 
-def _asked(
-    experiment: Experiment, metrics: Collection[str], rows: Collection[str]
-) -> Iterator[tuple[Loc, str, Collection[str], str]]:
-    """Every name of the report: where it stands, and among which it must be."""
+def _numbers(experiment: Experiment) -> list[str]:
+    """The swept names whose values are all numbers."""
+    sweeps = (experiment.sweep, *(entry.sweep for entry in experiment.algorithms if entry.sweep))
+    values = [pair for sweep in sweeps for point in points(sweep) for pair in point.items()]
+    words = {name for name, value in values if isinstance(value, str | bool)}
+    return [name for name in dict.fromkeys(name for name, _ in values) if name not in words]
+
+
+def _tables(experiment: Experiment) -> Iterator[Asked]:
+    metrics, rows = measured(experiment), [*TRIAL, *swept(experiment)]
     for index, table in enumerate(experiment.report.tables):
         loc: Loc = ("report", "tables", index)
         for k, name in enumerate(table.rows):
             yield (*loc, "rows", k), name, rows, "rows are told apart by"
         for k, name in enumerate(table.columns):
             yield (*loc, "columns", k), name, metrics, "metrics"
+
+
+def _plots(experiment: Experiment) -> Iterator[Asked]:
+    metrics, labels = measured(experiment), [entry.label for entry in experiment.algorithms]
+    along = [*metrics, *_numbers(experiment)] if experiment.report.plots else metrics
     for index, plot in enumerate(experiment.report.plots):
-        yield ("report", "plots", index, "x"), plot.x, metrics, "metrics"
-        yield ("report", "plots", index, "y"), plot.y, metrics, "metrics"
+        loc: Loc = ("report", "plots", index)
+        yield (*loc, "x"), plot.x, along, "metrics and swept numbers"
+        yield (*loc, "y"), plot.y, metrics, "metrics"
+        for key, names in (("algorithms", plot.algorithms or ()), ("lines", plot.lines)):
+            for k, name in enumerate(names):
+                yield (*loc, key, k), name, labels, "algorithms"

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ratecli.spec.strict import Column, Flag, Part, Slug, Text
+from ratecli.spec.strict import Column, Flag, Name, Part, Slug, Text
 
 SplitName = Literal["train", "validation", "test"]
 Names = Annotated[tuple[Column, ...], Field(min_length=1)]
+Labels = Annotated[tuple[Name, ...], Field(min_length=1)]
 
 
 class Table(Part):
@@ -29,11 +30,26 @@ class Plot(Part):
     kind: Literal["tradeoff"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
     )
-    x: Column = Field(description="The metric along.")
+    x: Column = Field(
+        description="What is along: a metric or else a name of the sweep, if its values are numbers."
+    )
     y: Column = Field(description="The metric upwards.")
     split: SplitName = Field("test", description="The rows that are measured.")
     file: Slug | None = Field(None, description="The file's name, without an ending.")
     title: Text | None = Field(None, description="The plot's title.")
+    algorithms: Labels | None = Field(
+        None, description="The labels of the algorithms to draw; without it all."
+    )
+    variants: Names | None = Field(
+        None,
+        description="Which variants to draw of the algorithms that have several; without it all.",
+    )
+    lines: tuple[Name, ...] = Field(
+        (), description="Labels of algorithms to draw as a horizontal line at their y."
+    )
+    diagonal: Flag = Field(
+        default=False, description="Draw the line on which y is x: a target that is met exactly."
+    )
     optimum: Flag = Field(
         default=False, description="Draw the best possible trade-off, where the data set knows it."
     )

@@ -136,6 +136,10 @@ NAMES = [
     Broken("column of a table", "E208", PLAIN + "report: {tables: [{rows: [algorithm], columns: [⟦errr⟧]}]}\n"),
     Broken("row of a table", "E208", PLAIN + "report: {tables: [{rows: [⟦kappa⟧], columns: [error]}]}\n"),
     Broken("violation of none", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: ⟦violation.a⟧, y: error}]}\n"),
+    Broken("axis along a word", "E208", PLAIN + "sweep: {mode: [low, 1]}\nreport: {plots: [{kind: tradeoff, x: ⟦mode⟧, y: error}]}\n"),
+    Broken("axis upwards of a sweep", "E208", PLAIN + "sweep: {k: [1, 2]}\nreport: {plots: [{kind: tradeoff, x: k, y: ⟦k⟧}]}\n"),
+    Broken("line of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, lines: [⟦unconstraint⟧]}]}\n"),
+    Broken("algorithm of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, algorithms: [unconstrained, ⟦majorize⟧]}]}\n"),
     Broken("split", "E209", PLAIN + "metrics: {a: tpr@⟦tets⟧}\n"),
 ]  # fmt: skip
 

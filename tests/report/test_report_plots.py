@@ -8,8 +8,9 @@ import pytest
 from synthetic_ledger import measured, planned
 
 from ratecli.report.ledger import Ledger
-from ratecli.report.plots import Tradeoff, draw, pictures, tradeoffs
+from ratecli.report.plots import draw, pictures
 from ratecli.report.series import Plane, every_series
+from ratecli.report.tradeoff import Tradeoff, tradeoffs
 
 TEST = Plane("ratio", "error", "test")
 

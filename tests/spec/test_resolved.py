@@ -51,7 +51,10 @@ algorithms:
       sweep:
         covariance: linspace(0, 0.3, 60)
 metrics: {ratio: 'positive_rate[men] / positive_rate[women]', error: error}
-report: {plots: [{kind: tradeoff, x: ratio, y: error, file: figure2}]}
+report:
+  plots:
+    - {kind: tradeoff, x: ratio, y: error, lines: [unconstrained], file: figure2}
+    - {kind: tradeoff, x: target, y: ratio, algorithms: [majorize], variants: [a], diagonal: true}
 """
 
 TABLE_3 = """\
@@ -226,6 +229,9 @@ def test_the_schema_takes_good_files(load, text):
         {"groups": {"1a": "sex = Female"}},
         {"sweep": {"k": 5}},
         {"report": {"plots": [{"kind": "pie", "x": "a", "y": "b"}]}},
+        {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "lines": "c"}]}},
+        {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "algorithms": []}]}},
+        {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "diagonal": "yes"}]}},
     ],
 )
 def test_the_schema_refuses_bad_files(change):
