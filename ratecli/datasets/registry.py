@@ -292,7 +292,12 @@ _BANK = Source(
 _LOANS = Source(
     name="loans",
     summary="generated loan applicants with a known optimal trade-off",
-    preparations={"plain": "ratecli.datasets.loans:prepare"},
+    preparations={
+        "plain": "ratecli.datasets.loans:prepare",
+        "deployed": "ratecli.datasets.lending:deployed",
+        "unlabelled": "ratecli.datasets.lending:unlabelled",
+        "egregious": "ratecli.datasets.lending:egregious",
+    },
     rows=4000,
     label="repaid = yes",
     sensitive=("sex", "age"),
