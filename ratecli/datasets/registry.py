@@ -50,12 +50,14 @@ class Frontier:
     """The exact optimum of one trade-off, for plots.
 
     `function` ("module:function") maps values of the metric `x` to the least possible `y` of any
-    rule whose `x` is at least that; `x` and `y` are metrics in the rate language.
+    rule whose `x` is at least that; `x` and `y` are metrics in the rate language. It holds for rows
+    of the `preparations` named: others select rows, and so change what is possible.
     """
 
     function: str
     x: str
     y: str
+    preparations: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -311,6 +313,7 @@ _LOANS = Source(
         function="ratecli.datasets.loans:frontier",
         x="positive_rate[sex = Female] / positive_rate[sex = Male]",
         y="error",
+        preparations=("plain", "deployed", "unlabelled"),
     ),
 )
 
