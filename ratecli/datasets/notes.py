@@ -72,4 +72,15 @@ Women are 45% of the applicants; 35% of them repay, 65% of men. The best rule of
 times as often as men, and for any demanded ratio the least possible error is known in closed form
 (the model and the formulas: docstring of ratecli/datasets/loans.py); the best rule is linear in
 (features, sex). Plots of error against positive_rate[sex = Female] / positive_rate[sex = Male] show it.
+
+The other preparations add the column approved, no feature: what a lender decides by the rule in use,
+1 where the income is at least 48. It errs in 26% of all cases, the best rule in 17%.
+
+deployed    all applicants; `deployed: {column: approved}` makes the rule in use the deployed model
+unlabelled  the same before any loan falls due: no labels, and no column repaid
+egregious   the old rule's needless mistakes: it decided against the label, the best rule does not.
+            About one in seven of `rows`
+
+Equal rows and seed are the same applicants in every preparation: data sets of one experiment that
+are to be independent need a seed each.
 """

@@ -50,12 +50,14 @@ class Frontier:
     """The exact optimum of one trade-off, for plots.
 
     `function` ("module:function") maps values of the metric `x` to the least possible `y` of any
-    rule whose `x` is at least that; `x` and `y` are metrics in the rate language.
+    rule whose `x` is at least that; `x` and `y` are metrics in the rate language. It holds for rows
+    of the `preparations` named: others select rows, and so change what is possible.
     """
 
     function: str
     x: str
     y: str
+    preparations: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -292,7 +294,12 @@ _BANK = Source(
 _LOANS = Source(
     name="loans",
     summary="generated loan applicants with a known optimal trade-off",
-    preparations={"plain": "ratecli.datasets.loans:prepare"},
+    preparations={
+        "plain": "ratecli.datasets.loans:prepare",
+        "deployed": "ratecli.datasets.lending:deployed",
+        "unlabelled": "ratecli.datasets.lending:unlabelled",
+        "egregious": "ratecli.datasets.lending:egregious",
+    },
     rows=4000,
     label="repaid = yes",
     sensitive=("sex", "age"),
@@ -306,6 +313,7 @@ _LOANS = Source(
         function="ratecli.datasets.loans:frontier",
         x="positive_rate[sex = Female] / positive_rate[sex = Male]",
         y="error",
+        preparations=("plain", "deployed", "unlabelled"),
     ),
 )
 

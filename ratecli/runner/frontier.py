@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ratecli.datasets import registry
 from ratecli.faults import Fault
@@ -17,13 +18,21 @@ from ratecli.spec.report import Plot
 
 
 def known_frontier(plot: Plot, cases: Sequence[Case], data: Data) -> registry.Frontier | None:
+    """What all data sets know alike: a metric without a slice is one over all of them."""
     metrics = cases[0].metrics
     asked = [ex.text(metrics[name]) for name in (plot.x, plot.y) if name in metrics]
-    for entry in data.options().values():
-        known = registry.SOURCES[entry["source"]].frontier if "source" in entry else None
-        if known is not None and asked == [_canonical(known.x), _canonical(known.y)]:
-            return known
-    return None
+    first, *others = {_frontier(entry) for entry in data.options().values()}
+    if first is None or others or asked != [_canonical(first.x), _canonical(first.y)]:
+        return None
+    return first
+
+
+def _frontier(entry: Mapping[str, Any]) -> registry.Frontier | None:
+    """That of a data set, if its preparation leaves the rows as they were drawn."""
+    known = registry.SOURCES[entry["source"]].frontier if "source" in entry else None
+    if known is None or registry.settle(entry)["preparation"] not in known.preparations:
+        return None
+    return known
 
 
 def unknown_optima(

@@ -9,6 +9,8 @@ from broken_files import BROKEN, HEAD, MODELS, PLAIN, TABLES, Broken, marked
 
 from ratecli.models.storage import dumps
 
+from ratecli.datasets import loans
+
 SHOWN = re.compile(r"^error\[(E\d{3})\]: .+\n +--> (.+):(\d+):(\d+)$", re.MULTILINE)
 
 
@@ -166,6 +168,27 @@ def test_an_optimum_that_nobody_knows(folder, cli, source):
     assert warned(answer.err) == [("W306", message, places[0])]
     assert "'loans' knows it for x: positive_rate[sex = Female]" in answer.err
     assert answer.code == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "codes"),
+    [
+        ("", []),
+        (", e: {source: loans, rows: 200, preparation: unlabelled, seed: 1}", []),
+        (", e: {source: loans, rows: 500, preparation: egregious}", ["W306"]),
+        (", e: {path: loans.csv, label: repaid, positive: 'yes'}", ["W306"]),
+    ],
+)
+def test_an_optimum_holds_for_rows_as_they_were_drawn(folder, cli, more, codes):
+    loans.generate(200, 9).frame.to_csv("loans.csv", index=False)
+    text = (
+        f"name: x\ndatasets: {{d: {{source: loans, rows: 400}}{more}}}\nalgorithms: [unconstrained]\n"
+        "groups: {women: sex = Female, men: sex = Male}\n"
+        "metrics: {ratio: 'positive_rate[women] / positive_rate[men]', error: error}\n"
+        "report: {plots: [{kind: tradeoff, x: ratio, y: error, optimum: true}]}\n"
+    )
+    (folder / "exp.yaml").write_text(text)
+    assert [code for code, _, _ in warned(cli("validate", "exp.yaml").err)] == codes
 
 
 def test_warnings_do_not_stop(folder, cli):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from sklearn.linear_model import LogisticRegression
 
-from ratecli.datasets import loans
+from ratecli.datasets import lending, loans
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import identity, load
 
@@ -144,3 +144,60 @@ def test_the_best_rule_is_linear_in_what_a_classifier_sees():
     assert np.mean(fitted.predict(X) != table.label) == pytest.approx(
         loans.optimum(0).error, abs=0.004
     )
+
+
+def prepared(preparation: str, rows: int = 3000):
+    options = {"source": "loans", "rows": rows, "seed": 3, "preparation": preparation}
+    return load(options, Path(), offline=True)
+
+
+def test_preparations_are_the_same_applicants():
+    plain, deployed, unlabelled = map(prepared, ("plain", "deployed", "unlabelled"))
+    assert "approved" not in plain.frame
+    pd.testing.assert_frame_equal(deployed.frame.drop(columns="approved"), plain.frame)
+    pd.testing.assert_frame_equal(unlabelled.frame, deployed.frame.drop(columns="repaid"))
+    assert np.array_equal(deployed.label, plain.label)
+    assert np.isnan(unlabelled.label).all()
+    every = [plain, deployed, unlabelled, prepared("egregious")]
+    assert {table.features for table in every} == {loans.FEATURES}
+    assert len({table.digest for table in every}) == len(every)
+
+
+def test_plain_applicants_stay_what_they_were():
+    """Digest and numbers of the default preparation are part of every stored trial's key."""
+    table = loans.generate(60, 4)
+    assert table.digest == "7bc6265680f4714c9a10af403a4c7b04d0e2c3e63ddeb9017bd19189f36b1c5a"
+    assert table.frame["income"].iloc[0] == pytest.approx(62.02849235456986, abs=1e-9)
+
+
+def test_the_old_rule_looks_at_income_alone_and_errs_more_than_it_need():
+    table = prepared("deployed", 200_000)
+    approved = table.frame["approved"].to_numpy()
+    assert set(approved) == {0, 1}
+    assert table.frame["income"][approved == 1].min() >= lending.FLOOR
+    assert table.frame["income"][approved == 0].max() < lending.FLOOR
+    error = np.mean(approved != table.label)
+    assert error == pytest.approx(old_error(lending.FLOOR), abs=0.005)
+    assert error > loans.optimum(0).error + 0.08
+    assert old_error(lending.FLOOR) == min(map(old_error, range(40, 57)))
+
+
+def old_error(floor: float) -> float:
+    """Error of `income >= floor` from the distribution of incomes in the docstring of `loans`."""
+    error = 0.0
+    for share, base, shift in ((loans.SHARE, 0.35, 0.0), (1 - loans.SHARE, 0.65, 0.5)):
+        cut = (floor - 46) / 7 - shift
+        error += share * (base * ndtr(cut - 0.6) + (1 - base) * ndtr(-0.6 - cut))
+    return error
+
+
+def test_egregious_rows_are_mistakes_of_the_old_rule_and_none_of_the_best():
+    table, whole = prepared("egregious", 20_000), prepared("deployed", 20_000)
+    best = loans.probability(table.frame) > 0.5
+    assert (table.frame["approved"] != table.label).all()
+    assert (best == table.label).all()
+    assert list(table.frame.index) == list(range(len(table)))
+    wrong = (whole.frame["approved"] != whole.label).to_numpy()
+    saved = (loans.probability(whole.frame) > 0.5) == whole.label
+    assert len(table) == np.sum(wrong & saved)
+    assert len(table) == pytest.approx(20_000 / 7, rel=0.05)

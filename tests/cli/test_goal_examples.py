@@ -1,0 +1,241 @@
+"""Every goal of Goh et al. 2016, section 1, on small data, as its example file states it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from trained_rows import Trial, trials
+
+from ratecli.datasets.lending import FLOOR
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "goh2016" / "goals"
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+ROUNDING = 1e-6
+"""A promise is kept up to this (interface: a violation that counts as none)."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a file promises, without the rate language.
+
+    `count` gives metrics of the file by their names there, counted from training rows; `holds` says
+    whether such numbers meet the goal at a sweep value.
+    """
+
+    count: Callable[[pd.DataFrame], dict[str, float]]
+    holds: Callable[[dict[str, float], float], bool]
+
+
+def coverage(rows):
+    return {"coverage": rows.yes[rows.dataset == "applicants"].mean()}
+
+
+def churn(rows):
+    traffic, loans = rows[rows.dataset == "traffic"], rows[rows.dataset == "loans"]
+    assert traffic.label.isna().all()
+    return {"churn": changed(traffic)} | wins_and_losses(loans)
+
+
+def stability(rows):
+    held_out = rows[rows.dataset == "held_out"]
+    assert held_out.label.isna().all()
+    return {
+        "churn": changed(held_out),
+        "churn_women": changed(held_out[held_out.sex == "Female"]),
+    } | wins_and_losses(rows[rows.dataset == "batch"])
+
+
+def changed(rows):
+    return np.where(rows.deployed == 1, 1 - rows.yes, rows.yes).mean()
+
+
+def wins_and_losses(rows):
+    """A chance p of a yes is p right where the label is 1; the deployed model is right or not."""
+    right = np.where(rows.label == 1, rows.yes, 1 - rows.yes)
+    before = (rows.deployed == rows.label).to_numpy()
+    return {
+        "wins": right[~before].sum() / len(rows),
+        "losses": (1 - right[before]).sum() / len(rows),
+    }
+
+
+def parity(rows):
+    return {"ratio": women(rows).yes.mean() / men(rows).yes.mean()}
+
+
+def opportunity(rows):
+    repaid = rows[rows.label == 1]
+    return {"tpr_women": women(repaid).yes.mean(), "tpr_men": men(repaid).yes.mean()}
+
+
+def odds(rows):
+    gaps = [abs(women(part).yes.mean() - men(part).yes.mean())
+            for part in (rows[rows.label == 1], rows[rows.label == 0])]  # fmt: skip
+    return {"tpr_gap": gaps[0], "fpr_gap": gaps[1]}
+
+
+def women(rows):
+    return rows[rows.sex == "Female"]
+
+
+def men(rows):
+    return rows[rows.sex == "Male"]
+
+
+def found(rows):
+    """Recall and precision of expected counts."""
+    hits, alarms = rows.yes[rows.label == 1].sum(), rows.yes[rows.label == 0].sum()
+    return {"recall": hits / (rows.label == 1).sum(), "precision": hits / (hits + alarms)}
+
+
+def alarms_and_misses(rows):
+    return {"fpr": rows.yes[rows.label == 0].mean(), "fnr": 1 - rows.yes[rows.label == 1].mean()}
+
+
+def egregious(rows):
+    loans, complaints = rows[rows.dataset == "loans"], rows[rows.dataset == "complaints"]
+    refused, accepted = complaints[complaints.label == 1], complaints[complaints.label == 0]
+    assert (refused.income < FLOOR).all()
+    assert (accepted.income >= FLOOR).all()
+    return {
+        "right_refused": refused.yes.mean(),
+        "right_accepted": 1 - accepted.yes.mean(),
+        "error": abs(loans.yes - loans.label).mean(),
+    }
+
+
+GOALS = {
+    "coverage": Goal(
+        coverage, lambda m, budget: abs(m["coverage"] - (budget - 0.01)) <= 0.01 + ROUNDING
+    ),
+    "churn": Goal(churn, lambda m, limit: m["churn"] <= limit + ROUNDING),
+    "stability": Goal(
+        stability,
+        lambda m, change: (
+            max(m["churn"], m["churn_women"]) <= change + ROUNDING
+            and m["wins"] >= m["losses"] - ROUNDING
+        ),
+    ),
+    "demographic-parity": Goal(
+        parity, lambda m, kappa: kappa - ROUNDING <= m["ratio"] <= 1 / (kappa - ROUNDING)
+    ),
+    "equal-opportunity": Goal(
+        opportunity, lambda m, gap: abs(m["tpr_women"] - m["tpr_men"]) <= gap + ROUNDING
+    ),
+    "equalized-odds": Goal(odds, lambda m, gap: max(m.values()) <= gap + ROUNDING),
+    "recall-floor": Goal(found, lambda m, floor: m["recall"] >= floor - ROUNDING),
+    "precision-floor": Goal(found, lambda m, floor: m["precision"] >= floor - ROUNDING),
+    "neyman-pearson": Goal(alarms_and_misses, lambda m, limit: m["fpr"] <= limit + ROUNDING),
+    "egregious": Goal(
+        egregious,
+        lambda m, kappa: min(m["right_refused"], m["right_accepted"]) >= kappa - ROUNDING,
+    ),
+}
+
+
+@pytest.fixture
+def run(cli, folder):
+    """`ratecli run FILE --offline`; the folder of its results."""
+
+    def call(path: Path) -> Path:
+        answer = cli("run", path, "--offline", "--executor", "serial")
+        assert answer.code == 0, answer.err
+        (results,) = (folder / "results").iterdir()
+        return results
+
+    return call
+
+
+def test_every_goal_has_a_file():
+    assert GOALS.keys() <= {path.stem for path in FILES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_nothing_in_the_file_is_doubtful(cli, path):
+    """Neither an error nor a warning, such as a rule that always holds or a group of a few rows."""
+    for command in ("validate", "explain"):
+        answer = cli(command, path)
+        assert (answer.code, answer.err) == (0, "")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_goal_is_met_and_would_not_be_by_itself(run, path):
+    results = run(path)
+    assert (results / "report.html").stat().st_size
+    assert list((results / "figures").glob("*.svg"))
+    everything = list(trials(path, results.parent))
+    statuses = table(results / "trials.csv")
+    assert [row for row in statuses if row["status"] != "ok"] == []
+    measured = table(results / "metrics.csv")
+    kept_and_free(everything, measured)
+    assert any(max(trial.result.multipliers.values(), default=0) > 0 for trial in everything)
+    if path.stem in GOALS:
+        counted_by_hand(GOALS[path.stem], everything, measured)
+
+
+def table(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def reported(trial: Trial, measured: list[dict[str, str]]) -> dict[str, float]:
+    """What metrics.csv says of a variant of a trial on training rows."""
+    (name,) = trial.planned.point
+    wanted = (trial.planned.label, trial.variant, "train", trial.limit)
+    return {
+        row["metric"]: float(row["value"])
+        for row in measured
+        if (row["algorithm"], row["variant"], row["split"], float(row[name])) == wanted
+    }
+
+
+def kept_and_free(everything: list[Trial], measured: list[dict[str, str]]) -> None:
+    """Who promises the constraints keeps them all in training; who is free breaks one somewhere."""
+    worst = {
+        (trial.planned.key, trial.variant): max(
+            value for name, value in reported(trial, measured).items() if "violation." in name
+        )
+        for trial in everything
+    }
+    promised = [trial for trial in everything if trial.is_promise]
+    assert {trial.variant for trial in promised} == {"stochastic"}
+    assert all(worst[trial.planned.key, trial.variant] <= ROUNDING for trial in promised)
+    free = [trial for trial in everything if trial.is_free]
+    assert any(worst[trial.planned.key, trial.variant] > ROUNDING for trial in free)
+
+
+def counted_by_hand(goal: Goal, everything: list[Trial], measured: list[dict[str, str]]) -> None:
+    """The file's numbers are those that its rows give, and the goal holds where it was promised."""
+    for trial in everything:
+        counted, said = goal.count(trial.rows), reported(trial, measured)
+        assert counted == pytest.approx({name: said[name] for name in counted}, abs=1e-12)
+        if trial.is_promise:
+            assert goal.holds(counted, trial.limit), (trial.planned.point, counted)
+    free = [trial for trial in everything if trial.is_free]
+    assert not all(goal.holds(goal.count(trial.rows), trial.limit) for trial in free)
+
+
+def test_neyman_pearson_is_no_worse_than_a_threshold(run):
+    """The common way is to shift the plain classifier's threshold: it finds no more positives."""
+    path = FOLDER / "neyman-pearson.yaml"
+    everything = list(trials(path, run(path).parent))
+    plain = next(trial for trial in everything if trial.is_free).rows
+    for trial in everything:
+        if trial.is_promise:
+            misses = alarms_and_misses(trial.rows)["fnr"]
+            assert misses <= least_misses(plain, trial.limit)
+
+
+def least_misses(rows: pd.DataFrame, limit: float) -> float:
+    """Least share of positives at or below a threshold that at most `limit` of negatives exceed."""
+    cuts = np.sort(rows.score)[:, None]
+    alarms = (rows.score[rows.label == 0].to_numpy() > cuts).mean(axis=1)
+    misses = (rows.score[rows.label == 1].to_numpy() <= cuts).mean(axis=1)
+    return float(misses[alarms <= limit].min())
