@@ -19,7 +19,7 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
-from ratecli.runner.options import OptionError, settled, solver, solver_class
+from ratecli.runner.options import OptionError, in_key, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.ranges import violation_range
 from ratecli.runner.shown import report_faults
@@ -176,7 +176,7 @@ class Reading:
             for key, value in entry.options.items()
         }
         try:
-            return solver(entry.name, options)
+            return solver(entry.name, options, self.experiment.constraints)
         except OptionError as error:
             for complaint in error.complaints:
                 fault = complaint.under(*self._loc(index, entry)).fault(self.document)
@@ -383,11 +383,12 @@ def known_goals(case: Case, value_of: Callable[[ex.Of], float]) -> tuple[Goal, t
 
 def content(case: Case) -> dict[str, Any]:
     """All of a case that decides its numbers, for its key; names of goals and metrics do not."""
+    rules = {goal.name: ex.text(goal.expression) for goal in case.constraints}
     return {
         "algorithm": case.algorithm,
         "version": type(case.solver).version,
-        "options": settled(case.solver),
+        "options": in_key(case.solver, rules),
         "objective": ex.text(case.objective.expression),
-        "constraints": [ex.text(goal.expression) for goal in case.constraints],
+        "constraints": list(rules.values()),
         "metrics": sorted({ex.text(metric) for metric in case.metrics.values()}),
     }
