@@ -9,7 +9,8 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, bound_text, positive_combination, ratio_sum
 from ratecli.rates.analysis import Goal, Shape, monotone
 from ratecli.rates.expression import Expression
-from ratecli.runner.cases import PLACEHOLDER, SHAPES, Case, known_goals
+from ratecli.runner.cases import PLACEHOLDER, Case, known_goals
+from ratecli.runner.goal_checks import SHAPES
 from ratecli.runner.options import settled, solver_class
 from ratecli.runner.prepare import Prepared
 from ratecli.solvers.registry import algorithms

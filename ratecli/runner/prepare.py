@@ -13,10 +13,11 @@ from ratecli.datasets import registry
 from ratecli.datasets.download import Progress, ensure
 from ratecli.datasets.load import Options, identity, missing
 from ratecli.faults import Fault, FaultError
-from ratecli.runner.cases import Case, Columns, Reading
+from ratecli.runner.cases import Case
 from ratecli.runner.entry_places import EntryPlaces
 from ratecli.runner.frontier import unknown_optima
 from ratecli.runner.plan import Plan, make_plan
+from ratecli.runner.reading import Columns, Reading
 from ratecli.runner.rows import check_rows, known_rows
 from ratecli.runner.world import Data, parts_of, stacked_columns, table, tables
 from ratecli.spec.document import Document

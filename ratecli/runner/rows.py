@@ -11,7 +11,8 @@ from ratecli.rates import expression as ex
 from ratecli.rates.expression import Leaf, Where
 from ratecli.rates.matrix import rate_matrix
 from ratecli.rates.sample import Sample
-from ratecli.runner.cases import Case, Columns, Reading
+from ratecli.runner.cases import Case
+from ratecli.runner.reading import Columns, Reading
 from ratecli.runner.world import Data, World, world
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment

@@ -1,0 +1,122 @@
+"""What can be wrong with goals that were understood, before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ratecli.faults import Fault
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import Goal, Shape
+from ratecli.rates.expression import Expression
+from ratecli.runner.cases import Case
+from ratecli.runner.options import solver_class
+from ratecli.runner.ranges import violation_range
+from ratecli.solvers.registry import algorithms
+from ratecli.spec.document import Document, Loc
+
+SHAPES = {
+    Shape.AFFINE: "affine",
+    Shape.CONVEX: "convex in the rates",
+    Shape.RATIO: "a ratio of rates",
+    Shape.RATIO_SUM: "a comparison of ratios of rates",
+    Shape.OTHER: "neither convex nor a sum of ratios",
+    Shape.RANKING: "a measure of scores or estimates, which can only be reported",
+}
+
+
+def goal_faults(document: Document, case: Case, *, deployed: bool) -> Iterator[Fault]:
+    """E309 where a goal looks at other rows than those of training, E307 without a deployed model."""
+    for goal in case.goals():
+        loc = _loc(case, goal)
+        for leaf in _all_measured(goal.expression):
+            if leaf.split not in {None, "train"}:
+                message = (
+                    f"a goal looks at the split '{leaf.split}': algorithms see training rows only"
+                )
+                place = document.place(loc, leaf.span)
+                yield Fault("E309", message, "measure it under `metrics` instead", place=place)
+    for loc, expression in case.texts():
+        for leaf in _all_measured(expression):
+            if isinstance(leaf, ex.Leaf) and leaf.rate.needs_deployed and not deployed:
+                message = f"'{leaf.rate.name}' compares with a deployed model, and none is given"
+                hint = "say which under `deployed`: a column of its decisions, or an algorithm"
+                yield Fault("E307", message, hint, place=document.place(loc, leaf.span))
+
+
+def _loc(case: Case, goal: Goal) -> Loc:
+    return ("objective",) if goal is case.objective else ("constraints", goal.name)
+
+
+def refused_goals(document: Document, case: Case) -> Iterator[Fault]:
+    """An E308 for each goal of a class that the case's algorithm is given and does not take."""
+    if case.solver.role == "ignores":
+        return
+    for goal in case.goals():
+        objective = goal is case.objective
+        takes = case.solver.objectives if objective else case.solver.constraints
+        if goal.shape not in takes:
+            verb = "enforce" if case.solver.role == "enforces" else "use"
+            what = "minimize the objective" if objective else f"{verb} '{goal.name}'"
+            message = (
+                f"algorithm '{case.label}' cannot {what}: it is {SHAPES[goal.shape]}, "
+                f"the algorithm takes {' and '.join(sorted(takes))} goals"
+            )
+            able = [name for name in algorithms() if _takes(name, goal.shape, objective=objective)]
+            hint = (
+                f"algorithms that can: {', '.join(able)}" if able else "no algorithm here can yet"
+            )
+            yield Fault("E308", message, hint, place=document.place(_loc(case, goal)))
+
+
+def _takes(name: str, shape: Shape, *, objective: bool) -> bool:
+    found = solver_class(name)
+    return found.role == "enforces" and shape in (
+        found.objectives if objective else found.constraints
+    )
+
+
+def range_faults(
+    document: Document, found: Sequence[Case], names: Iterable[str]
+) -> Iterator[Fault]:
+    """E305 for a goal that says nothing, or that nothing can meet, whatever the classifier.
+
+    W305 where that is so at some sweep points only; `names` are those of the constraints.
+    """
+    aims = [case.objective.expression for case in found if case.solver.role != "ignores"]
+    if aims and not any(True for aim in aims for _ in _measured(aim)):
+        hint = "write what is to be small, such as error"
+        place = document.place(("objective",))
+        yield Fault("E305", "the objective speaks of no rate", hint, place=place)
+    for name in names:
+        goals = [goal for case in found for goal in case.constraints if goal.name == name]
+        fault = _vacuous(name, goals) if goals else None
+        if fault:
+            yield fault.at(document.place(("constraints", name)))
+
+
+def _vacuous(name: str, goals: Sequence[Goal]) -> Fault | None:
+    """What is wrong with a rule, given at all its sweep points."""
+    if not any(True for goal in goals for _ in _measured(goal.expression)):
+        hint = "a rule compares a rate, such as positive_rate[women], with something"
+        return Fault("E305", f"'{name}' speaks of no rate", hint)
+    ranges = [violation_range(goal) for goal in goals]
+    hint = "rates lie between 0 and 1"
+    if all(high <= 0 for _, high in ranges):
+        return Fault("E305", f"'{name}' always holds, whatever the classifier does", hint)
+    if all(low > 0 for low, _ in ranges):
+        return Fault("E305", f"'{name}' can never hold, whatever the classifier does", hint)
+    if any(high <= 0 or low > 0 for low, high in ranges):
+        return Fault("W305", f"'{name}' holds always or never at some sweep points", hint)
+    return None
+
+
+def _measured(node: Expression) -> Iterator[ex.Leaf | ex.Ranking]:
+    return (part for part in ex.walk(node) if isinstance(part, ex.Leaf | ex.Ranking))
+
+
+def _all_measured(node: Expression) -> Iterator[ex.Leaf | ex.Ranking]:
+    """Also what `of(...)` measures."""
+    yield from _measured(node)
+    for part in ex.walk(node):
+        if isinstance(part, ex.Of):
+            yield from _measured(part.metric)

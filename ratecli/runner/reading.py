@@ -1,0 +1,233 @@
+"""What a file asks for: each algorithm at each sweep point, with its goals understood.
+
+All that can be said without reading data is said here: names, syntax, classes of goals, and whether
+each algorithm takes them. With the columns of the data, their names and values are checked too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
+
+from ratecli.faults import Fault, FaultError
+from ratecli.rates import expression as ex
+from ratecli.rates import resolve as rs
+from ratecli.rates.analysis import Goal, objective_goal, rule_goal
+from ratecli.rates.expression import Expression
+from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
+from ratecli.rates.resolve import Scope
+from ratecli.rates.syntax import Condition, Node, Relation
+from ratecli.runner.cases import PLACEHOLDER, Case
+from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals
+from ratecli.runner.options import OptionError, solver, solver_class
+from ratecli.runner.preliminary import preliminary_faults
+from ratecli.runner.shown import report_faults
+from ratecli.solvers.base import Solver
+from ratecli.spec.algorithm import Algorithm
+from ratecli.spec.document import Document, Loc
+from ratecli.spec.experiment import Experiment
+from ratecli.spec.sweep import Point, points
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of all data sets: texts or floats that occur in each, sorted."""
+
+    values: Mapping[str, Sequence[str | float]]
+
+
+@dataclass
+class Reading:
+    """One reading of an experiment: gathers every fault and warning on the way."""
+
+    experiment: Experiment
+    document: Document
+    columns: Columns | None = None
+    faults: dict[Fault, None] = field(default_factory=dict)
+    warnings: dict[Fault, None] = field(default_factory=dict)
+    refusals: dict[Fault, None] = field(default_factory=dict)
+
+    def cases(self, *, refuse: bool = True) -> list[Case]:
+        """Every case; raises FaultError with all that is wrong.
+
+        Goals that an algorithm does not take (E308) are warnings unless `refuse`: to explain them.
+        """
+        early = preliminary_faults(self.experiment, self.document)
+        if early:
+            raise FaultError(early)
+        found = [
+            case
+            for index, entry in enumerate(self.experiment.algorithms)
+            if self._known(index, entry)
+            for point in points(self.experiment.sweep, entry.sweep)
+            if (case := self._case(index, entry, point)) is not None
+        ]
+        self._sort(range_faults(self.document, found, self.rules))
+        self._sort(report_faults(self.experiment, self.document))
+        if self.faults or (refuse and self.refusals):
+            raise FaultError(self.faults | self.refusals)
+        self.warnings |= self.refusals
+        return found
+
+    # names
+
+    @cached_property
+    def groups(self) -> dict[str, tuple[Condition, ...]]:
+        found = {}
+        for name, text in self.experiment.groups.items():
+            with self._placing(("groups", name)):
+                conditions = parse_conditions(text)
+                rs.check_conditions(conditions, Scope(values=self._values, columns=self._names))
+                found[name] = conditions
+        return found
+
+    @cached_property
+    def trees(self) -> dict[str, Node]:
+        """The objective and the metrics as written."""
+        texts: dict[tuple[str, ...], str] = {("objective",): self.experiment.objective}
+        texts |= {("metrics", name): text for name, text in self.experiment.metrics.items()}
+        return {loc[-1]: tree for loc, text in texts.items()
+                if (tree := self._parsed(loc, text, parse_value)) is not None}  # fmt: skip
+
+    @cached_property
+    def rules(self) -> dict[str, Relation]:
+        return {name: rule for name, text in self.experiment.constraints.items()
+                if (rule := self._parsed(("constraints", name), text, parse_rule))}  # fmt: skip
+
+    @cached_property
+    def _names(self) -> frozenset[str] | None:
+        return None if self.columns is None else frozenset(self.columns.values)
+
+    def _values(self, column: str) -> Sequence[str | float] | None:
+        if self.columns is None:
+            return rs.unknown_values(column)
+        return self.columns.values.get(column)
+
+    def _parsed(self, loc: Loc, text: str, parse: Callable[[str], T]) -> T | None:
+        with self._placing(loc):
+            return parse(text)
+        return None
+
+    def _placing(self, loc: Loc) -> _Placing:
+        return _Placing(self, loc)
+
+    def _sort(self, found: Iterable[Fault]) -> None:
+        for fault in found:
+            (self.faults if fault.is_error else self.warnings)[fault] = None
+
+    # algorithms
+
+    def _known(self, index: int, entry: Algorithm) -> bool:
+        before = len(self.faults)
+        with self._placing(self._loc(index, entry)):
+            solver_class(entry.name)
+        return len(self.faults) == before
+
+    def _loc(self, index: int, entry: Algorithm, *inside: str | int) -> Loc:
+        raw = self.document.data["algorithms"][index]
+        return ("algorithms", index, *((entry.name,) if isinstance(raw, dict) else ()), *inside)
+
+    def _solver(self, index: int, entry: Algorithm, point: Point) -> Solver | None:
+        """An option whose value is the name of a sweep takes the point's value."""
+        options = {
+            key: point.get(value, value) if isinstance(value, str) else value
+            for key, value in entry.options.items()
+        }
+        try:
+            return solver(entry.name, options, self.experiment.constraints)
+        except OptionError as error:
+            for complaint in error.complaints:
+                fault = complaint.under(*self._loc(index, entry)).fault(self.document)
+                self.faults[fault] = None
+            return None
+
+    # goals
+
+    def _case(self, index: int, entry: Algorithm, point: Point) -> Case | None:
+        before = len(self.faults)
+        scope = Scope(
+            datasets=frozenset(self.experiment.datasets),
+            groups=self.groups,
+            parameters=point,
+            algorithms=frozenset(other.label for other in self.experiment.algorithms),
+            values=self._values,
+            columns=self._names,
+        )
+        made = self._solver(index, entry, point)
+        values = {name: value for name, tree in self.trees.items()
+                  if (value := self._value(name, tree, scope)) is not None}  # fmt: skip
+        rules = {name: goal for name, rule in self.rules.items()
+                 if (goal := self._rule(name, rule, scope))}  # fmt: skip
+        if made is None or len(self.faults) > before or "objective" not in values:
+            return None
+        objective = objective_goal(ex.text(values["objective"]), values["objective"])
+        case = Case(
+            label=entry.label,
+            algorithm=entry.name,
+            solver=made,
+            point=point,
+            objective=objective,
+            # a reordered file poses the same problem to the solver, number for number
+            constraints=tuple(sorted(rules.values(), key=lambda goal: ex.text(goal.expression))),
+            metrics=values | {f"violation.{name}": rules[name].expression for name in rules},
+        )
+        self._sort(goal_faults(self.document, case, deployed=self.experiment.deployed is not None))
+        self.refusals |= dict.fromkeys(refused_goals(self.document, case))
+        return case
+
+    def _value(self, name: str, tree: Node, scope: Scope) -> Expression | None:
+        loc = ("objective",) if name == "objective" else ("metrics", name)
+        with self._placing(loc):
+            value = rs.resolve(tree, scope)
+            return ex.transform(value, _in_training) if name == "objective" else value
+        return None
+
+    def _rule(self, name: str, rule: Relation, scope: Scope) -> Goal | None:
+        with self._placing(("constraints", name)):
+            parts = tuple(ex.transform(d, _in_training) for d in rs.differences(rule, scope))
+            known = tuple(ex.transform(part, _placeholder) for part in parts)
+            shaped = rule_goal(name, str(rule), known, rs.violation(known))
+            return Goal(name, str(rule), rs.violation(parts), parts, shaped.shape)
+        return None
+
+
+@dataclass(frozen=True)
+class _Placing:
+    """Faults raised inside get the place of `loc`, and the reading goes on."""
+
+    reading: Reading
+    loc: Loc
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        if not isinstance(error, FaultError):
+            return False
+        for fault in error.faults:
+            place = fault.place or self.reading.document.place(self.loc, fault.span)
+            self.reading.faults[fault.at(place)] = None
+        return True
+
+
+def _in_training(node: Expression) -> Expression | None:
+    """A goal is held to what another algorithm reached on training rows, on whatever split it is
+    measured itself.
+    """
+    if not isinstance(node, ex.Of):
+        return None
+
+    def train(part: Expression) -> Expression | None:
+        if isinstance(part, ex.Leaf | ex.Ranking) and part.split is None:
+            return replace(part, split="train")
+        return None
+
+    return replace(node, metric=ex.transform(node.metric, train))
+
+
+def _placeholder(node: Expression) -> Expression | None:
+    return ex.Constant(PLACEHOLDER) if isinstance(node, ex.Of) else None
