@@ -138,7 +138,7 @@ class Reading:
             for key, value in entry.options.items()
         }
         try:
-            return solver(entry.name, options)
+            return solver(entry.name, options, self.experiment.constraints)
         except OptionError as error:
             for complaint in error.complaints:
                 fault = complaint.under(*self._loc(index, entry)).fault(self.document)

@@ -125,6 +125,7 @@ NAMES = [
     Broken("algorithm in of", "E202", rule("error <= of(⟦unconstraint⟧, error)")),
     Broken("rate", "E203", rule("⟦recal⟧[women] >= 0.8")),
     Broken("objective", "E203", PLAIN + "objective: ⟦eror⟧\n"),
+    Broken("constraint of an option", "E203", LOANS + "constraints: {cover: positive_rate <= 0.3}\nalgorithms:\n  - thresholded: {meets: ⟦covr⟧}\n"),
     Broken("group in a slice", "E204", rule("tpr[⟦woman⟧] >= 0.8")),
     Broken("column", "E205", PLAIN + "groups: {women: ⟦gender = Female⟧}\n"),
     Broken("column of a template", "E205", rule("max_gap(tpr, by=⟦gender⟧) <= 0.1")),
