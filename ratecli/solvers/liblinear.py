@@ -16,11 +16,10 @@ from ratecli.models.base import Array, Features
 
 @dataclass(frozen=True)
 class Fit:
-    """Weights (d,), whether the tolerance was met, and a lower bound of the least value if known."""
+    """Weights (d,), and whether the tolerance was met."""
 
     weights: Array
     converged: bool
-    lower: float | None = None
 
 
 def with_ones(X: Features) -> Features:

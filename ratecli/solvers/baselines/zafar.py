@@ -17,18 +17,15 @@ from ratecli.models.ramp import HALF
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.liblinear import Fit, with_ones
+from ratecli.solvers.liblinear import with_ones
+from ratecli.solvers.majorize.augmented import Augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.cutting_plane import Columns, ConvexSolution, CuttingPlane
-from ratecli.solvers.majorize.newton import HingeSolution, minimize
+from ratecli.solvers.majorize.rows import Rows
+from ratecli.solvers.majorize.solution import ConvexSolution, Goal
 from ratecli.solvers.problem import ERROR, Problem
 
 GAP = 5e-7
 """Accuracy in rate units, in which w = 0 has a hinge loss of 1/2."""
-INNER = 0.1
-"""Part of the gap to which each SVM is solved."""
-CUTS = 60
-"""Most SVMs."""
 CEILING = 1e4
 """Largest multiplier."""
 SCALE = 100.0
@@ -81,7 +78,7 @@ class Zafar(Solver):
             "violation": float((reached - self.covariance).max(initial=0.0)),
             "covariance": float(reached.max()) if names else 0.0,
             "gap": 2 * found.gap,
-            "svms": found.minimizations,
+            "work": found.work,
             "seconds": time.perf_counter() - begun,
         }
         multipliers = dict.fromkeys(names, 0.0)
@@ -138,23 +135,15 @@ def bounded(problem: Problem, means: Array, covariance: float) -> ConvexProblem:
     error, constant = problem.rows([Affine({ERROR: 1.0})])
     coefficients = np.block([[error, np.zeros((1, m))], [np.zeros((m, n)), np.eye(m) / SCALE]])
     constants = np.append(constant, np.full(m, -HALF / SCALE - covariance / 2))
-    ramp = RampProblem(_stacked(X, SCALE * means), coefficients, constants, 2 * problem.l2)
+    rows = Rows(_stacked(X, SCALE * means), "none")
+    ramp = RampProblem.of(rows, coefficients, constants, 2 * problem.l2)
     return ConvexProblem.tight_at(ramp, np.zeros(n + m))
 
 
 def solved(problem: ConvexProblem) -> ConvexSolution:
     """From w = 0, which meets every bound, to a certified gap."""
-    m, d = len(problem.flat) - 1, problem.ramp.X.shape[1]
-    last: HingeSolution | None = None
-
-    def least(problem: ConvexProblem, multipliers: Array) -> Fit:
-        nonlocal last
-        svm, constant = problem.lagrangian(multipliers)
-        last = minimize(svm, INNER * GAP, last)
-        return Fit(last.w, last.gap <= INNER * GAP, last.dual + constant)
-
-    method = CuttingPlane(least, GAP, CUTS, CEILING, np.inf)
-    return method.solve(problem, Columns.of(problem, np.zeros((d, 1))), np.zeros(m))
+    goal = Goal(gap=0.0, ceiling=CEILING, hopeless=np.inf, absolute=GAP)
+    return Augmented(goal).solve(problem, np.zeros(problem.ramp.rows.width))
 
 
 def _stacked(X: Features, rows: Array) -> Features:
@@ -164,9 +153,9 @@ def _stacked(X: Features, rows: Array) -> Features:
 
 
 def _ending(found: ConvexSolution) -> tuple[str, str]:
-    if found.gap <= GAP:
+    if found.converged:
         return "solved", ""
     return "iteration_limit", (
-        f"stopped after {found.minimizations} SVMs with a gap of {2 * found.gap:.2g}, "
+        f"stopped after {found.work} Newton steps with a gap of {2 * found.gap:.2g}, "
         f"above {2 * GAP:.2g}"
     )

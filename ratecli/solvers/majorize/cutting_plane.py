@@ -10,18 +10,16 @@ by the square root of the tolerance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array
-from ratecli.solvers.liblinear import Fit
+from ratecli.solvers.majorize.choosers import Chooser, Model
 from ratecli.solvers.majorize.convex import ConvexProblem
-
-FEASIBLE = 1e-8
-"""A constraint value (rate units) that counts as at most 0: rounding in sums over the rows."""
+from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, excess
+from ratecli.solvers.majorize.svm import SVM, Fit
 
 ROUGH = 0.1
 """Relative accuracy of a best compromise, when no point meets the constraints."""
@@ -31,13 +29,6 @@ MEMORY = 48
 
 PROGRAM = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 """Well below `FEASIBLE`, so that what every step may add to a violation stays below it too."""
-
-Minimize = Callable[[ConvexProblem, Array], Fit]
-
-
-def excess(values: Array) -> Array:
-    """By how much constraint values miss 0, up to rounding."""
-    return np.where(values > FEASIBLE, values, 0.0)
 
 
 @dataclass(frozen=True)
@@ -49,15 +40,18 @@ class Columns:
 
     @classmethod
     def of(cls, problem: ConvexProblem, W: Array) -> Columns:
-        return cls(W, problem.values(W))
+        return cls(W, np.stack([problem.values(w) for w in W.T], axis=1))
 
     def with_point(self, problem: ConvexProblem, w: Array) -> Columns:
-        column = w[:, None]
-        values = np.hstack([self.values, problem.values(column)])
-        return Columns(np.hstack([self.W, column]), values)
+        values = np.hstack([self.values, problem.values(w)[:, None]])
+        return Columns(np.hstack([self.W, w[:, None]]), values)
 
     def newest(self, most: int) -> Columns:
         return Columns(self.W[:, -most:], self.values[:, -most:])
+
+    def model(self, v: Array) -> float:
+        """h(v): the least Lagrangian of a column."""
+        return float((self.values[0] + v @ self.values[1:]).min())
 
 
 @dataclass(frozen=True)
@@ -71,100 +65,124 @@ class Master:
 
 
 @dataclass(frozen=True)
-class ConvexSolution:
-    """A solution of Problem 3.
+class CutSolution(ConvexSolution):
+    """With the columns seen, from which the next problem starts."""
 
-    Attributes
-    ----------
-    excess
-        (m,) by how much the best point misses each constraint, all 0 if it is feasible.
-    gap
-        The objective, with excess at the price of the box, less the best dual value seen (rate
-        units): certified where the SVM is, else as exact as its tolerance.
-    converged
-        Whether every SVM was solved to its tolerance.
-    """
-
-    w: Array
-    value: float
-    multipliers: Array
-    excess: Array
-    gap: float
-    minimizations: int
-    converged: bool
     columns: Columns
-
-    @property
-    def feasible(self) -> bool:
-        return not self.excess.any()
 
 
 @dataclass(frozen=True)
 class CuttingPlane:
-    """How hard to try.
+    """At most `cuts` SVMs, each at the multipliers that `chooser` takes from the model."""
 
-    Attributes
-    ----------
-    minimize
-        The SVM at given multipliers.
-    gap
-        Where to stop.
-    cuts
-        Most SVMs.
-    ceiling
-        Largest multiplier.
-    hopeless
-        An objective that no point worth having has: a dual value above it ends the search.
-    """
-
-    minimize: Minimize
-    gap: float
+    goal: Goal
+    svm: SVM
+    chooser: Chooser
     cuts: int
-    ceiling: float
-    hopeless: float
 
-    def solve(self, problem: ConvexProblem, start: Columns, guess: Array) -> ConvexSolution:
-        """Minimize `problem`, knowing the columns `start` (evaluated on it) and likely multipliers.
+    def solve(
+        self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
+    ) -> CutSolution:
+        """Minimize `problem`.
 
         The box of multipliers is also the price of excess. It grows fourfold when the best
-        compromise at that price is known roughly and still exceeds a constraint.
+        compromise at that price is known roughly and still exceeds a constraint. An SVM need only be
+        so exact that either the best value rises or the model falls by half of what lies between
+        them: to (h(v) - L) / 2, and never below half the gap that is asked for.
         """
-        box = min(max(1.0, 2 * float(guess.max(initial=0.0))), self.ceiling)
-        v = np.minimum(guess, box)
-        columns, lower, center, converged = start, -np.inf, v, True
-        best: ConvexSolution | None = None
-        for count in range(1, self.cuts + 1):
-            fit = self.minimize(problem, v)
-            converged &= fit.converged
-            columns = columns.with_point(problem, fit.weights)
-            reached = fit.lower
-            if reached is None:
-                reached = float(columns.values[0, -1] + v @ columns.values[1:, -1])
-            if reached > lower:
-                lower, center = reached, v
-            plan = master(columns, box)
-            w = columns.W @ plan.mixture
-            columns = columns.with_point(problem, w)
-            best = _solution(columns, plan, lower, box, count=count, converged=converged)
-            if best.gap <= (self.gap if best.feasible else max(self.gap, ROUGH * abs(lower))):
-                if best.feasible or box >= self.ceiling or lower > self.hopeless:
+        columns, v = self._start(problem, anchor, before)
+        lower = float(problem.flat[0] + v @ problem.flat[1:])  # no hinge is below 0
+        search = _Search(problem, self.goal, columns, lower, 2 * float(v.max(initial=0.0)))
+        for _ in range(self.cuts):
+            accuracy = max((search.columns.model(v) - search.lower) / 2, search.asked / 2)
+            search.cut(v, self.svm(problem.lagrangian(v), search.columns.W[:, -1], accuracy))
+            if search.settled:
+                if search.final:
                     break
-                box = min(4 * box, self.ceiling)
-                plan = master(columns, box)
-            v = choose(columns, plan, lower, center, box)
-        assert best is not None
-        return replace(best, columns=columns.newest(MEMORY))
+                search.widen()
+            v = self._choose(search.model, search.plan)
+        return search.solution()
+
+    def _start(
+        self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None
+    ) -> tuple[Columns, Array]:
+        """The anchor and what was seen before as columns, and likely multipliers."""
+        v = np.zeros(problem.constraints)
+        if not isinstance(before, CutSolution):
+            return Columns.of(problem, anchor[:, None]), v
+        # Prices that no point could meet say nothing of the next bounds, and are slow to solve at.
+        seen = np.hstack([before.columns.newest(MEMORY).W, anchor[:, None]])
+        return Columns.of(problem, seen), before.multipliers if before.feasible else v
+
+    def _choose(self, model: Model, plan: Master) -> Array:
+        """While no mixture is feasible the maximizer: its cut says whether a higher price helps."""
+        if plan.excess.max(initial=0.0) > FEASIBLE or not len(plan.multipliers):
+            return plan.multipliers
+        return self.chooser(model)
 
 
-def _solution(
-    columns: Columns, plan: Master, lower: float, box: float, *, count: int, converged: bool
-) -> ConvexSolution:
-    """The newest column, which is the mean over the mixture `plan`."""
-    value, missed = float(columns.values[0, -1]), excess(columns.values[1:, -1])
-    gap = max(value + box * float(missed.sum()) - lower, 0.0)
-    return ConvexSolution(
-        columns.W[:, -1], value, plan.multipliers, missed, gap, count, converged, columns
-    )
+class _Search:
+    """Columns, best dual value and box so far, and the best mixture of the columns."""
+
+    def __init__(
+        self, problem: ConvexProblem, goal: Goal, columns: Columns, lower: float, box: float
+    ) -> None:
+        self.problem, self.goal, self.columns, self.lower = problem, goal, columns, lower
+        self.box = min(max(1.0, box), goal.ceiling)
+        self.plan = master(columns, self.box)
+        self.svms, self.certain = 0, True
+
+    def cut(self, v: Array, fit: Fit) -> None:
+        """A column of the SVM at v, the value it proves, and the column of the new mixture."""
+        self.columns = self.columns.with_point(self.problem, fit.w)
+        reached = fit.lower
+        if reached is None:
+            reached = float(self.columns.values[0, -1] + v @ self.columns.values[1:, -1])
+        self.lower = max(self.lower, reached)
+        self.svms, self.certain = self.svms + 1, self.certain and fit.converged
+        self.plan = master(self.columns, self.box)
+        self.columns = self.columns.with_point(self.problem, self.columns.W @ self.plan.mixture)
+
+    def widen(self) -> None:
+        self.box = min(4 * self.box, self.goal.ceiling)
+        self.plan = master(self.columns, self.box)
+
+    @property
+    def asked(self) -> float:
+        return self.goal.tolerance(self.lower, self.problem.ramp.spread)
+
+    @property
+    def model(self) -> Model:
+        return Model(self.columns.values, self.box, self.lower, self.plan.multipliers)
+
+    @property
+    def missed(self) -> Array:
+        return excess(self.columns.values[1:, -1])
+
+    @property
+    def gap(self) -> float:
+        """Of the newest column, which is the mean over the best mixture."""
+        worth = float(self.columns.values[0, -1]) + self.box * float(self.missed.sum())
+        return max(worth - self.lower, 0.0)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the best point at this price of excess is known well enough."""
+        rough = ROUGH * abs(self.lower) if self.missed.any() else 0.0
+        return self.gap <= max(self.asked, rough)
+
+    @property
+    def final(self) -> bool:
+        dear = self.box >= self.goal.ceiling or self.lower > self.goal.hopeless
+        return dear or not self.missed.any()
+
+    def solution(self) -> CutSolution:
+        newest = self.columns
+        converged = self.certain and self.settled and self.final
+        return CutSolution(
+            newest.W[:, -1], float(newest.values[0, -1]), self.plan.multipliers, self.missed,
+            self.lower, self.gap, self.svms, converged, newest,
+        )  # fmt: skip
 
 
 def master(columns: Columns, ceiling: float) -> Master:
@@ -189,25 +207,3 @@ def master(columns: Columns, ceiling: float) -> Master:
     mixture = np.maximum(found.x[:count], 0.0)
     multipliers = np.maximum(-found.ineqlin.marginals, 0.0)
     return Master(mixture / mixture.sum(), found.x[count:], multipliers, float(found.fun))
-
-
-def choose(columns: Columns, plan: Master, lower: float, center: Array, box: float) -> Array:
-    """Where to cut next (CutChooser, appendix E).
-
-    With one constraint the middle of the multipliers that can still be best, {v: h(v) >= L}
-    (center of mass); with more, halfway between the best multipliers seen and the model's maximum:
-    a value below the best one cuts that maximum off, another one is the new best. While no
-    mixture is feasible the maximum itself, whose cut says whether a higher price helps.
-    """
-    if plan.excess.max(initial=0.0) > FEASIBLE:
-        return plan.multipliers
-    if len(plan.multipliers) != 1:
-        return 0.5 * (center + plan.multipliers)
-    low, high = 0.0, box
-    for value, slope in columns.values.T:
-        # value + slope v >= lower
-        if slope > 0:
-            low = max(low, (lower - value) / slope)
-        elif slope < 0:
-            high = min(high, (lower - value) / slope)
-    return np.array([max(0.5 * (low + high), 0.0)]) if low < high else plan.multipliers

@@ -10,32 +10,29 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt
 
-from ratecli.models.base import Array
+from ratecli.models.base import Array, Classifier
+from ratecli.models.hashed import HashedRamp
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.liblinear import with_ones
+from ratecli.solvers.majorize import choosers, svm
+from ratecli.solvers.majorize.augmented import Augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.cutting_plane import (
-    FEASIBLE,
-    Columns,
-    ConvexSolution,
-    CuttingPlane,
-    Minimize,
-    excess,
-)
-from ratecli.solvers.majorize.inner import liblinear, newton
-from ratecli.solvers.majorize.newton import NARROW
+from ratecli.solvers.majorize.cutting_plane import CuttingPlane
+from ratecli.solvers.majorize.rows import Rows, merged
+from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, Method, excess
 from ratecli.solvers.possible import least_excess
 from ratecli.solvers.problem import Problem
 
 MULTIPLIER_CEILING = 1e4
 HOPELESS = 10.0
 """How many ranges of the ramp objective above it no point is worth having."""
+PHASE_ONE = 30
+"""Most steps towards a first feasible point; they are not counted as iterations."""
+TIES = 1e-6
+"""How near a corner of the ramp a score lies on it, once a step did not help: the other bound may."""
 HEADWAY = 0.99
 """An excess that a step does not bring below this part of itself has come to rest."""
-INNER = 0.1
-"""Part of the gap to which the inner SVM is solved."""
 
 
 @dataclass(frozen=True)
@@ -43,80 +40,101 @@ class Majorize(Solver):
     """Ramp rates under affine constraints (Goh et al. 2016, Algorithms 1 and 2).
 
     Each iteration replaces every ramp by a convex bound that is tight at the current classifier and
-    solves that problem by cutting planes over the multipliers, a weighted SVM inside. Once an
-    iterate is feasible all later ones are and the ramp objective never rises: the current
-    classifier is itself one of the points that the next one is mixed from. Until then a step takes
-    the best compromise, and the bounds that are tight there may admit a feasible one.
+    solves that problem to a certified gap. Once an iterate is feasible all later ones are and the
+    ramp objective never rises. Until then (the zero vector need not be feasible) a step takes the
+    best compromise, and the bounds that are tight there may admit a feasible one.
 
     Attributes
     ----------
     iterations
-        Majorization steps (the paper's T).
+        Majorization steps (the paper's T) from the first feasible one on.
     gap
-        Accuracy of each convex problem, in the objective's units.
-    cuts
-        Most SVMs for one convex problem.
+        Accuracy of each convex problem, relative to its objective.
     intercept
-        `regularized` (a constant feature) or `none`.
+        `regularized` (a constant feature), `unregularized` (appendix F.2) or `none`.
     inner
-        What solves the weighted SVM: `newton` (semismooth, to a certified gap), `liblinear`, or
-        `auto`: Newton up to 2000 features.
+        What solves each convex problem: `newton`, the method of multipliers with all constraints at
+        once; `cutting_plane`, the paper's Algorithm 2 over exact SVMs; `liblinear`, the same over
+        LIBLINEAR's.
+    chooser
+        Where Algorithm 2 cuts: `center` (of mass, appendix E.2) or `maximization` (E.1).
+    cuts
+        Most SVMs that Algorithm 2 spends on one convex problem.
+    hashed
+        Add the variant `hashed`: the random decisions drawn from a hash of the row (appendix A),
+        so that equal rows are always decided alike.
     """
 
     iterations: Annotated[int, Ge(1)] = 8
     gap: Annotated[float, Gt(0)] = 1e-4
-    cuts: Annotated[int, Ge(1)] = 30
-    intercept: Literal["regularized", "none"] = "regularized"
-    inner: Literal["auto", "newton", "liblinear"] = "auto"
+    intercept: Literal["regularized", "unregularized", "none"] = "regularized"
+    inner: Literal["newton", "cutting_plane", "liblinear"] = "newton"
+    chooser: Literal["center", "maximization"] = "center"
+    cuts: Annotated[int, Ge(1)] = 100
+    hashed: bool = False
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 
+    def __post_init__(self) -> None:
+        if self.inner == "liblinear" and self.intercept == "unregularized":
+            raise ValueError("LIBLINEAR cannot leave the intercept unregularized")
+
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         ramp, names = self.ramp_problem(problem)
-        method = CuttingPlane(
-            self._minimize(ramp.X.shape[1], rng), self.gap, self.cuts, MULTIPLIER_CEILING,
-            ramp.beyond(HOPELESS),
-        )  # fmt: skip
-        w = np.zeros(ramp.X.shape[1])
-        seen, guess, missed = w[:, None], np.zeros(len(names)), np.inf
+        method = self.method(ramp, rng)
+        w, found = np.zeros(ramp.rows.width), None
+        missed, left = float(excess(ramp.values(w)[1:]).sum()), self.iterations
         trace: list[Mapping[str, Any]] = []
-        for iteration in range(1, self.iterations + 1):
+        while left:
             started = time.perf_counter()
-            convex = ConvexProblem.tight_at(ramp, np.asarray(ramp.X @ w))
-            found = method.solve(convex, Columns.of(convex, seen), guess)
+            ties = TIES if _rests(trace) else 0.0
+            convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(w), ties)
+            found = method.solve(convex, w, found if found and found.feasible else None)
             w, values = found.w, ramp.values(found.w)
-            # Prices that no point could meet say nothing of the next bounds, and are slow to solve at.
-            guess = found.multipliers if found.feasible else np.zeros(len(names))
-            seen = np.hstack([w[:, None], found.columns.W])
-            trace.append(_row(iteration, values, found, time.perf_counter() - started))
-            progress(f"iteration {iteration} of {self.iterations}")
+            trace.append(_row(len(trace) + 1, values, found, time.perf_counter() - started))
             before, missed = missed, float(excess(values[1:]).sum())
-            if missed > HEADWAY * before:
+            if missed and (missed > HEADWAY * before or len(trace) >= PHASE_ONE):
                 break
+            left -= not missed
+            progress(f"{self.iterations - left} of {self.iterations} iterations")
+        assert found is not None
         status, reason = self._ending(found, ramp, names, len(trace))
-        variants = {} if missed else self.variants(w)
+        variants = {} if missed else self.variants(w, rng)
         return Solution(variants, status, reason, _named(names, found.multipliers), tuple(trace))
 
-    def _minimize(self, width: int, rng: np.random.Generator) -> Minimize:
-        if self.inner == "newton" or (self.inner == "auto" and width <= NARROW):
-            return newton(INNER * self.gap)
-        return liblinear(int(rng.integers(2**31)))
+    def method(self, ramp: RampProblem, rng: np.random.Generator) -> Method:
+        """What solves the convex problems of `ramp`."""
+        ceiling = MULTIPLIER_CEILING * (ramp.spread or 1.0)
+        goal = Goal(self.gap, ceiling, ramp.beyond(HOPELESS))
+        if self.inner == "newton":
+            return Augmented(goal)
+        least = svm.newton() if self.inner == "cutting_plane" else svm.liblinear(_seed(rng))
+        chooser = choosers.center_of_mass if self.chooser == "center" else choosers.maximization
+        return CuttingPlane(goal, least, chooser, self.cuts)
 
     def ramp_problem(self, problem: Problem) -> tuple[RampProblem, list[str]]:
-        """Problem 2 of the goals, and the name of each constraint row."""
+        """Problem 2 of the goals on merged rows, and the name of each constraint."""
         goals = [problem.objective, *problem.constraints]
         forms = [(goal.name, form) for goal in goals for form in affine_pieces(goal)]
         coefficients, constants = problem.rows([form for _, form in forms])
-        X = with_ones(problem.X) if self.intercept == "regularized" else problem.X
-        ramp = RampProblem(X, coefficients, constants, 2 * problem.l2)
+        costs = np.concatenate([np.maximum(coefficients, 0), np.maximum(-coefficients, 0)])
+        X, costs = merged(problem.X, costs)
+        up, down = costs[: len(forms)], costs[len(forms) :]
+        ramp = RampProblem(Rows(X, self.intercept), up, down, constants, 2 * problem.l2)
         return ramp, [name for name, _ in forms[1:]]
 
-    def variants(self, w: Array) -> Mapping[str, Ramp | Threshold]:
+    def variants(self, w: Array, rng: np.random.Generator) -> Mapping[str, Classifier]:
         """The same scores, decided at random by the ramp and by their sign."""
-        weights, bias = (w[:-1], float(w[-1])) if self.intercept == "regularized" else (w, 0.0)
-        return {"stochastic": Ramp(weights, bias), "deterministic": Threshold(weights, bias)}
+        weights, bias = (w, 0.0) if self.intercept == "none" else (w[:-1], float(w[-1]))
+        found: dict[str, Classifier] = {
+            "stochastic": Ramp(weights, bias),
+            "deterministic": Threshold(weights, bias),
+        }
+        if self.hashed:
+            found["hashed"] = HashedRamp(weights, bias, _seed(rng))
+        return found
 
     def _ending(
         self, found: ConvexSolution, ramp: RampProblem, names: list[str], steps: int
@@ -133,16 +151,28 @@ class Majorize(Solver):
             if least <= FEASIBLE:
                 return "no_solution_found", reason
             return "infeasible", f"{reason}, and any decisions miss some constraint by {least:.3g}"
-        if found.gap > self.gap:
-            return "iteration_limit", (
-                f"the last step stopped after {self.cuts} SVMs with a gap of {found.gap:.2g}, "
-                f"above {self.gap:.2g}"
-            )
         if not found.converged:
             return "iteration_limit", (
-                "an SVM did not reach its tolerance in the last step: the gap is not certain"
+                f"the last step ended after {found.work} {self._unit} with a gap of "
+                f"{found.gap:.2g}, which is not certain to be {self.gap:.2g} of its objective"
             )
         return "solved", ""
+
+    @property
+    def _unit(self) -> str:
+        return "Newton steps" if self.inner == "newton" else "SVMs"
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**31))
+
+
+def _rests(trace: list[Mapping[str, Any]]) -> bool:
+    """Whether the last step improved on the one before by no more than it can be trusted."""
+    if len(trace) < 2:
+        return False
+    before, last = trace[-2:]
+    return bool(before["objective"] - last["objective"] <= last["gap"])
 
 
 def _named(names: list[str], values: Array) -> dict[str, float]:
@@ -159,7 +189,8 @@ def _row(iteration: int, values: Array, found: ConvexSolution, seconds: float) -
         "objective": float(values[0]),
         "violation": float(values[1:].max(initial=0.0)),
         "bound": found.value,
+        "lower": found.lower,
         "gap": found.gap,
-        "svms": found.minimizations,
+        "work": found.work,
         "seconds": seconds,
     }

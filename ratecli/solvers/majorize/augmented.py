@@ -1,0 +1,243 @@
+"""Problem 3 with all its constraints to a certificate: the method of multipliers.
+
+Kept on the scores y = X w (Rockafellar 1976), its multipliers are slopes, one a row: a dual point. Each
+round solves a smooth problem by Newton's method (`newton`), the constraints inside (`prox`), so
+that there is no search over multipliers outside, as there is in Algorithm 2.
+
+Chosen over dual coordinate ascent because both ends of the gap come with every step, whatever the
+conditioning, and over an interior-point method because that forms X' D X of all rows at every step,
+for wide X not at all, and cannot start from the last solution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.models.ramp import HALF
+from ratecli.solvers.majorize.convex import ConvexProblem
+from ratecli.solvers.majorize.newton import Envelope, Place
+from ratecli.solvers.majorize.prox import Prox
+from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, excess
+
+ROUNDS = 60
+"""Updates of the slopes."""
+STEPS = 40
+"""Newton steps between two updates."""
+FIRST = 1.5
+"""Sigma of the first round, in mean weights of a row."""
+GROWTH = 1.5
+"""Of sigma from round to round."""
+ENOUGH = 0.3
+"""Part of the gap to which the gradient must fall before the slopes are updated."""
+MARGIN = 0.25
+"""Part of the gap that keeping off the constraints may cost."""
+WIDEST = 1e-4
+"""Largest margin (rate units)."""
+BISECTIONS = 12
+CLOSE = 3.0
+"""In tolerances: how near the bound a point must be to be made feasible."""
+ROUGH = 0.1
+"""Relative accuracy of a best compromise, when no point meets the constraints."""
+DEARER = 10.0
+"""By what the price of excess grows."""
+
+
+@dataclass(frozen=True)
+class Certified(ConvexSolution):
+    """With what the next problem on these rows starts from: slopes (n,) and their bounds."""
+
+    slopes: Array
+    up: Array
+    down: Array
+
+
+@dataclass(frozen=True)
+class Augmented:
+    """All constraints at once; `price` is where that of excess starts, in ranges of the objective."""
+
+    goal: Goal
+    price: float = 100.0
+
+    def solve(
+        self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
+    ) -> Certified:
+        """Raise the price of excess while the multipliers stop at it and a constraint is missed."""
+        price = min(self.price * (problem.ramp.spread or 1.0), self.goal.ceiling)
+        while True:
+            search = _Search(problem, self.goal, price, anchor)
+            found = search.run(before)
+            dear = price >= self.goal.ceiling or found.lower > self.goal.hopeless
+            if found.feasible or dear or not search.priced_out:
+                return found
+            price, before = min(DEARER * price, self.goal.ceiling), found
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Weights with their scores and values; `worth` is the objective with excess at its price."""
+
+    w: Array
+    z: Array
+    values: Array
+    worth: float
+
+    @property
+    def feasible(self) -> bool:
+        return bool((self.values[1:] <= FEASIBLE).all())
+
+
+class _Search:
+    """One run at one price of excess: the best point, the best lower bound, the slopes so far."""
+
+    def __init__(self, problem: ConvexProblem, goal: Goal, price: float, anchor: Array) -> None:
+        self.problem, self.goal, self.price = problem, goal, price
+        self.best = self._point(anchor, problem.ramp.rows.scores(anchor))
+        self.slopes = np.zeros(len(problem.ramp.rows))
+        self.v = np.zeros(problem.constraints)
+        self.lower, self.certificate = -np.inf, self.v
+        self.steps = 0
+
+    def run(self, before: ConvexSolution | None) -> Certified:
+        weights = (self.problem.up + self.problem.down).sum(axis=1) / len(self.slopes)
+        sigma = FIRST * float(weights[0] or weights.max() or 1.0)
+        self._start(before)
+        w = self.best.w
+        for _ in range(ROUNDS):
+            w = self._round(w, sigma)
+            if self.done:
+                break
+            sigma *= GROWTH
+        best, (up, down) = self.best, self.problem.bounds(self.v)
+        return Certified(
+            best.w, float(best.values[0]), self.certificate, excess(best.values[1:]), self.lower,
+            max(self.gap, 0.0), self.steps, self.done, self.slopes, up, down,
+        )  # fmt: skip
+
+    def _start(self, before: ConvexSolution | None) -> None:
+        """The last slopes where the bounds are the same, else those of the hinges at the anchor."""
+        if not isinstance(before, Certified):
+            return
+        self.v = np.minimum(before.multipliers, self.price)
+        up, down = self.problem.bounds(self.v)
+        z = self.best.z
+        there = np.where(z > HALF, up, np.where(z < -HALF, -down, up - down))
+        same = (up == before.up) & (down == before.down)
+        self.slopes = np.clip(np.where(same, before.slopes, there), -down, up)
+
+    def _round(self, w: Array, sigma: float) -> Array:
+        """Newton steps on one envelope, whose slopes are the next shift; where they end."""
+        envelope = Envelope(self._prox(sigma), self.slopes / sigma)
+        here = envelope.enter(w, self.v)
+        for step in range(STEPS):
+            self._learn(here)
+            if self.done or (step and self._close(here)):
+                break
+            following = envelope.step(here)
+            if following is None:
+                break
+            here, self.steps = following, self.steps + 1
+        self.slopes, self.v = here.near.slopes, here.near.v
+        return here.w
+
+    def _prox(self, sigma: float) -> Prox:
+        """Constraints that bind are kept a little below 0, at a cost that is part of the gap."""
+        cost = MARGIN * self.tolerance / max(len(self.v), 1)
+        margin = np.minimum(WIDEST, cost / np.maximum(self.v, cost / WIDEST)) * (self.v > 0)
+        return Prox(self.problem, sigma, margin, self.price, 0.1 * min(cost, WIDEST))
+
+    # where it stands
+
+    @property
+    def gap(self) -> float:
+        return self.best.worth - self.lower
+
+    @property
+    def tolerance(self) -> float:
+        return self.goal.tolerance(self.lower, self.problem.ramp.spread)
+
+    @property
+    def priced_out(self) -> bool:
+        """Whether a higher price of excess would change the solution."""
+        return bool((self.certificate >= self.price).any())
+
+    @property
+    def done(self) -> bool:
+        if self.best.feasible:
+            return self.gap <= self.tolerance
+        return self.priced_out and self.gap <= max(self.tolerance, ROUGH * abs(self.lower))
+
+    def _close(self, here: Place) -> bool:
+        """Whether the smooth problem is solved well enough: its strong convexity bounds the rest."""
+        penalties, gradient = self.problem.ramp.penalties, here.gradient
+        curved = penalties > 0
+        left = float((gradient[curved] ** 2 / penalties[curved]).sum()) / 2
+        left += float(np.abs(gradient[~curved]) @ np.maximum(np.abs(here.w[~curved]), 1.0))
+        return left <= ENOUGH * max(self.gap, self.tolerance)
+
+    def _learn(self, here: Place) -> None:
+        """The lower bound of the slopes, and the point, or one between it and a feasible one."""
+        v, slopes = here.near.v, self._balanced(here.near.slopes, here.near.v)
+        pull = here.pull if slopes is here.near.slopes else None
+        bound = self.problem.dual(v, slopes, pull)
+        if bound > self.lower:
+            self.lower, self.certificate = bound, v
+        point = self._point(here.w, here.z)
+        if self.best.feasible and not point.feasible:
+            near = point.values[0] - self.lower <= CLOSE * self.tolerance
+            point = self._between(point) if near else self.best
+        if point.worth < self.best.worth or (point.feasible and not self.best.feasible):
+            self.best = point
+
+    def _point(self, w: Array, z: Array) -> _Point:
+        values = self.problem.at(z)
+        values[0] += self.problem.ramp.regularizer(w)
+        worth = float(values[0]) + self.price * float(excess(values[1:]).sum())
+        return _Point(w, z, values, worth)
+
+    def _between(self, beyond: _Point) -> _Point:
+        """The last feasible point on the way from the best one; the constraints are convex."""
+        found, low, high = self.best, 0.0, 1.0
+        for _ in range(BISECTIONS):
+            part = (low + high) / 2
+            w = self.best.w + part * (beyond.w - self.best.w)
+            point = self._point(w, self.best.z + part * (beyond.z - self.best.z))
+            if point.feasible:
+                found, low = point, part
+            else:
+                high = part
+        return found
+
+    def _balanced(self, slopes: Array, v: Array) -> Array:
+        """Slopes shifted within their bounds to add up to 0 where the bias is not regularized."""
+        rows = self.problem.ramp.rows
+        if rows.intercept != "unregularized":
+            return slopes
+        up, down = self.problem.bounds(v)
+        return balanced(slopes, up, down)
+
+
+def balanced(slopes: Array, up: Array, down: Array) -> Array:
+    """The nearest slopes in [-down, up], all at least 0 there, that add up to 0.
+
+    They are `clip(slopes - t, -down, up)` for some t, found where the sum changes its sign.
+    """
+    low, high = float((slopes - up).min()), float((slopes + down).max())
+    corners = np.sort(np.concatenate([slopes - up, slopes + down]))
+    first, last = 0, len(corners) - 1
+
+    def shifted(t: float) -> Array:
+        return np.clip(slopes - t, -down, up)
+
+    while last - first > 1:
+        middle = (first + last) // 2
+        if shifted(corners[middle]).sum() > 0:
+            first = middle
+        else:
+            last = middle
+    low, high = float(corners[first]), float(corners[last])
+    above, below = float(shifted(low).sum()), float(shifted(high).sum())
+    part = above / (above - below) if above > below else 0.0
+    return shifted(low + part * (high - low))

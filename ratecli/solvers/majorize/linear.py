@@ -1,0 +1,71 @@
+"""The linear system of a Newton step, solved on its smallest side."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+from scipy.sparse.linalg import LinearOperator, cg
+
+from ratecli.models.base import Array, Features
+
+NARROW = 2000
+"""Weights up to which the system is solved in the weights, as a matrix."""
+FEW = 3000
+"""Rows up to which it is solved in the rows."""
+FREE = 1e-6
+"""Curvature given to weights without a penalty, in mean penalties: no row may be on a corner."""
+EXACT = 1e-3
+"""Relative residual of conjugate gradients: Newton's method needs no more."""
+MOST = 500
+
+
+def solved(rows: Features, extra: Array, sigma: float, penalties: Array, right: Array) -> Array:
+    """(diag(penalties) + sigma (A' A + E' E))^-1 right.
+
+    A is `rows`, (j, width), as it is stored; E is `extra`, (k, width), a row for each constraint.
+    """
+    floor = FREE * float(penalties.max())
+    diagonal = np.maximum(penalties, floor)
+    count, width = rows.shape[0] + len(extra), len(right)
+    if width <= NARROW and width <= count:
+        return _in_weights(_dense(rows), extra, sigma, diagonal, right)
+    if count <= FEW:
+        return _in_rows(np.vstack([_dense(rows), extra]), sigma, diagonal, right)
+    return _by_gradients(rows, extra, sigma, diagonal, right)
+
+
+def _in_weights(rows: Array, extra: Array, sigma: float, diagonal: Array, right: Array) -> Array:
+    matrix = sigma * (rows.T @ rows + extra.T @ extra)
+    matrix[np.diag_indices(len(right))] += diagonal
+    return np.asarray(linalg.solve(matrix, right, assume_a="pos"))
+
+
+def _in_rows(rows: Array, sigma: float, diagonal: Array, right: Array) -> Array:
+    """Woodbury: (D + s A'A)^-1 = D^-1 - D^-1 A' (I/s + A D^-1 A')^-1 A D^-1."""
+    scaled = rows / diagonal
+    matrix = scaled @ rows.T
+    matrix[np.diag_indices(len(rows))] += 1 / sigma
+    inner = linalg.solve(matrix, scaled @ right, assume_a="pos") if len(rows) else np.zeros(0)
+    return np.asarray(right / diagonal - scaled.T @ inner)
+
+
+def _by_gradients(
+    rows: Features, extra: Array, sigma: float, diagonal: Array, right: Array
+) -> Array:
+    """Conjugate gradients with the diagonal as preconditioner; nothing is formed."""
+    squares = rows.multiply(rows) if not isinstance(rows, np.ndarray) else rows**2
+    scale = diagonal + sigma * (np.asarray(squares.sum(axis=0)).ravel() + (extra**2).sum(axis=0))
+
+    def product(p: Array) -> Array:
+        return np.asarray(diagonal * p + sigma * (rows.T @ (rows @ p) + extra.T @ (extra @ p)))
+
+    shape = (len(right), len(right))
+    found, _ = cg(
+        LinearOperator(shape, matvec=product), right, rtol=EXACT, maxiter=MOST,
+        M=LinearOperator(shape, matvec=lambda p: p / scale),
+    )  # fmt: skip
+    return np.asarray(found)
+
+
+def _dense(matrix: Features) -> Array:
+    return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())

@@ -1,0 +1,132 @@
+"""The point nearest to given scores under the hinges and the constraints together.
+
+    minimize over y   F(y) + sigma/2 |y - u|^2
+
+F is the objective of Problem 3 where the constraints hold, and beyond them pays `price` for each unit
+of excess. At given multipliers v the rows part and each has a closed form; the best v, a handful of
+numbers, maximizes a concave, piecewise quadratic function, by Newton's method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array
+from ratecli.models.ramp import HALF
+from ratecli.solvers.majorize.convex import ConvexProblem
+
+Mask = NDArray[np.bool_]
+
+STEPS = 30
+ARMIJO = 1e-4
+SHORTEST = 1e-4
+RIDGE = 1e-12
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """What is nearest to u (n,) at multipliers v (m,).
+
+    Attributes
+    ----------
+    y, slopes
+        (n,) the point, and sigma (u - y): a slope of the Lagrangian's hinges at y.
+    corner
+        (n,) rows that stay on a corner of their hinge (-1/2 or 1/2) when u moves a little.
+    tilt
+        (m, n) slopes of the constraints at y, 0 on those rows.
+    values
+        (m + 1,) objective without the regularizer and constraint values at y, margins added.
+    value
+        The dual function of the multipliers.
+    """
+
+    v: Array
+    y: Array
+    slopes: Array
+    corner: Mask
+    tilt: Array
+    values: Array
+    value: float
+
+    @property
+    def hinges(self) -> float:
+        """The Lagrangian at y, without regularizer and distance."""
+        return float(self.values[0] + self.v @ self.values[1:])
+
+
+@dataclass(frozen=True)
+class Prox:
+    """`margin` (m,) is how far below 0 the constraints are to be; `tolerance` is for their values."""
+
+    problem: ConvexProblem
+    sigma: float
+    margin: Array
+    price: float
+    tolerance: float
+
+    def at(self, u: Array, v: Array) -> Nearest:
+        """Each row moves towards its hinges by their slope over sigma, and stops at a corner."""
+        up, down = self.problem.bounds(v)
+        middle = up - down
+        scaled = self.sigma * u
+        low, high = scaled + HALF * self.sigma, scaled - (HALF * self.sigma + middle)
+        # minimum and maximum are twice as fast as clip; the sum may pass `up` by rounding
+        first = np.minimum(np.maximum(low, -down), middle)
+        slopes = np.minimum(first + np.minimum(np.maximum(high, 0.0), down), up)
+        y = u - slopes / self.sigma
+        above, between, below = high >= down, (low >= middle) & (high <= 0), low <= -down
+        tilt = self.problem.up[1:] * (above | between) - self.problem.down[1:] * (below | between)
+        values = self.problem.at(y)
+        values[1:] += self.margin
+        value = float(values[0] + v @ values[1:]) + float(slopes @ slopes) / (2 * self.sigma)
+        return Nearest(v, y, slopes, ~(above | between | below), tilt, values, value)
+
+    def nearest(self, u: Array, v: Array) -> Nearest:
+        """At the best multipliers, from v on."""
+        here = self.at(u, v)
+        for _ in range(STEPS if len(v) else 0):
+            gradient = here.values[1:]
+            free = np.flatnonzero(self._free(here.v, gradient))
+            if not len(free) or np.abs(gradient[free]).max() <= self.tolerance:
+                break
+            following = self._step(u, here, free)
+            if following is None:
+                break
+            here = following
+        return here
+
+    def _free(self, v: Array, gradient: Array) -> Mask:
+        return np.asarray(((v > 0) | (gradient > 0)) & ((v < self.price) | (gradient < 0)))
+
+    def _step(self, u: Array, here: Nearest, free: NDArray[np.intp]) -> Nearest | None:
+        """Newton's step in the free multipliers, halved from what doubles them on."""
+        gradient = here.values[1:]
+        curvature = here.tilt[free] @ here.tilt[free].T / self.sigma
+        size = float(np.trace(curvature)) / len(free) or 1.0
+        curvature[np.diag_indices(len(free))] += RIDGE * size
+        step = np.zeros(len(here.v))
+        step[free] = np.linalg.solve(curvature, gradient[free])
+        most = 2 * np.maximum(here.v, self._unit)
+        step = np.clip(step, -most, most)
+        if gradient @ step <= 0:
+            step = np.zeros(len(here.v))
+            step[free] = np.sign(gradient[free]) * most[free]
+        length = 1.0
+        while length >= SHORTEST:
+            v = np.clip(here.v + length * step, 0.0, self.price)
+            reached = self.at(u, v)
+            if reached.value >= here.value + ARMIJO * float(gradient @ (v - here.v)):
+                return None if np.array_equal(v, here.v) else reached
+            length /= 2
+        return None
+
+    @cached_property
+    def _unit(self) -> Array:
+        """Multipliers at which a constraint weighs as much as the objective."""
+        weights = (self.problem.up + self.problem.down).sum(axis=1)
+        return np.asarray(weights[0] / np.where(weights[1:] > 0, weights[1:], 1.0))

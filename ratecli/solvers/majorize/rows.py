@@ -1,0 +1,87 @@
+"""Rows whose scores are linear in the weights: features, and a bias that need not be a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ratecli.models.base import Array, Features
+
+Intercept = Literal["regularized", "unregularized", "none"]
+
+WORTH_MERGING = 0.9
+"""Rows are merged if at most this part of them remains: it costs a copy of the features."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Features X (n, d) and how the score is shifted; weights w are (d,) or, with a bias, (d + 1,)."""
+
+    X: Features
+    intercept: Intercept = "regularized"
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def biased(self) -> bool:
+        return self.intercept != "none"
+
+    @property
+    def width(self) -> int:
+        return int(self.X.shape[1]) + self.biased
+
+    def scores(self, w: Array) -> Array:
+        """(n,) scores; the last weight is the bias, if there is one."""
+        if not self.biased:
+            return np.asarray(self.X @ w)
+        return np.asarray(self.X @ w[:-1] + w[-1])
+
+    def pull(self, slopes: Array) -> Array:
+        """(width,) derivative in the weights of a function with `slopes` (n,) in the scores."""
+        pulled = np.asarray(self.X.T @ slopes)
+        return np.append(pulled, slopes.sum()) if self.biased else pulled
+
+    def penalties(self, l2: float) -> Array:
+        """(width,) curvature of the regularizer in each weight."""
+        found = np.full(self.width, l2)
+        if self.intercept == "unregularized":
+            found[-1] = 0.0
+        return found
+
+    def some(self, chosen: NDArray[np.intp]) -> Features:
+        """(len(chosen), width) features of some rows, the bias a column of ones; as X is stored."""
+        X = self.X[chosen]
+        if not self.biased:
+            return X
+        ones = np.ones((len(chosen), 1))
+        if isinstance(X, np.ndarray):
+            return np.hstack([X, ones])
+        return sparse.csr_array(sparse.hstack([X, sparse.csr_array(ones)], format="csr"))
+
+
+def merged(X: Features, costs: Array) -> tuple[Features, Array]:
+    """Rows with equal features as one row with the sum of their costs, shape (k, n).
+
+    Rows that cost nothing are left out. Equal rows have equal products with any vector; rows that
+    share the product with a random one are compared before they are merged.
+    """
+    used = np.flatnonzero(costs.any(axis=0))
+    keys = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))[used]
+    _, first, member = np.unique(keys, return_index=True, return_inverse=True)
+    if len(first) > WORTH_MERGING * X.shape[0] or _differ(X, used, used[first][member]):
+        return X, costs
+    sums = [np.bincount(member, weights=row[used], minlength=len(first)) for row in costs]
+    return X[used[first]], np.array(sums, dtype=float).reshape(len(costs), len(first))
+
+
+def _differ(X: Features, rows: NDArray[np.intp], others: NDArray[np.intp]) -> bool:
+    changed = rows != others
+    left, right = X[rows[changed]], X[others[changed]]
+    if isinstance(left, np.ndarray):
+        return not np.array_equal(left, right)
+    return bool((left != right).nnz)

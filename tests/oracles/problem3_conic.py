@@ -1,0 +1,44 @@
+"""Problem 3 of Goh et al. 2016 by a generic interior-point solver (Clarabel), to eight digits."""
+
+from __future__ import annotations
+
+import clarabel
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ratecli.solvers.majorize.convex import ConvexProblem
+
+Floats = NDArray[np.float64]
+
+
+def least(problem: ConvexProblem) -> tuple[float, Floats] | None:
+    """The least value and the multipliers; None if no w meets the constraints.
+
+    Variables are w and a slack for each hinge with a cost: minimize `penalties / 2 w^2 + c0 s`
+    subject to s >= 0, s >= 1/2 + y z, and C s + flat <= 0.
+    """
+    ramp = problem.ramp
+    X = ramp.rows.X if isinstance(ramp.rows.X, np.ndarray) else ramp.rows.X.toarray()
+    X = np.hstack([X, np.ones((len(X), 1))]) if ramp.rows.biased else X
+    costs, signed = np.hstack([problem.up, problem.down]), np.vstack([X, -X])
+    used = costs.any(axis=0)
+    costs, signed = costs[:, used], signed[used]
+    count, d, m = costs.shape[1], X.shape[1], problem.constraints
+    P = sparse.csc_matrix(sparse.diags_array(np.concatenate([ramp.penalties, np.zeros(count)])))
+    q = np.concatenate([np.zeros(d), costs[0]])
+    A = sparse.csc_matrix(np.block([
+        [signed, -np.eye(count)],
+        [np.zeros((count, d)), -np.eye(count)],
+        [np.zeros((m, d)), costs[1:]],
+    ]))  # fmt: skip
+    b = np.concatenate([np.full(count, -0.5), np.zeros(count), -problem.flat[1:]])
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
+    cones = [clarabel.NonnegativeConeT(2 * count + m)]
+    found = clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()
+    if str(found.status) in {"PrimalInfeasible", "AlmostPrimalInfeasible"}:
+        return None
+    assert str(found.status) in {"Solved", "AlmostSolved"}, found.status
+    return float(found.obj_val + problem.flat[0]), np.array(found.z[2 * count :])
