@@ -7,9 +7,8 @@ import re
 import pytest
 from broken_files import BROKEN, HEAD, MODELS, PLAIN, TABLES, Broken, marked
 
-from ratecli.models.storage import dumps
-
 from ratecli.datasets import loans
+from ratecli.models.storage import dumps
 
 SHOWN = re.compile(r"^error\[(E\d{3})\]: .+\n +--> (.+):(\d+):(\d+)$", re.MULTILINE)
 
