@@ -12,8 +12,7 @@ FOLDER = Path(__file__).parents[2] / "experiments"
 FILES = sorted(FOLDER.rglob("*.yaml"))
 FIGURE_2 = [FOLDER / "goh2016" / name for name in ("figure2.yaml", "figure2-column39.yaml")]
 PROPOSED = (
-    "algorithms=[unconstrained: {sweep: {target: [1]}}, "
-    "majorize: {iterations: 8, sweep: {target: 'linspace(1, 3.5, 96)'}}]"
+    "algorithms=[unconstrained, majorize: {iterations: 8, sweep: {target: 'linspace(1, 3.5, 96)'}}]"
 )
 
 
