@@ -16,6 +16,18 @@ race      Amer-Indian-Eskimo, Asian-Pac-Islander, Black, Other, White
 A '?' (workclass, occupation, native_country) is a missing value and becomes a category of its own.
 The header line of the test file and the full stop after its labels are taken off. Column names have
 '_' for '-'.
+
+`preparation: churn` has a deployed model to be compared with, after Goh et al. (2016), section 4.2
+(how it is made: docstring of ratecli/datasets/churn.py). Both files are one sample, with no official
+split; 20% of it, older data, trained the deployed model and are left out.
+
+set             d1: labelled, taken near the deployed model's boundary; d2: labelled, drawn at random;
+                d3: drawn at random, labels hidden (income is empty)
+deployed        the deployed model's decision, 0 or 1; deployed_score is its log-odds. It sees age,
+                education, marital_status, relationship, race, sex and native_country only
+features        a ready-made matrix of 0 and 1: bins of numbers, categories, pairs of both
+
+`split: {test: 0.2, stratify: [set]}` cuts each set alike.
 """
 
 A9A = """\
@@ -58,6 +70,18 @@ other     job, a sensitive column of 12 values, is no feature; y holds the label
 
 'unknown' is a category like any other; pdays is -1 for a client not called before. duration is known
 only once the call is over: fine for comparing algorithms, not for predicting.
+
+`preparation: churn` has a deployed model to be compared with, after Goh et al. (2016), section 4.2
+(how it is made: docstring of ratecli/datasets/churn.py). 20% of the rows, older data, trained the
+deployed model and are left out.
+
+set             d1: labelled, taken near the deployed model's boundary; d2: labelled, drawn at random;
+                d3: drawn at random, labels hidden (y is empty)
+deployed        the deployed model's decision, 0 or 1; deployed_score is its log-odds. It sees age,
+                marital, education, default, balance, housing, loan and duration only
+features        a ready-made matrix of 0 and 1: bins of numbers, categories, pairs of both
+
+`split: {test: 0.2, stratify: [set]}` cuts each set alike.
 """
 
 LOANS = """\
@@ -83,4 +107,24 @@ egregious   the old rule's needless mistakes: it decided against the label, the 
 
 Equal rows and seed are the same applicants in every preparation: data sets of one experiment that
 are to be independent need a seed each.
+"""
+
+CLICKS = """\
+A seeded generator, so needing no download; options rows (254609) and seed (0). No official split:
+`split: {test: 0.2, stratify: [set]}` cuts each set alike. It stands for the churn data of Goh et al.
+(2016), section 4.2, which are not public, and keeps their shape (the population: docstring of
+ratecli/datasets/clicks.py). Other `rows` shrink all three sets alike.
+
+set             d1: 131,840 rows, labelled, taken near the deployed model's boundary;
+                d2: 53,877 rows, labelled, drawn at random; d3: 68,892 rows, likewise, labels hidden
+deployed        the deployed model's decision, 0 or 1; deployed_score is its log-odds
+f01 ... f31     31 numbers that all say something of the label, some skewed, some with heavy tails
+clicked         the label, yes or no, empty where set = d3
+features        a ready-made matrix of 30,008 columns of 0 and 1, 496 ones a row: 8 bins of each
+                number, and all pairs of bins of two numbers
+
+Population, deployed model and bins are the same for every `seed`; no label but those of older rows,
+outside the table, went into them. 29% of d2 are positive; the best rule errs on about 12% of such rows.
+Every row has the length 22.3 (the root of 496), so that a weight of the norm that suits rows of length
+1 must be 496 times as large here. All rows together take 2 GB.
 """

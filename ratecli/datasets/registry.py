@@ -200,7 +200,10 @@ _PROPUBLICA = "https://raw.githubusercontent.com/propublica/compas-analysis/mast
 _ADULT = Source(
     name="adult",
     summary="census of 1994: does a person earn over 50,000 dollars a year?",
-    preparations={"plain": "ratecli.datasets.adult:prepare"},
+    preparations={
+        "plain": "ratecli.datasets.adult:prepare",
+        "churn": "ratecli.datasets.churn:prepare_adult",
+    },
     rows=48842,
     label="income = >50K",
     sensitive=("sex", "race", "age", "native_country"),
@@ -272,7 +275,10 @@ _COMPAS = Source(
 _BANK = Source(
     name="bank",
     summary="calls of a Portuguese bank: does the client subscribe a deposit?",
-    preparations={"plain": "ratecli.datasets.bank:prepare"},
+    preparations={
+        "plain": "ratecli.datasets.bank:prepare",
+        "churn": "ratecli.datasets.churn:prepare_bank",
+    },
     rows=45211,
     label="y = yes",
     sensitive=("job", "age", "marital"),
@@ -317,6 +323,21 @@ _LOANS = Source(
     ),
 )
 
+_CLICKS = Source(
+    name="clicks",
+    summary="generated: three data sets and a deployed model, 30,008 features, for churn",
+    preparations={"plain": "ratecli.datasets.clicks:prepare"},
+    rows=254_609,
+    label="clicked = yes, hidden where set = d3",
+    sensitive=(),
+    licence="generated here; no rights reserved",
+    notes=notes.CLICKS,
+    options={
+        "rows": Option(default=254_609, least=600, most=2_000_000),
+        "seed": Option(default=0, least=0, most=2**63 - 1),
+    },
+)
+
 SOURCES: dict[str, Source] = {
-    source.name: source for source in (_ADULT, _A9A, _COMPAS, _BANK, _LOANS)
+    source.name: source for source in (_ADULT, _A9A, _COMPAS, _BANK, _LOANS, _CLICKS)
 }

@@ -213,7 +213,8 @@ class _Resolver:
         if node.name in self.scope.groups or node.name in self.scope.datasets:
             _fault("E203", f"'{node.name}' is a slice, not a number", span,
                    f"write a rate of it, such as positive_rate[{node.name}]")  # fmt: skip
-        known = {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, OF, *self.scope.parameters}
+        known = {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, OF}
+        known |= {*self.scope.parameters, *self.scope.unset}
         _fault("E203", f"nothing is called '{node.name}'", span,
                did_you_mean(node.name, known, "metrics, functions and sweep names"))  # fmt: skip
 

@@ -11,7 +11,7 @@ from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, objective_goal, rule_goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
-from ratecli.runner.options import settled
+from ratecli.runner.options import in_key
 from ratecli.solvers.base import Solver
 from ratecli.spec.document import Loc
 from ratecli.spec.sweep import Point
@@ -85,11 +85,12 @@ def known_goals(case: Case, value_of: Callable[[ex.Of], float]) -> tuple[Goal, t
 
 def content(case: Case) -> dict[str, Any]:
     """All of a case that decides its numbers, for its key; names of goals and metrics do not."""
+    rules = {goal.name: ex.text(goal.expression) for goal in case.constraints}
     return {
         "algorithm": case.algorithm,
         "version": type(case.solver).version,
-        "options": settled(case.solver),
+        "options": in_key(case.solver, rules),
         "objective": ex.text(case.objective.expression),
-        "constraints": [ex.text(goal.expression) for goal in case.constraints],
+        "constraints": list(rules.values()),
         "metrics": sorted({ex.text(metric) for metric in case.metrics.values()}),
     }

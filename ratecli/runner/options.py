@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from ratecli.faults import Fault, FaultError, did_you_mean
-from ratecli.solvers.base import Solver
+from ratecli.solvers.base import ConstraintName, Solver
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.complaint import WHERE, Complaint, complaints_of, unknown_key
 
@@ -43,8 +43,10 @@ def option_names(name: str) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(solver_class(name)))  # type: ignore[arg-type]
 
 
-def solver(name: str, options: Mapping[str, Any]) -> Solver:
-    """The algorithm with its options; raises OptionError, E202."""
+def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) -> Solver:
+    """The algorithm with its options, given the names of the file's constraints; raises
+    OptionError, E202.
+    """
     found = solver_class(name)
     fields = option_names(name)
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
@@ -56,6 +58,9 @@ def solver(name: str, options: Mapping[str, Any]) -> Solver:
         made: Solver = _adapter(found).validate_json(json.dumps(options), strict=True)
     except ValidationError as error:
         raise OptionError(complaints_of(error)) from None
+    unknown = {key: rule for key, rule in _rules(made).items() if rule not in constraints}
+    if unknown:
+        raise OptionError([_no_rule(key, unknown[key], constraints) for key in unknown])
     return made
 
 
@@ -67,11 +72,28 @@ def _not_finite(key: str, value: float) -> Complaint:
     return Complaint((key,), "E104", f"{WHERE} must be a finite number, not {value}")
 
 
+def _no_rule(key: str, name: str, constraints: Collection[str]) -> Complaint:
+    hint = did_you_mean(name, constraints, "constraints")
+    return Complaint((key,), "E203", f"no constraint is called '{name}'", hint)
+
+
+def _rules(made: Solver) -> dict[str, str]:
+    """The constraint that each option of type `ConstraintName` names, where it does."""
+    hints = get_type_hints(type(made))
+    keys = [key for key, hint in hints.items() if ConstraintName in {hint, *get_args(hint)}]
+    return {key: name for key in keys if (name := getattr(made, key)) is not None}
+
+
 @cache
 def _adapter(found: type[Solver]) -> TypeAdapter[Solver]:
     return TypeAdapter(found)
 
 
 def settled(made: Solver) -> dict[str, Any]:
-    """Every option of an algorithm, defaults filled in: what enters a trial's key."""
+    """Every option of an algorithm, defaults filled in."""
     return dataclasses.asdict(made)  # type: ignore[call-overload,no-any-return]
+
+
+def in_key(made: Solver, rules: Mapping[str, str]) -> dict[str, Any]:
+    """What of the options is part of a trial's key; `rules` are the constraints' texts by name."""
+    return settled(made) | {key: rules[name] for key, name in _rules(made).items()}

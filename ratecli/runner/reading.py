@@ -138,15 +138,12 @@ class Reading:
         others = [
             f"'{other.label}'"
             for other in self.experiment.algorithms
-            if other is not entry and other.sweep and name in other.sweep.names
+            if other.sweep and name in other.sweep.names
         ]
-        hint = "some points of its sweep have one: `exclude` the others, or give it to all"
-        if others:
-            verb = "sweeps" if len(others) == 1 else "sweep"
-            hint = (
-                f"only {' and '.join(others)} {verb} it: give '{entry.label}' one too, as in "
-                f"sweep: {{{name}: [1]}}, or sweep it for all algorithms"
-            )
+        hint = (
+            f"only {' and '.join(others)} {'sweeps' if len(others) == 1 else 'sweep'} it: give "
+            f"'{entry.label}' one too, as in sweep: {{{name}: [1]}}, or sweep it for all algorithms"
+        )
         return Fault("E203", f"'{name}' has no value for '{entry.label}'", hint)
 
     def _written_nowhere(self, found: Sequence[Case]) -> Iterator[Fault]:
@@ -177,8 +174,9 @@ class Reading:
         }
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
+        options |= {name: point[name] for name in varied}
         try:
-            return solver(entry.name, options | {name: point[name] for name in varied})
+            return solver(entry.name, options, self.experiment.constraints)
         except OptionError as error:
             for complaint in error.complaints:
                 inside = ("sweep",) if complaint.loc[0] in varied else ()

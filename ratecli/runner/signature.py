@@ -14,7 +14,8 @@ from ratecli.solvers.registry import Algorithm
 
 BOUNDS = {"Ge": "at least", "Gt": "more than", "Le": "at most", "Lt": "less than"}
 ATTRIBUTES = re.compile(r"\n\s*Attributes\n\s*-+\n")
-TYPES = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text"}
+TYPES = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text",
+         "ConstraintName": "name of a constraint"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ def _type(annotation: ast.expr) -> str:
             return ", ".join([_type(base), *map(_bound, bounds)])
         case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=choices)):
             return " | ".join(str(_literal(choice)) for choice in choices)
+        case ast.BinOp(left=base, op=ast.BitOr(), right=ast.Constant(value=None)):
+            return f"{_type(base)} | null"
         case ast.Name(id=name):
             return TYPES.get(name, name)
         case _:

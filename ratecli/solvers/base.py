@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NewType
 
 import numpy as np
 
@@ -24,6 +24,11 @@ Role = Literal["enforces", "reads", "ignores"]
     Is given plain error and no constraints, whatever they are.
 
 All of them are measured on the goals.
+"""
+
+ConstraintName = NewType("ConstraintName", str)
+"""An option that names a constraint of the file: checked before the run; in a trial's key the rule
+stands for its name.
 """
 
 

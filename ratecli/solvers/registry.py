@@ -38,6 +38,18 @@ BUILT_IN = (
         "ratecli.solvers.baselines.unconstrained:Unconstrained",
     ),
     Algorithm(
+        "thresholded",
+        "linear SVM whose bias is shifted to meet affine constraints at least cost",
+        "Goh, Cotter, Gupta, Friedlander 2016, figure 3",
+        "ratecli.solvers.baselines.thresholded:Thresholded",
+    ),
+    Algorithm(
+        "zafar",
+        "linear SVM whose mean scores differ little between two groups",
+        "Zafar, Valera, Gomez Rodriguez, Gummadi 2015; Goh et al. 2016, equation 8",
+        "ratecli.solvers.baselines.zafar:Zafar",
+    ),
+    Algorithm(
         "majorize",
         "ramp rates under affine constraints, by majorization and cutting planes",
         "Goh, Cotter, Gupta, Friedlander 2016",

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from oracles.a9a import NEEDS_A9A, error_and_ratio, load
 from oracles.goals import Rows, Rules, problem
-from scipy import sparse
-from sklearn.datasets import load_svmlight_file
 
-from ratecli.models.base import Array, Classifier
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.majorize.solver import Majorize
 
-MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
-pytestmark = pytest.mark.skipif(
-    not (Path(MIRROR) / "a9a" / "a9a.t").is_file() or not MIRROR,
-    reason="RATECLI_DATA_MIRROR names no folder that holds a9a",
-)
-
-
-def load(name: str) -> Rows:
-    """Column 73 (from 1) is "male"."""
-    X, y = load_svmlight_file(str(Path(MIRROR) / "a9a" / name), n_features=123)
-    male = X[:, [72]].toarray().ravel() == 1
-    group = np.where(male, "Male", "Female").astype(object)
-    return Rows(sparse.csr_array(X), (y > 0).astype(float), group)
+pytestmark = NEEDS_A9A
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +22,6 @@ def train() -> Rows:
 @pytest.fixture(scope="module")
 def test() -> Rows:
     return load("a9a.t")
-
-
-def error_and_ratio(rows: Rows, classifier: Classifier) -> tuple[float, float]:
-    decisions: Array = classifier.decide(rows.X)
-    men, women = (decisions[rows.group == name].mean() for name in ("Male", "Female"))
-    return float(np.abs(decisions - rows.label).mean()), float(men / women)
 
 
 def fit(rows: Rows, target: float, iterations: int = 8) -> Solution:

@@ -1,0 +1,81 @@
+"""All that one threshold on given scores can do to rates: a step function, known exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array
+from ratecli.rates.affine import Affine
+from ratecli.rates.matrix import RateMatrix
+
+TIE = 1e-12
+"""Scores nearer than this, relative to the largest, are one: in another matrix product the same row
+may get another last bit, and is to be decided alike."""
+
+MARGIN = 1.0
+"""How far the thresholds of all yes and of all no lie beyond the scores: that of an SVM."""
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The T ways to say yes above a threshold, from all yes to all no.
+
+    Attributes
+    ----------
+    thresholds
+        (T,) ascending, midway between neighbouring scores.
+    rates
+        (K, T) the rates of the matrix at each: sums of row weights, divided last, so that with
+        weights of 1 they are exact to the last bit.
+    """
+
+    matrix: RateMatrix
+    thresholds: Array
+    rates: Array
+
+    @classmethod
+    def of(cls, scores: Array, matrix: RateMatrix, own: float) -> Cuts:
+        """All cuts of scores (n,), n at least 1: n log n steps, and n for each rate.
+
+        The threshold `own` stays as it is where it lies between two neighbours.
+        """
+        order = np.argsort(scores, kind="stable")
+        ranked = scores[order]
+        tie = TIE * max(float(np.abs(ranked).max()), MARGIN)
+        inner = 1 + np.flatnonzero(np.diff(ranked) > tie)
+        sums = [_sums_from(row.toarray().ravel()[order])[[0, *inner, -1]] for row in matrix.sums]
+        rates = (np.stack(sums) + matrix.constants[:, None]) / matrix.totals[:, None]
+        return cls(matrix, _thresholds(ranked, inner, tie, own), rates)
+
+    def values(self, form: Affine) -> Array:
+        """(T,) an affine form of the rates at each cut."""
+        index = self.matrix.index()
+        values = np.full(len(self.thresholds), form.constant)
+        for leaf, coefficient in form.coefficients.items():
+            values += coefficient * self.rates[index[leaf]]
+        return values
+
+    def largest(self, forms: Iterable[Affine]) -> Array:
+        """(T,) the largest of the forms at each cut, minus infinity without any."""
+        largest = np.full(len(self.thresholds), -np.inf)
+        for form in forms:
+            np.maximum(largest, self.values(form), out=largest)
+        return largest
+
+
+def _thresholds(ranked: Array, inner: NDArray[np.intp], tie: float, own: float) -> Array:
+    """Thresholds below the first, between the others at `inner`, and above the last score."""
+    below, above = ranked[[*(inner - 1), -1]], ranked[[0, *inner]]
+    middles = below[:-1] + 0.5 * (above[1:] - below[:-1])
+    found = np.concatenate([above[:1] - MARGIN, middles, below[-1:] + MARGIN])
+    near = np.append(-np.inf, below) + tie < own, own < np.append(above, np.inf) - tie
+    return np.where(near[0] & near[1], own, found)
+
+
+def _sums_from(ranked: Array) -> Array:
+    """(n + 1,) sums of the last n, n - 1, ..., 0 numbers."""
+    return np.append(np.cumsum(ranked[::-1])[::-1], 0.0)

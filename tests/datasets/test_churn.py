@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ratecli.datasets import churn
+from ratecli.datasets.load import identity, load
+from ratecli.datasets.table import Table
+
+DESIGN = churn.Design(label="paid", known=("x", "town"), crossed=("town", "x", "y"))
+
+
+@pytest.fixture(scope="module")
+def people() -> Table:
+    """x decides, mostly; y says nothing, and `town` has rare values and gaps."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=8000), rng.integers(3, size=8000)
+    towns = np.array(["A", "B", "C", "tiny", None], dtype=object)
+    frame = pd.DataFrame(
+        {
+            "x": x,
+            "town": rng.choice(towns, 8000, p=[0.5, 0.3, 0.1, 0.005, 0.095]),
+            "y": y,
+            "row": np.arange(8000),
+        }
+    )
+    label = (rng.random(8000) < 1 / (1 + np.exp(-2 * x))).astype(float)
+    frame["paid"] = np.where(label == 1, "yes", "no").astype(object)
+    part = np.repeat(["train", "test"], 4000)
+    return Table(frame, ("x", "town", "y"), label, "digest", part=part)
+
+
+@pytest.fixture(scope="module")
+def dealt(people: Table) -> Table:
+    return churn.with_deployed(people, DESIGN)
+
+
+def in_set(table: Table, name: str) -> np.ndarray:
+    return (table.frame["set"] == name).to_numpy()
+
+
+def test_sets_are_disjoint_shares_without_older_rows(people: Table, dealt: Table):
+    assert dealt.frame["row"].is_unique
+    assert in_set(dealt, "d2").sum() == 0.16 * 8000
+    assert in_set(dealt, "d3").sum() == 0.24 * 8000
+    assert 0 < in_set(dealt, "d1").sum() < 0.4 * 8000
+    assert list(dealt.frame.index) == list(range(len(dealt)))
+    assert (dealt.part, dealt.features, dealt.digest) == (None, (), "digest")
+    rows = dealt.frame["row"].to_numpy()
+    seen = ~in_set(dealt, "d3")
+    np.testing.assert_array_equal(dealt.label[seen], people.label[rows[seen]])
+    assert np.isnan(dealt.label[~seen]).all()
+
+
+def test_hidden_labels_are_hidden_everywhere(dealt: Table):
+    hidden = dealt.frame["paid"].isna().to_numpy()
+    assert (hidden == in_set(dealt, "d3")).all()
+    assert {type(value) for value in dealt.frame["paid"]} == {str, type(None)}
+
+
+def test_deployed_model_is_about_right_and_blind_to_what_it_does_not_see(dealt: Table):
+    frame = dealt.frame
+    assert (frame["deployed"] == (frame["deployed_score"] > 0)).all()
+    log_odds = 2 * frame["x"]
+    assert np.corrcoef(frame["deployed_score"], log_odds)[0, 1] > 0.9
+    bins = dealt.matrix[:, :20].toarray()  # of x (16) and of town (4)
+    assert len(np.unique(frame["deployed_score"])) == len(np.unique(bins, axis=0))
+
+
+def test_d1_is_near_the_boundary(dealt: Table):
+    distance = dealt.frame["deployed_score"].abs().to_numpy()
+    d1, iid = distance[in_set(dealt, "d1")], distance[~in_set(dealt, "d1")]
+    assert len(d1) == pytest.approx(0.4 * 8000 * np.exp(-iid).mean(), rel=0.1)
+    for limit in (0.5, 1.0, 2.0):
+        expected = np.average(iid < limit, weights=np.exp(-iid))
+        assert np.mean(d1 < limit) == pytest.approx(expected, abs=0.04)
+
+
+def test_features_are_bins_and_chosen_pairs(dealt: Table):
+    """x: 16 bins; town: A, B, C, (missing), and the tiny one among "others"; y: 3."""
+    town = dealt.matrix[:, 16:21].toarray()
+    given = dealt.frame["town"].fillna("(missing)").to_numpy()
+    for k, level in enumerate(("tiny", "(missing)", "A", "B", "C")):
+        np.testing.assert_array_equal(town[:, k] == 1, given == level)
+    assert dealt.matrix.shape[1] == (16 + 5 + 3) + (16 * 5 + 16 * 3 + 5 * 3)
+    assert set(dealt.matrix.sum(axis=1)) == {6.0}
+
+
+@pytest.mark.skipif(
+    not os.environ.get("RATECLI_DATA_MIRROR"),
+    reason="needs the real files: set RATECLI_DATA_MIRROR to a folder that holds them",
+)
+@pytest.mark.parametrize(
+    ("name", "design", "d2", "d3", "width"),
+    [("adult", churn.ADULT, 7815, 11722, 1921), ("bank", churn.BANK, 7234, 10851, 2235)],
+)
+def test_real_files(name: str, design: churn.Design, d2: int, d3: int, width: int):
+    options = {"source": name, "preparation": "churn"}
+    table, plain = (load(o, Path(), offline=True) for o in (options, {"source": name}))
+    assert table.digest == identity(options, Path()) != plain.digest
+    assert {design.label, *design.known, *design.crossed} <= set(table.frame.columns)
+    assert set(design.known) | set(design.crossed) <= set(plain.features)
+    counts = table.frame["set"].value_counts()
+    assert (counts["d2"], counts["d3"]) == (d2, d3)
+    assert table.matrix.shape == (len(table), width)
+    rows, known = in_set(table, "d2"), ~np.isnan(table.label)
+    assert (known == ~in_set(table, "d3")).all()
+    assert table.label[rows].mean() == pytest.approx(plain.label.mean(), abs=0.01)
+    wrong = table.frame["deployed"].to_numpy() != table.label
+    assert wrong[rows].mean() < plain.label.mean()
+    assert wrong[in_set(table, "d1")].mean() > 1.5 * wrong[rows].mean()

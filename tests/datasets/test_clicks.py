@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from scipy.stats import kurtosis, skew
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from ratecli.datasets import clicks
+from ratecli.datasets.load import identity, load
+from ratecli.datasets.split import split
+from ratecli.datasets.table import Table
+
+
+def made(rows: int, seed: int = 0) -> Table:
+    return load({"source": "clicks", "rows": rows, "seed": seed}, Path(), offline=True)
+
+
+def rows_of(table: Table, name: str) -> np.ndarray:
+    return (table.frame["set"] == name).to_numpy()
+
+
+@pytest.fixture(scope="module")
+def some() -> Table:
+    return made(24_000)
+
+
+@pytest.fixture(scope="module")
+def crowd() -> tuple[np.ndarray, np.ndarray]:
+    """z of 200,000 of the present population, and P(y = 1 | z)."""
+    population, _ = clicks.populations()
+    z = population.draw(200_000, np.random.default_rng(3))
+    return z, expit(population.log_odds(z))
+
+
+def test_sizes_are_the_papers():
+    assert clicks.sizes(254_609) == [131_840, 53_877, 68_892]
+    assert clicks.sizes(600) == [311, 127, 162]
+
+
+def test_three_sets_one_below_the_other():
+    table = made(600)
+    assert table.frame["set"].tolist() == ["d1"] * 311 + ["d2"] * 127 + ["d3"] * 162
+    assert (np.isnan(table.label) == rows_of(table, "d3")).all()
+    meaning = pd.Series(table.label).map({0.0: "no", 1.0: "yes"}).astype(object)
+    assert table.frame["clicked"].equals(meaning.where(meaning.notna(), None))
+    assert set(table.frame["deployed"]) == {0, 1}
+    assert (table.frame["deployed"] == (table.frame["deployed_score"] > 0)).all()
+    assert table.part is None
+    assert table.digest == identity({"source": "clicks", "rows": 600}, Path())
+
+
+def test_the_seed_draws_rows_of_the_same_problem():
+    first, again, other = made(600, 1), made(600, 1), made(600, 2)
+    pd.testing.assert_frame_equal(first.frame, again.frame)
+    assert (first.matrix != again.matrix).nnz == 0
+    assert not first.frame["f01"].equals(other.frame["f01"])
+    assert first.digest == again.digest != other.digest
+
+
+def test_features_are_bins_of_the_columns_and_nothing_else(some: Table):
+    columns = some.frame[list(clicks.FEATURES)].to_numpy()
+    bins = clicks.deployed().bins(columns)
+    assert some.matrix.shape == (24_000, 30_008)
+    assert (some.matrix != clicks.MAP.features(bins)).nnz == 0
+    np.testing.assert_allclose(clicks.deployed().score(bins), some.frame["deployed_score"])
+    iid = bins[~rows_of(some, "d1")]
+    shares = np.array([np.bincount(column, minlength=8) for column in iid.T]) / len(iid)
+    assert np.abs(shares - 1 / 8).max() < 0.03
+
+
+def test_columns_are_correlated_skewed_and_heavy_tailed(crowd):
+    columns = clicks.seen(crowd[0])
+    np.testing.assert_allclose(crowd[0].std(axis=0), 1, atol=0.02)
+    assert (skew(columns[:, 1::3]) > 2).all()
+    assert (kurtosis(columns[:, 2::3]) > 10).all()
+    correlation = np.abs(np.corrcoef(crowd[0].T)) - np.eye(31)
+    assert correlation.max() > 0.4
+
+
+def test_base_rate_and_least_error(crowd):
+    eta = crowd[1]
+    assert eta.mean() == pytest.approx(0.29, abs=0.01)
+    assert np.minimum(eta, 1 - eta).mean() == pytest.approx(0.12, abs=0.005)
+
+
+def test_labels_follow_their_probability(crowd):
+    z, eta = crowd
+    y = clicks.populations()[0].labels(z, np.random.default_rng(4))
+    bins = (eta * 10).astype(int)
+    gap = np.bincount(bins, y - eta) / np.bincount(bins)
+    assert np.abs(gap).max() < 5 * 0.5 / np.sqrt(np.bincount(bins).min())
+
+
+def test_d1_is_near_the_boundary_of_the_deployed_model(some: Table):
+    """Thinned by exp(-|score| / 3), the independent rows have d1's distribution of |score|."""
+    distance = some.frame["deployed_score"].abs().to_numpy()
+    d1, iid = distance[rows_of(some, "d1")], distance[~rows_of(some, "d1")]
+    for limit in (0.5, 1.0, 2.0, 4.0):
+        expected = np.average(iid < limit, weights=np.exp(-iid / 3))
+        assert np.mean(d1 < limit) == pytest.approx(expected, abs=0.02)
+
+
+def svm(X: Any, table: Table, train: np.ndarray, penalty: float) -> np.ndarray:
+    """Decisions of a linear SVM on all rows."""
+    model = LinearSVC(C=penalty, loss="hinge", random_state=0, tol=1e-2)
+    return model.fit(X[train], table.label[train]).predict(X)
+
+
+def test_the_map_wins_over_rules_linear_in_the_columns(some: Table):
+    d1, d2 = rows_of(some, "d1"), rows_of(some, "d2")
+    raw = StandardScaler().fit_transform(some.frame[list(clicks.FEATURES)])
+    error = [
+        np.mean(svm(X, some, d1, penalty)[d2] != some.label[d2])
+        for X, penalty in ((some.matrix, 1e-3), (raw, 1e-2))
+    ]
+    assert error[0] < error[1] - 0.02
+
+
+@pytest.mark.slow
+def test_all_of_it_has_something_to_win():
+    table = load({"source": "clicks"}, Path(), offline=True)
+    assert table.frame["set"].value_counts().to_dict() == clicks.SIZES
+    assert table.matrix.nnz == 254_609 * 496
+    assert table.matrix.indices.dtype == np.int32
+    part = split(table, {"test": 0.2, "stratify": ["set"]}, np.random.default_rng(0))
+    labelled, test = ~rows_of(table, "d3"), part == "test"
+    decided = svm(table.matrix, table, labelled & ~test, 3e-4)
+    deployed = table.frame["deployed"].to_numpy()
+    new, old = (np.mean((d != table.label)[labelled & test]) for d in (decided, deployed))
+    assert new < old - 0.005
+    assert 0.18 < new < 0.22
+    assert np.mean((decided != deployed)[test & ~labelled]) == pytest.approx(0.053, abs=0.01)

@@ -1,0 +1,105 @@
+"""The baselines that read constraints, from files: options that name a rule, rules they cannot use."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments import people, run_file, write
+from ratecli.faults import FaultError
+from ratecli.models.storage import loads
+from ratecli.runner.prepare import prepare
+from ratecli.runner.world import world
+
+FILE = """
+name: baselines
+datasets: {people: {path: people.csv, label: y, drop: [old]}}
+objective: error
+constraints: {cover: positive_rate <= 0.3, recall: recall >= 0.9}
+sweep: {WHICH}
+algorithms: [thresholded: {meets: NAME}]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    people(200, 1).to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path
+
+
+def keys(folder, name, *renamed):
+    text = FILE.replace("{WHICH}", "{}").replace("NAME", name)
+    for old, new in renamed:
+        text = text.replace(f" {old}:", f" {new}:").replace(f"{{{old}:", f"{{{new}:")
+    return {task.key for task in prepare(write(folder, text)).plan.tasks}
+
+
+def test_a_swept_name_of_a_constraint(folder):
+    text = FILE.replace("WHICH", "goal: [cover, recall]").replace("NAME", "goal")
+    path = write(folder, text)
+    outcome, store = run_file(path)
+    assert outcome.counts == {"ok": 2}
+    missed = {}
+    for trial in store.plan():
+        values = store.result(trial.key).values
+        known = {v.metric: v.value for v in values if v.split == "train"}
+        missed[trial.point["goal"]] = [known[trial.metrics[f"violation.{name}"]] > 0
+                                       for name in ("cover", "recall")]  # fmt: skip
+    assert missed == {"cover": [False, True], "recall": [True, False]}
+
+
+def test_goals_that_no_threshold_meets_leave_no_classifier(folder):
+    text = FILE.replace("{WHICH}", "{}").replace("NAME", "null")
+    outcome, store = run_file(write(folder, text))
+    assert outcome.counts == {"no_solution_found": 1}
+    (trial,) = store.plan()
+    result = store.result(trial.key)
+    assert result.reason.startswith("no threshold meets '")
+    assert result.models == {}
+
+
+def test_a_key_holds_the_rule_that_an_option_means_and_not_its_name(folder):
+    """Else a file with two names exchanged would be given the numbers of the other rule."""
+    one = keys(folder, "cover")
+    assert keys(folder, "few", ("cover", "few")) == one
+    assert keys(folder, "recall") != one
+    swapped = (("cover", "x"), ("recall", "cover"), ("x", "recall"))
+    assert keys(folder, "recall", *swapped) == one
+    assert keys(folder, "cover", *swapped) != one
+
+
+def test_a_name_that_one_sweep_point_has_wrong(folder):
+    text = FILE.replace("WHICH", "goal: [cover, recal]").replace("NAME", "goal")
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, text))
+    (fault,) = caught.value.faults
+    assert (fault.code, fault.place.line, fault.place.column) == ("E203", 7, 35)
+    assert fault.message == "no constraint is called 'recal'"
+    assert "did you mean 'recall'?" in fault.help
+
+
+def test_covariance_needs_two_groups(folder):
+    text = FILE.replace("{WHICH}", "{}").replace("thresholded: {meets: NAME}", "zafar")
+    outcome, store = run_file(write(folder, text))
+    assert outcome.counts == {"error": 1}
+    (trial,) = store.plan()
+    reason = store.result(trial.key).reason
+    assert "E308: 'cover' pushes no row up: zafar compares the rows" in reason
+    assert "E308: 'recall' pushes no row down: " in reason
+
+
+def test_covariance_of_a_stored_model(folder):
+    rule = "positive_rate[sex = M] <= 2 * positive_rate[sex = F]"
+    text = FILE.replace("{cover: positive_rate <= 0.3, recall: recall >= 0.9}", f"{{a: '{rule}'}}")
+    text = text.replace("WHICH", "c: [0, 0.3]")
+    text = text.replace("thresholded: {meets: NAME}", "zafar: {covariance: c}")
+    path = write(folder, text)
+    outcome, store = run_file(path)
+    assert outcome.counts == {"ok": 2}
+    rows = world(prepare(path).data, 0)
+    train = rows.sample.part == "train"
+    men = rows.sample.columns["sex"] == "M"
+    for trial in store.plan():
+        scores = loads(store.result(trial.key).models["deterministic"]).score(rows.X)
+        gap = np.mean(scores[train & men]) - np.mean(scores[train & ~men])
+        assert gap == pytest.approx(trial.point["c"], abs=1e-6)

@@ -1,0 +1,85 @@
+"""Adult as in figure 2 of Goh et al. 2016: the covariance baseline, and thresholds on its SVM.
+
+The figure's numbers are not printed. Those here are of solutions with a certified gap of 1e-6; at
+c = 0 LIBLINEAR on features projected off the difference of means has the same value. The protocols
+(2.4.4) have larger errors and smaller ratios, such as .1632 and 1.65 at c = 0, or .347 at c = .1:
+LIBLINEAR with one heavy row for the covariance, which is far from converged after 1000 passes (at a
+covariance of .50 its objective is .3673, the least one .3605).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from oracles.a9a import MEN, NEEDS_A9A, error_and_ratio, load
+from oracles.goals import Rows, Rules, problem
+
+from ratecli.solvers.base import Solution
+from ratecli.solvers.baselines.thresholded import Thresholded
+from ratecli.solvers.baselines.zafar import Zafar
+
+pytestmark = NEEDS_A9A
+
+EDUCATED = 39
+"""The column that the paper's own code takes for men: education-num of 13 and more."""
+
+RATIO = Rules({"ratio": "positive_rate[g=Male] <= 1.25 * positive_rate[g=Female]"})
+
+
+@cache
+def rows(name: str, column: int) -> Rows:
+    return load(name, column)
+
+
+def fit(column: int, covariance: float) -> Solution:
+    goals = problem(rows("a9a", column), RATIO)
+    found = Zafar(covariance).solve(goals, np.random.default_rng(0), lambda _: None)
+    assert found.status == "solved"
+    assert found.trace[0]["covariance"] == pytest.approx(covariance, abs=1e-9)
+    assert found.trace[0]["gap"] <= 1e-5 * found.trace[0]["objective"]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("column", "covariance", "error", "ratio"),
+    [
+        (MEN, 0.6, 0.1519, 2.57),
+        (MEN, 0.4, 0.1531, 2.27),
+        (MEN, 0.2, 0.1553, 2.00),
+        (MEN, 0.1, 0.1562, 1.90),
+        (EDUCATED, 0.8, 0.1628, 3.31),
+        (EDUCATED, 0.5, 0.1724, 2.55),
+        (EDUCATED, 0.1, 0.1831, 1.67),
+    ],
+)
+def test_covariances_on_adult(column, covariance, error, ratio):
+    found = fit(column, covariance)
+    reached = error_and_ratio(rows("a9a.t", column), found.variants["deterministic"])
+    assert reached == (pytest.approx(error, abs=0.001), pytest.approx(ratio, abs=0.03))
+
+
+@pytest.mark.parametrize(
+    ("column", "least", "error", "ratio"),
+    [(MEN, 0.378038, 0.1570, 1.80), (EDUCATED, 0.435899, 0.1862, 1.50)],
+)
+def test_no_covariance_on_adult(column, least, error, ratio):
+    """Value, error and ratio of LIBLINEAR on projected features, to 2e-6 after 20 000 passes."""
+    found = fit(column, 0.0)
+    assert found.trace[0]["objective"] == pytest.approx(least, abs=3e-6)
+    reached = error_and_ratio(rows("a9a.t", column), found.variants["deterministic"])
+    assert reached == (pytest.approx(error, abs=0.001), pytest.approx(ratio, abs=0.03))
+
+
+def test_a_threshold_on_adult_meets_recall_and_no_more():
+    """The SVM's own recall is .60; errors grow as the threshold falls."""
+    train = rows("a9a", MEN)
+    goals = problem(train, Rules({"r": "recall >= 0.75"}))
+    found = Thresholded().solve(goals, np.random.default_rng(0), lambda _: None)
+    decisions = found.variants["deterministic"].decide(train.X)
+    hits, positives = int((decisions * train.label).sum()), int(train.label.sum())
+    assert 0 <= hits - 0.75 * positives < 10
+    assert found.trace[0]["shift"] > 0.1
+    assert found.trace[0]["objective"] == pytest.approx(np.abs(decisions - train.label).mean())

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles.goals import Rows, Rules, grid_rows, problem, smooth_rows
+from scipy import sparse
+
+from ratecli.models.linear import Threshold
+from ratecli.rates import expression as ex
+from ratecli.solvers.base import Solution
+from ratecli.solvers.baselines import unconstrained
+from ratecli.solvers.baselines.cuts import Cuts
+from ratecli.solvers.baselines.thresholded import Thresholded
+from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.problem import Problem
+
+EXACT = 1e-12
+
+GOALS = [
+    Rules({"r": "recall >= 0.8"}),
+    Rules({"c": "positive_rate <= 1/3"}),
+    Rules({"p": "precision >= 0.75"}),
+    Rules({"s": "positive_rate[g=b] >= 0.9 * positive_rate[g=a]"}),
+    Rules({"o": "max_gap(tpr, by=g) <= 0.2", "c": "positive_rate >= 0.3"}),
+    Rules({"r": "recall >= 0.7", "c": "churn <= 0.2"}, "error[g=a] + 0.5 * fpr"),
+    Rules({"r": "tpr[g=c] >= 0.9", "f": "fpr <= 0.1"}),
+    Rules({}, "error + 0.3 * fnr[g=b]"),
+    Rules({"w": "losses <= 0.1"}, "error[g=a]"),
+]
+
+
+def solved(goals: Problem, meets: str | None = None) -> Solution:
+    return Thresholded(meets).solve(goals, np.random.default_rng(0), lambda _: None)
+
+
+def plain(goals: Problem) -> Threshold:
+    found = Unconstrained().solve(goals, np.random.default_rng(0), lambda _: None)
+    return found.variants["deterministic"]
+
+
+def measured(goals: Problem, decisions: np.ndarray, meets: str | None) -> tuple[float, float]:
+    """Objective and largest excess, as the language measures them; minus infinity without rules."""
+    known = dict(zip(goals.rates.leaves, goals.rates.rates(decisions).tolist(), strict=True))
+    rules = [goal for goal in goals.constraints if meets in {None, goal.name}]
+    parts = [piece for goal in rules for piece in goal.pieces]
+    excess = [ex.evaluate(part, lambda leaf: known[leaf]) for part in parts]
+    return ex.evaluate(goals.objective.expression, lambda leaf: known[leaf]), max(
+        excess, default=-np.inf
+    )
+
+
+def every_way(goals: Problem, meets: str | None) -> list[tuple[float, float, float]]:
+    """Objective, excess, and distance to the SVM's own bias of each threshold, one by one."""
+    own = plain(goals)
+    scores = np.round(np.asarray(goals.X @ own.weights), 11)
+    levels = np.unique(scores)
+    middles = [levels[0] - 1, *(levels[1:] + levels[:-1]) / 2, levels[-1] + 1]
+    ends = [-np.inf, *levels, np.inf]
+    ways = []
+    for k, middle in enumerate(middles):
+        same = ends[k] < -own.bias < ends[k + 1]
+        decisions = (scores > middle).astype(float)
+        ways.append((*measured(goals, decisions, meets), 0.0 if same else abs(middle + own.bias)))
+    return ways
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rules", GOALS, ids=lambda rules: " and ".join(rules.constraints.values()))
+def test_no_threshold_does_better(rules, weighted, seed):
+    """On a coarse grid, where many rows are the same and their scores tie."""
+    rows = grid_rows(seed, n=50)
+    if weighted:
+        weight = np.random.default_rng(seed).uniform(0.2, 3, size=50)
+        rows = Rows(rows.X, rows.label, rows.group, weight, rows.deployed)
+    goals = problem(rows, rules)
+    for meets in (None, *rules.constraints):
+        ways = every_way(goals, meets)
+        allowed = [way for way in ways if way[1] <= EXACT]
+        found = solved(goals, meets)
+        if not allowed:
+            least = min(excess for _, excess, _ in ways)
+            assert (found.status, dict(found.variants)) == ("no_solution_found", {})
+            assert found.reason.endswith(f"by {least:.3g}")
+            continue
+        assert found.status == "solved"
+        classifier = found.variants["deterministic"]
+        objective, excess = measured(goals, classifier.decide(goals.X), meets)
+        best = min(value for value, _, _ in allowed)
+        assert objective == pytest.approx(best, abs=EXACT)
+        assert excess <= EXACT
+        nearest = min(far for value, _, far in allowed if value <= best + EXACT)
+        shift = classifier.bias - plain(goals).bias
+        assert abs(shift) == pytest.approx(nearest, abs=1e-8)
+        assert found.trace[0]["objective"] == pytest.approx(objective, abs=EXACT)
+        assert found.trace[0]["shift"] == shift
+
+
+def test_limits_that_are_met_to_the_last_bit_are_met():
+    """Recall at least j / P by the fewest yeses: j rows of P, however the quotient is rounded."""
+    rows = smooth_rows(0, n=120)
+    positives = int(rows.label.sum())
+    for j in range(1, positives + 1):
+        goals = problem(rows, Rules({"r": f"recall >= {j} / {positives}"}, "positive_rate"))
+        decisions = solved(goals).variants["deterministic"].decide(rows.X)
+        assert (decisions * rows.label).sum() == j
+
+
+def test_both_ends_are_thresholds():
+    rows = smooth_rows(1, n=50)
+    for objective, answer in (("negative_rate", 1.0), ("positive_rate", 0.0)):
+        classifier = solved(problem(rows, Rules({}, objective))).variants["deterministic"]
+        assert (classifier.decide(rows.X) == answer).all()
+        assert abs(np.median(classifier.score(rows.X))) > 1
+
+
+def test_a_bias_that_is_best_already_is_left_alone():
+    """Only the SVM itself does not differ from the SVM."""
+    rows = smooth_rows(2, n=90)
+    own = plain(problem(rows, Rules()))
+    deployed = Rows(rows.X, rows.label, rows.group, deployed=own.decide(rows.X))
+    found = solved(problem(deployed, Rules({"r": "recall >= 0.1"}, "churn")))
+    assert found.variants["deterministic"].bias == own.bias
+    assert found.trace[0]["shift"] == 0.0
+
+
+def test_no_threshold_for_two_goals_that_one_cannot_meet():
+    goals = problem(smooth_rows(3), Rules({"r": "recall >= 0.99", "c": "positive_rate <= 0.1"}))
+    both = solved(goals)
+    assert both.status == "no_solution_found"
+    assert both.reason.startswith("no threshold meets 'r' and 'c': the best one misses '")
+    assert solved(goals, "r").status == solved(goals, "c").status == "solved"
+    with pytest.raises(KeyError):
+        solved(goals, "s")
+
+
+def test_scores_that_differ_by_rounding_move_together():
+    goals = problem(Rows(np.zeros((4, 1)), np.array([1.0, 0, 1, 1]), np.array(["a"] * 4)), Rules())
+    cuts = Cuts.of(np.array([0.3, 1.0, 0.1 + 0.2, -2.0]), goals.rates, own=0.5)
+    np.testing.assert_allclose(cuts.thresholds, [-3, -0.85, 0.5, 2], rtol=1e-15)
+    np.testing.assert_array_equal(cuts.rates, [[0.25, 0.5, 1.0, 0.75]])
+
+
+def test_an_own_threshold_on_a_score_is_not_kept():
+    goals = problem(Rows(np.zeros((2, 1)), np.array([1.0, 0]), np.array(["a"] * 2)), Rules())
+    cuts = Cuts.of(np.array([1.0, 3.0]), goals.rates, own=3.0)
+    np.testing.assert_array_equal(cuts.thresholds, [0, 2, 4])
+
+
+def test_dense_and_sparse_rows_agree():
+    rows = smooth_rows(4, n=80)
+    thin = Rows(sparse.csr_array(rows.X), rows.label, rows.group, deployed=rows.deployed)
+    rules = Rules({"r": "recall >= 0.9", "c": "churn <= 0.5"})
+    one, two = (solved(problem(each, rules)).variants["deterministic"] for each in (rows, thin))
+    np.testing.assert_allclose(one.weights, two.weights)
+    assert one.bias == pytest.approx(two.bias)
+
+
+def test_an_svm_cut_short_is_told(monkeypatch):
+    monkeypatch.setattr(unconstrained, "MAX_ITERATIONS", 1)
+    found = solved(problem(smooth_rows(0), Rules(), 1e-6))
+    assert found.status == "iteration_limit"
+    assert "deterministic" in found.variants
