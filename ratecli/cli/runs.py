@@ -205,6 +205,7 @@ def _places(folder: Path, written: Sequence[Path]) -> list[str]:
         f"results  {folder}",
         f"tables   {', '.join(['summary.md', 'metrics.csv', *tables])}",
         *([f"plots    {', '.join(figures)}"] if figures else []),
+        *(["models   models/TRIAL/VARIANT.npz"] if "models" in names else []),
         f"report   {folder / 'report.html'}",
     ]
 

@@ -42,6 +42,10 @@ def unknown_values(column: str) -> Sequence[str | float]:
     return (f"{column}_1", f"{column}_2")
 
 
+class NoValueError(FaultError):
+    """A swept name without a value at the sweep point: what uses it cannot be written down there."""
+
+
 @dataclass(frozen=True)
 class Scope:
     """What names mean in an experiment.
@@ -52,6 +56,8 @@ class Scope:
         Names of data sets; groups and their conditions; labels of algorithms for `of`.
     parameters
         Sweep names and their values at the point being looked at.
+    unset
+        Sweep names that have no value at this point, and the fault to say so.
     values
         The values of a column in all data sets, None if there is no such column.
     columns
@@ -61,6 +67,7 @@ class Scope:
     datasets: frozenset[str] = frozenset()
     groups: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
     parameters: Mapping[str, object] = field(default_factory=dict)
+    unset: Mapping[str, Fault] = field(default_factory=dict)
     algorithms: frozenset[str] = frozenset()
     values: Values = unknown_values
     columns: frozenset[str] | None = None
@@ -73,6 +80,7 @@ def resolve(node: Node, scope: Scope) -> Expression:
     ------
     FaultError
         E203-E206, E209 (names), E304 (arguments), E311 (arithmetic); with spans in the rule's text.
+        A `NoValueError` for a name that is `unset`.
     """
     return _finite(_Resolver(scope).value(node))
 
@@ -167,6 +175,8 @@ class _Resolver:
             return self.of(node)
         if node.name in self.local or node.name in self.scope.parameters:
             return self.parameter(node)
+        if node.name in self.scope.unset:
+            raise NoValueError(replace(self.scope.unset[node.name], span=node.span))
         return self.metric(node)
 
     def metric(self, node: Name) -> Expression:
@@ -203,7 +213,8 @@ class _Resolver:
         if node.name in self.scope.groups or node.name in self.scope.datasets:
             _fault("E203", f"'{node.name}' is a slice, not a number", span,
                    f"write a rate of it, such as positive_rate[{node.name}]")  # fmt: skip
-        known = {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, OF, *self.scope.parameters}
+        known = {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, OF}
+        known |= {*self.scope.parameters, *self.scope.unset}
         _fault("E203", f"nothing is called '{node.name}'", span,
                did_you_mean(node.name, known, "metrics, functions and sweep names"))  # fmt: skip
 

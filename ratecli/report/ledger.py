@@ -59,7 +59,11 @@ class Ledger:
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for trial in self.plan for name in trial.metrics))
+        """In the file's order, violations last; not every trial has them all."""
+        violations = (f"violation.{name}" for name in self.constraints)
+        order = ["objective", *_mapping(self.experiment.get("metrics")), *violations]
+        found = dict.fromkeys(name for trial in self.plan for name in trial.metrics)
+        return tuple(dict.fromkeys([*(name for name in order if name in found), *found]))
 
     @cached_property
     def splits(self) -> tuple[str, ...]:

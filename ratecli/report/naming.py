@@ -8,7 +8,7 @@ from collections.abc import Container
 
 def file_name(wish: str, taken: Container[str] = ()) -> str:
     """A name without an ending that stays in its folder and is not taken yet."""
-    clean = re.sub(r"[^A-Za-z0-9._-]+", "-", wish).lstrip(".") or "unnamed"
+    clean = re.sub(r"[^A-Za-z0-9._=+-]+", "-", wish).lstrip(".") or "unnamed"
     found, count = clean, 1
     while found in taken:
         count += 1

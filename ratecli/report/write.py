@@ -9,6 +9,7 @@ from pathlib import Path
 from ratecli.faults import Fault, FaultError
 from ratecli.report.html import page
 from ratecli.report.ledger import Ledger
+from ratecli.report.models import write_models
 from ratecli.report.naming import file_name
 from ratecli.report.plots import pictures
 from ratecli.report.promises import kept, promises
@@ -16,10 +17,12 @@ from ratecli.report.sheet import markdown
 from ratecli.report.sheets import HOW, asked_sheets, unshown
 from ratecli.report.tables import csv_text, summary, tidy, trials
 from ratecli.runner.files import atomic_write, cannot_write, writing
+from ratecli.runner.store import Store
 
 LEDGER = "trials.sqlite"
 PAGES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
-FOLDERS = ("tables", "figures")
+MODELS = "models"
+FOLDERS = ("tables", "figures", MODELS)
 
 
 def check_place(folder: Path) -> None:
@@ -41,18 +44,22 @@ def _obstacles(folder: Path) -> Iterator[Fault]:
 
 
 def write_report(folder: Path) -> list[Path]:
-    """Write tables, plots and page beside the ledger in `folder`; gives what was written.
+    """Write tables, plots, page and classifiers beside the ledger in `folder`.
 
-    The same ledger gives the same bytes.
+    Gives the files, and for all classifiers the folder that they are in. The same ledger gives the
+    same bytes.
     """
+    ledger = Ledger.read(folder / LEDGER)
     written = []
-    for name, content in _files(Ledger.read(folder / LEDGER)):
+    for name, content in _files(ledger):
         path = folder / name
         with writing(path.parent):
             path.parent.mkdir(exist_ok=True)
         atomic_write(path, content)
         written.append(path)
-    return written
+    with Store(folder / LEDGER, readonly=True) as store:
+        models = write_models(folder / MODELS, ledger, store)
+    return [*written, folder / MODELS] if models else written
 
 
 def summary_markdown(ledger: Ledger) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,8 @@ class Case:
     """One algorithm at one sweep point: a trial but for its seed.
 
     `metrics` are all that is measured, by display name: `objective`, the file's, and
-    `violation.<constraint>`.
+    `violation.<constraint>`. What names something that has no value here is not among them, nor
+    among the constraints.
     """
 
     label: str
@@ -57,6 +58,15 @@ class Case:
         trees = [goal.expression for goal in self.goals()]
         trees += [] if goals_only else self.metrics.values()
         return (node for tree in trees for node in ex.walk(tree) if isinstance(node, ex.Of))
+
+
+def metrics_of(cases: Sequence[Case]) -> dict[str, Expression]:
+    """Every metric as the first case that has it measures it."""
+    found: dict[str, Expression] = {}
+    for case in cases:
+        for name, metric in case.metrics.items():
+            found.setdefault(name, metric)
+    return found
 
 
 def known_goals(case: Case, value_of: Callable[[ex.Of], float]) -> tuple[Goal, tuple[Goal, ...]]:

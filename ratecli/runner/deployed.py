@@ -46,7 +46,7 @@ def _read(given: str, folder: Path) -> bytes:
         loads(blob)
     except ValueError as error:
         reason = str(error).removeprefix("no stored classifier: ")
-        hint = "it must be an .npz that `ratecli.models.storage.dumps` wrote"
+        hint = "it must be an .npz that a run left, results/NAME/models/TRIAL/VARIANT.npz"
         message = f"'{given}' holds no stored classifier: {reason}"
         raise FaultError(Fault("E404", message, hint)) from None
     return blob

@@ -10,7 +10,7 @@ from ratecli.rates.affine import Affine, affine, bound_text, positive_combinatio
 from ratecli.rates.analysis import Goal, Shape, monotone
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
-from ratecli.runner.cases import PLACEHOLDER, Case, known_goals
+from ratecli.runner.cases import PLACEHOLDER, Case, known_goals, metrics_of
 from ratecli.runner.goal_checks import SHAPES
 from ratecli.runner.options import settled, solver_class
 from ratecli.runner.prepare import Prepared
@@ -33,7 +33,7 @@ def explain(prepared: Prepared) -> list[str]:
     for name in ("objective", *prepared.experiment.constraints):
         title = name if name == "objective" else f"constraint {name}"
         lines += ["", title, *_under(explain_goal(_by_point(prepared.cases, name)))]
-    metrics = prepared.cases[0].metrics
+    metrics = metrics_of(prepared.cases)
     shown = [f"{name} = {ex.text(metrics[name])}" for name in prepared.experiment.metrics]
     return [*lines, "", "metrics", *_under(shown)]
 

@@ -10,7 +10,7 @@ from ratecli.faults import Fault
 from ratecli.rates import expression as ex
 from ratecli.rates.parser import parse_value
 from ratecli.rates.resolve import Scope, resolve
-from ratecli.runner.cases import Case
+from ratecli.runner.cases import Case, metrics_of
 from ratecli.runner.world import Data
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
@@ -19,7 +19,7 @@ from ratecli.spec.report import Plot
 
 def known_frontier(plot: Plot, cases: Sequence[Case], data: Data) -> registry.Frontier | None:
     """What all data sets know alike: a metric without a slice is one over all of them."""
-    metrics = cases[0].metrics
+    metrics = metrics_of(cases)
     asked = [ex.text(metrics[name]) for name in (plot.x, plot.y) if name in metrics]
     first, *others = {_frontier(entry) for entry in data.options().values()}
     if first is None or others or asked != [_canonical(first.x), _canonical(first.y)]:

@@ -38,12 +38,17 @@ def solver_class(name: str) -> type[Solver]:
     return known[name].load()
 
 
+def option_names(name: str) -> tuple[str, ...]:
+    """What an algorithm may be given; raises E202."""
+    return tuple(field.name for field in dataclasses.fields(solver_class(name)))  # type: ignore[arg-type]
+
+
 def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) -> Solver:
     """The algorithm with its options, given the names of the file's constraints; raises
     OptionError, E202.
     """
     found = solver_class(name)
-    fields = [field.name for field in dataclasses.fields(found)]  # type: ignore[arg-type]
+    fields = option_names(name)
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
     wrong += [_not_finite(key, value) for key, value in options.items() if _endless(value)]
     if wrong:

@@ -2,11 +2,14 @@
 
 All that can be said without reading data is said here: names, syntax, classes of goals, and whether
 each algorithm takes them. With the columns of the data, their names and values are checked too.
+
+A name may vary for some algorithms only. Where it has no value, a metric of it is left out, and so is
+a constraint for an algorithm that ignores them all; whoever is given the constraint must have one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -21,9 +24,9 @@ from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
 from ratecli.runner.cases import PLACEHOLDER, Case
 from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals
-from ratecli.runner.options import OptionError, solver, solver_class
+from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
-from ratecli.runner.shown import report_faults
+from ratecli.runner.shown import report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.spec.algorithm import Algorithm
 from ratecli.spec.document import Document, Loc
@@ -50,6 +53,7 @@ class Reading:
     faults: dict[Fault, None] = field(default_factory=dict)
     warnings: dict[Fault, None] = field(default_factory=dict)
     refusals: dict[Fault, None] = field(default_factory=dict)
+    left_out: dict[Loc, Fault] = field(default_factory=dict)
 
     def cases(self, *, refuse: bool = True) -> list[Case]:
         """Every case; raises FaultError with all that is wrong.
@@ -67,6 +71,7 @@ class Reading:
             if (case := self._case(index, entry, point)) is not None
         ]
         self._sort(range_faults(self.document, found, self.rules))
+        self._sort(self._written_nowhere(found))
         self._sort(report_faults(self.experiment, self.document))
         if self.faults or (refuse and self.refusals):
             raise FaultError(self.faults | self.refusals)
@@ -112,12 +117,40 @@ class Reading:
             return parse(text)
         return None
 
-    def _placing(self, loc: Loc) -> _Placing:
-        return _Placing(self, loc)
+    def _placing(self, loc: Loc, *, needed: bool = True) -> _Placing:
+        return _Placing(self, loc, needed)
 
     def _sort(self, found: Iterable[Fault]) -> None:
         for fault in found:
             (self.faults if fault.is_error else self.warnings)[fault] = None
+
+    # names that vary
+
+    @cached_property
+    def _swept(self) -> list[str]:
+        return swept(self.experiment)
+
+    def _unset(self, entry: Algorithm, point: Point) -> dict[str, Fault]:
+        """Names that vary elsewhere and have no value at this point of an algorithm."""
+        return {name: self._no_value(name, entry) for name in self._swept if name not in point}
+
+    def _no_value(self, name: str, entry: Algorithm) -> Fault:
+        others = [
+            f"'{other.label}'"
+            for other in self.experiment.algorithms
+            if other.sweep and name in other.sweep.names
+        ]
+        hint = (
+            f"only {' and '.join(others)} {'sweeps' if len(others) == 1 else 'sweep'} it: give "
+            f"'{entry.label}' one too, as in sweep: {{{name}: [1]}}, or sweep it for all algorithms"
+        )
+        return Fault("E203", f"'{name}' has no value for '{entry.label}'", hint)
+
+    def _written_nowhere(self, found: Sequence[Case]) -> Iterator[Fault]:
+        """What is left out at every point, if that is all that is wrong."""
+        written = {loc for case in found for loc, _ in case.texts()}
+        if not self.faults:
+            yield from (fault for loc, fault in self.left_out.items() if loc not in written)
 
     # algorithms
 
@@ -132,16 +165,22 @@ class Reading:
         return ("algorithms", index, *((entry.name,) if isinstance(raw, dict) else ()), *inside)
 
     def _solver(self, index: int, entry: Algorithm, point: Point) -> Solver | None:
-        """An option whose value is the name of a sweep takes the point's value."""
+        """An option whose value is the name of a sweep takes the point's value; so does one that is
+        not given and that the algorithm's own sweep names.
+        """
         options = {
             key: point.get(value, value) if isinstance(value, str) else value
             for key, value in entry.options.items()
         }
+        own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
+        varied = own & set(option_names(entry.name)) - options.keys()
+        options |= {name: point[name] for name in varied}
         try:
             return solver(entry.name, options, self.experiment.constraints)
         except OptionError as error:
             for complaint in error.complaints:
-                fault = complaint.under(*self._loc(index, entry)).fault(self.document)
+                inside = ("sweep",) if complaint.loc[0] in varied else ()
+                fault = complaint.under(*self._loc(index, entry, *inside)).fault(self.document)
                 self.faults[fault] = None
             return None
 
@@ -153,6 +192,7 @@ class Reading:
             datasets=frozenset(self.experiment.datasets),
             groups=self.groups,
             parameters=point,
+            unset=self._unset(entry, point),
             algorithms=frozenset(other.label for other in self.experiment.algorithms),
             values=self._values,
             columns=self._names,
@@ -160,8 +200,9 @@ class Reading:
         made = self._solver(index, entry, point)
         values = {name: value for name, tree in self.trees.items()
                   if (value := self._value(name, tree, scope)) is not None}  # fmt: skip
+        held = solver_class(entry.name).role != "ignores"
         rules = {name: goal for name, rule in self.rules.items()
-                 if (goal := self._rule(name, rule, scope))}  # fmt: skip
+                 if (goal := self._rule(name, rule, scope, needed=held))}  # fmt: skip
         if made is None or len(self.faults) > before or "objective" not in values:
             return None
         objective = objective_goal(ex.text(values["objective"]), values["objective"])
@@ -181,13 +222,13 @@ class Reading:
 
     def _value(self, name: str, tree: Node, scope: Scope) -> Expression | None:
         loc = ("objective",) if name == "objective" else ("metrics", name)
-        with self._placing(loc):
+        with self._placing(loc, needed=name == "objective"):
             value = rs.resolve(tree, scope)
             return ex.transform(value, _in_training) if name == "objective" else value
         return None
 
-    def _rule(self, name: str, rule: Relation, scope: Scope) -> Goal | None:
-        with self._placing(("constraints", name)):
+    def _rule(self, name: str, rule: Relation, scope: Scope, *, needed: bool) -> Goal | None:
+        with self._placing(("constraints", name), needed=needed):
             parts = tuple(ex.transform(d, _in_training) for d in rs.differences(rule, scope))
             known = tuple(ex.transform(part, _placeholder) for part in parts)
             shaped = rule_goal(name, str(rule), known, rs.violation(known))
@@ -197,10 +238,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class _Placing:
-    """Faults raised inside get the place of `loc`, and the reading goes on."""
+    """Faults raised inside get the place of `loc`, and the reading goes on.
+
+    What is not `needed` is left out where a name in it has no value.
+    """
 
     reading: Reading
     loc: Loc
+    needed: bool = True
 
     def __enter__(self) -> None:
         pass
@@ -209,8 +254,11 @@ class _Placing:
         if not isinstance(error, FaultError):
             return False
         for fault in error.faults:
-            place = fault.place or self.reading.document.place(self.loc, fault.span)
-            self.reading.faults[fault.at(place)] = None
+            placed = fault.at(fault.place or self.reading.document.place(self.loc, fault.span))
+            if isinstance(error, rs.NoValueError) and not self.needed:
+                self.reading.left_out[self.loc] = placed
+            else:
+                self.reading.faults[placed] = None
         return True
 
 

@@ -135,9 +135,13 @@ class Store:
             if row is None:
                 raise KeyError(key)
             values = _values(db, "WHERE trial = ?", row[0])
-            query = "SELECT variant, data FROM models WHERE trial = ? ORDER BY rowid"
-            models = dict(db.execute(query, (row[0],)).fetchall())
+            models = _models(db, key)
         return _result(row, values.get(row[0], ()), models)
+
+    def models(self, key: str) -> dict[str, bytes]:
+        """The classifiers of one trial by variant, the main one first; none if it is not stored."""
+        with self._transaction() as db:
+            return _models(db, key)
 
     def _open(self, readonly: bool) -> None:
         self._db.execute("PRAGMA foreign_keys = ON")
@@ -238,6 +242,14 @@ def _values(db: sqlite3.Connection, where: str = "", *given: int) -> dict[int, t
         )
         for trial, rows in groupby(db.execute(query, given), key=itemgetter(0))
     }
+
+
+def _models(db: sqlite3.Connection, key: str) -> dict[str, bytes]:
+    query = (
+        "SELECT variant, data FROM models JOIN trials ON trials.id = trial"
+        " WHERE key = ? ORDER BY models.rowid"
+    )
+    return dict(db.execute(query, (key,)).fetchall())
 
 
 def _result(

@@ -68,7 +68,9 @@ class Algorithm(Part):
         default_factory=dict, description="Its hyper-parameters; `ratecli show NAME` lists them."
     )
     sweep: SweepPart | None = Field(
-        None, description="What varies for this algorithm only, beside the experiment's sweep."
+        None,
+        description="What varies for this algorithm only, beside the experiment's sweep. A name that "
+        "is one of its options sets it.",
     )
 
     @model_validator(mode="wrap")

@@ -94,5 +94,5 @@ def test_what_is_looked_at_beforehand_is_what_is_written(folder, cli):
     assert cli("run", "small.yaml", "-q", "-j", 1).code == 0
     results = folder / "results" / "small"
     check_place(results)
-    record = {"experiment.yaml", "resolved.yaml", "manifest.json", LEDGER, ".lock", "figures"}
-    assert {path.name for path in results.iterdir()} == {*PAGES, *record}
+    record = {"experiment.yaml", "resolved.yaml", "manifest.json", LEDGER, ".lock"}
+    assert {path.name for path in results.iterdir()} == {*PAGES, *record, "figures", "models"}

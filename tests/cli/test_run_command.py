@@ -31,6 +31,15 @@ LEFT = {
     "figures/tradeoff.svg",
     "figures/tradeoff.png",
 }
+MODELS = {
+    f"models/{label}-kappa={kappa}-seed=0/{variant}.npz"
+    for label, variant in (
+        ("unconstrained", "deterministic"),
+        ("majorize", "deterministic"),
+        ("majorize", "stochastic"),
+    )
+    for kappa in (0.5, 0.6, 0.7, 0.8, 0.9, "1")
+}
 
 
 @pytest.fixture
@@ -62,7 +71,8 @@ def test_the_quickstart_runs_once(folder, run):
     assert answer.out.startswith("quickstart: 12 trials: ")
     assert "(12 run now)" in answer.out
     assert "report   results/quickstart/report.html" in answer.out
-    assert left(folder / "results" / "quickstart") == LEFT
+    assert "models   models/TRIAL/VARIANT.npz" in answer.out
+    assert left(folder / "results" / "quickstart") == LEFT | MODELS
     before = (folder / "results" / "quickstart" / "metrics.csv").read_bytes()
     again = run(*arguments)
     assert again.code == 0
@@ -197,13 +207,16 @@ def test_plan_without_the_data(folder, cli, small):
 def test_report_writes_the_same_again(folder, cli, run, small):
     run(small, "-q")
     results = folder / "results" / "small"
-    made = ("metrics.csv", "report.html", "figures/tradeoff.svg")
+    model = "models/majorize-kappa=0.9-seed=1/deterministic.npz"
+    made = ("metrics.csv", "report.html", "figures/tradeoff.svg", model)
     before = {name: (results / name).read_bytes() for name in made}
     for name in made:
         (results / name).unlink()
     answer = cli("report", small)
     assert answer.code == 0
-    assert str(results.relative_to(folder) / "report.html") in answer.out.splitlines()
+    told = answer.out.splitlines()
+    assert str(results.relative_to(folder) / "report.html") in told
+    assert str(results.relative_to(folder) / "models") == told[-1]
     assert {name: (results / name).read_bytes() for name in made} == before
 
 

@@ -1,0 +1,98 @@
+"""The classifiers of every planned trial as files, in folders that say which trial it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from ratecli.report.ledger import MEASURED, Ledger
+from ratecli.report.naming import file_name
+from ratecli.report.sheet import scalar
+from ratecli.runner.files import atomic_write, writing
+from ratecli.runner.records import Planned
+from ratecli.runner.store import Store
+
+LONGEST = 100
+"""Characters of a trial's name after which a piece of its key stands for the rest."""
+PIECE = 12
+"""Characters of a key that tell trials of one name apart."""
+ENDING = ".npz"
+
+
+def write_models(place: Path, ledger: Ledger, store: Store) -> int:
+    """Write `place`/<trial>/<variant>.npz for each trial with numbers; gives how many there are.
+
+    Classifiers of trials that are not planned any more are removed, and nothing else that lies
+    there. A file that holds what it should is left alone.
+
+    Raises
+    ------
+    FaultError
+        E505 where the system refuses.
+    """
+    keys = folders(trial for trial in ledger.plan if ledger.status(trial) in MEASURED)
+    _remove_others(place, keys)
+    return sum(_write(place / name, store.models(key)) for name, key in keys.items())
+
+
+def folders(trials: Iterable[Planned]) -> dict[str, str]:
+    """The name of each trial's folder, such as `majorize-target=1.25-seed=0`, and the trial's key.
+
+    No two keys share a name, not even where file systems take `A` for `a`. There is no comma in a
+    name, which would have to be quoted in YAML.
+    """
+    names = [(_name(trial), trial.key) for trial in trials]
+    found: dict[str, set[str]] = {}
+    for name, key in names:
+        found.setdefault(name.casefold(), set()).add(key)
+    shared = {name for name, several in found.items() if len(several) > 1}
+    return {_told_apart(name, key, shared): key for name, key in names}
+
+
+def _name(trial: Planned) -> str:
+    point = [f"{name}={scalar(value)}" for name, value in trial.point.items()]
+    return file_name("-".join([trial.label, *point, f"seed={trial.seed}"]))
+
+
+def _told_apart(name: str, key: str, shared: Collection[str]) -> str:
+    if name.casefold() not in shared and len(name) <= LONGEST:
+        return name
+    return file_name(f"{name[:LONGEST]}-{key[:PIECE]}")
+
+
+def _write(folder: Path, models: Mapping[str, bytes]) -> int:
+    stems: dict[str, bytes] = {}
+    for variant, data in models.items():
+        stems[file_name(variant, stems)] = data
+    files = {stem + ENDING: data for stem, data in stems.items()}
+    _remove(folder, files)
+    with writing(folder):
+        if files:
+            folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        if not _holds(folder / name, data):
+            atomic_write(folder / name, data)
+    return len(files)
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    with writing(path):
+        return path.is_file() and path.read_bytes() == data
+
+
+def _remove_others(place: Path, names: Collection[str]) -> None:
+    with writing(place):
+        for folder in list(place.iterdir()) if place.is_dir() else ():
+            if folder.name not in names and folder.is_dir() and not folder.is_symlink():
+                _remove(folder)
+
+
+def _remove(folder: Path, but: Collection[str] = ()) -> None:
+    """Remove classifiers, and what a killed run left of one; then the folder if it is empty."""
+    with writing(folder):
+        for path in list(folder.iterdir()) if folder.is_dir() else ():
+            ours = path.suffix == ENDING or (path.suffix == ".tmp" and path.name.startswith("."))
+            if ours and path.name not in but and not path.is_dir():
+                path.unlink()
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()

@@ -1,0 +1,150 @@
+"""Classifiers as files: which folder, what is in it, and what is removed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from synthetic_ledger import METRICS
+
+from ratecli.faults import FaultError
+from ratecli.report.ledger import Ledger
+from ratecli.report.models import LONGEST, folders, write_models
+from ratecli.runner.records import Planned, TrialResult
+from ratecli.runner.store import Store
+
+
+def trial(label, key, seed=0, **point):
+    return Planned(key, label, label, {}, point, seed, METRICS)
+
+
+def write(folder, trials, models, status="ok"):
+    """What `write_models` leaves below `folder`, by path; `models` by key."""
+    results = {key: TrialResult(key, status, models=models[key]) for key in models}
+    with Store(folder / "trials.sqlite") as store:
+        store.begin(trials, {})
+        for result in results.values():
+            store.put(result)
+        count = write_models(folder / "models", Ledger(trials, results, {}), store)
+    found = contents(folder / "models")
+    assert count == sum(data != b"mine" for data in found.values())
+    return found
+
+
+def contents(place):
+    return {
+        path.relative_to(place).as_posix(): path.read_bytes()
+        for path in place.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_names_say_which_trial():
+    trials = [
+        trial("majorize", "a", target=1.25, n=3),
+        trial("majorize", "b", seed=1, target=1e20, n=-3),
+        trial("majorize", "c", target=1e-20, n=True),
+        trial("plain", "d", seed=2**70),
+    ]
+    assert folders(trials) == {
+        "majorize-target=1.25-n=3-seed=0": "a",
+        "majorize-target=1e+20-n=-3-seed=1": "b",
+        "majorize-target=1e-20-n=true-seed=0": "c",
+        "plain-seed=1180591620717411303424": "d",
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"label": "A"}, {"label": "a"}),  # one folder to some file systems
+        ({"x": 1.0000001}, {"x": 1.0000002}),
+        ({"x": 1}, {"x": "1"}),
+        ({"x": "a b"}, {"x": "a/b"}),
+        ({"x": "../../b"}, {"x": "..\\..\\b"}),
+        ({"x": "é"}, {"x": "ü"}),
+        ({"x": "n" * 500 + "1"}, {"x": "n" * 500 + "2"}),
+    ],
+)
+def test_no_two_models_share_a_folder(one, other):
+    first, second = (
+        trial(point.pop("label", "a"), key * 64, **point)
+        for key, point in (("1", dict(one)), ("2", dict(other)))
+    )
+    found = folders([first, second])
+    assert list(found.values()) == [first.key, second.key]
+    assert folders([second, first]) == found
+    assert len({name.casefold() for name in found}) == 2
+    for name, key in found.items():
+        assert len(name) <= LONGEST + 13
+        assert name.endswith(f"-{key[:12]}")
+        assert not set(name) & set("/\\: ,;\"'*?<>|&$\n")
+
+
+def test_trials_of_one_key_are_one_model(tmp_path):
+    trials = [trial("a", "k"), trial("b", "k"), trial("a", "k", x="1"), trial("a", "k", x=1)]
+    assert write(tmp_path, trials, {"k": {"v": b"1"}}) == {
+        "a-seed=0/v.npz": b"1",
+        "b-seed=0/v.npz": b"1",
+        "a-x=1-seed=0/v.npz": b"1",
+    }
+
+
+def test_variants_have_safe_names(tmp_path):
+    models = {"main": b"1", "a/b": b"2", "a b": b"3", "..": b"4"}
+    assert write(tmp_path, [trial("a", "k")], {"k": models}) == {
+        "a-seed=0/main.npz": b"1",
+        "a-seed=0/a-b.npz": b"2",
+        "a-seed=0/a-b-2.npz": b"3",
+        "a-seed=0/unnamed.npz": b"4",
+    }
+
+
+@pytest.mark.parametrize("status", ["infeasible", "no_solution_found", "diverged", "error"])
+def test_what_gave_no_answer_leaves_no_model(tmp_path, status):
+    assert write(tmp_path, [trial("a", "k")], {"k": {"v": b"1"}}, status) == {}
+    assert not (tmp_path / "models").exists()
+
+
+def test_what_is_not_planned_any_more_goes_and_other_files_stay(tmp_path):
+    before = [trial("a", "k1", x=1), trial("a", "k2", x=2), trial("b", "k3")]
+    models = {"k1": {"v": b"1", "w": b"1"}, "k2": {"v": b"2"}, "k3": {"v": b"3"}}
+    write(tmp_path, before, models)
+    place = tmp_path / "models"
+    (place / "a-x=2-seed=0" / "notes.txt").write_bytes(b"mine")
+    (place / "mine.npz").write_bytes(b"mine")
+    killed = place / "a-x=1-seed=0" / ".v.npz.0a1b.tmp"
+    killed.write_bytes(b"half")
+    (place / "linked").symlink_to(tmp_path)
+    after = [trial("a", "k4", x=1), trial("c", "k3")]
+    assert write(tmp_path, after, {"k4": {"v": b"4"}, "k3": models["k3"]}) == {
+        "a-x=1-seed=0/v.npz": b"4",
+        "a-x=2-seed=0/notes.txt": b"mine",
+        "c-seed=0/v.npz": b"3",
+        "mine.npz": b"mine",
+    }
+    assert sorted(path.name for path in place.iterdir() if path.is_dir()) == [
+        "a-x=1-seed=0", "a-x=2-seed=0", "c-seed=0", "linked",
+    ]  # fmt: skip
+    assert (tmp_path / "trials.sqlite").is_file()
+
+
+def test_a_file_is_written_once_and_mended(tmp_path):
+    trials, models = (
+        [trial("a", "k"), trial("a", "l", seed=1)],
+        {"k": {"v": b"1"}, "l": {"v": b"2"}},
+    )
+    write(tmp_path, trials, models)
+    files = sorted((tmp_path / "models").rglob("*.npz"))
+    files[1].write_bytes(b"half")
+    for path in files:
+        os.utime(path, (1000, 1000))
+    assert set(write(tmp_path, trials, models).values()) == {b"1", b"2"}
+    assert [path.stat().st_mtime == 1000 for path in files] == [True, False]
+
+
+def test_a_folder_that_cannot_be(tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "a-seed=0").touch()
+    with pytest.raises(FaultError, match=r"E505: cannot write to '.*a-seed=0': File exists"):
+        write(tmp_path, [trial("a", "k")], {"k": {"v": b"1"}})
