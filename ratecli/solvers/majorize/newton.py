@@ -59,9 +59,11 @@ class Envelope:
         """Newton's step, halved until the energy falls enough; None if it does not."""
         binding = self._binding(here.near)
         p = -self._newton(here, binding)
-        along, slope, length = self.ramp.rows.scores(p), float(here.gradient @ p), 1.0
+        along, slope = self.ramp.rows.scores(p), float(here.gradient @ p)
+        length = self._longest(here.w, p)
         follow = self._multipliers(here.near, binding, along)
-        while length >= SHORTEST:
+        shortest = SHORTEST * length
+        while length >= shortest:
             w, z = here.w + length * p, here.z + length * along
             v = np.clip(here.near.v + length * follow, 0.0, self.prox.price)
             near = self.prox.nearest(z + self.shift, v)
@@ -70,6 +72,14 @@ class Envelope:
                 return self.at(w, z, near)
             length /= 2
         return None
+
+    def _longest(self, w: Array, p: Array) -> float:
+        """1, or less where a weight without a penalty would more than double: with no row on a
+        corner the energy is straight along it, and Newton's step without end.
+        """
+        free = self.ramp.penalties == 0
+        far = float((np.abs(p[free]) / (1 + np.abs(w[free]))).max(initial=0.0))
+        return 1.0 / max(far, 1.0)
 
     def _binding(self, near: Nearest) -> Mask:
         """(m,) constraints whose multipliers follow the scores."""
