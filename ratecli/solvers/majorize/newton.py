@@ -26,12 +26,18 @@ RIDGE = 1e-12
 
 @dataclass(frozen=True)
 class Place:
-    """Weights w, scores z = X w, what is nearest to z + shift, and the energy with its gradient."""
+    """Weights w, scores z = X w, what is nearest to z + shift, and the energy with its gradient.
+
+    `binding` (m,) marks the constraints whose multipliers follow the scores; `pull` and `pulls` are
+    X' times the slopes, (width,), and times their tilts, (width, k).
+    """
 
     w: Array
     z: Array
     near: Nearest
+    binding: Mask
     pull: Array
+    pulls: Array
     energy: float
     gradient: Array
 
@@ -46,9 +52,11 @@ class Envelope:
         return self.prox.problem.ramp
 
     def at(self, w: Array, z: Array, near: Nearest) -> Place:
-        pull = self.ramp.rows.pull(near.slopes)
-        energy = self.ramp.regularizer(w) + near.value
-        return Place(w, z, near, pull, energy, self.ramp.penalties * w + pull)
+        binding = (near.v > 0) & (near.v < self.prox.price) & near.tilt.any(axis=1)
+        pulled = self.ramp.rows.pull(np.vstack([near.slopes, near.tilt[binding]]).T)
+        pull, energy = pulled[:, 0], self.ramp.regularizer(w) + near.value
+        gradient = self.ramp.penalties * w + pull
+        return Place(w, z, near, binding, pull, pulled[:, 1:], energy, gradient)
 
     def enter(self, w: Array, v: Array) -> Place:
         """At weights w, the multipliers searched from v on."""
@@ -57,18 +65,17 @@ class Envelope:
 
     def step(self, here: Place) -> Place | None:
         """Newton's step, halved until the energy falls enough; None if it does not."""
-        binding = self._binding(here.near)
-        p = -self._newton(here, binding)
+        p = -self._newton(here)
         along, slope = self.ramp.rows.scores(p), float(here.gradient @ p)
         length = self._longest(here.w, p)
-        follow = self._multipliers(here.near, binding, along)
+        follow = self._multipliers(here, along)
         shortest = SHORTEST * length
         while length >= shortest:
             w, z = here.w + length * p, here.z + length * along
             v = np.clip(here.near.v + length * follow, 0.0, self.prox.price)
-            near = self.prox.nearest(z + self.shift, v)
-            energy = self.ramp.regularizer(w) + near.value
-            if energy <= here.energy + ARMIJO * length * slope:
+            most = here.energy + ARMIJO * length * slope - self.ramp.regularizer(w)
+            near = self.prox.nearest(z + self.shift, v, most)
+            if near.value <= most:
                 return self.at(w, z, near)
             length /= 2
         return None
@@ -81,30 +88,24 @@ class Envelope:
         far = float((np.abs(p[free]) / (1 + np.abs(w[free]))).max(initial=0.0))
         return 1.0 / max(far, 1.0)
 
-    def _binding(self, near: Nearest) -> Mask:
-        """(m,) constraints whose multipliers follow the scores."""
-        return (near.v > 0) & (near.v < self.prox.price) & near.tilt.any(axis=1)
-
-    def _newton(self, here: Place, binding: Mask) -> Array:
+    def _newton(self, here: Place) -> Array:
         """The Hessian is `penalties + sigma X' (corner rows + projection on the tilts) X`: along the
         constraints that bind, rows off the corners may move only at a cost.
         """
-        rows, near = self.ramp.rows, here.near
-        extra = np.zeros((0, rows.width))
-        if binding.any():
-            pulled = np.stack([rows.pull(row) for row in near.tilt[binding]])
-            root = linalg.cholesky(_gram(near.tilt[binding]), lower=True)
-            extra = linalg.solve_triangular(root, pulled, lower=True)
-        corner = rows.some(np.flatnonzero(near.corner))
+        extra = here.pulls.T
+        if len(extra):
+            root = linalg.cholesky(_gram(here.near.tilt[here.binding]), lower=True)
+            extra = linalg.solve_triangular(root, extra, lower=True)
+        corner = self.ramp.rows.some(np.flatnonzero(here.near.corner))
         return solved(corner, extra, self.prox.sigma, self.ramp.penalties, here.gradient)
 
-    def _multipliers(self, near: Nearest, binding: Mask, along: Array) -> Array:
+    def _multipliers(self, here: Place, along: Array) -> Array:
         """(m,) by how much the multipliers change, to first order, when the scores move `along`."""
-        change = np.zeros(len(binding))
-        if binding.any():
-            tilt = near.tilt[binding]
+        change = np.zeros(len(here.binding))
+        if here.binding.any():
+            tilt = here.near.tilt[here.binding]
             right = self.prox.sigma * (tilt @ along)
-            change[binding] = linalg.solve(_gram(tilt), right, assume_a="pos")
+            change[here.binding] = linalg.solve(_gram(tilt), right, assume_a="pos")
         return change
 
 

@@ -86,10 +86,12 @@ class Prox:
         value = float(values[0] + v @ values[1:]) + float(slopes @ slopes) / (2 * self.sigma)
         return Nearest(v, y, slopes, ~(above | between | below), tilt, values, value)
 
-    def nearest(self, u: Array, v: Array) -> Nearest:
-        """At the best multipliers, from v on."""
+    def nearest(self, u: Array, v: Array, most: float = np.inf) -> Nearest:
+        """At the best multipliers, from v on; or at others whose value already exceeds `most`."""
         here = self.at(u, v)
         for _ in range(STEPS if len(v) else 0):
+            if here.value > most:
+                break
             gradient = here.values[1:]
             free = np.flatnonzero(self._free(here.v, gradient))
             if not len(free) or np.abs(gradient[free]).max() <= self.tolerance:

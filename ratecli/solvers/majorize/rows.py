@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,9 @@ from scipy import sparse
 from ratecli.models.base import Array, Features
 
 Intercept = Literal["regularized", "unregularized", "none"]
+
+SMALL = 2**24
+"""Entries up to which sparse features are held dense as well (128 MiB)."""
 
 WORTH_MERGING = 0.9
 """Rows are merged if at most this part of them remains: it costs a copy of the features."""
@@ -42,9 +46,14 @@ class Rows:
         return np.asarray(self.X @ w[:-1] + w[-1])
 
     def pull(self, slopes: Array) -> Array:
-        """(width,) derivative in the weights of a function with `slopes` (n,) in the scores."""
+        """(width,) derivative in the weights of a function with `slopes` (n,) in the scores.
+
+        Of several functions at a time, (width, k), where slopes are (n, k).
+        """
         pulled = np.asarray(self.X.T @ slopes)
-        return np.append(pulled, slopes.sum()) if self.biased else pulled
+        if not self.biased:
+            return pulled
+        return np.concatenate([pulled, np.sum(slopes, axis=0, keepdims=True)])
 
     def penalties(self, l2: float) -> Array:
         """(width,) curvature of the regularizer in each weight."""
@@ -54,14 +63,23 @@ class Rows:
         return found
 
     def some(self, chosen: NDArray[np.intp]) -> Features:
-        """(len(chosen), width) features of some rows, the bias a column of ones; as X is stored."""
+        """(len(chosen), width) features of some rows, the bias a column of ones."""
+        if self._dense is not None:
+            return self._dense[chosen]
         X = self.X[chosen]
         if not self.biased:
             return X
-        ones = np.ones((len(chosen), 1))
-        if isinstance(X, np.ndarray):
-            return np.hstack([X, ones])
-        return sparse.csr_array(sparse.hstack([X, sparse.csr_array(ones)], format="csr"))
+        ones = sparse.csr_array(np.ones((len(chosen), 1)))
+        return sparse.csr_array(sparse.hstack([X, ones], format="csr"))
+
+    @cached_property
+    def _dense(self) -> Array | None:
+        """All features with the ones, where that is small: picking rows is ten times as fast."""
+        if isinstance(self.X, np.ndarray):
+            return np.hstack([self.X, np.ones((len(self), 1))]) if self.biased else self.X
+        if len(self) * self.width > SMALL:
+            return None
+        return np.hstack([self.X.toarray(), np.ones((len(self), int(self.biased)))])
 
 
 def merged(X: Features, costs: Array) -> tuple[Features, Array]:
