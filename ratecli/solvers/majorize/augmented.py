@@ -103,8 +103,7 @@ class _Search:
     def run(self, before: ConvexSolution | None) -> Certified:
         weights = (self.problem.up + self.problem.down).sum(axis=1) / len(self.slopes)
         sigma = FIRST * float(weights[0] or weights.max() or 1.0)
-        self._start(before)
-        w = self.best.w
+        w = self._start(before)
         for _ in range(ROUNDS):
             w = self._round(w, sigma)
             if self.done:
@@ -116,16 +115,19 @@ class _Search:
             max(self.gap, 0.0), self.steps, self.done, self.slopes, up, down,
         )  # fmt: skip
 
-    def _start(self, before: ConvexSolution | None) -> None:
-        """The last slopes where the bounds are the same, else those of the hinges at the anchor."""
+    def _start(self, before: ConvexSolution | None) -> Array:
+        """The last weights, and slopes: the last ones where their bounds are the same, else those of
+        the hinges there.
+        """
         if not isinstance(before, Certified):
-            return
+            return self.best.w
         self.v = np.minimum(before.multipliers, self.price)
         up, down = self.problem.bounds(self.v)
-        z = self.best.z
+        z = self.problem.ramp.rows.scores(before.w)
         there = np.where(z > HALF, up, np.where(z < -HALF, -down, up - down))
         same = (up == before.up) & (down == before.down)
         self.slopes = np.clip(np.where(same, before.slopes, there), -down, up)
+        return before.w
 
     def _round(self, w: Array, sigma: float) -> Array:
         """Newton steps on one envelope, whose slopes are the next shift; where they end."""

@@ -21,6 +21,8 @@ from ratecli.solvers.majorize.prox import Mask, Nearest, Prox
 
 ARMIJO = 1e-4
 SHORTEST = 1e-6
+LEAST, MOST = 0.1, 0.6
+"""What part of a step may remain when it is cut back."""
 RIDGE = 1e-12
 
 
@@ -64,7 +66,9 @@ class Envelope:
         return self.at(w, z, self.prox.nearest(z + self.shift, v))
 
     def step(self, here: Place) -> Place | None:
-        """Newton's step, halved until the energy falls enough; None if it does not."""
+        """Newton's step, cut back to where a parabola falls lowest until the energy falls enough; None
+        if it does not.
+        """
         p = -self._newton(here)
         along, slope = self.ramp.rows.scores(p), float(here.gradient @ p)
         length = self._longest(here.w, p)
@@ -73,11 +77,13 @@ class Envelope:
         while length >= shortest:
             w, z = here.w + length * p, here.z + length * along
             v = np.clip(here.near.v + length * follow, 0.0, self.prox.price)
-            most = here.energy + ARMIJO * length * slope - self.ramp.regularizer(w)
-            near = self.prox.nearest(z + self.shift, v, most)
-            if near.value <= most:
+            fixed = self.ramp.regularizer(w) - here.energy
+            near = self.prox.nearest(z + self.shift, v, ARMIJO * length * slope - fixed)
+            rise = near.value + fixed
+            if rise <= ARMIJO * length * slope:
                 return self.at(w, z, near)
-            length /= 2
+            lowest = -slope * length / (2 * (rise - slope * length))
+            length *= min(max(lowest, LEAST), MOST)
         return None
 
     def _longest(self, w: Array, p: Array) -> float:
