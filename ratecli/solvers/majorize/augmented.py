@@ -31,7 +31,7 @@ FIRST = 1.5
 GROWTH = 1.5
 """Of sigma from round to round."""
 ENOUGH = 0.3
-"""Part of the gap to which the gradient must fall before the slopes are updated."""
+"""Part of what is missing that the gradient may be to blame for when the slopes are updated."""
 MARGIN = 0.25
 """Part of the gap that keeping off the constraints may cost."""
 WIDEST = 1e-4
@@ -134,8 +134,8 @@ class _Search:
         envelope = Envelope(self._prox(sigma), self.slopes / sigma)
         here = envelope.enter(w, self.v)
         for step in range(STEPS):
-            self._learn(here)
-            if self.done or (step and self._close(here)):
+            missing = self._learn(here)
+            if self.done or (step and self._close(here, missing)):
                 break
             following = envelope.step(here)
             if following is None:
@@ -171,27 +171,34 @@ class _Search:
             return self.gap <= self.tolerance
         return self.priced_out and self.gap <= max(self.tolerance, ROUGH * abs(self.lower))
 
-    def _close(self, here: Place) -> bool:
-        """Whether the smooth problem is solved well enough: its strong convexity bounds the rest."""
+    def _close(self, here: Place, missing: float) -> bool:
+        """Whether the smooth problem is solved well enough: of what is missing at these multipliers,
+        its gradient is to blame for a part, and the slopes for the rest.
+        """
         penalties, gradient = self.problem.ramp.penalties, here.gradient
         curved = penalties > 0
         left = float((gradient[curved] ** 2 / penalties[curved]).sum()) / 2
         left += float(np.abs(gradient[~curved]) @ np.maximum(np.abs(here.w[~curved]), 1.0))
-        return left <= ENOUGH * max(self.gap, self.tolerance)
+        return left <= ENOUGH * max(missing, self.tolerance)
 
-    def _learn(self, here: Place) -> None:
-        """The lower bound of the slopes, and the point, or one between it and a feasible one."""
+    def _learn(self, here: Place) -> float:
+        """Keep the lower bound of the slopes, and the point or one between it and a feasible one.
+
+        Returns what is missing between them at these multipliers: the gap of an SVM.
+        """
         v, slopes = here.near.v, self._balanced(here.near.slopes, here.near.v)
         pull = here.pull if slopes is here.near.slopes else None
         bound = self.problem.dual(v, slopes, pull)
         if bound > self.lower:
             self.lower, self.certificate = bound, v
         point = self._point(here.w, here.z)
+        missing = float(point.values[0] + v @ point.values[1:]) - bound
         if self.best.feasible and not point.feasible:
             near = point.values[0] - self.lower <= CLOSE * self.tolerance
             point = self._between(point) if near else self.best
         if point.worth < self.best.worth or (point.feasible and not self.best.feasible):
             self.best = point
+        return missing
 
     def _point(self, w: Array, z: Array) -> _Point:
         values = self.problem.at(z)

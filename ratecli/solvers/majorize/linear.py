@@ -8,10 +8,12 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array, Features
 
-NARROW = 2000
-"""Weights up to which the system is solved in the weights, as a matrix."""
-FEW = 3000
-"""Rows up to which it is solved in the rows."""
+PRODUCTS = 4000
+"""What conjugate gradients cost for each stored entry, in multiplications of dense matrices: about a
+hundred steps of two products, an entry as dear as twenty multiplications.
+"""
+CHEAP = 1e8
+"""Multiplications that are done at once."""
 FREE = 1e-6
 """Curvature given to weights without a penalty, in mean penalties: no row may be on a corner."""
 EXACT = 1e-3
@@ -24,14 +26,15 @@ def solved(rows: Features, extra: Array, sigma: float, penalties: Array, right: 
 
     A is `rows`, (j, width), as it is stored; E is `extra`, (k, width), a row for each constraint.
     """
-    floor = FREE * float(penalties.max())
-    diagonal = np.maximum(penalties, floor)
+    diagonal = np.maximum(penalties, FREE * float(penalties.max()))
     count, width = rows.shape[0] + len(extra), len(right)
-    if width <= NARROW and width <= count:
+    small, large = sorted((count, width))
+    stored = rows.size if isinstance(rows, np.ndarray) else rows.nnz
+    if small * small * (large + small / 3) > PRODUCTS * (stored + extra.size) + CHEAP:
+        return _by_gradients(rows, extra, sigma, diagonal, right)
+    if width <= count:
         return _in_weights(_dense(rows), extra, sigma, diagonal, right)
-    if count <= FEW:
-        return _in_rows(np.vstack([_dense(rows), extra]), sigma, diagonal, right)
-    return _by_gradients(rows, extra, sigma, diagonal, right)
+    return _in_rows(np.vstack([_dense(rows), extra]), sigma, diagonal, right)
 
 
 def _in_weights(rows: Array, extra: Array, sigma: float, diagonal: Array, right: Array) -> Array:

@@ -1,0 +1,176 @@
+"""What a constrained solve costs, in plain SVM fits of the same run: `make bench`.
+
+On a9a (where it is at hand): one target of Figure 2 of Goh et al. 2016 at 8 majorization steps from a
+cold start, each convex problem to a relative gap of 1e-4, against LIBLINEAR's unconstrained SVM and
+against Algorithm 2 as published, LIBLINEAR cold inside; then the whole path of 96 targets.
+On generated rows: seconds against rows, features, non-zeros and constraints, one convex problem
+each, drawn to benchmarks/majorize.png. `--clicks` solves one target of Figure 3 at full size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from sklearn.svm import LinearSVC
+
+from ratecli.datasets.download import ensure
+from ratecli.datasets.registry import find
+from ratecli.faults import FaultError
+from ratecli.rates.analysis import objective_goal, rule_goal
+from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
+from ratecli.rates.resolve import Scope, differences, resolve, violation
+from ratecli.runner.trial import training_problem
+from ratecli.runner.worker import one_thread
+from ratecli.runner.world import Data, World, world
+from ratecli.solvers.majorize import choosers, svm
+from ratecli.solvers.majorize.augmented import Augmented
+from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
+from ratecli.solvers.majorize.cutting_plane import CuttingPlane
+from ratecli.solvers.majorize.rows import Rows
+from ratecli.solvers.majorize.solution import Goal
+from ratecli.solvers.majorize.solver import Majorize
+from ratecli.solvers.problem import Problem
+
+TARGETS = np.linspace(1, 3.5, 96)
+ONE = 1.25
+GAP = 1e-4
+SCOPE = Scope(groups={name: parse_conditions(f"sex = {value}")
+                      for name, value in (("women", "Female"), ("men", "Male"))})  # fmt: skip
+
+
+def seconds(work: Callable[[], object], repeats: int = 1) -> float:
+    """The fastest of several runs: what the work takes when nothing is in its way."""
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def problem_at(found: World, target: float) -> Problem:
+    objective = objective_goal("error", resolve(parse_value("error"), SCOPE))
+    rule = parse_rule(f"positive_rate[men] <= {target:.17g} * positive_rate[women]")
+    parts = differences(rule, SCOPE)
+    goal = rule_goal("parity", str(rule), parts, violation(parts))
+    return training_problem(found, objective, (goal,), "1/n")
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def as_published(problem: Problem) -> None:
+    """Algorithms 1 and 2 with nothing kept between convex problems, LIBLINEAR inside."""
+    ramp, _ = Majorize().ramp_problem(problem)
+    goal = Goal(GAP, ceiling=1e4, hopeless=np.inf)
+    method = CuttingPlane(goal, svm.liblinear(0), choosers.center_of_mass, cuts=100)
+    w = np.zeros(ramp.rows.width)
+    for _ in range(8):
+        w = method.solve(ConvexProblem.tight_at(ramp, ramp.rows.scores(w)), w).w
+
+
+def bench_a9a(found: World) -> None:
+    train = np.flatnonzero(found.sample.part == "train")
+    X, y = found.X[train], found.sample.label[train]
+    plain = seconds(lambda: LinearSVC(loss="hinge", tol=1e-3, max_iter=20_000).fit(X, y), 5)
+    print(f"a9a: a plain SVM fit (LIBLINEAR, tolerance 1e-3) takes {plain:.2f} s")
+    one = problem_at(found, ONE)
+    solve = partial(Majorize(gap=GAP).solve, one, np.random.default_rng(0), silent)
+    ours, theirs = seconds(solve, 3), seconds(lambda: as_published(one))
+    print(f"one target, 8 steps, cold: {ours:.2f} s = {ours / plain:.1f} fits; "
+          f"Algorithm 2 over cold LIBLINEAR: {theirs:.1f} s, {theirs / ours:.1f} times as long")  # fmt: skip
+    problems = [problem_at(found, target) for target in TARGETS]
+    path = seconds(lambda: Majorize(gap=GAP).path(problems, np.random.default_rng(0), silent))
+    print(f"the path of {len(TARGETS)} targets: {path:.0f} s = {path / plain:.0f} fits")
+
+
+def generated(n: int, d: int, entries: int, constraints: int) -> ConvexProblem:
+    """Error under parity of `constraints` groups with the rest, on rows with `entries` ones each."""
+    rng = np.random.default_rng(0)
+    columns = rng.integers(0, d, (n, entries))
+    starts = np.arange(0, n * entries + 1, entries)
+    X = sparse.csr_array((np.ones(n * entries), columns.ravel(), starts), shape=(n, d))
+    X.sum_duplicates()
+    score = X @ rng.normal(size=d) + rng.normal(size=n)
+    y, group = score > np.quantile(score, 0.7), rng.integers(0, constraints + 1, n)
+    coefficients = [np.where(y, -1 / n, 1 / n)]
+    for g in range(constraints):
+        inside = group == g
+        coefficients.append(np.where(inside, 1 / inside.sum(), -1 / (~inside).sum()))
+    constants = np.concatenate([[y.mean()], np.full(constraints, -0.02)])
+    ramp = RampProblem.of(Rows(X), np.array(coefficients), constants, 2 / n)
+    return ConvexProblem.tight_at(ramp, np.zeros(n))
+
+
+def one_step(problem: ConvexProblem) -> object:
+    goal = Goal(GAP, ceiling=1e4, hopeless=np.inf)
+    return Augmented(goal).solve(problem, np.zeros(problem.ramp.rows.width))
+
+
+def bench_growth() -> None:
+    """Each size doubled three times, the others held."""
+    sizes = {"rows": "n", "features": "d", "non-zeros a row": "entries", "constraints": "m"}
+    base = {"n": 20_000, "d": 200, "entries": 10, "m": 1}
+    curves = {}
+    for name, key in sizes.items():
+        values = [base[key] * 2**k for k in range(4)]
+        cases = [base | {key: value} for value in values]
+        times = [seconds(partial(one_step, generated(*case.values()))) for case in cases]
+        slope = np.polyfit(np.log(values), np.log(times), 1)[0]
+        print(f"{name} {values}: {', '.join(f'{t:.2f}' for t in times)} s, exponent {slope:.2f}")
+        curves[name] = (values, times)
+    draw(curves)
+
+
+def draw(curves: dict[str, tuple[Sequence[int], Sequence[float]]]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    for axes, (name, (values, times)) in zip(figure.subplots(1, 4), curves.items(), strict=True):
+        axes.loglog(values, times, "o-", color="black", label="one convex problem")
+        linear = times[0] * np.array(values) / values[0]
+        axes.loglog(values, linear, ":", color="grey", label="linear")
+        axes.set(xlabel=name, ylabel="seconds")
+    axes.legend(fontsize=7)
+    figure.savefig(Path(__file__).with_suffix(".png"), dpi=120, metadata={"Software": None})
+
+
+def bench_clicks() -> None:
+    entry = {"source": "clicks", "split": {"test": 0.2, "stratify": ["set"]}}
+    found = world(Data.of({"clicks": entry}, Path.cwd()), 0, "deployed")
+    sets = {name: parse_conditions(f"set = {name}") for name in ("d1", "d2", "d3")}
+    scope = Scope(groups=sets)
+    aim = "(131840 * error[d1] + 53877 * false_positives[d2]) / 185717"
+    objective = objective_goal(aim, resolve(parse_value(aim), scope))
+    goals = []
+    for name, text in {"recall": "recall[d2] >= 0.67", "churn": "churn[d3] <= 0.04"}.items():
+        parts = differences(parse_rule(text), scope)
+        goals.append(rule_goal(name, text, parts, violation(parts)))
+    problem = training_problem(found, objective, tuple(goals), 1e-7)
+    solver = Majorize(iterations=5, intercept="unregularized", gap=1e-3)
+    took = seconds(partial(solver.solve, problem, np.random.default_rng(0), print))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"clicks, one target, 5 steps: {took:.0f} s, peak memory {peak:.1f} GiB")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clicks", action="store_true", help="one target of Figure 3, full size")
+    with one_thread():
+        if parser.parse_args().clicks:
+            bench_clicks()
+        else:
+            try:
+                ensure(find("a9a"), offline=False)
+                bench_a9a(world(Data.of({"data": {"source": "a9a"}}, Path.cwd()), 0))
+            except FaultError as fault:
+                print(f"a9a is left out: {fault}")
+            bench_growth()
