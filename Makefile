@@ -22,7 +22,8 @@ lint: $(READY)  ## style, types and the arrows between rooms
 	$(BIN)/lint-imports
 
 bench: $(READY)  ## speed as ratios against peers, in the same run
-	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/rates.py
+	$(BIN)/python benchmarks/majorize.py
 
 # Everything is pinned by hash, so that pip installs these very files or nothing.
 $(READY): constraints.txt pyproject.toml

@@ -2,7 +2,7 @@
 
 On a9a (where it is at hand): one target of Figure 2 of Goh et al. 2016 at 8 majorization steps from a
 cold start, each convex problem to a relative gap of 1e-4, against LIBLINEAR's unconstrained SVM and
-against Algorithm 2 as published, LIBLINEAR cold inside; then the whole path of 96 targets.
+against Algorithm 2 as published, LIBLINEAR cold inside, and fairlearn if it is there; then the whole path of 96 targets.
 On generated rows: seconds against rows, features, non-zeros and constraints, one convex problem
 each, drawn to benchmarks/majorize.png. `--clicks` solves one target of Figure 3 at full size.
 """
@@ -10,6 +10,7 @@ each, drawn to benchmarks/majorize.png. `--clicks` solves one target of Figure 3
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -87,9 +88,26 @@ def bench_a9a(found: World) -> None:
     ours, theirs = seconds(solve, 3), seconds(lambda: as_published(one))
     print(f"one target, 8 steps, cold: {ours:.2f} s = {ours / plain:.1f} fits; "
           f"Algorithm 2 over cold LIBLINEAR: {theirs:.1f} s, {theirs / ours:.1f} times as long")  # fmt: skip
+    if importlib.util.find_spec("fairlearn"):
+        bench_fairlearn(X, y, found.sample.columns["sex"][train], ours)
     problems = [problem_at(found, target) for target in TARGETS]
     path = seconds(lambda: Majorize(gap=GAP).path(problems, np.random.default_rng(0), silent))
     print(f"the path of {len(TARGETS)} targets: {path:.0f} s = {path / plain:.0f} fits")
+
+
+def bench_fairlearn(X: object, y: object, sex: object, ours: float) -> None:
+    from fairlearn.reductions import DemographicParity, ExponentiatedGradient
+    from sklearn.linear_model import LogisticRegression
+
+    def reduce() -> None:
+        dense = X.toarray() if hasattr(X, "toarray") else X
+        constraint = DemographicParity(ratio_bound=1 / ONE)
+        learner = ExponentiatedGradient(LogisticRegression(solver="liblinear"), constraint)
+        learner.fit(dense, y, sensitive_features=sex)
+
+    theirs = seconds(reduce)
+    print(f"fairlearn's exponentiated gradient, same goal: {theirs:.2f} s, "
+          f"{theirs / ours:.1f} times majorize")  # fmt: skip
 
 
 def generated(n: int, d: int, entries: int, constraints: int) -> ConvexProblem:

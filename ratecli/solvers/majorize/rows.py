@@ -14,8 +14,8 @@ from ratecli.models.base import Array, Features
 
 Intercept = Literal["regularized", "unregularized", "none"]
 
-SMALL = 2**24
-"""Entries up to which sparse features are held dense as well (128 MiB)."""
+SMALL = 2**22
+"""Entries up to which sparse features are held dense as well (32 MiB)."""
 
 WORTH_MERGING = 0.9
 """Rows are merged if at most this part of them remains: it costs a copy of the features."""

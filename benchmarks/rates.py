@@ -1,0 +1,73 @@
+"""Speed as ratios against peers in the same run: `make bench`.
+
+Measuring rates against scikit-learn, on a9a where it is at hand, else `loans`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from sklearn.metrics import accuracy_score, recall_score
+
+from ratecli.datasets.download import ensure
+from ratecli.datasets.registry import find
+from ratecli.faults import FaultError
+from ratecli.rates.matrix import Predictions, measure
+from ratecli.rates.parser import parse_conditions, parse_value
+from ratecli.rates.resolve import Scope, resolve
+from ratecli.runner.worker import one_thread
+from ratecli.runner.world import Data, World, world
+
+REPEATS = 3
+TARGET = 1.25
+SCOPE = Scope(groups={name: parse_conditions(f"sex = {value}")
+                      for name, value in (("women", "Female"), ("men", "Male"))})  # fmt: skip
+
+
+def fastest(work: Callable[[], object], repeats: int = REPEATS) -> float:
+    """Least seconds of several runs: what the work takes when nothing is in its way."""
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def rows() -> tuple[str, World]:
+    try:
+        ensure(find("a9a"), offline=not os.environ.get("RATECLI_DATA_MIRROR"))
+    except FaultError:
+        return "loans", world(Data.of({"data": {"source": "loans"}}, Path.cwd()), 0)
+    return "a9a", world(Data.of({"data": {"source": "a9a"}}, Path.cwd()), 0)
+
+
+def bench_measure(name: str, found: World) -> None:
+    """Accuracy and recall of two groups, against scikit-learn's on masked arrays."""
+    texts = [f"{rate}[{group}]" for rate in ("accuracy", "tpr") for group in ("women", "men")]
+    expressions = [resolve(parse_value(text), SCOPE) for text in texts]
+    decisions = (np.random.default_rng(0).random(len(found.sample)) > 0.7).astype(float)
+    predictions = Predictions(decisions, decisions, decisions)
+    sample = found.sample
+
+    def theirs() -> None:
+        test = sample.part == "test"
+        for measure_of in (accuracy_score, recall_score):
+            for value in ("Female", "Male"):
+                mask = test & (sample.columns["sex"] == value)
+                measure_of(sample.label[mask], decisions[mask])
+
+    ours = fastest(lambda: measure(expressions, sample, "test", predictions), 20)
+    peer = fastest(theirs, 20)
+    print(f"measuring 4 rates, {name}: {1e3 * ours:.1f} ms, scikit-learn takes {peer / ours:.1f} "
+          "times as long")  # fmt: skip
+
+
+if __name__ == "__main__":
+    data_name, found_rows = rows()
+    with one_thread():
+        bench_measure(data_name, found_rows)
