@@ -1,90 +1,48 @@
-"""Problem 3 of Goh et al. 2016 by other means than ours: a smooth program, and dual bounds.
-
-The convex problem is given as a `ConvexProblem`; its own `values` and `minimize` are not used.
-"""
+"""Problem 3 of Goh et al. 2016 by a generic interior-point solver (Clarabel), to eight digits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import clarabel
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog, minimize
+from scipy import sparse
+from scipy.optimize import linprog
 
 from ratecli.solvers.majorize.convex import ConvexProblem
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Hinges:
-    """`flat[j] + sum_l cost[j, l] max(0, 1/2 - signed[l] @ w)`, row 0 plus `l2 / 2 |w|^2`."""
+def least(problem: ConvexProblem) -> tuple[float, Floats] | None:
+    """The least value and the multipliers; None if no w meets the constraints.
 
-    signed: Floats
-    cost: Floats
-    flat: Floats
-    l2: float
-
-    @classmethod
-    def of(cls, convex: ConvexProblem) -> Hinges:
-        X = convex.ramp.X if isinstance(convex.ramp.X, np.ndarray) else convex.ramp.X.toarray()
-        signed, cost = np.vstack([-X, X]), np.hstack([convex.up, convex.down])
-        used = cost.any(axis=0)
-        return cls(signed[used], cost[:, used], convex.flat, convex.ramp.l2)
-
-    def values(self, w: Floats) -> Floats:
-        values = self.cost @ np.maximum(0, 0.5 - self.signed @ w) + self.flat
-        values[0] += self.l2 / 2 * (w @ w)
-        return values
-
-
-def by_slsqp(hinges: Hinges) -> Floats:
-    """(m + 1,) values at the solution of the smooth form: a slack for each hinge."""
-    count, d = hinges.signed.shape
-    gradient = np.concatenate([np.zeros(d), hinges.cost[0]])
-
-    def objective(x: Floats) -> tuple[float, Floats]:
-        slope = gradient.copy()
-        slope[:d] += hinges.l2 * x[:d]
-        return float(gradient @ x + hinges.l2 / 2 * x[:d] @ x[:d]), slope
-
-    above = np.hstack([hinges.signed, np.eye(count)])
-    goals = np.hstack([np.zeros((len(hinges.cost) - 1, d)), -hinges.cost[1:]])
-    A, b = np.vstack([above, goals]), np.concatenate([np.full(count, -0.5), -hinges.flat[1:]])
-    start = np.concatenate([np.zeros(d), np.full(count, 0.5)])
-    found = minimize(
-        objective, start, jac=True, method="SLSQP",
-        bounds=[(None, None)] * d + [(0, None)] * count,
-        constraints={"type": "ineq", "fun": lambda x: A @ x + b, "jac": lambda _: A},
-        options={"maxiter": 500, "ftol": 1e-12},
-    )  # fmt: skip
-    return hinges.values(found.x[:d])
-
-
-def dual_bound(hinges: Hinges, multipliers: Floats) -> float:
-    """A lower bound of z(multipliers): the SVM's dual value, feasible however it was found."""
-    mix = np.concatenate([[1.0], multipliers])
-    cost, flat = mix @ hinges.cost, float(mix @ hinges.flat)
-
-    def negative(a: Floats) -> tuple[float, Floats]:
-        w = hinges.signed.T @ a / hinges.l2
-        return float(hinges.l2 / 2 * w @ w - a.sum() / 2), hinges.signed @ w - 0.5
-
-    found = minimize(
-        negative, cost / 2, jac=True, method="L-BFGS-B", bounds=[(0, c) for c in cost],
-        options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-10},
-    )  # fmt: skip
-    a = np.clip(found.x, 0, cost)
-    return flat - negative(a)[0]
-
-
-def best_dual_bound(hinges: Hinges, near: Floats) -> float:
-    """A lower bound of Problem 3: the dual value maximized over multipliers, from `near` on."""
-    found = minimize(
-        lambda v: -dual_bound(hinges, np.abs(v)), near, method="Nelder-Mead",
-        options={"xatol": 1e-7, "fatol": 1e-9, "maxiter": 400},
-    )  # fmt: skip
-    return float(-found.fun)
+    Variables are w and a slack for each hinge with a cost: minimize `penalties / 2 w^2 + c0 s`
+    subject to s >= 0, s >= 1/2 + y z, and C s + flat <= 0.
+    """
+    ramp = problem.ramp
+    X = ramp.rows.X if isinstance(ramp.rows.X, np.ndarray) else ramp.rows.X.toarray()
+    X = np.hstack([X, np.ones((len(X), 1))]) if ramp.rows.biased else X
+    costs, signed = np.hstack([problem.up, problem.down]), np.vstack([X, -X])
+    used = costs.any(axis=0)
+    costs, signed = costs[:, used], signed[used]
+    count, d, m = costs.shape[1], X.shape[1], problem.constraints
+    P = sparse.csc_matrix(sparse.diags_array(np.concatenate([ramp.penalties, np.zeros(count)])))
+    q = np.concatenate([np.zeros(d), costs[0]])
+    A = sparse.csc_matrix(np.block([
+        [signed, -np.eye(count)],
+        [np.zeros((count, d)), -np.eye(count)],
+        [np.zeros((m, d)), costs[1:]],
+    ]))  # fmt: skip
+    b = np.concatenate([np.full(count, -0.5), np.zeros(count), -problem.flat[1:]])
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
+    cones = [clarabel.NonnegativeConeT(2 * count + m)]
+    found = clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()
+    if str(found.status) in {"PrimalInfeasible", "AlmostPrimalInfeasible"}:
+        return None
+    assert str(found.status) in {"Solved", "AlmostSolved"}, found.status
+    return float(found.obj_val + problem.flat[0]), np.array(found.z[2 * count :])
 
 
 def toy_dual(multiplier: float) -> float:

@@ -64,13 +64,15 @@ class Augmented:
     def solve(
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
     ) -> Certified:
-        """Raise the price of excess while the multipliers stop at it and a constraint is missed."""
+        """Raise the price of excess while the multipliers stop at it and a constraint is missed, or
+        the point that meets all costs more than one that misses some.
+        """
         price = min(self.price * (problem.ramp.spread or 1.0), self.goal.ceiling)
         while True:
             search = _Search(problem, self.goal, price, anchor)
             found = search.run(before)
             dear = price >= self.goal.ceiling or found.lower > self.goal.hopeless
-            if found.feasible or dear or not search.priced_out:
+            if search.certain or dear or not search.priced_out:
                 return found
             price, before = min(DEARER * price, self.goal.ceiling), found
 
@@ -95,6 +97,7 @@ class _Search:
     def __init__(self, problem: ConvexProblem, goal: Goal, price: float, anchor: Array) -> None:
         self.problem, self.goal, self.price = problem, goal, price
         self.best = self._point(anchor, problem.ramp.rows.scores(anchor))
+        self.cheapest = self.best.worth
         self.slopes = np.zeros(len(problem.ramp.rows))
         self.v = np.zeros(problem.constraints)
         self.lower, self.certificate = -np.inf, self.v
@@ -110,9 +113,10 @@ class _Search:
                 break
             sigma *= GROWTH
         best, (up, down) = self.best, self.problem.bounds(self.v)
+        converged = self.certain if best.feasible else self.done
         return Certified(
             best.w, float(best.values[0]), self.certificate, excess(best.values[1:]), self.lower,
-            max(self.gap, 0.0), self.steps, self.done, self.slopes, up, down,
+            max(self.gap, 0.0), self.steps, converged, self.slopes, up, down,
         )  # fmt: skip
 
     def _start(self, before: ConvexSolution | None) -> Array:
@@ -157,6 +161,11 @@ class _Search:
         return self.best.worth - self.lower
 
     @property
+    def left(self) -> float:
+        """The gap at this price: what meets the constraints may never be the cheapest."""
+        return self.cheapest - self.lower
+
+    @property
     def tolerance(self) -> float:
         return self.goal.tolerance(self.lower, self.problem.ramp.spread)
 
@@ -166,10 +175,14 @@ class _Search:
         return bool((self.certificate >= self.price).any())
 
     @property
+    def certain(self) -> bool:
+        return self.best.feasible and self.gap <= self.tolerance
+
+    @property
     def done(self) -> bool:
-        if self.best.feasible:
-            return self.gap <= self.tolerance
-        return self.priced_out and self.gap <= max(self.tolerance, ROUGH * abs(self.lower))
+        if self.certain:
+            return True
+        return self.priced_out and self.left <= max(self.tolerance, ROUGH * abs(self.lower))
 
     def _close(self, here: Place, missing: float) -> bool:
         """Whether the smooth problem is solved well enough: of what is missing at these multipliers,
@@ -193,6 +206,7 @@ class _Search:
             self.lower, self.certificate = bound, v
         point = self._point(here.w, here.z)
         missing = float(point.values[0] + v @ point.values[1:]) - bound
+        self.cheapest = min(self.cheapest, point.worth)
         if self.best.feasible and not point.feasible:
             near = point.values[0] - self.lower <= CLOSE * self.tolerance
             point = self._between(point) if near else self.best

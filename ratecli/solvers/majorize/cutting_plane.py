@@ -88,13 +88,15 @@ class CuttingPlane:
         The box of multipliers is also the price of excess. It grows fourfold when the best
         compromise at that price is known roughly and still exceeds a constraint. An SVM need only be
         so exact that either the best value rises or the model falls by half of what lies between
-        them: to (h(v) - L) / 2, and never below half the gap that is asked for.
+        them: to (h(v) - L) / 2. At the maximizer that is half the gap or more, at a center of mass
+        in m + 1 dimensions 1/(m + 2) of it; no SVM is asked for more than half of that.
         """
         columns, v = self._start(problem, anchor, before)
         lower = float(problem.flat[0] + v @ problem.flat[1:])  # no hinge is below 0
         search = _Search(problem, self.goal, columns, lower, 2 * float(v.max(initial=0.0)))
         for _ in range(self.cuts):
-            accuracy = max((search.columns.model(v) - search.lower) / 2, search.asked / 2)
+            least = search.asked / (2 * problem.constraints + 4)
+            accuracy = max((search.columns.model(v) - search.lower) / 2, least)
             search.cut(v, self.svm(problem.lagrangian(v), search.columns.W[:, -1], accuracy))
             if search.settled:
                 if search.final:

@@ -20,7 +20,8 @@ from ratecli.solvers.majorize.linear import solved
 from ratecli.solvers.majorize.prox import Mask, Nearest, Prox
 
 ARMIJO = 1e-4
-SHORTEST = 1e-6
+SHORTEST = 1e-12
+"""With a tiny penalty and few rows on corners Newton's step is that much too long."""
 LEAST, MOST = 0.1, 0.6
 """What part of a step may remain when it is cut back."""
 RIDGE = 1e-12

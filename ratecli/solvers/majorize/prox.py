@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.ramp import HALF
+from ratecli.solvers.majorize.box import highest
 from ratecli.solvers.majorize.convex import ConvexProblem
 
 Mask = NDArray[np.bool_]
@@ -24,7 +25,6 @@ Mask = NDArray[np.bool_]
 STEPS = 30
 ARMIJO = 1e-4
 SHORTEST = 1e-4
-RIDGE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -106,18 +106,13 @@ class Prox:
         return np.asarray(((v > 0) | (gradient > 0)) & ((v < self.price) | (gradient < 0)))
 
     def _step(self, u: Array, here: Nearest, free: NDArray[np.intp]) -> Nearest | None:
-        """Newton's step in the free multipliers, halved from what doubles them on."""
+        """Newton's step in the free multipliers, at most what doubles them, and halved from there on."""
         gradient = here.values[1:]
         curvature = here.tilt[free] @ here.tilt[free].T / self.sigma
-        size = float(np.trace(curvature)) / len(free) or 1.0
-        curvature[np.diag_indices(len(free))] += RIDGE * size
-        step = np.zeros(len(here.v))
-        step[free] = np.linalg.solve(curvature, gradient[free])
         most = 2 * np.maximum(here.v, self._unit)
-        step = np.clip(step, -most, most)
-        if gradient @ step <= 0:
-            step = np.zeros(len(here.v))
-            step[free] = np.sign(gradient[free]) * most[free]
+        low, high = np.maximum(-here.v, -most), np.minimum(self.price - here.v, most)
+        step = np.zeros(len(here.v))
+        step[free] = highest(gradient[free], curvature, low[free], high[free])
         length = 1.0
         while length >= SHORTEST:
             v = np.clip(here.v + length * step, 0.0, self.price)
@@ -129,6 +124,8 @@ class Prox:
 
     @cached_property
     def _unit(self) -> Array:
-        """Multipliers at which a constraint weighs as much as the objective."""
+        """Multipliers at which a constraint weighs as much as the objective (one that is constant
+        counts as 1).
+        """
         weights = (self.problem.up + self.problem.down).sum(axis=1)
-        return np.asarray(weights[0] / np.where(weights[1:] > 0, weights[1:], 1.0))
+        return np.asarray((weights[0] or 1.0) / np.where(weights[1:] > 0, weights[1:], 1.0))

@@ -107,21 +107,24 @@ class Majorize(Solver):
         ramp, names = self.ramp_problem(problem)
         method = self.method(ramp, rng)
         w, found = np.zeros(ramp.rows.width), list[ConvexSolution]()
-        missed, left = float(excess(ramp.values(w)[1:]).sum()), self.iterations
+        values, left = ramp.values(w), self.iterations
         trace: list[Mapping[str, Any]] = []
         while left:
             started = time.perf_counter()
             ties = TIES if _rests(trace) else 0.0
             convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(w), ties)
             found.append(method.solve(convex, w, _like(found, near)))
-            w, values = found[-1].w, ramp.values(found[-1].w)
+            before, reached = _missed(values), ramp.values(found[-1].w)
+            # with ties the bound is a little above the ramps at w
+            if before or not (_missed(reached) or reached[0] > values[0]):
+                w, values = found[-1].w, reached
             trace.append(_row(len(trace) + 1, values, found[-1], time.perf_counter() - started))
-            before, missed = missed, float(excess(values[1:]).sum())
+            missed = _missed(values)
             if missed and (missed > HEADWAY * before or len(trace) >= PHASE_ONE):
                 break
             left -= not missed
             progress(f"{self.iterations - left} of {self.iterations} iterations")
-        status, reason = self._ending(found[-1], ramp, names, len(trace))
+        status, reason = self._ending(found[-1], ramp, values, names, len(trace))
         variants = {} if missed else self.variants(w, rng)
         multipliers = _named(names, found[-1].multipliers)
         return Solution(variants, status, reason, multipliers, tuple(trace)), found
@@ -159,10 +162,10 @@ class Majorize(Solver):
         return found
 
     def _ending(
-        self, found: ConvexSolution, ramp: RampProblem, names: list[str], steps: int
+        self, found: ConvexSolution, ramp: RampProblem, values: Array, names: list[str], steps: int
     ) -> tuple[str, str]:
         """Status and reason. Only what no decisions at all could meet is called infeasible."""
-        missed = excess(ramp.values(found.w)[1:])
+        missed = excess(values[1:])
         if missed.any():
             worst = int(np.argmax(missed))
             reason = (
@@ -187,6 +190,10 @@ class Majorize(Solver):
 
 def _seed(rng: np.random.Generator) -> int:
     return int(rng.integers(2**31))
+
+
+def _missed(values: Array) -> float:
+    return float(excess(values[1:]).sum())
 
 
 def _rests(trace: list[Mapping[str, Any]]) -> bool:

@@ -1,0 +1,121 @@
+"""Problem 3 against a generic convex solver, and the certificates on the way."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from oracles.instances import INTERCEPTS, KINDS, instance, instances
+from oracles.problem3 import least
+
+from ratecli.solvers.majorize import augmented, choosers, linear, svm
+from ratecli.solvers.majorize.augmented import Augmented
+from ratecli.solvers.majorize.convex import ConvexProblem
+from ratecli.solvers.majorize.cutting_plane import CuttingPlane
+from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, Method
+
+
+def goal(problem: ConvexProblem, gap: float) -> Goal:
+    return Goal(0.0, 1e4 * (problem.ramp.spread or 1.0), 1e6, absolute=gap)
+
+
+def solved(method: Method, problem: ConvexProblem) -> ConvexSolution:
+    return method.solve(problem, np.zeros(problem.ramp.rows.width))
+
+
+def cuts(problem: ConvexProblem, gap: float, chooser: choosers.Chooser) -> CuttingPlane:
+    return CuttingPlane(goal(problem, gap), svm.newton(), chooser, 300)
+
+
+def holds(problem: ConvexProblem, found: ConvexSolution, gap: float) -> None:
+    """The point is feasible and as good as the optimum, and the certificate is one."""
+    optimum = least(problem)
+    assert optimum
+    value, multipliers = optimum
+    at = problem.values(found.w)
+    assert found.converged
+    assert found.feasible
+    assert at[1:].max(initial=0.0) <= FEASIBLE * (1 + 1e-9)
+    assert found.value == pytest.approx(at[0], abs=1e-12)
+    assert found.lower <= value + 1e-8
+    assert 0 <= found.gap <= gap
+    # a point may miss each constraint by FEASIBLE, and be better by what that is worth
+    assert value - FEASIBLE * multipliers.sum() - 1e-8 <= found.value <= value + gap + 1e-8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_constraints_at_once_to_1e_6(kind):
+    """The method of multipliers on 0 to 5 constraints and each kind of intercept."""
+    for problem in instances(range(3), 5, kind):
+        holds(problem, solved(Augmented(goal(problem, 5e-7)), problem), 5e-7)
+
+
+@pytest.mark.parametrize("kind", ["dense", "wide", "sparse", "merged", "same rule twice"])
+def test_cuts_at_the_maximum_to_1e_6(kind):
+    for problem in instances(range(1), 5, kind):
+        holds(problem, solved(cuts(problem, 5e-7, choosers.maximization), problem), 5e-7)
+
+
+@pytest.mark.parametrize(("most", "gap"), [(2, 1e-6), (3, 1e-5)])
+def test_cuts_at_the_center_of_mass(most, gap):
+    for problem in instances(range(2), most, "dense"):
+        holds(problem, solved(cuts(problem, gap, choosers.center_of_mass), problem), gap)
+
+
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+def test_cuts_at_a_sampled_center_of_mass(intercept):
+    problem = instance(0, 5, intercept, "rates")
+    holds(problem, solved(cuts(problem, 1e-4, choosers.center_of_mass), problem), 1e-4)
+
+
+@pytest.mark.parametrize(("narrow", "few"), [(10**6, 0), (-1, 10**6), (-1, -1)])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "wide"])
+def test_the_system_in_weights_in_rows_or_by_gradients(kind, narrow, few, monkeypatch):
+    monkeypatch.setattr(linear, "NARROW", narrow)
+    monkeypatch.setattr(linear, "FEW", few)
+    for problem in instances(range(1), 3, kind):
+        holds(problem, solved(Augmented(goal(problem, 5e-7)), problem), 5e-7)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "rates"])
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+def test_gaps_are_not_negative_and_shrink(kind, intercept, monkeypatch):
+    """The same search stopped ever later: the ends close in on the optimum from both sides."""
+    for constraints in (1, 3):
+        problem = instance(1, constraints, intercept, kind)
+        optimum = least(problem)
+        assert optimum
+        lower, worth = [], []
+        for rounds in itertools.count(1):
+            monkeypatch.setattr(augmented, "ROUNDS", rounds)
+            found = solved(Augmented(goal(problem, 1e-7)), problem)
+            lower.append(found.lower)
+            worth.append(found.lower + found.gap)
+            if found.converged:
+                break
+        assert len(lower) > 3
+        assert max(lower) <= optimum[0] + 1e-8
+        assert (np.diff(lower) >= 0).all()
+        assert (np.diff(worth) <= 1e-12).all()
+        assert (np.subtract(worth, lower) >= 0).all()
+        assert worth[-1] - lower[-1] <= 1e-7
+
+
+@pytest.mark.parametrize("chooser", [choosers.maximization, choosers.center_of_mass])
+def test_gaps_of_cuts_are_not_negative_and_shrink(chooser):
+    problem = instance(1, 2, "unregularized", "rates")
+    optimum = least(problem)
+    assert optimum
+    found = []
+    for count in itertools.count(1):
+        method = CuttingPlane(goal(problem, 1e-6), svm.newton(), chooser, count)
+        found.append(solved(method, problem))
+        if found[-1].converged:
+            break
+    lower = [each.lower for each in found]
+    feasible = [each.gap for each in found if each.feasible]
+    assert max(lower) <= optimum[0] + 1e-8
+    assert (np.diff(lower) >= 0).all()
+    assert (np.diff(feasible) <= 1e-12).all()
+    assert 0 <= feasible[-1] <= 1e-6 < feasible[0]
