@@ -34,12 +34,13 @@ class Trial:
     @property
     def is_free(self) -> bool:
         """Whether the algorithm looks at no constraint."""
-        return not solver_class(self.planned.algorithm).enforces
+        return solver_class(self.planned.algorithm).role == "ignores"
 
     @property
     def is_promise(self) -> bool:
         """Whether this is the variant for which an algorithm promises the constraints."""
-        return not self.is_free and self.variant == next(iter(self.result.models))
+        enforces = solver_class(self.planned.algorithm).role == "enforces"
+        return enforces and self.variant == next(iter(self.result.models))
 
     @property
     def limit(self) -> float:

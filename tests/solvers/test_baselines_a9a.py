@@ -37,7 +37,7 @@ def fit(column: int, covariance: float) -> Solution:
     goals = problem(rows("a9a", column), RATIO)
     found = Zafar(covariance).solve(goals, np.random.default_rng(0), lambda _: None)
     assert found.status == "solved"
-    assert found.trace[0]["covariance"] == pytest.approx(covariance, abs=1e-9)
+    assert covariance - 5e-5 <= found.trace[0]["covariance"] <= covariance + 1e-6
     assert found.trace[0]["gap"] <= 1e-5 * found.trace[0]["objective"]
     return found
 

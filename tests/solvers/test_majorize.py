@@ -5,37 +5,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles import problem1
-from oracles.goals import Rows, Rules, forms, grid_rows, measured, problem, smooth_rows
+from oracles.families import FAMILIES
+from oracles.goals import Rows, Rules, measured, problem, smooth_rows
 from scipy import sparse
 
 from ratecli.rates.parser import parse_value
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.solvers.base import Solution
-from ratecli.solvers.majorize import newton
+from ratecli.solvers.majorize import augmented
+from ratecli.solvers.majorize import solver as solver_module
 from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.cutting_plane import FEASIBLE
+from ratecli.solvers.majorize.solution import FEASIBLE
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
 GAP = Majorize().gap
 
-FAMILIES = {
-    "nothing": {},
-    "parity": {"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=c]"},
-    "recall": {"r": "recall >= 0.85"},
-    "fpr": {"f": "fpr <= 0.1"},
-    "precision": {"p": "precision >= 0.9"},
-    "coverage": {"c": "0.2 <= positive_rate <= 0.3"},
-    "odds": {"t": "max_gap(tpr, by=g) <= 0.05", "f": "max_gap(fpr, by=g) <= 0.05"},
-    "churn": {"c": "churn <= 0.35"},
-    "four": {
-        "p": "positive_rate[g=a] >= 0.8 * positive_rate[g=c]",
-        "r": "recall >= 0.6",
-        "f": "fpr <= 0.25",
-        "c": "churn <= 0.4",
-    },
-}
 BY_FAMILY = pytest.mark.parametrize("family", FAMILIES)
 
 
@@ -54,24 +39,9 @@ def column(solution: Solution, name: str) -> np.ndarray:
 # --- what the paper proves
 
 
-@pytest.mark.parametrize("l2", [None, 0.3])
-@BY_FAMILY
-def test_iterates_are_feasible_and_never_get_worse(family, l2):
-    for seed in (0, 1) if l2 else (0,):
-        solution = solve(on(smooth_rows(seed), family, l2))
-        objective, violation = column(solution, "objective"), column(solution, "violation")
-        assert solution.status == "solved", solution.reason
-        assert len(objective) == 8
-        met = np.flatnonzero(violation > 1e-8).max(initial=-1) + 1
-        assert met <= 2, "only w = 0 and what first compromises with it may be infeasible"
-        assert (np.diff(objective[met:]) <= 1e-9).all()
-        assert (objective <= column(solution, "bound") + 1e-9).all()
-        assert (column(solution, "gap")[met:] <= GAP).all()
-
-
 @BY_FAMILY
 def test_the_trace_is_that_of_the_classifier(family):
-    goals = on(smooth_rows(2), family)
+    goals = on(smooth_rows(2, n=150), family)
     solution = solve(goals)
     ramp = solution.variants["stochastic"]
     values = measured(goals, ramp)
@@ -84,7 +54,7 @@ def test_the_trace_is_that_of_the_classifier(family):
 @BY_FAMILY
 def test_multipliers_are_positive_and_slack_constraints_have_none(family):
     """Of the last convex problem, anchored at the iterate before the last."""
-    goals, names = on(smooth_rows(3), family), list(FAMILIES[family])
+    goals, names = on(smooth_rows(3, n=150), family), list(FAMILIES[family])
     solver = Majorize(iterations=6)
     before, last = (
         solve(goals, replace(solver, iterations=5)),
@@ -97,7 +67,7 @@ def test_multipliers_are_positive_and_slack_constraints_have_none(family):
         np.append(s.variants["stochastic"].weights, s.variants["stochastic"].bias)
         for s in (before, last)
     )
-    values = ConvexProblem.tight_at(ramp, ramp.X @ old).values(new[:, None])[1:, 0]
+    values = ConvexProblem.tight_at(ramp, ramp.rows.scores(old)).values(new)[1:]
     for name in names:
         nearest = max(value for value, row in zip(values, rows, strict=True) if row == name)
         assert last.multipliers[name] * max(-nearest, 0) <= 2e-3
@@ -110,89 +80,25 @@ def test_svm_toy():
         solver = Majorize(intercept="none")
         solution = solve(problem(rows, Rules(), weight / 2), solver)
         np.testing.assert_allclose(solution.variants["stochastic"].weights, [w], atol=1e-3)
-        np.testing.assert_allclose(column(solution, "bound"), value, atol=1e-5)
+        np.testing.assert_allclose(column(solution, "bound"), value, rtol=GAP)
         assert solution.variants["stochastic"].bias == 0
 
 
-def test_coverage_toy():
-    """Vector 9.3: error and coverage 1/4, multiplier 1, in the first step."""
+@pytest.mark.parametrize("inner", ["newton", "cutting_plane"])
+def test_coverage_toy(inner):
+    """Vector 9.3, with a bias that is free: error and coverage 1/4, multiplier 1, in the first step."""
     rows = Rows(np.array([[1.0], [-1.0]]), np.array([1.0, 0.0]), np.array(["a", "b"], dtype=object))
-    goals = problem(rows, Rules({"c": "coverage <= 0.25"}), 5e-5)
-    solution = solve(goals, Majorize(iterations=1))
-    error, over = measured(goals, solution.variants["stochastic"])
-    assert error == pytest.approx(0.25, abs=1e-3)
-    assert over == pytest.approx(0, abs=1e-3)
-    assert solution.multipliers["c"] == pytest.approx(1, abs=5e-3)
-
-
-# --- against the exact optimum of Problem 1
-
-EXACT = {name: FAMILIES[name] for name in ("nothing", "fpr", "precision", "four")} | {
-    "parity": {"p": "positive_rate[g=b] >= 0.8 * positive_rate[g=a]"},
-    "recall": {"r": "recall >= 0.8"},
-    "odds": {"o": "max_gap(tpr, by=g) <= 0.1"},
-    "coverage": {"c": "positive_rate <= 0.3"},
-}
-
-
-@pytest.mark.parametrize("family", EXACT)
-def test_nothing_beats_the_exact_optimum_and_little_is_lost(family):
-    losses = []
-    for seed in range(5):
-        rows = grid_rows(seed)
-        goals = problem(rows, Rules(EXACT[family]))
-        solution, exact = solve(goals), problem1.by_enumeration(rows.X, *forms(goals))
-        if not solution.variants:
-            assert solution.status in {"infeasible", "no_solution_found"}
-            continue
-        random = measured(goals, solution.variants["stochastic"])
-        hard = measured(goals, solution.variants["deterministic"])
-        assert max(random[1:], default=0) <= FEASIBLE
-        assert random[0] >= problem1.of_mixtures(rows.X, *forms(goals)) - 1e-6
-        if max(hard[1:], default=0) <= 1e-9:
-            assert hard[0] >= exact.value - 1e-9
-            losses.append(hard[0] - exact.value)
-    assert len(losses) >= 2
-    assert max(losses) <= 0.125 + 1e-9, "of 40 rows, at most 5 more are wrong"
-    assert np.mean(losses) <= 0.075, "and 3 on average"
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_three_features_against_the_milp(seed):
-    rows = grid_rows(seed, n=24, d=3, reach=2)
-    goals = problem(rows, Rules({"c": "positive_rate <= 0.4", "r": "recall >= 0.6"}))
-    hard = measured(goals, solve(goals).variants["deterministic"])
-    exact = problem1.by_milp(rows.X, *forms(goals))
-    feasible = (hard[1:] <= 1e-9).all()
-    assert not feasible or exact.value - 1e-9 <= hard[0] <= exact.value + 0.125
-
-
-SEPARABLE = {
-    "parity": {"p": "positive_rate[g=b] >= 0.9 * positive_rate[g=a]"},
-    "recall and precision": {"r": "recall >= 0.9", "p": "precision >= 0.9"},
-    "coverage": {"c": "positive_rate <= 0.5"},
-    "odds": {"t": "max_gap(tpr, by=g) <= 0.05", "f": "max_gap(fpr, by=g) <= 0.05"},
-    "churn": {"c": "churn <= 0.15"},
-}
-
-
-@pytest.mark.parametrize("family", SEPARABLE)
-def test_what_can_be_had_without_error_is(family):
-    """Labels of a line that keeps the constraints: Problem 1 has optimum 0, which is attained."""
-    x = np.array([-5, -4, -3, -2, -1, 1, 2, 3, 4, 5], dtype=float)
-    X = np.stack([np.tile(x, 4), np.repeat([-1.0, 0.0, 1.0, 2.0], 10)], axis=1)
-    label = (X[:, 0] > 0).astype(float)
-    deployed = (X[:, 0] > 1).astype(float)
-    group = np.where(np.arange(40) // 10 % 2, "a", "b").astype(object)
-    goals = problem(Rows(X, label, group, deployed=deployed), Rules(SEPARABLE[family]), 1e-3)
-    solution = solve(goals)
-    assert problem1.by_enumeration(X, *forms(goals)).value == pytest.approx(0, abs=1e-12)
-    assert solution.status == "solved"
-    for name, variant in solution.variants.items():
-        values = measured(goals, variant)
-        # the ramp's corners are met up to the gap, the sign exactly
-        assert values[0] == pytest.approx(0, abs=Majorize().gap if name == "stochastic" else 1e-9)
-        assert (values[1:] <= FEASIBLE).all()
+    goals = problem(rows, Rules({"c": "coverage <= 0.25"}), 5e-4)
+    solver = Majorize(iterations=1, intercept="unregularized", inner=inner, gap=1e-6)
+    solution = solve(goals, solver)
+    classifier = solution.variants["stochastic"]
+    error, over = measured(goals, classifier)
+    assert error == pytest.approx(0.25, abs=1e-5)
+    assert over == pytest.approx(0, abs=1e-5)
+    assert solution.multipliers["c"] == pytest.approx(1, abs=2e-3)
+    # the score is <w, x> - b in the paper
+    assert classifier.weights == pytest.approx([0.25], abs=1e-3)
+    assert classifier.bias == pytest.approx(-0.25, abs=1e-3)
 
 
 # --- where there is nothing to find
@@ -232,47 +138,111 @@ def test_a_start_that_is_infeasible_is_left_by_compromises():
     rules = Rules({"c": "churn <= 0.05", "p": "positive_rate[g=a] >= 0.4 * positive_rate[g=c]"})
     solution = solve(problem(replace(rows, deployed=deployed), rules))
     assert solution.status == "solved", solution.reason
-    assert solution.trace[-1]["violation"] <= 1e-8
+    assert solution.trace[-1]["violation"] <= FEASIBLE
 
 
-def test_what_is_not_met_when_steps_run_out_is_no_solution_found():
-    goals = problem(smooth_rows(0), Rules({"c": "churn <= 0.15"}))
-    solution = solve(goals, Majorize(iterations=1))
+def test_steps_towards_a_first_feasible_point_are_not_counted():
+    """w = 0 has recall 1/2; so have compromises on the way less than what is asked."""
+    solution = solve(
+        problem(smooth_rows(1, n=100), Rules({"r": "recall >= 0.97", "f": "fpr <= 0.3"}))
+    )
+    violation = column(solution, "violation")
+    missed = int((violation > FEASIBLE).sum())
+    assert missed >= 1
+    assert (np.diff(violation[: missed + 1]) < 0).all()
+    assert len(violation) == missed + 8
+    assert solution.status == "solved"
+
+
+def test_what_is_not_met_when_compromises_come_to_rest_is_no_solution_found():
+    """The deployed decisions are noise: any classifier of the features churns, though decisions need
+    not.
+    """
+    rows = smooth_rows(0)
+    noise = np.random.default_rng(0).integers(2, size=len(rows)).astype(float)
+    solution = solve(problem(replace(rows, deployed=noise), Rules({"c": "churn <= 0.15"})))
     assert solution.status == "no_solution_found"
-    assert solution.reason.startswith("'c' could not be met: ")
+    assert re.fullmatch(
+        r"'c' could not be met: the best compromise of step \d+ misses it by 0\.\d+",
+        solution.reason,
+    )
     assert not solution.variants
+    assert solution.trace[-1]["violation"] > 0.15
 
 
 def test_too_few_cuts_are_told():
     goals = on(smooth_rows(0), "odds")
-    solution = solve(goals, Majorize(iterations=1, cuts=4))
+    solution = solve(goals, Majorize(iterations=1, inner="cutting_plane", cuts=3))
     assert solution.status == "iteration_limit"
-    assert "after 4 SVMs" in solution.reason
+    assert "after 3 SVMs" in solution.reason
     assert solution.variants
 
 
-def test_an_svm_cut_short_is_told(monkeypatch):
-    monkeypatch.setattr(newton, "ROUNDS", 1)
-    monkeypatch.setattr(newton, "STEPS", 1)
-    solution = solve(on(smooth_rows(0), "coverage", 1e-6))
-    assert solution.status in {"iteration_limit", "infeasible", "no_solution_found"}
-    if solution.status == "iteration_limit":
-        assert "did not reach" in solution.reason or "gap of" in solution.reason
+def test_newton_steps_cut_short_are_told(monkeypatch):
+    monkeypatch.setattr(augmented, "ROUNDS", 1)
+    monkeypatch.setattr(augmented, "STEPS", 1)
+    solution = solve(on(smooth_rows(0), "nothing", 1e-6))
+    assert solution.status == "iteration_limit"
+    assert re.match(r"the last step ended after \d+ Newton steps with a gap of", solution.reason)
+
+
+def test_a_step_that_would_make_worse_is_not_taken(monkeypatch):
+    """Bounds of scores near a corner are not tight: at 0.05 they are far from it."""
+    monkeypatch.setattr(solver_module, "TIES", 0.05)
+    monkeypatch.setattr(solver_module, "_rests", lambda _: True)
+    for family in ("parity", "coverage"):
+        solution = solve(on(smooth_rows(1, n=150), family))
+        objective, violation = column(solution, "objective"), column(solution, "violation")
+        met = int((violation > FEASIBLE).sum())
+        assert solution.variants
+        assert (violation[met:] <= FEASIBLE).all()
+        assert (np.diff(objective[met:]) <= 0).all()
+        assert (column(solution, "bound")[1:] > objective[:-1]).any(), "or it tests nothing"
+
+
+def test_liblinear_cannot_leave_the_bias_unregularized():
+    with pytest.raises(ValueError, match="LIBLINEAR cannot leave the intercept unregularized"):
+        Majorize(inner="liblinear", intercept="unregularized")
+
+
+# --- variants
+
+
+def test_the_hashed_variant_decides_equal_rows_alike_and_is_there_on_request():
+    rows = smooth_rows(0, n=200)
+    goals = on(rows, "parity", 0.3)
+    assert list(solve(goals).variants) == ["stochastic", "deterministic"]
+    hashed, other = (solve(goals, Majorize(hashed=True), seed).variants for seed in (0, 1))
+    assert list(hashed) == ["stochastic", "deterministic", "hashed"]
+    chance = hashed["stochastic"].decide(rows.X)
+    decided = hashed["hashed"].decide(rows.X)
+    assert ((chance > 0.1) & (chance < 0.9)).sum() > 50
+    assert set(decided) == {0.0, 1.0}
+    np.testing.assert_array_equal(
+        hashed["hashed"].decide(np.repeat(rows.X, 2, axis=0))[::2], decided
+    )
+    np.testing.assert_array_equal(hashed["hashed"].decide(rows.X[::-1])[::-1], decided)
+    assert (other["hashed"].decide(rows.X) != decided).any(), "another seed, another hash"
+    spread = np.sqrt((chance * (1 - chance)).sum())
+    assert abs(decided.sum() - chance.sum()) <= 4 * spread
 
 
 # --- what must not matter, and what must
 
 
-@pytest.mark.parametrize("family", ["nothing", "parity", "odds"])
-def test_both_inner_solvers_reach_the_same_convex_value(family):
-    """LIBLINEAR is the reference; the first problem is convex, so its value is unique."""
-    goals = on(smooth_rows(1), family)
-    values = [
-        solve(goals, Majorize(iterations=1, inner=inner)).trace[0]["bound"]
-        for inner in ("newton", "liblinear")
+@pytest.mark.parametrize("family", ["nothing", "parity", "churn"])
+def test_all_inner_solvers_reach_the_same_convex_value(family):
+    """The first problem is convex, so its value is unique."""
+    goals = on(smooth_rows(1, n=150), family)
+    solvers = [
+        Majorize(iterations=1),
+        Majorize(iterations=1, inner="cutting_plane"),
+        Majorize(iterations=1, inner="cutting_plane", chooser="maximization"),
+        Majorize(iterations=1, inner="liblinear", chooser="maximization"),
     ]
-    assert values[0] == pytest.approx(values[1], abs=5e-4)
-    assert values[0] <= values[1] + Majorize().gap
+    values = [solve(goals, solver).trace[0]["bound"] for solver in solvers]
+    assert values[:3] == pytest.approx([values[0]] * 3, rel=GAP)
+    assert values[3] == pytest.approx(values[0], abs=5e-4)
 
 
 @pytest.mark.parametrize("family", ["nothing", "odds", "four"])
@@ -290,7 +260,7 @@ def test_dense_and_sparse_rows_agree(family):
     rows = smooth_rows(0, n=200)
     thin = replace(rows, X=sparse.csr_array(rows.X))
     one, two = (solve(on(each, family), Majorize(iterations=1)) for each in (rows, thin))
-    assert one.trace[0]["bound"] == pytest.approx(two.trace[0]["bound"], abs=GAP)
+    assert one.trace[0]["bound"] == pytest.approx(two.trace[0]["bound"], rel=GAP)
 
 
 @pytest.mark.parametrize("family", ["odds", "four"])
@@ -300,7 +270,7 @@ def test_constraints_in_another_order_give_the_same_value(family):
     one = solve(problem(rows, Rules(rules)), Majorize(iterations=1))
     two = solve(problem(rows, Rules(turned)), Majorize(iterations=1))
     if one.status == "solved":
-        assert one.trace[0]["bound"] == pytest.approx(two.trace[0]["bound"], abs=1.5 * GAP)
+        assert one.trace[0]["bound"] == pytest.approx(two.trace[0]["bound"], rel=GAP)
     assert one.status == two.status
     assert set(one.multipliers) == set(two.multipliers)
 
@@ -322,7 +292,7 @@ def test_without_an_intercept_there_is_none():
     solution = solve(goals, Majorize(intercept="none"))
     assert {variant.bias for variant in solution.variants.values()} == {0.0}
     assert solution.variants["stochastic"].decide(np.zeros((1, 5))) == [0.5]
-    assert solution.trace[-1]["violation"] <= 1e-8
+    assert solution.trace[-1]["violation"] <= FEASIBLE
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
@@ -352,8 +322,8 @@ def test_unlabelled_rows_count_for_coverage_alone():
     solution = solve(goals)
     assert solution.status == "solved"
     decisions = solution.variants["stochastic"].decide(rows.X)
-    assert decisions[rows.group == "b"].mean() <= 0.3 + 1e-8
-    assert decisions[hidden == 1].mean() >= 0.6 - 1e-8
+    assert decisions[rows.group == "b"].mean() <= 0.3 + FEASIBLE
+    assert decisions[hidden == 1].mean() >= 0.6 - FEASIBLE
 
 
 def test_row_weights_enter_rates_and_objective():
@@ -365,7 +335,7 @@ def test_row_weights_enter_rates_and_objective():
     rules, solver = Rules({"c": "positive_rate <= 0.3"}), Majorize(iterations=1)
     one = solve(problem(replace(rows, weight=weight), rules, 0.02), solver)
     two = solve(problem(repeated, rules, 0.02), solver)
-    assert one.trace[0]["bound"] == pytest.approx(two.trace[0]["bound"], abs=1.5 * GAP)
+    assert one.trace[0]["bound"] == pytest.approx(two.trace[0]["bound"], rel=GAP)
 
 
 def test_a_goal_that_is_not_affine_is_refused():
@@ -380,4 +350,4 @@ def test_every_step_is_reported():
     told: list[str] = []
     goals = on(smooth_rows(0, n=60), "nothing")
     Majorize(iterations=3).solve(goals, np.random.default_rng(0), told.append)
-    assert told == [f"iteration {k} of 3" for k in (1, 2, 3)]
+    assert told == [f"{k} of 3 iterations" for k in (1, 2, 3)]

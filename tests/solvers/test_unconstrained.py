@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.goals import Rows, Rules, problem, smooth_rows
-from oracles.problem3 import Hinges, dual_bound
+from oracles.problem3 import least
 from scipy import sparse
 from scipy.optimize import minimize
 
 from ratecli.solvers.baselines import unconstrained
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.liblinear import with_ones
+from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
+from ratecli.solvers.majorize.rows import Rows as ScoredRows
 
 LOSSES = pytest.mark.parametrize("loss", ["hinge", "logistic"])
 
@@ -40,11 +42,15 @@ def test_hinge_has_no_duality_gap(seed, l2):
     """Mean of max(0, 1 - y z) + l2 / 2 |w|^2: twice the half-margin hinge of scores z / 2."""
     rows = weighted(seed)
     share = rows.weight / rows.weight.sum()
-    signed = (2 * rows.label - 1)[:, None] * with_ones(rows.X)
+    signs = 2 * rows.label - 1
     w = weights(rows, l2=l2)
-    value = share @ np.maximum(0, 1 - signed @ w) + l2 / 2 * (w @ w)
-    bound = dual_bound(Hinges(signed / 2, 2 * share[None, :], np.zeros(1), l2), np.zeros(0))
-    assert bound - 1e-9 <= value <= bound + 1e-4
+    value = share @ np.maximum(0, 1 - signs * (with_ones(rows.X) @ w)) + l2 / 2 * (w @ w)
+    halves = RampProblem.of(
+        ScoredRows(rows.X), -(signs * share)[None, :], np.array([share @ rows.label]), 2 * l2
+    )
+    optimum = least(ConvexProblem.tight_at(halves, np.zeros(len(rows))))
+    assert optimum
+    assert 2 * optimum[0] - 1e-8 <= value <= 2 * optimum[0] + 1e-4
 
 
 @pytest.mark.parametrize("l2", [0.01, 0.3])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +16,14 @@ from ratecli.solvers.baselines import zafar
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.baselines.zafar import Zafar, contrasts
 from ratecli.solvers.liblinear import with_ones
+from ratecli.solvers.majorize import augmented
+from ratecli.solvers.majorize.solution import FEASIBLE
 from ratecli.solvers.problem import Problem
 
 GAP = 2 * zafar.GAP
 """In units of the SVM, where the loss is twice that of rates."""
+MET = 2 * FEASIBLE
+"""By what a bound may be passed."""
 
 RATIO = Rules({"p": "positive_rate[g=a] <= 1.25 * positive_rate[g=b]"})
 
@@ -81,7 +86,7 @@ def test_no_weights_do_better(seed, l2, covariance):
     found = solved(goals, covariance)
     w, least = weights(found), by_slsqp(goals, means, covariance)
     assert found.status == "solved"
-    assert means[0] @ w[:-1] <= covariance + 1e-9
+    assert means[0] @ w[:-1] <= covariance + MET
     assert least - 1e-7 <= svm_value(goals, w) <= least + 1e-6
     (row,) = found.trace
     assert row["objective"] == pytest.approx(svm_value(goals, w), abs=1e-12)
@@ -99,7 +104,7 @@ def test_every_pair_of_groups_on_both_sides(seed):
     found = solved(goals, 0.1)
     w = weights(found)
     assert found.status == "solved"
-    assert (np.abs(means @ w[:-1]) <= 0.1 + 1e-9).all()
+    assert (np.abs(means @ w[:-1]) <= 0.1 + MET).all()
     assert svm_value(goals, w) == pytest.approx(by_slsqp(goals, means, 0.1), abs=1e-6)
     assert list(found.multipliers) == ["o"]
 
@@ -161,11 +166,11 @@ def test_the_multiplier_is_what_a_unit_of_covariance_is_worth():
     assert multiplier + 1e-4 >= (values[1] - values[2]) / 0.1 > 0.01
 
 
-def test_svms_that_do_not_suffice_are_told(monkeypatch):
-    monkeypatch.setattr(zafar, "CUTS", 2)
+def test_steps_that_do_not_suffice_are_told(monkeypatch):
+    monkeypatch.setattr(augmented, "ROUNDS", 2)
     found = solved(problem(grid_rows(0, n=40, d=3), RATIO, 0.02), 0.0)
     assert found.status == "iteration_limit"
-    assert found.reason.startswith("stopped after 2 SVMs with a gap of ")
+    assert re.match(r"stopped after \d+ Newton steps with a gap of ", found.reason)
     assert found.trace[0]["gap"] > GAP
 
 

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles.goals import Rules, problem, smooth_rows
+from oracles.instances import INTERCEPTS, KINDS, instance
+from oracles.problem3 import least
+from scipy.optimize import linprog, minimize
+
+from ratecli.solvers.majorize import augmented, newton
+from ratecli.solvers.majorize.augmented import Augmented, balanced
+from ratecli.solvers.majorize.convex import ConvexProblem
+from ratecli.solvers.majorize.newton import Envelope
+from ratecli.solvers.majorize.prox import Prox
+from ratecli.solvers.majorize.solution import Goal
+from ratecli.solvers.majorize.solver import Majorize
+
+GOAL = Goal(0.0, 1e4, 1e6, absolute=1e-7)
+
+
+def zeros(problem: ConvexProblem) -> np.ndarray:
+    return np.zeros(problem.ramp.rows.width)
+
+
+def first(rules: dict[str, str], intercept: str = "regularized") -> ConvexProblem:
+    """Problem 3 anchored at w = 0."""
+    ramp, _ = Majorize(intercept=intercept).ramp_problem(problem(smooth_rows(0), Rules(rules)))
+    return ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
+
+
+def least_excess(convex: ConvexProblem) -> float:
+    """Least sum of what a point misses the constraints by: a program over w, slacks and excess."""
+    ramp, m = convex.ramp, convex.constraints
+    X = ramp.rows.some(np.arange(len(ramp.rows)))
+    n, d = X.shape
+    found = linprog(
+        np.repeat([0.0, 1.0], [d + 2 * n, m]),
+        A_ub=np.block([
+            [X, -np.eye(n), np.zeros((n, n + m))],
+            [-X, np.zeros((n, n)), -np.eye(n), np.zeros((n, m))],
+            [np.zeros((m, d)), convex.up[1:], convex.down[1:], -np.eye(m)],
+        ]),
+        b_ub=np.concatenate([np.full(2 * n, -0.5), -convex.flat[1:]]),
+        bounds=[(None, None)] * d + [(0, None)] * (2 * n + m),
+    )  # fmt: skip
+    return float(found.fun)
+
+
+def impossible(seed: int, intercept: str, by: float) -> ConvexProblem:
+    """No point meets the second of three constraints, but one misses it by no more than `by`."""
+    found = instance(seed, 3, intercept, "merged")
+    alone = ConvexProblem(
+        found.ramp, found.up[[0, 2]], found.down[[0, 2]], np.array([found.flat[0], 10.0])
+    )
+    flat = found.flat - [0, 0, found.flat[2] - 10.0 + least_excess(alone) - by, 0]
+    return ConvexProblem(found.ramp, found.up, found.down, flat)
+
+
+# --- slopes that add up to 0
+
+
+@given(st.integers(0, 100_000))
+def test_balanced_slopes_are_the_nearest_that_add_up_to_0(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 7))
+    up, down = rng.random((2, n)) * (rng.random((2, n)) < 0.8)
+    slopes = rng.uniform(-down, up)
+    found = balanced(slopes, up, down)
+    assert found.sum() == pytest.approx(0, abs=1e-12)
+    assert (-down <= found).all()
+    assert (found <= up).all()
+    nearest = minimize(
+        lambda x: ((x - slopes) ** 2).sum(), np.zeros(n), jac=lambda x: 2 * (x - slopes),
+        bounds=list(zip(-down, up, strict=True)), method="SLSQP", options={"ftol": 1e-15},
+        constraints={"type": "eq", "fun": np.sum, "jac": np.ones_like},
+    )  # fmt: skip
+    np.testing.assert_allclose(found, nearest.x, atol=1e-6)
+
+
+def test_slopes_that_balance_are_left_alone():
+    slopes, bound = np.array([0.5, -0.25, -0.25]), np.ones(3)
+    np.testing.assert_allclose(balanced(slopes, bound, bound), slopes, atol=1e-15)
+    assert balanced(np.array([0.5]), np.ones(1), np.ones(1)) == pytest.approx(0)
+    assert balanced(np.array([0.5]), np.ones(1), np.zeros(1)) == pytest.approx(0)
+
+
+# --- without a solution
+
+
+@pytest.mark.parametrize("by", [1e-3, 0.1])
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+def test_what_cannot_be_met_is_missed_by_little_more_than_the_least(intercept, by):
+    for seed in range(3):
+        convex = impossible(seed, intercept, by)
+        assert least(convex) is None
+        found = Augmented(GOAL).solve(convex, zeros(convex))
+        assert not found.feasible
+        assert found.converged
+        assert found.multipliers.max() == pytest.approx(GOAL.ceiling)
+        total = least_excess(convex)
+        assert total >= by - 1e-9
+        # known to a tenth, and the price is finite
+        assert total - 1e-6 <= found.excess.sum() <= 1.12 * total + 1e-3
+        assert found.lower <= found.value + GOAL.ceiling * found.excess.sum()
+
+
+def test_a_bound_that_no_point_worth_having_reaches_ends_the_search():
+    convex = impossible(0, "none", 0.1)
+    dear = Augmented(GOAL).solve(convex, zeros(convex))
+    soon = Augmented(Goal(0.0, 1e4, 3.0, absolute=1e-7)).solve(convex, zeros(convex))
+    assert soon.lower > 3.0
+    assert soon.multipliers.max() < dear.multipliers.max()
+    assert soon.work < dear.work
+    assert not soon.feasible
+
+
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+def test_the_price_grows_to_what_the_constraint_is_worth(intercept):
+    """A thousandth of a rule has a thousand times its multiplier."""
+    rule = "positive_rate[g=b] >= 0.9 * positive_rate[g=a]"
+    thousandth = "0.001 * positive_rate[g=b] >= 0.0009 * positive_rate[g=a]"
+    plain, scaled = (first({"p": text}, intercept) for text in (rule, thousandth))
+    one = Augmented(GOAL).solve(plain, zeros(plain))
+    two = Augmented(GOAL, price=0.1).solve(scaled, zeros(scaled))
+    assert one.multipliers[0] > 0.01
+    assert two.feasible
+    assert two.converged
+    assert two.multipliers[0] == pytest.approx(1000 * one.multipliers[0], rel=0.05)
+    assert two.value == pytest.approx(one.value, abs=5e-4), "of FEASIBLE times the multiplier"
+
+
+def test_a_feasible_start_that_no_price_pays_for_is_not_taken_for_the_solution():
+    """From a feasible point, at a price at which some excess is cheaper."""
+    convex = first({"r": "recall >= 0.9"})
+    start = Augmented(GOAL).solve(convex, zeros(convex)).w * 1.5
+    start[-1] += 1.0
+    assert (convex.values(start)[1:] <= 0).all()
+    optimum = least(convex)
+    assert optimum
+    found = Augmented(GOAL, price=0.1 * optimum[1][0]).solve(convex, start)
+    assert found.converged
+    assert found.value == pytest.approx(optimum[0], abs=2e-6)
+
+
+# --- the search
+
+
+def test_every_place_bounds_the_optimum_from_both_sides(monkeypatch):
+    """All lower bounds, and the values of all feasible points, of a search."""
+    bounds: list[float] = []
+    dual = ConvexProblem.dual
+    monkeypatch.setattr(
+        ConvexProblem, "dual", lambda *given: bounds.append(dual(*given)) or bounds[-1]
+    )
+    for kind in KINDS:
+        convex = instance(3, 3, "unregularized", kind)
+        optimum = least(convex)
+        assert optimum
+        bounds.clear()
+        Augmented(GOAL).solve(convex, zeros(convex))
+        assert len(bounds) > 1 or kind == "no objective"
+        assert max(bounds) <= optimum[0] + 1e-8
+
+
+@pytest.mark.parametrize("kind", ["dense", "rates", "touching"])
+def test_it_starts_from_points_and_slopes_of_a_problem_like_it(kind):
+    for intercept in INTERCEPTS:
+        convex = instance(5, 3, intercept, kind)
+        found = Augmented(GOAL).solve(convex, zeros(convex))
+        again = Augmented(GOAL).solve(convex, found.w, found)
+        assert again.work <= 2
+        assert again.value <= found.value + 1e-12
+        ramp = convex.ramp
+        other = ConvexProblem.tight_at(ramp, ramp.rows.scores(found.w))
+        warm, cold = (Augmented(GOAL).solve(other, found.w, each) for each in (found, None))
+        assert warm.value == pytest.approx(cold.value, abs=2e-7 * (1 + cold.multipliers.sum()))
+
+
+def test_it_never_ends_above_a_feasible_anchor():
+    for seed in range(10):
+        convex = instance(seed, 2, "regularized", "rates")
+        anchor = Augmented(Goal(0.0, 1e4, 1e6, absolute=1e-3)).solve(convex, zeros(convex)).w
+        found = Augmented(GOAL).solve(convex, anchor)
+        assert found.value <= convex.values(anchor)[0] + 1e-15
+
+
+def test_a_search_cut_short_says_so(monkeypatch):
+    monkeypatch.setattr(augmented, "ROUNDS", 2)
+    convex = instance(1, 3, "regularized", "dense")
+    found = Augmented(GOAL).solve(convex, zeros(convex))
+    assert not found.converged
+    assert found.gap > 1e-7
+
+
+def test_gaps_are_relative_to_the_value_or_a_hundredth_of_the_range():
+    goal = Goal(0.01, 1e4, 1e6)
+    assert goal.tolerance(2.0, 1.0) == pytest.approx(0.02)
+    assert goal.tolerance(-2.0, 1.0) == pytest.approx(0.02)
+    assert goal.tolerance(1e-9, 3.0) == pytest.approx(0.01 * 0.01 * 3)
+    assert goal.tolerance(-np.inf, 1.0) == pytest.approx(1e-4)
+    assert Goal(0.01, 1e4, 1e6, absolute=0.5).tolerance(2.0, 1.0) == 0.5
+
+
+# --- Newton's method on the envelope
+
+
+def envelope(convex: ConvexProblem, seed: int) -> Envelope:
+    m, n = convex.constraints, len(convex.ramp.rows)
+    shift = np.random.default_rng(seed).normal(size=n)
+    return Envelope(Prox(convex, 0.05, np.zeros(m), 1e3, 1e-12), shift)
+
+
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+@pytest.mark.parametrize("kind", ["dense", "sparse", "merged", "rule and reverse"])
+def test_the_gradient_is_that_of_the_energy(kind, intercept):
+    convex = instance(2, 2, intercept, kind)
+    smooth = envelope(convex, 0)
+    w, v = np.random.default_rng(1).normal(size=convex.ramp.rows.width), np.zeros(2)
+    here = smooth.enter(w, v)
+    for k, slope in enumerate(here.gradient):
+        step = np.zeros(len(w))
+        step[k] = 1e-5
+        ends = [smooth.enter(w + sign * step, v).energy for sign in (1, -1)]
+        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope, abs=1e-5)
+
+
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+def test_newton_ends_in_a_few_steps_each_of_which_lowers_the_energy(intercept):
+    for kind in ("dense", "one-hot", "wide"):
+        smooth = envelope(instance(1, 2, intercept, kind), 1)
+        here = smooth.enter(zeros(smooth.prox.problem), np.zeros(2))
+        energies = [here.energy]
+        while (following := smooth.step(here)) and len(energies) < 60:
+            here = following
+            energies.append(here.energy)
+            if np.abs(here.gradient).max() < 1e-9:
+                break
+        assert np.abs(here.gradient).max() < 1e-7
+        assert len(energies) < 50
+        assert (np.diff(energies) <= 1e-15).all()
+
+
+def test_a_tiny_penalty_needs_a_tiny_part_of_newtons_step(monkeypatch):
+    """With no row on a corner Newton's step is the gradient over the penalty."""
+    convex = instance(0, 0, "none", "tiny penalty")
+    assert convex.ramp.l2 < 1e-6
+    assert Augmented(GOAL).solve(convex, zeros(convex)).converged
+    monkeypatch.setattr(newton, "SHORTEST", 0.5)
+    assert not Augmented(GOAL).solve(convex, zeros(convex)).converged

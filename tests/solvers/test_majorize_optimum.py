@@ -1,0 +1,98 @@
+"""Majorization against the exact optimum of Problem 1, 0/1 rates of any linear classifier."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles import problem1
+from oracles.families import FAMILIES
+from oracles.goals import Rows, Rules, forms, grid_rows, measured, problem
+
+from ratecli.solvers.base import Solution
+from ratecli.solvers.majorize.solution import FEASIBLE
+from ratecli.solvers.majorize.solver import Majorize
+from ratecli.solvers.problem import Problem
+
+EXACT = {name: FAMILIES[name] for name in ("nothing", "fpr", "four")} | {
+    "parity": {"p": "positive_rate[g=b] >= 0.8 * positive_rate[g=a]"},
+    "precision": {"p": "precision >= 0.85"},
+    "recall": {"r": "recall >= 0.8"},
+    "odds": {"o": "max_gap(tpr, by=g) <= 0.1"},
+    "coverage": {"c": "positive_rate <= 0.3"},
+}
+
+
+def solve(goals: Problem, solver: Majorize | None = None) -> Solution:
+    return (solver or Majorize()).solve(goals, np.random.default_rng(0), lambda _: None)
+
+
+@pytest.mark.parametrize("intercept", ["regularized", "unregularized"])
+@pytest.mark.parametrize("family", EXACT)
+def test_nothing_beats_the_exact_optimum_and_little_is_lost(family, intercept, record_property):
+    """A random decision is held against mixtures of classifiers, the sign against the best one."""
+    random_losses, losses = [], []
+    for seed in range(5):
+        rows = grid_rows(seed)
+        goals = problem(rows, Rules(EXACT[family]))
+        solution = solve(goals, Majorize(intercept=intercept))
+        if not solution.variants:
+            assert solution.status in {"infeasible", "no_solution_found"}
+            continue
+        random, hard = (measured(goals, each) for each in solution.variants.values())
+        assert max(random[1:], default=0) <= FEASIBLE
+        mixture = problem1.of_mixtures(rows.X, *forms(goals))
+        assert random[0] >= mixture - 1e-6
+        random_losses.append(random[0] - mixture)
+        if max(hard[1:], default=0) <= 1e-9:
+            exact = problem1.by_enumeration(rows.X, *forms(goals))
+            assert hard[0] >= exact.value - 1e-9
+            losses.append(hard[0] - exact.value)
+    record_property("random decisions above the best mixture", random_losses)
+    record_property("signs above the optimum", losses)
+    assert len(random_losses) >= 3
+    assert np.mean(random_losses) <= (0.12 if family == "odds" else 0.075)
+    assert len(losses) >= 1
+    assert max(losses) <= 0.125 + 1e-9, "of 40 rows, at most 5 more are wrong"
+    assert np.mean(losses) <= 0.065, "and 2.6 on average"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_three_features_against_the_milp(seed, record_property):
+    rows = grid_rows(seed, n=24, d=3, reach=2)
+    goals = problem(rows, Rules({"c": "positive_rate <= 0.4", "r": "recall >= 0.6"}))
+    random, hard = (measured(goals, each) for each in solve(goals).variants.values())
+    exact = problem1.by_milp(rows.X, *forms(goals))
+    assert max(random[1:]) <= FEASIBLE
+    if (hard[1:] <= 1e-9).all():
+        record_property("sign above the optimum", hard[0] - exact.value)
+        assert exact.value - 1e-9 <= hard[0] <= exact.value + 0.125
+    else:
+        assert hard[0] <= exact.value + 0.125
+
+
+SEPARABLE = {
+    "parity": {"p": "positive_rate[g=b] >= 0.9 * positive_rate[g=a]"},
+    "recall and precision": {"r": "recall >= 0.9", "p": "precision >= 0.9"},
+    "coverage": {"c": "positive_rate <= 0.5"},
+    "odds": {"t": "max_gap(tpr, by=g) <= 0.05", "f": "max_gap(fpr, by=g) <= 0.05"},
+    "churn": {"c": "churn <= 0.15"},
+}
+
+
+@pytest.mark.parametrize("family", SEPARABLE)
+def test_what_can_be_had_without_error_is(family):
+    """Labels of a line that keeps the constraints: Problem 1 has optimum 0, which is attained."""
+    x = np.array([-5, -4, -3, -2, -1, 1, 2, 3, 4, 5], dtype=float)
+    X = np.stack([np.tile(x, 4), np.repeat([-1.0, 0.0, 1.0, 2.0], 10)], axis=1)
+    label = (X[:, 0] > 0).astype(float)
+    deployed = (X[:, 0] > 1).astype(float)
+    group = np.where(np.arange(40) // 10 % 2, "a", "b").astype(object)
+    goals = problem(Rows(X, label, group, deployed=deployed), Rules(SEPARABLE[family]), 1e-3)
+    solution = solve(goals)
+    assert problem1.by_enumeration(X, *forms(goals)).value == pytest.approx(0, abs=1e-12)
+    assert solution.status == "solved"
+    for name, variant in solution.variants.items():
+        values = measured(goals, variant)
+        # the ramp's corners are met up to the gap, the sign exactly
+        assert values[0] == pytest.approx(0, abs=Majorize().gap if name == "stochastic" else 1e-9)
+        assert (values[1:] <= FEASIBLE).all()

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.instances import INTERCEPTS, instance
+from scipy.optimize import minimize
+
+from ratecli.solvers.majorize.box import highest
+from ratecli.solvers.majorize.convex import ConvexProblem
+from ratecli.solvers.majorize.prox import Nearest, Prox
+
+PRICE = 1e3
+
+
+def searched(problem: ConvexProblem, u: np.ndarray, sigma: float) -> tuple[Prox, Nearest]:
+    m = problem.constraints
+    prox = Prox(problem, sigma, np.zeros(m), PRICE, 1e-10)
+    return prox, prox.nearest(u, np.zeros(m))
+
+
+def by_slsqp(problem: ConvexProblem, u: np.ndarray, sigma: float) -> float:
+    """The least F(y) + sigma / 2 |y - u|^2 with a slack for each hinge."""
+    n = len(u)
+    start = np.concatenate([u, np.maximum(0, 0.5 + u), np.maximum(0, 0.5 - u)])
+    cost = np.hstack([np.zeros((len(problem.flat), n)), problem.up, problem.down])
+    eye, zero = np.eye(n), np.zeros((n, n))
+    above = np.vstack([
+        np.hstack([-eye, eye, zero]), np.hstack([eye, zero, eye]), -cost[1:]
+    ])  # fmt: skip
+    limits = np.concatenate([np.full(2 * n, -0.5), -problem.flat[1:]])
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        moved = x[:n] - u
+        slope = cost[0].copy()
+        slope[:n] += sigma * moved
+        return float(problem.flat[0] + cost[0] @ x + sigma / 2 * moved @ moved), slope
+
+    found = minimize(
+        objective, start, jac=True, method="SLSQP", bounds=[(None, None)] * n + [(0, None)] * 2 * n,
+        constraints={"type": "ineq", "fun": lambda x: above @ x + limits, "jac": lambda _: above},
+        options={"maxiter": 500, "ftol": 1e-13},
+    )  # fmt: skip
+    assert found.success
+    return float(found.fun)
+
+
+@pytest.mark.parametrize("constraints", [0, 1, 2, 3])
+@pytest.mark.parametrize("kind", ["one-hot", "rates", "merged", "rule and reverse"])
+def test_the_nearest_point_is_what_a_generic_optimizer_finds(kind, constraints):
+    for seed in range(3):
+        problem = instance(seed, constraints, "none", kind)
+        rng = np.random.default_rng(seed)
+        u, sigma = rng.normal(size=len(problem.ramp.rows)), 10 ** rng.uniform(-2, 1)
+        prox, found = searched(problem, u, sigma)
+        moved = found.y - u
+        value = problem.at(found.y)[0] + sigma / 2 * moved @ moved
+        assert value == pytest.approx(by_slsqp(problem, u, sigma), abs=1e-7)
+        assert found.value == pytest.approx(value, abs=1e-8)
+        assert (problem.at(found.y)[1:] <= 1e-9).all()
+        up, down = problem.bounds(found.v)
+        assert (found.slopes <= up).all()
+        assert (found.slopes >= -down).all()
+        np.testing.assert_allclose(found.slopes, sigma * (u - found.y), atol=1e-12 * max(1, sigma))
+        assert (found.v >= 0).all()
+        np.testing.assert_allclose(found.v * problem.at(found.y)[1:], 0, atol=1e-8)
+        assert found.hinges == pytest.approx(problem.at(found.y)[0], abs=1e-8)
+        assert prox.at(u, found.v).value == found.value
+
+
+def test_three_rows_by_hand():
+    """Hinges of slope 0.5 up, 1 down and both, sigma = 1: moved by its slope, or to the corner."""
+    ramp = instance(0, 0, "none", "dense").ramp
+    up, down = np.array([[0.5, 0.0, 1.0]]), np.array([[0.0, 1.0, 1.0]])
+    problem = ConvexProblem(ramp, up, down, np.zeros(1))
+    found = Prox(problem, 1.0, np.zeros(0), PRICE, 0.0).at(np.array([1.0, 0.0, 1.0]), np.zeros(0))
+    np.testing.assert_allclose(found.y, [0.5, 0.5, 0.5])
+    np.testing.assert_allclose(found.slopes, [0.5, -0.5, 0.5])
+    assert found.corner.tolist() == [False, True, True]
+
+
+def test_excess_costs_its_price_where_no_point_meets_the_constraint():
+    problem = instance(0, 1, "none", "dense")
+    least = float(problem.flat[1])
+    high = ConvexProblem(problem.ramp, problem.up, problem.down, problem.flat - [0, least - 1])
+    u = np.zeros(len(problem.ramp.rows))
+    _, found = searched(high, u, 0.1)
+    assert found.v == [PRICE]
+    assert high.at(found.y)[1] >= 1
+
+
+def test_a_margin_is_kept():
+    problem = instance(1, 2, "none", "dense")
+    u = np.random.default_rng(0).normal(size=len(problem.ramp.rows))
+    margin = np.array([0.003, 0.001])
+    found = Prox(problem, 0.05, margin, PRICE, 1e-10).nearest(u, np.zeros(2))
+    assert found.v.any()
+    assert (problem.at(found.y)[1:] <= -margin + 1e-9).all()
+    np.testing.assert_allclose(found.values[1:], problem.at(found.y)[1:] + margin)
+
+
+def test_an_objective_that_is_constant_has_a_nearest_point_too():
+    problem = instance(2, 1, "none", "no objective")
+    u = np.random.default_rng(0).normal(size=len(problem.ramp.rows)) * 3
+    assert problem.at(u)[1] > 0.01
+    _, found = searched(problem, u, 0.01)
+    assert found.v[0] > 0
+    assert problem.at(found.y)[1] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+def test_groups_against_each_other_both_ways_need_few_searches(intercept, monkeypatch):
+    """Six constraints of rank two, as `max_gap` over three groups makes; a Newton step cut off at
+    its box went on for the most steps allowed, and stopped short.
+    """
+    rng = np.random.default_rng(0)
+    group = rng.integers(3, size=60)
+    shares = np.stack([(group == g) / (group == g).sum() for g in range(3)])
+    pairs = [(a, b) for a in range(3) for b in range(3) if a != b]
+    gaps = np.stack([shares[a] - shares[b] for a, b in pairs])
+    base = instance(1, 6, intercept, "dense")
+    one = np.abs(rng.normal(size=(1, 60))) / 60
+    problem = ConvexProblem(
+        base.ramp, np.vstack([one, np.maximum(gaps, 0)]), np.vstack([one, np.maximum(-gaps, 0)]),
+        np.append(0.0, -np.maximum(-gaps, 0).sum(axis=1) - 0.02),
+    )  # fmt: skip
+    counted = []
+    at = Prox.at
+    monkeypatch.setattr(Prox, "at", lambda *given: counted.append(1) or at(*given))
+    for seed in range(20):
+        u = np.random.default_rng(seed).normal(size=60)
+        _, found = searched(problem, u, 0.02)
+        assert (problem.at(found.y)[1:] <= 1e-9).all()
+        np.testing.assert_allclose(found.v * problem.at(found.y)[1:], 0, atol=1e-9)
+    assert len(counted) <= 20 * 40
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6))
+@settings(max_examples=100)
+def test_the_highest_point_of_a_quadratic_in_a_box(seed, size):
+    """No point in the box is higher: at each bound the slope points outside, else it is 0."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(size, int(rng.integers(1, size + 1))))
+    curvature, gradient = root @ root.T, rng.normal(size=size)
+    low, high = -rng.uniform(0, 2, size) * (rng.random(size) < 0.8), rng.uniform(0, 2, size)
+    step = highest(gradient, curvature, low, high)
+    slope = gradient - curvature @ step
+    assert ((low <= step) & (step <= high)).all()
+    assert (slope[step < high - 1e-12] <= 1e-6).all()
+    assert (slope[step > low + 1e-12] >= -1e-6).all()
+
+
+def test_the_highest_point_of_a_straight_line_is_on_a_bound():
+    step = highest(
+        np.array([1.0, -1.0]), np.zeros((2, 2)), np.array([-1.0, -3.0]), np.array([2.0, 1.0])
+    )
+    assert step.tolist() == [2.0, -3.0]
+    assert highest(np.zeros(1), np.zeros((1, 1)), -np.ones(1), np.ones(1)) == [0.0]
