@@ -78,6 +78,12 @@ class Crosses:
         matrix.has_canonical_format = True
         return matrix
 
+    def shares(self, bins: NDArray[np.integer]) -> sparse.csr_array:
+        """The features divided by their number in a row: a score is the mean of their weights."""
+        matrix = self.features(bins)
+        matrix.data /= len(self.sizes)
+        return matrix
+
     def _indices(self, bins: NDArray[np.int32]) -> NDArray[np.int32]:
         """(n, ones a row) increasing numbers of the features that the rows have."""
         first, second = np.array(self.pairs, dtype=np.int64).reshape(-1, 2).T

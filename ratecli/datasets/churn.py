@@ -128,7 +128,7 @@ def with_deployed(table: Table, design: Design) -> Table:
         features=(),
         label=np.where(name == "d3", np.nan, table.label[rows]),
         part=None,
-        matrix=_map(table.features, levels, design).features(bins[rows]),
+        matrix=_map(table.features, levels, design).shares(bins[rows]),
     )
 
 

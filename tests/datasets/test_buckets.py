@@ -60,6 +60,14 @@ def test_31_columns_of_8_bins():
     assert set(matrix.data) == {1.0}
 
 
+@given(tables())
+def test_shares_are_features_that_add_up_to_1(drawn: tuple[Crosses, np.ndarray]):
+    crosses, bins = drawn
+    scaled = crosses.shares(bins).toarray()
+    np.testing.assert_allclose(scaled.sum(axis=1), 1)
+    np.testing.assert_array_equal(scaled > 0, crosses.features(bins).toarray() == 1)
+
+
 @pytest.mark.parametrize("bins", [[[0, 2]], [[-1, 0]], [[3, 0]]])
 def test_bins_that_a_column_does_not_have(bins: list[list[int]]):
     with pytest.raises(ValueError, match="levels of its column"):

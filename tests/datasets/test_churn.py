@@ -81,13 +81,15 @@ def test_d1_is_near_the_boundary(dealt: Table):
 
 
 def test_features_are_bins_and_chosen_pairs(dealt: Table):
-    """x: 16 bins; town: A, B, C, (missing), and the tiny one among "others"; y: 3."""
-    town = dealt.matrix[:, 16:21].toarray()
+    """x: 16 bins; town: A, B, C, (missing), and the tiny one among "others"; y: 3. Shares."""
+    has = dealt.matrix.toarray() > 0
+    town = has[:, 16:21]
     given = dealt.frame["town"].fillna("(missing)").to_numpy()
     for k, level in enumerate(("tiny", "(missing)", "A", "B", "C")):
-        np.testing.assert_array_equal(town[:, k] == 1, given == level)
+        np.testing.assert_array_equal(town[:, k], given == level)
     assert dealt.matrix.shape[1] == (16 + 5 + 3) + (16 * 5 + 16 * 3 + 5 * 3)
-    assert set(dealt.matrix.sum(axis=1)) == {6.0}
+    assert set(has.sum(axis=1)) == {6}
+    assert set(dealt.matrix.data) == {1 / 6}
 
 
 @pytest.mark.skipif(
@@ -107,6 +109,7 @@ def test_real_files(name: str, design: churn.Design, d2: int, d3: int, width: in
     counts = table.frame["set"].value_counts()
     assert (counts["d2"], counts["d3"]) == (d2, d3)
     assert table.matrix.shape == (len(table), width)
+    np.testing.assert_allclose(table.matrix.sum(axis=1), 1)
     rows, known = in_set(table, "d2"), ~np.isnan(table.label)
     assert (known == ~in_set(table, "d3")).all()
     assert table.label[rows].mean() == pytest.approx(plain.label.mean(), abs=0.01)

@@ -67,7 +67,8 @@ def test_features_are_bins_of_the_columns_and_nothing_else(some: Table):
     columns = some.frame[list(clicks.FEATURES)].to_numpy()
     bins = clicks.deployed().bins(columns)
     assert some.matrix.shape == (24_000, 30_008)
-    assert (some.matrix != clicks.MAP.features(bins)).nnz == 0
+    np.testing.assert_allclose(some.matrix.data, 1 / 496)
+    assert ((some.matrix > 0) != (clicks.MAP.features(bins) > 0)).nnz == 0
     np.testing.assert_allclose(clicks.deployed().score(bins), some.frame["deployed_score"])
     iid = bins[~rows_of(some, "d1")]
     shares = np.array([np.bincount(column, minlength=8) for column in iid.T]) / len(iid)
@@ -117,7 +118,7 @@ def test_the_map_wins_over_rules_linear_in_the_columns(some: Table):
     raw = StandardScaler().fit_transform(some.frame[list(clicks.FEATURES)])
     error = [
         np.mean(svm(X, some, d1, penalty)[d2] != some.label[d2])
-        for X, penalty in ((some.matrix, 1e-3), (raw, 1e-2))
+        for X, penalty in ((496 * some.matrix, 1e-3), (raw, 1e-2))
     ]
     assert error[0] < error[1] - 0.02
 
@@ -130,7 +131,7 @@ def test_all_of_it_has_something_to_win():
     assert table.matrix.indices.dtype == np.int32
     part = split(table, {"test": 0.2, "stratify": ["set"]}, np.random.default_rng(0))
     labelled, test = ~rows_of(table, "d3"), part == "test"
-    decided = svm(table.matrix, table, labelled & ~test, 3e-4)
+    decided = svm(496 * table.matrix, table, labelled & ~test, 3e-4)
     deployed = table.frame["deployed"].to_numpy()
     new, old = (np.mean((d != table.label)[labelled & test]) for d in (decided, deployed))
     assert new < old - 0.005

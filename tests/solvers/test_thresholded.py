@@ -8,10 +8,11 @@ from scipy import sparse
 from ratecli.models.linear import Threshold
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines import unconstrained
 from ratecli.solvers.baselines.cuts import Cuts
+from ratecli.solvers.baselines.svm import plain_svm
 from ratecli.solvers.baselines.thresholded import Thresholded
 from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.majorize import augmented
 from ratecli.solvers.problem import Problem
 
 EXACT = 1e-12
@@ -34,8 +35,8 @@ def solved(goals: Problem, meets: str | None = None) -> Solution:
 
 
 def plain(goals: Problem) -> Threshold:
-    found = Unconstrained().solve(goals, np.random.default_rng(0), lambda _: None)
-    return found.variants["deterministic"]
+    w = 2 * plain_svm(goals).w
+    return Threshold(w[:-1], float(w[-1]))
 
 
 def measured(goals: Problem, decisions: np.ndarray, meets: str | None) -> tuple[float, float]:
@@ -157,7 +158,21 @@ def test_dense_and_sparse_rows_agree():
 
 
 def test_an_svm_cut_short_is_told(monkeypatch):
-    monkeypatch.setattr(unconstrained, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(augmented, "ROUNDS", 1)
     found = solved(problem(smooth_rows(0), Rules(), 1e-6))
     assert found.status == "iteration_limit"
     assert "deterministic" in found.variants
+
+
+def test_the_svm_is_liblinears_to_a_certified_gap():
+    goals = problem(smooth_rows(1), Rules())
+    ours, theirs = plain(goals), Unconstrained()
+    found = theirs.solve(goals, np.random.default_rng(0), lambda _: None).variants["deterministic"]
+    np.testing.assert_allclose(ours.weights, found.weights, atol=0.02)
+    signs, weights = goals.labels()
+
+    def loss(model):
+        norm = model.weights @ model.weights + model.bias**2
+        return weights @ np.maximum(0, 1 - signs * model.score(goals.X)) + goals.l2 / 2 * norm
+
+    assert loss(ours) <= loss(found) * (1 + 1e-5)

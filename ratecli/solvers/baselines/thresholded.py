@@ -13,7 +13,8 @@ from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, Shape, affine_pieces
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
 from ratecli.solvers.baselines.cuts import Cuts
-from ratecli.solvers.baselines.unconstrained import ending, fit_plain
+from ratecli.solvers.baselines.svm import GAP, plain_svm
+from ratecli.solvers.majorize.solution import ConvexSolution
 from ratecli.solvers.problem import Problem
 
 Mask = NDArray[np.bool_]
@@ -26,7 +27,7 @@ ROUNDING = 1e-12
 class Thresholded(Solver):
     """A linear SVM whose bias is shifted until goals are met (Goh et al. 2016, figure 3).
 
-    The SVM is that of `unconstrained`. Of all thresholds on its scores that meet the goals on
+    The SVM is that of `unconstrained`, but to a certified gap. Of all thresholds on its scores that meet the goals on
     training rows it takes the one of least objective, and of equally good ones the nearest to the
     SVM's own: every threshold is looked at. Goals that one threshold cannot meet together need not
     be named: `meets` chooses one.
@@ -44,10 +45,15 @@ class Thresholded(Solver):
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        svm = fit_plain(problem, "hinge", rng)
+    def solve(
+        self,
+        problem: Problem,
+        rng: np.random.Generator,  # noqa: ARG002  nothing is left to chance
+        progress: Progress,
+    ) -> Solution:
+        svm = plain_svm(problem)
         progress("hinge loss fitted")
-        weights, own = svm.weights[:-1], -float(svm.weights[-1])
+        weights, own = 2 * svm.w[:-1], -2 * float(svm.w[-1])
         cuts = Cuts.of(np.asarray(problem.X @ weights), problem.rates, own)
         goals = self._to_meet(problem.constraints)
         excess = cuts.largest(form for goal in goals for form in affine_pieces(goal))
@@ -64,12 +70,21 @@ class Thresholded(Solver):
             "shift": own - threshold,
         }
         classifier = Threshold(weights, -threshold)
-        return Solution({"deterministic": classifier}, *ending(svm), trace=(row,))
+        return Solution({"deterministic": classifier}, *_ending(svm), trace=(row,))
 
     def _to_meet(self, constraints: tuple[Goal, ...]) -> tuple[Goal, ...]:
         """Raises KeyError where none has the name that `meets` says: runs never come so far."""
         named = {goal.name: goal for goal in constraints}
         return constraints if self.meets is None else (named[self.meets],)
+
+
+def _ending(svm: ConvexSolution) -> tuple[str, str]:
+    if svm.converged:
+        return "solved", ""
+    return "iteration_limit", (
+        f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above {GAP:.2g} "
+        "of its loss"
+    )
 
 
 def _best(cuts: Cuts, objective: Affine, allowed: Mask, own: float) -> int:

@@ -9,34 +9,11 @@ import numpy as np
 
 from ratecli.models.linear import Logistic, Threshold
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.liblinear import Fit, fit_hinge, fit_logistic, with_ones
+from ratecli.solvers.liblinear import fit_hinge, fit_logistic, with_ones
 from ratecli.solvers.problem import Problem
 
 TOLERANCE = 1e-4
 MAX_ITERATIONS = 20_000
-
-
-def fit_plain(
-    problem: Problem, loss: Literal["hinge", "logistic"], rng: np.random.Generator
-) -> Fit:
-    """Weights (d + 1,), the bias last, of least mean loss plus `l2 / 2 |w|^2` on labelled rows."""
-    signs, weights = problem.labels()
-    labelled = np.flatnonzero(signs)
-    return (fit_hinge if loss == "hinge" else fit_logistic)(
-        with_ones(problem.X)[labelled],
-        signs[labelled],
-        weights[labelled] / problem.l2,
-        seed=int(rng.integers(2**31)),
-        tolerance=TOLERANCE,
-        iterations=MAX_ITERATIONS,
-    )
-
-
-def ending(fit: Fit) -> tuple[str, str]:
-    """Status and reason of a solution that is a plain fit."""
-    if fit.converged:
-        return "solved", ""
-    return "iteration_limit", f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
 
 
 @dataclass(frozen=True)
@@ -55,8 +32,20 @@ class Unconstrained(Solver):
     role: ClassVar[Role] = "ignores"
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        fit = fit_plain(problem, self.loss, rng)
+        signs, weights = problem.labels()
+        labelled = np.flatnonzero(signs)
+        fit = (fit_hinge if self.loss == "hinge" else fit_logistic)(
+            with_ones(problem.X)[labelled],
+            signs[labelled],
+            weights[labelled] / problem.l2,
+            seed=int(rng.integers(2**31)),
+            tolerance=TOLERANCE,
+            iterations=MAX_ITERATIONS,
+        )
         progress(f"{self.loss} loss fitted")
         model = Threshold if self.loss == "hinge" else Logistic
         classifier = model(fit.weights[:-1], float(fit.weights[-1]))
-        return Solution({"deterministic": classifier}, *ending(fit))
+        if fit.converged:
+            return Solution({"deterministic": classifier})
+        reason = f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
+        return Solution({"deterministic": classifier}, "iteration_limit", reason)
