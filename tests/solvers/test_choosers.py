@@ -32,6 +32,8 @@ def inside(given: Model, count: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     m = len(given.maximizer)
     top = float((given.columns[0] + given.maximizer @ given.columns[1:]).min())
+    if top <= given.lower:
+        return np.zeros((0, m + 1))
     v = rng.uniform(0, given.ceiling, size=(count, m))
     t = rng.uniform(given.lower, top, size=count)
     below = t <= (given.columns[0] + v @ given.columns[1:]).min(axis=1)

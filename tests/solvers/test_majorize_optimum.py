@@ -28,7 +28,9 @@ def solve(goals: Problem, solver: Majorize | None = None) -> Solution:
 
 @pytest.mark.parametrize("intercept", ["regularized", "unregularized"])
 @pytest.mark.parametrize("family", EXACT)
-def test_nothing_beats_the_exact_optimum_and_little_is_lost(family, intercept, record_property):
+def test_nothing_beats_the_exact_optimum_and_little_is_lost(
+    family, intercept, record_testsuite_property
+):
     """A random decision is held against mixtures of classifiers, the sign against the best one."""
     random_losses, losses = [], []
     for seed in range(5):
@@ -47,8 +49,9 @@ def test_nothing_beats_the_exact_optimum_and_little_is_lost(family, intercept, r
             exact = problem1.by_enumeration(rows.X, *forms(goals))
             assert hard[0] >= exact.value - 1e-9
             losses.append(hard[0] - exact.value)
-    record_property("random decisions above the best mixture", random_losses)
-    record_property("signs above the optimum", losses)
+    name = f"{family}, {intercept}"
+    record_testsuite_property(f"{name}: random decisions above the best mixture", random_losses)
+    record_testsuite_property(f"{name}: signs above the optimum", losses)
     assert len(random_losses) >= 3
     assert np.mean(random_losses) <= (0.12 if family == "odds" else 0.075)
     assert len(losses) >= 1
@@ -57,14 +60,14 @@ def test_nothing_beats_the_exact_optimum_and_little_is_lost(family, intercept, r
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_three_features_against_the_milp(seed, record_property):
+def test_three_features_against_the_milp(seed, record_testsuite_property):
     rows = grid_rows(seed, n=24, d=3, reach=2)
     goals = problem(rows, Rules({"c": "positive_rate <= 0.4", "r": "recall >= 0.6"}))
     random, hard = (measured(goals, each) for each in solve(goals).variants.values())
     exact = problem1.by_milp(rows.X, *forms(goals))
     assert max(random[1:]) <= FEASIBLE
     if (hard[1:] <= 1e-9).all():
-        record_property("sign above the optimum", hard[0] - exact.value)
+        record_testsuite_property(f"{seed}: sign above the optimum", hard[0] - exact.value)
         assert exact.value - 1e-9 <= hard[0] <= exact.value + 0.125
     else:
         assert hard[0] <= exact.value + 0.125
