@@ -24,7 +24,10 @@ from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, Me
 from ratecli.solvers.possible import least_excess
 from ratecli.solvers.problem import Problem
 
-MULTIPLIER_CEILING = 1e4
+PRICES = (10.0, 100.0, 1e3, 1e4)
+"""What excess costs, in ranges of the objective per unit, until a point is feasible: the bound at a
+price too high is met, if at all, by a w far too large.
+"""
 HOPELESS = 10.0
 """How many ranges of the ramp objective above it no point is worth having."""
 PHASE_ONE = 30
@@ -105,7 +108,7 @@ class Majorize(Solver):
     ) -> tuple[Solution, list[ConvexSolution]]:
         """Algorithm 1; also the solution of every convex problem on the way."""
         ramp, names = self.ramp_problem(problem)
-        method = self.method(ramp, rng)
+        prices = [self.method(ramp, rng, price) for price in PRICES]
         w, found = np.zeros(ramp.rows.width), list[ConvexSolution]()
         values, left = ramp.values(w), self.iterations
         trace: list[Mapping[str, Any]] = []
@@ -113,14 +116,18 @@ class Majorize(Solver):
             started = time.perf_counter()
             ties = TIES if _rests(trace) else 0.0
             convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(w), ties)
+            before = _missed(values)
+            method = prices[0] if before else prices[-1]
             found.append(method.solve(convex, w, _like(found, near)))
-            before, reached = _missed(values), ramp.values(found[-1].w)
+            reached = ramp.values(found[-1].w)
             # with ties the bound is a little above the ramps at w
             if before or not (_missed(reached) or reached[0] > values[0]):
                 w, values = found[-1].w, reached
             trace.append(_row(len(trace) + 1, values, found[-1], time.perf_counter() - started))
             missed = _missed(values)
-            if missed and (missed > HEADWAY * before or len(trace) >= PHASE_ONE):
+            if missed > HEADWAY * before:
+                prices = prices[1:]
+            if missed and (not prices or len(trace) >= PHASE_ONE):
                 break
             left -= not missed
             progress(f"{self.iterations - left} of {self.iterations} iterations")
@@ -129,9 +136,9 @@ class Majorize(Solver):
         multipliers = _named(names, found[-1].multipliers)
         return Solution(variants, status, reason, multipliers, tuple(trace)), found
 
-    def method(self, ramp: RampProblem, rng: np.random.Generator) -> Method:
-        """What solves the convex problems of `ramp`."""
-        ceiling = MULTIPLIER_CEILING * (ramp.spread or 1.0)
+    def method(self, ramp: RampProblem, rng: np.random.Generator, price: float) -> Method:
+        """What solves the convex problems of `ramp`, excess costing at most `price`."""
+        ceiling = price * (ramp.spread or 1.0)
         goal = Goal(self.gap, ceiling, ramp.beyond(HOPELESS))
         if self.inner == "newton":
             return Augmented(goal)
