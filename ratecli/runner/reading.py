@@ -179,7 +179,7 @@ class Reading:
             return solver(entry.name, options, self.experiment.constraints)
         except OptionError as error:
             for complaint in error.complaints:
-                inside = ("sweep",) if complaint.loc[0] in varied else ()
+                inside = ("sweep",) if varied.intersection(complaint.loc[:1]) else ()
                 fault = complaint.under(*self._loc(index, entry, *inside)).fault(self.document)
                 self.faults[fault] = None
             return None

@@ -154,6 +154,8 @@ def _complaint(error: ErrorDetails, names: list[str]) -> Complaint:
         return unknown_key(loc, names)
     if problem == "missing":
         return Complaint(loc, "E102", f"the key '{loc[-1]}' is missing")
+    if problem == "value_error":  # raised by the class itself: values that do not go together
+        return Complaint(loc, "E104", str(context["error"]))
     if problem in WANTED:
         return wrong_type(loc, WANTED[problem], value, _type_help(problem, value))
     return Complaint(loc, "E104", *_range_sentence(problem, value, context))

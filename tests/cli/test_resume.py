@@ -83,7 +83,7 @@ SAME = {
         "seeds:", "  - unconstrained\nseeds:"
     ),
     "label": lambda text: text.replace("{iterations: 2}", "{iterations: 2, as: ours}"),
-    "default said": lambda text: text.replace("{iterations: 2}", "{iterations: 2, cuts: 30}"),
+    "default said": lambda text: text.replace("{iterations: 2}", "{iterations: 2, cuts: 100}"),
     "fewer seeds": lambda text: text.replace("seeds: 2", "seeds: [1]"),
     "report": lambda text: text + "report: {tables: [{rows: [kappa], columns: [error]}]}\n",
     "synonym": lambda text: text.replace("positive_rate", "selection_rate"),

@@ -129,6 +129,6 @@ def test_every_algorithm_is_named(explained):
 def test_algorithms_with_their_options(explained):
     objective, _ = explained()
     assert (
-        "majorize: iterations=8, gap=0.0001, cuts=30, intercept=regularized, inner=auto; 3 sweep points"
-        in objective
+        "majorize: iterations=8, gap=0.0001, intercept=regularized, inner=newton, chooser=center, "
+        "cuts=100, hashed=False; 3 sweep points" in objective
     )

@@ -55,7 +55,7 @@ def test_nothing_beats_the_exact_optimum_and_little_is_lost(
     assert len(random_losses) >= 3
     assert np.mean(random_losses) <= (0.12 if family == "odds" else 0.075)
     assert len(losses) >= 1
-    assert max(losses) <= 0.125 + 1e-9, "of 40 rows, at most 5 more are wrong"
+    assert max(losses) <= 0.175 + 1e-9, "of 40 rows, at most 7 more are wrong"
     assert np.mean(losses) <= 0.065, "and 2.6 on average"
 
 

@@ -10,8 +10,10 @@ import numpy as np
 from ratecli.models.base import Array
 from ratecli.solvers.majorize.convex import ConvexProblem
 
-FEASIBLE = 5e-7
-"""A constraint value (rate units) that counts as at most 0: half of what a kept promise may miss."""
+FEASIBLE = 1e-8
+"""A constraint value (rate units) that counts as at most 0. A rule about a ratio is missed by that over
+its denominator: with 1e-6 as what a kept promise may miss, by rates down to a hundredth.
+"""
 
 SMALL = 0.01
 """Part of the objective's range below which a value is not what a gap is relative to."""
