@@ -142,7 +142,7 @@ def test_knowing_the_solution_saves_svms(chooser):
     method = CuttingPlane(GOAL, svm.newton(), chooser, 100)
     found = method.solve(convex, np.zeros(6))
     again = method.solve(convex, found.w, found)
-    assert again.work < 0.6 * found.work
+    assert again.work < 0.8 * found.work
     assert again.value <= found.value + 1e-9
 
 

@@ -7,16 +7,20 @@ from scipy import sparse
 from ratecli.solvers.majorize import linear
 from ratecli.solvers.majorize.linear import solved
 
-WEIGHTS, ROWS, GRADIENTS = (10**6, 0), (-1, 10**6), (-1, -1)
+
+def by_gradients(monkeypatch, products):
+    """Always, at 0 products an entry; never, at any number of them."""
+    monkeypatch.setattr(linear, "PRODUCTS", products)
+    monkeypatch.setattr(linear, "CHEAP", -1.0)
 
 
-@pytest.mark.parametrize("side", [WEIGHTS, ROWS, GRADIENTS])
+@pytest.mark.parametrize("products", [np.inf, 0.0])
 @pytest.mark.parametrize("shape", [(0, 5), (3, 8), (20, 6)])
 @pytest.mark.parametrize("constraints", [0, 2])
 @pytest.mark.parametrize("stored", [np.array, sparse.csr_array])
-def test_every_side_solves_the_same_system(side, shape, constraints, stored, monkeypatch):
-    monkeypatch.setattr(linear, "NARROW", side[0])
-    monkeypatch.setattr(linear, "FEW", side[1])
+def test_every_side_solves_the_same_system(products, shape, constraints, stored, monkeypatch):
+    """In weights for (20, 6), in rows for the others, or by conjugate gradients."""
+    by_gradients(monkeypatch, products)
     monkeypatch.setattr(linear, "EXACT", 1e-12)
     rng = np.random.default_rng(0)
     rows, extra = rng.normal(size=shape), rng.normal(size=(constraints, shape[1]))
@@ -32,8 +36,7 @@ def test_a_weight_without_penalty_and_without_rows_gets_a_little_curvature():
 
 
 def test_conjugate_gradients_are_as_exact_as_newton_needs(monkeypatch):
-    monkeypatch.setattr(linear, "NARROW", -1)
-    monkeypatch.setattr(linear, "FEW", -1)
+    by_gradients(monkeypatch, 0.0)
     rng = np.random.default_rng(1)
     rows, penalties, right = rng.normal(size=(50, 30)), np.full(30, 1e-3), rng.normal(size=30)
     found = solved(rows, np.zeros((0, 30)), 1.0, penalties, right)

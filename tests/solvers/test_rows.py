@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from oracles.instances import INTERCEPTS
 from scipy import sparse
 
+from ratecli.solvers.majorize import rows as rows_module
 from ratecli.solvers.majorize.rows import Rows, merged
 
 X = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.0]])
 
 
 @pytest.mark.parametrize("features", [X, sparse.csr_array(X)])
-def test_scores_pull_and_features_are_one_linear_map(features):
+def test_scores_pull_and_features_are_one_linear_map(features, monkeypatch):
     for intercept in INTERCEPTS:
         rows = Rows(features, intercept)
         full = X if intercept == "none" else np.hstack([X, np.ones((3, 1))])
@@ -21,9 +22,10 @@ def test_scores_pull_and_features_are_one_linear_map(features):
         assert rows.width == full.shape[1]
         np.testing.assert_array_equal(rows.scores(w), full @ w)
         np.testing.assert_array_equal(rows.pull(np.array([1.0, -2.0, 0.5])), [1, -2, 0.5] @ full)
-        chosen = rows.some(np.array([2, 0]))
-        assert isinstance(chosen, np.ndarray) == isinstance(features, np.ndarray)
-        np.testing.assert_array_equal(sparse.csr_array(chosen).toarray(), full[[2, 0]])
+        for small in (0, rows_module.SMALL):  # as stored, or held dense
+            monkeypatch.setattr(rows_module, "SMALL", small)
+            chosen = Rows(features, intercept).some(np.array([2, 0]))
+            np.testing.assert_array_equal(sparse.csr_array(chosen).toarray(), full[[2, 0]])
 
 
 def test_only_an_unregularized_bias_has_no_penalty():

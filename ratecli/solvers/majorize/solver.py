@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -36,6 +36,32 @@ TIES = 1e-6
 """How near a corner of the ramp a score lies on it, once a step did not help: the other bound may."""
 HEADWAY = 0.99
 """An excess that a step does not bring below this part of itself has come to rest."""
+
+
+@dataclass
+class _Run:
+    """Where majorization stands: weights, (m + 1,) ramp values, convex solutions, trace."""
+
+    w: Array
+    values: Array
+    found: list[ConvexSolution] = field(default_factory=list)
+    trace: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def note(self, seconds: float) -> None:
+        """The step that was just made."""
+        last = self.found[-1]
+        self.trace.append(
+            {
+                "iteration": len(self.trace) + 1,
+                "objective": float(self.values[0]),
+                "violation": float(self.values[1:].max(initial=0.0)),
+                "bound": last.value,
+                "lower": last.lower,
+                "gap": last.gap,
+                "work": last.work,
+                "seconds": seconds,
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -108,33 +134,48 @@ class Majorize(Solver):
     ) -> tuple[Solution, list[ConvexSolution]]:
         """Algorithm 1; also the solution of every convex problem on the way."""
         ramp, names = self.ramp_problem(problem)
-        prices = [self.method(ramp, rng, price) for price in PRICES]
-        w, found = np.zeros(ramp.rows.width), list[ConvexSolution]()
-        values, left = ramp.values(w), self.iterations
-        trace: list[Mapping[str, Any]] = []
+        methods = [self.method(ramp, rng, price) for price in PRICES]
+        run = self._descend(ramp, methods, near, progress)
+        if _missed(run.values):
+            run = self._descend(ramp, methods[-1:], (), progress)
+        last = run.found[-1]
+        status, reason = self._ending(last, ramp, run.values, names, len(run.trace))
+        variants = {} if _missed(run.values) else self.variants(run.w, rng)
+        multipliers = _named(names, last.multipliers)
+        return Solution(variants, status, reason, multipliers, tuple(run.trace)), run.found
+
+    def _descend(
+        self,
+        ramp: RampProblem,
+        methods: Sequence[Method],
+        near: Sequence[ConvexSolution],
+        progress: Progress,
+    ) -> _Run:
+        """Majorization steps from w = 0. Until a point is feasible the methods, each of which puts a
+        higher price on excess, take turns as they come to rest; from there on it is the last one's.
+        """
+        w = np.zeros(ramp.rows.width)
+        run, left = _Run(w, ramp.values(w)), self.iterations
         while left:
             started = time.perf_counter()
-            ties = TIES if _rests(trace) else 0.0
-            convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(w), ties)
-            before = _missed(values)
-            method = prices[0] if before else prices[-1]
-            found.append(method.solve(convex, w, _like(found, near)))
-            reached = ramp.values(found[-1].w)
+            ties = TIES if _rests(run.trace) else 0.0
+            convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(run.w), ties)
+            before = _missed(run.values)
+            method = methods[0] if before else methods[-1]
+            run.found.append(method.solve(convex, run.w, _like(run.found, near)))
+            reached = ramp.values(run.found[-1].w)
             # with ties the bound is a little above the ramps at w
-            if before or not (_missed(reached) or reached[0] > values[0]):
-                w, values = found[-1].w, reached
-            trace.append(_row(len(trace) + 1, values, found[-1], time.perf_counter() - started))
-            missed = _missed(values)
+            if before or not (_missed(reached) or reached[0] > run.values[0]):
+                run.w, run.values = run.found[-1].w, reached
+            run.note(time.perf_counter() - started)
+            missed = _missed(run.values)
             if missed > HEADWAY * before:
-                prices = prices[1:]
-            if missed and (not prices or len(trace) >= PHASE_ONE):
+                methods = methods[1:]
+            if missed and (not methods or len(run.trace) >= PHASE_ONE):
                 break
             left -= not missed
             progress(f"{self.iterations - left} of {self.iterations} iterations")
-        status, reason = self._ending(found[-1], ramp, values, names, len(trace))
-        variants = {} if missed else self.variants(w, rng)
-        multipliers = _named(names, found[-1].multipliers)
-        return Solution(variants, status, reason, multipliers, tuple(trace)), found
+        return run
 
     def method(self, ramp: RampProblem, rng: np.random.Generator, price: float) -> Method:
         """What solves the convex problems of `ramp`, excess costing at most `price`."""
@@ -226,16 +267,3 @@ def _named(names: list[str], values: Array) -> dict[str, float]:
     for name, value in zip(names, values, strict=True):
         total[name] += float(value)
     return total
-
-
-def _row(iteration: int, values: Array, found: ConvexSolution, seconds: float) -> dict[str, Any]:
-    return {
-        "iteration": iteration,
-        "objective": float(values[0]),
-        "violation": float(values[1:].max(initial=0.0)),
-        "bound": found.value,
-        "lower": found.lower,
-        "gap": found.gap,
-        "work": found.work,
-        "seconds": seconds,
-    }
