@@ -39,7 +39,7 @@ WIDEST = 1e-4
 BISECTIONS = 12
 CLOSE = 3.0
 """In tolerances: how near the bound a point must be to be made feasible."""
-ROUGH = 0.02
+ROUGH = 0.05
 """Relative accuracy of a best compromise, when no point meets the constraints."""
 DEARER = 10.0
 """By what the price of excess grows."""
