@@ -120,7 +120,7 @@ def test_what_cannot_be_met_is_named_with_an_amount_and_gives_no_classifier(rule
     assert solution.status == "infeasible"
     assert not solution.variants
     found = re.fullmatch(
-        r"'(\w+)' could not be met: the best compromise of step (\d) misses it by ([\d.]+), "
+        r"'(\w+)' could not be met: the best compromise of step (\d+) misses it by ([\d.]+), "
         r"and any decisions miss some constraint by ([\d.]+)",
         solution.reason,
     )
