@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import resource
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from common import SCOPE, fastest
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
@@ -42,18 +42,6 @@ from ratecli.solvers.problem import Problem
 TARGETS = np.linspace(1, 3.5, 96)
 ONE = 1.25
 GAP = 1e-4
-SCOPE = Scope(groups={name: parse_conditions(f"sex = {value}")
-                      for name, value in (("women", "Female"), ("men", "Male"))})  # fmt: skip
-
-
-def seconds(work: Callable[[], object], repeats: int = 1) -> float:
-    """The fastest of several runs: what the work takes when nothing is in its way."""
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return min(times)
 
 
 def problem_at(found: World, target: float) -> Problem:
@@ -81,17 +69,17 @@ def as_published(problem: Problem) -> None:
 def bench_a9a(found: World) -> None:
     train = np.flatnonzero(found.sample.part == "train")
     X, y = found.X[train], found.sample.label[train]
-    plain = seconds(lambda: LinearSVC(loss="hinge", tol=1e-3, max_iter=20_000).fit(X, y), 5)
+    plain = fastest(lambda: LinearSVC(loss="hinge", tol=1e-3, max_iter=20_000).fit(X, y), 5)
     print(f"a9a: a plain SVM fit (LIBLINEAR, tolerance 1e-3) takes {plain:.2f} s")
     one = problem_at(found, ONE)
     solve = partial(Majorize(gap=GAP).solve, one, np.random.default_rng(0), silent)
-    ours, theirs = seconds(solve, 3), seconds(lambda: as_published(one))
+    ours, theirs = fastest(solve, 3), fastest(lambda: as_published(one))
     print(f"one target, 8 steps, cold: {ours:.2f} s = {ours / plain:.1f} fits; "
           f"Algorithm 2 over cold LIBLINEAR: {theirs:.1f} s, {theirs / ours:.1f} times as long")  # fmt: skip
     if importlib.util.find_spec("fairlearn"):
         bench_fairlearn(X, y, found.sample.columns["sex"][train], ours)
     problems = [problem_at(found, target) for target in TARGETS]
-    path = seconds(lambda: Majorize(gap=GAP).path(problems, np.random.default_rng(0), silent))
+    path = fastest(lambda: Majorize(gap=GAP).path(problems, np.random.default_rng(0), silent))
     print(f"the path of {len(TARGETS)} targets: {path:.0f} s = {path / plain:.0f} fits")
 
 
@@ -105,7 +93,7 @@ def bench_fairlearn(X: object, y: object, sex: object, ours: float) -> None:
         learner = ExponentiatedGradient(LogisticRegression(solver="liblinear"), constraint)
         learner.fit(dense, y, sensitive_features=sex)
 
-    theirs = seconds(reduce)
+    theirs = fastest(reduce)
     print(f"fairlearn's exponentiated gradient, same goal: {theirs:.2f} s, "
           f"{theirs / ours:.1f} times majorize")  # fmt: skip
 
@@ -141,7 +129,7 @@ def bench_growth() -> None:
     for name, key in sizes.items():
         values = [base[key] * 2**k for k in range(4)]
         cases = [base | {key: value} for value in values]
-        times = [seconds(partial(one_step, generated(*case.values()))) for case in cases]
+        times = [fastest(partial(one_step, generated(*case.values()))) for case in cases]
         slope = np.polyfit(np.log(values), np.log(times), 1)[0]
         print(f"{name} {values}: {', '.join(f'{t:.2f}' for t in times)} s, exponent {slope:.2f}")
         curves[name] = (values, times)
@@ -172,9 +160,9 @@ def bench_clicks() -> None:
     for name, text in {"recall": "recall[d2] >= 0.67", "churn": "churn[d3] <= 0.04"}.items():
         parts = differences(parse_rule(text), scope)
         goals.append(rule_goal(name, text, parts, violation(parts)))
-    problem = training_problem(found, objective, tuple(goals), 1e-7)
+    problem = training_problem(found, objective, tuple(goals), 5e-8)
     solver = Majorize(iterations=5, intercept="unregularized", gap=1e-3)
-    took = seconds(partial(solver.solve, problem, np.random.default_rng(0), print))
+    took = fastest(partial(solver.solve, problem, np.random.default_rng(0), print))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"clicks, one target, 5 steps: {took:.0f} s, peak memory {peak:.1f} GiB")
 

@@ -6,36 +6,20 @@ Measuring rates against scikit-learn, on a9a where it is at hand, else `loans`.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from common import SCOPE, fastest
 from sklearn.metrics import accuracy_score, recall_score
 
 from ratecli.datasets.download import ensure
 from ratecli.datasets.registry import find
 from ratecli.faults import FaultError
 from ratecli.rates.matrix import Predictions, measure
-from ratecli.rates.parser import parse_conditions, parse_value
-from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.parser import parse_value
+from ratecli.rates.resolve import resolve
 from ratecli.runner.worker import one_thread
 from ratecli.runner.world import Data, World, world
-
-REPEATS = 3
-TARGET = 1.25
-SCOPE = Scope(groups={name: parse_conditions(f"sex = {value}")
-                      for name, value in (("women", "Female"), ("men", "Male"))})  # fmt: skip
-
-
-def fastest(work: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Least seconds of several runs: what the work takes when nothing is in its way."""
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return min(times)
 
 
 def rows() -> tuple[str, World]:

@@ -33,7 +33,7 @@ def first(rules: dict[str, str], intercept: str = "regularized") -> ConvexProble
 def least_excess(convex: ConvexProblem) -> float:
     """Least sum of what a point misses the constraints by: a program over w, slacks and excess."""
     ramp, m = convex.ramp, convex.constraints
-    X = ramp.rows.some(np.arange(len(ramp.rows)))
+    X = ramp.rows.dense(np.arange(len(ramp.rows)))
     n, d = X.shape
     found = linprog(
         np.repeat([0.0, 1.0], [d + 2 * n, m]),

@@ -20,7 +20,7 @@ from ratecli.models.ramp import HALF
 from ratecli.solvers.majorize.convex import ConvexProblem
 from ratecli.solvers.majorize.newton import Envelope, Place
 from ratecli.solvers.majorize.prox import Prox
-from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, excess
+from ratecli.solvers.majorize.solution import FEASIBLE, ROUGH, ConvexSolution, Goal, excess
 
 ROUNDS = 60
 """Updates of the slopes."""
@@ -39,8 +39,6 @@ WIDEST = 1e-4
 BISECTIONS = 12
 CLOSE = 3.0
 """In tolerances: how near the bound a point must be to be made feasible."""
-ROUGH = 0.05
-"""Relative accuracy of a best compromise, when no point meets the constraints."""
 DEARER = 10.0
 """By what the price of excess grows."""
 
@@ -247,7 +245,6 @@ def balanced(slopes: Array, up: Array, down: Array) -> Array:
 
     They are `clip(slopes - t, -down, up)` for some t, found where the sum changes its sign.
     """
-    low, high = float((slopes - up).min()), float((slopes + down).max())
     corners = np.sort(np.concatenate([slopes - up, slopes + down]))
     first, last = 0, len(corners) - 1
 

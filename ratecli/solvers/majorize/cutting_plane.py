@@ -18,14 +18,11 @@ from scipy.optimize import linprog
 from ratecli.models.base import Array
 from ratecli.solvers.majorize.choosers import Chooser, Model
 from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, excess
+from ratecli.solvers.majorize.solution import FEASIBLE, ROUGH, ConvexSolution, Goal, excess
 from ratecli.solvers.majorize.svm import SVM, Fit
 
-ROUGH = 0.1
-"""Relative accuracy of a best compromise, when no point meets the constraints."""
-
 MEMORY = 48
-"""Newest columns kept: the next problem starts from them."""
+"""Newest points kept: the next problem starts from them."""
 
 PROGRAM = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 """Well below `FEASIBLE`, so that what every step may add to a violation stays below it too."""
@@ -46,9 +43,6 @@ class Columns:
         values = np.hstack([self.values, problem.values(w)[:, None]])
         return Columns(np.hstack([self.W, w[:, None]]), values)
 
-    def newest(self, most: int) -> Columns:
-        return Columns(self.W[:, -most:], self.values[:, -most:])
-
     def model(self, v: Array) -> float:
         """h(v): the least Lagrangian of a column."""
         return float((self.values[0] + v @ self.values[1:]).min())
@@ -66,9 +60,9 @@ class Master:
 
 @dataclass(frozen=True)
 class CutSolution(ConvexSolution):
-    """With the columns seen, from which the next problem starts."""
+    """With the newest points seen, (d, S), from which the next problem starts."""
 
-    columns: Columns
+    seen: Array
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,7 @@ class CuttingPlane:
         if not isinstance(before, CutSolution):
             return Columns.of(problem, anchor[:, None]), v
         # Prices that no point could meet say nothing of the next bounds, and are slow to solve at.
-        seen = np.hstack([before.columns.newest(MEMORY).W, anchor[:, None]])
+        seen = np.hstack([before.seen, anchor[:, None]])
         return Columns.of(problem, seen), before.multipliers if before.feasible else v
 
     def _choose(self, model: Model, plan: Master) -> Array:
@@ -179,11 +173,11 @@ class _Search:
         return dear or not self.missed.any()
 
     def solution(self) -> CutSolution:
-        newest = self.columns
+        W, values = self.columns.W, self.columns.values
         converged = self.certain and self.settled and self.final
         return CutSolution(
-            newest.W[:, -1], float(newest.values[0, -1]), self.plan.multipliers, self.missed,
-            self.lower, self.gap, self.svms, converged, newest,
+            W[:, -1], float(values[0, -1]), self.plan.multipliers, self.missed,
+            self.lower, self.gap, self.svms, converged, W[:, -MEMORY:],
         )  # fmt: skip
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array
+from ratecli.solvers.majorize.rows import Rows
 
 PRODUCTS = 4000
 """What conjugate gradients cost for each stored entry, in multiplications of dense matrices: about a
@@ -21,20 +23,22 @@ EXACT = 1e-3
 MOST = 500
 
 
-def solved(rows: Features, extra: Array, sigma: float, penalties: Array, right: Array) -> Array:
+def solved(
+    rows: Rows, chosen: NDArray[np.intp], extra: Array, sigma: float, penalties: Array, right: Array
+) -> Array:
     """(diag(penalties) + sigma (A' A + E' E))^-1 right.
 
-    A is `rows`, (j, width), as it is stored; E is `extra`, (k, width), a row for each constraint.
+    A are the `chosen` ones of the rows; E is `extra`, (k, width), a row for each constraint.
     """
     diagonal = np.maximum(penalties, FREE * float(penalties.max()))
-    count, width = rows.shape[0] + len(extra), len(right)
+    count, width = len(chosen) + len(extra), len(right)
     small, large = sorted((count, width))
-    stored = rows.size if isinstance(rows, np.ndarray) else rows.nnz
+    stored = rows.X.size * len(chosen) / len(rows)
     if small * small * (large + small / 3) > PRODUCTS * (stored + extra.size) + CHEAP:
-        return _by_gradients(rows, extra, sigma, diagonal, right)
+        return _by_gradients(rows.some(chosen), extra, sigma, diagonal, right)
     if width <= count:
-        return _in_weights(_dense(rows), extra, sigma, diagonal, right)
-    return _in_rows(np.vstack([_dense(rows), extra]), sigma, diagonal, right)
+        return _in_weights(rows.dense(chosen), extra, sigma, diagonal, right)
+    return _in_rows(np.vstack([rows.dense(chosen), extra]), sigma, diagonal, right)
 
 
 def _in_weights(rows: Array, extra: Array, sigma: float, diagonal: Array, right: Array) -> Array:
@@ -52,15 +56,14 @@ def _in_rows(rows: Array, sigma: float, diagonal: Array, right: Array) -> Array:
     return np.asarray(right / diagonal - scaled.T @ inner)
 
 
-def _by_gradients(
-    rows: Features, extra: Array, sigma: float, diagonal: Array, right: Array
-) -> Array:
+def _by_gradients(rows: Rows, extra: Array, sigma: float, diagonal: Array, right: Array) -> Array:
     """Conjugate gradients with the diagonal as preconditioner; nothing is formed."""
-    squares = rows.multiply(rows) if not isinstance(rows, np.ndarray) else rows**2
-    scale = diagonal + sigma * (np.asarray(squares.sum(axis=0)).ravel() + (extra**2).sum(axis=0))
+    scale = diagonal + sigma * (rows.squares() + (extra**2).sum(axis=0))
 
     def product(p: Array) -> Array:
-        return np.asarray(diagonal * p + sigma * (rows.T @ (rows @ p) + extra.T @ (extra @ p)))
+        return np.asarray(
+            diagonal * p + sigma * (rows.pull(rows.scores(p)) + extra.T @ (extra @ p))
+        )
 
     shape = (len(right), len(right))
     found, _ = cg(
@@ -68,7 +71,3 @@ def _by_gradients(
         M=LinearOperator(shape, matvec=lambda p: p / scale),
     )  # fmt: skip
     return np.asarray(found)
-
-
-def _dense(matrix: Features) -> Array:
-    return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())

@@ -31,8 +31,8 @@ RIDGE = 1e-12
 class Place:
     """Weights w, scores z = X w, what is nearest to z + shift, and the energy with its gradient.
 
-    `binding` (m,) marks the constraints whose multipliers follow the scores; `pull` and `pulls` are
-    X' times the slopes, (width,), and times their tilts, (width, k).
+    `binding` (m,) marks the constraints whose multipliers follow the scores; `pull` (width,) is X'
+    times the slopes.
     """
 
     w: Array
@@ -40,7 +40,6 @@ class Place:
     near: Nearest
     binding: Mask
     pull: Array
-    pulls: Array
     energy: float
     gradient: Array
 
@@ -56,10 +55,8 @@ class Envelope:
 
     def at(self, w: Array, z: Array, near: Nearest) -> Place:
         binding = (near.v > 0) & (near.v < self.prox.price) & near.tilt.any(axis=1)
-        pulled = self.ramp.rows.pull(np.vstack([near.slopes, near.tilt[binding]]).T)
-        pull, energy = pulled[:, 0], self.ramp.regularizer(w) + near.value
-        gradient = self.ramp.penalties * w + pull
-        return Place(w, z, near, binding, pull, pulled[:, 1:], energy, gradient)
+        pull, energy = self.ramp.rows.pull(near.slopes), self.ramp.regularizer(w) + near.value
+        return Place(w, z, near, binding, pull, energy, self.ramp.penalties * w + pull)
 
     def enter(self, w: Array, v: Array) -> Place:
         """At weights w, the multipliers searched from v on."""
@@ -99,12 +96,13 @@ class Envelope:
         """The Hessian is `penalties + sigma X' (corner rows + projection on the tilts) X`: along the
         constraints that bind, rows off the corners may move only at a cost.
         """
-        extra = here.pulls.T
-        if len(extra):
-            root = linalg.cholesky(_gram(here.near.tilt[here.binding]), lower=True)
-            extra = linalg.solve_triangular(root, extra, lower=True)
-        corner = self.ramp.rows.some(np.flatnonzero(here.near.corner))
-        return solved(corner, extra, self.prox.sigma, self.ramp.penalties, here.gradient)
+        ramp, tilt = self.ramp, here.near.tilt[here.binding]
+        extra = np.zeros((0, ramp.rows.width))
+        if len(tilt):
+            root = linalg.cholesky(_gram(tilt), lower=True)
+            extra = linalg.solve_triangular(root, ramp.rows.pull(tilt.T).T, lower=True)
+        corner = np.flatnonzero(here.near.corner)
+        return solved(ramp.rows, corner, extra, self.prox.sigma, ramp.penalties, here.gradient)
 
     def _multipliers(self, here: Place, along: Array) -> Array:
         """(m,) by how much the multipliers change, to first order, when the scores move `along`."""

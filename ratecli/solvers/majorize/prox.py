@@ -53,11 +53,6 @@ class Nearest:
     values: Array
     value: float
 
-    @property
-    def hinges(self) -> float:
-        """The Lagrangian at y, without regularizer and distance."""
-        return float(self.values[0] + self.v @ self.values[1:])
-
 
 @dataclass(frozen=True)
 class Prox:

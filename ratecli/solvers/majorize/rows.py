@@ -8,14 +8,14 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ratecli.models.base import Array, Features
+from ratecli.solvers.liblinear import with_ones
 
 Intercept = Literal["regularized", "unregularized", "none"]
 
 SMALL = 2**22
-"""Entries up to which sparse features are held dense as well (32 MiB)."""
+"""Entries up to which features are held again, dense and with their ones (32 MiB)."""
 
 WORTH_MERGING = 0.9
 """Rows are merged if at most this part of them remains: it costs a copy of the features."""
@@ -62,24 +62,26 @@ class Rows:
             found[-1] = 0.0
         return found
 
-    def some(self, chosen: NDArray[np.intp]) -> Features:
+    def squares(self) -> Array:
+        """(width,) sum of the squares of each feature."""
+        return Rows(self.X**2, self.intercept).pull(np.ones(len(self)))
+
+    def some(self, chosen: NDArray[np.intp]) -> Rows:
+        return Rows(self.X[chosen], self.intercept)
+
+    def dense(self, chosen: NDArray[np.intp]) -> Array:
         """(len(chosen), width) features of some rows, the bias a column of ones."""
-        if self._dense is not None:
-            return self._dense[chosen]
-        X = self.X[chosen]
-        if not self.biased:
-            return X
-        ones = sparse.csr_array(np.ones((len(chosen), 1)))
-        return sparse.csr_array(sparse.hstack([X, ones], format="csr"))
+        return self.some(chosen)._filled if self._small is None else self._small[chosen]
 
     @cached_property
-    def _dense(self) -> Array | None:
-        """All features with the ones, where that is small: picking rows is ten times as fast."""
-        if isinstance(self.X, np.ndarray):
-            return np.hstack([self.X, np.ones((len(self), 1))]) if self.biased else self.X
-        if len(self) * self.width > SMALL:
-            return None
-        return np.hstack([self.X.toarray(), np.ones((len(self), int(self.biased)))])
+    def _small(self) -> Array | None:
+        """All rows dense, where that is small: rows are picked ten times as fast."""
+        return self._filled if len(self) * self.width <= SMALL else None
+
+    @property
+    def _filled(self) -> Array:
+        X = with_ones(self.X) if self.biased else self.X
+        return X if isinstance(X, np.ndarray) else np.asarray(X.toarray())
 
 
 def merged(X: Features, costs: Array) -> tuple[Features, Array]:

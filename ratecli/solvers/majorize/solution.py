@@ -18,6 +18,9 @@ its denominator: with 1e-6 as what a kept promise may miss, by rates down to a h
 SMALL = 0.01
 """Part of the objective's range below which a value is not what a gap is relative to."""
 
+ROUGH = 0.05
+"""Relative accuracy of a best compromise, when no point meets the constraints."""
+
 
 def excess(values: Array) -> Array:
     """By how much constraint values miss 0, up to rounding."""
