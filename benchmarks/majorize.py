@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 

@@ -8,6 +8,7 @@ from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array
+from ratecli.solvers.majorize.convex import RampProblem
 from ratecli.solvers.majorize.rows import Rows
 
 PRODUCTS = 4000
@@ -24,12 +25,13 @@ MOST = 500
 
 
 def solved(
-    rows: Rows, chosen: NDArray[np.intp], extra: Array, sigma: float, penalties: Array, right: Array
+    ramp: RampProblem, chosen: NDArray[np.intp], extra: Array, sigma: float, right: Array
 ) -> Array:
     """(diag(penalties) + sigma (A' A + E' E))^-1 right.
 
-    A are the `chosen` ones of the rows; E is `extra`, (k, width), a row for each constraint.
+    A are the `chosen` rows of the problem; E is `extra`, (k, width), a row for each constraint.
     """
+    rows, penalties = ramp.rows, ramp.penalties
     diagonal = np.maximum(penalties, FREE * float(penalties.max()))
     count, width = len(chosen) + len(extra), len(right)
     small, large = sorted((count, width))

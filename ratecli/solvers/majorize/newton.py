@@ -102,7 +102,7 @@ class Envelope:
             root = linalg.cholesky(_gram(tilt), lower=True)
             extra = linalg.solve_triangular(root, ramp.rows.pull(tilt.T).T, lower=True)
         corner = np.flatnonzero(here.near.corner)
-        return solved(ramp.rows, corner, extra, self.prox.sigma, ramp.penalties, here.gradient)
+        return solved(ramp, corner, extra, self.prox.sigma, here.gradient)
 
     def _multipliers(self, here: Place, along: Array) -> Array:
         """(m,) by how much the multipliers change, to first order, when the scores move `along`."""

@@ -71,15 +71,16 @@ class Rows:
 
     def dense(self, chosen: NDArray[np.intp]) -> Array:
         """(len(chosen), width) features of some rows, the bias a column of ones."""
-        return self.some(chosen)._filled if self._small is None else self._small[chosen]
+        return self.some(chosen).filled if self._small is None else self._small[chosen]
 
     @cached_property
     def _small(self) -> Array | None:
         """All rows dense, where that is small: rows are picked ten times as fast."""
-        return self._filled if len(self) * self.width <= SMALL else None
+        return self.filled if len(self) * self.width <= SMALL else None
 
     @property
-    def _filled(self) -> Array:
+    def filled(self) -> Array:
+        """(n, width) features, dense, the bias a column of ones."""
         X = with_ones(self.X) if self.biased else self.X
         return X if isinstance(X, np.ndarray) else np.asarray(X.toarray())
 
