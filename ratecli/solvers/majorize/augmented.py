@@ -102,7 +102,7 @@ class _Search:
         self.steps = 0
 
     def run(self, before: ConvexSolution | None) -> Certified:
-        weights = (self.problem.up + self.problem.down).sum(axis=1) / len(self.slopes)
+        weights = (self.problem.up + self.problem.down).sum(axis=1) / max(len(self.slopes), 1)
         sigma = FIRST * float(weights[0] or weights.max() or 1.0)
         w = self._start(before)
         for _ in range(ROUNDS):
@@ -118,8 +118,8 @@ class _Search:
         )  # fmt: skip
 
     def _start(self, before: ConvexSolution | None) -> Array:
-        """The last weights, and slopes: the last ones where their bounds are the same, else those of
-        the hinges there.
+        """The last weights, and slopes as far between their bounds as the last ones; those of the
+        hinges where a row has other hinges than it had.
         """
         if not isinstance(before, Certified):
             return self.best.w
@@ -127,8 +127,10 @@ class _Search:
         up, down = self.problem.bounds(self.v)
         z = self.problem.ramp.rows.scores(before.w)
         there = np.where(z > HALF, up, np.where(z < -HALF, -down, up - down))
-        same = (up == before.up) & (down == before.down)
-        self.slopes = np.clip(np.where(same, before.slopes, there), -down, up)
+        width = before.up + before.down
+        part = np.divide(before.slopes + before.down, width, out=np.zeros(len(z)), where=width > 0)
+        alike = ((up > 0) == (before.up > 0)) & ((down > 0) == (before.down > 0))
+        self.slopes = np.clip(np.where(alike, part * (up + down) - down, there), -down, up)
         return before.w
 
     def _round(self, w: Array, sigma: float) -> Array:
@@ -241,7 +243,7 @@ class _Search:
 
 
 def balanced(slopes: Array, up: Array, down: Array) -> Array:
-    """The nearest slopes in [-down, up], all at least 0 there, that add up to 0.
+    """The nearest slopes in [-down, up] that add up to 0; `up` and `down` (n,) are at least 0.
 
     They are `clip(slopes - t, -down, up)` for some t, found where the sum changes its sign.
     """

@@ -106,7 +106,7 @@ class CuttingPlane:
         v = np.zeros(problem.constraints)
         if not isinstance(before, CutSolution):
             return Columns.of(problem, anchor[:, None]), v
-        # Prices that no point could meet say nothing of the next bounds, and are slow to solve at.
+        # The multipliers of an infeasible solution are the ceiling: nothing to start from.
         seen = np.hstack([before.seen, anchor[:, None]])
         return Columns.of(problem, seen), before.multipliers if before.feasible else v
 
@@ -176,8 +176,8 @@ class _Search:
         W, values = self.columns.W, self.columns.values
         converged = self.certain and self.settled and self.final
         return CutSolution(
-            W[:, -1], float(values[0, -1]), self.plan.multipliers, self.missed,
-            self.lower, self.gap, self.svms, converged, W[:, -MEMORY:],
+            W[:, -1].copy(), float(values[0, -1]), self.plan.multipliers, self.missed,
+            self.lower, self.gap, self.svms, converged, W[:, -MEMORY:].copy(),
         )  # fmt: skip
 
 

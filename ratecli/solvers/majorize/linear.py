@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array
 from ratecli.solvers.majorize.convex import RampProblem
-from ratecli.solvers.majorize.rows import Rows
+from ratecli.solvers.majorize.rows import SMALL, Rows
 
 PRODUCTS = 4000
 """What conjugate gradients cost for each stored entry, in multiplications of dense matrices: about a
@@ -19,8 +19,8 @@ CHEAP = 1e8
 """Multiplications that are done at once."""
 FREE = 1e-6
 """Curvature given to weights without a penalty, in mean penalties: no row may be on a corner."""
-EXACT = 1e-3
-"""Relative residual of conjugate gradients: Newton's method needs no more."""
+EXACT = 0.01
+"""Relative residual of conjugate gradients: more costs more of them than it saves Newton steps."""
 MOST = 500
 
 
@@ -35,16 +35,17 @@ def solved(
     diagonal = np.maximum(penalties, FREE * float(penalties.max()))
     count, width = len(chosen) + len(extra), len(right)
     small, large = sorted((count, width))
-    stored = rows.X.size * len(chosen) / len(rows)
+    stored = rows.X.size * len(chosen) / max(len(rows), 1)
     if small * small * (large + small / 3) > PRODUCTS * (stored + extra.size) + CHEAP:
         return _by_gradients(rows.some(chosen), extra, sigma, diagonal, right)
     if width <= count:
-        return _in_weights(rows.dense(chosen), extra, sigma, diagonal, right)
+        blocks = np.array_split(chosen, 1 + len(chosen) * width // SMALL)
+        squared = sum((A.T @ A for A in map(rows.dense, blocks)), extra.T @ extra)
+        return _in_weights(sigma * squared, diagonal, right)
     return _in_rows(np.vstack([rows.dense(chosen), extra]), sigma, diagonal, right)
 
 
-def _in_weights(rows: Array, extra: Array, sigma: float, diagonal: Array, right: Array) -> Array:
-    matrix = sigma * (rows.T @ rows + extra.T @ extra)
+def _in_weights(matrix: Array, diagonal: Array, right: Array) -> Array:
     matrix[np.diag_indices(len(right))] += diagonal
     return np.asarray(linalg.solve(matrix, right, assume_a="pos"))
 

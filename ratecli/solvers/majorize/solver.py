@@ -13,6 +13,8 @@ from annotated_types import Ge, Gt
 from ratecli.models.base import Array, Classifier
 from ratecli.models.hashed import HashedRamp
 from ratecli.models.linear import Ramp, Threshold
+from ratecli.rates.affine import Affine
+from ratecli.rates.analysis import Goal as RateGoal
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.majorize import choosers, svm
@@ -47,18 +49,22 @@ class _Run:
     found: list[ConvexSolution] = field(default_factory=list)
     trace: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def note(self, seconds: float) -> None:
-        """The step that was just made."""
-        last = self.found[-1]
+    @property
+    def missed(self) -> float:
+        return float(excess(self.values[1:]).sum())
+
+    def step(self, found: ConvexSolution, values: Array, seconds: float) -> None:
+        self.w, self.values = found.w, values
+        self.found.append(found)
         self.trace.append(
             {
                 "iteration": len(self.trace) + 1,
-                "objective": float(self.values[0]),
-                "violation": float(self.values[1:].max(initial=0.0)),
-                "bound": last.value,
-                "lower": last.lower,
-                "gap": last.gap,
-                "work": last.work,
+                "objective": float(values[0]),
+                "violation": float(values[1:].max(initial=0.0)),
+                "bound": found.value,
+                "lower": found.lower,
+                "gap": found.gap,
+                "work": found.work,
                 "seconds": seconds,
             }
         )
@@ -76,7 +82,8 @@ class Majorize(Solver):
     Attributes
     ----------
     iterations
-        Majorization steps (the paper's T) from the first feasible one on.
+        Most majorization steps (the paper's T) from the first feasible one on; a step that changes
+        nothing is the last.
     gap
         Accuracy of each convex problem, relative to its objective.
     intercept
@@ -102,7 +109,7 @@ class Majorize(Solver):
     cuts: Annotated[int, Ge(1)] = 100
     hashed: bool = False
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 
@@ -116,8 +123,11 @@ class Majorize(Solver):
     def path(
         self, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
     ) -> list[Solution]:
-        """Solve problems on the same rows, each as `solve` would, but faster: a convex problem starts
-        from the solution of the same step of the problem before. Numbers agree within the gap.
+        """Solve problems on the same rows, neighbours on a sweep, faster than one by one: a convex
+        problem starts from the solution of the same step of the problem before.
+
+        Each convex problem is solved to the same gap, but the points within it differ, and with
+        them the later steps: a solution may be another local optimum than `solve` finds.
         """
         solutions, near = [], list[ConvexSolution]()
         for problem in problems:
@@ -136,12 +146,12 @@ class Majorize(Solver):
         ramp, names = self.ramp_problem(problem)
         methods = [self.method(ramp, rng, price) for price in PRICES]
         run = self._descend(ramp, methods, near, progress)
-        if _missed(run.values):
-            run = self._descend(ramp, methods[-1:], (), progress)
-        last = run.found[-1]
-        status, reason = self._ending(last, ramp, run.values, names, len(run.trace))
-        variants = {} if _missed(run.values) else self.variants(run.w, rng)
-        multipliers = _named(names, last.multipliers)
+        if run.missed:
+            again = self._descend(ramp, methods[-1:], (), progress)
+            run = min(run, again, key=lambda each: each.missed)
+        status, reason = self._ending(run, problem, names)
+        variants = {} if run.missed else self.variants(run.w, rng)
+        multipliers = _named(names, run.found[-1].multipliers)
         return Solution(variants, status, reason, multipliers, tuple(run.trace)), run.found
 
     def _descend(
@@ -158,22 +168,21 @@ class Majorize(Solver):
         run, left = _Run(w, ramp.values(w)), self.iterations
         while left:
             started = time.perf_counter()
-            ties = TIES if _rests(run.trace) else 0.0
+            ties, before = TIES if _rests(run.trace) else 0.0, run.missed
             convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(run.w), ties)
-            before = _missed(run.values)
             method = methods[0] if before else methods[-1]
-            run.found.append(method.solve(convex, run.w, _like(run.found, near)))
-            reached = ramp.values(run.found[-1].w)
+            found = method.solve(convex, run.w, _like(run.found, near))
+            values = ramp.values(found.w)
             # with ties the bound is a little above the ramps at w
-            if before or not (_missed(reached) or reached[0] > run.values[0]):
-                run.w, run.values = run.found[-1].w, reached
-            run.note(time.perf_counter() - started)
-            missed = _missed(run.values)
-            if missed > HEADWAY * before:
-                methods = methods[1:]
-            if missed and (not methods or len(run.trace) >= PHASE_ONE):
+            worse = excess(values[1:]).any() or values[0] >= run.values[0]
+            if ties and worse and not before:
                 break
-            left -= not missed
+            run.step(found, values, time.perf_counter() - started)
+            if run.missed > HEADWAY * before:
+                methods = methods[1:]
+            if run.missed and (not methods or len(run.trace) >= PHASE_ONE):
+                break
+            left -= not run.missed
             progress(f"{self.iterations - left} of {self.iterations} iterations")
         return run
 
@@ -190,13 +199,13 @@ class Majorize(Solver):
     def ramp_problem(self, problem: Problem) -> tuple[RampProblem, list[str]]:
         """Problem 2 of the goals on merged rows, and the name of each constraint."""
         goals = [problem.objective, *problem.constraints]
-        forms = [(goal.name, form) for goal in goals for form in affine_pieces(goal)]
-        coefficients, constants = problem.rows([form for _, form in forms])
+        forms = _forms(goals)
+        coefficients, constants = problem.rows(forms)
         costs = np.concatenate([np.maximum(coefficients, 0), np.maximum(-coefficients, 0)])
         X, costs = merged(problem.X, costs)
         up, down = costs[: len(forms)], costs[len(forms) :]
         ramp = RampProblem(Rows(X, self.intercept), up, down, constants, 2 * problem.l2)
-        return ramp, [name for name, _ in forms[1:]]
+        return ramp, [goal.name for goal in problem.constraints for _ in affine_pieces(goal)]
 
     def variants(self, w: Array, rng: np.random.Generator) -> Mapping[str, Classifier]:
         """The same scores, decided at random by the ramp and by their sign."""
@@ -209,25 +218,23 @@ class Majorize(Solver):
             found["hashed"] = HashedRamp(weights, bias, _seed(rng))
         return found
 
-    def _ending(
-        self, found: ConvexSolution, ramp: RampProblem, values: Array, names: list[str], steps: int
-    ) -> tuple[str, str]:
+    def _ending(self, run: _Run, problem: Problem, names: list[str]) -> tuple[str, str]:
         """Status and reason. Only what no decisions at all could meet is called infeasible."""
-        missed = excess(values[1:])
+        missed, last = excess(run.values[1:]), run.found[-1]
         if missed.any():
             worst = int(np.argmax(missed))
             reason = (
-                f"'{names[worst]}' could not be met: the best compromise of step {steps} misses it "
-                f"by {missed[worst]:.3g}"
+                f"'{names[worst]}' could not be met: the best compromise of step {len(run.trace)} "
+                f"misses it by {missed[worst]:.3g}"
             )
-            least = least_excess(ramp.coefficients[1:], ramp.constants[1:])
+            least = least_excess(*problem.rows(_forms(problem.constraints)))
             if least <= FEASIBLE:
                 return "no_solution_found", reason
             return "infeasible", f"{reason}, and any decisions miss some constraint by {least:.3g}"
-        if not found.converged:
+        if not last.converged:
             return "iteration_limit", (
-                f"the last step ended after {found.work} {self._unit} with a gap of "
-                f"{found.gap:.2g}, which is not certain to be {self.gap:.2g} of its objective"
+                f"the last step ended after {last.work} {self._unit} with a gap of "
+                f"{last.gap:.2g}, which is not certain to be {self.gap:.2g} of its objective"
             )
         return "solved", ""
 
@@ -240,8 +247,8 @@ def _seed(rng: np.random.Generator) -> int:
     return int(rng.integers(2**31))
 
 
-def _missed(values: Array) -> float:
-    return float(excess(values[1:]).sum())
+def _forms(goals: Sequence[RateGoal]) -> list[Affine]:
+    return [form for goal in goals for form in affine_pieces(goal)]
 
 
 def _rests(trace: list[Mapping[str, Any]]) -> bool:
@@ -255,7 +262,7 @@ def _rests(trace: list[Mapping[str, Any]]) -> bool:
 def _like(found: Sequence[ConvexSolution], near: Sequence[ConvexSolution]) -> ConvexSolution | None:
     """The solution of a problem most like the next: this step's of the problem before, or the last.
 
-    Prices that no point could meet say nothing of the next bounds, and are slow to solve at.
+    Not one that misses a constraint: its multipliers are prices, far above those of the next.
     """
     like = near[len(found)] if len(found) < len(near) else found[-1] if found else None
     return like if like is None or like.feasible else None

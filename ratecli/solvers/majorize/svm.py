@@ -38,6 +38,8 @@ def newton() -> SVM:
 
     def least(problem: ConvexProblem, start: Array, accuracy: float) -> Fit:
         nonlocal last
+        if last is not None and len(last.slopes) != len(problem.ramp.rows):
+            last = None
         goal = Goal(gap=0.0, ceiling=np.inf, hopeless=np.inf, absolute=accuracy)
         last = Augmented(goal).solve(problem, start, last)
         return Fit(last.w, last.lower, last.converged)
