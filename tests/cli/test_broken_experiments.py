@@ -64,6 +64,22 @@ def test_a_missing_deployed_model_is_told_in_the_words_of_the_file(folder, cli):
     assert "error[E307]: 'of(deployed,  recall)' asks for a deployed model" in answer.err
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "positive_rate[women] <= of(unconstrained, positive_rate)",
+        "churn[women] <= 0.1",
+        "positive_rate[women] <= positive_rate[men]",
+    ],
+)
+def test_a_rule_whose_signs_hang_on_a_trial_is_left_to_it(folder, cli, rule):
+    """Of the rows alone one cannot say yet that it pushes all of them the same way, or none."""
+    text = HEAD.replace("[majorize]", "[unconstrained, zafar]") + f"constraints: {{a: '{rule}'}}\n"
+    (folder / "exp.yaml").write_text(text + "deployed: {algorithm: unconstrained}\n")
+    answer = cli("validate", "exp.yaml")
+    assert (answer.code, answer.err) == (0, "")
+
+
 def test_all_faults_of_all_files_come_at_once(folder, cli):
     one, first = marked(HEAD + "seeds: ⟦many⟧\n⟦sedes⟧: 1\n")
     (folder / "one.yaml").write_text(one)
