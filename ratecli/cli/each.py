@@ -1,23 +1,23 @@
-"""One thing done to several files, whose faults come together."""
+"""One thing done to several files or the like, whose faults come together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TypeVar
 
 from ratecli.faults import Fault, FaultError
 
+Item = TypeVar("Item")
 T = TypeVar("T")
 
 
-def each(files: Iterable[Path], act: Callable[[Path], T]) -> list[T]:
-    """What `act` gives for every file; FaultError with the faults of all of them."""
+def each(items: Iterable[Item], act: Callable[[Item], T]) -> list[T]:
+    """What `act` gives for every one; FaultError with the faults of all of them."""
     found: list[T] = []
     faults: list[Fault] = []
-    for file in files:
+    for item in items:
         try:
-            found.append(act(file))
+            found.append(act(item))
         except FaultError as error:
             faults += error.faults
     if faults:

@@ -73,6 +73,7 @@ def run(  # one parameter an option
         )
     folders = [output / prepared.experiment.name for prepared in ready]
     _refuse_shared(files, folders)
+    _refuse_overwritten(ready, folders)
     code = 0
     for prepared, folder in zip(ready, folders, strict=True):
         try:
@@ -103,6 +104,14 @@ def _refuse_shared(files: Sequence[Path], folders: Sequence[Path]) -> None:
         if other is not file:
             message = f"'{other}' and '{file}' have the same name and would share {folder}"
             raise typer.BadParameter(message, param_hint="FILE")
+
+
+def _refuse_overwritten(ready: Sequence[Prepared], folders: Sequence[Path]) -> None:
+    """E310 for files that compare with a model which this very command writes."""
+    from ratecli.runner.deployed import check_kept  # noqa: PLC0415
+
+    results = {folder: made.path for folder, made in zip(folders, ready, strict=True)}
+    each(ready, lambda made: check_kept(made.experiment, made.document, made.data.folder, results))
 
 
 def _experiment(
@@ -219,6 +228,7 @@ def plan(file: File, settings: Settings = None, output: Output = RESULTS) -> Non
     prepared = examine(file, settings or ())
     show(prepared.warnings)
     folder = output / prepared.experiment.name
+    _refuse_overwritten([prepared], [folder])
     if absent := absent_files(prepared):
         trials = len(prepared.cases) * len(prepared.experiment.seeds)
         typer.echo(f"{prepared.experiment.name}: {counted(trials, 'trial')}")

@@ -1,7 +1,8 @@
-"""Binary features of columns cut into bins: one for each bin, one for each pair of bins.
+"""Features of columns cut into bins: one for each bin, one for each pair of bins.
 
-A row has exactly one 1 for each column, and one for each pair of columns that is crossed, whatever its
-values: rules linear in these features are sums of step functions of one column and of two.
+A row has exactly one of a column's features, and one of each pair's of columns that are crossed,
+whatever its values: rules linear in them are sums of step functions of one column and of two. What it
+has is 1 (`Crosses.features`), or 1 by the number of those, k, so that they add up to 1 (`shares`).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Crosses:
         return matrix
 
     def shares(self, bins: NDArray[np.integer]) -> sparse.csr_array:
-        """The features divided by their number in a row: a score is the mean of their weights."""
+        """The features divided by their number k in a row: a score is the mean of k weights."""
         matrix = self.features(bins)
         matrix.data /= len(self.sizes)
         return matrix

@@ -6,9 +6,10 @@ each is kept with probability exp(-|log-odds of the deployed model|), as active 
 Each set is the same sample of people wherever a later split cuts it, so that all have test rows.
 
 The deployed model is a logistic regression trained on the older rows, which do not appear in the
-table, with half of the columns. The features are indicators: the bins of every column, and pairs of
-bins of chosen columns. A number's bins end at quantiles of the older rows; a category is a bin of its
-own unless it is rare among them.
+table, with half of the columns, as zeros and ones. The features are shares: a row has one for the bin of
+every column and one for each pair of chosen columns, each the same number, so that they add up to 1.
+A number's bins end at quantiles of the older rows; a category is a bin of its own unless it is rare
+among them.
 """
 
 from __future__ import annotations

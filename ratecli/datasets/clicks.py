@@ -22,10 +22,10 @@ and 3.5. About 30 % of the rows are positive, and the least possible error is .1
 
 The deployed model is a logistic regression without interactions, one indicator for each of 8 bins of
 a column, trained on 20,000 rows of an older population whose means and coefficients differ a little.
-The cut points of the bins are quantiles of these older rows, so that nothing of D1, D2 and D3 goes into
-the features: all 248 bins and the 64 bins of each of the 465 pairs of columns, 30,008 in all, of which
-a row has 496, each 1/496, so that a score is the mean of 496 weights. D1 holds rows of the present population that were kept with probability
-exp(-|score of the deployed model| / `SOFTNESS`).
+The cut points of the bins are quantiles of these older rows, so that nothing of D1, D2 and D3 goes
+into the features: all 248 bins and the 64 bins of each of the 465 pairs of columns, 30,008 in all, of
+which a row has 496, each 1/496, so that a score is the mean of 496 weights. D1 holds rows of the
+present population that were kept with probability exp(-|score of the deployed model| / `SOFTNESS`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.models.base import Classifier
+from ratecli.models.base import Array, Classifier
 from ratecli.models.hashed import HashedRamp
 from ratecli.models.linear import Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture
@@ -19,7 +19,7 @@ LINEAR = {model.kind: model for model in (Threshold, Logistic, Ramp)}
 BROKEN = (
     AttributeError,  # a part that is no array
     EOFError,
-    KeyError,
+    KeyError,  # a directory that names what is not there
     MemoryError,  # a shape that is no shape
     NotImplementedError,  # a compression that zipfile does not know
     OSError,
@@ -29,6 +29,8 @@ BROKEN = (
     zlib.error,
 )
 """What NumPy and zipfile raise, beside ValueError, for bytes that `dumps` did not write."""
+ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")
+"""What a zip file begins with, and one that holds nothing."""
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
@@ -41,25 +43,45 @@ def dumps(classifier: Classifier) -> bytes:
 
 def loads(blob: bytes) -> Classifier:
     """Raises ValueError if the bytes hold no classifier of a known kind."""
+    if not blob.startswith(ARCHIVE):  # NumPy would take it for a pickle and say how to open that
+        raise ValueError("no stored classifier: it is no .npz file")
     try:
-        with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
-            return _classifier(dict(arrays))
+        return _classifier(_arrays(blob))
     except BROKEN as error:
         raise ValueError(f"no stored classifier: {error}") from error
 
 
+def _arrays(blob: bytes) -> Arrays:
+    try:
+        with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
+            return dict(arrays)
+    except ValueError as error:  # such as an array of Python objects
+        raise ValueError("no stored classifier: its arrays cannot be read") from error
+
+
 def _classifier(arrays: Arrays) -> Classifier:
-    kind = str(arrays["kind"])
+    kind = str(_part(arrays, "kind"))
     if kind in LINEAR:
-        return LINEAR[kind](_floats(arrays["weights"], 1), float(_floats(arrays["bias"], 0)))
+        return LINEAR[kind](*_line(arrays))
     if kind == HashedRamp.kind:
-        weights, bias = _floats(arrays["weights"], 1), float(_floats(arrays["bias"], 0))
-        return HashedRamp(weights, bias, _whole(arrays["salt"]))
+        return HashedRamp(*_line(arrays), _whole(_part(arrays, "salt")))
     if kind == Mixture.kind:
-        chances = _floats(arrays["chances"], 1)
+        chances = _floats(_part(arrays, "chances"), 1)
         members = tuple(_classifier(_member(arrays, k)) for k in range(len(chances)))
         return Mixture(members, chances)
     raise ValueError(f"no stored classifier: kind '{kind}' is unknown")
+
+
+def _part(arrays: Arrays, name: str) -> NDArray[np.generic]:
+    if name not in arrays:
+        raise ValueError(f"no stored classifier: it has no array '{name}'")
+    return arrays[name]
+
+
+def _line(arrays: Arrays) -> tuple[Array, float]:
+    """Weights and bias."""
+    weights, bias = _floats(_part(arrays, "weights"), 1), _floats(_part(arrays, "bias"), 0)
+    return weights, float(bias)
 
 
 def _floats(array: NDArray[np.generic], dimensions: int) -> NDArray[np.float64]:

@@ -11,13 +11,10 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from ratecli.report.ledger import MEASURED, Ledger
-from ratecli.runner.records import MET, Planned
+from ratecli.report.ledger import Ledger
+from ratecli.runner.records import MET, VIOLATION, Planned
 
 LEVEL = 0.95
-
-VIOLATION = "violation."
-"""What the name of a constraint's violation begins with."""
 
 Key = tuple[str, ...]
 
@@ -75,10 +72,9 @@ class Group:
     statuses: Mapping[str, int]
     values: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
 
-    @property
-    def measured(self) -> int:
-        """Trials with numbers."""
-        return sum(n for status, n in self.statuses.items() if status in MEASURED)
+    def trials(self, places: Iterable[tuple[str, str]]) -> int:
+        """The most trials that one of these, each a (split, metric), was measured in, NaN or not."""
+        return max((len(self.values.get(place, ())) for place in places), default=0)
 
     def estimate(self, split: str, metric: str) -> Estimate:
         return estimate(self.values.get((split, metric), ()))

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ratecli.runner.records import Planned, TrialResult
+from ratecli.runner.records import VIOLATION, Planned, TrialResult
 from ratecli.runner.store import Store
 
 MEASURED = frozenset({"ok", "not_met", "iteration_limit"})
@@ -60,7 +60,7 @@ class Ledger:
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """In the file's order, violations last; not every trial has them all."""
-        violations = (f"violation.{name}" for name in self.constraints)
+        violations = (VIOLATION + name for name in self.constraints)
         order = ["objective", *_mapping(self.experiment.get("metrics")), *violations]
         found = dict.fromkeys(name for trial in self.plan for name in trial.metrics)
         return tuple(dict.fromkeys([*(name for name in order if name in found), *found]))

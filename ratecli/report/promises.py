@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ratecli.report.groups import VIOLATION, Group, groups
+from ratecli.report.groups import Group, groups
 from ratecli.report.identity import UNKNOWN, column, identity, key_cell, ordered, status_cell
 from ratecli.report.ledger import Ledger
 from ratecli.report.sheet import Cell, Column, Sheet, number, plain
+from ratecli.runner.records import VIOLATION
 
 UNREMARKABLE = frozenset({"ok", "not_met"})
 """Statuses that the promises already tell of."""

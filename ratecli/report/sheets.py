@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ratecli.report.groups import VIOLATION, Group, groups
+from ratecli.report.groups import Group, groups
 from ratecli.report.identity import column, identity, key_cell, ordered, status_cell
 from ratecli.report.ledger import Ledger
 from ratecli.report.sheet import Cell, Column, Sheet, plain, with_interval
+from ratecli.runner.records import VIOLATION
 
 HOW = (
     "Mean ± half the width of the 95 % Student-t interval over n seeds (resampled: the seed, with "
     "every split that is not official and every random decision that is drawn from it). Trials "
     "without an answer and NaN values are in no mean."
 )
+
+
+Place = tuple[str, str]
+"""A split and a metric: where a group's numbers are."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +51,11 @@ def _asked_sheet(ledger: Ledger, table: Mapping[str, Any], position: int) -> She
     found = groups(ledger, by_seed="seed" in rows)
     names = _telling_apart(ledger, rows, found)
     metrics = table.get("columns") or ledger.metrics
+    shown = [place for name in metrics for place in _places(ledger, name, split)]
     fields = [
-        *(
-            Field(column(ledger, name), partial(key_cell, name=name))
-            for name in _telling_apart(ledger, rows, found)
-        ),
-        *(field for name in metrics for field in _metric_fields(ledger, name, split)),
-        *_count_fields(),
+        *(Field(column(ledger, name), partial(key_cell, name=name)) for name in names),
+        *(_metric_field(place, shown) for place in shown),
+        *_count_fields(shown),
     ]
     title = f"{table.get('file') or f'Table {position}'} ({split})"
     cells = tuple(tuple(field.cell(group) for field in fields) for group in ordered(found, names))
@@ -72,24 +75,23 @@ def _telling_apart(ledger: Ledger, asked: Sequence[str], found: Sequence[Group])
     return names
 
 
-def _metric_fields(ledger: Ledger, metric: str, split: str) -> Iterable[Field]:
-    """One column, or for a violation one a split."""
-    if not metric.startswith(VIOLATION):
-        yield _metric_field(metric, metric, split)
-        return
-    for each in ledger.splits:
-        yield _metric_field(f"{metric} {each}", metric, each)
+def _places(ledger: Ledger, metric: str, split: str) -> list[Place]:
+    """What is shown of a metric: one split, of a violation all."""
+    splits = ledger.splits if metric.startswith(VIOLATION) else [split]
+    return [(each, metric) for each in splits]
 
 
-def _metric_field(title: str, metric: str, split: str) -> Field:
+def _metric_field(place: Place, shown: Sequence[Place]) -> Field:
+    split, metric = place
+    title = f"{metric} {split}" if metric.startswith(VIOLATION) else metric
     return Field(
         Column(title, numeric=True),
-        lambda group: with_interval(group.estimate(split, metric), group.measured),
+        lambda group: with_interval(group.estimate(split, metric), group.trials(shown)),
     )
 
 
-def _count_fields() -> list[Field]:
+def _count_fields(shown: Sequence[Place]) -> list[Field]:
     return [
-        Field(Column("n", numeric=True), lambda group: plain(group.measured)),
+        Field(Column("n", numeric=True), lambda group: plain(group.trials(shown))),
         Field(Column("status"), lambda group: status_cell(group.statuses)),
     ]

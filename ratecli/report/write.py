@@ -16,12 +16,11 @@ from ratecli.report.promises import kept, promises
 from ratecli.report.sheet import markdown
 from ratecli.report.sheets import HOW, asked_sheets, unshown
 from ratecli.report.tables import csv_text, summary, tidy, trials
-from ratecli.runner.files import atomic_write, cannot_write, writing
+from ratecli.runner.files import MODELS, atomic_write, cannot_write, writing
 from ratecli.runner.store import Store
 
 LEDGER = "trials.sqlite"
 PAGES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
-MODELS = "models"
 FOLDERS = ("tables", "figures", MODELS)
 
 

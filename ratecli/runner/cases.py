@@ -12,6 +12,7 @@ from ratecli.rates.analysis import Goal, objective_goal, rule_goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.options import in_key
+from ratecli.runner.records import VIOLATION
 from ratecli.solvers.base import Solver
 from ratecli.spec.document import Loc
 from ratecli.spec.sweep import Point
@@ -44,7 +45,7 @@ class Case:
         """Where each expression of the file stands, and the expression."""
         yield ("objective",), self.objective.expression
         yield from ((("constraints", goal.name), goal.expression) for goal in self.constraints)
-        names = (name for name in self.metrics if not name.startswith("violation."))
+        names = (name for name in self.metrics if not name.startswith(VIOLATION))
         yield from (
             (("metrics", name), self.metrics[name]) for name in names if name != "objective"
         )

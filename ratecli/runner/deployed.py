@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from ratecli.models.base import Classifier
 from ratecli.models.storage import loads
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample
+from ratecli.runner.files import MODELS
 from ratecli.runner.world import World
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
@@ -50,6 +52,41 @@ def _read(given: str, folder: Path) -> bytes:
         message = f"'{given}' holds no stored classifier: {reason}"
         raise FaultError(Fault("E404", message, hint)) from None
     return blob
+
+
+def check_kept(
+    experiment: Experiment, document: Document, folder: Path, results: Mapping[Path, Path]
+) -> None:
+    """Refuse a stored model that a run of the same command would write anew, or remove.
+
+    The numbers of such a run would depend on what was run before. `results` are the folders of the
+    results of all runs, each with the file that it runs; `folder` is the experiment's.
+
+    Raises
+    ------
+    FaultError
+        E310 at the model's path.
+    """
+    given = experiment.deployed.model if experiment.deployed else None
+    if given is None:
+        return
+    path = own_file(given, folder)
+    # by the name that is given and by where it leads: links are replaced, too
+    within = {*path.parents, *path.resolve().parents}
+    for place, file in results.items():
+        models = place / MODELS
+        if models.is_dir() and any(parent.samefile(models) for parent in within):
+            where = document.place(("deployed", "model"))
+            raise FaultError(_written(models, None if file == document.path else file).at(where))
+
+
+def _written(models: Path, other: Path | None) -> Fault:
+    """The fault of a model among those that this run writes, or that of another file."""
+    copy = "copy the model out of there and name the copy"
+    if other is None:
+        return Fault("E310", f"this run itself writes the models in '{models}'", copy)
+    message = f"the run of '{other}' writes the models in '{models}'"
+    return Fault("E310", message, f"run '{other}' first, by itself, or {copy}")
 
 
 def with_stored(rows: World, blob: bytes) -> World:

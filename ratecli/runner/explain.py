@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from ratecli.models.storage import loads
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, bound_text, positive_combination, ratio_sum
 from ratecli.rates.analysis import Goal, Shape, monotone
@@ -15,6 +16,7 @@ from ratecli.runner.goal_checks import SHAPES
 from ratecli.runner.options import settled, solver_class
 from ratecli.runner.prepare import Prepared
 from ratecli.solvers.registry import algorithms
+from ratecli.spec.experiment import Deployed
 
 T = TypeVar("T")
 
@@ -33,6 +35,8 @@ def explain(prepared: Prepared) -> list[str]:
     for name in ("objective", *prepared.experiment.constraints):
         title = name if name == "objective" else f"constraint {name}"
         lines += ["", title, *_under(explain_goal(_by_point(prepared.cases, name)))]
+    if prepared.experiment.deployed is not None:
+        lines += ["", "deployed model", f"  {_deployed(prepared.experiment.deployed, prepared)}"]
     metrics = metrics_of(prepared.cases)
     shown = [f"{name} = {ex.text(metrics[name])}" for name in prepared.experiment.metrics]
     return [*lines, "", "metrics", *_under(shown)]
@@ -151,6 +155,21 @@ def _algorithms(cases: Sequence[Case]) -> Iterator[str]:
         kind = "" if label == own[0].algorithm else f" ({own[0].algorithm})"
         options = ", ".join(f"{key}={value}" for key, value in settled(own[0].solver).items())
         yield f"{label}{kind}: {options}; {len(own)} sweep point{'s' * (len(own) > 1)}"
+
+
+def _deployed(deployed: Deployed, prepared: Prepared) -> str:
+    """What churn, wins and losses compare with, and where its decisions come from."""
+    if deployed.column is not None:
+        return f"decisions are read from the column '{deployed.column}'"
+    if deployed.algorithm is not None:
+        label = deployed.algorithm
+        return f"likelier decisions of the algorithm '{label}', at the same seed and sweep point"
+    assert prepared.deployed_model is not None
+    classifier = loads(prepared.deployed_model)
+    return (
+        f"likelier decisions of the classifier in '{deployed.model}' "
+        f"({classifier.kind}, {classifier.width} weights)"
+    )
 
 
 def _by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from ratecli.faults import Fault, FaultError
 
+MODELS = "models"
+"""Where in the folder of its results a run leaves its classifiers."""
+
 
 def cannot_write(path: Path, reason: str) -> Fault:
     hint = "make room there, or choose another folder with --output"

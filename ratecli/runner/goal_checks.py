@@ -14,6 +14,7 @@ from ratecli.runner.options import solver_class
 from ratecli.runner.ranges import violation_range
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.document import Document, Loc
+from ratecli.spec.experiment import Experiment
 
 SHAPES = {
     Shape.AFFINE: "affine",
@@ -30,8 +31,18 @@ WHICH = (
 )
 
 
-def goal_faults(document: Document, case: Case, *, deployed: bool) -> Iterator[Fault]:
+def written(experiment: Experiment, loc: Sequence[str | int]) -> str:
+    """The text of the objective, a constraint or a metric, as the file has it."""
+    if tuple(loc) == ("objective",):
+        return experiment.objective
+    part, name = loc
+    texts = experiment.constraints if part == "constraints" else experiment.metrics
+    return texts[str(name)]
+
+
+def goal_faults(experiment: Experiment, document: Document, case: Case) -> Iterator[Fault]:
     """E309 where a goal looks at other rows than those of training, E307 without a deployed model."""
+    deployed = experiment.deployed is not None
     for goal in case.goals():
         loc = _loc(case, goal)
         for leaf in _all_measured(goal.expression):
@@ -48,7 +59,8 @@ def goal_faults(document: Document, case: Case, *, deployed: bool) -> Iterator[F
                 yield Fault("E307", message, WHICH, place=document.place(loc, leaf.span))
         for part in ex.walk(expression):
             if isinstance(part, ex.Of) and part.algorithm == DEPLOYED and not deployed:
-                message = f"'{ex.text(part)}' asks for a deployed model, and none is given"
+                text = written(experiment, loc)[part.span.start : part.span.end]
+                message = f"'{text}' asks for a deployed model, and none is given"
                 yield Fault("E307", message, WHICH, place=document.place(loc, part.span))
 
 

@@ -23,9 +23,10 @@ from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
 from ratecli.runner.cases import PLACEHOLDER, Case
-from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals
+from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals, written
 from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
+from ratecli.runner.records import VIOLATION
 from ratecli.runner.shown import report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.spec.algorithm import Algorithm
@@ -124,6 +125,10 @@ class Reading:
         for fault in found:
             (self.faults if fault.is_error else self.warnings)[fault] = None
 
+    def _written(self, *loc: str) -> str:
+        """A rule or value as it stands in the file, on one line."""
+        return " ".join(written(self.experiment, loc).split())
+
     # names that vary
 
     @cached_property
@@ -205,7 +210,7 @@ class Reading:
                  if (goal := self._rule(name, rule, scope, needed=held))}  # fmt: skip
         if made is None or len(self.faults) > before or "objective" not in values:
             return None
-        objective = objective_goal(ex.text(values["objective"]), values["objective"])
+        objective = objective_goal(self._written("objective"), values["objective"])
         case = Case(
             label=entry.label,
             algorithm=entry.name,
@@ -214,9 +219,9 @@ class Reading:
             objective=objective,
             # a reordered file poses the same problem to the solver, number for number
             constraints=tuple(sorted(rules.values(), key=lambda goal: ex.text(goal.expression))),
-            metrics=values | {f"violation.{name}": rules[name].expression for name in rules},
+            metrics=values | {VIOLATION + name: rules[name].expression for name in rules},
         )
-        self._sort(goal_faults(self.document, case, deployed=self.experiment.deployed is not None))
+        self._sort(goal_faults(self.experiment, self.document, case))
         self.refusals |= dict.fromkeys(refused_goals(self.document, case))
         return case
 
@@ -231,8 +236,9 @@ class Reading:
         with self._placing(("constraints", name), needed=needed):
             parts = tuple(ex.transform(d, _in_training) for d in rs.differences(rule, scope))
             known = tuple(ex.transform(part, _placeholder) for part in parts)
-            shaped = rule_goal(name, str(rule), known, rs.violation(known))
-            return Goal(name, str(rule), rs.violation(parts), parts, shaped.shape)
+            text = self._written("constraints", name)
+            shaped = rule_goal(name, text, known, rs.violation(known))
+            return Goal(name, text, rs.violation(parts), parts, shaped.shape)
         return None
 
 

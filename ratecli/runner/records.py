@@ -18,6 +18,9 @@ FAILED = frozenset({"timeout", "error"})
 MET = 1e-6
 """A violation up to this is rounding, in the rule's own units: the promise is kept."""
 
+VIOLATION = "violation."
+"""What the name of a metric begins with that is a constraint's violation; the constraint's follows."""
+
 
 @dataclass(frozen=True)
 class Planned:

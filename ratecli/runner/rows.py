@@ -14,7 +14,9 @@ from ratecli.rates.sample import Sample
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import with_stored
+from ratecli.runner.obstacles import obstacles
 from ratecli.runner.reading import Columns, Reading
+from ratecli.runner.shown import split_faults
 from ratecli.runner.world import Data, World, world
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
@@ -51,13 +53,22 @@ def known_rows(
 def check_rows(
     rows: World, document: Document, reading: Reading, cases: Sequence[Case]
 ) -> list[Fault]:
-    """Warnings; raises FaultError with E306, E408 (no rows) and E311 (no decisions of a deployed model)."""
+    """Warnings.
+
+    Raises
+    ------
+    FaultError
+        E306, E408 where there are no rows, E311 where the deployed model has no decision, E208 where
+        a report shows a split of no rows; without those, what algorithms say of constraints (E308).
+    """
     found = [
         *_groups(rows, document, reading),
         *_goals(rows.sample, document, cases),
         *_undecided(rows.sample, document, cases),
+        *split_faults(reading.experiment, document, tuple(rows.splits())),
     ]
     errors = dict.fromkeys(fault for fault in found if fault.is_error)
+    errors = errors or dict.fromkeys(obstacles(rows.sample, document, cases))
     if errors:
         raise FaultError(errors)
     return found

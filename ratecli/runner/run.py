@@ -19,6 +19,7 @@ from ratecli.runner.prepare import Prepared
 from ratecli.runner.progress import open_progress
 from ratecli.runner.provenance import manifest
 from ratecli.runner.records import FAILED, Planned, TrialResult
+from ratecli.runner.shown import unknown_variants
 from ratecli.runner.store import Store
 from ratecli.runner.trial import run_trial
 from ratecli.runner.unkept import unkept
@@ -37,7 +38,7 @@ class Outcome:
     failed
         Name and result of each trial that gave no answer.
     warnings
-        What the file's rules look like on test rows (W402).
+        Rules that do not hold on test rows (W402), variants to draw that there are none of (W208).
     """
 
     folder: Path
@@ -90,8 +91,16 @@ def run(
     _write_record(prepared, folder, command, started, datetime.now(UTC))
     ended = [results[task.key] for task in prepared.plan.tasks]
     failed = tuple((names[result.key], result) for result in ended if result.status in FAILED)
-    warnings = tuple(unkept(prepared.plan.planned, results))
-    return Outcome(folder, _counts(ended), len(tasks), failed, warnings)
+    return Outcome(folder, _counts(ended), len(tasks), failed, _warnings(prepared, results))
+
+
+def _warnings(prepared: Prepared, results: Mapping[str, TrialResult]) -> tuple[Fault, ...]:
+    """What only the numbers tell."""
+    variants = {value.variant for result in results.values() for value in result.values}
+    return (
+        *unkept(prepared.plan.planned, results),
+        *unknown_variants(prepared.experiment, prepared.document, variants),
+    )
 
 
 def kept(prepared: Prepared, folder: Path) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from ratecli.faults import Fault, did_you_mean
+from ratecli.runner.records import VIOLATION
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
 from ratecli.spec.sweep import points
@@ -27,9 +28,47 @@ def report_faults(experiment: Experiment, document: Document) -> Iterator[Fault]
             yield Fault("E208", message, hint, place=document.place(loc))
 
 
+def split_faults(
+    experiment: Experiment, document: Document, splits: Collection[str]
+) -> Iterator[Fault]:
+    """An E208 for every table or plot of rows that there are none of; `splits` have some.
+
+    A violation is shown for all splits, whichever a table asks for.
+    """
+    tables = [
+        (("report", "tables", index), table.split)
+        for index, table in enumerate(experiment.report.tables)
+        if not all(name.startswith(VIOLATION) for name in table.columns)
+    ]
+    plots = [
+        (("report", "plots", index), plot.split)
+        for index, plot in enumerate(experiment.report.plots)
+    ]
+    for loc, split in (*tables, *plots):
+        if split not in splits:
+            message = f"no data set has {split} rows to show here"
+            hint = f"say split: {' or '.join(splits)}, or give a data set such rows by its split"
+            yield Fault("E208", message, hint, place=document.place((*loc, "split")))
+
+
+def unknown_variants(
+    experiment: Experiment, document: Document, given: Collection[str]
+) -> Iterator[Fault]:
+    """A W208 for every variant that a plot asks for and that is none of those that trials gave.
+
+    Which there are only the trials tell; where none gave any, nothing is known.
+    """
+    for index, plot in enumerate(experiment.report.plots):
+        for k, name in enumerate(plot.variants or ()):
+            if given and name not in given:
+                place = document.place(("report", "plots", index, "variants", k))
+                hint = did_you_mean(name, given, "variants")
+                yield Fault("W208", f"no trial gave a variant '{name}'", hint, place=place)
+
+
 def measured(experiment: Experiment) -> list[str]:
     """The names of all numbers that a trial gives."""
-    violations = [f"violation.{name}" for name in experiment.constraints]
+    violations = [VIOLATION + name for name in experiment.constraints]
     return ["objective", *experiment.metrics, *violations]
 
 

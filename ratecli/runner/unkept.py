@@ -9,9 +9,7 @@ from statistics import mean
 
 from ratecli.faults import Fault
 from ratecli.runner.options import solver_class
-from ratecli.runner.records import MET, Planned, TrialResult
-
-VIOLATION = "violation."
+from ratecli.runner.records import MET, VIOLATION, Planned, TrialResult
 
 
 def unkept(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[Fault]:

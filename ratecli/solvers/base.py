@@ -9,7 +9,10 @@ from typing import Any, ClassVar, Literal, NewType
 
 import numpy as np
 
+from ratecli.faults import Fault
 from ratecli.models.base import Classifier
+from ratecli.rates.analysis import Goal
+from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.problem import Problem
 
 Progress = Callable[[str], None]
@@ -69,6 +72,14 @@ class Solver(ABC):
     role: ClassVar[Role] = "enforces"
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
+
+    def obstacle(self, goal: Goal, rates: RateMatrix) -> Fault | None:  # noqa: ARG002
+        """Why a constraint cannot be taken though its class can: a fault of which only rows tell.
+
+        Asked before any trial for each constraint, with the rates of its pieces on training rows,
+        unless it hangs on what a trial will find.
+        """
+        return None
 
     @abstractmethod
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution: ...

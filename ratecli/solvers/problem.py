@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array, Features
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal
@@ -41,15 +42,33 @@ class Problem:
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
         """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""
-        index = self.rates.index()
-        mix = np.zeros((len(forms), len(index)))
-        for j, form in enumerate(forms):
-            for leaf, coefficient in form.coefficients.items():
-                mix[j, index[leaf]] = coefficient
-        constants = np.array([form.constant for form in forms])
-        return mix @ self.rates.A, mix @ np.nan_to_num(self.rates.c) + constants
+        return combined(self.rates, forms)
+
+    def error(self) -> tuple[Array, Array]:
+        """Plain error as `rows` gives it: shapes (1, n) and (1,).
+
+        Raises
+        ------
+        FaultError
+            E306 where no row has a label.
+        """
+        if not self.rates.totals[self.rates.index()[ERROR]] > 0:
+            hint = "say under the data set which column is its 'label'"
+            raise FaultError(Fault("E306", "no training row has a label", hint))
+        return self.rows([Affine({ERROR: 1.0})])
 
     def labels(self) -> tuple[Array, Array]:
-        """Signs (n,) in {-1, 0, 1} and weights (n,) >= 0, summing to 1, of plain error."""
-        coefficients, _ = self.rows([Affine({ERROR: 1.0})])
-        return -np.sign(coefficients[0]), np.abs(coefficients[0])
+        """Signs (n,) in {-1, 0, 1} and weights (n,) >= 0, summing to 1, of plain error; E306."""
+        (coefficients,), _ = self.error()
+        return -np.sign(coefficients), np.abs(coefficients)
+
+
+def combined(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Array, Array]:
+    """Affine forms of rates of n rows as `coefficients @ p + constants`: (m, n) and (m,)."""
+    index = rates.index()
+    mix = np.zeros((len(forms), len(index)))
+    for j, form in enumerate(forms):
+        for leaf, coefficient in form.coefficients.items():
+            mix[j, index[leaf]] = coefficient
+    constants = np.array([form.constant for form in forms])
+    return mix @ rates.A, mix @ np.nan_to_num(rates.c) + constants

@@ -57,10 +57,16 @@ def _shared_names(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     for name in _mapping(raw, "groups"):
         if known.setdefault(name, "a group") != "a group":
             yield _twice(("groups", name), f"'{name}' is both {known[name]} and a group", RENAME)
+    measured = {"objective", *_mapping(raw, "metrics")}
     for loc in _swept(raw):
         if loc[-1] in known:
             message = f"'{loc[-1]}' is both {known[str(loc[-1])]} and a name of the sweep"
             yield _twice(loc, message, RENAME)
+        elif loc[-1] in measured:
+            message = f"'{loc[-1]}' is both a metric and a name of the sweep"
+            yield _twice(
+                loc, message, "tables and plots tell them apart by name: rename one of them"
+            )
 
 
 RENAME = "rules tell them apart by name: rename one of them"

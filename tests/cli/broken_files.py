@@ -118,6 +118,9 @@ KEYS = [
     Broken("sweep by halves", "E105", PLAIN + "sweep: {kappa: ⟦'linspace(0, 1)'⟧}\n"),
     Broken("one label twice", "E106", LOANS + "algorithms: [unconstrained, ⟦unconstrained⟧]\n"),
     Broken("label of the deployed model", "E106", LOANS + "algorithms:\n  - majorize: {as: ⟦deployed⟧}\n"),
+    Broken("metric named as a sweep", "E106", PLAIN + "sweep: {⟦k⟧: [0.5]}\nmetrics: {k: error}\n"),
+    Broken("metric named as an own sweep", "E106", LOANS + "algorithms:\n  - zafar: {sweep: {⟦covariance⟧: [0.5]}}\nmetrics: {covariance: error}\n"),
+    Broken("sweep of the objective's name", "E106", PLAIN + "sweep: {⟦objective⟧: [0.5]}\n"),
     Broken("group named as data", "E106", PLAIN + "groups: {⟦d⟧: sex = Female}\n"),
 ]  # fmt: skip
 
@@ -145,6 +148,8 @@ NAMES = [
     Broken("axis upwards of a sweep", "E208", PLAIN + "sweep: {k: [1, 2]}\nreport: {plots: [{kind: tradeoff, x: k, y: ⟦k⟧}]}\n"),
     Broken("line of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, lines: [⟦unconstraint⟧]}]}\n"),
     Broken("algorithm of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, algorithms: [unconstrained, ⟦majorize⟧]}]}\n"),
+    Broken("split of a table without rows", "E208", PLAIN + "metrics: {a: error}\nreport: {tables: [{rows: [algorithm], columns: [a], split: ⟦validation⟧}]}\n"),
+    Broken("split of a plot without rows", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: objective, y: error, split: ⟦validation⟧}]}\n"),
     Broken("split", "E209", PLAIN + "metrics: {a: tpr@⟦tets⟧}\n"),
 ]  # fmt: skip
 
@@ -172,6 +177,9 @@ RULES = [
     Broken("convex", "E308", rule("⟦kl(0.3, tpr) <= 0.05⟧")),
     Broken("convex objective", "E308", HEAD + "objective: ⟦kl(base_rate, positive_rate)⟧\n"),
     Broken("ranking", "E308", rule("⟦roc_auc >= 0.8⟧")),
+    Broken("pushes all one way", "E308", HEAD.replace("majorize", "zafar") + "constraints: {a: ⟦'positive_rate[women] >= 0.5'⟧}\n"),
+    Broken("pushes all the other way", "E308", HEAD.replace("majorize", "zafar") + "constraints: {b: 'tpr[women] <= tpr[men]', a: ⟦'positive_rate[women] <= 0.5'⟧}\n"),
+    Broken("pushes all one way at a sweep point", "E308", HEAD.replace("majorize", "zafar: {sweep: {k: [0, 1]}}") + "constraints: {a: ⟦'positive_rate[women] >= 0.1 + k * positive_rate[men]'⟧}\n"),
     Broken("test rows", "E309", rule("⟦tpr@test⟧ >= 0.8")),
     Broken("validation rows in of", "E309", rule("error <= of(majorize, ⟦error@validation⟧)")),
     Broken("own result", "E310", rule("error <= 1.1 * ⟦of(majorize, error)⟧")),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
-from broken_files import BROKEN, HEAD, MODELS, PLAIN, TABLES, Broken, marked
+from broken_files import BROKEN, HEAD, LOANS, MODELS, PLAIN, TABLES, Broken, marked
 
 from ratecli.datasets import loans
 from ratecli.models.storage import dumps
@@ -39,6 +40,44 @@ def test_a_broken_file(folder, cli, listing, broken: Broken, command):
     assert answer.code == broken.exit_code
     assert "Traceback" not in answer.err + answer.out
     assert listing() == before
+
+
+def test_what_holds_no_classifier_is_told_in_words(folder, cli):
+    """Not in NumPy's, which say how to open a pickle."""
+    np.savez(folder / "empty.npz")
+    np.savez(folder / "objects.npz", kind=np.array([print]))
+    reasons = {
+        "people.csv": "it is no .npz file",
+        "empty.npz": "it has no array 'kind'",
+        "objects.npz": "its arrays cannot be read",
+    }
+    for name, reason in reasons.items():
+        (folder / "exp.yaml").write_text(f"{PLAIN}deployed: {{model: {name}}}\n")
+        answer = cli("validate", "exp.yaml")
+        assert f"error[E404]: '{name}' holds no stored classifier: {reason}\n" in answer.err
+
+
+def test_a_missing_deployed_model_is_told_in_the_words_of_the_file(folder, cli):
+    text = LOANS + "algorithms: [majorize]\nconstraints: {a: 'recall >= of(deployed,  recall)'}\n"
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("validate", "exp.yaml")
+    assert "error[E307]: 'of(deployed,  recall)' asks for a deployed model" in answer.err
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "positive_rate[women] <= of(unconstrained, positive_rate)",
+        "churn[women] <= 0.1",
+        "positive_rate[women] <= positive_rate[men]",
+    ],
+)
+def test_a_rule_whose_signs_hang_on_a_trial_is_left_to_it(folder, cli, rule):
+    """Of the rows alone one cannot say yet that it pushes all of them the same way, or none."""
+    text = HEAD.replace("[majorize]", "[unconstrained, zafar]") + f"constraints: {{a: '{rule}'}}\n"
+    (folder / "exp.yaml").write_text(text + "deployed: {algorithm: unconstrained}\n")
+    answer = cli("validate", "exp.yaml")
+    assert answer.code == 0, answer.err
 
 
 def test_all_faults_of_all_files_come_at_once(folder, cli):
@@ -150,6 +189,21 @@ def test_a_group_with_few_rows_in_one_split(folder, cli):
     assert re.fullmatch(
         r"the group 'women' has only \d+ test rows: its rates say little there", message
     )
+
+
+def test_a_variant_that_there_is_none_of(folder, cli):
+    """The trials tell; in every run, as it is in the file."""
+    plot = "report: {plots: [{kind: tradeoff, x: objective, y: error, variants: [%s]}]}\n"
+    text, places = marked(
+        LOANS + "algorithms: [majorize: {iterations: 1}]\n" + plot % "deterministic, ⟦stochastc⟧"
+    )
+    (folder / "exp.yaml").write_text(text)
+    for _ in range(2):
+        answer = cli("run", "exp.yaml", "-q", "-j", 1)
+        message = "no trial gave a variant 'stochastc'"
+        assert warned(answer.err) == [("W208", message, places[0])]
+        assert "did you mean 'stochastic'? variants: deterministic, stochastic" in answer.err
+        assert answer.code == 0
 
 
 PLOT = "report: {plots: [{kind: tradeoff, x: objective, y: error, optimum: ⟦true⟧}]}\n"

@@ -39,14 +39,18 @@ def people(folder) -> pd.DataFrame:
 
 
 def decisions(path, people):
-    """A stored threshold's answers on all rows; the features are encoded here, by training rows."""
+    return scores(path, people) > 0
+
+
+def scores(path, people):
+    """A stored model's scores of all rows; the features are encoded here, by training rows."""
     train = people[people.part == "train"]
     features = [
         *((people.sex == sex).astype(float) for sex in ("F", "M")),
         *((people[name] - train[name].mean()) / train[name].std(ddof=0) for name in ("x", "z")),
     ]
     with np.load(path, allow_pickle=False) as arrays:
-        return np.column_stack(features) @ arrays["weights"] + arrays["bias"] > 0
+        return np.column_stack(features) @ arrays["weights"] + arrays["bias"]
 
 
 def measured(path):
@@ -74,15 +78,85 @@ def test_churn_against_the_stored_model_is_what_one_counts(folder, cli, people):
         assert known["their_churn", split] == 0.0
 
 
-@pytest.mark.usefixtures("people")
-def test_the_main_variant_may_be_randomized(folder, cli):
-    """It counts by its likelier decisions, so that it differs from itself by its chances alone."""
+def test_the_main_variant_may_be_randomized(folder, cli, people):
+    """It counts by its likelier decisions: those of a ramp, min(1, max(0, z + 1/2)), above z = 0."""
     (folder / "first.yaml").write_text(FIRST)
     assert cli("run", "first.yaml", "-q", "-j", 1).code == 0
-    text = SECOND.replace("deterministic.npz", "stochastic.npz")
-    (folder / "second.yaml").write_text(text)
+    (folder / "second.yaml").write_text(SECOND.replace("deterministic.npz", "stochastic.npz"))
     assert cli("run", "second.yaml", "-q", "-j", 1).code == 0
-    assert measured(folder / "results/second/metrics.csv")["their_churn", "test"] == 0.0
+    models = folder / "results" / "first" / "models" / "majorize-kappa=0.95-seed=0"
+    assert kind(models / "stochastic.npz") == "ramp"
+    z = scores(models / "stochastic.npz", people)
+    old, chance = z > 0, np.clip(z + 0.5, 0, 1)
+    ours = folder / "results" / "second" / "models" / "unconstrained-seed=0" / "deterministic.npz"
+    new = decisions(ours, people)
+    known = measured(folder / "results" / "second" / "metrics.csv")
+    for split in ("train", "test"):
+        rows = people.part == split
+        expected = abs(new - chance)[rows].mean()
+        assert abs(known["churn", split] - expected) > 0.005
+        assert known["churn", split] == pytest.approx((new != old)[rows].mean(), abs=1e-12)
+        assert known["their_churn", split] == 0.0
+
+
+def kind(path):
+    with np.load(path, allow_pickle=False) as arrays:
+        return str(arrays["kind"])
+
+
+COPY = "copy the model out of there and name the copy"
+
+
+def itself(folder, model: str) -> None:
+    """A file that compares with a model of its own results."""
+    text = FIRST + f"deployed: {{model: {model}}}\nmetrics: {{churn: churn}}\n"
+    (folder / "itself.yaml").write_text(text.replace("name: first", "name: itself"))
+
+
+@pytest.mark.usefixtures("people")
+@pytest.mark.parametrize("output", ["results", "elsewhere"])
+def test_a_run_may_not_compare_with_a_model_that_it_writes_or_removes(folder, cli, output):
+    """It would find another model the next time: the same command, other numbers."""
+    itself(folder, "first.npz")
+    (folder / "first.yaml").write_text(FIRST)
+    assert cli("run", "first.yaml", "-q", "-j", 1).code == 0
+    theirs = folder / "results" / "first" / "models" / "majorize-kappa=0.95-seed=0"
+    (folder / "first.npz").write_bytes((theirs / "stochastic.npz").read_bytes())
+    assert cli("run", "itself.yaml", "-q", "-j", 1, "-o", output).code == 0
+    ours = folder / output / "itself" / "models"
+    (ours / "mine.npz").write_bytes((folder / "first.npz").read_bytes())
+    (folder / "link.npz").symlink_to(ours / "majorize-kappa=0.5-seed=0" / "stochastic.npz")
+    inside = f"{output}/itself/models"
+    for model in (
+        f"{inside}/majorize-kappa=0.95-seed=0/deterministic.npz",
+        f"{inside}/mine.npz",
+        "link.npz",
+        str(ours / "majorize-kappa=0.5-seed=0" / "stochastic.npz"),
+    ):
+        itself(folder, model)
+        for command in ("run", "plan"):
+            answer = cli(command, "itself.yaml", "-o", output)
+            assert answer.code == 2
+            assert f"error[E310]: this run itself writes the models in '{inside}'" in answer.err
+            assert "--> itself.yaml:8:19" in answer.err
+            assert COPY in answer.err
+
+
+@pytest.mark.usefixtures("people")
+@pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
+def test_a_command_may_not_compare_with_a_model_that_it_writes(folder, cli, order):
+    """Which of both models it is would hang on what was run before."""
+    (folder / "first.yaml").write_text(FIRST)
+    (folder / "second.yaml").write_text(SECOND)
+    assert cli("run", "first.yaml", "-q", "-j", 1).code == 0
+    answer = cli("run", *(f"{name}.yaml" for name in order), "-q", "-j", 1)
+    assert answer.code == 2
+    message = "the run of 'first.yaml' writes the models in 'results/first/models'"
+    assert f"error[E310]: {message}\n  --> second.yaml:5:19" in answer.err
+    assert f"run 'first.yaml' first, by itself, or {COPY}" in answer.err
+    assert not (folder / "results" / "second").exists()
+    assert cli("run", "second.yaml", "-q", "-j", 1).code == 0
+    assert cli("run", *(f"{name}.yaml" for name in order), "-q", "-j", 1, "-o", "new").code == 0
 
 
 @pytest.mark.usefixtures("people")

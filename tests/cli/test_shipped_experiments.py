@@ -1,16 +1,49 @@
-"""The files under experiments/ are what the language takes, without their data too."""
+"""The files under experiments/: what the language takes, true of their data, and run where they can.
+
+Those of `goals` are run one by one in test_goal_examples.py.
+"""
 
 from __future__ import annotations
 
+import csv
+import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ratecli.datasets import clicks
+from ratecli.datasets.load import load
+from ratecli.datasets.table import Table
+from ratecli.runner.prepare import absent_files, understand
 from ratecli.spec.experiment import load_experiment
 
+MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
 FOLDER = Path(__file__).parents[2] / "experiments"
 FILES = sorted(FOLDER.rglob("*.yaml"))
-FIGURE_2 = [FOLDER / "goh2016" / name for name in ("figure2.yaml", "figure2-column39.yaml")]
+PAPER = FOLDER / "goh2016"
+FIGURE_2 = [PAPER / name for name in ("figure2.yaml", "figure2-column39.yaml")]
+CLICKS = PAPER / "figure3-clicks.yaml"
+
+LIGHT = [path for path in FILES if path != CLICKS]
+"""All but what is too big to be made for a look, and is run on a few rows instead."""
+LAMBDA = 1e-7
+"""That of Goh et al. 2016, section 4.2, beside rates of a ramp: the paper's best for its data."""
+
+
+@pytest.fixture
+def with_data(cli, monkeypatch) -> Callable[[Path], None]:
+    """Bring the data of a file from the mirror; without one a test of data is skipped."""
+
+    def bring(path: Path) -> None:
+        absent = absent_files(understand(path))
+        if absent and not MIRROR:
+            pytest.skip(f"RATECLI_DATA_MIRROR names no folder that holds {', '.join(absent)}")
+        monkeypatch.setenv("RATECLI_DATA_MIRROR", MIRROR)
+        assert not absent or cli("fetch", path).code == 0
+
+    return bring
 
 
 def test_every_experiment_has_a_name_of_its_own():
@@ -18,13 +51,101 @@ def test_every_experiment_has_a_name_of_its_own():
     assert len(names) == len(set(names)) > 3
 
 
-@pytest.mark.parametrize("path", FIGURE_2, ids=lambda path: path.stem)
-def test_both_panels_of_figure_2_are_asked_for(cli, path):
+@pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
+def test_every_experiment_is_right_as_far_as_it_goes_without_data(cli, path):
     answer = cli("validate", path)
     assert (answer.code, answer.err) == (0, "")
-    labels = [entry.label for entry in load_experiment(path)[0].algorithms]
+    assert f"{path}: no errors" in answer.out
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in LIGHT if "goals" not in path.parts],
+    ids=lambda path: path.stem,
+)
+def test_every_experiment_is_right_with_its_data(cli, with_data, path):
+    with_data(path)
+    answer = cli("validate", path)
+    assert (answer.code, answer.err) == (0, "")
+    assert re.search(r"no errors, \d+ trials", answer.out)
+
+
+@pytest.mark.parametrize("path", FIGURE_2, ids=lambda path: path.stem)
+def test_both_panels_of_figure_2_are_asked_for(path):
+    experiment = load_experiment(path)[0]
+    labels = [entry.label for entry in experiment.algorithms]
     assert labels == ["unconstrained", "majorize", "zafar"]
-    (target,) = load_experiment(path)[0].algorithms[1].sweep.axes.values()
+    (target,) = experiment.algorithms[1].sweep.axes.values()
     assert target.endswith(", 96)")
-    axes = {(plot.x, plot.y, plot.split) for plot in load_experiment(path)[0].report.plots}
+    axes = {(plot.x, plot.y, plot.split) for plot in experiment.report.plots}
     assert {("ratio", "error", "test"), ("target", "ratio", "test")} < axes
+
+
+def weights(path: Path) -> list[int]:
+    """The counts in the objective of a figure 3, of D1, D2 and both."""
+    form = r"\((\d+) \* error\[d1\] \+ (\d+) \* false_positives\[d2\]\) / (\d+)"
+    found = re.fullmatch(form, load_experiment(path)[0].objective)
+    assert found is not None
+    return [int(count) for count in found.groups()]
+
+
+@pytest.mark.parametrize("source", ["adult", "bank"])
+def test_counts_in_figure_3_are_those_of_the_data(with_data, source):
+    path = PAPER / f"figure3-{source}.yaml"
+    with_data(path)
+    counts = counted(load({"source": source, "preparation": "churn"}, FOLDER, offline=True))
+    assert weights(path) == [counts["d1"], counts["d2"], counts["d1"] + counts["d2"]]
+    text = load_experiment(path)[0].description
+    for name, count in counts.items():
+        assert f"{name.upper()} ({count:,} " in text
+
+
+def counted(table: Table) -> dict[str, int]:
+    counts = table.frame["set"].value_counts()
+    return {name: int(counts[name]) for name in ("d1", "d2", "d3")}
+
+
+def test_counts_and_penalty_of_figure_3_are_those_of_the_paper():
+    sizes = clicks.SIZES
+    assert sizes == {"d1": 131_840, "d2": 53_877, "d3": 68_892}
+    assert weights(CLICKS) == [sizes["d1"], sizes["d2"], sizes["d1"] + sizes["d2"]]
+    experiment = load_experiment(CLICKS)[0]
+    for name, count in sizes.items():
+        assert f"{name.upper()} ({count:,} " in experiment.description
+    # beside a hinge of margin 1, which is twice that of a ramp's 1/2
+    assert experiment.regularization.l2 == LAMBDA / 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_figure_3_on_a_few_rows(cli):
+    """Who promises the constraints keeps them in training; the shifted SVM keeps recall only."""
+    few = ("datasets.clicks.rows=600", "seeds=1", "algorithms.0.majorize.iterations=1",
+           "algorithms.0.majorize.gap=0.01", "algorithms.0.majorize.sweep.target=[0.03, 0.06]")  # fmt: skip
+    settings = [part for each in few for part in ("--set", each)]
+    answer = cli("run", CLICKS, *settings, "--executor", "serial", "--quiet")
+    assert answer.code == 0, answer.err
+    results = Path("results") / "goh2016-figure3-clicks"
+    names = {f"figure3-{side}{rows}.svg" for side in ("left", "right") for rows in ("", "-train")}
+    assert names <= {path.name for path in (results / "figures").iterdir()}
+    number = trained(results / "metrics.csv")
+    for target in (0.03, 0.06):
+        promised = ("majorize", "stochastic", target)
+        assert number[*promised, "violation.recall"] <= 1e-6
+        assert number[*promised, "violation.churn"] <= 1e-6
+        assert number[*promised, "churn"] == pytest.approx(target, abs=2e-3)
+        assert number["majorize", "deterministic", target, "churn"] <= target
+    shifted = ("thresholded", "deterministic", 0.06)
+    assert number[*shifted, "violation.recall"] <= 1e-12
+    assert number[*shifted, "violation.churn"] > 0
+
+
+def trained(path: Path) -> dict[tuple[str, str, float, str], float]:
+    """Numbers on training rows by algorithm, variant, target and metric."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return {
+            (row["algorithm"], row["variant"], float(row["target"]), row["metric"]): float(
+                row["value"]
+            )
+            for row in csv.DictReader(file)
+            if row["split"] == "train"
+        }

@@ -70,7 +70,17 @@ def test_a_failed_trial_counts_in_the_status_only(example):
         if (group.label, group.variant, group.point["kappa"]) == ("majorize", "stochastic", 1.0)
     )
     assert group.statuses == {"ok": 4, "error": 1}
-    assert group.measured == group.estimate("test", "error").n == 4
+    assert group.trials([("test", "error")]) == group.estimate("test", "error").n == 4
+
+
+def test_where_nothing_was_measured_there_are_no_trials(example):
+    group = groups(example)[0]
+    assert (
+        group.trials([("test", "error")])
+        == group.trials([("validation", "error"), ("test", "error")])
+        > 0
+    )
+    assert group.trials([("validation", "error")]) == group.trials([]) == 0
 
 
 @pytest.mark.parametrize(

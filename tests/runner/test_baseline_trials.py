@@ -80,12 +80,26 @@ def test_a_name_that_one_sweep_point_has_wrong(folder):
 
 def test_covariance_needs_two_groups(folder):
     text = FILE.replace("{WHICH}", "{}").replace("thresholded: {meets: NAME}", "zafar")
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, text))
+    recall, cover = caught.value.faults
+    assert recall.message.startswith("'recall' pushes no row down: zafar compares the rows")
+    assert cover.message.startswith("'cover' pushes no row up: ")
+    assert {(fault.code, fault.place.line) for fault in (recall, cover)} == {("E308", 5)}
+
+
+def test_covariance_of_a_rule_that_hangs_on_a_trial_is_refused_by_its_own(folder):
+    text = FILE.replace("{WHICH}", "{}").replace(
+        "thresholded: {meets: NAME}", "unconstrained, zafar"
+    )
+    text = text.replace(
+        "{cover: positive_rate <= 0.3, recall: recall >= 0.9}",
+        "{cover: 'positive_rate <= of(unconstrained, positive_rate)'}",
+    )
     outcome, store = run_file(write(folder, text))
-    assert outcome.counts == {"error": 1}
-    (trial,) = store.plan()
-    reason = store.result(trial.key).reason
-    assert "E308: 'cover' pushes no row up: zafar compares the rows" in reason
-    assert "E308: 'recall' pushes no row down: " in reason
+    assert outcome.counts == {"ok": 1, "error": 1}
+    reason = store.result(store.plan()[1].key).reason
+    assert reason.startswith("E308: 'cover' pushes no row up: zafar compares the rows")
 
 
 def test_covariance_of_a_stored_model(folder):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from ratecli.models.linear import Ramp
+from ratecli.models.storage import dumps
 from ratecli.rates import expression as ex
 from ratecli.rates.parser import parse_value
 from ratecli.rates.resolve import Scope, resolve
@@ -36,6 +39,42 @@ def explained(tmp_path):
         return [line.strip() for line in lines[:cut]], [line.strip() for line in lines[cut:end]]
 
     return of
+
+
+def test_goals_are_shown_as_they_were_written(explained):
+    objective, rule = explained(
+        "recall[women]  >= 50%", "(131840 * error + 53877 * fall_out[men]) / 185717"
+    )
+    assert "as written  (131840 * error + 53877 * fall_out[men]) / 185717" in objective
+    assert "as written  recall[women] >= 50%" in rule
+    assert "understood  -tpr[sex = Female] + 0.5 <= 0" in rule
+
+
+@pytest.mark.parametrize(
+    ("deployed", "told"),
+    [
+        ("{column: approved}", "decisions are read from the column 'approved'"),
+        (
+            "{algorithm: unconstrained}",
+            "likelier decisions of the algorithm 'unconstrained', at the same seed and sweep point",
+        ),
+        (
+            "{model: old.npz}",
+            "likelier decisions of the classifier in 'old.npz' (ramp, 15 weights)",
+        ),
+    ],
+)
+def test_the_deployed_model_is_told(tmp_path, deployed, told):
+    (tmp_path / "old.npz").write_bytes(dumps(Ramp(np.ones(15))))
+    text = FILE.format(rule="churn <= 0.5", objective="error")
+    text = text.replace("rows: 100", "rows: 100, preparation: deployed")
+    (tmp_path / "exp.yaml").write_text(f"{text}deployed: {deployed}\n")
+    lines = explain(examine(tmp_path / "exp.yaml"))
+    assert lines[lines.index("deployed model") + 1] == f"  {told}"
+
+
+def test_without_a_deployed_model_nothing_is_told_of_one(explained):
+    assert all("deployed model" not in part for part in explained())
 
 
 def test_trees_spell_groups_out():

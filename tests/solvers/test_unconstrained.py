@@ -9,11 +9,25 @@ from oracles.problem3 import least
 from scipy import sparse
 from scipy.optimize import minimize
 
+from ratecli.faults import FaultError
 from ratecli.solvers.baselines import unconstrained
+from ratecli.solvers.baselines.thresholded import Thresholded
 from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.baselines.zafar import Zafar
 from ratecli.solvers.liblinear import with_ones
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import Rows as ScoredRows
+
+
+def test_without_labels_there_is_nothing_to_fit():
+    """Not sklearn's sentence, nor a division by zero: churn alone needs no labels, these do."""
+    rows = smooth_rows(0, n=40)
+    goals = problem(replace(rows, label=np.full(40, np.nan)), Rules({"c": "churn <= 0.1"}, "churn"))
+    for solver in (Unconstrained(), Unconstrained(loss="logistic"), Thresholded(), Zafar()):
+        with pytest.raises(FaultError) as caught:
+            solver.solve(goals, np.random.default_rng(0), lambda _: None)
+        assert str(caught.value) == "E306: no training row has a label"
+
 
 LOSSES = pytest.mark.parametrize("loss", ["hinge", "logistic"])
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ratecli.rates.affine import Affine
 from ratecli.solvers.majorize.augmented import Augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import Rows
 from ratecli.solvers.majorize.solution import ConvexSolution, Goal
-from ratecli.solvers.problem import ERROR, Problem
+from ratecli.solvers.problem import Problem
 
 GAP = 1e-5
 """Relative to the mean hinge loss."""
@@ -18,9 +17,9 @@ GAP = 1e-5
 def plain_svm(problem: Problem) -> ConvexSolution:
     """Least mean hinge loss plus `l2 / 2 |w|^2` on labelled rows, a regularized bias last.
 
-    In rate units: the scores, and so w, are half those of a margin of 1.
+    In rate units: the scores, and so w, are half those of a margin of 1. Raises E306 without labels.
     """
-    error, constant = problem.rows([Affine({ERROR: 1.0})])
+    error, constant = problem.error()
     ramp = RampProblem.of(Rows(problem.X), error, constant, 2 * problem.l2)
     convex = ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
     goal = Goal(GAP, ceiling=np.inf, hopeless=np.inf)

@@ -27,10 +27,10 @@ ROUNDING = 1e-12
 class Thresholded(Solver):
     """A linear SVM whose bias is shifted until goals are met (Goh et al. 2016, figure 3).
 
-    The SVM is that of `unconstrained`, but to a certified gap. Of all thresholds on its scores that meet the goals on
-    training rows it takes the one of least objective, and of equally good ones the nearest to the
-    SVM's own: every threshold is looked at. Goals that one threshold cannot meet together need not
-    be named: `meets` chooses one.
+    The SVM is that of `unconstrained`, but to a certified gap. Of all thresholds on its scores that
+    meet the goals on training rows it takes the one of least objective, and of equally good ones
+    the nearest to the SVM's own: every threshold is looked at. Goals that one threshold cannot meet
+    together need not be named: `meets` chooses one.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ class Unconstrained(Solver):
         signs, weights = problem.labels()
         labelled = np.flatnonzero(signs)
         fit = (fit_hinge if self.loss == "hinge" else fit_logistic)(
-            with_ones(problem.X)[labelled],
+            with_ones(problem.X[labelled]),
             signs[labelled],
             weights[labelled] / problem.l2,
             seed=int(rng.integers(2**31)),

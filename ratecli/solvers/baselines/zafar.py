@@ -14,15 +14,16 @@ from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array, Features
 from ratecli.models.linear import Threshold
 from ratecli.models.ramp import HALF
-from ratecli.rates.affine import Affine
+from ratecli.rates.analysis import Goal as Rule
 from ratecli.rates.analysis import Shape, affine_pieces
+from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Role, Solution, Solver
 from ratecli.solvers.liblinear import with_ones
 from ratecli.solvers.majorize.augmented import Augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import Rows
 from ratecli.solvers.majorize.solution import ConvexSolution, Goal
-from ratecli.solvers.problem import ERROR, Problem
+from ratecli.solvers.problem import Problem, combined
 
 GAP = 5e-7
 """Accuracy in rate units, in which w = 0 has a hinge loss of 1/2."""
@@ -59,6 +60,9 @@ class Zafar(Solver):
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = frozenset(Shape)
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
+
+    def obstacle(self, goal: Rule, rates: RateMatrix) -> Fault | None:
+        return _one_sided(goal, rates)
 
     def solve(
         self,
@@ -97,30 +101,32 @@ def contrasts(problem: Problem) -> tuple[list[str], Array]:
     Raises
     ------
     FaultError
-        E308 for a constraint that pushes no row up, or none down.
+        E308 for a constraint that pushes no row up, or none down. A run has found most of them
+        before (`Zafar.obstacle`), but for what hangs on another trial.
     """
+    found = [fault for goal in problem.constraints if (fault := _one_sided(goal, problem.rates))]
+    if found:
+        raise FaultError(found)
     pieces = [(goal, form) for goal in problem.constraints for form in affine_pieces(goal)]
     coefficients, _ = problem.rows([form for _, form in pieces])
     down, up = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
-    faults = {
-        goal.name: _one_sided(goal.name, way)
-        for way, pushed in (("down", down), ("up", up))
-        for (goal, _), row in zip(pieces, pushed, strict=True)
-        if not row.any()
-    }
-    if faults:
-        raise FaultError(faults.values())
     weights = down / down.sum(axis=1, keepdims=True) - up / up.sum(axis=1, keepdims=True)
     means = np.asarray(weights @ problem.X)
     return [goal.name for goal, _ in pieces], np.hstack([means, np.zeros((len(means), 1))])
 
 
-def _one_sided(name: str, way: str) -> Fault:
-    message = (
-        f"'{name}' pushes no row {way}: zafar compares the rows that a rule pushes down "
-        "with those that it pushes up"
-    )
-    return Fault("E308", message, "write a rule that holds one group's rate against another's")
+def _one_sided(goal: Rule, rates: RateMatrix) -> Fault | None:
+    """An E308 where a piece of the rule pushes all rows that it counts the same way, or none."""
+    for row in combined(rates, affine_pieces(goal))[0]:
+        for way, pushed in (("down", row > 0), ("up", row < 0)):
+            if not pushed.any():
+                message = (
+                    f"'{goal.name}' pushes no row {way}: zafar compares the rows that a rule pushes "
+                    "down with those that it pushes up"
+                )
+                hint = "write a rule that holds one group's rate against another's"
+                return Fault("E308", message, hint)
+    return None
 
 
 def bounded(problem: Problem, means: Array, covariance: float) -> ConvexProblem:
@@ -132,7 +138,7 @@ def bounded(problem: Problem, means: Array, covariance: float) -> ConvexProblem:
     """
     X = with_ones(problem.X)
     m, n = len(means), X.shape[0]
-    error, constant = problem.rows([Affine({ERROR: 1.0})])
+    error, constant = problem.error()
     coefficients = np.block([[error, np.zeros((1, m))], [np.zeros((m, n)), np.eye(m) / SCALE]])
     constants = np.append(constant, np.full(m, -HALF / SCALE - covariance / 2))
     rows = Rows(_stacked(X, SCALE * means), "none")

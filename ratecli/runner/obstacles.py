@@ -1,0 +1,45 @@
+"""Constraints that an algorithm cannot take for a reason that only the rows tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ratecli.faults import Fault
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import Goal
+from ratecli.rates.matrix import RateMatrix, rate_matrix
+from ratecli.rates.sample import Sample
+from ratecli.runner.cases import PLACEHOLDER, Case, known_goals
+from ratecli.spec.document import Document
+
+
+def obstacles(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
+    """What algorithms say of the constraints that they are given, at the constraints' places.
+
+    What hangs on a trial is left to it: `of(...)`, decisions of an algorithm that is deployed.
+    """
+    matrices: dict[tuple[ex.Leaf, ...], RateMatrix] = {}
+    for case in cases:
+        if case.solver.role == "ignores":
+            continue
+        for goal in _settled(case, sample):
+            leaves = tuple(ex.leaves(*goal.pieces))
+            if leaves not in matrices:
+                matrices[leaves] = rate_matrix(leaves, sample, "train")
+            fault = case.solver.obstacle(goal, matrices[leaves])
+            if fault is not None:
+                yield fault.at(document.place(("constraints", goal.name)))
+
+
+def _settled(case: Case, sample: Sample) -> Iterator[Goal]:
+    """The constraints as solvers get them, where no trial has to run first."""
+    _, rules = known_goals(case, lambda _: PLACEHOLDER)
+    open_ones = {goal.name for goal in case.constraints if _hangs(goal, sample)}
+    return (goal for goal in rules if goal.name not in open_ones)
+
+
+def _hangs(goal: Goal, sample: Sample) -> bool:
+    if any(isinstance(part, ex.Of) for part in ex.walk(goal.expression)):
+        return True
+    compared = any(leaf.rate.needs_deployed for leaf in ex.leaves(goal.expression))
+    return compared and sample.deployed is None
