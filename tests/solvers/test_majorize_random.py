@@ -74,9 +74,9 @@ def holds(goals: Problem, solution: Solution, solver: Majorize) -> bool:
 
 
 def certified(goals: Problem, solution: Solution, solver: Majorize, met: int) -> None:
-    """What is behind a feasible point ends above its lower bound, the last one by the gap or less.
+    """A step from a feasible point ends above its lower bound, the last one by the gap or less.
 
-    Of the first feasible point the convex bound may still miss constraints, so it has no gap.
+    At the first feasible point the convex bound may still miss a constraint.
     """
     bound, lower, gap = (column(solution, name)[met + 1 :] for name in ("bound", "lower", "gap"))
     # a point that misses a constraint by FEASIBLE is better than the optimum by what that is worth
