@@ -13,11 +13,12 @@ from ratecli.solvers.majorize.convex import ConvexProblem
 Floats = NDArray[np.float64]
 
 
-def least(problem: ConvexProblem) -> tuple[float, Floats] | None:
+def least(problem: ConvexProblem, price: float | None = None) -> tuple[float, Floats] | None:
     """The least value and the multipliers; None if no w meets the constraints.
 
-    Variables are w and a slack for each hinge with a cost: minimize `penalties / 2 w^2 + c0 s`
-    subject to s >= 0, s >= 1/2 + y z, and C s + flat <= 0.
+    With a `price`, what a point misses each constraint by may be paid for. Variables are w, a slack
+    for each hinge with a cost, and excess e: minimize `penalties / 2 w^2 + c0 s + price e` subject
+    to s >= 0, s >= 1/2 + y z, e >= 0 and C s - e + flat <= 0.
     """
     ramp = problem.ramp
     X = ramp.rows.X if isinstance(ramp.rows.X, np.ndarray) else ramp.rows.X.toarray()
@@ -26,23 +27,26 @@ def least(problem: ConvexProblem) -> tuple[float, Floats] | None:
     used = costs.any(axis=0)
     costs, signed = costs[:, used], signed[used]
     count, d, m = costs.shape[1], X.shape[1], problem.constraints
-    P = sparse.csc_matrix(sparse.diags_array(np.concatenate([ramp.penalties, np.zeros(count)])))
-    q = np.concatenate([np.zeros(d), costs[0]])
+    paid = np.eye(m)[:, : m if price else 0]
+    k = paid.shape[1]
+    P = sparse.csc_matrix(sparse.diags_array(np.append(ramp.penalties, np.zeros(count + k))))
+    q = np.concatenate([np.zeros(d), costs[0], np.full(k, price or 0.0)])
     A = sparse.csc_matrix(np.block([
-        [signed, -np.eye(count)],
-        [np.zeros((count, d)), -np.eye(count)],
-        [np.zeros((m, d)), costs[1:]],
+        [signed, -np.eye(count), np.zeros((count, k))],
+        [np.zeros((count, d)), -np.eye(count), np.zeros((count, k))],
+        [np.zeros((m, d)), costs[1:], -paid],
+        [np.zeros((k, d + count)), -np.eye(k)],
     ]))  # fmt: skip
-    b = np.concatenate([np.full(count, -0.5), np.zeros(count), -problem.flat[1:]])
+    b = np.concatenate([np.full(count, -0.5), np.zeros(count), -problem.flat[1:], np.zeros(k)])
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
-    cones = [clarabel.NonnegativeConeT(2 * count + m)]
+    cones = [clarabel.NonnegativeConeT(2 * count + m + k)]
     found = clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()
     if str(found.status) in {"PrimalInfeasible", "AlmostPrimalInfeasible"}:
         return None
     assert str(found.status) in {"Solved", "AlmostSolved"}, found.status
-    return float(found.obj_val + problem.flat[0]), np.array(found.z[2 * count :])
+    return float(found.obj_val + problem.flat[0]), np.array(found.z[2 * count : 2 * count + m])
 
 
 def toy_dual(multiplier: float) -> float:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ratecli.solvers.majorize import choosers
@@ -77,8 +77,7 @@ def test_a_body_without_inside_is_cut_at_the_maximizer():
 def test_the_center_is_the_mean_of_points_inside(seed, m):
     given = random_model(seed, m)
     points = inside(given, 40_000)
-    if len(points) < 2000:
-        return
+    assume(len(points) >= 2000)
     spread = points.std(axis=0)[:-1] / np.sqrt(len(points))
     assert (np.abs(center_of_mass(given) - points.mean(axis=0)[:-1]) <= 5 * spread).all()
 
@@ -87,10 +86,10 @@ def test_the_center_is_the_mean_of_points_inside(seed, m):
 def test_a_walk_ends_near_the_center(m, monkeypatch):
     """By 0.2 standard deviations of the body along each axis on the mean, and at most 0.6."""
     far = []
-    for seed in range(12):
+    for seed in range(8):
         given = random_model(seed, m)
-        points = inside(given, 20_000)
-        if len(points) < 500:
+        points = inside(given, 10_000)
+        if len(points) < 300:
             continue
         monkeypatch.setattr(choosers, "EXACT", 4)
         exact = center_of_mass(given)
@@ -106,7 +105,7 @@ def test_a_walk_ends_near_the_center(m, monkeypatch):
 @pytest.mark.parametrize("m", [1, 2, 3, 5])
 def test_each_side_of_a_cut_through_the_center_is_a_1_e_part_or_more(m):
     """Gruenbaum 1960: of the multipliers, here; the height of the body counts as its weight."""
-    for seed in range(4):
+    for seed in range(3):
         given = random_model(seed, m)
         points, center = inside(given, 100_000)[:, :-1], center_of_mass(given)
         assert len(points) > 500

@@ -53,17 +53,18 @@ def is_solution(convex: ConvexProblem, found: ConvexSolution) -> None:
     assert found.value == pytest.approx(values[0], abs=1e-12)
     assert found.lower <= optimum[0] + 1e-8
     assert optimum[0] - 1e-6 <= found.value <= found.lower + GAP + 1e-12
-    # what multipliers are worth: the least Lagrangian, and no price without a need
+    # what multipliers are worth: the least Lagrangian, and no price without a need. They are the
+    # model's highest, where the dual function may lie a few gaps below it
     svm_at = least(convex.lagrangian(found.multipliers))
     assert svm_at
     assert (found.multipliers >= 0).all()
-    assert optimum[0] - svm_at[0] <= 2e-3
-    assert (found.multipliers * -values[1:] <= 2e-3).all()
+    assert optimum[0] - svm_at[0] <= 4 * GAP
+    assert (found.multipliers * -values[1:] <= GAP).all()
 
 
 @CHOOSERS
 @BY_RULES
-@pytest.mark.parametrize("intercept", ["regularized", "unregularized", "none"])
+@pytest.mark.parametrize("intercept", ["unregularized", "none"])
 def test_the_gap_is_as_promised(rules, seed, chooser, intercept):
     convex = first(problem(grid_rows(seed), Rules(rules)), intercept)
     if least(convex):
@@ -136,13 +137,16 @@ def test_order_of_the_constraints_does_not_matter(seed):
     assert abs(one.value - two.value) <= GAP + 1e-6
 
 
-@CHOOSERS
-def test_knowing_the_solution_saves_svms(chooser):
+@pytest.mark.parametrize(
+    ("chooser", "part"), [(choosers.maximization, 0.5), (choosers.center_of_mass, 0.7)]
+)
+def test_knowing_the_solution_saves_svms(chooser, part):
+    """At the center of mass less: the body's other columns have to be cut off again."""
     convex = first(problem(smooth_rows(0, n=200), Rules({"r": "recall >= 0.8", "f": "fpr <= 0.4"})))
     method = CuttingPlane(GOAL, svm.newton(), chooser, 100)
     found = method.solve(convex, np.zeros(6))
     again = method.solve(convex, found.w, found)
-    assert again.work < 0.8 * found.work
+    assert again.work <= part * found.work
     assert again.value <= found.value + 1e-9
 
 

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from oracles.families import FAMILIES
 from oracles.goals import Rows, Rules, measured, problem, smooth_rows
+from oracles.instances import INTERCEPTS
 from scipy import sparse
 
 from ratecli.rates.parser import parse_value
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.solvers.base import Solution
 from ratecli.solvers.majorize import augmented
+from ratecli.solvers.majorize import rows as rows_module
 from ratecli.solvers.majorize import solver as solver_module
 from ratecli.solvers.majorize.convex import ConvexProblem
 from ratecli.solvers.majorize.solution import FEASIBLE
@@ -30,6 +32,11 @@ def solve(goals: Problem, solver: Majorize | None = None, seed: int = 0) -> Solu
 
 def on(rows: Rows, family: str, l2: float | None = None) -> Problem:
     return problem(rows, Rules(FAMILIES[family]), l2)
+
+
+def weights(solution: Solution) -> np.ndarray:
+    ramp = solution.variants["stochastic"]
+    return np.append(ramp.weights, ramp.bias)
 
 
 def column(solution: Solution, name: str) -> np.ndarray:
@@ -63,14 +70,13 @@ def test_multipliers_are_positive_and_slack_constraints_have_none(family):
     assert list(last.multipliers) == names
     assert min(last.multipliers.values(), default=0) >= 0
     ramp, rows = solver.ramp_problem(goals)
-    old, new = (
-        np.append(s.variants["stochastic"].weights, s.variants["stochastic"].bias)
-        for s in (before, last)
-    )
+    old, new = weights(before), weights(last)
     values = ConvexProblem.tight_at(ramp, ramp.rows.scores(old)).values(new)[1:]
+    missable = 1e-9 + FEASIBLE * sum(last.multipliers.values())
     for name in names:
         nearest = max(value for value, row in zip(values, rows, strict=True) if row == name)
-        assert last.multipliers[name] * max(-nearest, 0) <= 2e-3
+        # what slack is worth is a part of the gap, but for what FEASIBLE lets others miss
+        assert last.multipliers[name] * -nearest <= last.trace[-1]["gap"] + missable
 
 
 def test_svm_toy():
@@ -264,12 +270,20 @@ def test_the_same_seed_gives_the_same_weights_to_the_last_bit(family):
     assert one.multipliers == two.multipliers
 
 
-@BY_FAMILY
-def test_dense_and_sparse_rows_agree(family):
-    rows = smooth_rows(0, n=200)
+@pytest.mark.parametrize("family", ["nothing", "parity", "odds", "four"])
+def test_it_does_not_matter_how_rows_are_stored(family, monkeypatch):
+    """Held dense with their ones, as small ones are, or left as they are, dense or sparse."""
+    rows = smooth_rows(0, n=150)
     thin = replace(rows, X=sparse.csr_array(rows.X))
-    one, two = (solve(on(each, family), Majorize(iterations=1)) for each in (rows, thin))
-    assert one.trace[0]["bound"] == pytest.approx(two.trace[0]["bound"], rel=GAP)
+    for intercept in INTERCEPTS:
+        solver = Majorize(iterations=3, intercept=intercept)
+        held = weights(solve(on(rows, family), solver))
+        assert np.abs(held).max() > 0.1
+        with monkeypatch.context() as patched:
+            patched.setattr(rows_module, "SMALL", 0)
+            for each in (rows, thin):
+                found = weights(solve(on(each, family), solver))
+                np.testing.assert_allclose(found, held, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("family", ["odds", "four"])

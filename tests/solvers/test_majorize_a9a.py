@@ -93,7 +93,9 @@ def test_ratio_targets_on_adult(reference, record_testsuite_property):
     for key, value in reached.items():
         record_testsuite_property(f"{column} {target} {' '.join(key)}", value)
     error, ratio = reached["stochastic", "train"]
-    assert error <= trained + 5e-4
-    assert ratio == pytest.approx(target, rel=0.03)
-    assert reached["stochastic", "test"][0] == pytest.approx(random, abs=0.002)
-    assert reached["deterministic", "test"][0] == pytest.approx(hard, abs=0.002)
+    # 5e-5 are of the listed digits. As much depends on the gap: the eighth step still gains 3e-4,
+    # and column 39 at 5 ends at .14957, .14952 and .14956 with gaps of 1e-4, 1e-5 and 1e-6
+    assert error <= trained + 1e-4
+    assert 0.995 * target <= ratio <= target * (1 + 1e-6)
+    assert reached["stochastic", "test"][0] == pytest.approx(random, abs=5e-4)
+    assert reached["deterministic", "test"][0] == pytest.approx(hard, abs=1.2e-3)

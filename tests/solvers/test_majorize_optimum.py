@@ -26,6 +26,15 @@ def solve(goals: Problem, solver: Majorize | None = None) -> Solution:
     return (solver or Majorize()).solve(goals, np.random.default_rng(0), lambda _: None)
 
 
+LOST = {"odds": 0.08, "precision": 0.075}
+"""Random decisions above the best mixture, on average; 0.05 in other families, 2 of 40 rows."""
+
+WRONG = {"precision": 7}
+"""Rows that a sign has wrong beyond the best one, of 40, at most; 3 in other families. Rows 1 end in
+a local optimum of precision.
+"""
+
+
 @pytest.mark.parametrize("intercept", ["regularized", "unregularized"])
 @pytest.mark.parametrize("family", EXACT)
 def test_nothing_beats_the_exact_optimum_and_little_is_lost(
@@ -37,9 +46,7 @@ def test_nothing_beats_the_exact_optimum_and_little_is_lost(
         rows = grid_rows(seed)
         goals = problem(rows, Rules(EXACT[family]))
         solution = solve(goals, Majorize(intercept=intercept))
-        if not solution.variants:
-            assert solution.status in {"infeasible", "no_solution_found"}
-            continue
+        assert solution.status == "solved", solution.reason
         random, hard = (measured(goals, each) for each in solution.variants.values())
         assert max(random[1:], default=0) <= FEASIBLE
         mixture = problem1.of_mixtures(rows.X, *forms(goals))
@@ -52,28 +59,28 @@ def test_nothing_beats_the_exact_optimum_and_little_is_lost(
     name = f"{family}, {intercept}"
     record_testsuite_property(f"{name}: random decisions above the best mixture", random_losses)
     record_testsuite_property(f"{name}: signs above the optimum", losses)
-    assert len(random_losses) >= 3
-    assert np.mean(random_losses) <= (0.12 if family == "odds" else 0.075)
-    assert len(losses) >= 1
-    assert max(losses) <= 0.175 + 1e-9, "of 40 rows, at most 7 more are wrong"
-    assert np.mean(losses) <= 0.065, "and 2.6 on average"
+    assert np.mean(random_losses) <= LOST.get(family, 0.05)
+    assert len(losses) >= 2
+    assert max(losses) <= WRONG.get(family, 3) / 40 + 1e-9
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_three_features_against_the_milp(seed, record_testsuite_property):
-    rows = grid_rows(seed, n=24, d=3, reach=2)
-    goals = problem(rows, Rules({"c": "positive_rate <= 0.4", "r": "recall >= 0.6"}))
-    solution, exact = solve(goals), problem1.by_milp(rows.X, *forms(goals))
-    if not solution.variants:
-        assert exact.value == np.inf
-        return
-    random, hard = (measured(goals, each) for each in solution.variants.values())
-    assert max(random[1:]) <= FEASIBLE
-    if (hard[1:] <= 1e-9).all():
-        record_testsuite_property(f"{seed}: sign above the optimum", hard[0] - exact.value)
-        assert exact.value - 1e-9 <= hard[0] <= exact.value + 0.125
-    else:
-        assert hard[0] <= exact.value + 0.125
+def test_three_features_against_the_milp(record_testsuite_property):
+    losses = []
+    for seed in (1, 2, 3, 5, 9, 10, 13):
+        rows = grid_rows(seed, n=24, d=3, reach=2)
+        goals = problem(rows, Rules({"c": "positive_rate <= 0.4", "r": "recall >= 0.6"}))
+        solution, exact = solve(goals), problem1.by_milp(rows.X, *forms(goals))
+        assert np.isfinite(exact.value)
+        random, hard = (measured(goals, each) for each in solution.variants.values())
+        assert max(random[1:]) <= FEASIBLE
+        # a mixture of classifiers may be better than the best one
+        assert random[0] <= exact.value + 0.08
+        if (hard[1:] <= 1e-9).all():
+            losses.append(hard[0] - exact.value)
+    record_testsuite_property("signs above the optimum", losses)
+    assert len(losses) >= 5
+    assert min(losses) >= -1e-9
+    assert max(losses) <= 2 / 24 + 1e-9
 
 
 SEPARABLE = {

@@ -12,17 +12,26 @@ from oracles.instances import INTERCEPTS
 from scipy import sparse
 
 from ratecli.solvers.base import Solution
-from ratecli.solvers.majorize.solution import FEASIBLE
+from ratecli.solvers.majorize.solution import FEASIBLE, SMALL
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
 OBJECTIVES = ("error", "error", "positive_rate", "0.5 * fnr + 2 * fpr", "1 - recall")
 
+HARD = {"recall", "fpr", "precision", "coverage", "four"}
+"""What can often not be met without a bias, which takes long to find out."""
+
+ALGORITHM_2 = {
+    "maximization": Majorize(3, inner="cutting_plane", chooser="maximization"),
+    "center": Majorize(2, inner="cutting_plane", intercept="unregularized", gap=1e-3),
+    "liblinear": Majorize(3, inner="liblinear", chooser="maximization", gap=1e-2),
+}
+
 
 def random_problem(family: str, seed: int) -> Problem:
-    """Points of a grid or in general position, 25 to 70 rows, dense or sparse, any penalty."""
+    """Points of a grid or in general position, 25 to 60 rows, dense or sparse, any penalty."""
     rng = np.random.default_rng([seed, *family.encode()])
-    n, d = int(rng.integers(25, 70)), int(rng.integers(1, 6))
+    n, d = int(rng.integers(25, 60)), int(rng.integers(1, 6))
     rows = grid_rows(seed, n=n) if seed % 3 == 0 else smooth_rows(seed, n=n, d=d)
     if seed % 2:
         rows = replace(rows, X=sparse.csr_array(rows.X))
@@ -34,13 +43,15 @@ def solve(goals: Problem, solver: Majorize) -> Solution:
     return solver.solve(goals, np.random.default_rng(0), lambda _: None)
 
 
-def holds(goals: Problem, solution: Solution) -> bool:
+def column(solution: Solution, name: str) -> np.ndarray:
+    return np.array([row[name] for row in solution.trace])
+
+
+def holds(goals: Problem, solution: Solution, solver: Majorize) -> bool:
     """Whether a feasible point was found; asserts that it was kept and never got worse."""
-    objective, violation, bound, gap = (
-        np.array([row[name] for row in solution.trace])
-        for name in ("objective", "violation", "bound", "gap")
+    objective, violation, bound = (
+        column(solution, name) for name in ("objective", "violation", "bound")
     )
-    assert (gap >= 0).all()
     assert (violation >= 0).all()
     assert min(solution.multipliers.values(), default=0.0) >= 0
     met = int(np.argmax(violation <= FEASIBLE)) if (violation <= FEASIBLE).any() else len(violation)
@@ -52,39 +63,61 @@ def holds(goals: Problem, solution: Solution) -> bool:
         assert met == len(violation)
         return False
     assert solution.status == "solved", solution.reason
-    assert len(objective) in {met + 8, met + 3, met + 2}
-    ramp = solution.variants["stochastic"]
-    values = measured(goals, ramp)
-    assert violation[-1] == pytest.approx(max([0.0, *values[1:]]), abs=1e-9)
-    last = objective[-1] - goals.l2 * float(ramp.weights @ ramp.weights)
-    assert last - goals.l2 * ramp.bias**2 - 1e-9 <= values[0] <= last + 1e-9
+    assert len(objective[met:]) <= solver.iterations
+    if len(objective[met:]) < solver.iterations:
+        last = solution.trace[-1]["gap"]
+        assert objective[-2] - objective[-1] <= last, "it ends before its time only at rest"
+    if solver.inner != "liblinear":  # which certifies nothing
+        certified(goals, solution, solver, met)
+    is_its_own(goals, solution)
     return True
+
+
+def certified(goals: Problem, solution: Solution, solver: Majorize, met: int) -> None:
+    """A step from a feasible point ends above its lower bound, the last one by the gap or less.
+
+    At the first feasible point the convex bound may still miss a constraint.
+    """
+    bound, lower, gap = (column(solution, name)[met + 1 :] for name in ("bound", "lower", "gap"))
+    # a point that misses a constraint by FEASIBLE is better than the optimum by what that is worth
+    worth = 1e-9 + FEASIBLE * (1 + 2 * sum(solution.multipliers.values()))
+    assert (bound - lower >= -worth).all()
+    np.testing.assert_allclose(gap, bound - lower, rtol=0, atol=worth)
+    spread = solver.ramp_problem(goals)[0].spread
+    last = solution.trace[-1]
+    assert last["gap"] <= solver.gap * max(abs(last["lower"]), SMALL * spread) * (1 + 1e-9)
+
+
+def is_its_own(goals: Problem, solution: Solution) -> None:
+    """The trace ends with the rates of the classifier that is given."""
+    ramp, last = solution.variants["stochastic"], solution.trace[-1]
+    values = measured(goals, ramp)
+    assert last["violation"] == pytest.approx(max([0.0, *values[1:]]), abs=1e-9)
+    weights = last["objective"] - goals.l2 * float(ramp.weights @ ramp.weights)
+    assert weights - goals.l2 * ramp.bias**2 - 1e-9 <= values[0] <= weights + 1e-9
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("intercept", INTERCEPTS)
 def test_iterates_are_feasible_and_never_get_worse(family, intercept):
-    solver = Majorize(intercept=intercept)
+    """186 problems, 2 to 8 steps."""
+    hard = intercept == "none" and family in HARD
+    solvers = [Majorize(2 + seed % 7, intercept=intercept) for seed in range(2 if hard else 8)]
+    problems = [random_problem(family, seed) for seed in range(len(solvers))]
     found = [
-        holds(goals, solve(goals, solver))
-        for goals in (random_problem(family, s) for s in range(7))
+        holds(goals, solve(goals, solver), solver)
+        for goals, solver in zip(problems, solvers, strict=True)
     ]
-    assert sum(found) >= 3 or intercept == "none"
+    assert sum(found) >= len(found) - 1
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
-    "solver",
-    [
-        Majorize(iterations=3, inner="cutting_plane", chooser="maximization"),
-        Majorize(iterations=2, inner="cutting_plane", intercept="unregularized", gap=1e-3),
-        Majorize(iterations=3, inner="liblinear", chooser="maximization", gap=1e-2),
-    ],
-    ids=["maximization", "center", "liblinear"],
-)
+    ("family", "solver"),
+    [(family, name) for name in ALGORITHM_2 for family in FAMILIES
+     if name != "center" or len(FAMILIES[family]) <= 1],
+)  # fmt: skip
 def test_so_they_are_with_algorithm_2_inside(family, solver):
-    if solver.chooser == "center" and len(FAMILIES[family]) > 1:
-        return
-    for seed in range(2):
+    inner = ALGORITHM_2[solver]
+    for seed in range(1 if solver == "center" else 2):
         goals = random_problem(family, seed)
-        holds(goals, solve(goals, solver))
+        assert holds(goals, solve(goals, inner), inner)

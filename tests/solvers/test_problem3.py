@@ -39,30 +39,33 @@ def holds(problem: ConvexProblem, found: ConvexSolution, gap: float) -> None:
     assert at[1:].max(initial=0.0) <= FEASIBLE * (1 + 1e-9)
     assert found.value == pytest.approx(at[0], abs=1e-12)
     assert found.lower <= value + 1e-8
-    assert 0 <= found.gap <= gap
     # a point may miss each constraint by FEASIBLE, and be better by what that is worth
-    assert value - FEASIBLE * multipliers.sum() - 1e-8 <= found.value <= value + gap + 1e-8
+    worth = FEASIBLE * multipliers.sum()
+    assert -worth - 1e-9 <= found.value - found.lower <= gap
+    assert found.gap == pytest.approx(max(found.value - found.lower, 0), abs=1e-12)
+    assert value - worth - 1e-8 <= found.value <= value + gap + 1e-8
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_constraints_at_once_to_1e_6(kind):
     """The method of multipliers on 0 to 5 constraints and each kind of intercept."""
-    seeds = range(2) if kind in {"dense", "rates", "merged"} else range(1, 2)
-    for problem in instances(seeds, 5, kind):
+    for problem in instances(range(2) if kind == "rates" else range(1, 2), 5, kind):
         holds(problem, solved(Augmented(goal(problem, 5e-7)), problem), 5e-7)
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [("dense", 4), ("wide", 2), ("sparse", 2), ("merged", 2), ("rates", 3)]
+    ("kind", "most"), [("dense", 2), ("wide", 1), ("sparse", 1), ("merged", 2), ("rates", 2)]
 )
 def test_cuts_at_the_maximum_to_1e_6(kind, most):
     for problem in instances(range(1), most, kind):
         holds(problem, solved(cuts(problem, 5e-7, choosers.maximization), problem), 5e-7)
 
 
-@pytest.mark.parametrize(("kind", "gap"), [("dense", 1e-6), ("rates", 1e-5)])
-def test_cuts_at_the_center_of_mass(kind, gap):
-    for problem in instances(range(1), 2, kind):
+@pytest.mark.parametrize(
+    ("kind", "intercept", "gap"), [("dense", "unregularized", 1e-6), ("rates", "regularized", 1e-5)]
+)
+def test_cuts_at_the_center_of_mass(kind, intercept, gap):
+    for problem in instances(range(1), 2, kind, intercept):
         holds(problem, solved(cuts(problem, gap, choosers.center_of_mass), problem), gap)
 
 
@@ -76,31 +79,34 @@ def test_cuts_at_a_sampled_center_of_mass():
 def test_the_system_by_a_matrix_or_by_gradients(kind, products, monkeypatch):
     monkeypatch.setattr(linear, "PRODUCTS", products)
     monkeypatch.setattr(linear, "CHEAP", -1.0)
-    for problem in instances(range(1), 2, kind):
+    for problem in instances(range(1), 2, kind, "unregularized"):
         holds(problem, solved(Augmented(goal(problem, 5e-7)), problem), 5e-7)
 
 
-@pytest.mark.parametrize("kind", ["dense", "sparse", "rates"])
+@pytest.mark.parametrize("kind", ["dense", "rates"])
 @pytest.mark.parametrize("intercept", INTERCEPTS)
 def test_gaps_are_not_negative_and_shrink(kind, intercept, monkeypatch):
     """The same search stopped ever later: the ends close in on the optimum from both sides."""
     problem = instance(1, 3, intercept, kind)
     optimum = least(problem)
     assert optimum
+    value, multipliers = optimum
     lower, worth = [], []
     for rounds in itertools.count(1):
         monkeypatch.setattr(augmented, "ROUNDS", rounds)
         found = solved(Augmented(goal(problem, 1e-7)), problem)
         lower.append(found.lower)
+        # with excess at a price above the multipliers: no point is below the optimum
         worth.append(found.lower + found.gap)
         if found.converged:
             break
     assert len(lower) > 3
-    assert max(lower) <= optimum[0] + 1e-8
+    assert max(lower) <= value + 1e-8
+    assert min(worth) >= value - FEASIBLE * multipliers.sum() - 1e-8
     assert (np.diff(lower) >= 0).all()
     assert (np.diff(worth) <= 1e-12).all()
-    assert (np.subtract(worth, lower) >= 0).all()
-    assert worth[-1] - lower[-1] <= 1e-7
+    assert found.feasible
+    assert found.value - lower[-1] <= 1e-7
 
 
 @pytest.mark.parametrize("chooser", [choosers.maximization, choosers.center_of_mass])
@@ -108,15 +114,18 @@ def test_gaps_of_cuts_are_not_negative_and_shrink(chooser):
     problem = instance(1, 1, "unregularized", "rates")
     optimum = least(problem)
     assert optimum
+    value, multipliers = optimum
     found = []
-    for count in itertools.count(1):
+    for count in itertools.count(1, 3):
         method = CuttingPlane(goal(problem, 1e-6), svm.newton(), chooser, count)
         found.append(solved(method, problem))
         if found[-1].converged:
             break
     lower = [each.lower for each in found]
-    feasible = [each.gap for each in found if each.feasible]
-    assert max(lower) <= optimum[0] + 1e-8
+    feasible = [each.value for each in found if each.feasible]
+    assert max(lower) <= value + 1e-8
     assert (np.diff(lower) >= 0).all()
+    assert len(feasible) > 2
     assert (np.diff(feasible) <= 1e-12).all()
-    assert 0 <= feasible[-1] <= 1e-6 < feasible[0]
+    assert min(feasible) >= value - FEASIBLE * multipliers.sum() - 1e-8
+    assert feasible[-1] - lower[-1] <= 1e-6 < feasible[0] - lower[0]

@@ -24,10 +24,10 @@ def test_scores_pull_and_features_are_one_linear_map(features, monkeypatch):
         np.testing.assert_array_equal(rows.pull(np.array([1.0, -2.0, 0.5])), [1, -2, 0.5] @ full)
         for small in (0, rows_module.SMALL):  # as stored, or held dense
             monkeypatch.setattr(rows_module, "SMALL", small)
-            again = Rows(features, intercept)
-            np.testing.assert_array_equal(again.dense(np.array([2, 0])), full[[2, 0]])
-            np.testing.assert_array_equal(again.some(np.array([2, 0])).filled, full[[2, 0]])
-        np.testing.assert_array_equal(rows.squares(), (full**2).sum(axis=0))
+            rows, chosen = Rows(features, intercept), np.array([2, 0])
+            np.testing.assert_array_equal(rows.dense(chosen), full[chosen])
+            np.testing.assert_array_equal(rows.some(chosen).scores(w), full[chosen] @ w)
+            np.testing.assert_array_equal(rows.squares(), (full**2).sum(axis=0))
 
 
 def test_only_an_unregularized_bias_has_no_penalty():
