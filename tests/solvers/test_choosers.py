@@ -73,7 +73,7 @@ def test_a_body_without_inside_is_cut_at_the_maximizer():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_the_center_is_the_mean_of_points_inside(seed, m):
     given = random_model(seed, m)
     points = inside(given, 40_000)

@@ -63,7 +63,7 @@ def test_bounds_of_the_ramp():
 
 
 @given(ramps(), st.integers(0, 1000), st.sampled_from([0.0, 0.01]))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_a_convex_problem_bounds_the_ramp_problem_and_is_tight_at_its_anchor(problem, seed, ties):
     at, w = weights(problem, seed), weights(problem, seed + 1)
     convex = ConvexProblem.tight_at(problem, problem.rows.scores(at), ties)
@@ -74,7 +74,7 @@ def test_a_convex_problem_bounds_the_ramp_problem_and_is_tight_at_its_anchor(pro
 
 
 @given(ramps(), st.integers(0, 1000), st.floats(0, 1))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_a_convex_problem_is_convex(problem, seed, share):
     convex = ConvexProblem.tight_at(problem, problem.rows.scores(weights(problem, seed)))
     one, two = weights(problem, seed + 1), weights(problem, seed + 2)

@@ -62,9 +62,9 @@ def test_the_trace_is_that_of_the_classifier(family):
 def test_multipliers_are_positive_and_slack_constraints_have_none(family):
     """Of the last convex problem, anchored at the iterate before the last."""
     goals, names = on(smooth_rows(3, n=150), family), list(FAMILIES[family])
-    solver = Majorize(iterations=6)
+    solver = Majorize(iterations=4)
     before, last = (
-        solve(goals, replace(solver, iterations=5)),
+        solve(goals, replace(solver, iterations=3)),
         solve(goals, solver),
     )
     assert list(last.multipliers) == names
@@ -276,7 +276,7 @@ def test_it_does_not_matter_how_rows_are_stored(family, monkeypatch):
     rows = smooth_rows(0, n=150)
     thin = replace(rows, X=sparse.csr_array(rows.X))
     for intercept in INTERCEPTS:
-        solver = Majorize(iterations=3, intercept=intercept)
+        solver = Majorize(iterations=2, intercept=intercept)
         held = weights(solve(on(rows, family), solver))
         assert np.abs(held).max() > 0.1
         with monkeypatch.context() as patched:

@@ -100,9 +100,9 @@ def is_its_own(goals: Problem, solution: Solution) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("intercept", INTERCEPTS)
 def test_iterates_are_feasible_and_never_get_worse(family, intercept):
-    """186 problems, 2 to 8 steps."""
+    """186 problems, 2 to 6 steps."""
     hard = intercept == "none" and family in HARD
-    solvers = [Majorize(2 + seed % 7, intercept=intercept) for seed in range(2 if hard else 8)]
+    solvers = [Majorize(2 + seed % 5, intercept=intercept) for seed in range(2 if hard else 8)]
     problems = [random_problem(family, seed) for seed in range(len(solvers))]
     found = [
         holds(goals, solve(goals, solver), solver)
@@ -118,6 +118,6 @@ def test_iterates_are_feasible_and_never_get_worse(family, intercept):
 )  # fmt: skip
 def test_so_they_are_with_algorithm_2_inside(family, solver):
     inner = ALGORITHM_2[solver]
-    for seed in range(1 if solver == "center" else 2):
+    for seed in range(2 if solver == "liblinear" else 1):
         goals = random_problem(family, seed)
         assert holds(goals, solve(goals, inner), inner)
