@@ -32,11 +32,16 @@ GROWTH = 1.5
 """Of sigma from round to round."""
 ENOUGH = 0.3
 """Part of what is missing that the gradient may be to blame for when the slopes are updated."""
-MARGIN = 0.25
+MARGIN = 0.2
 """Part of the gap that keeping off the constraints may cost."""
 WIDEST = 1e-4
 """Largest margin (rate units)."""
-BISECTIONS = 12
+WITHIN = 0.5
+"""How exactly constraints are kept there, in margins."""
+CHORDS = 6
+"""Points tried on the way to one that is not feasible."""
+SHORT = 0.1
+"""Part of a chord that is worth going."""
 CLOSE = 3.0
 """In tolerances: how near the bound a point must be to be made feasible."""
 DEARER = 10.0
@@ -151,8 +156,9 @@ class _Search:
     def _prox(self, sigma: float) -> Prox:
         """Constraints that bind are kept a little below 0, at a cost that is part of the gap."""
         cost = MARGIN * self.tolerance / max(len(self.v), 1)
-        margin = np.minimum(WIDEST, cost / np.maximum(self.v, cost / WIDEST)) * (self.v > 0)
-        return Prox(self.problem, sigma, margin, self.price, 0.1 * min(cost, WIDEST))
+        margin = cost / np.maximum(self.v, cost / WIDEST)
+        kept = WITHIN * float(margin.min(initial=WIDEST))
+        return Prox(self.problem, sigma, margin * (self.v > 0), self.price, kept)
 
     # where it stands
 
@@ -221,17 +227,19 @@ class _Search:
         return _Point(w, z, values, worth)
 
     def _between(self, beyond: _Point) -> _Point:
-        """The last feasible point on the way from the best one; the constraints are convex."""
-        found, low, high = self.best, 0.0, 1.0
-        for _ in range(BISECTIONS):
-            part = (low + high) / 2
-            w = self.best.w + part * (beyond.w - self.best.w)
-            point = self._point(w, self.best.z + part * (beyond.z - self.best.z))
-            if point.feasible:
-                found, low = point, part
-            else:
-                high = part
-        return found
+        """The last feasible point on the way from the best one, nearly. Each constraint is convex: it
+        lies below its chord and is met up to where that crosses 0; a chord that starts there is halved.
+        """
+        near = self.best
+        for _ in range(CHORDS):
+            missed = np.flatnonzero(beyond.values[1:] > FEASIBLE) + 1
+            inside, outside = near.values[missed], beyond.values[missed]
+            part = float(np.min(inside / (inside - outside), initial=1.0))
+            part = part if part > SHORT else 0.5
+            w, z = near.w + part * (beyond.w - near.w), near.z + part * (beyond.z - near.z)
+            point = self._point(w, z)
+            near, beyond = (point, beyond) if point.feasible else (near, point)
+        return near
 
     def _balanced(self, slopes: Array, v: Array) -> Array:
         """Slopes shifted within their bounds to add up to 0 where the bias is not regularized."""
