@@ -79,6 +79,9 @@ class Majorize(Solver):
     ramp objective never rises. Until then (the zero vector need not be feasible) a step takes the
     best compromise, and the bounds that are tight there may admit a feasible one.
 
+    Bounds on both sides of a rate lie apart but where they are tight, so an exact equality leaves
+    next to no room to move: allow a difference, say `<= 0.001`.
+
     Attributes
     ----------
     iterations
