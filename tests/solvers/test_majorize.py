@@ -374,3 +374,14 @@ def test_every_step_is_reported():
     goals = on(smooth_rows(0, n=60), "nothing")
     solution = Majorize(iterations=3).solve(goals, np.random.default_rng(0), told.append)
     assert told == [f"{k} of 3 iterations" for k in range(1, len(solution.trace) + 1)]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_exact_equality_of_two_rates_is_solved_within_what_it_leaves(seed):
+    """Both sides bind wherever they are met: multipliers end at the ceiling, the gap still closes."""
+    rules = Rules({"e": "abs(positive_rate[g=a] - positive_rate[g=b]) <= 0"})
+    solution = solve(problem(smooth_rows(seed, n=120), rules))
+    assert solution.status == "solved"
+    last = solution.trace[-1]
+    assert last["violation"] <= FEASIBLE
+    assert last["bound"] - last["lower"] <= 1e-4 * last["bound"] * (1 + 1e-9)

@@ -188,7 +188,9 @@ class _Search:
     def done(self) -> bool:
         if self.certain:
             return True
-        return self.priced_out and self.left <= max(self.tolerance, ROUGH * abs(self.lower))
+        # a higher price may help, or no point be feasible: then a rough answer will do
+        rough = 0.0 if self.best.feasible and self.price >= self.goal.ceiling else ROUGH
+        return self.priced_out and self.left <= max(self.tolerance, rough * abs(self.lower))
 
     def _close(self, here: Place, missing: float) -> bool:
         """Whether the smooth problem is solved well enough: of what is missing at these multipliers,
