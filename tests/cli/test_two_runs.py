@@ -29,7 +29,7 @@ def small(folder):
 @contextmanager
 def running(folder):
     """A long run, some trials after its start; killed at the end."""
-    arguments = ["small.yaml", "--set", "seeds=2000", "--executor", "serial", "-q"]
+    arguments = ["small.yaml", "--set", "seeds=400", "--executor", "serial", "-q"]
     with subprocess.Popen(command("run", *arguments), cwd=folder) as run:
         try:
             wait_for_trials(folder / "results" / "small" / LEDGER, 3)
