@@ -327,6 +327,7 @@ _CLICKS = Source(
     name="clicks",
     summary="generated: three data sets and a deployed model, 30,008 features, for churn",
     preparations={"plain": "ratecli.datasets.clicks:prepare"},
+    version=2,
     rows=254_609,
     label="clicked = yes, hidden where set = d3",
     sensitive=(),

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
 
 from ratecli.models.base import Array
 from ratecli.solvers.majorize.convex import RampProblem
@@ -99,8 +98,8 @@ class Envelope:
         ramp, tilt = self.ramp, here.near.tilt[here.binding]
         extra = np.zeros((0, ramp.rows.width))
         if len(tilt):
-            root = linalg.cholesky(_gram(tilt), lower=True)
-            extra = linalg.solve_triangular(root, ramp.rows.pull(tilt.T).T, lower=True)
+            root = np.linalg.cholesky(_gram(tilt))
+            extra = np.linalg.solve(root, ramp.rows.pull(tilt.T).T)
         corner = np.flatnonzero(here.near.corner)
         return solved(ramp, corner, extra, self.prox.sigma, here.gradient)
 
@@ -110,7 +109,7 @@ class Envelope:
         if here.binding.any():
             tilt = here.near.tilt[here.binding]
             right = self.prox.sigma * (tilt @ along)
-            change[here.binding] = linalg.solve(_gram(tilt), right, assume_a="pos")
+            change[here.binding] = np.linalg.solve(_gram(tilt), right)
         return change
 
 
