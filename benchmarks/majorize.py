@@ -140,11 +140,14 @@ def bench_growth() -> None:
 def draw(curves: dict[str, tuple[Sequence[int], Sequence[float]]]) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    figure = Figure(figsize=(10, 2.6), layout="constrained")
     for axes, (name, (values, times)) in zip(figure.subplots(1, 4), curves.items(), strict=True):
         axes.loglog(values, times, "o-", color="black", label="one convex problem")
         linear = times[0] * np.array(values) / values[0]
         axes.loglog(values, linear, ":", color="grey", label="linear")
+        axes.set_xticks(values, [f"{value:,}" for value in values], fontsize=7)
+        axes.set_yticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"], fontsize=7)
+        axes.minorticks_off()
         axes.set(xlabel=name, ylabel="seconds")
     axes.legend(fontsize=7)
     figure.savefig(Path(__file__).with_suffix(".png"), dpi=120, metadata={"Software": None})
