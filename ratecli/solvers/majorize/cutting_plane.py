@@ -103,12 +103,10 @@ class CuttingPlane:
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None
     ) -> tuple[Columns, Array]:
         """The anchor and what was seen before as columns, and likely multipliers."""
-        v = np.zeros(problem.constraints)
         if not isinstance(before, CutSolution):
-            return Columns.of(problem, anchor[:, None]), v
-        # The multipliers of an infeasible solution are the ceiling: nothing to start from.
+            return Columns.of(problem, anchor[:, None]), np.zeros(problem.constraints)
         seen = np.hstack([before.seen, anchor[:, None]])
-        return Columns.of(problem, seen), before.multipliers if before.feasible else v
+        return Columns.of(problem, seen), before.multipliers
 
     def _choose(self, model: Model, plan: Master) -> Array:
         """While no mixture is feasible the maximizer: its cut says whether a higher price helps."""
