@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from ratecli.datasets.archive import ARCHIVE_LIMIT, extract
-from ratecli.datasets.registry import RemoteFile, Source
+from ratecli.datasets.source import RemoteFile, Source
 from ratecli.faults import Fault, FaultError
 
 Progress = Callable[[str, int, int], None]

@@ -16,6 +16,7 @@ from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.download import Progress, absent, ensure, sha256_of
 from ratecli.datasets.label import MISSING, read_label
 from ratecli.datasets.paths import own_file, own_path, unreadable
+from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError, did_you_mean
 
@@ -34,7 +35,7 @@ def load(
     if "source" not in options:
         return _load_own(options, base)
     source, settled = registry.find(options["source"]), registry.settle(options)
-    raw = registry.Raw(
+    raw = Raw(
         paths=ensure(source, offline=offline, progress=progress),
         options=settled,
         digest=registry.digest(source, settled),

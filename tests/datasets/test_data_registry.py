@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from ratecli.datasets import registry
+from ratecli.datasets.sources import SOURCES
 from ratecli.faults import FaultError
 
 
@@ -29,9 +30,9 @@ def test_listings_import_nothing_heavy():
     assert run.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", registry.SOURCES)
+@pytest.mark.parametrize("name", SOURCES)
 def test_every_source_is_complete(name: str):
-    source = registry.SOURCES[name]
+    source = SOURCES[name]
     for preparation in source.preparations:
         assert callable(registry.preparation(source, preparation))
     if source.frontier:

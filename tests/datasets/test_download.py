@@ -8,7 +8,7 @@ import pytest
 from toy_source import CONTENT, Answers, remote, source
 
 from ratecli.datasets import download
-from ratecli.datasets.registry import Source
+from ratecli.datasets.source import Source
 from ratecli.faults import Fault, FaultError
 
 

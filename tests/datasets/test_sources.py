@@ -10,7 +10,7 @@ import pytest
 
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import identity, load, missing
-from ratecli.datasets.registry import SOURCES
+from ratecli.datasets.sources import SOURCES
 from ratecli.datasets.split import split
 from ratecli.datasets.table import Table
 
