@@ -108,7 +108,7 @@ def generate(rows: int = 4000, seed: int = 0) -> Table:
     """`rows` independent applicants; the same `seed`, the same applicants."""
     source = SOURCES["loans"]
     settled = registry.settle({"source": "loans", "rows": rows, "seed": seed})
-    return replace(_generate(rows, seed), digest=registry.digest(source, settled))
+    return replace(_generate(rows, seed), digest=registry.digest(source, settled, ()))
 
 
 def _generate(rows: int, seed: int) -> Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +27,12 @@ def find(name: str) -> Source:
 
 
 def settle(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The source options of a `datasets:` entry, checked, every default filled in."""
+    """The source options of a `datasets:` entry, checked, every default filled in.
+
+    Those that name a file are checked, but left out: what counts is what the file holds.
+    """
     source = find(options["source"])
-    known = {"preparation", *source.options}
+    known = {"preparation", *source.options, *source.file_options}
     faults = [
         Fault(
             "E101",
@@ -61,9 +64,12 @@ def _out_of_range(key: str, value: int, option: Option) -> Fault:
     return Fault("E104", message, f"leave it out for {option.default}")
 
 
-def digest(source: Source, settled: Mapping[str, Any]) -> str:
-    """sha256 over all that decides the numbers of a source's table; reads no file."""
-    files = [[file.name, file.sha256] for file in source.files]
+def digest(source: Source, settled: Mapping[str, Any], sums: Sequence[tuple[str, str]]) -> str:
+    """sha256 over all that decides the numbers of a source's table; reads no file.
+
+    `sums` are name and sha256 of every file.
+    """
+    files = [list(pair) for pair in sums]
     return fingerprint(
         {
             "source": source.name,
@@ -98,11 +104,17 @@ def listing() -> list[dict[str, Any]]:
             "rows": source.rows,
             "label": source.label,
             "sensitive": list(source.sensitive),
-            "bytes": sum(file.size for file in source.files),
+            "bytes": _bytes(source),
             "summary": source.summary,
         }
         for source in SOURCES.values()
     ]
+
+
+def _bytes(source: Source) -> int | None:
+    """What is to be fetched, None if that is not known."""
+    sizes = [file.size for file in source.files]
+    return sum(sizes) if all(sizes) else None
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -110,8 +122,10 @@ def describe(name: str) -> dict[str, Any]:
     source = find(name)
     row = next(row for row in listing() if row["name"] == name)
     return row | {
+        "stand_in": source.stand_in,
         "preparations": list(source.preparations),
-        "options": {key: option.default for key, option in source.options.items()},
+        "options": {key: option.default for key, option in source.options.items()}
+        | dict.fromkeys(source.file_options, "(a file)"),
         "files": [{"name": file.name, "url": file.url} for file in source.files],
         "licence": source.licence,
         "citation": source.citation,

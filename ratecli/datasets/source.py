@@ -13,10 +13,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a source, whose bytes are known.
+    """One file of a source.
 
     `members` leads from the archive at `url` to the file, through an inner archive if need be; a
-    mirror holds the bare file.
+    mirror holds the bare file. Where nobody here has seen the published bytes, `sha256` is empty and
+    `size` 0: the user must vouch for what is fetched (ratecli/datasets/vouched.py).
     """
 
     name: str
@@ -54,8 +55,12 @@ class Frontier:
 class Source:
     """A named data set.
 
-    `preparations` maps a name to its "module:function", the default first. `version` is counted up
-    whenever a preparation gives other numbers: it is part of every digest.
+    `preparations` maps a name to its "module:function", the default first. `file_options` are options
+    that take the path of a file of the user's. `version` is counted up whenever a preparation gives
+    other numbers: it is part of every digest.
+
+    `stand_in` says of data that replace others what they replace and what that means: it stands at
+    the head of every result. `folder` is where the files lie, if not under the source's name.
     """
 
     name: str
@@ -69,13 +74,23 @@ class Source:
     citation: str = ""
     files: tuple[RemoteFile, ...] = ()
     options: Mapping[str, Option] = field(default_factory=dict)
+    file_options: tuple[str, ...] = ()
     frontier: Frontier | None = None
     version: int = 1
+    stand_in: str = ""
+    folder: str = ""
+
+    def file_path(self, file: RemoteFile) -> str:
+        """Where a file lies in the data folder and in a mirror: <folder>/<file>."""
+        return f"{self.folder or self.name}/{file.name}"
 
 
 @dataclass(frozen=True)
 class Raw:
-    """What a preparation is given: verified files by name, options, and what identifies both."""
+    """What a preparation is given: verified files by name, options, and what identifies both.
+
+    Files that options name are among `paths`, under the option's name.
+    """
 
     paths: Mapping[str, Path]
     options: Mapping[str, Any]

@@ -11,7 +11,13 @@ from ratecli.datasets.source import Frontier, Option, RemoteFile, Source
 
 _UCI = "https://archive.ics.uci.edu"
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
-_PROPUBLICA = "https://raw.githubusercontent.com/propublica/compas-analysis/master"
+_GITHUB = "https://raw.githubusercontent.com"
+_PROPUBLICA = f"{_GITHUB}/propublica/compas-analysis/master"
+_FAIR_BATCH = f"{_GITHUB}/neutron0001/FAIR_batch/b360e92748f0c82929af878f4e882ef570076761"
+_BIAS_ANALYSIS = (
+    f"{_GITHUB}/conversationai/unintended-ml-bias-analysis/main/archive/unintended_ml_bias"
+)
+_FIGSHARE = "https://ndownloader.figshare.com/files"
 
 _ADULT = Source(
     name="adult",
@@ -19,6 +25,8 @@ _ADULT = Source(
     preparations={
         "plain": "ratecli.datasets.adult:prepare",
         "churn": "ratecli.datasets.churn:prepare_adult",
+        "narasimhan2019": "ratecli.datasets.narasimhan2019:prepare_adult",
+        "narasimhan2019_as_published": "ratecli.datasets.narasimhan2019:prepare_adult_as_published",
     },
     rows=48842,
     label="income = >50K",
@@ -71,7 +79,10 @@ _A9A = Source(
 _COMPAS = Source(
     name="compas",
     summary="defendants in Broward County: charged again within two years?",
-    preparations={"propublica": "ratecli.datasets.compas:prepare"},
+    preparations={
+        "propublica": "ratecli.datasets.compas:prepare",
+        "narasimhan2019": "ratecli.datasets.narasimhan2019:prepare_compas",
+    },
     rows=6172,
     label="two_year_recid = 1",
     sensitive=("sex", "race", "age", "age_cat"),
@@ -111,6 +122,129 @@ _BANK = Source(
             members=("bank.zip", "bank-full.csv"),
         ),
     ),
+)
+
+_COMMUNITIES = Source(
+    name="communities",
+    summary="communities of the USA: is violent crime above the 70th percentile?",
+    preparations={"plain": "ratecli.datasets.communities:prepare"},
+    rows=1994,
+    label="ViolentCrimesPerPop above its 70th percentile",
+    sensitive=("black_share",),
+    licence="CC BY 4.0",
+    citation="Redmond, M. (2009). Communities and Crime. UCI Machine Learning Repository.",
+    notes=notes.COMMUNITIES,
+    files=(
+        RemoteFile(
+            name="communities.data",
+            url=f"{_UCI}/static/public/183/communities+and+crime.zip",
+            sha256="09e0b5c07eae24c1efab19b2edee05e160e7f5743b6f31e31eec3d73624da2ea",
+            size=1_102_815,
+            members=("communities.data",),
+        ),
+    ),
+)
+
+_LAW = Source(
+    name="law",
+    summary="law students of 1991: do they pass the bar exam?",
+    preparations={"plain": "ratecli.datasets.law:prepare"},
+    rows=23086,
+    label="pass_bar = yes",
+    sensitive=("race", "sex"),
+    licence="no formal licence found; LSAC data released for research by Project SEAPHE",
+    citation="Wightman, L. F. (1998). LSAC national longitudinal bar passage study. LSAC Research "
+    "Report Series.",
+    notes=notes.LAW,
+    files=(
+        RemoteFile(
+            name="law_school.csv",
+            url=f"{_FAIR_BATCH}/data/law_school.csv",
+            sha256="b76e20ecd2cc615509e22b33cc72ee2e78b7c81ed1407c6b26a449bb79813780",
+            size=3_944_453,
+        ),
+    ),
+)
+
+_DIXON = (
+    "Dixon, L., Li, J., Sorensen, J., Thain, N. and Vasserman, L. (2018). Measuring and mitigating "
+    "unintended bias in text classification. AIES 2018, 67-73."
+)
+
+_WIKI = Source(
+    name="wiki",
+    summary="comments on Wikipedia's talk pages: fit to stay, or toxic?",
+    preparations={"plain": "ratecli.datasets.wiki:prepare"},
+    rows=159_686,
+    label="toxic = no",
+    sensitive=("mentions_gay",),
+    licence="CC0 for the labels; the comments, from Wikipedia, CC BY-SA 3.0",
+    citation="Thain, N., Dixon, L. and Wulczyn, E. (2017). Wikipedia Talk Labels: Toxicity. figshare, "
+    f"doi:10.6084/m9.figshare.4563973. {_DIXON}",
+    notes=notes.WIKI,
+    files=(
+        RemoteFile(
+            name="toxicity_annotated_comments.tsv",
+            url=f"{_FIGSHARE}/7394542",
+            sha256="",
+            size=0,
+        ),
+        RemoteFile(
+            name="toxicity_annotations.tsv",
+            url=f"{_FIGSHARE}/7394539",
+            sha256="",
+            size=0,
+        ),
+    ),
+    file_options=("vectors",),
+)
+
+_WIKI_STANDIN = Source(
+    name="wiki_standin",
+    summary="stand-in for wiki: 1,492 real comments that name an identity",
+    preparations={"plain": "ratecli.datasets.wiki:prepare_standin"},
+    rows=1492,
+    label="toxic = no",
+    sensitive=("mentions_gay",),
+    licence="CC BY 4.0; the comments, from Wikipedia, CC BY-SA 3.0",
+    citation=_DIXON,
+    notes=notes.WIKI_STANDIN,
+    files=(
+        RemoteFile(
+            name="toxicity_nonfuzzed_testset.csv",
+            url=f"{_BIAS_ANALYSIS}/eval_datasets/toxicity_nonfuzzed_testset.csv",
+            sha256="c11caefa0c487cb7a7fc0726cb53358d4e5463bd071d65979398af59fa80f881",
+            size=943_090,
+        ),
+    ),
+    file_options=("vectors",),
+    stand_in="a stand-in for Wikipedia Talk Labels: Toxicity (1,492 comments of 159,686, chosen for "
+    "their identity terms); results are not comparable with those on the whole",
+    folder="wiki",
+)
+
+_MADLIBS = Source(
+    name="madlibs",
+    summary="stand-in for wiki: 76,564 sentences filled into templates",
+    preparations={"plain": "ratecli.datasets.wiki:prepare_madlibs"},
+    rows=76_564,
+    label="toxic = no",
+    sensitive=("mentions_gay",),
+    licence="CC BY 4.0",
+    citation=_DIXON,
+    notes=notes.MADLIBS,
+    files=(
+        RemoteFile(
+            name="bias_madlibs_77k.csv",
+            url=f"{_BIAS_ANALYSIS}/eval_datasets/bias_madlibs_77k.csv",
+            sha256="aac542254cf158415ec74623d54fa76176f26a7e7d8ef20788e1748a05ba5b4c",
+            size=3_355_157,
+        ),
+    ),
+    file_options=("vectors",),
+    stand_in="a stand-in for Wikipedia Talk Labels: Toxicity (sentences made from templates, no "
+    "comments); results are not comparable with those on the corpus",
+    folder="wiki",
 )
 
 _LOANS = Source(
@@ -156,5 +290,18 @@ _CLICKS = Source(
 )
 
 SOURCES: dict[str, Source] = {
-    source.name: source for source in (_ADULT, _A9A, _COMPAS, _BANK, _LOANS, _CLICKS)
+    source.name: source
+    for source in (
+        _ADULT,
+        _A9A,
+        _COMPAS,
+        _BANK,
+        _COMMUNITIES,
+        _LAW,
+        _WIKI,
+        _WIKI_STANDIN,
+        _MADLIBS,
+        _LOANS,
+        _CLICKS,
+    )
 }
