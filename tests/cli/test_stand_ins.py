@@ -15,15 +15,22 @@ SAID = f"The data set loans is {WHAT}."
 
 
 @pytest.fixture
+def one_trial(small):
+    text = SMALL.replace("  - majorize: {iterations: 2}\n", "").replace("[0.6, 0.9]", "[0.6]")
+    text = text.replace("seeds: 2", "seeds: 1").partition("report:")[0]
+    table = "{rows: [algorithm], columns: [error], file: errors}"
+    small.write_text(f"{text}report: {{tables: [{table}]}}\n")
+    return small
+
+
+@pytest.fixture
 def stand_in(monkeypatch):
     monkeypatch.setitem(SOURCES, "loans", replace(SOURCES["loans"], stand_in=WHAT))
 
 
 @pytest.mark.usefixtures("stand_in")
-def test_results_on_a_stand_in_say_so(cli, folder, small):
-    text = SMALL.replace("[0.6, 0.9]", "[0.6]").replace("seeds: 2", "seeds: 1")
-    small.write_text(f"{text}  tables: [{{rows: [algorithm], columns: [error], file: errors}}]\n")
-    assert cli("run", small, "-j", 1).code == 0
+def test_results_on_a_stand_in_say_so(cli, folder, one_trial):
+    assert cli("run", one_trial, "-j", 1).code == 0
     results = folder / "results" / "small"
     for name in ("summary.md", "tables/errors.md"):
         assert SAID in (results / name).read_text()
@@ -38,8 +45,8 @@ def test_show_says_so(cli):
     assert WHAT in cli("show", "loans").out
 
 
-def test_other_data_says_nothing(cli, folder, small):
-    assert cli("run", small, "-j", 1).code == 0
+def test_other_data_says_nothing(cli, folder, one_trial):
+    assert cli("run", one_trial, "-j", 1).code == 0
     for name in ("summary.md", "report.html"):
         assert "The data set" not in (folder / "results" / "small" / name).read_text()
     assert "stand_in" not in cli("show", "loans").out
