@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
 from ratecli.datasets.columns import with_text
-from ratecli.datasets.registry import Raw
+from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
 WIDTH = 123

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ratecli.datasets.columns import equals, with_text
-from ratecli.datasets.registry import Raw
+from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
 COLUMNS = (

@@ -27,7 +27,7 @@ from ratecli.datasets import adult, bank
 from ratecli.datasets.buckets import Crosses, cut, quantile_cuts
 from ratecli.datasets.columns import MISSING_CATEGORY, floats, is_text, with_text
 from ratecli.datasets.deployed import actively_sampled, trained
-from ratecli.datasets.registry import Raw
+from ratecli.datasets.source import Raw
 from ratecli.datasets.split import apportion
 from ratecli.datasets.table import Table
 

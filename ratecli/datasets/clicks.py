@@ -45,7 +45,7 @@ from sklearn.linear_model import LogisticRegression
 from ratecli.datasets.buckets import Crosses, cut, quantile_cuts
 from ratecli.datasets.columns import with_text
 from ratecli.datasets.deployed import actively_sampled, trained
-from ratecli.datasets.registry import Raw
+from ratecli.datasets.source import Raw
 from ratecli.datasets.split import apportion
 from ratecli.datasets.table import Table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from ratecli.datasets.columns import floats, with_text
-from ratecli.datasets.registry import Raw
+from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
 FEATURES = (

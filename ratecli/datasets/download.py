@@ -3,7 +3,8 @@
 Order: the data folder ($RATECLI_DATA or ./data), the mirror ($RATECLI_DATA_MIRROR, a folder or an
 address that holds <source>/<file>), the public address. A file is staged in a folder of its own next
 to its destination and moved there in one step once its sha256 is right, so that whatever happens
-the data folder never holds a file that is not the published one.
+the data folder never holds a file that is not the published one. A file whose published sha256 is not
+known is moved there, too, and refused until the user vouches for it.
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
 from ratecli.datasets.archive import ARCHIVE_LIMIT, extract
-from ratecli.datasets.registry import RemoteFile, Source
+from ratecli.datasets.source import RemoteFile, Source
+from ratecli.datasets.vouched import unvouched, vouched
 from ratecli.faults import Fault, FaultError
 
 Progress = Callable[[str, int, int], None]
 """Told the file's name, bytes so far and bytes in all."""
 
 RETRIES = 2
+
+UNKNOWN_LIMIT = 2**28
+"""Bytes that a file of unknown size may have."""
 
 
 @dataclass(frozen=True)
@@ -47,25 +52,47 @@ def data_folder() -> Path:
 
 
 def absent(source: Source) -> list[str]:
-    """Files of a source that are not in the data folder, as <source>/<file>."""
+    """Files of a source that are not in the data folder, as <folder>/<file>."""
+    paths = map(source.file_path, source.files)
+    return [path for path in paths if not (data_folder() / path).exists()]
+
+
+def checksums(source: Source) -> tuple[tuple[str, str], ...]:
+    """Name and sha256 of each file: the published one, or what the user vouches for, or ""."""
+    return tuple((file.name, file.sha256) for file in _expected(source))
+
+
+def _expected(source: Source) -> list[RemoteFile]:
+    """The files with all that is known of their sha256."""
     return [
-        f"{source.name}/{file.name}"
+        file if file.sha256 else replace(file, sha256=_vouched(source, file))
         for file in source.files
-        if not (data_folder() / source.name / file.name).exists()
     ]
+
+
+def _vouched(source: Source, file: RemoteFile) -> str:
+    return vouched((data_folder() / source.file_path(file)).parent).get(file.name, "")
 
 
 def ensure(
     source: Source, *, offline: bool = False, progress: Progress | None = None
 ) -> dict[str, Path]:
-    """Paths of the source's files by name, each present and verified; no network if they are there."""
-    paths = {file.name: data_folder() / source.name / file.name for file in source.files}
-    for file in source.files:
+    """Paths of the source's files by name, each present and verified; no network if they are there.
+
+    A file that nobody vouches for is brought all the same, so that the E403 can tell its sha256.
+    """
+    files = _expected(source)
+    paths = {file.name: data_folder() / source.file_path(file) for file in files}
+    for file in files:
         path = paths[file.name]
-        if path.exists():
-            _verify_present(path, file)
-        else:
+        if not path.exists():
             _bring(source, file, path, offline, progress or _silent)
+        elif file.sha256:
+            _verify_present(path, file)
+    unknown = [file for file in files if not file.sha256]
+    if unknown:
+        sums = {file.name: sha256_of(paths[file.name]) for file in unknown}
+        raise FaultError([unvouched(f, paths[f.name], sums[f.name]) for f in unknown])
     return paths
 
 
@@ -128,23 +155,23 @@ def _stage(source: Source, file: RemoteFile, work: Path, offline: bool, progress
         _verify_staged(target, file, address)
         return target
     if offline:
-        message = f"'{source.name}/{file.name}' is not in {data_folder()}, and this run is offline"
+        message = f"'{source.file_path(file)}' is not in {data_folder()}, and this run is offline"
         way = f"run `ratecli fetch {source.name}` with a connection, or set RATECLI_DATA_MIRROR"
         raise FaultError(Fault("E401", message, way))
-    message = f"'{source.name}/{file.name}' could not be downloaded: " + "; ".join(reasons)
+    message = f"'{source.file_path(file)}' could not be downloaded: " + "; ".join(reasons)
     raise FaultError(Fault("E402", message, "try again later, or set RATECLI_DATA_MIRROR"))
 
 
 def _addresses(source: Source, file: RemoteFile, offline: bool) -> list[_Address]:
     mirror = os.environ.get("RATECLI_DATA_MIRROR")
-    places = [_Address(f"{mirror.rstrip('/')}/{source.name}/{file.name}")] if mirror else []
+    places = [_Address(f"{mirror.rstrip('/')}/{source.file_path(file)}")] if mirror else []
     places.append(_Address(file.url, file.members))
     return [place for place in places if not (offline and place.remote)]
 
 
 def _verify_staged(staged: Path, file: RemoteFile, address: _Address) -> None:
     found, size = sha256_of(staged), staged.stat().st_size
-    if found != file.sha256:
+    if file.sha256 and found != file.sha256:
         cut = f" ({size:,} of {file.size:,} bytes)" if size < file.size else ""
         message = f"'{file.name}' from {address.location} is not the published file{cut}"
         expected = f"its sha256 is {found}, expected {file.sha256}"
@@ -156,11 +183,16 @@ class _NotHadError(Exception):
 
 
 class _Sink:
-    """A file being written: counts, tells, and refuses what cannot be the file wanted."""
+    """A file being written: counts, tells, and refuses what cannot be the file wanted.
 
-    def __init__(self, opened: IO[bytes], file: RemoteFile, limit: int, progress: Progress) -> None:
+    `stated` is what the other side says of its size, 0 if nothing: then nothing is told.
+    """
+
+    def __init__(
+        self, opened: IO[bytes], file: RemoteFile, limit: int, progress: Progress, stated: int
+    ) -> None:
         self._opened, self._file, self._limit, self._progress = opened, file, limit, progress
-        self._done = 0
+        self._done, self._total = 0, file.size or stated
 
     def write(self, chunk: bytes) -> int:
         if self._done == 0 and looks_like_html(chunk):
@@ -173,7 +205,8 @@ class _Sink:
                 f"'{self._file.name}' is not the published file: it is over {self._limit:,} bytes"
             )
             raise FaultError(Fault("E403", message, "nothing was kept; try a mirror"))
-        self._progress(self._file.name, self._done, max(self._done, self._file.size))
+        if self._total:
+            self._progress(self._file.name, self._done, max(self._done, self._total))
         return self._opened.write(chunk)
 
 
@@ -184,21 +217,22 @@ def looks_like_html(head: bytes) -> bool:
 
 
 def _get(address: _Address, file: RemoteFile, target: Path, progress: Progress) -> None:
-    limit = ARCHIVE_LIMIT if address.members else file.size
+    size = file.size or UNKNOWN_LIMIT
+    limit = ARCHIVE_LIMIT if address.members else size
     fetched = target.with_name(f"{target.name}.zip") if address.members else target
     if address.remote:
         _download(address.location, fetched, file, limit, progress)
     else:
         _copy(Path(address.location), fetched, file, limit, progress)
     if address.members:
-        extract(fetched, address.members, target, file.size)
+        extract(fetched, address.members, target, size)
 
 
 def _copy(origin: Path, target: Path, file: RemoteFile, limit: int, progress: Progress) -> None:
     if not origin.is_file():
         raise _NotHadError("no such file")
     with origin.open("rb") as opened, target.open("wb") as sink:
-        shutil.copyfileobj(opened, _Sink(sink, file, limit, progress))
+        shutil.copyfileobj(opened, _Sink(sink, file, limit, progress, origin.stat().st_size))
 
 
 def _download(url: str, target: Path, file: RemoteFile, limit: int, progress: Progress) -> None:
@@ -213,7 +247,8 @@ def _download(url: str, target: Path, file: RemoteFile, limit: int, progress: Pr
             if answer.status_code in _LASTING:
                 raise _NotHadError(f"the server answered {answer.status_code} {answer.reason}")
             answer.raise_for_status()
-            sink = _Sink(opened, file, limit, progress)
+            stated = int(answer.headers.get("Content-Length", 0))
+            sink = _Sink(opened, file, limit, progress, stated)
             for chunk in answer.iter_content(_CHUNK):
                 sink.write(chunk)
 

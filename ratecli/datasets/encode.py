@@ -1,8 +1,8 @@
 """Columns made into features, as the training rows say.
 
-Numbers are centred and scaled to standard deviation 1; a category becomes one feature for each value
-seen in training, so that a value never seen has none of them. Row weights play no part, and no bias
-is added: that is the solver's.
+Numbers are centred and scaled to standard deviation 1, and one that is missing is the mean; a category
+becomes one feature for each value seen in training, so that a value never seen has none of them. Counts
+of terms become TF-IDF. Row weights play no part, and no bias is added: that is the solver's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPARSE_BELOW = 0.3
 
 @dataclass(frozen=True)
 class Numeric:
-    """The feature (value - mean) / scale."""
+    """The feature (value - mean) / scale, 0 where the value is missing."""
 
     column: str
     mean: float
@@ -41,6 +41,7 @@ class Numeric:
 
     def entries(self, column: pd.Series) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         values = (floats(column) - self.mean) / self.scale
+        values[np.isnan(values)] = 0.0
         return np.zeros(len(column), dtype=np.int64), values
 
 
@@ -63,26 +64,29 @@ class OneHot:
 
 @dataclass(frozen=True)
 class Encoder:
-    """What the training rows of all tables said; `blocks` is empty for ready-made matrices."""
+    """What the training rows of all tables said; `blocks` is empty for ready-made matrices.
+
+    `idf` holds the weight of each term where the matrices are counts.
+    """
 
     names: tuple[str, ...]
     blocks: tuple[Numeric | OneHot, ...]
+    idf: tuple[float, ...] | None = None
 
     @classmethod
     def fit(cls, tables: Sequence[Table], train: Sequence[Mask]) -> Encoder:
         """`train` marks the training rows of each table."""
         width = _common_width(tables)
         if width is not None:
-            return cls(tuple(f"x{i + 1}" for i in range(width)), ())
-        if not any(mask.any() for mask in train):
-            raise FaultError(Fault("E410", "there are no training rows", "look at 'split'"))
+            return cls(tuple(f"x{i + 1}" for i in range(width)), (), _fit_counts(tables, train))
+        _refuse_no_rows(train)
         blocks = tuple(_fit_column(name, tables, train) for name in _common_features(tables))
         return cls(tuple(name for block in blocks for name in block.names), blocks)
 
     def transform(self, table: Table) -> Features:
-        """(n, d) features; a ready-made matrix is given back as it is."""
+        """(n, d) features; a ready-made matrix that holds no counts is given back as it is."""
         if table.matrix is not None:
-            return table.matrix
+            return table.matrix if self.idf is None else _weighted(table.matrix, self.idf)
         matrix = self._sparse(table.frame)
         filled = len(self.blocks) / max(len(self.names), 1)
         return matrix if filled < _SPARSE_BELOW else matrix.toarray()
@@ -102,6 +106,40 @@ class Encoder:
         )
         matrix.eliminate_zeros()
         return matrix
+
+
+def _refuse_no_rows(train: Sequence[Mask]) -> None:
+    if not any(mask.any() for mask in train):
+        raise FaultError(Fault("E410", "there are no training rows", "look at 'split'"))
+
+
+def _fit_counts(tables: Sequence[Table], train: Sequence[Mask]) -> tuple[float, ...] | None:
+    """1 + log((1 + n) / (1 + n_t)) of n training rows, n_t of which have term t: scikit-learn's idf.
+
+    None where no matrix holds counts.
+    """
+    kinds = {table.counts for table in tables}
+    if len(kinds) > 1:
+        message = "the data sets' features differ: one holds counts of terms, another does not"
+        raise FaultError(Fault("E411", message, "use data sets with the same features"))
+    if not kinds.pop():
+        return None
+    from sklearn.feature_extraction.text import TfidfTransformer  # noqa: PLC0415  only text needs it
+
+    _refuse_no_rows(train)
+    matrices = [table.matrix for table in tables if table.matrix is not None]
+    rows = [matrix[mask] for matrix, mask in zip(matrices, train, strict=True)]
+    fitted = TfidfTransformer().fit(sparse.vstack(rows, format="csr"))
+    return tuple(map(float, fitted.idf_))
+
+
+def _weighted(counts: Features, idf: tuple[float, ...]) -> sparse.csr_array:
+    """TF-IDF: counts times idf, each row then of Euclidean length 1, or 0 where it has no term."""
+    from sklearn.preprocessing import normalize  # noqa: PLC0415  only text needs it
+
+    weighted = sparse.csr_array(counts, dtype=np.float64, copy=True)
+    weighted.data *= np.array(idf)[weighted.indices]
+    return sparse.csr_array(normalize(weighted, copy=False))
 
 
 def _common_width(tables: Sequence[Table]) -> int | None:
@@ -137,6 +175,9 @@ def _fit_column(name: str, tables: Sequence[Table], train: Sequence[Mask]) -> Nu
     if kinds.pop():
         return OneHot(name, tuple(sorted({level for column in seen for level in _filled(column)})))
     values = np.concatenate([floats(column) for column in seen])
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return Numeric(name, mean=0.0, scale=1.0)
     constant = values.min() == values.max()
     return Numeric(
         name,

@@ -13,7 +13,7 @@ import numpy as np
 
 from ratecli.datasets import loans
 from ratecli.datasets.columns import floats
-from ratecli.datasets.registry import Raw
+from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
 FLOOR = 48.0

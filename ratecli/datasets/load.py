@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import own, registry
 from ratecli.datasets.columns import floats, is_text
-from ratecli.datasets.download import Progress, absent, ensure, sha256_of
+from ratecli.datasets.download import Progress, absent, checksums, ensure, sha256_of
 from ratecli.datasets.label import MISSING, read_label
 from ratecli.datasets.paths import own_file, own_path, unreadable
+from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError, did_you_mean
 
@@ -34,11 +35,14 @@ def load(
     if "source" not in options:
         return _load_own(options, base)
     source, settled = registry.find(options["source"]), registry.settle(options)
-    raw = registry.Raw(
-        paths=ensure(source, offline=offline, progress=progress),
+    paths = ensure(source, offline=offline, progress=progress)
+    given = given_files(options, base)
+    sums = checksums(source)
+    raw = Raw(
+        paths=paths | given,
         options=settled,
-        digest=registry.digest(source, settled),
-        files=tuple((file.name, file.sha256) for file in source.files),
+        digest=_source_digest(options, base),
+        files=(*sums, *((path.name, sha256_of(path)) for path in given.values())),
     )
     return registry.preparation(source, settled["preparation"])(raw)
 
@@ -47,7 +51,22 @@ def identity(options: Options, base: Path) -> str:
     """The digest that the table will have; an own file is hashed, nothing is read as a table."""
     if "source" not in options:
         return _own_digest(options, _own_file(options, base))
-    return registry.digest(registry.find(options["source"]), registry.settle(options))
+    return _source_digest(options, base)
+
+
+def _source_digest(options: Options, base: Path) -> str:
+    source, settled = registry.find(options["source"]), registry.settle(options)
+    given = {key: sha256_of(path) for key, path in given_files(options, base).items()}
+    return registry.digest(source, settled | given, checksums(source))
+
+
+def given_files(options: Options, base: Path) -> dict[str, Path]:
+    """The user's files that options of a source name, by option; E405 unless all are there."""
+    named = [key for key in registry.find(options["source"]).file_options if key in options]
+    paths = {key: own_file(str(options[key]), base) for key in named}
+    for key, path in paths.items():
+        _hashed(str(options[key]), path)
+    return paths
 
 
 def missing(options: Options, base: Path) -> list[str]:
@@ -62,15 +81,20 @@ def _own_file(options: Options, base: Path) -> Path:
     """The file, found and, where its sha256 is stated, verified."""
     given = str(options["path"])
     path = own_file(given, base)
-    try:
-        found = sha256_of(path)
-    except OSError as error:
-        raise unreadable(given, path, error) from error
+    found = _hashed(given, path)
     stated = str(options.get("sha256", found)).lower()
     if stated != found:
         message = f"'{given}' is not the file that was meant: its sha256 is {found}"
         raise FaultError(Fault("E403", message, f"'sha256' says {stated}"))
     return path
+
+
+def _hashed(given: str, path: Path) -> str:
+    """The sha256; E405 if the file cannot be read."""
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise unreadable(given, path, error) from error
 
 
 _DECIDING = (

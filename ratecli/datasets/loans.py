@@ -38,6 +38,8 @@ from scipy.special import expit, logit, ndtr
 
 from ratecli.datasets import registry
 from ratecli.datasets.columns import with_text
+from ratecli.datasets.source import Raw
+from ratecli.datasets.sources import SOURCES
 from ratecli.datasets.table import Table
 
 SHARE = 0.45
@@ -97,16 +99,16 @@ class Optimum:
         return self.positive_rate["Female"] / self.positive_rate["Male"]
 
 
-def prepare(raw: registry.Raw) -> Table:
+def prepare(raw: Raw) -> Table:
     table = _generate(raw.options["rows"], raw.options["seed"])
     return replace(table, digest=raw.digest)
 
 
 def generate(rows: int = 4000, seed: int = 0) -> Table:
     """`rows` independent applicants; the same `seed`, the same applicants."""
-    source = registry.SOURCES["loans"]
+    source = SOURCES["loans"]
     settled = registry.settle({"source": "loans", "rows": rows, "seed": seed})
-    return replace(_generate(rows, seed), digest=registry.digest(source, settled))
+    return replace(_generate(rows, seed), digest=registry.digest(source, settled, ()))
 
 
 def _generate(rows: int, seed: int) -> Table:

@@ -29,6 +29,18 @@ features        a ready-made matrix: bins of numbers, categories, pairs of both,
                 same number, 1/41, wherever it has a feature: they add up to 1
 
 `split: {test: 0.2, stratify: [set]}` cuts each set alike.
+
+`preparation: narasimhan2019` has the 122 features of 0 and 1 of the code released with Narasimhan,
+Cotter and Gupta (2019), a sparse matrix used as it is: age (quartiles of adult.data), capital_gain,
+capital_loss, hours_per_week and education_num in four bins each, then the eight categories. A bin does
+not hold its lower end: the 395 + 200 people of 17 have no age bin. All columns can be used in rules.
+`split: {validation: 1/3}` gives 21,707 rows to train, 10,854 to tune and the 16,281 of adult.test.
+
+`preparation: narasimhan2019_as_published` repeats a slip of that code, by which its numbers LEAK: train
+and validation rows come from adult.test, and all of adult.test is the test part. Every test row was
+trained or tuned on; adult.data gives the age quartiles only. The rows of adult.test are in the table
+twice, as train and as test; `split: {validation: 1/3}` gives 10,854, 5,427 and 16,281. Use it to
+compare with the published numbers, never to say how well a method does.
 """
 
 A9A = """\
@@ -60,6 +72,14 @@ race      African-American, Asian, Caucasian, Hispanic, Native American, Other
 
 The file names decile_score and priors_count twice with equal values; the first of each is read.
 Names, dates and case numbers are left out.
+
+`preparation: narasimhan2019` has the 31 features of the code released with Narasimhan, Cotter and
+Gupta (2019), a matrix used as it is, without any scaling: days_b_screening_arrest, -30 to 30; zeros and
+ones for c_charge_degree (2), race (6), score_text (3), sex (2) and age (6 bins up to 24, 29, 35, 45, 52,
+96); steps, of which a row has all up to its own, for decile_score (6: up to 1, 3, 5, 7, 9, 10) and
+priors_count (5: up to 1, 3, 5, 9, 38; none for 0). COMPAS's own score is a feature. Its parts, a third
+to test and a third of the rest to tune, each rounded up, are 2,742, 1,372 and 2,058 rows; say so in
+rows, `split: {validation: 1372/6172, test: 2058/6172}`: {validation: 2/9, test: 1/3} rounds otherwise.
 """
 
 BANK = """\
@@ -84,6 +104,85 @@ features        a ready-made matrix: bins of numbers, categories, pairs of both,
                 same number, 1/43, wherever it has a feature: they add up to 1
 
 `split: {test: 0.2, stratify: [set]}` cuts each set alike.
+"""
+
+COMMUNITIES = """\
+communities.data, 1,994 rows. Positive are the 583 with ViolentCrimesPerPop above its 70th percentile
+over all rows. No official split; `split: {validation: 2/9, test: 1/3}` is that of Narasimhan, Cotter and
+Gupta (2019), 886, 443 and 665 rows.
+
+features     the 122 attributes (numbers, all between 0 and 1 in the file), and black_share
+black_share  high where racepctblack is above its median over all rows (970 rows), else low
+other        ViolentCrimesPerPop, the label; state, communityname; fold, the file's own split in ten
+
+23 attributes have gaps ('?'), 22 of them, on the police, in 1,675 rows: a missing number becomes the
+mean of the training rows. The codes county and community are left out.
+"""
+
+LAW = """\
+The LSAC National Longitudinal Bar Passage Study (Wightman 1998). The original is a SAS file,
+http://www.seaphe.org/databases/LSAC/LSAC_SAS.zip, whose bytes are not known here: this is a CSV export
+of the full table of 27,478 students, found in a public repository, pinned by its sha256. It gives
+Wightman's published counts. Left out are 4,375 students without a result and 17 without a race;
+of the 23,086 others 21,886 passed, of 1,368 black ones 1,062. No official split.
+
+features  decile1, decile1b, decile3 (ranks in the first and third year of law school), lsat, ugpa,
+          dob_yr (year of birth, two digits), fam_inc (1 to 5): numbers; sex, tier (1 to 6, of the
+          law school), parttime (yes, no): categories
+other     race, no feature; pass_bar holds the label, yes or no
+race      asian, black, hisp, other, white
+sex       female, male
+
+A missing number becomes the mean of the training rows, a missing category one of its own. These are
+nearly the features of later code on the same task, which dropped every row with a gap and added `age`,
+here unusable (it is negative).
+
+Not in the table: bar, bar1, bar2, bar1_yr, bar2_yr, which hold the result or follow from it; zfygpa and
+zgpa, known before the exam, the grades behind the ranks; grad and dropout, how the studies ended, the
+same for nearly all who took the exam; index604 and indxgrp, made from lsat and ugpa; fulltime, cluster
+and others that repeat a column.
+
+Versions of this table in which pass_bar means passing at the first attempt, or in which no result
+counts as failing, have other numbers.
+"""
+
+_TEXTS = """\
+toxic          yes, no: the label
+mentions_gay   yes where 'gay' is in the text, in any case and inside any word; no elsewhere
+features       TF-IDF of words hashed to 16,384 numbers, a sparse matrix: counts of words in lower case,
+               weighted by their rarity in the training rows, each row of length 1. Or, with
+               `vectors: glove.6B.100d.txt` (a file of yours, a word and its numbers a line; not
+               downloaded), the mean of the vectors of a text's words, unscaled
+
+The texts, offensive ones among them, are not in the table.
+"""
+
+WIKI = f"""\
+Wikipedia Talk Labels: Toxicity, as split by Dixon et al. (2018): 95,692 rows to train, 32,128 to tune,
+31,866 to test (official split). Toxic are comments that more than half of their annotators, about ten,
+found so; the others, some 90%, are positive.
+
+{_TEXTS}other          rev_id, year, ns, sample
+
+No sha256 of the two files is known here: nobody who wrote this has seen their bytes, and the counts
+above are those of the literature. `ratecli fetch wiki` brings them, refuses them (E403), and says what
+to write to SHA256SUMS beside them if you trust what came; from then on they are verified as any other.
+"""
+
+WIKI_STANDIN = f"""\
+STAND-IN for `wiki`: toxicity_nonfuzzed_testset.csv, 1,492 comments of Wikipedia's talk pages chosen for
+the identity terms in them, 248 toxic, 160 with 'gay'. Real texts, but few, and from another
+distribution: results say nothing about numbers published on the corpus. No official split.
+
+{_TEXTS}other          rev_id
+"""
+
+MADLIBS = f"""\
+STAND-IN for `wiki`: bias_madlibs_77k.csv, 76,564 sentences that templates and lists of words gave, half
+of them toxic; 1,514 with 'gay', half of which are toxic, too. Made to measure bias, not to train on:
+results say nothing about numbers published on the corpus. No official split.
+
+{_TEXTS}other          template
 """
 
 LOANS = """\

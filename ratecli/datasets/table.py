@@ -18,7 +18,7 @@ class Table:
     ----------
     frame
         Every column by name, sensitive ones included, one row an example, index 0..n-1. Text columns
-        hold strings or None, numeric ones floats or ints. Slices read their conditions from here.
+        hold strings or None, numeric ones floats or ints, NaN where none is known. Slices read their conditions from here.
     features
         The columns of `frame` that a classifier may see.
     label
@@ -26,7 +26,11 @@ class Table:
     part
         (n,) the official split ("train", "validation" or "test"), or None where there is none.
     matrix
-        (n, d) ready-made features that are used as they are (a9a); then `features` is empty.
+        (n, d) ready-made features that are used as they are (a9a), or the counts of terms that are
+        weighted (`counts`); then `features` is empty.
+    counts
+        Whether the (sparse) matrix holds how often each term occurs in a text, from which the
+        encoder makes TF-IDF.
     weight
         (n,) positive row weights, or None for all 1.
     digest
@@ -40,7 +44,8 @@ class Table:
     label: NDArray[np.float64]
     digest: str
     part: NDArray[np.str_] | None = None
-    matrix: sparse.csr_array | None = None
+    matrix: sparse.csr_array | NDArray[np.float64] | None = None
+    counts: bool = False
     weight: NDArray[np.float64] | None = None
     files: tuple[tuple[str, str], ...] = ()
 

@@ -30,6 +30,7 @@ def page(ledger: Ledger, drawn: Sequence[Picture]) -> str:
     source = resources.files("ratecli.report").joinpath("report.html.j2").read_text("utf-8")
     return environment.from_string(source).render(
         experiment=ledger.experiment,
+        stand_ins=ledger.stand_ins,
         goals=goals(ledger),
         facts=facts(ledger),
         outcome=by_status(Counter(map(ledger.status, ledger.plan))),

@@ -52,6 +52,16 @@ class Ledger:
     def constraints(self) -> Mapping[str, str]:
         return _mapping(self.experiment.get("constraints"))
 
+    @property
+    def stand_ins(self) -> tuple[str, ...]:
+        """A sentence for each data set that stands in for another: the head of every result."""
+        data = _mapping(self.meta.get("datasets"))
+        return tuple(
+            f"The data set {name} is {entry['stand_in']}."
+            for name, entry in data.items()
+            if "stand_in" in entry
+        )
+
     @cached_property
     def sweep(self) -> tuple[str, ...]:
         """Names that vary, in the order in which the plan meets them."""

@@ -68,7 +68,8 @@ def summary_markdown(ledger: Ledger) -> str:
     if unshown(ledger):
         sheets.append(promises(ledger))
     name = ledger.experiment.get("name", "")
-    return "\n".join([f"# {name}\n\n{HOW}\n", *map(markdown, sheets)])
+    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{HOW}\n"]
+    return "\n".join([*heads, *map(markdown, sheets)])
 
 
 def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
@@ -78,7 +79,8 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     yield "summary.md", summary_markdown(ledger)
     for table, sheet in zip(ledger.asked("tables"), asked_sheets(ledger), strict=False):
         if table.get("file"):
-            yield f"tables/{file_name(table['file'])}.md", f"{markdown(sheet)}\n{HOW}\n"
+            notes = "\n\n".join([*ledger.stand_ins, HOW])
+            yield f"tables/{file_name(table['file'])}.md", f"{markdown(sheet)}\n{notes}\n"
     drawn = pictures(ledger)
     for picture in drawn:
         yield f"figures/{picture.name}.svg", picture.svg

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ratecli.datasets import registry
+from ratecli.datasets.sources import SOURCES
 from ratecli.faults import FaultError
 from ratecli.rates.functions import FUNCTIONS, INFINITY
 from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPLATES
@@ -92,7 +93,7 @@ def names() -> list[str]:
 
 
 def _dataset(name: str) -> Row | None:
-    if name not in registry.SOURCES:
+    if name not in SOURCES:
         return None
     row = registry.describe(name)
     return {"name": row.pop("name"), "what": "data set", **row}

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ratecli.datasets import registry
+from ratecli.datasets.source import Frontier
+from ratecli.datasets.sources import SOURCES
 from ratecli.faults import Fault
 from ratecli.rates import expression as ex
 from ratecli.rates.parser import parse_value
@@ -17,7 +19,7 @@ from ratecli.spec.experiment import Experiment
 from ratecli.spec.report import Plot
 
 
-def known_frontier(plot: Plot, cases: Sequence[Case], data: Data) -> registry.Frontier | None:
+def known_frontier(plot: Plot, cases: Sequence[Case], data: Data) -> Frontier | None:
     """What all data sets know alike: a metric without a slice is one over all of them."""
     metrics = metrics_of(cases)
     asked = [ex.text(metrics[name]) for name in (plot.x, plot.y) if name in metrics]
@@ -27,9 +29,9 @@ def known_frontier(plot: Plot, cases: Sequence[Case], data: Data) -> registry.Fr
     return first
 
 
-def _frontier(entry: Mapping[str, Any]) -> registry.Frontier | None:
+def _frontier(entry: Mapping[str, Any]) -> Frontier | None:
     """That of a data set, if its preparation leaves the rows as they were drawn."""
-    known = registry.SOURCES[entry["source"]].frontier if "source" in entry else None
+    known = SOURCES[entry["source"]].frontier if "source" in entry else None
     if known is None or registry.settle(entry)["preparation"] not in known.preparations:
         return None
     return known
@@ -47,7 +49,7 @@ def unknown_optima(
 
 
 def _hints() -> Iterator[str]:
-    for source in registry.SOURCES.values():
+    for source in SOURCES.values():
         if source.frontier is not None:
             yield f"'{source.name}' knows it for x: {source.frontier.x}, y: {source.frontier.y}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,14 +43,21 @@ def _goals(cases: Sequence[Case]) -> list[dict[str, str]]:
 
 
 def datasets(prepared: Prepared) -> dict[str, Any]:
+    """Of each data set what was read, and of a stand-in what it stands for."""
     return {
         name: {
             "digest": table.digest,
             "rows": len(table),
             "files": [{"name": file, "sha256": sha256} for file, sha256 in table.files],
         }
+        | _stand_in(prepared.data.options()[name])
         for name, table in tables(prepared.data).items()
     }
+
+
+def _stand_in(entry: Mapping[str, Any]) -> dict[str, str]:
+    text = registry.find(entry["source"]).stand_in if "source" in entry else ""
+    return {"stand_in": text} if text else {}
 
 
 def _levels(cases: Sequence[Case], metric: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ratecli.datasets import registry
 from ratecli.datasets.download import Progress, ensure
-from ratecli.datasets.load import Options, identity, missing
+from ratecli.datasets.load import Options, given_files, identity, missing
 from ratecli.faults import Fault, FaultError
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import stored_model
@@ -75,12 +75,14 @@ def absent_files(known: Prepared) -> list[str]:
     Raises
     ------
     FaultError
-        E403, E405 for a table of one's own, which nothing can fetch.
+        E403, E405 for a file of one's own, which nothing can fetch.
     """
     data = known.data
 
     def look(_: str, entry: Options) -> None:
-        if "source" not in entry:
+        if "source" in entry:
+            given_files(entry, data.folder)
+        else:
             identity(entry, data.folder)
 
     _each_entry(data, known.document, look)

@@ -14,7 +14,7 @@ from ratecli.spec.strict import Column, Count, Flag, Part, Seed
 
 FRACTION = re.compile(r"(\d{1,6})/(\d{1,6})")
 PARTS = ("train", "validation", "test")
-SOURCE_KEYS = ("source", "preparation", "rows", "seed", "split")
+SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", "split")
 EXCLUDED = {
     "by": ("official", "stratify", *PARTS),
     "official": ("train", "test"),
@@ -136,6 +136,10 @@ class Dataset(Part):
     )
     rows: Count | None = Field(None, description="How many rows to generate (generated sources).")
     seed: Seed | None = Field(None, description="Seed of the generated rows (generated sources).")
+    vectors: Column | None = Field(
+        None,
+        description="A file of word vectors, relative to the folder of this file (sources of texts).",
+    )
     format: Literal["csv", "parquet"] | None = Field(
         None, description="The table's format; by default taken from the path's ending."
     )

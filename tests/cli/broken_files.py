@@ -113,6 +113,7 @@ KEYS = [
     Broken("l2 of zero a row", "E104", PLAIN + "regularization: {l2: ⟦0.0/n⟧}\n"),
     Broken("name with a path", "E104", "name: ⟦../x⟧\ndatasets: {d: {source: loans}}\nalgorithms: [unconstrained]\n"),
     Broken("too few rows", "E104", own("d: {source: loans, rows: ⟦3⟧}")),
+    Broken("no texts", "E101", own("d: {source: adult, ⟦vectors⟧: glove.txt}")),
     Broken("preparation", "E104", own("d: {source: adult, preparation: ⟦nice⟧}")),
     Broken("empty sweep", "E105", PLAIN + "sweep: {⟦kappa⟧: []}\n"),
     Broken("sweep by halves", "E105", PLAIN + "sweep: {kappa: ⟦'linspace(0, 1)'⟧}\n"),
@@ -195,6 +196,7 @@ HASH = "0" * 64
 DATA = [
     Broken("no such file", "E405", own("d: {path: ⟦missing.csv⟧, label: y}"), 4),
     Broken("path outside", "E405", own("d: {path: ⟦../../../etc/passwd⟧, label: y}"), 4),
+    Broken("no vectors", "E405", own("d: {source: wiki, vectors: ⟦glove.txt⟧}"), 4),
     Broken("a folder", "E405", own("d: {path: ⟦.⟧, format: csv, label: y}"), 4),
     Broken("wrong hash", "E403", own(f"d: {{path: people.csv, label: y, sha256: ⟦'{HASH}'⟧}}"), 4),
     Broken("web page", "E404", own("d: {path: ⟦page.csv⟧, label: y}"), 4),

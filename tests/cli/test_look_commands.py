@@ -8,8 +8,8 @@ import json
 import pytest
 from small import SMALL, quickstart
 
-from ratecli.datasets import registry
-from ratecli.datasets.registry import RemoteFile, Source
+from ratecli.datasets.source import RemoteFile, Source
+from ratecli.datasets.sources import SOURCES
 
 CONTENT = b"a,b\n1,2\n" * 50
 BROKEN = SMALL.replace("objective: error", "objective: eror").replace("seeds: 2", "sedes: 2")
@@ -25,7 +25,7 @@ def toy(monkeypatch):
         name="toy", summary="", preparations={"plain": "nowhere:prepare"}, rows=50, label="a",
         sensitive=(), licence="", notes="", files=(file,),
     )  # fmt: skip
-    monkeypatch.setitem(registry.SOURCES, "toy", source)
+    monkeypatch.setitem(SOURCES, "toy", source)
     return source
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from ratecli.datasets import registry
+from ratecli.datasets.sources import SOURCES
 from ratecli.faults import FaultError
 
 
@@ -29,20 +30,34 @@ def test_listings_import_nothing_heavy():
     assert run.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", registry.SOURCES)
+@pytest.mark.parametrize("name", SOURCES)
 def test_every_source_is_complete(name: str):
-    source = registry.SOURCES[name]
+    source = SOURCES[name]
     for preparation in source.preparations:
         assert callable(registry.preparation(source, preparation))
     if source.frontier:
         assert callable(registry.resolve(source.frontier.function))
     for file in source.files:
-        assert len(file.sha256) == 64
+        assert len(file.sha256) == (64 if file.size else 0)
         assert file.url.startswith("https://")
     described = registry.describe(name)
     assert described["notes"]
     assert described["licence"]
     json.dumps(described)
+
+
+def test_stand_ins_say_so_wherever_they_are_shown():
+    stand_ins = [source for source in SOURCES.values() if source.stand_in]
+    assert {source.name for source in stand_ins} == {"wiki_standin", "madlibs"}
+    for source in stand_ins:
+        assert source.summary.startswith("stand-in for wiki")
+        assert source.notes.startswith("STAND-IN for `wiki`")
+        assert "not comparable" in registry.describe(source.name)["stand_in"]
+
+
+def test_size_is_told_only_where_it_is_known():
+    sizes = {row["name"]: row["bytes"] for row in registry.listing()}
+    assert (sizes["adult"], sizes["loans"], sizes["wiki"]) == (5_977_458, 0, None)
 
 
 def test_settle_fills_defaults():
@@ -52,9 +67,9 @@ def test_settle_fills_defaults():
 
 def test_digest_depends_on_options_only():
     loans = registry.find("loans")
-    plain = registry.digest(loans, registry.settle({"source": "loans"}))
-    assert plain == registry.digest(loans, registry.settle({"source": "loans", "rows": 4000}))
-    assert plain != registry.digest(loans, registry.settle({"source": "loans", "rows": 4001}))
+    plain = registry.digest(loans, registry.settle({"source": "loans"}), ())
+    assert plain == registry.digest(loans, registry.settle({"source": "loans", "rows": 4000}), ())
+    assert plain != registry.digest(loans, registry.settle({"source": "loans", "rows": 4001}), ())
 
 
 def test_unknown_source_suggests():
@@ -68,6 +83,7 @@ def test_unknown_source_suggests():
 def test_wrong_options():
     assert codes({"source": "adult", "rows": 5}) == ["E101"]
     assert codes({"source": "adult", "preparation": "plane"}) == ["E104"]
+    assert codes({"source": "adult", "vectors": "glove.txt"}) == ["E101"]
     assert codes({"source": "loans", "rows": 1}) == ["E104"]
     assert codes({"source": "loans", "rows": 1, "seed": -1, "lable": "x"}) == [
         "E101",

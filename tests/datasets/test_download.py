@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import io
 import zipfile
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from toy_source import CONTENT, Answers, remote, source
 
 from ratecli.datasets import download
-from ratecli.datasets.registry import Source
+from ratecli.datasets.source import RemoteFile, Source
 from ratecli.faults import Fault, FaultError
 
 
@@ -44,6 +45,33 @@ def test_downloads_once_and_tells_progress(web: Answers, data: Path):
     download.ensure(toy)
     assert web.asked["/t.csv"] == 1
     assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
+
+
+def unknown(url: str) -> RemoteFile:
+    return RemoteFile("t.csv", url, sha256="", size=0)
+
+
+@pytest.mark.parametrize("length", [None, -1])
+def test_a_file_nobody_has_seen_is_brought_and_refused(
+    web: Answers, data: Path, length: int | None
+):
+    toy = source(unknown(web.give("/t.csv", CONTENT, length=length)))
+    told: list[tuple[str, int, int]] = []
+    with pytest.raises(FaultError) as caught:
+        download.ensure(toy, progress=lambda *what: told.append(what))
+    (fault,) = caught.value.faults
+    assert fault.code == "E403"
+    assert str(fault.help).endswith(f"{hashlib.sha256(CONTENT).hexdigest()}  t.csv")
+    assert told[-1:] == [("t.csv", len(CONTENT), len(CONTENT))] * (length is None)
+    (data / "toy" / "SHA256SUMS").write_text(str(fault.help).rpartition("SHA256SUMS: ")[2])
+    download.ensure(toy, offline=True)
+    assert web.asked["/t.csv"] == 1
+
+
+def test_a_file_of_unknown_size_has_a_limit(web: Answers, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(download, "UNKNOWN_LIMIT", len(CONTENT) - 1)
+    fault = refused(source(unknown(web.give("/t.csv", CONTENT))))
+    assert (fault.code, "over 3,999 bytes" in fault.message) == ("E403", True)
 
 
 def test_a_file_that_is_there_needs_no_network(web: Answers, data: Path):

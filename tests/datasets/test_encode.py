@@ -61,6 +61,14 @@ def test_constant_column_becomes_zero():
     assert X[7, 0] == pytest.approx(4.9)
 
 
+def test_a_missing_number_is_the_mean_of_the_training_rows():
+    gap = float("nan")
+    given_table = table(x=[1.0, gap, 3.0, 8.0], y=[gap, gap, gap, 2.0], z=[5.0, gap, 5.0, 5.0])
+    encoder = fit(given_table, [True, True, True, False])
+    expected = [[-1, 0, 0], [0, 0, 0], [1, 0, 0], [6, 2, 0]]
+    np.testing.assert_allclose(dense(encoder.transform(given_table)), expected)
+
+
 def test_sparse_where_most_entries_are_zero():
     wide = table(a=[f"v{i % 9}" for i in range(40)], b=[1.0 * i for i in range(40)])
     X = fit(wide).transform(wide)

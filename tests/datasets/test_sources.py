@@ -10,8 +10,9 @@ import pytest
 
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import identity, load, missing
-from ratecli.datasets.registry import SOURCES
-from ratecli.datasets.split import split
+from ratecli.datasets.narasimhan2019 import ADULT_BINS
+from ratecli.datasets.sources import SOURCES
+from ratecli.datasets.split import PARTS, split
 from ratecli.datasets.table import Table
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(
     not MIRROR, reason="needs the real files: set RATECLI_DATA_MIRROR to a folder that holds them"
 )
 
-REAL = [source.name for source in SOURCES.values() if source.files]
+REAL = [source.name for source in SOURCES.values() if source.files and source.name != "wiki"]
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +30,16 @@ def read(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("data")
     tables: dict[str, Table] = {}
 
-    def read_one(name: str) -> Table:
-        if name not in tables:
+    def read_one(name: str, **options: str) -> Table:
+        entry = {"source": name, **options}
+        key = str(entry)
+        if key not in tables:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("RATECLI_DATA", str(folder))
                 patch.setenv("RATECLI_DATA_MIRROR", MIRROR)
-                tables[name] = load({"source": name}, Path(), offline="://" not in MIRROR)
-                assert missing({"source": name}, Path()) == []
-        return tables[name]
+                tables[key] = load(entry, Path(), offline="://" not in MIRROR)
+                assert missing(entry, Path()) == []
+        return tables[key]
 
     return read_one
 
@@ -44,6 +47,11 @@ def read(tmp_path_factory: pytest.TempPathFactory):
 def positives(table: Table, part: str | None = None) -> int:
     rows = slice(None) if part is None else table.part == part
     return int(table.label[rows].sum())
+
+
+def sizes(table: Table, spec: dict[str, str]) -> tuple[int, int, int]:
+    part = split(table, spec, np.random.default_rng(0))
+    return tuple(int((part == name).sum()) for name in PARTS)
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -122,6 +130,91 @@ def test_bank(read):
     assert not {"job", "y"} & set(table.features)
 
 
+def test_communities(read):
+    table = read("communities")
+    assert positives(table) == 583
+    high = (table.frame["black_share"] == "high").to_numpy()
+    assert high.sum() == 970
+    assert table.frame["racepctblack"][high].min() > table.frame["racepctblack"][~high].max()
+    gaps = table.frame.isna().sum()
+    assert sorted(gaps[gaps > 0]) == [1, *[1675] * 22]
+    assert len(table.features) == 122 + 1
+    others = {"state", "county", "community", "communityname", "fold", "ViolentCrimesPerPop"}
+    assert not others & set(table.features)
+    assert sizes(table, {"validation": "2/9", "test": "1/3"}) == (886, 443, 665)
+
+
+def test_law(read):
+    table = read("law")
+    assert positives(table) == 21886
+    black = (table.frame["race"] == "black").to_numpy()
+    assert (black.sum(), table.label[black].sum()) == (1368, 1062)
+    assert (table.frame["race"] == "white").sum() == 19285
+    assert set(table.frame["race"]) == {"asian", "black", "hisp", "other", "white"}
+    assert set(table.frame["sex"]) == {"female", "male", None}
+    assert table.frame["dob_yr"].mean() == pytest.approx(65.4, abs=0.05)
+    assert not {"race", "pass_bar"} & set(table.features)
+    leaking = {"bar", "bar1", "bar2", "bar1_yr", "bar2_yr", "grad", "zgpa", "age"}
+    assert not leaking & set(table.frame.columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "fit_to_stay", "with_term", "fit_with_term"),
+    [("wiki_standin", 1244, 160, 64), ("madlibs", 38282, 1514, 757)],
+)
+def test_stand_ins_for_wiki(read, name: str, fit_to_stay: int, with_term: int, fit_with_term: int):
+    table = read(name)
+    assert positives(table) == fit_to_stay
+    group = (table.frame["mentions_gay"] == "yes").to_numpy()
+    assert (group.sum(), table.label[group].sum()) == (with_term, fit_with_term)
+    assert table.counts
+    assert (table.matrix.sum(axis=1) > 0).all()
+
+
+def test_adult_for_three_players(read):
+    table, plain = read("adult", preparation="narasimhan2019"), read("adult")
+    assert table.matrix.shape == (48842, 122)
+    assert set(np.unique(table.matrix.data)) == {1.0}
+    assert set(plain.frame.columns) == set(table.frame.columns)
+    np.testing.assert_array_equal(table.label, plain.label)
+    no_bin = table.matrix[:, :4].sum(axis=1) == 0
+    np.testing.assert_array_equal(no_bin, table.frame["age"] == 17)
+    assert [no_bin[table.part == part].sum() for part in ("train", "test")] == [395, 200]
+    np.testing.assert_array_equal(table.matrix.sum(axis=1), 13 - no_bin)
+    edges = np.quantile(table.frame["age"][table.part == "train"], [0, 0.25, 0.5, 0.75, 1])
+    assert tuple(edges) == ADULT_BINS["age"]
+    assert sizes(table, {"validation": "1/3"}) == (21707, 10854, 16281)
+
+
+def test_adult_as_published_trains_on_test_rows(read):
+    table = read("adult", preparation="narasimhan2019_as_published")
+    test = read("adult", preparation="narasimhan2019")
+    rows = test.part == "test"
+    for part in ("train", "test"):
+        half = table.part == part
+        assert (table.matrix[half] != test.matrix[rows]).nnz == 0
+        np.testing.assert_array_equal(table.label[half], test.label[rows])
+        assert table.frame["age"][half].tolist() == test.frame["age"][rows].tolist()
+    assert sizes(table, {"validation": "1/3"}) == (10854, 5427, 16281)
+
+
+def test_compas_for_three_players(read):
+    table, plain = read("compas", preparation="narasimhan2019"), read("compas")
+    assert table.matrix.shape == (6172, 31)
+    np.testing.assert_array_equal(table.label, plain.label)
+    np.testing.assert_array_equal(table.matrix[:, 0], plain.frame["days_b_screening_arrest"])
+    ages, decile, priors = table.matrix[:, 14:20], table.matrix[:, 20:26], table.matrix[:, 26:]
+    assert (ages.sum(axis=1) == 1).all()
+    assert (decile[:, 0] == 1).all()
+    np.testing.assert_array_equal(decile.sum(axis=1) == 6, plain.frame["decile_score"] == 10)
+    np.testing.assert_array_equal(priors.sum(axis=1) == 0, plain.frame["priors_count"] == 0)
+    np.testing.assert_array_equal(table.matrix[:, 12], plain.frame["sex"] == "Female")
+    np.testing.assert_array_equal(table.matrix[:, 13], plain.frame["sex"] == "Male")
+    for part in (ages, table.matrix[:, 1:3], table.matrix[:, 3:9], table.matrix[:, 9:12]):
+        assert (part.sum(axis=1) == 1).all()
+    assert sizes(table, {"validation": "1372/6172", "test": "2058/6172"}) == (2742, 1372, 2058)
+
+
 @pytest.mark.parametrize("name", REAL)
 def test_they_encode(read, name: str):
     table = read(name)
@@ -130,6 +223,6 @@ def test_they_encode(read, name: str):
     X = encoder.transform(table)
     assert X.shape == (len(table), len(encoder.names))
     assert np.isfinite(X.data if hasattr(X, "tocsr") else X).all()
-    widths = {"adult": 107, "a9a": 123, "compas": 15, "bank": 39}
-    assert X.shape[1] == widths[name]
-    assert hasattr(X, "tocsr") == (name in {"adult", "a9a"})
+    widths = {"adult": 107, "a9a": 123, "compas": 15, "bank": 39, "communities": 124, "law": 20}
+    assert X.shape[1] == widths.get(name, 2**14)
+    assert hasattr(X, "tocsr") == (name in {"adult", "a9a", "wiki_standin", "madlibs"})

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from ratecli.datasets.registry import RemoteFile, Source
+from ratecli.datasets.source import RemoteFile, Source
 
 
 class Answers:

@@ -1,0 +1,59 @@
+"""UCI's Communities and Crime, with the label and the group of Narasimhan et al. (2019)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from ratecli.datasets.columns import floats, with_text
+from ratecli.datasets.source import Raw
+from ratecli.datasets.table import Table
+
+KEYS = ("state", "county", "community", "communityname", "fold")
+"""Which community it is; county and community are codes, mostly missing, and are left out."""
+
+_ATTRIBUTES = """
+population householdsize racepctblack racePctWhite racePctAsian racePctHisp agePct12t21
+agePct12t29 agePct16t24 agePct65up numbUrban pctUrban medIncome pctWWage pctWFarmSelf pctWInvInc
+pctWSocSec pctWPubAsst pctWRetire medFamInc perCapInc whitePerCap blackPerCap indianPerCap
+AsianPerCap OtherPerCap HispPerCap NumUnderPov PctPopUnderPov PctLess9thGrade PctNotHSGrad
+PctBSorMore PctUnemployed PctEmploy PctEmplManu PctEmplProfServ PctOccupManu PctOccupMgmtProf
+MalePctDivorce MalePctNevMarr FemalePctDiv TotalPctDiv PersPerFam PctFam2Par PctKids2Par
+PctYoungKids2Par PctTeen2Par PctWorkMomYoungKids PctWorkMom NumIlleg PctIlleg NumImmig
+PctImmigRecent PctImmigRec5 PctImmigRec8 PctImmigRec10 PctRecentImmig PctRecImmig5 PctRecImmig8
+PctRecImmig10 PctSpeakEnglOnly PctNotSpeakEnglWell PctLargHouseFam PctLargHouseOccup
+PersPerOccupHous PersPerOwnOccHous PersPerRentOccHous PctPersOwnOccup PctPersDenseHous
+PctHousLess3BR MedNumBR HousVacant PctHousOccup PctHousOwnOcc PctVacantBoarded PctVacMore6Mos
+MedYrHousBuilt PctHousNoPhone PctWOFullPlumb OwnOccLowQuart OwnOccMedVal OwnOccHiQuart RentLowQ
+RentMedian RentHighQ MedRent MedRentPctHousInc MedOwnCostPctInc MedOwnCostPctIncNoMtg
+NumInShelters NumStreet PctForeignBorn PctBornSameState PctSameHouse85 PctSameCity85
+PctSameState85 LemasSwornFT LemasSwFTPerPop LemasSwFTFieldOps LemasSwFTFieldPerPop LemasTotalReq
+LemasTotReqPerPop PolicReqPerOffic PolicPerPop RacialMatchCommPol PctPolicWhite PctPolicBlack
+PctPolicHisp PctPolicAsian PctPolicMinor OfficAssgnDrugUnits NumKindsDrugsSeiz PolicAveOTWorked
+LandArea PopDens PctUsePubTrans PolicCars PolicOperBudg LemasPctPolicOnPatr LemasGangUnitDeploy
+LemasPctOfficDrugUn PolicBudgPerPop
+"""
+ATTRIBUTES = tuple(_ATTRIBUTES.split())
+CRIME = "ViolentCrimesPerPop"
+HIGH_CRIME = 70
+"""The percentile of violent crimes, over all rows, above which the label is positive."""
+
+
+def prepare(raw: Raw) -> Table:
+    read = pd.read_csv(
+        raw.paths["communities.data"],
+        names=[*KEYS, *ATTRIBUTES, CRIME],
+        header=None,
+        na_values=["?"],
+        keep_default_na=False,
+    )
+    black, crime = floats(read["racepctblack"]), floats(read[CRIME])
+    share = pd.Series(np.where(black > np.median(black), "high", "low"), name="black_share")
+    frame = pd.concat([read.drop(columns=["county", "community"]), share], axis=1)
+    return Table(
+        frame=with_text(frame),
+        features=(*ATTRIBUTES, "black_share"),
+        label=(crime > np.percentile(crime, HIGH_CRIME)).astype(np.float64),
+        digest=raw.digest,
+        files=raw.files,
+    )

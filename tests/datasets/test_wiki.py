@@ -1,0 +1,137 @@
+"""The corpus in miniature: files of the published layout, and a user who vouches for them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ratecli.datasets.download import absent, checksums
+from ratecli.datasets.load import identity, load, missing
+from ratecli.datasets.sources import SOURCES
+from ratecli.faults import Fault, FaultError
+
+COMMENTS = """\
+rev_id	comment	year	logged_in	ns	sample	split
+10.0	NEWLINE_TOKENGood work!	2004	True	article	random	train
+11.0	"So GAYTAB_TOKENindeed"	2005	False	user	blocked	train
+12.0	nobody looked at this	2006	True	user	random	train
+13.0	`Not good  either`	2007	True	user	random	dev
+14.0	a begayed word	2008	True	article	blocked	test
+"""
+ANNOTATIONS = """\
+rev_id	worker_id	toxicity	toxicity_score
+10.0	1	0	1.0
+10.0	2	0	2.0
+11.0	1	1	-1.0
+11.0	2	1	-2.0
+11.0	3	0	0.0
+13.0	2	1	-1.0
+13.0	3	0	0.0
+14.0	1	1	-2.0
+"""
+FILES = {"toxicity_annotated_comments.tsv": COMMENTS, "toxicity_annotations.tsv": ANNOTATIONS}
+ENTRY = {"source": "wiki"}
+
+
+@pytest.fixture(autouse=True)
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "mirror" / "wiki"
+    folder.mkdir(parents=True)
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(folder.parent))
+    return folder
+
+
+def vouch(data: Path, files: dict[str, str] = FILES) -> None:
+    (data / "wiki").mkdir(parents=True, exist_ok=True)
+    sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+    lines = [f"{sha256}  {name}\n" for name, sha256 in sums.items()]
+    (data / "wiki" / "SHA256SUMS").write_text("".join(lines))
+
+
+def refused() -> list[Fault]:
+    with pytest.raises(FaultError) as caught:
+        load(ENTRY, Path(), offline=True)
+    assert caught.value.exit_code == 4
+    assert {fault.code for fault in caught.value.faults} == {"E403"}
+    return list(caught.value.faults)
+
+
+def test_nothing_unchecked_is_read(data: Path):
+    for _ in range(2):
+        faults = refused()
+        for fault, (name, text) in zip(faults, FILES.items(), strict=True):
+            assert f"'{data / 'wiki' / name}' cannot be verified" in fault.message
+            line = f"{hashlib.sha256(text.encode()).hexdigest()}  {name}"
+            assert str(fault.help).endswith(f"{data / 'wiki' / 'SHA256SUMS'}: {line}")
+    assert absent(SOURCES["wiki"]) == []
+
+
+def test_one_line_for_each_file(data: Path):
+    first = dict([next(iter(FILES.items()))])
+    vouch(data, first)
+    (fault,) = refused()
+    assert "toxicity_annotations.tsv" in fault.message
+
+
+def test_what_the_help_says_works(data: Path):
+    before = identity(ENTRY, Path())
+    lines = [str(fault.help).rpartition("SHA256SUMS: ")[2] for fault in refused()]
+    (data / "wiki" / "SHA256SUMS").write_text("\n".join(lines))
+    table = load(ENTRY, Path(), offline=True)
+    assert table.digest == identity(ENTRY, Path()) != before
+    assert table.files == checksums(SOURCES["wiki"])
+    assert all(len(sha256) == 64 for _, sha256 in table.files)
+
+
+def test_other_bytes_than_vouched_for(data: Path, mirror: Path):
+    vouch(data)
+    (mirror / "toxicity_annotations.tsv").write_text(ANNOTATIONS + "14.0\t2\t0\t1.0\n")
+    (fault,) = refused()
+    assert "is not the published file" in fault.message
+    assert absent(SOURCES["wiki"]) == ["wiki/toxicity_annotations.tsv"]
+    (mirror / "toxicity_annotations.tsv").write_text(ANNOTATIONS)
+    load(ENTRY, Path(), offline=True)
+    (data / "wiki" / "toxicity_annotations.tsv").write_text(ANNOTATIONS + "14.0\t2\t0\t1.0\n")
+    refused()
+
+
+def test_labels_groups_and_parts(data: Path):
+    vouch(data)
+    table = load(ENTRY, Path(), offline=True)
+    frame = table.frame
+    assert frame["rev_id"].tolist() == [10, 11, 13, 14]  # 12 has no annotation
+    assert frame["toxic"].tolist() == ["no", "yes", "no", "yes"]  # half is no majority
+    assert table.label.tolist() == [1, 0, 1, 0]
+    assert frame["mentions_gay"].tolist() == ["no", "yes", "no", "yes"]
+    assert table.part.tolist() == ["train", "train", "validation", "test"]
+    assert frame["ns"].tolist() == ["article", "user", "user", "article"]
+    counts = [row.sum() for row in table.matrix.toarray()]
+    assert counts == [2, 3, 3, 2]  # the tokens are no words, nor is 'a'
+    assert table.counts
+
+
+def test_vectors_take_the_place_of_counts(data: Path, tmp_path: Path):
+    vouch(data)
+    path = tmp_path / "glove.txt"
+    path.write_text("good 1 0\nwork 0 1\nindeed 3 3\n")
+    entry = ENTRY | {"vectors": "glove.txt"}
+    assert missing(entry, tmp_path) == [f"wiki/{name}" for name in FILES]
+    table = load(entry, tmp_path, offline=True)
+    np.testing.assert_allclose(table.matrix, [[0.5, 0.5], [3, 3], [1, 0], [0, 0]])
+    assert not table.counts
+    assert [name for name, _ in table.files] == [*FILES, "glove.txt"]
+    assert table.digest == identity(entry, tmp_path) != identity(ENTRY, tmp_path)
+    path.write_text("good 1 1\n")
+    assert identity(entry, tmp_path) != table.digest
+
+
+def test_vectors_must_be_there(data: Path, tmp_path: Path):
+    vouch(data)
+    with pytest.raises(FaultError) as caught:
+        identity(ENTRY | {"vectors": "glove.txt"}, tmp_path)
+    assert [fault.code for fault in caught.value.faults] == ["E405"]
