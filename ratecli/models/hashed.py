@@ -12,6 +12,7 @@ from scipy import sparse
 
 from ratecli.models.base import Array, Features
 from ratecli.models.linear import Linear
+from ratecli.models.mixture import Mixture
 from ratecli.models.ramp import ramp
 
 Words = NDArray[np.uint64]
@@ -35,8 +36,7 @@ class HashedRamp(Linear):
     salt: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.salt < 2**64:
-            raise ValueError(f"the salt {self.salt} is not from 0 to 2^64 - 1")
+        _check(self.salt)
 
     def decide(self, X: Features) -> Array:
         answers = [self._decisions(rows) for rows in _blocks(X)]
@@ -50,6 +50,45 @@ class HashedRamp(Linear):
 
     def _decisions(self, rows: sparse.csr_array) -> Array:
         return (ramp(self.score(rows)) > uniforms(rows, self.salt)).astype(float)
+
+
+@dataclass(frozen=True)
+class HashedMixture(Mixture):
+    """A mixture that always draws the same member for a row (Cotter, Narasimhan, Gupta 2019).
+
+    The member is the one whose interval of the chances U(x) lies in, U as in `HashedRamp`. Rows with
+    equal features are decided alike; over many salts the share of yes is that of the mixture.
+    """
+
+    kind: ClassVar[str] = "hashed_mixture"
+    salt: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check(self.salt)
+
+    def decide(self, X: Features) -> Array:
+        answers = [self._decisions(rows) for rows in _blocks(X)]
+        return np.concatenate([np.empty(0), *answers])
+
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
+
+    def _decisions(self, rows: sparse.csr_array) -> Array:
+        ends = np.cumsum(self.chances)
+        drawn = np.minimum(
+            np.searchsorted(ends, uniforms(rows, self.salt), side="right"), len(ends) - 1
+        )
+        answers = np.stack([member.decide(rows) for member in self.members])
+        return np.asarray(answers[drawn, np.arange(len(drawn))])
+
+
+def _check(salt: int) -> None:
+    if not 0 <= salt < 2**64:
+        raise ValueError(f"the salt {salt} is not from 0 to 2^64 - 1")
 
 
 def uniforms(rows: sparse.csr_array, salt: int) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.ramp import HALF
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,16 @@ class Mixture:
             arrays[f"{k}.kind"] = np.asarray(member.kind)
             arrays |= {f"{k}.{name}": array for name, array in member.state().items()}
         return arrays
+
+
+@dataclass(frozen=True)
+class Vote(Mixture):
+    """Deterministic: yes where the chance that the mixture says yes is above a half."""
+
+    kind: ClassVar[str] = "vote"
+
+    def decide(self, X: Features) -> Array:
+        return (super().decide(X) > HALF).astype(float)
+
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)

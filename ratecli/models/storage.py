@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.hashed import HashedRamp
+from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import Logistic, Ramp, Threshold
-from ratecli.models.mixture import Mixture
+from ratecli.models.mixture import Mixture, Vote
 
 LINEAR = {model.kind: model for model in (Threshold, Logistic, Ramp)}
+MIXTURES = {model.kind: model for model in (Mixture, Vote)}
 BROKEN = (
     AttributeError,  # a part that is no array
     EOFError,
@@ -65,10 +66,10 @@ def _classifier(arrays: Arrays) -> Classifier:
         return LINEAR[kind](*_line(arrays))
     if kind == HashedRamp.kind:
         return HashedRamp(*_line(arrays), _whole(_part(arrays, "salt")))
-    if kind == Mixture.kind:
-        chances = _floats(_part(arrays, "chances"), 1)
-        members = tuple(_classifier(_member(arrays, k)) for k in range(len(chances)))
-        return Mixture(members, chances)
+    if kind in MIXTURES:
+        return MIXTURES[kind](*_members(arrays))
+    if kind == HashedMixture.kind:
+        return HashedMixture(*_members(arrays), _whole(_part(arrays, "salt")))
     raise ValueError(f"no stored classifier: kind '{kind}' is unknown")
 
 
@@ -82,6 +83,12 @@ def _line(arrays: Arrays) -> tuple[Array, float]:
     """Weights and bias."""
     weights, bias = _floats(_part(arrays, "weights"), 1), _floats(_part(arrays, "bias"), 0)
     return weights, float(bias)
+
+
+def _members(arrays: Arrays) -> tuple[tuple[Classifier, ...], Array]:
+    """Members and chances."""
+    chances = _floats(_part(arrays, "chances"), 1)
+    return tuple(_classifier(_member(arrays, k)) for k in range(len(chances))), chances
 
 
 def _floats(array: NDArray[np.generic], dimensions: int) -> NDArray[np.float64]:

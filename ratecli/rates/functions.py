@@ -19,7 +19,11 @@ KL_FLOOR = 1e-10
 
 @dataclass(frozen=True)
 class Function:
-    """`arity` None means any number of arguments, one at least."""
+    """`arity` None means any number of arguments, one at least.
+
+    `slopes` gives a derivative for each argument, a subgradient at a kink, for arguments within
+    `smooth`: there it is finite.
+    """
 
     name: str
     arity: int | None
@@ -27,8 +31,10 @@ class Function:
     monotone: int | Literal["sign"]
     value: Callable[..., float]
     interval: Callable[[Sequence[Interval]], Interval]
+    slopes: Callable[..., Sequence[float]]
     means: str
     domain: Interval = (-INFINITY, INFINITY)
+    smooth: Interval = (-INFINITY, INFINITY)
 
 
 def _max(*values: float) -> float:
@@ -108,24 +114,60 @@ def _rms_interval(arguments: Sequence[Interval]) -> Interval:
     return _growing(_rms)(sizes)
 
 
+def _max_slopes(*values: float) -> Sequence[float]:
+    first = values.index(max(values))
+    return [float(i == first) for i in range(len(values))]
+
+
+def _min_slopes(*values: float) -> Sequence[float]:
+    return _max_slopes(*(-value for value in values))
+
+
+def _sign(x: float) -> Sequence[float]:
+    return (float((x > 0) - (x < 0)),)
+
+
+def _kl_slopes(p: float, q: float) -> Sequence[float]:
+    return math.log(p / q) - math.log((1 - p) / (1 - q)), (q - p) / (q * (1 - q))
+
+
+def _geo_mean_slopes(x: float, y: float) -> Sequence[float]:
+    return 0.5 * math.sqrt(y / x), 0.5 * math.sqrt(x / y)
+
+
+def _harmonic_mean_slopes(x: float, y: float) -> Sequence[float]:
+    return 2 * (y / (x + y)) ** 2, 2 * (x / (x + y)) ** 2
+
+
+def _rms_slopes(*values: float) -> Sequence[float]:
+    size = len(values) * _rms(*values)
+    return [x / size if size else 0.0 for x in values]
+
+
 def _table(*rows: Function) -> dict[str, Function]:
     return {row.name: row for row in rows}
 
 
+NEAR = 1e-6
+"""How near to the end of a domain slopes are taken where they grow beyond all bounds."""
+
 # fmt: off
 FUNCTIONS = _table(
-    Function("abs",  1,    "convex",  "sign", abs,   _abs_interval,   "absolute value"),
-    Function("max",  None, "convex",  1,      _max,  _growing(_max),   "largest of its arguments"),
-    Function("min",  None, "concave", 1,      _min,  _growing(_min),   "smallest of its arguments"),
-    Function("sqrt", 1,    "concave", 1,      _sqrt, _growing(_sqrt), "square root", (0.0, INFINITY)),
-    Function("log",  1,    "concave", 1,      _log,  _growing(_log),  "natural logarithm", (0.0, INFINITY)),
-    Function("exp",  1,    "convex",  1,      _exp,  _growing(_exp),  "exponential"),
-    Function("kl",   2,    "convex",  0,      kl,    _kl_interval,
-             "Kullback-Leibler divergence of two shares, the true one first", (0.0, 1.0)),
-    Function("geo_mean", 2, "concave", 1, _geo_mean, _growing(_geo_mean),
-             "geometric mean", (0.0, INFINITY)),
+    Function("abs",  1,    "convex",  "sign", abs,   _abs_interval, _sign, "absolute value"),
+    Function("max",  None, "convex",  1, _max, _growing(_max), _max_slopes, "largest of its arguments"),
+    Function("min",  None, "concave", 1, _min, _growing(_min), _min_slopes, "smallest of its arguments"),
+    Function("sqrt", 1,    "concave", 1, _sqrt, _growing(_sqrt), lambda x: (0.5 / math.sqrt(x),),
+             "square root", (0.0, INFINITY), (NEAR**2, INFINITY)),
+    Function("log",  1,    "concave", 1, _log, _growing(_log), lambda x: (1 / x,),
+             "natural logarithm", (0.0, INFINITY), (NEAR, INFINITY)),
+    Function("exp",  1,    "convex",  1, _exp, _growing(_exp), lambda x: (_exp(x),), "exponential"),
+    Function("kl",   2,    "convex",  0, kl, _kl_interval, _kl_slopes,
+             "Kullback-Leibler divergence of two shares, the true one first",
+             (0.0, 1.0), (NEAR, 1.0 - NEAR)),
+    Function("geo_mean", 2, "concave", 1, _geo_mean, _growing(_geo_mean), _geo_mean_slopes,
+             "geometric mean", (0.0, INFINITY), (NEAR, INFINITY)),
     Function("harmonic_mean", 2, "concave", 1, _harmonic_mean, _growing(_harmonic_mean),
-             "harmonic mean", (0.0, INFINITY)),
-    Function("rms", None, "convex", "sign", _rms, _rms_interval, "quadratic mean"),
+             _harmonic_mean_slopes, "harmonic mean", (0.0, INFINITY), (NEAR, INFINITY)),
+    Function("rms", None, "convex", "sign", _rms, _rms_interval, _rms_slopes, "quadratic mean"),
 )
 # fmt: on

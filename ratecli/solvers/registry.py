@@ -55,6 +55,12 @@ BUILT_IN = (
         "Goh, Cotter, Gupta, Friedlander 2016",
         "ratecli.solvers.majorize.solver:Majorize",
     ),
+    Algorithm(
+        "mixture",
+        "the best randomized choice among linear classifiers, by column generation",
+        "ours; cf. Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018",
+        "ratecli.solvers.mixture.solver:Mixture",
+    ),
 )
 
 

@@ -8,9 +8,9 @@ from hypothesis.extra import numpy as arrays
 from scipy import sparse
 
 from ratecli.models.base import Classifier
-from ratecli.models.hashed import HashedRamp
+from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import Logistic, Ramp, Threshold
-from ratecli.models.mixture import Mixture
+from ratecli.models.mixture import Mixture, Vote
 from ratecli.models.ramp import ramp
 
 NUMBERS = st.floats(-1e6, 1e6)
@@ -81,12 +81,25 @@ def test_chances_that_are_no_distribution_are_refused(chances: list[float]) -> N
         Mixture((Threshold(LINE), Threshold(LINE)), np.array(chances))
 
 
+def test_a_vote_decides_as_the_mixture_mostly_does() -> None:
+    members = (Threshold(LINE), Threshold(LINE, -0.5), Threshold(-LINE))
+    X = column(-1, 0.2, 1)
+    np.testing.assert_allclose(
+        Mixture(members, np.array([0.3, 0.3, 0.4])).decide(X), [0.4, 0.3, 0.6]
+    )
+    assert Vote(members, np.array([0.3, 0.3, 0.4])).decide(X).tolist() == [0, 0, 1]
+    assert Vote(members[:2], np.array([0.5, 0.5])).decide(X).tolist() == [0, 0, 1]  # a tie is a no
+
+
 def some_models(seed: int, width: int) -> list[Classifier]:
     rng = np.random.default_rng(seed)
     kinds = (Threshold, Logistic, Ramp, HashedRamp)
     plain = [kind(rng.normal(size=width), rng.normal()) for kind in kinds]
     mixture = Mixture(tuple(plain), rng.dirichlet(np.ones(4)))
-    return [*plain, mixture, Mixture((mixture, plain[0]), np.array([0.25, 0.75]))]
+    others = [
+        kind((mixture, plain[0]), np.array([0.25, 0.75])) for kind in (Mixture, Vote, HashedMixture)
+    ]
+    return [*plain, mixture, *others]
 
 
 @given(st.integers(0, 10**6))

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.stats import kstest
 
-from ratecli.models.hashed import HashedRamp, uniforms
-from ratecli.models.linear import Ramp
+from ratecli.models.hashed import HashedMixture, HashedRamp, uniforms
+from ratecli.models.linear import Ramp, Threshold
+from ratecli.models.mixture import Mixture
 from ratecli.models.storage import dumps, loads
 
 
@@ -131,3 +132,32 @@ TOMORROW = [0.7911117786538407, 0.7076984365531295, 0.2930137053335037, 0.060012
 def test_a_salt_is_a_word(salt: int) -> None:
     with pytest.raises(ValueError, match="is not from 0 to"):
         HashedRamp(np.ones(1), salt=salt)
+
+
+def test_over_many_salts_a_hashed_mixture_is_the_mixture() -> None:
+    """Bounds as above; each decision is one member's."""
+    X = np.random.default_rng(2).normal(size=(300, 3))
+    members = tuple(Threshold(w) for w in np.random.default_rng(3).normal(size=(4, 3)))
+    chances = np.array([0.1, 0.2, 0.3, 0.4])
+    expected = Mixture(members, chances).decide(X)
+    decisions = np.stack([HashedMixture(members, chances, salt).decide(X) for salt in range(400)])
+    assert set(np.unique(decisions)) == {0.0, 1.0}
+    bound = 4.5 * np.sqrt(expected * (1 - expected) / 400)
+    assert (abs(decisions.mean(axis=0) - expected) <= bound + 1e-12).all()
+
+
+def test_a_hashed_mixture_draws_one_member_for_equal_rows() -> None:
+    members = tuple(Threshold(w) for w in np.random.default_rng(3).normal(size=(4, 3)))
+    model = HashedMixture(members, np.full(4, 0.25), 7)
+    X = np.random.default_rng(0).integers(2, size=(200, 3)).astype(float)
+    _, member = np.unique(X, axis=0, return_inverse=True)
+    found = model.decide(X)
+    assert all(len(set(found[member == k])) == 1 for k in range(8))
+    np.testing.assert_array_equal(
+        loads(dumps(model)).decide(sparse.csr_array(X[::-1])), found[::-1]
+    )
+
+
+def test_a_hashed_mixture_takes_no_strange_salt() -> None:
+    with pytest.raises(ValueError, match="is not from 0"):
+        HashedMixture((Threshold(np.ones(1)),), np.ones(1), -1)

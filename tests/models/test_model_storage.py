@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ratecli.models.base import Classifier
-from ratecli.models.hashed import HashedRamp
+from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import Linear, Logistic, Ramp, Threshold
-from ratecli.models.mixture import Mixture
+from ratecli.models.mixture import Mixture, Vote
 from ratecli.models.storage import LINEAR, dumps, loads
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
@@ -28,10 +28,11 @@ def _plain(width: int) -> st.SearchStrategy[Classifier]:
 
 
 def _mixed(parts: st.SearchStrategy[Classifier]) -> st.SearchStrategy[Classifier]:
-    def even(members: list[Classifier]) -> Mixture:
-        return Mixture(tuple(members), np.full(len(members), 1 / len(members)))
+    def even(members: list[Classifier], kind: type[Mixture]) -> Mixture:
+        return kind(tuple(members), np.full(len(members), 1 / len(members)))
 
-    return st.lists(parts, min_size=1, max_size=12).map(even)
+    kinds = st.sampled_from([Mixture, Vote, HashedMixture])
+    return st.builds(even, st.lists(parts, min_size=1, max_size=12), kinds)
 
 
 MODELS = st.integers(0, 4).flatmap(lambda width: st.recursive(_plain(width), _mixed, max_leaves=15))
@@ -40,7 +41,8 @@ MODELS = st.integers(0, 4).flatmap(lambda width: st.recursive(_plain(width), _mi
 def same(one: Classifier, other: Classifier) -> bool:
     if isinstance(one, Mixture) and isinstance(other, Mixture):
         return (
-            one.chances.tobytes() == other.chances.tobytes()
+            type(one) is type(other)
+            and one.chances.tobytes() == other.chances.tobytes()
             and len(one.members) == len(other.members)
             and all(map(same, one.members, other.members))
         )

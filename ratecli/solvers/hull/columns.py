@@ -1,0 +1,70 @@
+"""Points of rate space whose hull is searched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array
+from ratecli.rates.kinds import Kinds
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Of each block one point is chosen, at random; the rates are the sum of those of the blocks.
+
+    Classifiers are points of one block. The thresholds that a group may have are those of a block of
+    their own, for each adds its group's part to the rates.
+
+    Attributes
+    ----------
+    points
+        (K, T) what each point adds to the rates.
+    block
+        (T,) the block of each, 0 to the number of blocks - 1, ascending.
+    origin
+        (K,) the rates before anything is added.
+    """
+
+    points: Array
+    block: NDArray[np.intp]
+    origin: Array
+
+    @classmethod
+    def classifiers(cls, rates: Array) -> Columns:
+        """Of (K, T) rates of T classifiers."""
+        return cls(rates, np.zeros(rates.shape[1], dtype=np.intp), np.zeros(len(rates)))
+
+    @classmethod
+    def decisions(cls, kinds: Kinds) -> Columns:
+        """Of all decisions on given rows, random ones too: each kind of row has a share of yes."""
+        all_yes = kinds.slopes * kinds.totals
+        points = np.stack([np.zeros_like(all_yes), all_yes], axis=2).reshape(len(all_yes), -1)
+        block = np.repeat(np.arange(kinds.count), 2)
+        return cls(points, block, np.nan_to_num(kinds.matrix.c))
+
+    @property
+    def blocks(self) -> int:
+        return int(self.block[-1]) + 1
+
+    @property
+    def middle(self) -> Array:
+        """(K,) the rates where every point of a block has the same chance."""
+        sizes = np.bincount(self.block)
+        return np.asarray(self.origin + self.points @ (1 / sizes[self.block]))
+
+    def membership(self) -> Array:
+        """(blocks, T) 1 where a point belongs to a block."""
+        return np.asarray(self.block == np.arange(self.blocks)[:, None], dtype=float)
+
+    def range(self, slopes: Array, constant: float) -> tuple[float, float]:
+        """Least and largest value of a line over the hull."""
+        values = slopes @ self.points
+        low = np.full(self.blocks, np.inf)
+        high = np.full(self.blocks, -np.inf)
+        np.minimum.at(low, self.block, values)
+        np.maximum.at(high, self.block, values)
+        start = float(slopes @ self.origin) + constant
+        return start + float(low.sum()), start + float(high.sum())

@@ -1,0 +1,234 @@
+"""Goals as functions of K rates in the three forms a linear program can hold on to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import Affine, Ratio, ratio_sum
+from ratecli.rates.analysis import Curvature, curvature
+from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.tangent import tangent, values
+from ratecli.solvers.problem import Problem
+
+Index = dict[Leaf, int]
+
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Line:
+    """`slopes @ r + constant`, slopes (K,)."""
+
+    slopes: Array
+    constant: float
+
+    def at(self, rates: Array) -> Array:
+        """Of rates (K,) or (K, T)."""
+        return self.slopes @ rates + self.constant
+
+    def __add__(self, other: Line) -> Line:
+        return Line(self.slopes + other.slopes, self.constant + other.constant)
+
+    def __mul__(self, factor: float) -> Line:
+        return Line(factor * self.slopes, factor * self.constant)
+
+
+@dataclass(frozen=True)
+class Fraction:
+    """`top / bottom`, the bottom never negative; `range` holds its values whatever is decided."""
+
+    top: Line
+    bottom: Line
+    range: tuple[float, float] = (-np.inf, np.inf)
+
+    def at(self, rates: Array) -> Array:
+        """Of rates (K,) or (K, T); NaN for 0 / 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.divide(self.top.at(rates), self.bottom.at(rates)))
+
+    def in_terms_of(self, other: Fraction) -> tuple[float, float] | None:
+        """Share and constant where it is `share * other + constant` for all rates, else None."""
+        mine, top, bottom = (
+            np.append(line.slopes, line.constant) for line in (self.top, other.top, other.bottom)
+        )
+        if not np.allclose(
+            np.append(self.bottom.slopes, self.bottom.constant), bottom, atol=ROUNDING
+        ):
+            return None
+        (share, constant), *_ = np.linalg.lstsq(np.stack([top, bottom], axis=1), mine)
+        same = np.allclose(share * top + constant * bottom, mine, atol=ROUNDING)
+        return (float(share), float(constant)) if same else None
+
+    def expansion(self, rates: Array) -> Line:
+        """The line that touches it at `rates`."""
+        value, bottom = float(self.at(rates)), float(self.bottom.at(rates))
+        return (self.top + self.bottom * -value) * (1 / bottom) + Line(0 * self.top.slopes, value)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A convex expression, known by the lines that touch it from below."""
+
+    expression: Expression
+    index: Index
+
+    def at(self, rates: Array) -> Array:
+        """Of rates (K,) or (K, T)."""
+        found = values(self.expression, rates.reshape(len(rates), -1), self.index)
+        return found.reshape(rates.shape[1:])
+
+    def touching(self, rates: Array) -> Line:
+        """A line nowhere above the curve that touches it at `rates` (see `rates.tangent`)."""
+        found = tangent(self.expression, rates, self.index)
+        return Line(found.slopes, found.value - float(found.slopes @ rates))
+
+
+@dataclass(frozen=True)
+class Form:
+    """`line + shares @ fractions + sum of curves`: an objective, or what is to be at most 0.
+
+    `shares` (M,) are of the program's fractions.
+    """
+
+    line: Line
+    shares: Array
+    curves: tuple[Curve, ...] = ()
+
+    @property
+    def is_fractions(self) -> bool:
+        """Whether it is fractions and a constant, nothing else."""
+        return bool(self.shares.any()) and not self.curves and not self.line.slopes.any()
+
+
+@dataclass(frozen=True)
+class Program:
+    """Minimize the objective so that every constraint is at most 0, over a set of rates (K,).
+
+    Attributes
+    ----------
+    fractions
+        The M fractions that occur, each once.
+    owners
+        (J,) names of the goals that the constraints are pieces of.
+    """
+
+    objective: Form
+    constraints: tuple[Form, ...]
+    fractions: tuple[Fraction, ...]
+    owners: tuple[str, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> Program:
+        """Raises ValueError where a goal is neither convex, nor a sum of ratios, nor of both."""
+        index = problem.rates.index()
+        pieces = [(goal.name, piece) for goal in problem.constraints for piece in goal.pieces]
+        parts = [
+            _parts(node, index) for node in (problem.objective.expression, *(p for _, p in pieces))
+        ]
+        fractions = list[Fraction]()
+        sums = [_shares(part, fractions) for part in parts]
+        objective, *constraints = (
+            Form(line, np.pad(shares, (0, len(fractions) - len(shares))), part.curves)
+            for part, (line, shares) in zip(parts, sums, strict=True)
+        )
+        return cls(
+            objective, tuple(constraints), tuple(fractions), tuple(name for name, _ in pieces)
+        )
+
+    def value(self, form: Form, rates: Array) -> Array:
+        """Of rates (K,) or (K, T); NaN where the form is undefined."""
+        shared = zip(form.shares, self.fractions, strict=True)
+        fractions = (share * fraction.at(rates) for share, fraction in shared if share)
+        curves = (curve.at(rates) for curve in form.curves)
+        return sum([*fractions, *curves], form.line.at(rates))
+
+    def excess(self, rates: Array) -> Array:
+        """The largest constraint at rates (K,) or (K, T): minus infinity without any, infinite where
+        one is undefined.
+        """
+        found = [self.value(constraint, rates) for constraint in self.constraints]
+        none = np.full(rates.shape[1:], -np.inf)
+        return np.asarray(
+            np.max([none, *(np.where(np.isnan(each), np.inf, each) for each in found)], axis=0)
+        )
+
+    def expanded(self, rates: Array, *, objective: bool) -> Program:
+        """The same with lines that touch the fractions at `rates`; those of the objective if asked."""
+        flat = [each.expansion(rates) for each in self.fractions]
+
+        def lines(form: Form) -> Form:
+            each = (line * share for line, share in zip(flat, form.shares, strict=True))
+            return Form(sum(each, form.line), 0.0 * form.shares, form.curves)
+
+        constraints = tuple(map(lines, self.constraints))
+        aim = lines(self.objective) if objective else self.objective
+        return Program(aim, constraints, self.fractions, self.owners)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    line: Line
+    fractions: tuple[Fraction, ...]
+    curves: tuple[Curve, ...]
+
+
+def _parts(node: Expression, index: Index) -> _Parts:
+    line, fractions, curves = Affine({}), list[Fraction](), list[Curve]()
+    for term in _terms(node):
+        ratios = ratio_sum(term)
+        if ratios is not None:
+            line += ratios.affine
+            fractions += [_fraction(ratio, index) for ratio in ratios.ratios]
+        elif curvature(term) is Curvature.CONVEX:
+            curves.append(Curve(term, index))
+        else:
+            raise ValueError(f"{ex.text(term)} is neither convex nor a sum of ratios")
+    return _Parts(_line(line, index), tuple(fractions), tuple(curves))
+
+
+def _shares(parts: _Parts, known: list[Fraction]) -> tuple[Line, Array]:
+    """The parts' line and shares of known fractions; those that are not of known ones are added."""
+    line, shares = parts.line, np.zeros(len(known) + len(parts.fractions))
+    for fraction in parts.fractions:
+        m, share, constant = next(
+            (
+                (m, *found)
+                for m, other in enumerate(known)
+                if (found := fraction.in_terms_of(other))
+            ),
+            (len(known), 1.0, 0.0),
+        )
+        if m == len(known):
+            known.append(fraction)
+        shares[m] += share
+        line += Line(0.0 * line.slopes, constant)
+    return line, shares[: len(known)]
+
+
+def _terms(node: Expression) -> Iterator[Expression]:
+    """The summands of an expression; ratios stay together, so that equal bottoms are gathered."""
+    if not isinstance(node, ex.Sum):
+        yield node
+        return
+    plain = [term for term in node.terms if ratio_sum(term) is not None]
+    if plain:
+        yield ex.add(*plain)
+    yield from (term for term in node.terms if ratio_sum(term) is None)
+
+
+def _fraction(ratio: Ratio, index: Index) -> Fraction:
+    ends = [ratio.weight * end for end in ratio.range()]
+    top = _line(ratio.numerator * ratio.weight, index)
+    return Fraction(top, _line(ratio.denominator, index), (min(ends), max(ends)))
+
+
+def _line(form: Affine, index: Index) -> Line:
+    slopes = np.zeros(len(index))
+    for leaf, coefficient in form.coefficients.items():
+        slopes[index[leaf]] = coefficient
+    return Line(slopes, form.constant)

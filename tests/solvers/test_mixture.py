@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from oracles.goals import Rules, grid_rows, problem, smooth_rows
+
+from ratecli.rates.kinds import Kinds
+from ratecli.solvers.hull.best import best
+from ratecli.solvers.hull.columns import Columns
+from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.mixture.linear import LinearOracle
+from ratecli.solvers.mixture.pool import Ground
+from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.mixture.sweep import best_step, swept
+from ratecli.solvers.mixture.threshold import best_threshold
+from ratecli.solvers.problem import Problem
+
+EVERY = {
+    "parity": Rules({"p": "positive_rate[g=a] <= 1.1 * positive_rate[g=b]"}),
+    "two": Rules({"r": "recall >= 0.8", "q": "max_gap(positive_rate, by=g) <= 0.1"}),
+    "kl": Rules(
+        {"e": "error <= 0.35"},
+        "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])",
+    ),
+    "f1 parity": Rules({"f": "f1[g=a] - f1[g=b] <= 0.02"}, "1 - f1"),
+    "g-mean": Rules({}, "1 - g_mean"),
+}
+
+
+def solved(given: Problem, **options):
+    return Mixture(**options).solve(given, np.random.default_rng(0), lambda _: None)
+
+
+def rates_of(given: Problem, classifier) -> np.ndarray:
+    return given.rates.rates(classifier.decide(given.X))
+
+
+def dichotomies(X: np.ndarray) -> np.ndarray:
+    """All that lines in the plane decide, (count, n): each direction between two at which points tie."""
+    steps = [b - a for a, b in combinations(np.unique(X, axis=0), 2)]
+    normals = np.array([(sign * -y, sign * x) for x, y in steps for sign in (1, -1)])
+    angles = np.unique(np.arctan2(normals[:, 1], normals[:, 0]).round(9))
+    middles = 0.5 * (angles + np.roll(angles, -1))
+    middles[-1] += np.pi
+    found = {tuple(np.ones(len(X)))}
+    for angle in middles:
+        scores = X @ [np.cos(angle), np.sin(angle)]
+        found |= {tuple(1.0 * (scores > cut + 1e-9)) for cut in np.unique(scores)}
+    return np.array(sorted(found))
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("seed", range(6))
+def test_it_is_the_best_mixture_of_all_linear_classifiers(name, seed):
+    rows = grid_rows(seed, n=24, d=2)
+    given = problem(rows, EVERY[name], l2=0.04)
+    every = np.stack([given.rates.rates(p) for p in dichotomies(rows.X)], axis=1)
+    program = Program.of(given)
+    expected = best(Relaxation(program, Columns.classifiers(every)), 1e-5)
+    found = solved(given, gap=1e-5, calls=200, sweeps=6)
+    rates = rates_of(given, found.variants["stochastic"])
+    assert found.status == "solved"
+    assert program.excess(rates) <= 1e-6
+    assert program.value(program.objective, rates) == pytest.approx(expected.value, abs=3e-5)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_objective_falls_and_constraints_are_kept(name):
+    given = problem(smooth_rows(1), EVERY[name])
+    found = solved(given)
+    program = Program.of(given)
+    assert found.status == "solved"
+    kept = [row["objective"] for row in found.trace if row["violation"] <= 1e-6]
+    assert (np.diff(kept) <= 1e-4).all()  # as far as each is certain
+    members = found.variants["stochastic"].members
+    assert len(members) <= len(given.rates.leaves) + 1
+    for variant in ("stochastic", "deterministic"):
+        assert program.excess(rates_of(given, found.variants[variant])) <= 1e-6
+    single = found.variants["deterministic"].decide(given.X)
+    assert set(np.unique(single)) <= {0.0, 1.0}
+
+
+def test_prices_of_the_constraints_are_its_multipliers():
+    """A constraint that is loosened by a little lowers the objective by its multiplier."""
+    rows = smooth_rows(2)
+    values = []
+    for limit in (0.50, 0.501):
+        found = solved(
+            problem(rows, Rules({"c": f"positive_rate[g=a] <= {limit}", "r": "recall >= 0.9"}))
+        )
+        values.append((found.trace[-1]["objective"], found.multipliers))
+    (tight, multipliers), (loose, _) = values
+    assert set(multipliers) == {"c", "r"}
+    assert loose <= tight + 1e-9
+    assert min(multipliers.values()) >= 0
+
+
+def test_what_no_decisions_can_meet_is_infeasible_and_what_only_these_cannot_is_not():
+    rows = smooth_rows(0)
+    found = solved(problem(rows, Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.01"})))
+    assert found.status == "infeasible"
+    base = rows.label.mean()
+    assert found.reason.endswith(f"any decisions by {(0.9 * base - 0.01) / (1 + base):.3g}")
+    assert found.variants
+    # labels that no line tells apart
+    corners = grid_rows(0, n=40, d=1)
+    noisy = problem(corners, Rules({"e": "error <= 0.01"}))
+    found = solved(noisy)
+    assert found.status == "no_solution_found"
+    assert "misses some constraint by" in found.reason
+
+
+def test_too_few_calls_are_a_limit():
+    found = solved(problem(smooth_rows(1), EVERY["kl"]), calls=1)
+    assert found.status == "iteration_limit"
+    assert found.reason.startswith("after 1 rounds an answer promised")
+
+
+def test_a_hashed_mixture_is_a_variant_on_request():
+    given = problem(smooth_rows(1), EVERY["parity"])
+    assert "hashed" not in solved(given).variants
+    hashed = solved(given, hashed=True).variants["hashed"].decide(given.X)
+    assert set(np.unique(hashed)) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_threshold_is_the_cheapest(seed):
+    rng = np.random.default_rng(seed)
+    scores, costs = rng.integers(6, size=12) / 2.0, rng.normal(size=12)
+    found = best_threshold(scores, costs)
+    cheapest = min(costs @ (scores > cut) for cut in np.append(np.unique(scores), -1.0))
+    assert costs @ (scores > found) == pytest.approx(cheapest)
+    assert np.abs(scores - found).min() > 0.1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_step_is_the_cheapest_on_its_line(seed):
+    rng = np.random.default_rng(seed)
+    scores, slopes = rng.normal(size=15), rng.choice([-2.0, -1.0, 1.0], 15)
+    costs = rng.normal(size=15)
+    step = best_step(scores, slopes, costs)
+    turns = np.sort(-scores / slopes)
+    middles = np.concatenate([[turns[0] - 1], 0.5 * (turns[:-1] + turns[1:]), [turns[-1] + 1]])
+    least = min(costs @ (scores + t * slopes > 0) for t in middles)
+    assert costs @ (scores + step * slopes > 0) == pytest.approx(least)
+
+
+def test_sweeps_never_cost_more():
+    rng = np.random.default_rng(0)
+    given = problem(smooth_rows(3), Rules({}))
+    oracle = LinearOracle(given.X, given.l2, 0, rng)
+    w, costs = rng.normal(size=6), rng.normal(size=400)
+    paid = [costs @ (oracle._rows @ w > 0)]
+    for _ in range(4):
+        w = swept(oracle._rows, w, costs, rng)
+        paid.append(costs @ (oracle._rows @ w > 0))
+    assert (np.diff(paid) <= 1e-9).all()
+    assert paid[-1] < paid[0] - 1
+
+
+def test_merged_rows_have_the_same_rates_and_costs():
+    rows = grid_rows(1, n=200)
+    given = problem(rows, EVERY["two"])
+    ground = Ground.of(given.X, Kinds.by(given.rates))
+    assert ground.X.shape[0] <= 49
+    w = np.array([0.3, -1.0])
+    decisions, full = (1.0 * (X @ w > 0.1) for X in (ground.X, given.X))
+    np.testing.assert_allclose(ground.rates(decisions), given.rates.rates(full), atol=1e-12)
+    prices = np.random.default_rng(0).normal(size=len(given.rates.leaves))
+    assert ground.costs(prices) @ decisions == pytest.approx((prices @ given.rates.A) @ full)
+    thresholds, rates = ground.cut_rates(ground.X @ w)
+    for threshold, column in zip(thresholds, rates.T, strict=True):
+        expected = given.rates.rates(1.0 * (given.X @ w > threshold))
+        np.testing.assert_allclose(column, expected, atol=1e-12)
