@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -104,7 +105,14 @@ def training_problem(
     if empty & set(wanted):
         raise FaultError([of_nothing(leaf, rows.sample) for leaf in wanted if leaf in empty])
     penalty = float(l2.removesuffix("/n")) / len(train) if isinstance(l2, str) else l2
-    return Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
+    problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
+    held_out = np.flatnonzero(rows.sample.part == "validation")
+    if not len(held_out):
+        return problem
+    moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # a goal may say @train
+    others = replace(rate_matrix(moved, rows.sample, "validation"), leaves=matrix.leaves)
+    validation = replace(problem, X=rows.X[held_out], rates=others.on(held_out))
+    return replace(problem, validation=validation)
 
 
 def _measured(

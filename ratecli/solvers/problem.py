@@ -32,6 +32,8 @@ class Problem:
         Weight of `|w|^2 / 2` beside the mean hinge loss with margin 1, as LIBLINEAR has it:
         `C = 1 / (n l2)`. Scores with the margin 1/2 of the ramp are half as large, and the same
         problem in rate units has `lambda = 2 l2` (protocols of Goh et al. 2016, 2.4.2).
+    validation
+        The same goals on validation rows, to choose among settings; None where there are none.
     """
 
     X: Features
@@ -39,6 +41,7 @@ class Problem:
     objective: Goal
     constraints: tuple[Goal, ...]
     l2: float
+    validation: Problem | None = None
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
         """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""
