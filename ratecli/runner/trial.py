@@ -25,6 +25,7 @@ from ratecli.runner.records import MET, TrialResult, Value
 from ratecli.runner.rows import of_nothing
 from ratecli.runner.world import World, world
 from ratecli.solvers.base import Solution
+from ratecli.solvers.guard import guarded
 from ratecli.solvers.problem import ERROR, Problem
 
 
@@ -36,7 +37,7 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
                  for label, key in job.of.items()}  # fmt: skip
     problem = training_problem(rows, *_goals(job.case, rows, reference), job.l2)
     rng = stream(job.seed, "solver", job.case.algorithm)
-    solution = job.case.solver.solve(problem, rng, lambda _: None)
+    solution = guarded(job.case.solver, job.case.guard, problem, rng)
     if job.is_deployed and solution.variants:
         rows = with_decisions(rows, next(iter(solution.variants.values())))
     values = _measured(rows, job.case, solution, reference)
