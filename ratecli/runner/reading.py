@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ratecli.faults import Fault, FaultError
 from ratecli.rates import expression as ex
@@ -173,10 +173,7 @@ class Reading:
         """An option whose value is the name of a sweep takes the point's value; so does one that is
         not given and that the algorithm's own sweep names.
         """
-        options = {
-            key: point.get(value, value) if isinstance(value, str) else value
-            for key, value in entry.options.items()
-        }
+        options = {key: _at(value, point) for key, value in entry.options.items()}
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
         options |= {name: point[name] for name in varied}
@@ -240,6 +237,15 @@ class Reading:
             shaped = rule_goal(name, text, known, rs.violation(known))
             return Goal(name, text, rs.violation(parts), parts, shaped.shape)
         return None
+
+
+def _at(value: Any, point: Point) -> Any:
+    """An option's value at a sweep point, whose names it may hold anywhere."""
+    if isinstance(value, str):
+        return point.get(value, value)
+    if isinstance(value, dict):
+        return {key: _at(part, point) for key, part in value.items()}
+    return [_at(part, point) for part in value] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ BUILT_IN = (
     ),
     Algorithm(
         "mixture",
-        "the best randomized choice among linear classifiers, by column generation",
+        "the best randomized choice among classifiers of an oracle, by column generation",
         "ours; cf. Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018",
         "ratecli.solvers.mixture.solver:Mixture",
     ),
