@@ -21,7 +21,8 @@ MIXTURES = {model.kind: model for model in (Mixture, Vote)}
 BROKEN = (
     AttributeError,  # a part that is no array
     EOFError,
-    KeyError,  # a directory that names what is not there
+    ImportError,  # a type that is not there
+    LookupError,  # a directory that names what is not there
     MemoryError,  # a shape that is no shape
     NotImplementedError,  # a compression that zipfile does not know
     OSError,

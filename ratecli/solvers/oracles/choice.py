@@ -111,4 +111,5 @@ def _check_learner(chosen: _Named, others: list[str], *, chances: bool = False) 
 
 
 def _refused(chosen: _Named, message: str, hint: str) -> OptionFaultError:
-    return OptionFaultError(chosen.loc, Fault("E104", message, hint), key=bool(chosen.loc))
+    key = chosen.loc[-1:] == (chosen.name,)
+    return OptionFaultError(chosen.loc, Fault("E104", message, hint), key=key)

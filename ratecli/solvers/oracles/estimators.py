@@ -83,6 +83,7 @@ def fitted(model: BaseEstimator, X: Features, classes: Any, weights: Array) -> T
         with warnings.catch_warnings():
             # an oracle need not be perfect: a fit that stops early is an answer, too
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", FutureWarning)
             model.fit(_taken(model, X), classes, sample_weight=weights)
         return FORESTS[name](model) if name in FORESTS else Fitted(model)
     except (ValueError, TypeError) as error:
