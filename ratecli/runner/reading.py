@@ -29,6 +29,7 @@ from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.shown import report_faults, swept
 from ratecli.solvers.base import Solver
+from ratecli.solvers.registry import algorithms
 from ratecli.spec.algorithm import Algorithm
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
@@ -163,6 +164,9 @@ class Reading:
         before = len(self.faults)
         with self._placing(self._loc(index, entry)):
             solver_class(entry.name)
+            missing = algorithms()[entry.name].missing()
+            if missing is not None:
+                raise FaultError(missing)
         return len(self.faults) == before
 
     def _loc(self, index: int, entry: Algorithm, *inside: str | int) -> Loc:
