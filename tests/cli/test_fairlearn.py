@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+from importlib import metadata
 
 import pytest
 
@@ -29,6 +31,18 @@ def test_it_runs_as_any_other(folder, cli):
     assert (answer.code, "error" in answer.err) == (0, False)
     models = folder / "results" / "eg" / "models" / "exponentiated_gradient-seed=0"
     assert {path.name for path in models.iterdir()} == {"stochastic.npz", "voted.npz"}
+
+
+@installed
+def test_its_version_is_part_of_the_key(folder, cli, monkeypatch):
+    (folder / "eg.yaml").write_text(TEXT.replace("RULE", AFFINE))
+    assert cli("run", "eg.yaml", "-q", "-j", 1).code == 0
+    assert re.search(r"^all +1 +1 +0 ", cli("plan", "eg.yaml").out, re.MULTILINE)
+    version = metadata.version
+    monkeypatch.setattr(
+        metadata, "version", lambda name: "99" if name == "fairlearn" else version(name)
+    )
+    assert re.search(r"^all +1 +0 +1 ", cli("plan", "eg.yaml").out, re.MULTILINE)
 
 
 @installed
