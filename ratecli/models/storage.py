@@ -14,13 +14,15 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture, Vote
+from ratecli.models.weighed import Weighed, chances_of
 
 LINEAR = {model.kind: model for model in (Threshold, Logistic, Ramp)}
 MIXTURES = {model.kind: model for model in (Mixture, Vote)}
 BROKEN = (
     AttributeError,  # a part that is no array
     EOFError,
-    KeyError,  # a directory that names what is not there
+    ImportError,  # a type that is not there
+    LookupError,  # a directory that names what is not there
     MemoryError,  # a shape that is no shape
     NotImplementedError,  # a compression that zipfile does not know
     OSError,
@@ -70,6 +72,8 @@ def _classifier(arrays: Arrays) -> Classifier:
         return MIXTURES[kind](*_members(arrays))
     if kind == HashedMixture.kind:
         return HashedMixture(*_members(arrays), _whole(_part(arrays, "salt")))
+    if kind == Weighed.kind:
+        return _weighed(arrays)
     raise ValueError(f"no stored classifier: kind '{kind}' is unknown")
 
 
@@ -91,6 +95,11 @@ def _members(arrays: Arrays) -> tuple[tuple[Classifier, ...], Array]:
     return tuple(_classifier(_member(arrays, k)) for k in range(len(chances))), chances
 
 
+def _weighed(arrays: Arrays) -> Weighed:
+    costs, cut = _floats(_part(arrays, "costs"), 1), _floats(_part(arrays, "cut"), 0)
+    return Weighed(chances_of(_member(arrays, "chances")), costs, float(cut))
+
+
 def _floats(array: NDArray[np.generic], dimensions: int) -> NDArray[np.float64]:
     if array.dtype.kind not in "iuf" or array.ndim != dimensions:
         raise ValueError(f"no stored classifier: {array.dtype} of shape {array.shape}")
@@ -103,6 +112,6 @@ def _whole(array: NDArray[np.generic]) -> int:
     return int(array)
 
 
-def _member(arrays: Arrays, k: int) -> Arrays:
-    prefix = f"{k}."
+def _member(arrays: Arrays, name: object) -> Arrays:
+    prefix = f"{name}."
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from typing import Any
 
 from ratecli.rates import expression as ex
@@ -15,6 +16,7 @@ from ratecli.runner.options import in_key
 from ratecli.runner.records import VIOLATION
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
+from ratecli.solvers.registry import algorithms
 from ratecli.spec.document import Loc
 from ratecli.spec.sweep import Point
 
@@ -89,7 +91,9 @@ def known_goals(case: Case, value_of: Callable[[ex.Of], float]) -> tuple[Goal, t
 def content(case: Case) -> dict[str, Any]:
     """All of a case that decides its numbers, for its key; names of goals and metrics do not."""
     rules = {goal.name: ex.text(goal.expression) for goal in case.constraints}
-    return {
+    needs = algorithms()[case.algorithm].needs
+    others = {"needs": {needs: metadata.version(needs)}} if needs else {}
+    return others | {
         "algorithm": case.algorithm,
         "version": type(case.solver).version,
         "options": in_key(case.solver, rules),

@@ -95,13 +95,13 @@ def with_stored(rows: World, blob: bytes) -> World:
     Raises
     ------
     FaultError
-        E411 where the rows have another number of features than it has weights, E404 where its
+        E411 where the rows have another number of features than it takes, E404 where its
         scores are not finite.
     """
     classifier = loads(blob)
     width = rows.X.shape[1]
     if classifier.width != width:
-        message = f"the deployed model has {classifier.width} weights, the rows {width} features"
+        message = f"the deployed model takes {classifier.width} features, the rows have {width}"
         hint = "it must have been trained on these columns, encoded as they are here"
         raise FaultError(Fault("E411", message, hint))
     if not np.isfinite(classifier.score(rows.X)).all():

@@ -168,7 +168,7 @@ def _deployed(deployed: Deployed, prepared: Prepared) -> str:
     classifier = loads(prepared.deployed_model)
     return (
         f"likelier decisions of the classifier in '{deployed.model}' "
-        f"({classifier.kind}, {classifier.width} weights)"
+        f"({classifier.kind}, {classifier.width} features)"
     )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from ratecli.faults import Fault, FaultError, did_you_mean
-from ratecli.solvers.base import ConstraintName, Solver
+from ratecli.solvers.base import Checked, ConstraintName, OptionFaultError, Solver
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.complaint import WHERE, Complaint, complaints_of, unknown_key
 
@@ -51,6 +51,7 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
     fields = option_names(name)
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
     wrong += [_not_finite(key, value) for key, value in options.items() if _endless(value)]
+    wrong = wrong or list(_checked(found, options))
     if wrong:
         raise OptionError(wrong)
     try:
@@ -62,6 +63,20 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
     if unknown:
         raise OptionError([_no_rule(key, unknown[key], constraints) for key in unknown])
     return made
+
+
+def _checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
+    """What options that know more of their values than a type say of them."""
+    hints = get_type_hints(found, include_extras=True)
+    for key in options.keys() & hints.keys():
+        for mark in getattr(hints[key], "__metadata__", ()):
+            if isinstance(mark, Checked):
+                try:
+                    mark.check(options[key])
+                except OptionFaultError as error:
+                    fault = error.fault
+                    loc = (key, *error.loc)
+                    yield Complaint(loc, fault.code, fault.message, fault.help, error.key)
 
 
 def _endless(value: Any) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ratecli.faults import Fault, FaultError
 from ratecli.rates import expression as ex
@@ -30,6 +30,7 @@ from ratecli.runner.records import VIOLATION
 from ratecli.runner.shown import report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
+from ratecli.solvers.registry import algorithms
 from ratecli.spec.algorithm import Algorithm
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
@@ -164,6 +165,9 @@ class Reading:
         before = len(self.faults)
         with self._placing(self._loc(index, entry)):
             solver_class(entry.name)
+            missing = algorithms()[entry.name].missing()
+            if missing is not None:
+                raise FaultError(missing)
         return len(self.faults) == before
 
     def _loc(self, index: int, entry: Algorithm, *inside: str | int) -> Loc:
@@ -174,10 +178,7 @@ class Reading:
         """An option whose value is the name of a sweep takes the point's value; so does one that is
         not given and that the algorithm's own sweep names.
         """
-        options = {
-            key: point.get(value, value) if isinstance(value, str) else value
-            for key, value in entry.options.items()
-        }
+        options = {key: _at(value, point) for key, value in entry.options.items()}
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
         options |= {name: point[name] for name in varied}
@@ -242,6 +243,15 @@ class Reading:
             shaped = rule_goal(name, text, known, rs.violation(known))
             return Goal(name, text, rs.violation(parts), parts, shaped.shape)
         return None
+
+
+def _at(value: Any, point: Point) -> Any:
+    """An option's value at a sweep point, whose names it may hold anywhere."""
+    if isinstance(value, str):
+        return point.get(value, value)
+    if isinstance(value, dict):
+        return {key: _at(part, point) for key, part in value.items()}
+    return [_at(part, point) for part in value] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)

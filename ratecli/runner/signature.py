@@ -15,7 +15,7 @@ from ratecli.solvers.registry import Algorithm
 BOUNDS = {"Ge": "at least", "Gt": "more than", "Le": "at most", "Lt": "less than"}
 ATTRIBUTES = re.compile(r"\n\s*Attributes\n\s*-+\n")
 TYPES = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text",
-         "ConstraintName": "name of a constraint"}  # fmt: skip
+         "ConstraintName": "name of a constraint", "OracleOption": "name, or {name: options}"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,21 @@ stands for its name.
 """
 
 
+class OptionFaultError(Exception):
+    """What is wrong with the value of an option, `loc` within that value; `key` if it is a key."""
+
+    def __init__(self, loc: tuple[str, ...], fault: Fault, *, key: bool = False) -> None:
+        super().__init__(fault.message)
+        self.loc, self.fault, self.key = loc, fault, key
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Beside an option's type: `check` knows more of its values, and raises OptionFaultError."""
+
+    check: Callable[[Any], None]
+
+
 @dataclass(frozen=True)
 class Solution:
     """Named classifiers and how they came about.

@@ -60,7 +60,7 @@ def _fit(model: LinearSVC | LogisticRegression, X: Features, signs: Array, weigh
         signs, weights = np.append(signs, -signs[0]), np.append(weights, weights.min())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        model.fit(_narrow(X), signs, sample_weight=weights)
+        model.fit(narrow(X), signs, sample_weight=weights)
     converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
     return Fit(np.asarray(model.coef_[0], dtype=float), converged)
 
@@ -69,7 +69,7 @@ def _stack(X: sparse.csr_array, rows: Array) -> sparse.csr_array:
     return sparse.csr_array(sparse.vstack([X, sparse.csr_array(rows)], format="csr"))
 
 
-def _narrow(X: Features) -> Features:
+def narrow(X: Features) -> Features:
     """LIBLINEAR takes 32-bit indices only; files and stacking may give 64-bit ones."""
     if isinstance(X, np.ndarray) or X.indices.dtype == X.indptr.dtype == np.int32:
         return X

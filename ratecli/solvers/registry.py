@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from ratecli.faults import Fault
 
 if TYPE_CHECKING:
     from ratecli.solvers.base import Solver
@@ -17,12 +20,22 @@ GROUP = "ratecli.solvers"
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Name, one line on what it does, where it comes from, and `module:Class`."""
+    """Name, one line on what it does, where it comes from, `module:Class`, and the package beside our
+    own that it needs: an optional one, of the extra of that name.
+    """
 
     name: str
     summary: str
     source: str
     path: str
+    needs: str = ""
+
+    def missing(self) -> Fault | None:
+        """E202 where what it needs is not installed."""
+        if not self.needs or find_spec(self.needs) is not None:
+            return None
+        message = f"'{self.name}' needs {self.needs}, which is not installed"
+        return Fault("E202", message, f"pip install 'ratecli[{self.needs}]'")
 
     def load(self) -> type[Solver]:
         module, _, name = self.path.partition(":")
@@ -63,9 +76,16 @@ BUILT_IN = (
     ),
     Algorithm(
         "mixture",
-        "the best randomized choice among linear classifiers, by column generation",
+        "the best randomized choice among classifiers of an oracle, by column generation",
         "ours; cf. Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018",
         "ratecli.solvers.mixture.solver:Mixture",
+    ),
+    Algorithm(
+        "exponentiated_gradient",
+        "fairlearn's reduction to weighted logistic regressions, under affine constraints",
+        "Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018; needs ratecli[fairlearn]",
+        "ratecli.solvers.baselines.reduction:ExponentiatedGradient",
+        needs="fairlearn",
     ),
 )
 

@@ -166,4 +166,4 @@ def test_a_model_of_other_columns_is_refused(folder, cli):
     (folder / "second.yaml").write_text(SECOND.replace("drop: [part]", "drop: [part, z]"))
     answer = cli("run", "second.yaml", "-q")
     assert answer.code == 4
-    assert "error[E411]: the deployed model has 4 weights, the rows 3 features" in answer.err
+    assert "error[E411]: the deployed model takes 4 features, the rows have 3" in answer.err

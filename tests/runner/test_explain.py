@@ -26,6 +26,10 @@ constraints:
 """
 
 
+def single_spaced(lines):
+    return [" ".join(line.split()) for line in lines]
+
+
 @pytest.fixture
 def explained(tmp_path):
     """The lines on the objective and on the rule."""
@@ -60,7 +64,7 @@ def test_goals_are_shown_as_they_were_written(explained):
         ),
         (
             "{model: old.npz}",
-            "likelier decisions of the classifier in 'old.npz' (ramp, 15 weights)",
+            "likelier decisions of the classifier in 'old.npz' (ramp, 15 features)",
         ),
     ],
 )
@@ -132,8 +136,8 @@ def test_ratios_that_are_compared(explained):
     parts = [line.split() for line in rule if line.startswith(("numerator", "denominator"))]
     assert [part[0] for part in parts] == ["numerator", "denominator"] * 2
     assert parts[0][1] == "true_positives[sex"
-    assert "majorize       cannot: it takes affine constraints" in rule
-    assert "unconstrained  ignores it, and is measured on it" in rule
+    assert "majorize cannot: it takes affine constraints" in single_spaced(rule)
+    assert "unconstrained ignores it, and is measured on it" in single_spaced(rule)
 
 
 def test_convex_goals_state_in_what_they_grow(explained):
@@ -142,7 +146,7 @@ def test_convex_goals_state_in_what_they_grow(explained):
     assert "grows in fpr" in objective
     assert "falls in tpr" in objective
     assert "neither grows nor falls for sure in positive_rate" in objective
-    assert "majorize       cannot: it takes affine objectives" in objective
+    assert "majorize cannot: it takes affine objectives" in single_spaced(objective)
 
 
 def test_another_algorithms_result_has_a_stand_in(explained):

@@ -11,11 +11,11 @@ from ratecli.solvers.hull.best import best
 from ratecli.solvers.hull.columns import Columns
 from ratecli.solvers.hull.forms import Program
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.mixture.linear import LinearOracle
-from ratecli.solvers.mixture.pool import Ground
 from ratecli.solvers.mixture.solver import Mixture
-from ratecli.solvers.mixture.sweep import best_step, swept
-from ratecli.solvers.mixture.threshold import best_threshold
+from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.linear import LinearOracle
+from ratecli.solvers.oracles.sweep import best_step, swept
+from ratecli.solvers.oracles.threshold import best_threshold
 from ratecli.solvers.problem import Problem
 
 EVERY = {
@@ -151,7 +151,7 @@ def test_a_step_is_the_cheapest_on_its_line(seed):
 def test_sweeps_never_cost_more():
     rng = np.random.default_rng(0)
     given = problem(smooth_rows(3), Rules({}))
-    oracle = LinearOracle(given.X, given.l2, 0, rng)
+    oracle = LinearOracle(Ground.of(given.X, Kinds.by(given.rates)), given.l2, 0, rng)
     w, costs = rng.normal(size=6), rng.normal(size=400)
     paid = [costs @ (oracle._rows @ w > 0)]
     for _ in range(4):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from ratecli.models.hashed import HashedMixture
 from ratecli.models.linear import Threshold
 from ratecli.models.mixture import Mixture as Stochastic
 from ratecli.models.mixture import Vote
+from ratecli.models.weighed import Weighed
 from ratecli.rates.analysis import Shape
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Progress, Solution, Solver
@@ -22,8 +23,10 @@ from ratecli.solvers.hull.best import EXCESS, Best, best
 from ratecli.solvers.hull.columns import Columns
 from ratecli.solvers.hull.forms import Line, Program
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.mixture.linear import LinearOracle
-from ratecli.solvers.mixture.pool import Ground, Pool
+from ratecli.solvers.mixture.pool import Pool
+from ratecli.solvers.oracles.base import Oracle
+from ratecli.solvers.oracles.choice import LINEAR, OracleOption, oracle
+from ratecli.solvers.oracles.ground import Ground
 from ratecli.solvers.problem import ERROR, Problem
 
 ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
@@ -44,8 +47,13 @@ class Mixture(Solver):
         What an answer of the oracle must promise to improve the objective by.
     calls
         Most rounds of a mixture and the oracle's answer to it.
+    oracle
+        What finds a cheap classifier: `linear`; `plugin`, which fits chances once and weighs them with
+        the prices; or any classifier of scikit-learn whose fit takes sample weights, by its name, such
+        as `HistGradientBoostingClassifier`. Options stand behind it: `{DecisionTreeClassifier:
+        {max_depth: 3}}`, `{plugin: {probabilities: GaussianNB}}` (by default LogisticRegression).
     sweeps
-        How often the oracle passes over all features in the end, changing each weight to where the
+        How often the linear oracle passes over all features in the end, changing each weight to where the
         counted cost is least. The training objective falls further, and test error rises: on a9a, at
         a ratio of 1.25, from .1590 to .1564 and from .1642 to .1671.
     hashed
@@ -54,6 +62,7 @@ class Mixture(Solver):
 
     gap: Annotated[float, Gt(0)] = 1e-4
     calls: Annotated[int, Ge(1)] = 60
+    oracle: OracleOption = "linear"
     sweeps: Annotated[int, Ge(0)] = 0
     hashed: bool = False
 
@@ -61,10 +70,14 @@ class Mixture(Solver):
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
 
+    def __post_init__(self) -> None:
+        if self.sweeps and self.oracle != LINEAR:
+            raise ValueError("'sweeps' are of the linear oracle: leave them out with another one")
+
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         ground = Ground.of(problem.X, Kinds.by(problem.rates))
-        oracle = LinearOracle(ground.X, problem.l2, self.sweeps, rng)
-        search = _Search(self, Program.of(problem), Pool(ground), oracle)
+        found = oracle(self.oracle, ground, problem.l2, rng, sweeps=self.sweeps)
+        search = _Search(self, Program.of(problem), Pool(ground), found)
         search.start(problem)
         while search.goes_on():
             progress(search.step())
@@ -78,7 +91,7 @@ class Mixture(Solver):
 
 
 class _Search:
-    def __init__(self, solver: Mixture, program: Program, pool: Pool, oracle: LinearOracle) -> None:
+    def __init__(self, solver: Mixture, program: Program, pool: Pool, oracle: Oracle) -> None:
         self.solver, self.program, self.pool, self.oracle = solver, program, pool, oracle
         self.begun = time.perf_counter()
         self.trace: list[Mapping[str, Any]] = []
@@ -104,7 +117,7 @@ class _Search:
         found = self.found = self._best()
         near = self.pool.cheapest(found.prices)
         saved = self._saving(found, near)
-        if saved <= self.solver.gap:
+        if saved <= self.solver.gap and self.oracle.starts:
             saved = max(saved, self._saving(found, None))
         row = {
             "iteration": len(self.trace) + 1,
@@ -153,10 +166,11 @@ class _Search:
         options = [(key, self.pool.members[k])]
         ground = self.pool.ground
         for member in members:
-            if isinstance(member, Threshold):
-                shifts, rates = ground.cut_rates(np.asarray(ground.X @ member.weights))
+            scores = _scores(member, ground)
+            if scores is not None:
+                cuts, rates = ground.cut_rates(scores)
                 key, k = self._ranked(rates)
-                options.append((key, Threshold(member.weights, -float(shifts[k]))))
+                options.append((key, _cut(member, float(cuts[k]))))
         return min(options, key=lambda option: option[0])[1]
 
     def _ranked(self, rates: Array) -> tuple[tuple[float, float], int]:
@@ -190,5 +204,23 @@ class _Search:
         return "infeasible", f"{reason}, and any decisions by {least.bound:.3g}"
 
     def _ask(self, prices: Array, near: Classifier | None) -> Array:
-        costs = self.pool.ground.costs(prices)
-        return self.pool.add(self.oracle.answer(costs, near))
+        return self.pool.add(self.oracle.answer(prices, near))
+
+
+def _scores(member: Classifier, ground: Ground) -> Array | None:
+    """(m,) what rows are ranked by, of a classifier that `_cut` can decide from it."""
+    match member:
+        case Threshold():
+            return np.asarray(ground.X @ member.weights)
+        case Weighed():
+            return member.gains(ground.X)
+        case _:
+            return None
+
+
+def _cut(member: Classifier, cut: float) -> Classifier:
+    """Yes where what the member ranks by is above `cut`."""
+    if isinstance(member, Threshold):
+        return Threshold(member.weights, -cut)
+    assert isinstance(member, Weighed)
+    return replace(member, cut=cut)

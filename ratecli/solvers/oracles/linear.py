@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.solvers.liblinear import fit_logistic, with_ones
-from ratecli.solvers.mixture.sweep import swept
-from ratecli.solvers.mixture.threshold import best_threshold
+from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.sweep import swept
+from ratecli.solvers.oracles.threshold import best_threshold
 
 SHARPNESS = (1.0, 3.0)
 """Of the steps: each is started where the last one ended."""
@@ -34,32 +36,31 @@ class LinearOracle:
 
     Attributes
     ----------
-    X
-        (m, d) rows.
+    ground
+        The rows.
     l2
         Weight of `|w|^2 / 2`, the bias in it, beside that loss, where costs add up to 1.
     sweeps
         Passes of exact steps along single features after that (see `sweep`).
     """
 
-    X: Features
+    starts: ClassVar[bool] = True
+    ground: Ground
     l2: float
     sweeps: int
     rng: np.random.Generator
 
     @cached_property
     def _rows(self) -> sparse.csr_array:
-        return sparse.csr_array(with_ones(self.X))
+        return sparse.csr_array(with_ones(self.ground.X))
 
     @cached_property
     def _columns(self) -> sparse.csr_array:
         return sparse.csr_array(self._rows.T)
 
-    def answer(self, costs: Array, near: Classifier | None) -> Classifier:
-        """A classifier whose yeses cost little; (m,) `costs`, not all 0, of a yes of each row.
-
-        Found from the classifier `near`, if there is one, else from a logistic regression.
-        """
+    def answer(self, prices: Array, near: Classifier | None) -> Classifier:
+        """Sought from the classifier `near`, if that is linear, else from a logistic regression."""
+        costs = self.ground.costs(prices)
         shares = costs / np.abs(costs).sum()
         if isinstance(near, Threshold):
             start = np.append(near.weights, near.bias)
@@ -68,7 +69,7 @@ class LinearOracle:
         w = self._descended(start, shares)
         for _ in range(self.sweeps):
             w = swept(self._rows, w, shares, self.rng)
-        scores = np.asarray(self.X @ w[:-1])
+        scores = np.asarray(self.ground.X @ w[:-1])
         return Threshold(w[:-1], -best_threshold(scores, shares))
 
     def _logistic(self, shares: Array) -> Array:

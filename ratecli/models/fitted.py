@@ -1,0 +1,147 @@
+"""A fitted scikit-learn classifier, stored by skops: data of trusted types, never a pickle."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+import zipfile
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.utils import get_tags
+
+from ratecli.models.base import Array, Features
+
+PLAIN = (
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+)
+"""Parts of classifiers that skops does not list though they are plain Python objects. Trees are not
+among them: scikit-learn follows their nodes without looking where they lead (see `models.trees`).
+"""
+UNSHARED = ("JsonNode", "TypeNode")
+"""Numbers, words and types: Python may hold equal ones once or several times."""
+SCHEMA = "schema.json"
+BEGINNING = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fitted scikit-learn classifier of Q classes says of rows.
+
+    Raises
+    ------
+    ValueError
+        If it is none, or cannot decide a row.
+    """
+
+    kind: ClassVar[str] = "fitted"
+    model: Any
+
+    def __post_init__(self) -> None:
+        width = getattr(self.model, "n_features_in_", None)
+        if not isinstance(self.model, ClassifierMixin) or not isinstance(width, int):
+            raise ValueError("it is no fitted classifier of scikit-learn")  # noqa: TRY004
+        if self.of(np.zeros((1, width))).shape != (1, self.classes):
+            raise ValueError("it gives no number for each class")
+
+    @property
+    def width(self) -> int:
+        return int(self.model.n_features_in_)
+
+    @property
+    def classes(self) -> int:
+        return len(self.model.classes_)
+
+    def of(self, X: Features) -> Array:
+        """(n, Q) chances of the classes of rows (n, d); of a classifier of two that knows none, its
+        score with either sign.
+        """
+        if not isinstance(X, np.ndarray) and not get_tags(self.model).input_tags.sparse:
+            X = X.toarray()
+        if hasattr(self.model, "predict_proba"):
+            return np.asarray(self.model.predict_proba(X), dtype=float)
+        scores = np.asarray(self.model.decision_function(X), dtype=float)
+        return np.stack([-scores, scores], axis=1)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        return {"skops": np.frombuffer(packed(self.model), dtype=np.uint8)}
+
+
+def packed(model: Any) -> bytes:
+    """The classifier in skops' format, the same bytes for the same numbers.
+
+    skops names objects by where they lie in memory; here they are numbered as they come.
+
+    Raises
+    ------
+    ValueError
+        If it has parts that `unpacked` would not trust.
+    """
+    from skops.io import dumps  # noqa: PLC0415  slow to import, and for few models only
+
+    try:
+        blob = dumps(model)
+        _refuse_untrusted(blob)
+    except TypeError as error:
+        raise ValueError(str(error).splitlines()[0]) from None
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(blob)) as old, zipfile.ZipFile(buffer, "w") as new:
+        schema = json.loads(old.read(SCHEMA))
+        files: dict[str, str] = {}
+        _renumber(schema, {}, files)
+        new.writestr(zipfile.ZipInfo(SCHEMA, BEGINNING), json.dumps(schema))
+        for name, number in files.items():
+            new.writestr(zipfile.ZipInfo(number, BEGINNING), old.read(name))
+    return buffer.getvalue()
+
+
+def unpacked(blob: bytes) -> Fitted:
+    """Raises ValueError for anything but a scikit-learn classifier of trusted types, as stored by
+    the version of scikit-learn that is installed.
+    """
+    from skops.io import loads  # noqa: PLC0415
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InconsistentVersionWarning)
+        try:
+            _refuse_untrusted(blob)
+            return Fitted(loads(blob, trusted=list(PLAIN)))
+        except InconsistentVersionWarning as warning:
+            made, here = warning.original_sklearn_version, warning.current_sklearn_version
+            raise ValueError(
+                f"it was stored by scikit-learn {made}, and here is {here}"
+            ) from warning
+
+
+def _refuse_untrusted(blob: bytes) -> None:
+    from skops.io import get_untrusted_types  # noqa: PLC0415
+
+    wrong = set(get_untrusted_types(data=blob)) - set(PLAIN)
+    if wrong:
+        raise ValueError(f"types that are not trusted: {', '.join(sorted(wrong))}")
+
+
+def _renumber(node: Any, numbers: dict[int, int], files: dict[str, str]) -> None:
+    """Number the objects of a schema and the files of arrays, in place, in the order in which they
+    come.
+    """
+    parts = node
+    if isinstance(node, dict):
+        own = node.pop("__id__", None)
+        if own is not None and node.get("__loader__") not in UNSHARED:
+            node["__id__"] = numbers.setdefault(own, len(numbers) + 1)
+        name = node.get("file")
+        if isinstance(name, str):
+            node["file"] = files.setdefault(name, f"{len(files)}.{name.rpartition('.')[2]}")
+        parts = node.values()
+    if isinstance(node, dict | list):
+        for part in parts:
+            _renumber(part, numbers, files)

@@ -1,0 +1,111 @@
+"""Decision trees as plain arrays: what is stored of forests and of boosting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import softmax
+
+from ratecli.models.base import Array, Features
+
+LEAF = -1
+BLOCK = 2**22
+"""Entries of X that are made dense at a time (32 MiB)."""
+
+
+@dataclass(frozen=True)
+class Trees:
+    """T trees of N nodes in all, each leaf with a value for each of Q classes; values add up.
+
+    Attributes
+    ----------
+    width
+        d, the number of features.
+    roots
+        (T,) the node at which each tree starts.
+    feature
+        (N,) the feature that an inner node looks at, or LEAF.
+    threshold
+        (N,) a row goes to the first child where its feature is at most this.
+    children
+        (N, 2) nodes that stand behind their parent; of leaves whatever.
+    values
+        (N, Q) of leaves; of inner nodes whatever.
+    start
+        (Q,) what the values are added to.
+    rounded
+        Whether features are compared as 32-bit numbers, as scikit-learn's exact trees do.
+    softmax
+        Whether the sums are log-odds of the classes' chances, not the chances themselves.
+    """
+
+    kind: ClassVar[str] = "trees"
+    width: int
+    roots: NDArray[np.intp]
+    feature: NDArray[np.intp]
+    threshold: Array
+    children: NDArray[np.intp]
+    values: Array
+    start: Array
+    rounded: bool = False
+    softmax: bool = False
+
+    def __post_init__(self) -> None:
+        n, inner = len(self.feature), self.feature != LEAF
+        own = np.arange(n)[inner, None]
+        fits = (
+            self.threshold.shape == (n,)
+            and self.children.shape == (n, 2)
+            and self.values.shape == (n, len(self.start))
+            and bool(((self.roots >= 0) & (self.roots < n)).all())
+            and bool(((self.feature >= LEAF) & (self.feature < self.width)).all())
+            # behind the parent: no way leads in a circle
+            and bool(((self.children[inner] > own) & (self.children[inner] < n)).all())
+        )
+        if not fits:
+            raise ValueError("the nodes make no trees")
+
+    @property
+    def classes(self) -> int:
+        return len(self.start)
+
+    def of(self, X: Features) -> Array:
+        """(n, Q) chances of the classes, of rows (n, d)."""
+        found = [self._sums(rows) for rows in _blocks(X)]
+        sums = np.concatenate([np.empty((0, self.classes)), *found])
+        return np.asarray(softmax(sums, axis=1)) if self.softmax else sums
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        names = ("width", "roots", "feature", "threshold", "children", "values", "start")
+        return {name: np.asarray(getattr(self, name)) for name in (*names, "rounded", "softmax")}
+
+    def _sums(self, rows: Array) -> Array:
+        if self.rounded:
+            rows = rows.astype(np.float32)
+        return sum((self.values[self._leaves(rows, root)] for root in self.roots),
+                   np.tile(self.start, (len(rows), 1)))  # fmt: skip
+
+    def _leaves(self, rows: Array, root: int) -> NDArray[np.intp]:
+        """(n,) the leaf of one tree that each row comes to."""
+        at = np.full(len(rows), root, dtype=np.intp)
+        moving = np.arange(len(rows))
+        while len(moving := moving[self.feature[at[moving]] != LEAF]):
+            node = at[moving]
+            second = ~(rows[moving, self.feature[node]] <= self.threshold[node])
+            at[moving] = self.children[node, second.astype(np.intp)]
+        return at
+
+
+def _blocks(X: Features) -> Iterator[Array]:
+    """X by rows, dense."""
+    if isinstance(X, np.ndarray):
+        yield X
+        return
+    step = max(1, BLOCK // max(X.shape[1], 1))
+    for start in range(0, X.shape[0], step):
+        yield sparse.csr_array(X[start : start + step]).toarray()

@@ -1,0 +1,98 @@
+"""Decisions by expected cost: chances of classes, and what a yes costs in each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array, Features
+from ratecli.models.fitted import Fitted, unpacked
+from ratecli.models.trees import Trees
+
+GAIN = np.array([1.0, -1.0])
+"""Costs at which a yes is what a classifier of two classes finds likelier: the second class."""
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Deterministic: yes where its expected cost is below `-cut`, a tie is a no.
+
+    Attributes
+    ----------
+    chances
+        Gives each row's chances (n, Q) of Q classes.
+    costs
+        (Q,) what a yes costs in each.
+    """
+
+    kind: ClassVar[str] = "weighed"
+    chances: Trees | Fitted
+    costs: Array
+    cut: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.costs.shape != (self.chances.classes,):
+            raise ValueError(f"{self.costs.size} costs of {self.chances.classes} classes")
+
+    @property
+    def width(self) -> int:
+        return self.chances.width
+
+    def gains(self, X: Features) -> Array:
+        """(n,) what a yes is expected to bring: minus its cost."""
+        return np.asarray(self.chances.of(X) @ -self.costs)
+
+    def score(self, X: Features) -> Array:
+        return self.gains(X) - self.cut
+
+    def decide(self, X: Features) -> Array:
+        return (self.score(X) > 0).astype(float)
+
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        arrays: dict[str, NDArray[np.generic]] = {
+            "costs": self.costs,
+            "cut": np.asarray(self.cut),
+            "chances.kind": np.asarray(self.chances.kind),
+        }
+        return arrays | {f"chances.{name}": array for name, array in self.chances.state().items()}
+
+
+def chances_of(arrays: Mapping[str, NDArray[np.generic]]) -> Trees | Fitted:
+    """Trees or a fitted classifier from `state`, its kind beside it.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        If it is none.
+    """
+    kind = str(arrays["kind"])
+    if kind == Fitted.kind:
+        return unpacked(arrays["skops"].astype(np.uint8, casting="no").tobytes())
+    if kind == Trees.kind:
+        return Trees(
+            width=int(arrays["width"]),
+            roots=_whole(arrays["roots"]),
+            feature=_whole(arrays["feature"]),
+            threshold=_real(arrays["threshold"]),
+            children=_whole(arrays["children"]),
+            values=_real(arrays["values"]),
+            start=_real(arrays["start"]),
+            rounded=bool(arrays["rounded"]),
+            softmax=bool(arrays["softmax"]),
+        )
+    raise ValueError(f"chances of the kind '{kind}' are unknown")
+
+
+def _whole(array: NDArray[np.generic]) -> NDArray[np.intp]:
+    return array.astype(np.intp, casting="same_kind")
+
+
+def _real(array: NDArray[np.generic]) -> Array:
+    return array.astype(np.float64, casting="same_kind")

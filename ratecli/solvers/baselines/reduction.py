@@ -1,0 +1,119 @@
+"""fairlearn's reduction of fair classification to weighted classification, on our goals."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from annotated_types import Ge, Gt
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+
+from ratecli.models.base import Classifier
+from ratecli.models.linear import Logistic, Threshold
+from ratecli.models.mixture import Mixture, Vote
+from ratecli.rates.analysis import Shape, affine_pieces
+from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.liblinear import narrow
+from ratecli.solvers.problem import Problem
+
+LEAST_CHANCE = 1e-9
+"""Below this a chance is what rounding left of none."""
+
+
+@dataclass(frozen=True)
+class ExponentiatedGradient(Solver):
+    """fairlearn's `ExponentiatedGradient` (Agarwal et al. 2018, algorithm 1) as it is.
+
+    Multipliers grow exponentially with what their constraint misses; the learner is LIBLINEAR's
+    logistic regression with a regularized bias, fitted to the signs of the costs and weighted by
+    their size. After each step a linear program finds the best mixture of the classifiers so far.
+    Every affine constraint is taken as it is written, by moments of our own: demographic parity, equal
+    opportunity, equalized odds and error rate parity, as differences or as ratios, are among them.
+    A constraint may be missed by up to twice the gap that is left (`not_met`).
+
+    Attributes
+    ----------
+    eps
+        Inverse of the most that multipliers add up to.
+    iterations
+        Most steps.
+    gap
+        Duality gap at which it stops; by default half a standard error of the error of the first
+        classifier, as fairlearn has it.
+    """
+
+    eps: Annotated[float, Gt(0)] = 0.01
+    iterations: Annotated[int, Ge(1)] = 50
+    gap: Annotated[float, Gt(0)] | None = None
+
+    version: ClassVar[int] = 1
+    objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
+    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from fairlearn.reductions import ExponentiatedGradient as Reduction  # noqa: PLC0415
+
+        from ratecli.solvers.baselines.moments import Rows  # noqa: PLC0415
+
+        begun = time.perf_counter()
+        aim = Rows(*problem.rows(affine_pieces(problem.objective)))
+        slopes, constants = problem.rows(
+            [form for goal in problem.constraints for form in affine_pieces(goal)]
+        )
+        if not len(constants):  # fairlearn wants a constraint: one that always holds
+            slopes, constants = np.zeros((1, problem.X.shape[0])), np.full(1, -1.0)
+        learner = LogisticRegression(
+            solver="liblinear",
+            C=1 / (problem.X.shape[0] * problem.l2),
+            random_state=int(rng.integers(2**31)),
+        )
+        reduction = Reduction(
+            learner, Rows(slopes, constants), objective=aim, eps=self.eps,
+            max_iter=self.iterations, nu=self.gap,
+        )  # fmt: skip
+        signs, _ = problem.labels()
+        with warnings.catch_warnings():
+            # what pandas will change is fairlearn's business
+            warnings.simplefilter("ignore", DeprecationWarning)
+            reduction.fit(narrow(problem.X), (signs > 0).astype(int))
+        members, chances = _mixture(reduction)
+        mixture = Mixture(members, chances)
+        decisions = mixture.decide(problem.X)
+        row = {
+            "iteration": int(reduction.last_iter_) + 1,
+            "objective": float((aim.slopes @ decisions + aim.constants)[0]),
+            "violation": max(float((slopes @ decisions + constants).max()), 0.0),
+            "gap": float(reduction.best_gap_),
+            "work": int(reduction.n_oracle_calls_),
+            "seconds": time.perf_counter() - begun,
+        }
+        progress(f"{row['work']} classifiers fitted")
+        variants: dict[str, Classifier] = {"stochastic": mixture, "voted": Vote(members, chances)}
+        return Solution(variants, *_ending(reduction), trace=(row,))
+
+
+def _mixture(reduction: Any) -> tuple[tuple[Classifier, ...], Any]:
+    """The classifiers with a chance, and their chances, which add up to 1."""
+    chances = reduction.weights_.to_numpy(dtype=float)
+    numbers = reduction.weights_.index[chances > LEAST_CHANCE]
+    width = reduction.constraints_.X.shape[1]
+    members = tuple(_classifier(reduction.predictors_[k], width) for k in numbers)
+    kept = chances[chances > LEAST_CHANCE]
+    return members, kept / kept.sum()
+
+
+def _classifier(model: Any, width: int) -> Classifier:
+    if isinstance(model, DummyClassifier):  # where all costs have one sign
+        return Threshold(np.zeros(width), 1.0 if model.constant == 1 else -1.0)
+    return Logistic(model.coef_[0].astype(float), float(model.intercept_[0]))
+
+
+def _ending(reduction: Any) -> tuple[str, str]:
+    if reduction.best_gap_ < reduction.nu:
+        return "solved", ""
+    reason = f"a gap of {reduction.best_gap_:.2g} is left, above {reduction.nu:.2g}"
+    return "iteration_limit", f"after {reduction.last_iter_ + 1} steps {reason}"

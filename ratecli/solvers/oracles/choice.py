@@ -1,0 +1,115 @@
+"""An oracle as a file names it: `linear`, `plugin`, or a classifier of scikit-learn, with options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from ratecli.faults import Fault, did_you_mean
+from ratecli.solvers.base import Checked, OptionFaultError
+from ratecli.solvers.oracles.base import Oracle
+from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.linear import LinearOracle
+
+LINEAR, PLUGIN = "linear", "plugin"
+CHANCES = "probabilities"
+LOGISTIC = "LogisticRegression"
+SOME = "DecisionTreeClassifier, GaussianNB, HistGradientBoostingClassifier, LogisticRegression"
+"""Classifiers that take sample weights, for those who do not know any."""
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A name with options, and where in the file's value the options stand."""
+
+    name: str
+    options: Mapping[str, Any]
+    loc: tuple[str, ...]
+
+
+def check_oracle(value: Any) -> None:
+    """Raises OptionFaultError, E101, E103 or E104, for what names no oracle."""
+    chosen = _named(value, ())
+    if chosen.name == LINEAR:
+        _only(chosen, ())
+    elif chosen.name == PLUGIN:
+        _only(chosen, (CHANCES,))
+        _check_learner(_chances(chosen), [], chances=True)
+    else:
+        _check_learner(chosen, [LINEAR, PLUGIN])
+
+
+OracleOption = Annotated[Any, Checked(check_oracle)]
+"""An option of a solver: the name of an oracle, or `{name: {option: value}}`."""
+
+
+def oracle(
+    value: Any, ground: Ground, l2: float, rng: np.random.Generator, *, sweeps: int = 0
+) -> Oracle:
+    """The oracle that a checked option names; `l2` and `sweeps` are those of `LinearOracle`."""
+    chosen = _named(value, ())
+    if chosen.name == LINEAR:
+        return LinearOracle(ground, l2, sweeps, rng)
+    # the rest of scikit-learn is slow to import
+    from ratecli.solvers.oracles.learner import Learner  # noqa: PLC0415
+    from ratecli.solvers.oracles.plugin import PlugIn, defaults  # noqa: PLC0415
+
+    if chosen.name == PLUGIN:
+        model = _chances(chosen)
+        own = defaults(l2, len(ground.kinds.of)) if model.name == LOGISTIC else {}
+        return PlugIn(ground, model.name, own | dict(model.options), rng)
+    return Learner(ground, chosen.name, chosen.options, rng)
+
+
+def _named(value: Any, loc: tuple[str, ...]) -> _Named:
+    if isinstance(value, str):
+        return _Named(value, {}, loc)
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, options),) = value.items()
+        if options is None or isinstance(options, dict):
+            return _Named(name, options or {}, (*loc, name))
+    hint = "write a name, or {name: {option: value}}"
+    raise OptionFaultError(
+        loc, Fault("E103", "no oracle: one name, or one name with options", hint)
+    )
+
+
+def _chances(plugin: _Named) -> _Named:
+    return _named(plugin.options.get(CHANCES, LOGISTIC), (*plugin.loc, CHANCES))
+
+
+def _only(chosen: _Named, names: Iterable[str]) -> None:
+    known = list(names)
+    for key in chosen.options:
+        if key not in known:
+            hint = did_you_mean(key, known, f"options of {chosen.name}")
+            fault = Fault("E101", f"'{chosen.name}' has no option '{key}'", hint)
+            raise OptionFaultError((*chosen.loc, key), fault, key=True)
+
+
+def _check_learner(chosen: _Named, others: list[str], *, chances: bool = False) -> None:
+    """That scikit-learn has such a classifier, which takes weights and these options."""
+    from ratecli.solvers.oracles.estimators import classifiers, refusal, weighted  # noqa: PLC0415
+
+    name = chosen.name
+    if name not in classifiers():
+        what = "classifiers" if chances else "oracles"
+        hint = f"{did_you_mean(name, [*others, *weighted()], what)}, or another of scikit-learn"
+        raise _refused(chosen, f"scikit-learn has no classifier '{name}'", hint)
+    if name not in weighted():
+        raise _refused(chosen, f"{name} takes no sample weights", f"these do: {SOME}")
+    _only(chosen, classifiers()[name]().get_params(deep=False))
+    refused = refusal(name, chosen.options)
+    if refused is not None:
+        key, message = refused
+        raise OptionFaultError((*chosen.loc, key), Fault("E104", message))
+    if chances and not hasattr(classifiers()[name](**chosen.options), "predict_proba"):
+        raise _refused(chosen, f"{name} gives no probabilities", f"these do: {SOME}")
+
+
+def _refused(chosen: _Named, message: str, hint: str) -> OptionFaultError:
+    key = chosen.loc[-1:] == (chosen.name,)
+    return OptionFaultError(chosen.loc, Fault("E104", message, hint), key=key)

@@ -1,0 +1,153 @@
+"""scikit-learn's trees, forests and boosting as plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array
+from ratecli.models.trees import LEAF, Trees
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One tree: `feature` (N,), `threshold` (N,), `children` (N, 2) and `values` (N, Q)."""
+
+    feature: NDArray[np.intp]
+    threshold: Array
+    children: NDArray[np.intp]
+    values: Array
+
+
+def _gathered(width: int, parts: Iterable[_Part], **more: Any) -> Trees:
+    trees = list(parts)
+    roots = np.cumsum([0, *(len(part.feature) for part in trees)])[:-1]
+    moved = [part.children + root for part, root in zip(trees, roots, strict=True)]
+    return Trees(
+        width,
+        roots.astype(np.intp),
+        np.concatenate([part.feature for part in trees]),
+        np.concatenate([part.threshold for part in trees]),
+        np.concatenate(moved),
+        np.concatenate([part.values for part in trees]),
+        **more,
+    )
+
+
+def _exact(tree: Any, values: Array, features: NDArray[np.intp] | None = None) -> _Part:
+    """A tree of `sklearn.tree`, which may have seen only some `features`."""
+    leaf = tree.children_left < 0
+    seen = tree.feature if features is None else features[np.where(leaf, 0, tree.feature)]
+    children = np.stack([tree.children_left, tree.children_right], axis=1)
+    return _Part(np.where(leaf, LEAF, seen), tree.threshold, children, values)
+
+
+def _shares(model: Any, classes: int) -> Array:
+    """(N, Q) share of each class in the nodes of a fitted tree, which may not have seen all classes."""
+    counts = model.tree_.value[:, 0, :]
+    shares = np.zeros((len(counts), classes))
+    shares[:, np.asarray(model.classes_, dtype=np.intp)] = counts / counts.sum(
+        axis=1, keepdims=True
+    )
+    return shares
+
+
+def _tree(model: Any) -> Trees:
+    classes = len(model.classes_)
+    part = _exact(model.tree_, _shares(model, classes))
+    return _gathered(model.n_features_in_, [part], start=np.zeros(classes), rounded=True)
+
+
+def _forest(model: Any) -> Trees:
+    """Chances are the mean over trees."""
+    classes, count = len(model.classes_), len(model.estimators_)
+    parts = (_exact(each.tree_, _shares(each, classes) / count) for each in model.estimators_)
+    return _gathered(model.n_features_in_, parts, start=np.zeros(classes), rounded=True)
+
+
+def _bagging(model: Any) -> Trees:
+    classes, count = len(model.classes_), len(model.estimators_)
+    members = zip(model.estimators_, model.estimators_features_, strict=True)
+    parts = (_exact(each.tree_, _shares(each, classes) / count, seen) for each, seen in members)
+    return _gathered(model.n_features_in_, parts, start=np.zeros(classes), rounded=True)
+
+
+def _adaboost(model: Any) -> Trees:
+    """Votes of Q classes: a tree's class has its weight, the others share its negative."""
+    classes = len(model.classes_)
+    weights = model.estimator_weights_[: len(model.estimators_)]
+    parts = []
+    for each, weight in zip(model.estimators_, weights / weights.sum(), strict=True):
+        votes = np.eye(classes)[_shares(each, classes).argmax(axis=1)]
+        values = weight * (votes - (1 - votes) / (classes - 1)) / (classes - 1)
+        parts.append(_exact(each.tree_, values))
+    start = np.zeros(classes)
+    return _gathered(model.n_features_in_, parts, start=start, rounded=True, softmax=True)
+
+
+def _boosting(model: Any) -> Trees:
+    """Log-odds, `learning_rate` of each tree's value; the exponential loss has half of them."""
+    factor = model.learning_rate * (2.0 if model.loss == "exponential" else 1.0)
+    count = model.estimators_.shape[1]
+    parts = [
+        _exact(each.tree_, factor * _in_column(each.tree_.value[:, 0, 0], k, count))
+        for row in model.estimators_
+        for k, each in enumerate(row)
+    ]
+    return _started(model, parts, count, factor / model.learning_rate, rounded=True)
+
+
+def _histogram(model: Any) -> Trees:
+    """Log-odds; rates of learning are in the values already.
+
+    Raises
+    ------
+    ValueError
+        If it splits by sets of values (`categorical_features`).
+    """
+    parts = []
+    for row in model._predictors:  # noqa: SLF001  scikit-learn has no public view of these trees
+        for k, each in enumerate(row):
+            nodes = each.nodes
+            if nodes["is_categorical"].any():
+                raise ValueError("splits by sets of values cannot be stored")
+            children = np.stack([nodes["left"], nodes["right"]], axis=1).astype(np.intp)
+            feature = np.where(nodes["is_leaf"] != 0, LEAF, nodes["feature_idx"]).astype(np.intp)
+            values = _in_column(nodes["value"], k, len(row))
+            parts.append(_Part(feature, nodes["num_threshold"], children, values))
+    return _started(model, parts, len(model._predictors[0]), 1.0)  # noqa: SLF001
+
+
+def _in_column(values: Array, k: int, count: int) -> Array:
+    """(N, Q) values (N,) of class k; where one log-odds tells two classes, of the second."""
+    found = np.zeros((len(values), max(count, 2)))
+    found[:, k + (count == 1)] = values
+    return found
+
+
+def _started(
+    model: Any, parts: list[_Part], count: int, factor: float, *, rounded: bool = False
+) -> Trees:
+    """Boosted trees, which start from whatever the model's scores have beside the trees' values."""
+    width, none = model.n_features_in_, np.zeros(max(count, 2))
+    trees = _gathered(width, parts, start=none, rounded=rounded, softmax=False)
+    row = np.zeros((1, width))
+    scores = factor * np.atleast_1d(model.decision_function(row)[0])
+    start = np.append(0.0, scores) if count == 1 else scores
+    return _gathered(width, parts, start=start - trees.of(row)[0], rounded=rounded, softmax=True)
+
+
+FORESTS: dict[str, Callable[[Any], Trees]] = {
+    "AdaBoostClassifier": _adaboost,
+    "BaggingClassifier": _bagging,
+    "DecisionTreeClassifier": _tree,
+    "ExtraTreeClassifier": _tree,
+    "ExtraTreesClassifier": _forest,
+    "GradientBoostingClassifier": _boosting,
+    "HistGradientBoostingClassifier": _histogram,
+    "RandomForestClassifier": _forest,
+}

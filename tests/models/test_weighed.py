@@ -1,0 +1,202 @@
+"""Decisions by expected cost, on trees stored as arrays and on what skops stores."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import skops.io
+from scipy import sparse
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from ratecli.models.fitted import Fitted, packed, unpacked
+from ratecli.models.mixture import Mixture
+from ratecli.models.storage import dumps, loads
+from ratecli.models.trees import LEAF, Trees
+from ratecli.models.weighed import GAIN, Weighed
+
+
+def two_trees(**changes) -> Trees:
+    """x0 <= 1 ? a : (x1 <= 0 ? b : c), and a lone leaf."""
+    found = Trees(
+        width=2,
+        roots=np.array([0, 5]),
+        feature=np.array([0, LEAF, 1, LEAF, LEAF, LEAF]),
+        threshold=np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+        children=np.array([[1, 2], [0, 0], [3, 4], [0, 0], [0, 0], [0, 0]]),
+        values=np.array([[9, 9], [0.1, 0.2], [9, 9], [0.3, 0.4], [0.5, 0.6], [1.0, 2.0]]),
+        start=np.array([10.0, 20.0]),
+    )
+    return replace(found, **changes)
+
+
+ROWS = np.array([[1.0, 5.0], [1.5, 0.0], [1.5, 0.1]])
+SUMS = np.array([[11.1, 22.2], [11.3, 22.4], [11.5, 22.6]])
+
+
+def rows(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 3)).round(1)
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int)
+
+
+def test_trees_add_up_the_values_of_their_leaves():
+    np.testing.assert_allclose(two_trees().of(ROWS), SUMS)
+    np.testing.assert_array_equal(two_trees().of(sparse.csr_array(ROWS)), two_trees().of(ROWS))
+    assert two_trees().of(np.zeros((0, 2))).shape == (0, 2)
+    odds = np.exp(SUMS[:, 1] - SUMS[:, 0])
+    np.testing.assert_allclose(two_trees(softmax=True).of(ROWS)[:, 1], odds / (1 + odds))
+
+
+def test_features_may_be_compared_as_32_bit_numbers():
+    just_above = np.array([[1 + 1e-12, 5.0]])
+    assert two_trees().of(just_above)[0, 0] == pytest.approx(11.5)
+    assert two_trees(rounded=True).of(just_above)[0, 0] == pytest.approx(11.1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"children": np.array([[0, 2], [0, 0], [3, 4], [0, 0], [0, 0], [0, 0]])},  # a circle
+        {"children": np.array([[1, 2], [0, 0], [3, 6], [0, 0], [0, 0], [0, 0]])},
+        {"children": np.array([[1, 2], [0, 0], [-3, 4], [0, 0], [0, 0], [0, 0]])},
+        {"feature": np.array([0, LEAF, 2, LEAF, LEAF, LEAF])},
+        {"feature": np.array([0, -2, 1, LEAF, LEAF, LEAF])},
+        {"roots": np.array([0, 6])},
+        {"values": np.zeros((6, 3))},
+        {"threshold": np.zeros(5)},
+    ],
+)
+def test_nodes_that_lead_astray_are_refused(changes):
+    with pytest.raises(ValueError, match="make no trees"):
+        two_trees(**changes)
+    arrays = dict(np.load(io.BytesIO(dumps(Weighed(two_trees(), GAIN)))))
+    changed = arrays | {f"chances.{name}": array for name, array in changes.items()}
+    with pytest.raises(ValueError, match="make no trees"):
+        loads(npz(**changed))
+
+
+def npz(**arrays) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def test_a_yes_is_where_it_is_expected_to_bring_something():
+    costs = np.array([2.0, -1.0])
+    model = Weighed(two_trees(), costs)
+    assert model.score(ROWS) == pytest.approx(SUMS @ [-2.0, 1.0])
+    np.testing.assert_array_equal(replace(model, cut=-0.1).decide(ROWS), [1, 0, 0])
+    np.testing.assert_array_equal(replace(model, cut=-1.0).estimate(ROWS), [1, 1, 1])
+    with pytest.raises(ValueError, match="3 costs of 2 classes"):
+        Weighed(two_trees(), np.ones(3))
+
+
+def test_stored_ones_come_back_and_their_bytes_are_the_same():
+    X, y = rows()
+    models = [Weighed(two_trees(), GAIN, 0.5), Weighed(Fitted(GaussianNB().fit(X, y)), GAIN, -0.1)]
+    for model in (*models, Mixture((models[1], models[1]), np.array([0.3, 0.7]))):
+        blob = dumps(model)
+        again = loads(blob)
+        assert dumps(again) == blob
+        shown = X[:, : model.width]
+        np.testing.assert_array_equal(again.score(shown), model.score(shown))
+        np.testing.assert_array_equal(again.decide(shown), model.decide(shown))
+        assert again.width == model.width
+    # of another fit, too: nothing of where objects lay in memory
+    other = Weighed(Fitted(GaussianNB().fit(X.copy(), y.copy())), GAIN, -0.1)
+    assert dumps(other) == dumps(models[1])
+
+
+def rewritten(blob: bytes, change) -> bytes:
+    """A skops file with another schema."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(blob)) as old, zipfile.ZipFile(buffer, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            new.writestr(name, change(data.decode()) if name == "schema.json" else data)
+    return buffer.getvalue()
+
+
+def test_types_that_are_not_trusted_are_refused():
+    X, y = rows()
+    tree = DecisionTreeClassifier().fit(X, y)
+    with pytest.raises(ValueError, match=r"not trusted: sklearn.tree._tree.Tree"):
+        packed(tree)
+    with pytest.raises(ValueError, match="not trusted"):
+        unpacked(skops.io.dumps(tree))
+    bayes = packed(GaussianNB().fit(X, y))
+    trap = rewritten(bayes, lambda text: text.replace('"GaussianNB"', '"Popen"', 1).replace(
+        '"sklearn.naive_bayes"', '"subprocess"', 1))  # fmt: skip
+    with pytest.raises(ValueError, match=r"not trusted: subprocess.Popen"):
+        unpacked(trap)
+    arrays = {"kind": "weighed", "costs": GAIN, "cut": 0.0, "chances.kind": "fitted"}
+    stored = npz(**arrays, **{"chances.skops": np.frombuffer(trap, dtype=np.uint8)})
+    with pytest.raises(ValueError, match="not trusted"):
+        loads(stored)
+
+
+def test_what_is_no_classifier_or_of_another_version_is_refused():
+    X, y = rows()
+    blob = packed(GaussianNB().fit(X, y))
+    with pytest.raises(ValueError, match="no fitted classifier"):
+        unpacked(packed(GaussianNB()))
+    with pytest.raises(ValueError, match="no fitted classifier"):
+        unpacked(packed({"a": 1}))
+    old = rewritten(
+        blob, lambda text: text.replace(json.dumps(json.dumps(version())), '"\\"0.1\\""')
+    )
+    with pytest.raises(ValueError, match=r"stored by scikit-learn 0\.1, and here is"):
+        unpacked(old)
+
+
+def version() -> str:
+    import sklearn  # noqa: PLC0415
+
+    return sklearn.__version__
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_broken_schema_is_a_value_error_or_changes_nothing(seed):
+    X, y = rows()
+    model = GaussianNB().fit(X, y)
+    rng = np.random.default_rng(seed)
+
+    def broken(text: str) -> str:
+        letters = list(text)
+        for _ in range(2):
+            letters[rng.integers(len(letters))] = rng.choice(list('0123456789"{}[]:,aN'))
+        return "".join(letters)
+
+    skops_bytes = rewritten(packed(model), broken)
+    arrays = {"kind": "weighed", "costs": GAIN, "cut": 0.0, "chances.kind": "fitted"}
+    try:
+        loads(npz(**arrays, **{"chances.skops": np.frombuffer(skops_bytes, dtype=np.uint8)}))
+    except ValueError:
+        return
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"chances.kind": np.array("forest")},
+        {"chances.values": np.array(["a"])},
+        {"chances.feature": np.zeros(6)},
+        {"chances.width": np.ones(2)},
+        {"costs": np.ones(3)},
+        {"cut": np.ones(1)},
+    ],
+)
+def test_wrong_arrays_are_value_errors(changes):
+    arrays = dict(np.load(io.BytesIO(dumps(Weighed(two_trees(), GAIN)))))
+    assert isinstance(loads(npz(**arrays)), Weighed)
+    with pytest.raises(ValueError):
+        loads(npz(**arrays | changes))
+    for name in changes:
+        with pytest.raises(ValueError):
+            loads(npz(**{key: array for key, array in arrays.items() if key != name}))

@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from oracles.goals import Rows, Rules, problem, smooth_rows
+from scipy import sparse
+
+from ratecli.faults import FaultError
+from ratecli.models.base import Classifier
+from ratecli.models.linear import Threshold
+from ratecli.models.storage import dumps, loads
+from ratecli.models.trees import Trees
+from ratecli.models.weighed import Weighed
+from ratecli.rates.kinds import Kinds
+from ratecli.solvers.base import OptionFaultError
+from ratecli.solvers.hull.best import best
+from ratecli.solvers.hull.columns import Columns
+from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.oracles.choice import check_oracle, oracle
+from ratecli.solvers.oracles.estimators import classifiers, fitted, made, weighted
+from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.problem import ERROR, Problem
+
+GOALS = Rules({"p": "positive_rate[g=a] <= positive_rate[g=b]", "r": "recall[g=b] >= 0.7"})
+SMALL = {
+    "HistGradientBoostingClassifier": {"max_iter": 5},
+    "GradientBoostingClassifier": {"n_estimators": 5},
+    "MLPClassifier": {"hidden_layer_sizes": [4], "max_iter": 20},
+}
+"""Options that make slow ones quick."""
+
+
+def cells(seed: int, n: int = 200, levels: int = 2) -> Rows:
+    """Rows of few values: three features of `levels` values each, two groups that no feature tells."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(levels, size=(n, 3)).astype(float)
+    group = np.array(["a", "b"], dtype=object)[rng.integers(2, size=n)]
+    label = (rng.random(n) < 0.2 + 0.6 * (X[:, 0] == X[:, 1])).astype(float)
+    return Rows(X, label, group)
+
+
+def ground_of(given: Problem) -> Ground:
+    return Ground.of(given.X, Kinds.by(given.rates))
+
+
+def ask(option, given: Problem, prices: np.ndarray, seed: int = 0) -> Classifier:
+    rng = np.random.default_rng(seed)
+    return oracle(option, ground_of(given), given.l2, rng).answer(prices, None)
+
+
+def prices_of(given: Problem, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=len(given.rates.leaves))
+
+
+def cost(given: Problem, prices: np.ndarray, classifier: Classifier) -> float:
+    return float(prices @ given.rates.rates(classifier.decide(given.X)))
+
+
+def least(given: Problem, prices: np.ndarray) -> float:
+    """Of all rules of the features: each distinct row has the cheaper decision."""
+    ground = ground_of(given)
+    return cost_of(given, prices, (ground.costs(prices) < 0).astype(float))
+
+
+def cost_of(given: Problem, prices: np.ndarray, decisions: np.ndarray) -> float:
+    return float(prices @ ground_of(given).rates(decisions))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "option",
+    [
+        "DecisionTreeClassifier",
+        {"RandomForestClassifier": {"n_estimators": 3, "bootstrap": False}},
+        {"plugin": {"probabilities": "DecisionTreeClassifier"}},
+        {"plugin": {"probabilities": {"ExtraTreesClassifier": {"n_estimators": 3}}}},
+    ],
+    ids=str,
+)
+def test_trees_that_tell_all_rows_apart_are_the_best_rule_there_is(option, seed):
+    given = problem(cells(seed), GOALS)
+    prices = 0.2 * prices_of(given, seed)
+    prices[given.rates.index()[ERROR]] += 3.0
+    answer = ask(option, given, prices)
+    assert isinstance(answer.chances, Trees)
+    assert cost(given, prices, answer) == pytest.approx(least(given, prices), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_stump_is_the_best_where_one_parts_cheap_from_dear(seed):
+    """Yes is cheap above a value of one feature only, so that one cut of it costs nothing more."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(80, 3))
+    label = (X[:, 1] > rng.normal()).astype(float)
+    label[:2] = 0, 1
+    given = problem(Rows(X, label, np.full(80, "a", dtype=object)), Rules({}))
+    prices = np.ones(len(given.rates.leaves))
+    answer = ask({"DecisionTreeClassifier": {"max_depth": 1}}, given, prices)
+    stumps = [
+        cost(given, prices, Threshold(sign * np.eye(3)[j], -sign * cut))
+        for j, sign in product(range(3), (1.0, -1.0))
+        for cut in np.append(np.unique(X[:, j]), -9.0)
+    ]
+    assert cost(given, prices, answer) <= min(stumps) + 1e-12
+
+
+def test_a_stump_on_one_yes_or_no_question_is_the_best():
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        X = rng.integers(2, size=(60, 1)).astype(float)
+        group = np.array(["a", "b"], dtype=object)[rng.integers(2, size=60)]
+        given = problem(Rows(X, rng.integers(2, size=60).astype(float), group), GOALS)
+        prices = rng.normal(size=len(given.rates.leaves))
+        answer = ask({"DecisionTreeClassifier": {"max_depth": 1}}, given, prices)
+        assert cost(given, prices, answer) == pytest.approx(least(given, prices), abs=1e-12)
+
+
+def known_chances(seed: int) -> tuple[Rows, np.ndarray]:
+    """Rows with a logistic chance of label 1, hence with known ones, and a group that is a feature."""
+    rng = np.random.default_rng(seed)
+    code = rng.integers(2, size=20_000)
+    X = np.stack([rng.integers(-4, 5, size=20_000) / 2.0, code], axis=1)
+    chance = 1 / (1 + np.exp(-(1.5 * X[:, 0] - 0.8 * code)))
+    label = (rng.random(20_000) < chance).astype(float)
+    return Rows(X, label, np.array(["a", "b"], dtype=object)[code]), chance
+
+
+@pytest.mark.parametrize("option", ["plugin", {"plugin": {"probabilities": "DecisionTreeClassifier"}}], ids=str)  # fmt: skip
+def test_the_plug_in_is_the_bayes_rule_with_a_threshold_for_each_group(option):
+    """A yes costs `error + 0.3 positive_rate[a] - 0.3 positive_rate[b]`: yes in a where
+    eta > 1/2 + 0.15 / P(a), in b where eta > 1/2 - 0.15 / P(b).
+    """
+    rows, chance = known_chances(0)
+    goals = Rules({"p": "positive_rate[g=a] <= positive_rate[g=b]"})
+    given = problem(rows, goals)
+    index = given.rates.index()
+    prices = np.zeros(len(index))
+    prices[index[ERROR]] = 1.0
+    for leaf, k in index.items():
+        prices[k] += {"a": 0.3, "b": -0.3}.get(group_of(leaf), 0.0)
+    shares = np.array([np.mean(rows.group == g) for g in "ab"])
+    in_b = (rows.group == "b").astype(int)
+    threshold = 0.5 + np.array([0.15, -0.15])[in_b] / shares[in_b]
+    clear = np.abs(chance - threshold) > 0.05
+    assert 0.5 < clear.mean() < 1
+    answer = ask(option, given, prices)
+    expected = (chance > threshold).astype(float)
+    np.testing.assert_array_equal(answer.decide(given.X)[clear], expected[clear])
+    assert {0.0, 1.0} == set(expected[clear & (in_b == 1)]) == set(expected[clear & (in_b == 0)])
+
+
+def group_of(leaf) -> str:
+    return str(leaf.where.conditions[0].values[0]) if leaf.where.conditions else ""
+
+
+@pytest.mark.parametrize("option", ["linear", "plugin", "GaussianNB"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_where_all_costs_have_one_sign_all_decisions_are_alike(option, sign):
+    given = problem(smooth_rows(0), Rules({}, "positive_rate"))
+    prices = np.zeros(len(given.rates.leaves))
+    prices[0] = sign
+    answer = ask(option, given, prices)
+    assert (answer.decide(given.X) == (sign < 0)).all()
+
+
+def test_the_plug_in_asks_for_chances_once():
+    given = problem(cells(1), GOALS)
+    found = oracle("plugin", ground_of(given), given.l2, np.random.default_rng(0))
+    one, other = (found.answer(prices_of(given, seed), None) for seed in (0, 1))
+    assert one.chances is other.chances
+    assert (one.costs != other.costs).all()
+
+
+def test_random_numbers_come_from_the_trial():
+    given = problem(smooth_rows(1, d=8), GOALS)
+    prices = prices_of(given, 0)
+    tree = {"ExtraTreeClassifier": {"max_depth": 4}}
+    one, same, other = (dumps(ask(tree, given, prices, seed)) for seed in (0, 0, 1))
+    assert one == same != other
+    fixed = {"ExtraTreeClassifier": {"max_depth": 4, "random_state": 3}}
+    assert dumps(ask(fixed, given, prices, 0)) == dumps(ask(fixed, given, prices, 1))
+
+
+@pytest.mark.parametrize("name", weighted())
+def test_every_classifier_with_weights_answers_as_scikit_learn_does_and_can_be_stored(name):
+    """And, where it gives probabilities, ours of two and of three classes are its own."""
+    rng = np.random.default_rng(0)
+    X = rng.random((90, 3)).round(2)
+    weights = rng.random(90) + 0.1
+    told = (X[:, 0] + X[:, 1] > 1).astype(int)
+    for classes in (told, told + (X[:, 2] > 0.7)):
+        model = made(name, SMALL.get(name, {}), np.random.default_rng(0))
+        gives = hasattr(model, "predict_proba")
+        if not gives and classes is not told:
+            continue
+        found = fitted(model, X, classes, weights)
+        costs = np.array([1.0, -1.0]) if classes is told else np.array([1.0, -0.5, -1.0])
+        answer = Weighed(found, costs)
+        if gives:
+            np.testing.assert_allclose(found.of(X), model.predict_proba(X), atol=1e-12)
+        if classes is told:
+            np.testing.assert_array_equal(answer.decide(X), model.predict(X))
+        blob = dumps(answer)
+        assert dumps(loads(blob)) == blob
+        np.testing.assert_array_equal(loads(blob).decide(X), answer.decide(X))
+
+
+@pytest.mark.parametrize("name", ["DecisionTreeClassifier", "GaussianNB", "LogisticRegression"])
+def test_sparse_rows_are_decided_as_dense_ones(name):
+    given = problem(cells(2), GOALS)
+    thin = Problem(
+        sparse.csr_array(given.X), given.rates, given.objective, given.constraints, given.l2
+    )
+    prices = prices_of(given, 0)
+    one, other = ask(name, given, prices), ask(name, thin, prices)
+    np.testing.assert_array_equal(one.decide(given.X), other.decide(thin.X))
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "loc", "message"),
+    [
+        (3, "E103", (), "no oracle"),
+        ({"linear": {}, "plugin": {}}, "E103", (), "no oracle"),
+        ({"GaussianNB": 3}, "E103", (), "no oracle"),
+        ("DecisionTree", "E104", (), "no classifier 'DecisionTree'"),
+        ({"Linear": {}}, "E104", ("Linear",), "no classifier 'Linear'"),
+        ("KNeighborsClassifier", "E104", (), "takes no sample weights"),
+        ("DummyClassifier", "E104", (), "no classifier"),
+        ({"linear": {"depth": 3}}, "E101", ("linear", "depth"), "no option 'depth'"),
+        ({"plugin": {"proba": 3}}, "E101", ("plugin", "proba"), "no option 'proba'"),
+        ({"GaussianNB": {"smooth": 1}}, "E101", ("GaussianNB", "smooth"), "no option 'smooth'"),
+        (
+            {"GaussianNB": {"var_smoothing": "big"}},
+            "E104",
+            ("GaussianNB", "var_smoothing"),
+            "'var_smoothing' parameter of GaussianNB must be",
+        ),
+        (
+            {"plugin": {"probabilities": "LinearSVC"}},
+            "E104",
+            ("plugin", "probabilities"),
+            "gives no probabilities",
+        ),
+        (
+            {"plugin": {"probabilities": {"SGDClassifier": {"alpha": -1}}}},
+            "E104",
+            ("plugin", "probabilities", "SGDClassifier", "alpha"),
+            "'alpha' parameter",
+        ),
+    ],
+)
+def test_what_is_no_oracle_is_a_fault_at_its_place(option, code, loc, message):
+    with pytest.raises(OptionFaultError, match=message) as caught:
+        check_oracle(option)
+    assert (caught.value.fault.code, caught.value.loc) == (code, loc)
+
+
+def test_faults_name_what_would_be_right():
+    hints = {}
+    for option in ("DecisionTreClassifier", "linar", "KNeighborsClassifier"):
+        with pytest.raises(OptionFaultError) as caught:
+            check_oracle(option)
+        hints[option] = caught.value.fault.help
+    assert "did you mean 'DecisionTreeClassifier'?" in hints["DecisionTreClassifier"]
+    assert "did you mean 'linear'?" in hints["linar"]
+    named = hints["KNeighborsClassifier"].removeprefix("these do: ").split(", ")
+    assert set(named) <= set(weighted())
+    assert set(weighted()) < set(classifiers())
+
+
+def test_what_only_the_rows_tell_is_a_fault_of_the_trial():
+    given = problem(smooth_rows(0), GOALS)  # with negative features
+    for option, message in (
+        ("MultinomialNB", "MultinomialNB cannot be fitted: Negative values"),
+        ({"LogisticRegression": {"solver": "newton-cg", "l1_ratio": 1}}, "cannot be fitted"),
+        ({"HistGradientBoostingClassifier": {"categorical_features": [9]}}, "cannot be fitted"),
+    ):
+        check_oracle(option)
+        with pytest.raises(FaultError, match=message) as caught:
+            ask(option, given, prices_of(given, 0))
+        assert [fault.code for fault in caught.value.faults] == ["E501"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mixture_over_full_trees_is_the_best_of_all_rules_of_the_features(seed):
+    given = problem(cells(seed), Rules({"p": "positive_rate[g=a] <= 0.9 * positive_rate[g=b]"}))
+    ground = ground_of(given)
+    every = [ground.rates(np.array(p, dtype=float)) for p in product((0, 1), repeat=8)]
+    program = Program.of(given)
+    expected = best(Relaxation(program, Columns.classifiers(np.stack(every, axis=1))), 1e-7)
+    for option in ("DecisionTreeClassifier", {"plugin": {"probabilities": "ExtraTreeClassifier"}}):
+        found = Mixture(gap=1e-6, oracle=option).solve(
+            given, np.random.default_rng(0), lambda _: None
+        )
+        assert found.status == "solved"
+        assert found.trace[-1]["objective"] == pytest.approx(expected.value, abs=1e-5)
+        single = given.rates.rates(found.variants["deterministic"].decide(given.X))
+        assert program.excess(single) <= 1e-6
+
+
+def test_boosting_learns_what_no_line_can():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(300, 2))
+    group = np.array(["a", "b"], dtype=object)[rng.integers(2, size=300)]
+    label = ((X[:, 0] * X[:, 1] > 0) ^ (rng.random(300) < 0.1)).astype(float)
+    given = problem(Rows(X, label, group), Rules({"p": "max_gap(positive_rate, by=g) <= 0.02"}))
+    boosting = {"HistGradientBoostingClassifier": {"max_iter": 10}}
+    reached = {}
+    for option in ("linear", boosting):
+        found = Mixture(calls=8, oracle=option).solve(
+            given, np.random.default_rng(0), lambda _: None
+        )
+        assert found.trace[-1]["violation"] <= 1e-6
+        reached[str(option)] = found.trace[-1]["objective"]
+    assert reached["linear"] > 0.3
+    assert reached[str(boosting)] < 0.12
+
+
+def test_sweeps_are_of_the_linear_oracle():
+    with pytest.raises(ValueError, match="'sweeps' are of the linear oracle"):
+        Mixture(sweeps=2, oracle="plugin")
