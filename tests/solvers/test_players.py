@@ -254,7 +254,7 @@ def test_hinges_are_nowhere_below_what_is_counted(name):
     solver = ThreePlayer()
     kinds = Kinds.by(given.rates)
     grid = [{"learning_rate": 0.1, "multiplier_rate": 0.1}]
-    game = solver._game(Program.of(given), kinds, given, grid)
+    game = solver._game(Program.of(given), kinds, given, grid, np.random.default_rng(0))
     slopes, constants = game.form.sides
     for _ in range(20):
         answer, rates = game.step()
@@ -298,14 +298,58 @@ def test_relatives_are_settings(setting):
     assert program.value(program.objective, rates) <= 0.5
 
 
+@pytest.mark.parametrize(
+    "setting", [{}, {"multipliers": "leader"}, {"oracle": "DecisionTreeClassifier"}]
+)
+def test_an_oracle_best_responds(setting):
+    """Algorithm 1, Frank-Wolfe, and Algorithm 1 with trees, of which a deep one errs on few rows."""
+    given = problem(smooth_rows(1), GOALS["g-mean"])
+    program = Program.of(given)
+    options = {
+        "oracle": "linear",
+        "steps": 60,
+        "every": 1,
+        "multiplier_rate": 0.1,
+        "optimizer": "sgd",
+    }
+    found = solved(given, **(options | setting))
+    rates = given.rates.rates(found.variants["stochastic"].decide(given.X))
+    assert program.excess(rates) <= 1e-6
+    best = Mixture(oracle=setting.get("oracle", "linear")).solve(
+        given, np.random.default_rng(0), lambda _: None
+    )
+    value = float(program.value(program.objective, rates))
+    assert value <= best.trace[-1]["objective"] + 0.03
+
+
+def test_algorithm_1_reaches_the_value_of_the_fully_corrective_mixture_with_linear_goals():
+    given = problem(smooth_rows(1), GOALS["affine"])
+    program = Program.of(given)
+    options = {"oracle": "linear", "every": 1, "optimizer": "sgd"}
+    found = solved(given, steps=150, multiplier_rate=0.5, **options)
+    rates = given.rates.rates(found.variants["stochastic"].decide(given.X))
+    best = Mixture().solve(given, np.random.default_rng(0), lambda _: None)
+    assert program.excess(rates) <= 1e-6
+    assert program.value(program.objective, rates) <= best.trace[-1]["objective"] + 0.005
+    # the uniform mixture, which the theory is about
+    uniform = given.rates.rates(found.variants["uniform"].decide(given.X))
+    assert program.excess(uniform) <= 0.03
+
+
 def test_settings_played_together_are_as_if_played_alone():
     given = problem(smooth_rows(1), GOALS["kl"])
     kinds, program = Kinds.by(given.rates), Program.of(given)
     values = [(0.01, 0.1), (0.1, 0.01), (1.0, 1.0)]
     grid = [{"learning_rate": a, "multiplier_rate": b} for a, b in values]
-    together = ThreePlayer()._game(program, kinds, given, grid).play(50, 10)
+    together = (
+        ThreePlayer()._game(program, kinds, given, grid, np.random.default_rng(0)).play(50, 10)
+    )
     for lane, setting in enumerate(grid):
-        alone = ThreePlayer()._game(program, kinds, given, [setting]).play(50, 10)
+        alone = (
+            ThreePlayer()
+            ._game(program, kinds, given, [setting], np.random.default_rng(0))
+            .play(50, 10)
+        )
         for one, many in zip(alone.answers, together.answers, strict=True):
             np.testing.assert_allclose(many[:, [lane]], one, atol=1e-3)
 

@@ -18,10 +18,13 @@ from ratecli.rates.analysis import Shape
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.oracles.choice import OracleOption, oracle
+from ratecli.solvers.oracles.ground import Ground
 from ratecli.solvers.players.descent import Descent
-from ratecli.solvers.players.game import Game, Iterates, first_prices, first_slacks
+from ratecli.solvers.players.game import Game, Iterates, Player, first_prices, first_slacks
 from ratecli.solvers.players.lagrangian import Lagrangian, lagrangian
 from ratecli.solvers.players.multipliers import Ascent, Leader, Multipliers, SwapRegret
+from ratecli.solvers.players.response import BestResponse
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.selection import Shrunk, best_iterate, shrunk, shrunk_metrics
 from ratecli.solvers.players.steps import Rule, Stepper
@@ -38,13 +41,17 @@ class ThreePlayer(Solver):
 
     A linear classifier descends hinges, slacks that stand for the rates in what is not affine respond
     at best (those of ratios descend), and multipliers ascend on rates as they are counted: Algorithm 2,
-    and Algorithm 3 as corrected in the protocols where there are ratios. Other rows of the paper's
-    Table 2 are settings: `multipliers: leader, rates: surrogate` is NEMSIS, `rates: surrogate` SPADE.
+    and Algorithm 3 as corrected in the protocols where there are ratios. The other rows of the paper's
+    Table 2 are settings: with an `oracle` it is Algorithm 1, with `multipliers: leader` too Frank-Wolfe;
+    without one `rates: surrogate` is SPADE, and with `multipliers: leader` too NEMSIS.
 
     Attributes
     ----------
     steps, every
         Steps, each over all rows, and of how many one is kept as a candidate.
+    oracle
+        What best-responds in the place of the classifier that descends: `linear`, `plugin`, or a
+        classifier of scikit-learn, as for `mixture`. Each step asks it, so take few.
     learning_rate, multiplier_rate
         Of the classifier's steps and the slacks', and of the multipliers'.
     tune
@@ -69,6 +76,7 @@ class ThreePlayer(Solver):
 
     steps: Annotated[int, Ge(1)] = 5000
     every: Annotated[int, Ge(1)] = 10
+    oracle: OracleOption | None = None
     learning_rate: Rate = 0.1
     multiplier_rate: Rate = 0.1
     tune: Mapping[Tuned, Annotated[tuple[Rate, ...], MinLen(1)]] = field(default_factory=dict)
@@ -83,10 +91,16 @@ class ThreePlayer(Solver):
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
 
+    def __post_init__(self) -> None:
+        if self.oracle is not None and self.rates == "surrogate":
+            raise ValueError(
+                "'rates: surrogate' is of a classifier that descends, an 'oracle' has true ones"
+            )
+
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         grid = self._grid(problem)
         program, kinds = Program.of(problem), Kinds.by(problem.rates)
-        game = self._game(program, kinds, problem, grid)
+        game = self._game(program, kinds, problem, grid, rng)
         played = game.play(self.steps, self.every)
         progress(f"{self.steps} steps of {len(grid)} settings")
         lanes = [lane for lane in range(len(grid)) if game.player.finite(played.answers[-1], lane)]
@@ -115,14 +129,17 @@ class ThreePlayer(Solver):
         return grid
 
     def _game(
-        self, program: Program, kinds: Kinds, problem: Problem, grid: list[dict[str, float]]
+        self,
+        program: Program,
+        kinds: Kinds,
+        problem: Problem,
+        grid: list[dict[str, float]],
+        rng: np.random.Generator,
     ) -> Game:
         fixed = np.logical_not(kinds.patterns.any(axis=1))
         form = lagrangian(program, np.nan_to_num(problem.rates.c), fixed)
         learning, raising = (np.array([each[name] for each in grid]) for name in grid[0])
-        rows = LaneRows.of(problem.X, kinds)
-        start = np.zeros((problem.X.shape[1] + 1, len(grid)), np.float32)
-        player = Descent(form, kinds, rows, Stepper(self.optimizer, learning), start)
+        player = self._player(form, kinds, problem, learning, rng)
         slacks = first_slacks(form, len(grid))
         prices = first_prices(form, slacks)
         multipliers = self._multipliers(form, raising, prices)
@@ -130,6 +147,21 @@ class ThreePlayer(Solver):
             prices = np.full_like(prices, 1 / len(prices))
         surrogate = self.rates == "surrogate"
         return Game(form, player, multipliers, Stepper("sgd", learning), prices, slacks, surrogate)
+
+    def _player(
+        self,
+        form: Lagrangian,
+        kinds: Kinds,
+        problem: Problem,
+        learning: Array,
+        rng: np.random.Generator,
+    ) -> Player:
+        if self.oracle is not None:
+            ground = Ground.of(problem.X, kinds)
+            return BestResponse(form, ground, oracle(self.oracle, ground, problem.l2, rng))
+        start = np.zeros((problem.X.shape[1] + 1, len(learning)), np.float32)
+        rows = LaneRows.of(problem.X, kinds)
+        return Descent(form, kinds, rows, Stepper(self.optimizer, learning), start)
 
     def _multipliers(self, form: Lagrangian, raising: Array, prices: Array) -> Multipliers:
         if self.multipliers == "swap_regret":

@@ -1,0 +1,53 @@
+"""The classifier player that best-responds: an oracle, asked at every step and for every setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.linear import Threshold
+from ratecli.solvers.oracles.base import Oracle
+from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.players.lagrangian import Lagrangian
+
+Answers = Sequence[Classifier]
+
+
+@dataclass
+class BestResponse:
+    """Answers of an oracle to the prices that a Lagrangian puts on the rates (Algorithm 1).
+
+    An oracle that starts from a classifier is given its last answer in the same lane.
+    """
+
+    form: Lagrangian
+    ground: Ground
+    oracle: Oracle
+    last: list[Classifier | None] = field(default_factory=list)
+
+    def classifier(self, answer: Answers, lane: int) -> Classifier:
+        return answer[lane]
+
+    def finite(self, answer: Answers, lane: int) -> bool:  # noqa: ARG002  an oracle's weights are
+        return True
+
+    def bounds(self, answer: Answers) -> Array:  # noqa: ARG002
+        raise TypeError("an oracle's classifier has rates as they are counted, and no others")
+
+    def move(self, prices: Array) -> tuple[Answers, Array]:
+        slopes, _ = self.form.sides
+        costs = slopes.T @ prices
+        lanes = costs.shape[1]
+        self.last = self.last or [None] * lanes
+        answers = [self._answer(costs[:, lane], self.last[lane]) for lane in range(lanes)]
+        self.last = list(answers)
+        rates = [self.ground.rates(answer.decide(self.ground.X)) for answer in answers]
+        return answers, np.stack(rates, axis=1)
+
+    def _answer(self, prices: Array, near: Classifier | None) -> Classifier:
+        if not self.ground.costs(prices).any():  # no answer is better than another
+            return near or Threshold(np.zeros(self.ground.X.shape[1]), -1.0)
+        return self.oracle.answer(prices, near if self.oracle.starts else None)
