@@ -104,7 +104,10 @@ def training_problem(
     if empty & set(wanted):
         raise FaultError([of_nothing(leaf, rows.sample) for leaf in wanted if leaf in empty])
     penalty = float(l2.removesuffix("/n")) / len(train) if isinstance(l2, str) else l2
-    return Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
+    slices = {
+        str(leaf.where.visible): rows.sample.rows(leaf.where.visible)[train] for leaf in wanted
+    }
+    return Problem(rows.X[train], matrix.on(train), objective, rules, penalty, slices)
 
 
 def _measured(

@@ -24,6 +24,7 @@ from ratecli.models.base import Classifier, Features
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
 from ratecli.runner.keys import stream
+from ratecli.runner.slices import memberships
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,18 @@ class World:
     X: Features
 
     def predictions(self, classifier: Classifier) -> Predictions:
-        return Predictions(
-            classifier.decide(self.X), classifier.score(self.X), classifier.estimate(self.X)
-        )
+        """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""
+        X = self._shown(classifier)
+        return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
+
+    def _shown(self, classifier: Classifier) -> Features:
+        """The features, and behind them the slices that the classifier looks at."""
+        if not classifier.slices:
+            return self.X
+        members = memberships(self.sample, classifier.slices)
+        if isinstance(self.X, np.ndarray):
+            return np.hstack([self.X, members])
+        return sparse.csr_array(sparse.hstack([self.X, sparse.csr_array(members)], format="csr"))
 
     def splits(self) -> dict[str, int]:
         """Rows of each split that has any, in the order train, validation, test."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
 
 ERROR = Leaf(RATES["error"])
@@ -32,6 +33,8 @@ class Problem:
         Weight of `|w|^2 / 2` beside the mean hinge loss with margin 1, as LIBLINEAR has it:
         `C = 1 / (n l2)`. Scores with the margin 1/2 of the ramp are half as large, and the same
         problem in rate units has `lambda = 2 l2` (protocols of Goh et al. 2016, 2.4.2).
+    slices
+        (n,) which rows are in each slice of the goals' rates, by the text of its conditions.
     """
 
     X: Features
@@ -39,6 +42,7 @@ class Problem:
     objective: Goal
     constraints: tuple[Goal, ...]
     l2: float
+    slices: Mapping[str, Mask] = field(default_factory=dict)
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
         """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""

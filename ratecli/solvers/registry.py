@@ -44,6 +44,12 @@ BUILT_IN = (
         "ratecli.solvers.baselines.thresholded:Thresholded",
     ),
     Algorithm(
+        "post_shift",
+        "the best thresholds of groups on a plain classifier's score, randomized where that is better",
+        "Hardt, Price, Srebro 2016; Narasimhan, Cotter, Gupta 2019, table 3",
+        "ratecli.solvers.baselines.post_shift:PostShift",
+    ),
+    Algorithm(
         "zafar",
         "linear SVM whose mean scores differ little between two groups",
         "Zafar, Valera, Gomez Rodriguez, Gummadi 2015; Goh et al. 2016, equation 8",

@@ -56,7 +56,9 @@ def problem(rows: Rows, rules: Rules, l2: float | None = None) -> Problem:
         goals.append(rule_goal(name, text, parts, violation(parts)))
     pieces = [piece for goal in goals for piece in goal.pieces]
     matrix = rate_matrix([*ex.leaves(objective.expression, *pieces), ERROR], sample, "train")
-    return Problem(rows.X, matrix, objective, tuple(goals), 1 / n if l2 is None else l2)
+    wheres = [leaf.where.visible for leaf in matrix.leaves]
+    slices = {str(where): sample.rows(where) for where in wheres}
+    return Problem(rows.X, matrix, objective, tuple(goals), 1 / n if l2 is None else l2, slices)
 
 
 def forms(problem: Problem) -> tuple[Array, Array]:
