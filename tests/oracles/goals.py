@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.rates import expression as ex
@@ -59,6 +60,16 @@ def problem(rows: Rows, rules: Rules, l2: float | None = None) -> Problem:
     wheres = [leaf.where.visible for leaf in matrix.leaves]
     slices = {str(where): sample.rows(where) for where in wheres}
     return Problem(rows.X, matrix, objective, tuple(goals), 1 / n if l2 is None else l2, slices)
+
+
+def shown(rows: Rows, classifier: Classifier) -> Features:
+    """The rows as a classifier is shown them: behind the features its slices, such as `g = a`."""
+    names = [text.removeprefix("g = ") for text in classifier.slices]
+    members = np.array([[float(group == name) for name in names] for group in rows.group])
+    members = members.reshape(len(rows), len(names))
+    if isinstance(rows.X, np.ndarray):
+        return np.hstack([rows.X, members])
+    return sparse.csr_array(sparse.hstack([rows.X, sparse.csr_array(members)], format="csr"))
 
 
 def forms(problem: Problem) -> tuple[Array, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,9 +11,12 @@ from ratecli.rates.kinds import Kinds
 from ratecli.solvers.baselines.group_cuts import Cell, Cuts, directions_of, vertices
 from ratecli.solvers.hull.best import Best, best
 from ratecli.solvers.hull.columns import Columns
-from ratecli.solvers.hull.forms import Line, Program
+from ratecli.solvers.hull.forms import Form, Line, Program
 from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.problem import ERROR
 
+TIE = 1e-8
+"""Objectives that differ by no more are the same."""
 START = 33
 """Cuts, spread evenly, that a group begins with where not all that matter are known."""
 LEAST_CHANCE = 1e-9
@@ -48,11 +51,20 @@ class GroupHull:
 
     def __post_init__(self) -> None:
         moves = directions_of(self.program) @ self.kinds.slopes
+        also = np.vstack([moves, self.error @ self.kinds.slopes])
         for cell in self.cells:
-            found = vertices(cell, moves[:, cell.kinds])
+            found = vertices(cell, also[:, cell.kinds])
+            if found is None:
+                found = vertices(cell, moves[:, cell.kinds])
             self.whole.append(found is not None)
             even = np.linspace(0, len(cell) - 1, START).astype(np.intp)
             self.kept.append(even if found is None else found)
+
+    @property
+    def error(self) -> Array:
+        """(K,) 1 where the rate is plain error."""
+        index = self.kinds.matrix.index()
+        return np.asarray(np.eye(len(index))[index[ERROR]])
 
     @property
     def origin(self) -> Array:
@@ -83,17 +95,39 @@ class GroupHull:
             self._touching = found.touching
         return found
 
-    def grown(self, found: Best) -> float:
-        """Keep the cheapest cut of each group that is not whole; what they promise to save."""
-        saved = 0.0
+    def settled(self, found: Best) -> Best:
+        """Of points as good as the best one that of least error; it alone where the objective has
+        fractions.
+
+        A divergence may be 0 for choices that have little more in common than that.
+        """
+        aim, most = self.program.objective, found.value + TIE
+        if not self.feasible or aim.shares.any():
+            return found
+        bound = replace(aim, line=aim.line + Line(0.0 * self.error, -most))
+        constraints = (*self.program.constraints, bound)
+        error = Form(Line(self.error, 0.0), 0.0 * aim.shares)
+        owners = (*self.program.owners, "objective")
+        program = Program(error, constraints, self.program.fractions, owners)
+        near = best(Relaxation(program, self.columns), 0.5 * self.gap)
+        if near is None:
+            return found
+        value = float(self.program.value(aim, near.rates))
+        return replace(found, weights=near.weights, rates=near.rates, value=value)
+
+    def cheaper(self, found: Best) -> tuple[float, list[Cuts]]:
+        """What the cheapest cut of each group that is not whole promises to save, all in all, and the
+        cuts to keep with those.
+        """
+        saved, more = 0.0, list(self.kept)
         parts = np.split(found.weights, np.cumsum([len(kept) for kept in self.kept])[:-1])
         for c, (cell, weights) in enumerate(zip(self.cells, parts, strict=True)):
             if not self.whole[c]:
                 costs = cell.costs(found.prices, self.kinds.slopes)
                 cheapest = int(np.argmin(costs))
                 saved += float(weights @ costs[self.kept[c]]) - float(costs[cheapest])
-                self.kept[c] = np.union1d(self.kept[c], [cheapest])
-        return saved
+                more[c] = np.union1d(self.kept[c], [cheapest])
+        return saved, more
 
     def chances(self, weights: Array) -> list[tuple[Cuts, Array]]:
         """Of each group the cuts that have a chance, and their chances, which add up to 1."""

@@ -95,13 +95,15 @@ class _Search:
     def step(self) -> str:
         """The best point of the hull so far, and cuts that are cheap at its prices."""
         program = self.hull.program
-        found = self.found = self.hull.best()
-        self.chances = self.hull.chances(found.weights)
+        found = self.hull.best()
+        promised, more = self.hull.cheaper(found)
         kept = sum(map(len, self.hull.kept))
-        promised = self.hull.grown(found)
+        self.ended = promised <= 0.5 * self.hull.gap or kept == sum(map(len, more))
         self.bound = found.bound - max(promised, 0.0)
+        self.found = found = self.hull.settled(found) if self.ended else found
         self.left = found.value - self.bound
-        self.ended = promised <= 0.5 * self.hull.gap or kept == sum(map(len, self.hull.kept))
+        self.chances = self.hull.chances(found.weights)
+        self.hull.kept = more
         row = {
             "iteration": len(self.trace) + 1,
             "objective": float(program.value(program.objective, found.rates)),

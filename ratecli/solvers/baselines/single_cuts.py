@@ -54,8 +54,8 @@ def best_single(
     best random choice at its prices, more and more of them: by duality a choice that meets the
     constraints has at least the bound of the random one plus what its cuts cost more, so the search
     ends with the best of all. That is not so where goals have fractions, but for an objective that is
-    one; then, and where there are too many, single groups and pairs of them are moved as long as it
-    gets better.
+    one; then, and where there are too many, a coarse grid of choices is looked at, and single groups
+    and pairs of them are moved from the best one as long as it gets better.
     """
     search = _Search(hull, bound)
     every = np.prod([float(len(cell)) for cell in hull.cells])
@@ -65,9 +65,10 @@ def best_single(
     near = search.near(found) if hull.feasible else None
     if near is not None and near.exact:
         return near
-    starts = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
-    starts += [tuple(near.cuts)] if near is not None else []
-    moved = search.moved(search.best(np.array(starts).T, exact=False))
+    supports = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
+    starts = [search.best(np.array(supports).T, exact=False), search.coarse()]
+    starts += [near] if near is not None else []
+    moved = search.moved(min(starts, key=lambda choice: choice.key))
     sure = hull.sure and hull.feasible and not moved.key[0]
     return replace(moved, exact=sure and moved.key[1] <= bound + search.slack(found))
 
@@ -141,6 +142,19 @@ class _Search:
                 return None
             choices, spent = np.vstack([choices[:, left], cheap[right]]), total[left, right]
         return choices
+
+    def coarse(self) -> Choice:
+        """The best choice of cuts that are spread evenly, as many as can be looked at."""
+        each = max(int(self.most ** (1 / len(self.hull.cells))), 2)
+        if (
+            each ** len(self.hull.cells) > self.most
+        ):  # no more than the same for all, from none to all
+            parts = np.linspace(0, 1, each)
+            ends = np.array([len(cell) - 1 for cell in self.hull.cells])
+            return self.best(np.outer(ends, parts).astype(np.intp), exact=False)
+        grids = [np.linspace(0, len(c) - 1, min(each, len(c))).astype(int) for c in self.hull.cells]
+        choices = np.stack([grid.ravel() for grid in np.meshgrid(*grids, indexing="ij")])
+        return self.best(choices, exact=False)
 
     def moved(self, choice: Choice) -> Choice:
         """The choice after moves of one group, then of two, as long as they make it better."""
