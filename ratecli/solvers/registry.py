@@ -39,8 +39,8 @@ BUILT_IN = (
     ),
     Algorithm(
         "thresholded",
-        "linear SVM whose bias is shifted to meet affine constraints at least cost",
-        "Goh, Cotter, Gupta, Friedlander 2016, figure 3",
+        "linear classifier whose bias is shifted to meet constraints at least cost",
+        "Goh, Cotter, Gupta, Friedlander 2016, figure 3; Narasimhan, Cotter, Gupta 2019, table 4",
         "ratecli.solvers.baselines.thresholded:Thresholded",
     ),
     Algorithm(

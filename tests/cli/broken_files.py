@@ -106,6 +106,7 @@ KEYS = [
     Broken("infinite option", "E104", LOANS + "algorithms:\n  - majorize: {gap: ⟦.inf⟧}\n"),
     Broken("option not a choice", "E104", LOANS + "algorithms:\n  - unconstrained: {loss: ⟦hinged⟧}\n"),
     Broken("options that exclude each other", "E104", LOANS + "algorithms:\n  - majorize: ⟦{⟧inner: liblinear, intercept: unregularized}\n"),
+    Broken("a constraint to meet and none", "E104", LOANS + "constraints: {a: tpr >= 0.5}\nalgorithms:\n  - thresholded: ⟦{⟧free: true, meets: a}\n"),
     Broken("option by sweep", "E104", LOANS + "sweep: {g: [0.1, -1]}\nalgorithms:\n  - majorize: {gap: ⟦g⟧}\n"),
     Broken("option by its own sweep", "E104", LOANS + "algorithms:\n  - majorize: {sweep: {gap: ⟦[0.1, -1]⟧}}\n"),
     Broken("negative l2", "E104", PLAIN + "regularization: {l2: ⟦-1⟧}\n"),

@@ -138,7 +138,7 @@ def vertices(cell: Cell, moves: Array) -> Cuts | None:
     if rank > 2:
         return None
     points = ((sizes[:rank, None] * axes[:rank]) @ cell.yes).T
-    points = points / np.abs(points).max(axis=0)
+    points = points / np.abs(points).max()
     if rank == 2 and not _on_a_line(points):
         return np.sort(ConvexHull(points).vertices).astype(np.intp)
     reach = points @ points[np.argmax(np.abs(points).sum(axis=1))]

@@ -32,25 +32,32 @@ class Thresholded(Solver):
     any class that can be measured on decisions. Goals that one threshold cannot meet together need
     not be named: `meets` chooses one.
 
-    With `loss: logistic` and the objective `1 - f1` it is the plug-in classifier for the F-measure
-    (UncF1 of Narasimhan et al. 2019, table 4), but that the paper chooses among 1000 quantiles of the
-    validation scores and this one among all training scores.
+    With `loss: logistic`, `free: true` and the objective `1 - f1` it is the plug-in classifier for
+    the F-measure (UncF1 of Narasimhan et al. 2019, table 4), but that the paper chooses among 1000
+    quantiles of the validation scores and this one among all training scores.
 
     Attributes
     ----------
     meets
         The constraint to meet; all of them if none is named.
+    free
+        Whether no constraint is to be met: the least objective of all thresholds.
     loss
         `hinge` (linear SVM) or `logistic` (by LIBLINEAR).
     """
 
     meets: ConstraintName | None = None
+    free: bool = False
     loss: Literal["hinge", "logistic"] = "hinge"
 
     version: ClassVar[int] = 1
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = TAKEN
     constraints: ClassVar[frozenset[str]] = TAKEN
+
+    def __post_init__(self) -> None:
+        if self.free and self.meets is not None:
+            raise ValueError("meets: with free: true no constraint is met")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         plain, short = self._plain(problem, rng)
@@ -89,6 +96,8 @@ class Thresholded(Solver):
 
     def _to_meet(self, constraints: tuple[Goal, ...]) -> tuple[Goal, ...]:
         """Raises KeyError where none has the name that `meets` says: runs never come so far."""
+        if self.free:
+            return ()
         named = {goal.name: goal for goal in constraints}
         return constraints if self.meets is None else (named[self.meets],)
 
