@@ -108,7 +108,7 @@ class GroupHull:
         constraints = (*self.program.constraints, bound)
         error = Form(Line(self.error, 0.0), 0.0 * aim.shares)
         owners = (*self.program.owners, "objective")
-        program = Program(error, constraints, self.program.fractions, owners)
+        program = replace(self.program, objective=error, constraints=constraints, owners=owners)
         near = best(Relaxation(program, self.columns), 0.5 * self.gap)
         if near is None:
             return found
