@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features
 
@@ -74,6 +76,16 @@ class GroupThreshold:
             "scorer.kind": np.asarray(self.scorer.kind),
         }
         return arrays | {f"scorer.{name}": array for name, array in self.scorer.state().items()}
+
+
+def with_members(X: Features, members: Sequence[NDArray[np.bool_]]) -> Features:
+    """(n, d + S) features and behind them who is in each of S slices, each (n,)."""
+    if not len(members):
+        return X
+    columns = np.stack(members, axis=1).astype(float)
+    if isinstance(X, np.ndarray):
+        return np.hstack([X, columns])
+    return sparse.csr_array(sparse.hstack([X, sparse.csr_array(columns)], format="csr"))
 
 
 def _all_of(members: Array, group: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -46,14 +46,24 @@ class RateMatrix:
         The K rates.
     sums
         (K, n) sparse; a row's weight where it counts with a yes, less that where it does with a no.
-    constants, totals
-        (K,) weight of the rows that count with a no, and of all that the rate is a mean over.
+    against, members
+        (K, n) sparse; a row's weight where it counts with a no, and where the rate is a mean over it.
     """
 
     leaves: tuple[Leaf, ...]
     sums: sparse.csr_array
-    constants: Floats
-    totals: Floats
+    against: sparse.csr_array
+    members: sparse.csr_array
+
+    @cached_property
+    def constants(self) -> Floats:
+        """(K,) weight of the rows that count with a no."""
+        return np.asarray(self.against.sum(axis=1), dtype=float)
+
+    @cached_property
+    def totals(self) -> Floats:
+        """(K,) weight of all that the rate is a mean over."""
+        return np.asarray(self.members.sum(axis=1), dtype=float)
 
     @cached_property
     def A(self) -> sparse.csr_array:
@@ -77,7 +87,25 @@ class RateMatrix:
 
     def on(self, rows: NDArray[np.intp]) -> RateMatrix:
         """The same rates over some rows, which must be all that any of them counts."""
-        return replace(self, sums=sparse.csr_array(self.sums[:, rows]))
+        parts = (self.sums, self.against, self.members)
+        return RateMatrix(self.leaves, *(sparse.csr_array(part[:, rows]) for part in parts))
+
+    def standard_error(self, slopes: Floats, decisions: Floats) -> float:
+        """That of a function of the rates with slopes (K,) there, by the delta method.
+
+        Rows are thought of as drawn at random and `decisions` (n,) as given. NaN where a rate is a
+        mean over no rows.
+        """
+        counted = (
+            self.sums * decisions[None]
+            + self.against
+            - self.members * self.rates(decisions)[:, None]
+        )
+        shares = np.divide(
+            slopes, self.totals, out=np.full_like(self.totals, np.nan), where=self.totals > 0
+        )
+        influence = counted.T @ np.where(slopes == 0, 0.0, shares)
+        return float(np.sqrt((influence**2).sum()))
 
     def index(self) -> dict[Leaf, int]:
         return {leaf: k for k, leaf in enumerate(self.leaves)}
@@ -87,23 +115,31 @@ def rate_matrix(leaves: Iterable[Leaf], sample: Sample, split: str | None) -> Ra
     """Build the matrix. A leaf with a split of its own (`@test`) keeps it."""
     kept = tuple(dict.fromkeys(leaves))
     rows = [_row(leaf, sample, split) for leaf in kept]
-    shape = (len(kept), len(sample))
-    starts = np.concatenate([[0], np.cumsum([len(row.columns) for row in rows])]).astype(np.intp)
-    sums = sparse.csr_array(shape)
-    if rows:
-        values = np.concatenate([row.values for row in rows])
-        columns = np.concatenate([row.columns for row in rows])
-        sums = sparse.csr_array((values, columns, starts), shape=shape)
-    constants = np.array([row.constant for row in rows], dtype=float)
-    return RateMatrix(kept, sums, constants, np.array([row.total for row in rows], dtype=float))
+    parts = (
+        [row.sums for row in rows],
+        [row.against for row in rows],
+        [row.members for row in rows],
+    )
+    return RateMatrix(kept, *(_stacked(part, len(sample)) for part in parts))
+
+
+Entries = tuple[NDArray[np.intp], Floats]
+"""Columns and values of a sparse row."""
+
+
+def _stacked(rows: list[Entries], width: int) -> sparse.csr_array:
+    if not rows:
+        return sparse.csr_array((0, width))
+    starts = np.cumsum([0, *(len(columns) for columns, _ in rows)]).astype(np.intp)
+    columns, values = (np.concatenate(part) for part in zip(*rows, strict=True))
+    return sparse.csr_array((values, columns, starts), shape=(len(rows), width))
 
 
 @dataclass(frozen=True)
 class _Row:
-    columns: NDArray[np.intp]
-    values: Floats
-    constant: float
-    total: float
+    sums: Entries
+    against: Entries
+    members: Entries
 
 
 def _row(leaf: Leaf, sample: Sample, split: str | None) -> _Row:
@@ -113,7 +149,7 @@ def _row(leaf: Leaf, sample: Sample, split: str | None) -> _Row:
     yes, no = sample.mask(rate.yes)[among], sample.mask(rate.no)[among]
     values = weight * (yes.astype(float) - no.astype(float))
     used = values != 0
-    return _Row(among[used], values[used], float(weight[no].sum()), float(weight.sum()))
+    return _Row((among[used], values[used]), (among[no], weight[no]), (among, weight))
 
 
 def measure(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ratecli.rates import expression as ex
@@ -14,6 +14,7 @@ from ratecli.rates.table import DEPLOYED
 from ratecli.runner.options import in_key
 from ratecli.runner.records import VIOLATION
 from ratecli.solvers.base import Solver
+from ratecli.solvers.guard import Guard
 from ratecli.spec.document import Loc
 from ratecli.spec.sweep import Point
 
@@ -33,6 +34,7 @@ class Case:
     label: str
     algorithm: str
     solver: Solver
+    guard: Guard
     point: Point
     objective: Goal
     constraints: tuple[Goal, ...]
@@ -91,6 +93,7 @@ def content(case: Case) -> dict[str, Any]:
         "algorithm": case.algorithm,
         "version": type(case.solver).version,
         "options": in_key(case.solver, rules),
+        "guard": asdict(case.guard) if case.guard != Guard() else {},
         "objective": ex.text(case.objective.expression),
         "constraints": list(rules.values()),
         "metrics": sorted({ex.text(metric) for metric in case.metrics.values()}),

@@ -29,6 +29,7 @@ from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.shown import report_faults, swept
 from ratecli.solvers.base import Solver
+from ratecli.solvers.guard import Guard
 from ratecli.spec.algorithm import Algorithm
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
@@ -215,6 +216,7 @@ class Reading:
             label=entry.label,
             algorithm=entry.name,
             solver=made,
+            guard=Guard(entry.constraints_on, entry.margin),
             point=point,
             objective=objective,
             # a reordered file poses the same problem to the solver, number for number

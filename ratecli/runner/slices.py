@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.rates.expression import Where
 from ratecli.rates.parser import parse_conditions
-from ratecli.rates.sample import Floats, Sample
+from ratecli.rates.sample import Mask, Sample
 
 
-def memberships(sample: Sample, slices: Sequence[str]) -> Floats:
-    """(n, S) 1 where a row is in a slice, else 0.
+def memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
+    """Which rows are in each slice: S masks (n,).
 
     Raises
     ------
@@ -25,8 +23,7 @@ def memberships(sample: Sample, slices: Sequence[str]) -> Floats:
     faults = list(dict.fromkeys(fault for where in wheres for fault in _unfit(sample, where)))
     if faults:
         raise FaultError(faults)
-    masks = [sample.rows(where) for where in wheres]
-    return np.stack(masks, axis=1).astype(float)
+    return [sample.rows(where) for where in wheres]
 
 
 def _unfit(sample: Sample, where: Where) -> Iterator[Fault]:

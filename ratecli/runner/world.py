@@ -21,6 +21,7 @@ from ratecli.datasets.split import split
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier, Features
+from ratecli.models.grouped import with_members
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
 from ratecli.runner.keys import stream
@@ -60,17 +61,8 @@ class World:
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""
-        X = self._shown(classifier)
+        X = with_members(self.X, memberships(self.sample, classifier.slices))
         return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
-
-    def _shown(self, classifier: Classifier) -> Features:
-        """The features, and behind them the slices that the classifier looks at."""
-        if not classifier.slices:
-            return self.X
-        members = memberships(self.sample, classifier.slices)
-        if isinstance(self.X, np.ndarray):
-            return np.hstack([self.X, members])
-        return sparse.csr_array(sparse.hstack([self.X, sparse.csr_array(members)], format="csr"))
 
     def splits(self) -> dict[str, int]:
         """Rows of each split that has any, in the order train, validation, test."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ratecli.faults import Fault, FaultError
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.grouped import with_members
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
@@ -33,6 +34,8 @@ class Problem:
         Weight of `|w|^2 / 2` beside the mean hinge loss with margin 1, as LIBLINEAR has it:
         `C = 1 / (n l2)`. Scores with the margin 1/2 of the ramp are half as large, and the same
         problem in rate units has `lambda = 2 l2` (protocols of Goh et al. 2016, 2.4.2).
+    validation
+        The same goals on validation rows, to choose among settings; None where there are none.
     slices
         (n,) which rows are in each slice of the goals' rates, by the text of its conditions.
     """
@@ -42,7 +45,13 @@ class Problem:
     objective: Goal
     constraints: tuple[Goal, ...]
     l2: float
+    validation: Problem | None = None
     slices: Mapping[str, Mask] = field(default_factory=dict)
+
+    def decisions(self, classifier: Classifier) -> Array:
+        """(n,) of a classifier that looks at no other slices than those of the goals."""
+        members = [self.slices[text] for text in classifier.slices]
+        return classifier.decide(with_members(self.X, members))
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
         """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""

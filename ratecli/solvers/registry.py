@@ -62,6 +62,12 @@ BUILT_IN = (
         "ratecli.solvers.majorize.solver:Majorize",
     ),
     Algorithm(
+        "three_player",
+        "linear classifiers of convex and ratio goals, by a game of three players",
+        "Narasimhan, Cotter, Gupta 2019",
+        "ratecli.solvers.players.solver:ThreePlayer",
+    ),
+    Algorithm(
         "mixture",
         "the best randomized choice among linear classifiers, by column generation",
         "ours; cf. Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
+from annotated_types import Gt, Lt
 from pydantic import (
     ConfigDict,
     Field,
@@ -49,6 +50,9 @@ SWEEP_SCHEMA = {
     },
 }
 
+OWN = ("constraints_on", "margin", "sweep")
+"""What an entry says beside the label and the algorithm's options."""
+
 SweepPart = Annotated[
     Sweep,
     PlainValidator(read_sweep),
@@ -66,6 +70,16 @@ class Algorithm(Part):
     label: Name = Field(description="The name of its results (`as`); by default the algorithm's.")
     options: dict[str, Any] = Field(
         default_factory=dict, description="Its hyper-parameters; `ratecli show NAME` lists them."
+    )
+    constraints_on: Literal["train", "validation"] = Field(
+        "train",
+        description="The split on which constraints must hold. On validation rows, which no model is "
+        "fitted to, they are tightened on training rows until they do.",
+    )
+    margin: Annotated[float, Gt(0.5), Lt(1)] | None = Field(
+        None,
+        description="Confidence with which each constraint must hold: it must by as much as its standard "
+        "error times the normal quantile, 0.95 for 1.64 standard errors.",
     )
     sweep: SweepPart | None = Field(
         None,
@@ -102,6 +116,8 @@ class Algorithm(Part):
             "description": fields["options"]["description"],
             "properties": {
                 "as": fields["label"],
+                "constraints_on": fields["constraints_on"],
+                "margin": fields["margin"],
                 "sweep": SWEEP_SCHEMA | {"description": fields["sweep"]["description"]},
             },
         }
@@ -115,7 +131,11 @@ class Algorithm(Part):
 
     def as_file(self) -> dict[str, Any]:
         """The entry as it is written in a file, everything said."""
-        own = {"sweep": self.sweep.as_file()} if self.sweep else {}
+        own: dict[str, Any] = {"sweep": self.sweep.as_file()} if self.sweep else {}
+        if self.constraints_on != "train":
+            own["constraints_on"] = self.constraints_on
+        if self.margin is not None:
+            own["margin"] = self.margin
         return {self.name: {**self.options, "as": self.label, **own}}
 
 
@@ -167,17 +187,17 @@ def _shape_complaint(raw: object) -> Complaint | None:
 
 
 def _fields(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    options = {key: value for key, value in given.items() if key not in {"as", "sweep"}}
-    sweep = {"sweep": given["sweep"]} if "sweep" in given else {}
-    return {"name": name, "label": given.get("as", name), "options": options} | sweep
+    options = {key: value for key, value in given.items() if key not in {"as", *OWN}}
+    own = {key: given[key] for key in OWN if key in given}
+    return {"name": name, "label": given.get("as", name), "options": options} | own
 
 
 def _in_file(complaint: Complaint, name: str, raw: object) -> Complaint:
     """The complaint at the place of the file's entry rather than of the model's field."""
     field, *rest = complaint.loc
-    if field == "sweep":
+    if field in OWN:
         return Complaint(
-            (name, "sweep", *rest), complaint.code, complaint.message, complaint.help, complaint.key
+            (name, field, *rest), complaint.code, complaint.message, complaint.help, complaint.key
         )
     inside = (name, "as") if field == "label" and label_of(raw) != name else (name,)
     loc = inside if isinstance(raw, dict) else ()

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.grouped import with_members
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import affine_pieces, objective_goal, rule_goal
 from ratecli.rates.matrix import rate_matrix
@@ -59,17 +59,14 @@ def problem(rows: Rows, rules: Rules, l2: float | None = None) -> Problem:
     matrix = rate_matrix([*ex.leaves(objective.expression, *pieces), ERROR], sample, "train")
     wheres = [leaf.where.visible for leaf in matrix.leaves]
     slices = {str(where): sample.rows(where) for where in wheres}
-    return Problem(rows.X, matrix, objective, tuple(goals), 1 / n if l2 is None else l2, slices)
+    penalty = 1 / n if l2 is None else l2
+    return Problem(rows.X, matrix, objective, tuple(goals), penalty, slices=slices)
 
 
 def shown(rows: Rows, classifier: Classifier) -> Features:
-    """The rows as a classifier is shown them: behind the features its slices, such as `g = a`."""
+    """The rows as a classifier is shown them, whose slices are such as `g = a`."""
     names = [text.removeprefix("g = ") for text in classifier.slices]
-    members = np.array([[float(group == name) for name in names] for group in rows.group])
-    members = members.reshape(len(rows), len(names))
-    if isinstance(rows.X, np.ndarray):
-        return np.hstack([rows.X, members])
-    return sparse.csr_array(sparse.hstack([rows.X, sparse.csr_array(members)], format="csr"))
+    return with_members(rows.X, [rows.group == name for name in names])
 
 
 def forms(problem: Problem) -> tuple[Array, Array]:

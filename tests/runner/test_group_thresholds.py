@@ -175,3 +175,21 @@ def test_it_can_be_deployed_and_compared_with(folder):
         found[planned.label] = {name: known[text] for name, text in planned.metrics.items()}
     assert 0 < found["unconstrained"]["churn"] < 0.3
     assert found["unconstrained"]["theirs"] == found["post_shift"]["theirs"]
+
+
+def test_validation_rows_judge_by_their_own_groups(folder):
+    """What is asked on training rows is tightened until it holds on those of validation."""
+    frame = pd.read_csv(folder / "people.csv")
+    frame["part"] = np.array(["train", "validation", "test"])[np.arange(len(frame)) % 3]
+    frame.to_csv(folder / "people.csv", index=False)
+    held = "[post_shift, post_shift: {as: held, constraints_on: validation}]"
+    outcome, store = run_file(write(folder, FILE.replace("[post_shift]", held)))
+    assert outcome.counts == {"ok": 2}
+    worst = {}
+    for planned in store.plan():
+        values = store.result(planned.key).values
+        known = {(v.metric, v.split): v.value for v in values if v.variant == "stochastic"}
+        rules = (planned.metrics[f"violation.{name}"] for name in ("parity", "old"))
+        worst[planned.label] = max(known[rule, "validation"] for rule in rules)
+    assert worst["post_shift"] > 0.01
+    assert worst["held"] <= 1e-4

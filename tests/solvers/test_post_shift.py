@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, shown, smooth_rows
+from oracles.goals import Rows, Rules, problem, smooth_rows
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array, Classifier
@@ -33,8 +33,8 @@ def solved(given: Problem, **options) -> Solution:
     return PostShift(**options).solve(given, np.random.default_rng(0), lambda _: None)
 
 
-def rates_of(given: Problem, rows: Rows, classifier: Classifier) -> Array:
-    return given.rates.rates(classifier.decide(shown(rows, classifier)))
+def rates_of(given: Problem, classifier: Classifier) -> Array:
+    return given.rates.rates(given.decisions(classifier))
 
 
 def two_groups(seed: int, n: int = 24) -> Rows:
@@ -67,7 +67,7 @@ def test_no_pair_of_thresholds_is_better_than_the_single_one(name, seed):
     values = program.value(program.objective, rates)
     expected = min(values[program.excess(rates) <= 1e-12], default=np.inf)
     found = solved(given)
-    ours = rates_of(given, rows, found.variants["deterministic"])
+    ours = rates_of(given, found.variants["deterministic"])
     assert found.trace[-1]["exact"]
     if expected == np.inf:
         assert program.excess(ours) == pytest.approx(program.excess(rates).min(), abs=1e-9)
@@ -84,7 +84,7 @@ def test_no_mixture_of_two_choices_is_better_than_the_randomized_one(name, seed)
     program, rates = Program.of(given), every_choice(given, rows)
     one, two = np.triu_indices(rates.shape[1])
     found = solved(given)
-    ours = rates_of(given, rows, found.variants["stochastic"])
+    ours = rates_of(given, found.variants["stochastic"])
     best = np.inf
     for share in np.linspace(0, 0.5, 9):
         mixed = np.hstack([rates[:, one] * share + rates[:, two] * (1 - share),
@@ -115,7 +115,7 @@ def test_it_is_the_optimum_of_the_linear_program_over_all_choices(name, seed):
     found = solved(given)
     assert (full.status == 0) == (found.status == "solved")
     if full.status == 0:
-        ours = rates_of(given, rows, found.variants["stochastic"])
+        ours = rates_of(given, found.variants["stochastic"])
         assert program.value(program.objective, ours) == pytest.approx(full.fun, abs=1e-7)
         assert len(found.variants["stochastic"].members) <= 1 + len(program.constraints)
 
@@ -132,13 +132,12 @@ def test_the_randomized_choice_is_never_worse_than_the_single_one(name):
     given = problem(rows, EVERY[name])
     program, found = Program.of(given), solved(given)
     assert found.status == "solved"
-    random, single = (rates_of(given, rows, found.variants[name]) for name in found.variants)
+    random, single = (rates_of(given, found.variants[name]) for name in found.variants)
     assert program.excess(random) <= 1e-6
     if program.excess(single) <= 1e-12:
         values = [program.value(program.objective, rates) for rates in (random, single)]
         assert values[0] <= values[1] + 1e-5
-    chances = np.unique(found.variants["stochastic"].decide(
-        shown(rows, found.variants["stochastic"])))  # fmt: skip
+    chances = np.unique(given.decisions(found.variants["stochastic"]))
     curves = len(program.objective.curves)
     assert len(chances) <= 2 + len(program.constraints) + curves
 
@@ -154,7 +153,7 @@ def test_what_duality_leaves_out_is_not_better(name, monkeypatch):
     few = solved(given)
     assert every.trace[-1]["exact"]
     values = [
-        program.value(program.objective, rates_of(given, rows, each.variants["deterministic"]))
+        program.value(program.objective, rates_of(given, each.variants["deterministic"]))
         for each in (every, few)
     ]
     if few.trace[-1]["exact"]:
@@ -183,12 +182,12 @@ def test_a_divergence_is_0_where_nothing_else_is_asked():
     given = problem(rows, Rules({}, KL))
     found = solved(given)
     index = {str(leaf): k for k, leaf in enumerate(given.rates.leaves)}
-    rates = rates_of(given, rows, found.variants["stochastic"])
+    rates = rates_of(given, found.variants["stochastic"])
     for name in "ab":
         assert rates[index[f"positive_rate[g = {name}]"]] == pytest.approx(
             rows.label.mean(), abs=2e-4
         )
-    single = rates_of(given, rows, found.variants["deterministic"])
+    single = rates_of(given, found.variants["deterministic"])
     assert rates[index["error"]] <= single[index["error"]] + 0.02
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ratecli.models.base import Array
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.baselines.group_cuts import Cell, Cuts, directions_of, vertices
-from ratecli.solvers.hull.best import Best, best
+from ratecli.solvers.hull.best import EXCESS, Best, best
 from ratecli.solvers.hull.columns import Columns
 from ratecli.solvers.hull.forms import Form, Line, Program
 from ratecli.solvers.hull.relaxation import Relaxation
@@ -84,13 +84,20 @@ class GroupHull:
         return Columns(np.hstack(points), np.repeat(np.arange(len(sizes)), sizes), self.origin)
 
     def best(self) -> Best:
-        """The best point, or where none meets the constraints the one of least violation."""
+        """The best point, or where none meets the constraints the one of least violation.
+
+        That one may meet them all: then the search for the best one gave up, and there is no bound.
+        """
         relaxation = Relaxation(self.program, self.columns, touching=self._touching)
         found = best(relaxation, 0.5 * self.gap)
         self.feasible = found is not None
         if found is None:
             found = best(Relaxation(self.program, self.columns, elastic=True), 0.5 * self.gap)
             assert found is not None
+            self.feasible = float(self.program.excess(found.rates)) <= EXCESS
+            if self.feasible:
+                value = float(self.program.value(self.program.objective, found.rates))
+                found = replace(found, value=value, bound=-np.inf)
         else:
             self._touching = found.touching
         return found

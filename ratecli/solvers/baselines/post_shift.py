@@ -111,16 +111,22 @@ class _Search:
             "cuts": kept,
             "seconds": time.perf_counter() - self.begun,
         }
-        self.trace.append(row | ({"gap": self.left} if self.hull.sure else {}))
+        known = self.hull.sure and np.isfinite(self.left)
+        self.trace.append(row | ({"gap": self.left} if known else {}))
         return f"objective {row['objective']:.5g}, violation {row['violation']:.2g}, {kept} cuts"
 
     def variants(self) -> Mapping[str, Classifier]:
+        """The single choice takes the place of a random one that is worse, as of a search cut short."""
         choices, chances = coupled(self.chances)
-        members = tuple(map(self._classifier, choices))
         single = best_single(self.hull, self.found, self.bound, self.chances)
+        found = self.found.value - self.hull.gap if self.hull.feasible else -np.inf
+        if not single.key[0] and single.key[1] < found:
+            choices, chances = single.cuts[None, :], np.ones(1)
+            self.left += single.key[1] - self.found.value
+            self.trace[-1]["objective"] = single.key[1]
         self.trace[-1]["exact"] = single.exact
         return {
-            "stochastic": Mixture(members, chances),
+            "stochastic": Mixture(tuple(map(self._classifier, choices)), chances),
             "deterministic": self._classifier(single.cuts),
         }
 
@@ -133,6 +139,8 @@ class _Search:
         """Status and reason. Only what no decisions at all could meet is called infeasible."""
         if self.hull.feasible and self.ended and self.left <= self.hull.gap:
             return "solved", ""
+        if self.hull.feasible and np.isinf(self.left):
+            return "iteration_limit", "the search for the best random choice gave up"
         if self.hull.feasible:
             return "iteration_limit", f"the objective may be {self.left:.2g} above the least one"
         missed = self.trace[-1]["violation"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,11 @@ class Line:
     def at(self, rates: Array) -> Array:
         """Of rates (K,) or (K, T)."""
         return self.slopes @ rates + self.constant
+
+    def reach(self) -> tuple[float, float]:
+        """Least and largest value over all rates in [0, 1]."""
+        up, down = np.maximum(self.slopes, 0.0).sum(), np.minimum(self.slopes, 0.0).sum()
+        return self.constant + float(down), self.constant + float(up)
 
     def __add__(self, other: Line) -> Line:
         return Line(self.slopes + other.slopes, self.constant + other.constant)
@@ -117,12 +122,15 @@ class Program:
         The M fractions that occur, each once.
     owners
         (J,) names of the goals that the constraints are pieces of.
+    index
+        Which of the K rates is which.
     """
 
     objective: Form
     constraints: tuple[Form, ...]
     fractions: tuple[Fraction, ...]
     owners: tuple[str, ...]
+    index: Index
 
     @classmethod
     def of(cls, problem: Problem) -> Program:
@@ -139,7 +147,11 @@ class Program:
             for part, (line, shares) in zip(parts, sums, strict=True)
         )
         return cls(
-            objective, tuple(constraints), tuple(fractions), tuple(name for name, _ in pieces)
+            objective,
+            tuple(constraints),
+            tuple(fractions),
+            tuple(name for name, _ in pieces),
+            index,
         )
 
     def value(self, form: Form, rates: Array) -> Array:
@@ -176,7 +188,7 @@ class Program:
 
         constraints = tuple(map(lines, self.constraints))
         aim = lines(self.objective) if objective else self.objective
-        return Program(aim, constraints, self.fractions, self.owners)
+        return replace(self, objective=aim, constraints=constraints)
 
 
 @dataclass(frozen=True)
@@ -197,7 +209,7 @@ def _parts(node: Expression, index: Index) -> _Parts:
             curves.append(Curve(term, index))
         else:
             raise ValueError(f"{ex.text(term)} is neither convex nor a sum of ratios")
-    return _Parts(_line(line, index), tuple(fractions), tuple(curves))
+    return _Parts(line_of(line, index), tuple(fractions), tuple(curves))
 
 
 def _shares(parts: _Parts, known: list[Fraction]) -> tuple[Line, Array]:
@@ -232,11 +244,12 @@ def _terms(node: Expression) -> Iterator[Expression]:
 
 def _fraction(ratio: Ratio, index: Index) -> Fraction:
     ends = [ratio.weight * end for end in ratio.range()]
-    top = _line(ratio.numerator * ratio.weight, index)
-    return Fraction(top, _line(ratio.denominator, index), (min(ends), max(ends)))
+    top = line_of(ratio.numerator * ratio.weight, index)
+    return Fraction(top, line_of(ratio.denominator, index), (min(ends), max(ends)))
 
 
-def _line(form: Affine, index: Index) -> Line:
+def line_of(form: Affine, index: Index) -> Line:
+    """An affine form as a line."""
     slopes = np.zeros(len(index))
     for leaf, coefficient in form.coefficients.items():
         slopes[index[leaf]] = coefficient

@@ -1,0 +1,139 @@
+"""Constraints that are to hold on other rows than those a model is fitted to, for any algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Array, Classifier
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import Goal
+from ratecli.rates.tangent import tangent, values
+from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.problem import Problem
+
+ROUNDS = 6
+"""Times a problem is solved, at most."""
+ENOUGH = 1e-3
+"""How far a constraint may stay on the safe side of what is asked, where that cost a tightening."""
+EXCESS = 1e-6
+
+
+@dataclass(frozen=True)
+class Guard:
+    """How constraints are made to hold on new rows.
+
+    A model keeps what is asked of it on the rows it is fitted to, and on others a little less (Cotter et
+    al. 2019, "Training well-generalizing classifiers"). So constraints are judged on rows that it is
+    not fitted to, or with a margin, and are tightened on training rows until the judgement is good.
+
+    Attributes
+    ----------
+    split
+        Whose rows judge.
+    margin
+        Confidence of a one-sided normal interval whose end must meet the constraint, above a half.
+    """
+
+    split: Literal["train", "validation"] = "train"
+    margin: float | None = None
+
+
+def guarded(
+    solver: Solver,
+    guard: Guard,
+    problem: Problem,
+    rng: np.random.Generator,
+    progress: Progress = lambda _: None,
+) -> Solution:
+    """The solution of the least tightened problem found whose main classifier is judged to be safe.
+
+    Of those tried it is the one of least objective, or, if none is safe, the nearest to that.
+
+    Raises
+    ------
+    FaultError
+        E410 where validation rows are to judge and there are none.
+    """
+    if guard == Guard() or solver.role != "enforces" or not problem.constraints:
+        return solver.solve(problem, rng, progress)
+    judge = _judge(guard, problem)
+    by = [np.zeros(len(goal.pieces)) for goal in problem.constraints]
+    tried = list[tuple[float, float, Solution]]()
+    for _ in range(ROUNDS):
+        solution = solver.solve(_tightened(problem, by), rng, progress)
+        if not solution.variants:
+            break
+        main = next(iter(solution.variants.values()))
+        short = judge.shortfalls(main)
+        worst = max(float(each.max()) for each in short)
+        tried.append((max(worst - EXCESS, 0.0), _objective(problem, main), solution))
+        loose = all(
+            float(b[s < -ENOUGH].max(initial=0.0)) == 0.0 for b, s in zip(by, short, strict=True)
+        )
+        if worst <= EXCESS and loose:
+            break
+        by = [np.maximum(each + missing, 0.0) for each, missing in zip(by, short, strict=True)]
+    if not tried:
+        return solution
+    return min(tried, key=lambda each: each[:2])[2]
+
+
+@dataclass(frozen=True)
+class _Judge:
+    problem: Problem
+    deviates: float
+
+    def shortfalls(self, classifier: Classifier) -> list[Array]:
+        """By how much each piece of each constraint is missed, margin and all; negative where it is met."""
+        matrix = self.problem.rates
+        decisions = self.problem.decisions(classifier)
+        rates, index = matrix.rates(decisions), matrix.index()
+
+        def short(piece: ex.Expression) -> float:
+            (value,) = values(piece, rates[:, None], index)
+            if not self.deviates:
+                return float(value)
+            slopes = tangent(piece, rates, index).slopes
+            return float(value) + self.deviates * matrix.standard_error(slopes, decisions)
+
+        found = [np.array([short(p) for p in goal.pieces]) for goal in self.problem.constraints]
+        return [np.nan_to_num(each, nan=1.0) for each in found]
+
+
+def _judge(guard: Guard, problem: Problem) -> _Judge:
+    deviates = 0.0 if guard.margin is None else NormalDist().inv_cdf(guard.margin)
+    if guard.split == "train":
+        return _Judge(problem, deviates)
+    if problem.validation is None:
+        hint = "say under the data set: split: {validation: 0.2}"
+        raise FaultError(
+            Fault("E410", "validation rows are to judge the constraints, and there are none", hint)
+        )
+    return _Judge(problem.validation, deviates)
+
+
+def _tightened(problem: Problem, by: list[Array]) -> Problem:
+    goals = tuple(
+        _tighter(goal, each) if each.any() else goal
+        for goal, each in zip(problem.constraints, by, strict=True)
+    )
+    return replace(problem, constraints=goals)
+
+
+def _tighter(goal: Goal, by: Array) -> Goal:
+    pieces = tuple(
+        ex.add(piece, ex.Constant(float(amount)))
+        for piece, amount in zip(goal.pieces, by, strict=True)
+    )
+    return replace(goal, pieces=pieces)
+
+
+def _objective(problem: Problem, classifier: Classifier) -> float:
+    rates = problem.rates.rates(problem.decisions(classifier))
+    (value,) = values(problem.objective.expression, rates[:, None], problem.rates.index())
+    return float(np.nan_to_num(value, nan=np.inf))

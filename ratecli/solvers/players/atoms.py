@@ -1,0 +1,194 @@
+"""Convex functions of slacks, and the slack player's best responses to multipliers.
+
+A curved goal is a sum of atoms `w f(xi)`. Each of an atom's arguments is a line in the rates and has a
+slack of its own: where f grows in it the line may not exceed the slack, where f falls it may not lie
+below. With a multiplier mu >= 0 for each, the slack player minimizes
+
+    w f(xi) - sum of sign * mu * xi    over a box,
+
+the box in which the lines lie (Narasimhan, Cotter, Gupta 2019, section 3, where the conjugate of f must
+be taken with the box). All functions work on B lanes at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ratecli.models.base import Array
+from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.tangent import tangent, values
+from ratecli.solvers.hull.forms import Line
+
+LEAST = 1e-3
+"""Least share of which a logarithm is taken: its multiplier is at most 1 / LEAST (protocols 3.3)."""
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Atom(ABC):
+    """A convex function of n arguments; `lines` are what they are in the rates."""
+
+    lines: tuple[Line, ...]
+    signs: ClassVar[tuple[int, ...]]
+
+    @abstractmethod
+    def value(self, slacks: Array) -> Array:
+        """(B,) of slacks (n, B)."""
+
+    @abstractmethod
+    def respond(self, weight: Array, pull: Array) -> Array:
+        """Slacks (n, B) that minimize `weight * f - pull @ slacks`; (B,) weights, (n, B) pulls."""
+
+    @abstractmethod
+    def slopes(self, slacks: Array) -> Array:
+        """(n, B) derivatives of f."""
+
+
+@dataclass(frozen=True)
+class NegativeLog(Atom):
+    """`-scale * log(x)` of a share x."""
+
+    scale: float
+    signs: ClassVar[tuple[int, ...]] = (-1,)
+
+    def value(self, slacks: Array) -> Array:
+        return np.asarray(-self.scale * np.log(slacks[0]))
+
+    def respond(self, weight: Array, pull: Array) -> Array:
+        return np.clip(self.scale * weight / np.maximum(-pull, TINY), LEAST, 1.0)
+
+    def slopes(self, slacks: Array) -> Array:
+        return -self.scale / np.maximum(slacks, LEAST)
+
+
+class _Mean(Atom):
+    """A mean of two shares or its negative: doubled where both are, so the best point is 0 or at an end."""
+
+    def respond(self, weight: Array, pull: Array) -> Array:
+        ones, none = np.ones_like(weight), np.zeros_like(pull)
+        sides = [
+            none,
+            np.stack([ones, self._other(weight, pull[1])]),
+            np.stack([self._other(weight, pull[0]), ones]),
+        ]
+        worth = [weight * self.value(side) - (pull * side).sum(axis=0) for side in sides]
+        chosen = np.argmin(worth, axis=0)
+        return np.asarray(np.take_along_axis(np.stack(sides), chosen[None, None], axis=0)[0])
+
+    @abstractmethod
+    def _other(self, weight: Array, pull: Array) -> Array:
+        """The best share in [0, 1] beside one that is 1."""
+
+
+@dataclass(frozen=True)
+class NegativeGeometricMean(_Mean):
+    """`-scale * sqrt(x y)` (vector 9.8)."""
+
+    scale: float
+    signs: ClassVar[tuple[int, ...]] = (-1, -1)
+
+    def value(self, slacks: Array) -> Array:
+        return np.asarray(-self.scale * np.sqrt(slacks[0] * slacks[1]))
+
+    def _other(self, weight: Array, pull: Array) -> Array:
+        half = 0.5 * self.scale * weight / np.maximum(-pull, TINY)
+        return np.asarray(np.minimum(half, 1.0) ** 2)
+
+    def slopes(self, slacks: Array) -> Array:
+        x, y = np.maximum(slacks, LEAST)
+        return np.asarray(-0.5 * self.scale * np.stack([np.sqrt(y / x), np.sqrt(x / y)]))
+
+
+@dataclass(frozen=True)
+class NegativeHarmonicMean(_Mean):
+    """`-scale * 2 x y / (x + y)`."""
+
+    scale: float
+    signs: ClassVar[tuple[int, ...]] = (-1, -1)
+
+    def value(self, slacks: Array) -> Array:
+        total = slacks.sum(axis=0)
+        return np.asarray(-2 * self.scale * slacks[0] * slacks[1] / np.maximum(total, TINY))
+
+    def _other(self, weight: Array, pull: Array) -> Array:
+        square = 2 * self.scale * weight / np.maximum(-pull, TINY)
+        return np.asarray(np.clip(np.sqrt(square) - 1, 0.0, 1.0))
+
+    def slopes(self, slacks: Array) -> Array:
+        x, y = np.maximum(slacks, LEAST)
+        return np.asarray(-2 * self.scale * np.stack([(y / (x + y)) ** 2, (x / (x + y)) ** 2]))
+
+
+@dataclass(frozen=True)
+class QuadraticMean(_Mean):
+    """`scale * sqrt((x^2 + y^2) / 2)`."""
+
+    scale: float
+    signs: ClassVar[tuple[int, ...]] = (1, 1)
+
+    def value(self, slacks: Array) -> Array:
+        return np.asarray(self.scale * np.sqrt(0.5 * (slacks**2).sum(axis=0)))
+
+    def _other(self, weight: Array, pull: Array) -> Array:
+        sine = np.sqrt(2) * pull / np.maximum(self.scale * weight, TINY)
+        sine = np.clip(sine, 0.0, np.sqrt(0.5))  # at which the share is 1
+        return np.asarray(np.minimum(sine / np.sqrt(1 - sine**2), 1.0))
+
+    def slopes(self, slacks: Array) -> Array:
+        size = np.sqrt(2 * (slacks**2).sum(axis=0))
+        return np.asarray(self.scale * slacks / np.maximum(size, TINY))
+
+
+@dataclass(frozen=True)
+class Smooth(Atom):
+    """Any expression convex in its rates and monotone in each: responses by L-BFGS-B, lane by lane."""
+
+    expression: Expression
+    index: dict[Leaf, int]
+    signs: tuple[int, ...]  # type: ignore[misc]
+
+    def value(self, slacks: Array) -> Array:
+        return values(self.expression, slacks, self.index)
+
+    def respond(self, weight: Array, pull: Array) -> Array:
+        lanes = zip(weight, pull.T, strict=True)
+        return np.stack([self._response(w, each) for w, each in lanes], axis=1)
+
+    def _response(self, weight: float, pull: Array) -> Array:
+        def loss(x: Array) -> tuple[float, Array]:
+            line = tangent(self.expression, x, self.index)
+            return weight * line.value - float(pull @ x), weight * line.slopes - pull
+
+        start = np.full(len(pull), 0.5)
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(pull))
+        return np.asarray(found.x)
+
+    def slopes(self, slacks: Array) -> Array:
+        lines = [tangent(self.expression, each, self.index).slopes for each in slacks.T]
+        return np.stack(lines, axis=1)
+
+
+@dataclass(frozen=True)
+class Ratio(Atom):
+    """`x / y` of an upper slack x and a lower slack y: not convex, so the slack player descends.
+
+    Boxes are those of Algorithm 3: top and bottom at most `most`, the bottom at least `LEAST`.
+    """
+
+    most: tuple[float, float]
+    least: ClassVar[tuple[float, float]] = (0.0, LEAST)
+    signs: ClassVar[tuple[int, ...]] = (1, -1)
+
+    def value(self, slacks: Array) -> Array:
+        return np.asarray(slacks[0] / slacks[1])
+
+    def respond(self, weight: Array, pull: Array) -> Array:  # noqa: ARG002
+        raise TypeError("a ratio has no best response: its slacks descend")
+
+    def slopes(self, slacks: Array) -> Array:
+        return np.stack([1 / slacks[1], -slacks[0] / slacks[1] ** 2])

@@ -1,0 +1,140 @@
+"""The game of three players: a classifier, slacks and multipliers, in B lanes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from ratecli.models.base import Array, Classifier
+from ratecli.solvers.players.atoms import Ratio
+from ratecli.solvers.players.lagrangian import OBJECTIVE, Lagrangian
+from ratecli.solvers.players.multipliers import Multipliers, Seen, best_pulls
+from ratecli.solvers.players.steps import Stepper
+
+START = 0.5
+"""The share that arguments are thought to have before anything is known of them."""
+
+
+class Player(Protocol):
+    """The one who decides: it descends, or is an oracle."""
+
+    def move(self, prices: Array) -> tuple[Any, Array]:
+        """Classifiers of B lanes, in the player's own form, and their true rates (K, B)."""
+        ...
+
+    def bounds(self, answer: Any) -> Array:
+        """(1 + J + S, B) the sides with convex surrogates in the place of what is counted."""
+        ...
+
+    def classifier(self, answer: Any, lane: int) -> Classifier: ...
+
+    def finite(self, answer: Any, lane: int) -> bool: ...
+
+
+@dataclass
+class Iterates:
+    """What was kept: T answers, their true rates (K, B), and the prices (1 + J + S, B) they met."""
+
+    steps: list[int] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+    rates: list[Array] = field(default_factory=list)
+    prices: list[Array] = field(default_factory=list)
+
+
+@dataclass
+class Game:
+    """Simultaneous steps of all players (Algorithms 2 and 3 and relatives).
+
+    Slacks of convex atoms are best responses; those of ratios descend with `slack`.
+
+    Attributes
+    ----------
+    surrogate
+        Whether multipliers see hinges in the place of rates.
+    """
+
+    form: Lagrangian
+    player: Player
+    multipliers: Multipliers
+    slack: Stepper
+    prices: Array
+    slacks: Array
+    surrogate: bool = False
+
+    def play(self, steps: int, every: int) -> Iterates:
+        """`steps` steps; the iterates 0, `every`, 2 `every`, ... and the last are kept."""
+        kept = Iterates()
+        for step in range(steps + 1):
+            prices = self.prices
+            answer, rates = self.step()
+            if step % every == 0 or step == steps:
+                kept.steps.append(step)
+                kept.answers.append(answer)
+                kept.rates.append(rates)
+                kept.prices.append(prices)
+        return kept
+
+    def step(self) -> tuple[Any, Array]:
+        """One step of all; the classifiers that met the prices and their true rates (K, B)."""
+        answer, rates = self.player.move(self.prices)
+        slopes, constants = self.form.sides
+        sides = self.player.bounds(answer) if self.surrogate else slopes @ rates + constants
+        self._respond()
+        signs, count = self.form.signs, len(self.form.constraints)
+        limits, signed = sides[1 : 1 + count], sides[1 + count :]
+        seen = Seen(
+            limits + self.form.values(self.slacks), signed - signs * self.slacks, signs * signed
+        )
+        self._descend()
+        self.prices = self.multipliers.next(self.prices, seen)
+        return answer, rates
+
+    @property
+    def _parts(self) -> tuple[Array, Array]:
+        """Weights (A, B) of the atoms, and the slacks' multipliers (S, B)."""
+        count = 1 + len(self.form.constraints)
+        return self.form.weights(self.prices[:count]), self.prices[count:]
+
+    def _respond(self) -> None:
+        weights, pulls = self._parts
+        signed = self.form.signs * pulls
+        for atom, span, weight in zip(self.form.atoms, self.form.spans, weights, strict=True):
+            if not isinstance(atom, Ratio):
+                self.slacks[span] = atom.respond(weight, signed[span])
+
+    def _descend(self) -> None:
+        """A step of the slacks of ratios, within their boxes."""
+        ratios = list(_ratios(self.form))
+        if not ratios:
+            return
+        weights, pulls = self._parts
+        slopes = self.form.slopes(weights, self.slacks) - self.form.signs * pulls
+        moved = self.slacks - self.slack.step(slopes)
+        for ratio, span in ratios:
+            low, high = np.array(ratio.least)[:, None], np.array(ratio.most)[:, None]
+            self.slacks[span] = np.clip(moved[span], low, high)
+
+
+def first_slacks(form: Lagrangian, lanes: int) -> Array:
+    """(S, B): a half, and 1 for those of ratios."""
+    slacks = np.full((len(form.signs), lanes), START)
+    for _, span in _ratios(form):
+        slacks[span] = 1.0
+    return slacks
+
+
+def first_prices(form: Lagrangian, slacks: Array) -> Array:
+    """(1 + J + S, B): 1 for the objective, nothing for constraints, and for slacks what suits them."""
+    lanes = slacks.shape[1]
+    weights = np.zeros((len(form.atoms), lanes))
+    weights[[owner == OBJECTIVE for owner in form.owners]] = 1.0
+    none = np.zeros((len(form.constraints), lanes))
+    return np.concatenate([np.ones((1, lanes)), none, best_pulls(form, weights, slacks)])
+
+
+def _ratios(form: Lagrangian) -> Iterator[tuple[Ratio, slice]]:
+    pairs = zip(form.atoms, form.spans, strict=True)
+    return ((atom, span) for atom, span in pairs if isinstance(atom, Ratio))

@@ -1,0 +1,205 @@
+"""A program over rates as what the three players share: lines, atoms, multipliers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Array
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import affine
+from ratecli.rates.analysis import monotone
+from ratecli.rates.expression import Expression
+from ratecli.solvers.hull.forms import Curve, Form, Index, Line, Program, line_of
+from ratecli.solvers.players.atoms import (
+    Atom,
+    NegativeGeometricMean,
+    NegativeHarmonicMean,
+    NegativeLog,
+    QuadraticMean,
+    Ratio,
+    Smooth,
+)
+
+OBJECTIVE = -1
+"""The owner of the atoms of the objective."""
+
+
+@dataclass(frozen=True)
+class Lagrangian:
+    """`objective(r) + lambda @ constraints(r) + w @ atoms(xi) + sum of sign mu (arguments(r) - xi)`.
+
+    Atoms of the objective weigh 1, those of constraint j weigh lambda_j (Narasimhan, Cotter, Gupta 2019,
+    section 3, with a slack for each argument of each atom).
+
+    Attributes
+    ----------
+    objective, constraints
+        What is affine of each.
+    atoms, owners
+        And what is not: A atoms, and the constraint that each belongs to, or OBJECTIVE.
+    """
+
+    objective: Line
+    constraints: tuple[Line, ...]
+    atoms: tuple[Atom, ...]
+    owners: tuple[int, ...]
+
+    @cached_property
+    def spans(self) -> tuple[slice, ...]:
+        """The slacks of each atom among all S."""
+        ends = np.cumsum([0, *(len(atom.lines) for atom in self.atoms)]).tolist()
+        return tuple(slice(a, b) for a, b in pairwise(ends))
+
+    @cached_property
+    def signs(self) -> Array:
+        """(S, 1) +1 where a slack is above its argument, -1 where it is below."""
+        return np.array([[float(s)] for atom in self.atoms for s in atom.signs]).reshape(-1, 1)
+
+    @cached_property
+    def sides(self) -> tuple[Array, Array]:
+        """Slopes (1 + J + S, K) and constants (1 + J + S, 1) of what is to be small: the objective, the
+        constraints, and each argument, by its sign.
+        """
+        arguments = [line for atom in self.atoms for line in atom.lines]
+        signed = (
+            line * float(sign) for line, sign in zip(arguments, self.signs[:, 0], strict=True)
+        )
+        lines = [self.objective, *self.constraints, *signed]
+        return np.stack([each.slopes for each in lines]), np.array(
+            [[each.constant] for each in lines]
+        )
+
+    def weights(self, prices: Array) -> Array:
+        """(A, B) of the atoms; prices (1 + J, B) of the objective and the constraints."""
+        return prices[[owner + 1 for owner in self.owners]]
+
+    def values(self, slacks: Array) -> Array:
+        """(J, B) sums of the constraints' atoms at slacks (S, B)."""
+        total = np.zeros((len(self.constraints), slacks.shape[1]))
+        for atom, owner, span in zip(self.atoms, self.owners, self.spans, strict=True):
+            if owner != OBJECTIVE:
+                total[owner] += atom.value(slacks[span])
+        return total
+
+    def slopes(self, weights: Array, slacks: Array) -> Array:
+        """(S, B) derivatives of the weighted atoms in the slacks."""
+        each = [
+            w * atom.slopes(slacks[s])
+            for w, atom, s in zip(weights, self.atoms, self.spans, strict=True)
+        ]
+        return np.concatenate(each) if each else np.zeros_like(slacks)
+
+
+def lagrangian(program: Program, constants: Array, fixed: NDArray[np.bool_]) -> Lagrangian:
+    """The Lagrangian of a program over K rates, of which those that are `fixed` (K,) are `constants`.
+
+    Raises
+    ------
+    FaultError
+        E308 where a goal is not monotone in a rate: the players hold each from one side.
+    """
+    known = _Known(constants, fixed, program.index)
+    lines, atoms, owners = [], list[Atom](), list[int]()
+    for owner, form in enumerate((*program.constraints, program.objective)):
+        line, found = _split(form, program, known)
+        lines.append(line)
+        atoms += found
+        owners += [OBJECTIVE if owner == len(program.constraints) else owner] * len(found)
+    return Lagrangian(lines[-1], tuple(lines[:-1]), tuple(atoms), tuple(owners))
+
+
+@dataclass(frozen=True)
+class _Known:
+    constants: Array
+    fixed: NDArray[np.bool_]
+    index: Index
+
+    def line(self, node: Expression) -> Line | None:
+        """The line of an affine expression, rates that no decision moves in its constant."""
+        found = affine(node)
+        if found is None:
+            return None
+        line = line_of(found, self.index)
+        still = np.where(self.fixed, line.slopes, 0.0)
+        return Line(line.slopes - still, line.constant + float(still @ self.constants))
+
+
+def _split(form: Form, program: Program, known: _Known) -> tuple[Line, list[Atom]]:
+    line, atoms = form.line, list[Atom]()
+    for share, fraction in zip(form.shares, program.fractions, strict=True):
+        if share:
+            low, high = fraction.range
+            end = low if share > 0 else high
+            top = (fraction.top + fraction.bottom * -end) * share  # never negative
+            line += Line(0.0 * line.slopes, share * end)
+            most = (max(top.reach()[1], 1.0), max(fraction.bottom.reach()[1], 1.0))
+            atoms.append(Ratio((top, fraction.bottom), most))
+    for curve in form.curves:
+        offset, found = _atoms(curve, curve.expression, 1.0, known)
+        line += offset
+        atoms += found
+    return line, atoms
+
+
+def _atoms(curve: Curve, node: Expression, factor: float, known: _Known) -> tuple[Line, list[Atom]]:
+    """The line and the atoms of `factor * node`."""
+    flat = known.line(node)
+    if flat is not None:
+        return flat * factor, []
+    none = Line(np.zeros(len(known.constants)), 0.0)
+    match node:
+        case ex.Sum(terms=terms):
+            parts = [_atoms(curve, term, factor, known) for term in terms]
+            return sum((p for p, _ in parts), none), [atom for _, each in parts for atom in each]
+        case ex.Product(left=ex.Constant(value=value), right=right):
+            return _atoms(curve, right, factor * value, known)
+        case ex.Apply(function=name, arguments=arguments):
+            lines = [known.line(argument) for argument in arguments]
+            if None not in lines:
+                found = _special(name, [line for line in lines if line], factor)
+                if found is not None:
+                    return found
+    return none, [_smooth(node, factor, known)]
+
+
+def _special(name: str, lines: list[Line], factor: float) -> tuple[Line, list[Atom]] | None:
+    """Atoms whose best responses are known in closed form."""
+    none = Line(0.0 * lines[0].slopes, 0.0)
+    if name == "kl" and factor > 0 and not lines[0].slopes.any():
+        return _divergence(lines[0].constant, lines[1], factor)
+    pair = tuple(lines)
+    if name == "geo_mean" and factor < 0:
+        return none, [NegativeGeometricMean(pair, -factor)]
+    if name == "harmonic_mean" and factor < 0:
+        return none, [NegativeHarmonicMean(pair, -factor)]
+    if name == "rms" and factor > 0 and len(lines) == 2:
+        return none, [QuadraticMean(pair, factor)]
+    return None
+
+
+def _divergence(p: float, q: Line, factor: float) -> tuple[Line, list[Atom]]:
+    """KL(p, q) = constant - p log q - (1 - p) log(1 - q): falls in the share of yes and in that of no."""
+    shares = ((p, q), (1 - p, q * -1.0 + Line(0.0 * q.slopes, 1.0)))
+    entropy = sum(share * np.log(share) for share, _ in shares if share > 0)
+    logs = [NegativeLog((line,), factor * share) for share, line in shares if share > 0]
+    return Line(0.0 * q.slopes, factor * float(entropy)), list[Atom](logs)
+
+
+def _smooth(node: Expression, factor: float, known: _Known) -> Smooth:
+    scaled = ex.multiply(ex.Constant(factor), node)
+    signs = monotone(scaled)
+    for leaf, sign in signs.items():
+        if sign == 0:
+            message = f"'{ex.text(node)}' neither grows nor falls in '{ex.text(leaf)}'"
+            raise FaultError(
+                Fault("E308", message, "take `mixture`, or write it with kl, max or rms")
+            )
+    lines = [Line(np.eye(len(known.index))[known.index[leaf]], 0.0) for leaf in signs]
+    own = {leaf: k for k, leaf in enumerate(signs)}
+    return Smooth(lines=tuple(lines), expression=scaled, index=own, signs=tuple(signs.values()))

@@ -1,0 +1,75 @@
+"""What is made of the iterates of a game: the choice among them, and the mixture of a few."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import rankdata
+
+from ratecli.models.base import Array
+from ratecli.solvers.hull.best import best
+from ratecli.solvers.hull.columns import Columns
+from ratecli.solvers.hull.forms import Form, Line, Program
+from ratecli.solvers.hull.relaxation import Relaxation
+
+GAP = 1e-5
+SLACK = 1e-6
+"""Added to the least violation that can be had, so that it can be had in rounded numbers too."""
+
+
+def best_iterate(objectives: Array, violations: Array) -> int:
+    """The iterate whose worse rank, by objective (T,) or by violation (T,), is least.
+
+    Equal values share the smallest rank, and what is not violated is equal. Ties go to the lesser
+    objective, then to the later iterate (protocols 3.5, vector 9.11).
+    """
+    ranks = [rankdata(each, method="min") for each in (objectives, np.maximum(violations, 0.0))]
+    worse = np.max(ranks, axis=0)
+    order = np.lexsort((-np.arange(len(worse)), objectives, worse))
+    return int(order[0])
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """Chances (T,) of few iterates, and the violation that was allowed, 0 if none was needed."""
+
+    chances: Array
+    allowed: float
+
+
+def shrunk(program: Program, rates: Array) -> Shrunk:
+    """The best mixture of iterates with rates (K, T): a vertex, so it has few of them.
+
+    Goals are functions of the mixture's rates, as they are when it is measured. Where no mixture meets
+    all constraints, they are loosened by the least amount that lets one (protocols 3.5).
+    """
+    columns = Columns.classifiers(rates)
+    found = best(Relaxation(program, columns), GAP)
+    if found is not None:
+        return Shrunk(found.weights, 0.0)
+    nearest = best(Relaxation(program, columns, elastic=True), GAP)
+    assert nearest is not None
+    allowed = nearest.value + SLACK
+    found = best(Relaxation(_loosened(program, allowed), columns), GAP)
+    return Shrunk((found or nearest).weights, allowed)
+
+
+def shrunk_metrics(objectives: Array, violations: Array) -> Shrunk:
+    """The same with goals averaged over the mixture as if they were rates: the published program.
+
+    Objectives are (T,), violations (J, T). Of a ratio the mixture may have another value than the
+    mean of its members' (vectors 9.6 and 9.10).
+    """
+    metrics = np.vstack([objectives[None], violations])
+    count = len(metrics)
+    unit = [Form(Line(row, 0.0), np.zeros(0)) for row in np.eye(count)]
+    program = Program(unit[0], tuple(unit[1:]), (), ("",) * (count - 1), {})
+    return shrunk(program, metrics)
+
+
+def _loosened(program: Program, by: float) -> Program:
+    def loose(form: Form) -> Form:
+        return replace(form, line=form.line + Line(0.0 * form.line.slopes, -by))
+
+    return replace(program, constraints=tuple(map(loose, program.constraints)))

@@ -1,0 +1,231 @@
+"""Three players: convex and ratio goals by a game of classifier, slacks and multipliers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt, MinLen
+
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Array, Classifier
+from ratecli.models.hashed import HashedMixture
+from ratecli.models.mixture import Mixture, Vote
+from ratecli.rates.analysis import Shape
+from ratecli.rates.kinds import Kinds
+from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.players.descent import Descent
+from ratecli.solvers.players.game import Game, Iterates, first_prices, first_slacks
+from ratecli.solvers.players.lagrangian import Lagrangian, lagrangian
+from ratecli.solvers.players.multipliers import Ascent, Leader, Multipliers, SwapRegret
+from ratecli.solvers.players.rows import LaneRows
+from ratecli.solvers.players.selection import Shrunk, best_iterate, shrunk, shrunk_metrics
+from ratecli.solvers.players.steps import Rule, Stepper
+from ratecli.solvers.problem import Problem
+
+ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
+Rate = Annotated[float, Gt(0)]
+Tuned = Literal["learning_rate", "multiplier_rate"]
+
+
+@dataclass(frozen=True)
+class ThreePlayer(Solver):
+    """Convex and ratio goals as a game of three players (Narasimhan, Cotter, Gupta 2019).
+
+    A linear classifier descends hinges, slacks that stand for the rates in what is not affine respond
+    at best (those of ratios descend), and multipliers ascend on rates as they are counted: Algorithm 2,
+    and Algorithm 3 as corrected in the protocols where there are ratios. Other rows of the paper's
+    Table 2 are settings: `multipliers: leader, rates: surrogate` is NEMSIS, `rates: surrogate` SPADE.
+
+    Attributes
+    ----------
+    steps, every
+        Steps, each over all rows, and of how many one is kept as a candidate.
+    learning_rate, multiplier_rate
+        Of the classifier's steps and the slacks', and of the multipliers'.
+    tune
+        Values of the two rates: all combinations are played at once, and the one whose stochastic
+        classifier has the least worse rank on validation rows, by objective or violation, is taken.
+    optimizer
+        `adam` or `sgd`, of classifier and multipliers.
+    multipliers
+        `ascent`; `leader`: those of slacks are the slopes of the goals at the mean of all rates so far;
+        or `swap_regret`: prices are the stationary distribution of a matrix that grows by what is
+        broken (Cotter, Jiang, Sridharan 2019), and iterates count by the objective's price.
+    rates
+        What the multipliers see: `true` rates or their `surrogate`.
+    radius
+        The most that the multipliers add up to.
+    shrink
+        How the stochastic classifier is made of the candidates: the best mixture by its `rates`, or by
+        the `metrics` of its members averaged, as published (which is another thing for ratios).
+    hashed
+        Whether a variant `hashed` is added, which draws a member by a hash of the row.
+    """
+
+    steps: Annotated[int, Ge(1)] = 5000
+    every: Annotated[int, Ge(1)] = 10
+    learning_rate: Rate = 0.1
+    multiplier_rate: Rate = 0.1
+    tune: Mapping[Tuned, Annotated[tuple[Rate, ...], MinLen(1)]] = field(default_factory=dict)
+    optimizer: Rule = "adam"
+    multipliers: Literal["ascent", "leader", "swap_regret"] = "ascent"
+    rates: Literal["true", "surrogate"] = "true"
+    radius: Rate | None = None
+    shrink: Literal["rates", "metrics"] = "rates"
+    hashed: bool = False
+
+    version: ClassVar[int] = 1
+    objectives: ClassVar[frozenset[str]] = ANY
+    constraints: ClassVar[frozenset[str]] = ANY
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        grid = self._grid(problem)
+        program, kinds = Program.of(problem), Kinds.by(problem.rates)
+        game = self._game(program, kinds, problem, grid)
+        played = game.play(self.steps, self.every)
+        progress(f"{self.steps} steps of {len(grid)} settings")
+        lanes = [lane for lane in range(len(grid)) if game.player.finite(played.answers[-1], lane)]
+        if not lanes:
+            return Solution(
+                {}, "diverged", "the weights grew beyond all numbers: lower learning_rate"
+            )
+        found = [_Lane(self, program, game, played, lane) for lane in lanes]
+        chosen = found[0] if problem.validation is None else _best(found, problem.validation)
+        salt = int(rng.integers(2**31)) if self.hashed else None
+        reason = _settings(grid[chosen.lane]) if len(grid) > 1 else ""
+        return Solution(
+            chosen.variants(salt), "solved", reason, chosen.multipliers(), tuple(chosen.trace())
+        )
+
+    def _grid(self, problem: Problem) -> list[dict[str, float]]:
+        """The settings; raises E410 where there is a choice and no validation rows to make it."""
+        rates = {"learning_rate": self.learning_rate, "multiplier_rate": self.multiplier_rate}
+        values = [self.tune.get(name, (value,)) for name, value in rates.items()]  # type: ignore[call-overload]
+        grid = [dict(zip(rates, each, strict=True)) for each in itertools.product(*values)]
+        if len(grid) > 1 and problem.validation is None:
+            hint = "say under the data set: split: {validation: 0.2}"
+            raise FaultError(
+                Fault("E410", "`tune` chooses on validation rows, and there are none", hint)
+            )
+        return grid
+
+    def _game(
+        self, program: Program, kinds: Kinds, problem: Problem, grid: list[dict[str, float]]
+    ) -> Game:
+        fixed = np.logical_not(kinds.patterns.any(axis=1))
+        form = lagrangian(program, np.nan_to_num(problem.rates.c), fixed)
+        learning, raising = (np.array([each[name] for each in grid]) for name in grid[0])
+        rows = LaneRows.of(problem.X, kinds)
+        start = np.zeros((problem.X.shape[1] + 1, len(grid)), np.float32)
+        player = Descent(form, kinds, rows, Stepper(self.optimizer, learning), start)
+        slacks = first_slacks(form, len(grid))
+        prices = first_prices(form, slacks)
+        multipliers = self._multipliers(form, raising, prices)
+        if isinstance(multipliers, SwapRegret):
+            prices = np.full_like(prices, 1 / len(prices))
+        surrogate = self.rates == "surrogate"
+        return Game(form, player, multipliers, Stepper("sgd", learning), prices, slacks, surrogate)
+
+    def _multipliers(self, form: Lagrangian, raising: Array, prices: Array) -> Multipliers:
+        if self.multipliers == "swap_regret":
+            return SwapRegret.even(len(prices), raising)
+        ascent = Ascent(Stepper(self.optimizer, raising), self.radius)
+        return Leader(form, ascent, np.zeros((1, 1))) if self.multipliers == "leader" else ascent
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """One setting's candidates."""
+
+    solver: ThreePlayer
+    program: Program
+    game: Game
+    played: Iterates
+    lane: int
+
+    @property
+    def rates(self) -> Array:
+        """(K, T)."""
+        return np.stack([each[:, self.lane] for each in self.played.rates], axis=1)
+
+    @property
+    def objectives(self) -> Array:
+        found = self.program.value(self.program.objective, self.rates)
+        return np.nan_to_num(found, nan=np.inf)
+
+    @property
+    def violations(self) -> Array:
+        return np.maximum(self.program.excess(self.rates), 0.0)
+
+    def shrunk(self) -> Shrunk:
+        if self.solver.shrink == "rates":
+            return shrunk(self.program, self.rates)
+        each = [self.program.value(form, self.rates) for form in self.program.constraints]
+        return shrunk_metrics(self.objectives, np.array(each).reshape(-1, len(self.objectives)))
+
+    def classifier(self, t: int) -> Classifier:
+        return self.game.player.classifier(self.played.answers[t], self.lane)
+
+    def mixed(self, chances: Array) -> Mixture:
+        kept = np.flatnonzero(chances > LEAST_CHANCE)
+        return Mixture(
+            tuple(self.classifier(int(t)) for t in kept), chances[kept] / chances[kept].sum()
+        )
+
+    def stochastic(self) -> Mixture:
+        return self.mixed(self.shrunk().chances)
+
+    def variants(self, salt: int | None) -> dict[str, Classifier]:
+        main = self.stochastic()
+        counted = np.array([each[0, self.lane] for each in self.played.prices])
+        found: dict[str, Classifier] = {
+            "stochastic": main,
+            "deterministic": self.classifier(best_iterate(self.objectives, self.violations)),
+            "uniform": self.mixed(counted / counted.sum()),
+            "last": self.classifier(-1),
+            "voted": Vote(main.members, main.chances),
+        }
+        return (
+            found
+            if salt is None
+            else found | {"hashed": HashedMixture(main.members, main.chances, salt)}
+        )
+
+    def multipliers(self) -> dict[str, float]:
+        """Those of the last step; a constraint of several pieces has their sum."""
+        total = dict.fromkeys(self.program.owners, 0.0)
+        last = self.played.prices[-1][1:, self.lane]
+        for name, value in zip(self.program.owners, last, strict=False):
+            total[name] += float(value)
+        return total
+
+    def trace(self) -> list[dict[str, Any]]:
+        rows = zip(self.played.steps, self.objectives, self.violations, strict=True)
+        return [
+            {"iteration": step, "objective": float(value), "violation": float(broken)}
+            for step, value, broken in rows
+        ]
+
+
+LEAST_CHANCE = 1e-9
+"""Below this a chance is what rounding left of none."""
+
+
+def _best(found: list[_Lane], validation: Problem) -> _Lane:
+    """The setting whose stochastic classifier ranks best on validation rows (protocols 3.5)."""
+    program = Program.of(validation)
+    decisions = [lane.stochastic().decide(validation.X) for lane in found]
+    rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)
+    objectives = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
+    return found[best_iterate(objectives, program.excess(rates))]
+
+
+def _settings(setting: Mapping[str, float]) -> str:
+    return "chosen on validation rows: " + ", ".join(
+        f"{key} {value:g}" for key, value in setting.items()
+    )

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles.goals import Rows, Rules, problem, smooth_rows
+
+from ratecli.faults import FaultError
+from ratecli.rates.affine import affine
+from ratecli.rates.tangent import tangent, values
+from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.guard import Guard, guarded
+from ratecli.solvers.majorize.solver import Majorize
+from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.players.solver import ThreePlayer
+
+PARITY = Rules({"p": "positive_rate[g=a] <= positive_rate[g=c]", "r": "recall >= 0.7"})
+SOLVERS = {
+    "majorize": Majorize(iterations=3),
+    "mixture": Mixture(),
+    "three_player": ThreePlayer(steps=300),
+}
+
+
+def split_problem(seed: int, rules: Rules, n: int = 300):
+    """Fitted to 300 rows, judged on another 300."""
+    every = smooth_rows(seed, n=2 * n)
+    parts = (Rows(every.X[k::2], every.label[k::2], every.group[k::2]) for k in (0, 1))
+    train, validation = (problem(part, rules) for part in parts)
+    return replace(train, validation=validation)
+
+
+def excess(given, classifier) -> float:
+    rates = given.rates.rates(classifier.decide(given.X))
+    index = given.rates.index()
+    found = []
+    for goal in given.constraints:
+        for piece in goal.pieces:
+            form = affine(piece)
+            found.append(
+                form.constant + sum(c * rates[index[k]] for k, c in form.coefficients.items())
+            )
+    return max(found)
+
+
+def first(solution):
+    return next(iter(solution.variants.values()))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_constraints_hold_where_they_are_judged(name):
+    broken, kept = [], []
+    for seed in (0, 1, 2):
+        given = split_problem(seed, PARITY)
+        rng = np.random.default_rng(0)
+        plain = guarded(SOLVERS[name], Guard(), given, rng)
+        found = guarded(SOLVERS[name], Guard("validation"), given, rng)
+        broken.append(excess(given.validation, first(plain)))
+        kept.append(excess(given.validation, first(found)))
+        assert excess(given, first(found)) <= 1e-6  # on training rows too
+    assert max(broken) > 0.01
+    assert np.mean(np.maximum(kept, 0)) < 0.3 * np.mean(np.maximum(broken, 0))
+
+
+def test_a_margin_is_so_many_standard_errors():
+    given = split_problem(0, Rules({"r": "recall >= 0.95"}))
+    found = first(guarded(Mixture(), Guard(margin=0.95), given, np.random.default_rng(0)))
+    p = found.decide(given.X)
+    recall = 0.95 - excess(given, found)
+    positive = given.rates.totals[[leaf.rate.name for leaf in given.rates.leaves].index("tpr")]
+    label = given.labels()[0] > 0
+    error = np.sqrt(((p[label] - recall) ** 2).sum()) / positive
+    assert recall - 1.645 * error >= 0.95 - 1e-3
+    assert recall - 1.645 * error <= 0.95 + 0.02  # and not much more
+
+
+def test_a_standard_error_is_that_of_resampled_rows():
+    """3000 resamples estimate a standard deviation to about 2 %."""
+    given = problem(smooth_rows(0), Rules({"f": "f1[g=a] - precision <= 0.5"}))
+    rng = np.random.default_rng(0)
+    p = (rng.random(400) < 0.3 + 0.4 * (given.labels()[0] > 0)).astype(float)
+    matrix = given.rates
+    (piece,) = given.constraints[0].pieces
+    slopes = tangent(piece, matrix.rates(p), matrix.index()).slopes
+    drawn = rng.multinomial(400, np.full(400, 1 / 400), size=3000)
+    parts = (matrix.sums.multiply(p[None]) + matrix.against).toarray(), matrix.members.toarray()
+    rates = (parts[0] @ drawn.T) / (parts[1] @ drawn.T)
+    spread = values(piece, rates, matrix.index()).std()
+    assert matrix.standard_error(slopes, p) == pytest.approx(spread, rel=0.1)
+
+
+def test_without_a_guard_or_constraints_a_problem_is_solved_once():
+    given = split_problem(0, PARITY)
+    rng = np.random.default_rng
+    for solver, guard in ((Unconstrained(), Guard("validation")), (Mixture(), Guard())):
+        found = guarded(solver, guard, given, rng(0))
+        alone = solver.solve(given, rng(0), lambda _: None)
+        np.testing.assert_array_equal(first(found).decide(given.X), first(alone).decide(given.X))
+
+
+def test_validation_rows_are_needed_to_judge():
+    given = replace(split_problem(0, PARITY), validation=None)
+    with pytest.raises(FaultError, match="validation rows are to judge"):
+        guarded(Mixture(), Guard("validation"), given, np.random.default_rng(0))

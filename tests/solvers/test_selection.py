@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles.goals import Rows, Rules, problem
+
+from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.players.selection import best_iterate, shrunk, shrunk_metrics
+
+
+def test_the_best_iterate_has_the_least_worse_rank():
+    """Vector 9.11."""
+    assert best_iterate(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.3, 0.1, 0, 0])) == 1
+    violations = np.array([0.05, -0.1, 0.02, -0.02])
+    assert best_iterate(np.array([0.10, 0.15, 0.12, 0.12]), violations) == 3
+    assert best_iterate(np.array([0.2, 0.2]), np.array([0.0, 0.0])) == 1  # the later of equals
+
+
+@pytest.mark.parametrize(
+    ("objectives", "violations", "chances", "allowed"),
+    [
+        ([0.1, 0.3], [[0.1, -0.1]], [0.5, 0.5], 0),
+        ([0.1, 0.2, 0.3], [[0.3, 0.05, -0.1]], [0, 2 / 3, 1 / 3], 0),
+        ([0.1, 0.2], [[0.3, 0.1]], [0, 1], 0.1),
+    ],
+)
+def test_mixtures_of_metrics(objectives, violations, chances, allowed):
+    """Vector 9.10."""
+    found = shrunk_metrics(np.array(objectives), np.array(violations))
+    np.testing.assert_allclose(found.chances, chances, atol=1e-4)
+    assert found.allowed == pytest.approx(allowed, abs=1e-5)
+
+
+def test_a_vertex_has_as_many_iterates_as_constraints_and_one():
+    """Vector 9.10, the last."""
+    rows = np.array([[0.2, -0.1, 0.1, -0.2], [0.2, 0.1, -0.1, -0.2]])
+    objectives = np.array([0, 0.2, 0.2, 0.5])
+    found = shrunk_metrics(objectives, rows)
+    assert objectives @ found.chances == pytest.approx(0.2, abs=1e-6)
+    assert (found.chances > 1e-9).sum() <= 3
+
+
+def test_a_ratio_of_a_mixture_is_that_of_its_counts():
+    """Vector 9.6: half of (TP, FP, FN) = (3, 1, 2) and half of (0, 0, 5) of 10 rows has F1 = 3 / 7, and
+    not the mean 1 / 3: where at most .4 is asked, the means say that any mixture does.
+    """
+    label = np.repeat([1.0, 0.0], 5)
+    decisions = np.array([[1, 1, 1, 0, 0, 1, 0, 0, 0, 0], np.zeros(10)], dtype=float)
+    group = np.full(10, "a", dtype=object)
+    given = problem(Rows(np.zeros((10, 1)), label, group), Rules({"f": "f1 <= 0.4"}, "-tpr"))
+    rates = np.stack([given.rates.rates(p) for p in decisions], axis=1)
+    program = Program.of(given)
+    found = shrunk(program, rates)
+    assert program.excess(rates @ found.chances) <= 1e-6
+    averaged = shrunk_metrics(
+        program.value(program.objective, rates), np.array([[2 / 3 - 0.4, -0.4]])
+    )
+    assert averaged.chances[0] == pytest.approx(0.6, abs=1e-5)
+    mixed = rates @ averaged.chances
+    tp, fp, fn = 0.6 * 3, 0.6 * 1, 5 - 0.6 * 3
+    assert 2 * tp / (2 * tp + fp + fn) > 0.45
+    assert program.excess(mixed) > 0.01
+    assert found.chances[0] < 0.55
