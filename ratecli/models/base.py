@@ -18,6 +18,9 @@ class Classifier(Protocol):
     `decide` gives the probability of the positive decision, in [0, 1]: 0 or 1 if the rule is
     deterministic, the expectation over its randomness otherwise. `score` gives what rows are ranked
     by; `estimate` the predicted label on the label's own scale (mse, mean_error).
+
+    A classifier that looks at slices is shown X of shape (n, d + S): behind the features a column
+    of 0 and 1 for each of its `slices`, whether the row is in it.
     """
 
     kind: ClassVar[str]
@@ -25,6 +28,11 @@ class Classifier(Protocol):
     @property
     def width(self) -> int:
         """d, the number of features."""
+        ...
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """S conditions as text, such as `age >= 30, sex = Female`; mostly there are none."""
         ...
 
     def decide(self, X: Features) -> Array: ...

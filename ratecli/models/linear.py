@@ -24,6 +24,10 @@ class Linear:
     def width(self) -> int:
         return len(self.weights)
 
+    @property
+    def slices(self) -> tuple[str, ...]:
+        return ()
+
     def score(self, X: Features) -> Array:
         return np.asarray(X @ self.weights + self.bias, dtype=float)
 

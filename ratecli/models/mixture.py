@@ -35,10 +35,16 @@ class Mixture:
         widths = {member.width for member in self.members}
         if len(widths) > 1:
             raise ValueError(f"members of a mixture see {sorted(widths)} features")
+        if len({member.slices for member in self.members}) > 1:
+            raise ValueError("members of a mixture look at different slices")
 
     @property
     def width(self) -> int:
         return self.members[0].width
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        return self.members[0].slices
 
     def _mean(self, answer: Callable[[Classifier], Array]) -> Array:
         answers = np.stack([answer(member) for member in self.members])

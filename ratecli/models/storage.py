@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier
+from ratecli.models.grouped import GroupThreshold
 from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture, Vote
@@ -68,6 +69,8 @@ def _classifier(arrays: Arrays) -> Classifier:
         return LINEAR[kind](*_line(arrays))
     if kind == HashedRamp.kind:
         return HashedRamp(*_line(arrays), _whole(_part(arrays, "salt")))
+    if kind == GroupThreshold.kind:
+        return _grouped(arrays)
     if kind in MIXTURES:
         return MIXTURES[kind](*_members(arrays))
     if kind == HashedMixture.kind:
@@ -92,12 +95,26 @@ def _line(arrays: Arrays) -> tuple[Array, float]:
 def _members(arrays: Arrays) -> tuple[tuple[Classifier, ...], Array]:
     """Members and chances."""
     chances = _floats(_part(arrays, "chances"), 1)
-    return tuple(_classifier(_member(arrays, k)) for k in range(len(chances))), chances
+    return tuple(_classifier(_inside(arrays, str(k))) for k in range(len(chances))), chances
+
+
+def _grouped(arrays: Arrays) -> GroupThreshold:
+    slices, groups = _of_kind(arrays, "slices", "U", 1), _of_kind(arrays, "groups", "b", 2)
+    scorer = _classifier(_inside(arrays, "scorer"))
+    thresholds = _floats(_part(arrays, "thresholds"), 1)
+    return GroupThreshold(scorer, tuple(slices.tolist()), groups.astype(bool), thresholds)
+
+
+def _of_kind(arrays: Arrays, name: str, kind: str, dimensions: int) -> NDArray[np.generic]:
+    array = _part(arrays, name)
+    if array.dtype.kind != kind or array.ndim != dimensions:
+        raise ValueError(f"no stored classifier: {array.dtype} of shape {array.shape}")
+    return array
 
 
 def _weighed(arrays: Arrays) -> Weighed:
     costs, cut = _floats(_part(arrays, "costs"), 1), _floats(_part(arrays, "cut"), 0)
-    return Weighed(chances_of(_member(arrays, "chances")), costs, float(cut))
+    return Weighed(chances_of(_inside(arrays, "chances")), costs, float(cut))
 
 
 def _floats(array: NDArray[np.generic], dimensions: int) -> NDArray[np.float64]:
@@ -112,6 +129,6 @@ def _whole(array: NDArray[np.generic]) -> int:
     return int(array)
 
 
-def _member(arrays: Arrays, name: object) -> Arrays:
-    prefix = f"{name}."
+def _inside(arrays: Arrays, part: str) -> Arrays:
+    prefix = f"{part}."
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}

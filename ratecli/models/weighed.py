@@ -42,6 +42,10 @@ class Weighed:
     def width(self) -> int:
         return self.chances.width
 
+    @property
+    def slices(self) -> tuple[str, ...]:
+        return ()
+
     def gains(self, X: Features) -> Array:
         """(n,) what a yes is expected to bring: minus its cost."""
         return np.asarray(self.chances.of(X) @ -self.costs)

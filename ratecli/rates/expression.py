@@ -31,6 +31,11 @@ class Where:
         unique = {str(condition): condition for condition in conditions}
         return cls(tuple(sorted(set(datasets))), tuple(unique[text] for text in sorted(unique)))
 
+    @property
+    def visible(self) -> Where:
+        """What can be told of a row from its columns: from which data set it was drawn cannot."""
+        return Where((), self.conditions)
+
     def items(self) -> tuple[syntax.SliceItem, ...]:
         return (*map(syntax.Member, self.datasets), *self.conditions)
 

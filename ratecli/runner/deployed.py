@@ -13,6 +13,7 @@ from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier
 from ratecli.models.storage import loads
 from ratecli.rates.matrix import Predictions
+from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Sample
 from ratecli.runner.files import MODELS
 from ratecli.runner.world import World
@@ -45,8 +46,9 @@ def _read(given: str, folder: Path) -> bytes:
     except OSError as error:
         raise unreadable(given, path, error) from error
     try:
-        loads(blob)
-    except ValueError as error:
+        for text in loads(blob).slices:
+            parse_conditions(text)
+    except (ValueError, FaultError) as error:
         reason = str(error).removeprefix("no stored classifier: ")
         hint = "it must be an .npz that a run left, results/NAME/models/TRIAL/VARIANT.npz"
         message = f"'{given}' holds no stored classifier: {reason}"
@@ -95,8 +97,8 @@ def with_stored(rows: World, blob: bytes) -> World:
     Raises
     ------
     FaultError
-        E411 where the rows have another number of features than it takes, E404 where its
-        scores are not finite.
+        E411 where the rows have another number of features than it takes, or not the columns that it
+        looks at; E404 where its scores are not finite.
     """
     classifier = loads(blob)
     width = rows.X.shape[1]
@@ -104,7 +106,7 @@ def with_stored(rows: World, blob: bytes) -> World:
         message = f"the deployed model takes {classifier.width} features, the rows have {width}"
         hint = "it must have been trained on these columns, encoded as they are here"
         raise FaultError(Fault("E411", message, hint))
-    if not np.isfinite(classifier.score(rows.X)).all():
+    if not np.isfinite(rows.predictions(classifier).scores).all():
         raise FaultError(Fault("E404", "the deployed model gives scores that are not finite"))
     return with_decisions(rows, classifier)
 

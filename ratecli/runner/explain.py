@@ -166,9 +166,10 @@ def _deployed(deployed: Deployed, prepared: Prepared) -> str:
         return f"likelier decisions of the algorithm '{label}', at the same seed and sweep point"
     assert prepared.deployed_model is not None
     classifier = loads(prepared.deployed_model)
+    seen = f"; it looks at {'; '.join(classifier.slices)}" if classifier.slices else ""
     return (
         f"likelier decisions of the classifier in '{deployed.model}' "
-        f"({classifier.kind}, {classifier.width} features)"
+        f"({classifier.kind}, {classifier.width} features{seen})"
     )
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from ratecli.faults import Fault
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
+from ratecli.rates.expression import Where
 from ratecli.rates.matrix import RateMatrix, rate_matrix
 from ratecli.rates.sample import Sample
+from ratecli.rates.syntax import Condition
 from ratecli.runner.cases import PLACEHOLDER, Case, known_goals
 from ratecli.spec.document import Document
 
@@ -29,6 +33,30 @@ def obstacles(sample: Sample, document: Document, cases: Sequence[Case]) -> Iter
             fault = case.solver.obstacle(goal, matrices[leaves])
             if fault is not None:
                 yield fault.at(document.place(("constraints", goal.name)))
+
+
+def telling_slices(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
+    """An E308 for each rate of a goal whose slice tells the label, where classifiers look at slices."""
+    for case in cases:
+        goals = (each for each in case.texts() if each[0][0] != "metrics")
+        for loc, tree in goals if case.solver.sees_slices else ():
+            for leaf in ex.leaves(tree):
+                telling = [item for item in leaf.where.conditions if _tells(item, sample)]
+                if telling:
+                    message = (
+                        f"algorithm '{case.label}' decides by the slices of its goals, and "
+                        f"'{telling[0]}' tells the label"
+                    )
+                    hint = "rates such as tpr and fpr are of rows of one label"
+                    yield Fault("E308", message, hint, place=document.place(loc, leaf.span))
+
+
+def _tells(condition: Condition, sample: Sample) -> bool:
+    """Whether a condition holds for just the rows of one label."""
+    known = sample.mask("labelled")
+    holds = sample.rows(Where((), (condition,)))[known]
+    positive = sample.mask("+")[known]
+    return np.array_equal(holds, positive) or np.array_equal(holds, ~positive)
 
 
 def _settled(case: Case, sample: Sample) -> Iterator[Goal]:

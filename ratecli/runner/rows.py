@@ -14,7 +14,7 @@ from ratecli.rates.sample import Sample
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import with_stored
-from ratecli.runner.obstacles import obstacles
+from ratecli.runner.obstacles import obstacles, telling_slices
 from ratecli.runner.reading import Columns, Reading
 from ratecli.runner.shown import split_faults
 from ratecli.runner.world import Data, World, world
@@ -68,7 +68,9 @@ def check_rows(
         *split_faults(reading.experiment, document, tuple(rows.splits())),
     ]
     errors = dict.fromkeys(fault for fault in found if fault.is_error)
-    errors = errors or dict.fromkeys(obstacles(rows.sample, document, cases))
+    if not errors:
+        errors = dict.fromkeys(obstacles(rows.sample, document, cases))
+        errors |= dict.fromkeys(telling_slices(rows.sample, document, cases))
     if errors:
         raise FaultError(errors)
     return found

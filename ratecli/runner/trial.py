@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, objective_goal
+from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import Predictions, measure, rate_matrix
+from ratecli.rates.sample import Mask
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case, known_goals
 from ratecli.runner.deployed import decided, with_decisions, with_stored
@@ -107,13 +110,21 @@ def training_problem(
         raise FaultError([of_nothing(leaf, rows.sample) for leaf in wanted if leaf in empty])
     penalty = float(l2.removesuffix("/n")) / len(train) if isinstance(l2, str) else l2
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
+    problem = replace(problem, slices=_slices(wanted, rows, train))
     held_out = np.flatnonzero(rows.sample.part == "validation")
     if not len(held_out):
         return problem
     moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # a goal may say @train
     others = replace(rate_matrix(moved, rows.sample, "validation"), leaves=matrix.leaves)
-    validation = replace(problem, X=rows.X[held_out], rates=others.on(held_out))
+    slices = _slices(wanted, rows, held_out)
+    validation = replace(problem, X=rows.X[held_out], rates=others.on(held_out), slices=slices)
     return replace(problem, validation=validation)
+
+
+def _slices(leaves: Sequence[Leaf], rows: World, some: NDArray[np.intp]) -> dict[str, Mask]:
+    """Which of some rows are in each slice that rates speak of, by its text."""
+    wheres = dict.fromkeys(leaf.where.visible for leaf in leaves)
+    return {str(where): rows.sample.rows(where)[some] for where in wheres}
 
 
 def _measured(

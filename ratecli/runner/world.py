@@ -21,9 +21,11 @@ from ratecli.datasets.split import split
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier, Features
+from ratecli.models.grouped import with_members
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
 from ratecli.runner.keys import stream
+from ratecli.runner.slices import memberships
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,9 @@ class World:
     X: Features
 
     def predictions(self, classifier: Classifier) -> Predictions:
-        return Predictions(
-            classifier.decide(self.X), classifier.score(self.X), classifier.estimate(self.X)
-        )
+        """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""
+        X = with_members(self.X, memberships(self.sample, classifier.slices))
+        return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
 
     def splits(self) -> dict[str, int]:
         """Rows of each split that has any, in the order train, validation, test."""

@@ -80,11 +80,13 @@ class Solver(ABC):
 
     `role` says what it does with goals. `objectives` and `constraints` name the classes of goals
     (see `rates.analysis.Shape`) it takes; goals of other classes are refused (E308) unless it
-    `ignores` them all.
+    `ignores` them all. `sees_slices` says that its classifiers look at the slices that goals name,
+    which then must not tell the label (E308).
     """
 
     version: ClassVar[int] = 1
     role: ClassVar[Role] = "enforces"
+    sees_slices: ClassVar[bool] = False
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
 

@@ -91,7 +91,7 @@ class _Judge:
     def shortfalls(self, classifier: Classifier) -> list[Array]:
         """By how much each piece of each constraint is missed, margin and all; negative where it is met."""
         matrix = self.problem.rates
-        decisions = classifier.decide(self.problem.X)
+        decisions = self.problem.decisions(classifier)
         rates, index = matrix.rates(decisions), matrix.index()
 
         def short(piece: ex.Expression) -> float:
@@ -134,6 +134,6 @@ def _tighter(goal: Goal, by: Array) -> Goal:
 
 
 def _objective(problem: Problem, classifier: Classifier) -> float:
-    rates = problem.rates.rates(classifier.decide(problem.X))
+    rates = problem.rates.rates(problem.decisions(classifier))
     (value,) = values(problem.objective.expression, rates[:, None], problem.rates.index())
     return float(np.nan_to_num(value, nan=np.inf))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ratecli.faults import Fault, FaultError
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.grouped import with_members
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
 
 ERROR = Leaf(RATES["error"])
@@ -34,6 +36,8 @@ class Problem:
         problem in rate units has `lambda = 2 l2` (protocols of Goh et al. 2016, 2.4.2).
     validation
         The same goals on validation rows, to choose among settings; None where there are none.
+    slices
+        (n,) which rows are in each slice of the goals' rates, by the text of its conditions.
     """
 
     X: Features
@@ -42,6 +46,12 @@ class Problem:
     constraints: tuple[Goal, ...]
     l2: float
     validation: Problem | None = None
+    slices: Mapping[str, Mask] = field(default_factory=dict)
+
+    def decisions(self, classifier: Classifier) -> Array:
+        """(n,) of a classifier that looks at no other slices than those of the goals."""
+        members = [self.slices[text] for text in classifier.slices]
+        return classifier.decide(with_members(self.X, members))
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
         """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""

@@ -52,9 +52,15 @@ BUILT_IN = (
     ),
     Algorithm(
         "thresholded",
-        "linear SVM whose bias is shifted to meet affine constraints at least cost",
-        "Goh, Cotter, Gupta, Friedlander 2016, figure 3",
+        "linear classifier whose bias is shifted to meet constraints at least cost",
+        "Goh, Cotter, Gupta, Friedlander 2016, figure 3; Narasimhan, Cotter, Gupta 2019, table 4",
         "ratecli.solvers.baselines.thresholded:Thresholded",
+    ),
+    Algorithm(
+        "post_shift",
+        "the best thresholds of groups on a plain classifier's score, randomized where that is better",
+        "Hardt, Price, Srebro 2016; Narasimhan, Cotter, Gupta 2019, table 3",
+        "ratecli.solvers.baselines.post_shift:PostShift",
     ),
     Algorithm(
         "zafar",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.grouped import with_members
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import affine_pieces, objective_goal, rule_goal
 from ratecli.rates.matrix import rate_matrix
@@ -56,7 +57,16 @@ def problem(rows: Rows, rules: Rules, l2: float | None = None) -> Problem:
         goals.append(rule_goal(name, text, parts, violation(parts)))
     pieces = [piece for goal in goals for piece in goal.pieces]
     matrix = rate_matrix([*ex.leaves(objective.expression, *pieces), ERROR], sample, "train")
-    return Problem(rows.X, matrix, objective, tuple(goals), 1 / n if l2 is None else l2)
+    wheres = [leaf.where.visible for leaf in matrix.leaves]
+    slices = {str(where): sample.rows(where) for where in wheres}
+    penalty = 1 / n if l2 is None else l2
+    return Problem(rows.X, matrix, objective, tuple(goals), penalty, slices=slices)
+
+
+def shown(rows: Rows, classifier: Classifier) -> Features:
+    """The rows as a classifier is shown them, whose slices are such as `g = a`."""
+    names = [text.removeprefix("g = ") for text in classifier.slices]
+    return with_members(rows.X, [rows.group == name for name in names])
 
 
 def forms(problem: Problem) -> tuple[Array, Array]:

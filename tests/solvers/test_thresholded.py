@@ -27,6 +27,10 @@ GOALS = [
     Rules({"r": "tpr[g=c] >= 0.9", "f": "fpr <= 0.1"}),
     Rules({}, "error + 0.3 * fnr[g=b]"),
     Rules({"w": "losses <= 0.1"}, "error[g=a]"),
+    Rules({}, "1 - f1"),
+    Rules({"k": "kl(0.4, positive_rate) <= 0.05"}, "1 - g_mean"),
+    Rules({"f": "max_gap(f1, by=g) <= 0.15"}, "1 - f1"),
+    Rules({"e": "error <= 0.3"}, "kl(base_rate, positive_rate[g=a]) + kl(base_rate, tpr[g=b])"),
 ]
 
 
@@ -97,6 +101,21 @@ def test_no_threshold_does_better(rules, weighted, seed):
         assert found.trace[0]["shift"] == shift
 
 
+@pytest.mark.parametrize("objective", ["1 - f1", "error", "kl(base_rate, positive_rate)"])
+def test_no_threshold_on_a_logistic_regression_does_better(objective):
+    rows = smooth_rows(6, n=150)
+    goals = problem(rows, Rules({"c": "positive_rate <= 0.7"}, objective))
+    rng = np.random.default_rng(0)
+    own = Unconstrained("logistic").solve(goals, rng, lambda _: None).variants["deterministic"]
+    found = Thresholded(loss="logistic").solve(goals, rng, lambda _: None)
+    classifier = found.variants["deterministic"]
+    np.testing.assert_array_equal(classifier.weights, own.weights)
+    ways = [measured(goals, 1.0 * (own.score(rows.X) > s), None) for s in own.score(rows.X)]
+    least = min(value for value, excess in ways if excess <= EXACT)
+    assert measured(goals, classifier.decide(rows.X), None)[0] == pytest.approx(least, abs=EXACT)
+    assert found.trace[0]["objective"] == pytest.approx(least, abs=EXACT)
+
+
 def test_limits_that_are_met_to_the_last_bit_are_met():
     """Recall at least j / P by the fewest yeses: j rows of P, however the quotient is rounded."""
     rows = smooth_rows(0, n=120)
@@ -133,6 +152,9 @@ def test_no_threshold_for_two_goals_that_one_cannot_meet():
     assert solved(goals, "r").status == solved(goals, "c").status == "solved"
     with pytest.raises(KeyError):
         solved(goals, "s")
+    free = Thresholded(free=True).solve(goals, np.random.default_rng(0), lambda _: None)
+    alone = solved(problem(smooth_rows(3), Rules()))
+    assert free.variants["deterministic"].bias == alone.variants["deterministic"].bias
 
 
 def test_scores_that_differ_by_rounding_move_together():

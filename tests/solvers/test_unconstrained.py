@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from ratecli.faults import FaultError
-from ratecli.solvers.baselines import unconstrained
+from ratecli.solvers.baselines import plain
 from ratecli.solvers.baselines.thresholded import Thresholded
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.baselines.zafar import Zafar
@@ -131,7 +131,7 @@ def test_rows_of_one_label_get_that_label(loss, label):
 
 @LOSSES
 def test_a_fit_cut_short_is_told(loss, monkeypatch):
-    monkeypatch.setattr(unconstrained, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(plain, "MAX_ITERATIONS", 1)
     solution = Unconstrained(loss=loss).solve(
         problem(smooth_rows(0), Rules(), 1e-6), np.random.default_rng(0), lambda _: None
     )

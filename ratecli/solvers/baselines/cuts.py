@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.rates.affine import Affine
 from ratecli.rates.matrix import RateMatrix
 
 TIE = 1e-12
@@ -33,7 +31,6 @@ class Cuts:
         weights of 1 they are exact to the last bit.
     """
 
-    matrix: RateMatrix
     thresholds: Array
     rates: Array
 
@@ -49,22 +46,7 @@ class Cuts:
         inner = 1 + np.flatnonzero(np.diff(ranked) > tie)
         sums = [_sums_from(row.toarray().ravel()[order])[[0, *inner, -1]] for row in matrix.sums]
         rates = (np.stack(sums) + matrix.constants[:, None]) / matrix.totals[:, None]
-        return cls(matrix, _thresholds(ranked, inner, tie, own), rates)
-
-    def values(self, form: Affine) -> Array:
-        """(T,) an affine form of the rates at each cut."""
-        index = self.matrix.index()
-        values = np.full(len(self.thresholds), form.constant)
-        for leaf, coefficient in form.coefficients.items():
-            values += coefficient * self.rates[index[leaf]]
-        return values
-
-    def largest(self, forms: Iterable[Affine]) -> Array:
-        """(T,) the largest of the forms at each cut, minus infinity without any."""
-        largest = np.full(len(self.thresholds), -np.inf)
-        for form in forms:
-            np.maximum(largest, self.values(form), out=largest)
-        return largest
+        return cls(_thresholds(ranked, inner, tie, own), rates)
 
 
 def _thresholds(ranked: Array, inner: NDArray[np.intp], tie: float, own: float) -> Array:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
-from ratecli.rates.affine import Affine
-from ratecli.rates.analysis import Goal, Shape, affine_pieces
+from ratecli.rates.analysis import Goal
+from ratecli.rates.sample import Mask
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
 from ratecli.solvers.baselines.cuts import Cuts
+from ratecli.solvers.baselines.plain import plain_fit
 from ratecli.solvers.baselines.svm import GAP, plain_svm
-from ratecli.solvers.majorize.solution import ConvexSolution
+from ratecli.solvers.hull.forms import TAKEN, Program
 from ratecli.solvers.problem import Problem
-
-Mask = NDArray[np.bool_]
 
 ROUNDING = 1e-12
 """What a sum of a few exact rates may be off by."""
@@ -25,78 +24,96 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Thresholded(Solver):
-    """A linear SVM whose bias is shifted until goals are met (Goh et al. 2016, figure 3).
+    """A linear classifier whose bias is shifted until goals are met (Goh et al. 2016, figure 3).
 
-    The SVM is that of `unconstrained`, but to a certified gap. Of all thresholds on its scores that
-    meet the goals on training rows it takes the one of least objective, and of equally good ones
-    the nearest to the SVM's own: every threshold is looked at. Goals that one threshold cannot meet
-    together need not be named: `meets` chooses one.
+    The classifier is that of `unconstrained`, an SVM to a certified gap. Of all thresholds on its
+    scores that meet the goals on training rows it takes the one of least objective, and of equally
+    good ones the nearest to the classifier's own: every threshold is looked at, so goals may be of
+    any class that can be measured on decisions. Goals that one threshold cannot meet together need
+    not be named: `meets` chooses one.
+
+    With `loss: logistic`, `free: true` and the objective `1 - f1` it is the plug-in classifier for
+    the F-measure (UncF1 of Narasimhan et al. 2019, table 4), but that the paper chooses among 1000
+    quantiles of the validation scores and this one among all training scores.
 
     Attributes
     ----------
     meets
         The constraint to meet; all of them if none is named.
+    free
+        Whether no constraint is to be met: the least objective of all thresholds.
+    loss
+        `hinge` (linear SVM) or `logistic` (by LIBLINEAR).
     """
 
     meets: ConstraintName | None = None
+    free: bool = False
+    loss: Literal["hinge", "logistic"] = "hinge"
 
     version: ClassVar[int] = 1
     role: ClassVar[Role] = "reads"
-    objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
-    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
+    objectives: ClassVar[frozenset[str]] = TAKEN
+    constraints: ClassVar[frozenset[str]] = TAKEN
 
-    def solve(
-        self,
-        problem: Problem,
-        rng: np.random.Generator,  # noqa: ARG002  nothing is left to chance
-        progress: Progress,
-    ) -> Solution:
-        svm = plain_svm(problem)
-        progress("hinge loss fitted")
-        weights, own = 2 * svm.w[:-1], -2 * float(svm.w[-1])
-        cuts = Cuts.of(np.asarray(problem.X @ weights), problem.rates, own)
+    def __post_init__(self) -> None:
+        if self.free and self.meets is not None:
+            raise ValueError("meets: with free: true no constraint is met")
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        plain, short = self._plain(problem, rng)
+        progress(f"{self.loss} loss fitted")
+        own = -plain.bias
+        cuts = Cuts.of(np.asarray(problem.X @ plain.weights), problem.rates, own)
         goals = self._to_meet(problem.constraints)
-        excess = cuts.largest(form for goal in goals for form in affine_pieces(goal))
+        program = Program.of(replace(problem, constraints=goals))
+        excess = program.excess(cuts.rates)
         allowed = excess <= ROUNDING
         if not allowed.any():
-            return Solution({}, "no_solution_found", _nearest(cuts, goals, int(excess.argmin())))
-        (objective,) = affine_pieces(problem.objective)
-        chosen = _best(cuts, objective, allowed, own)
+            return Solution({}, "no_solution_found", _nearest(cuts, program, int(excess.argmin())))
+        values = program.value(program.objective, cuts.rates)
+        chosen = _best(cuts, values, allowed & ~np.isnan(values), own)
         threshold = float(cuts.thresholds[chosen])
         row = {
             "iteration": 1,
-            "objective": float(cuts.values(objective)[chosen]),
+            "objective": float(values[chosen]),
             "violation": max(float(excess[chosen]), 0.0),
             "shift": own - threshold,
         }
-        classifier = Threshold(weights, -threshold)
-        return Solution({"deterministic": classifier}, *_ending(svm), trace=(row,))
+        classifier = Threshold(plain.weights, -threshold)
+        status = "iteration_limit" if short else "solved"
+        return Solution({"deterministic": classifier}, status, short, trace=(row,))
+
+    def _plain(self, problem: Problem, rng: np.random.Generator) -> tuple[Threshold, str]:
+        """The classifier to shift, and why it is not quite the one of least loss, if so."""
+        if self.loss == "logistic":
+            return plain_fit(problem, self.loss, rng)
+        svm = plain_svm(problem)
+        short = "" if svm.converged else (
+            f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above "
+            f"{GAP:.2g} of its loss"
+        )  # fmt: skip
+        return Threshold(2 * svm.w[:-1], 2 * float(svm.w[-1])), short
 
     def _to_meet(self, constraints: tuple[Goal, ...]) -> tuple[Goal, ...]:
         """Raises KeyError where none has the name that `meets` says: runs never come so far."""
+        if self.free:
+            return ()
         named = {goal.name: goal for goal in constraints}
         return constraints if self.meets is None else (named[self.meets],)
 
 
-def _ending(svm: ConvexSolution) -> tuple[str, str]:
-    if svm.converged:
-        return "solved", ""
-    return "iteration_limit", (
-        f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above {GAP:.2g} "
-        "of its loss"
-    )
-
-
-def _best(cuts: Cuts, objective: Affine, allowed: Mask, own: float) -> int:
-    """Of the allowed cuts the one of least objective, of equals the nearest to the threshold `own`."""
-    values = np.where(allowed, cuts.values(objective), np.inf)
+def _best(cuts: Cuts, values: Array, allowed: Mask, own: float) -> int:
+    """Of the allowed cuts the one of least value, of equals the nearest to the threshold `own`."""
+    known = np.where(allowed, values, np.inf)
     far = np.abs(cuts.thresholds - own)
-    return int(np.where(values <= values.min() + ROUNDING, far, np.inf).argmin())
+    return int(np.where(known <= known.min() + ROUNDING, far, np.inf).argmin())
 
 
-def _nearest(cuts: Cuts, goals: tuple[Goal, ...], cut: int) -> str:
+def _nearest(cuts: Cuts, program: Program, cut: int) -> str:
     """Why there is no solution: what the cut of least excess misses."""
-    missed = {goal.name: float(cuts.largest(affine_pieces(goal))[cut]) for goal in goals}
+    missed = dict.fromkeys(program.owners, -np.inf)
+    for name, form in zip(program.owners, program.constraints, strict=True):
+        missed[name] = max(missed[name], float(program.value(form, cuts.rates[:, cut])))
     names = " and ".join(f"'{name}'" for name in missed)
     worst = max(missed, key=lambda name: missed[name])
     return f"no threshold meets {names}: the best one misses '{worst}' by {missed[worst]:.3g}"

@@ -71,7 +71,11 @@ def best(relaxation: Relaxation, gap: float) -> Best | None:
         parts = _halves(relaxation, boxes, relaxed)
         left_out = left_out if parts else min(left_out, lower)
         for part in parts:
-            inside = relaxation.solve(part)
+            try:
+                inside = relaxation.solve(part)
+            except ArithmeticError:  # so narrow that HiGHS cannot tell; it has its own box's bound
+                left_out = min(left_out, lower)
+                continue
             if inside is not None and inside.value < upper - gap:
                 heapq.heappush(heap, (max(inside.value, lower), next(order), part, inside))
             elif inside is not None:
@@ -95,7 +99,10 @@ def _candidates(relaxation: Relaxation, relaxed: Relaxed) -> list[Relaxed]:
     """The relaxation's own point, and the best one at its levels, where the envelope is exact."""
     if not len(relaxed.levels):
         return [relaxed]
-    exact = relaxation.solve(np.stack([relaxed.levels, relaxed.levels], axis=1))
+    try:
+        exact = relaxation.solve(np.stack([relaxed.levels, relaxed.levels], axis=1))
+    except ArithmeticError:
+        exact = None
     return [relaxed] if exact is None else [relaxed, exact]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, Ratio, ratio_sum
-from ratecli.rates.analysis import Curvature, curvature
+from ratecli.rates.analysis import Curvature, Shape, curvature
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.problem import Problem
@@ -18,6 +18,8 @@ from ratecli.solvers.problem import Problem
 Index = dict[Leaf, int]
 
 ROUNDING = 1e-12
+TAKEN = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
+"""The classes of goals that a `Program` can be made of."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,13 @@ class Program:
         return np.asarray(
             np.max([none, *(np.where(np.isnan(each), np.inf, each) for each in found)], axis=0)
         )
+
+    def by_goal(self, found: Array) -> dict[str, float]:
+        """Numbers (J,) of the constraints, summed over the pieces of each goal."""
+        total = dict.fromkeys(self.owners, 0.0)
+        for name, value in zip(self.owners, found, strict=True):
+            total[name] += float(value)
+        return total
 
     def expanded(self, rates: Array, *, objective: bool) -> Program:
         """The same with lines that touch the fractions at `rates`; those of the objective if asked."""

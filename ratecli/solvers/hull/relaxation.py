@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,7 +229,8 @@ class Relaxation:
     def _solved(self, rows: Sequence[_Row], boxes: Array) -> OptimizeResult:
         starts = self._starts
         equal, right = self._equations()
-        return linprog(
+        solve = partial(
+            linprog,
             self._objective().coefficients,
             A_ub=np.array([row.coefficients for row in rows]).reshape(-1, starts["end"]),
             b_ub=np.array([row.bound for row in rows]),
@@ -242,9 +243,13 @@ class Relaxation:
                 *[(None, None)] * len(self.curves),
                 (None, None) if self.elastic else (0, 0),
             ],
-            method="highs",
-            options={"primal_feasibility_tolerance": EXACT, "dual_feasibility_tolerance": EXACT},
         )
+        exact = {"primal_feasibility_tolerance": EXACT, "dual_feasibility_tolerance": EXACT}
+        found = solve(method="highs", options=exact)
+        if found.status in {0, INFEASIBLE}:
+            return found
+        # of boxes that are narrow and just infeasible the simplex method may not know what to say
+        return solve(method="highs-ipm", options={**exact, "presolve": False})
 
     def _equations(self) -> tuple[list[_Row], list[float]]:
         """Weights of a block add up to the scale; the bottom that is scaled is 1."""

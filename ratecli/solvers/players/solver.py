@@ -47,13 +47,17 @@ class ThreePlayer(Solver):
 
     Attributes
     ----------
-    steps, every
-        Steps, each over all rows, and of how many one is kept as a candidate.
+    steps
+        How many, each over all rows.
+    every
+        Of how many steps one is kept as a candidate.
     oracle
         What best-responds in the place of the classifier that descends: `linear`, `plugin`, or a
         classifier of scikit-learn, as for `mixture`. Each step asks it, so take few.
-    learning_rate, multiplier_rate
-        Of the classifier's steps and the slacks', and of the multipliers'.
+    learning_rate
+        Of the classifier's steps, and of the slacks'.
+    multiplier_rate
+        Of the multipliers' steps.
     tune
         Values of the two rates: all combinations are played at once, and the one whose stochastic
         classifier has the least worse rank on validation rows, by objective or violation, is taken.

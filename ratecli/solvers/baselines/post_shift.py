@@ -1,0 +1,152 @@
+"""A threshold for each group on the score of a plain classifier: the baseline of Narasimhan et al."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Gt
+
+from ratecli.models.base import Classifier
+from ratecli.models.grouped import GroupThreshold
+from ratecli.models.linear import Threshold
+from ratecli.models.mixture import Mixture
+from ratecli.rates.kinds import Kinds
+from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.baselines.group_cuts import Cuts, Groups, cells_of, coupled, directions_of
+from ratecli.solvers.baselines.group_hull import GroupHull
+from ratecli.solvers.baselines.plain import plain_fit
+from ratecli.solvers.baselines.single_cuts import best_single
+from ratecli.solvers.hull.best import EXCESS, best
+from ratecli.solvers.hull.columns import Columns
+from ratecli.solvers.hull.forms import TAKEN, Program
+from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.problem import Problem
+
+ROUNDS = 100
+
+
+@dataclass(frozen=True)
+class PostShift(Solver):
+    """The best thresholds of groups on one score (Hardt, Price, Srebro 2016), for any goal.
+
+    The score is that of `unconstrained`. The groups are the cells that the slices of the goals' rates
+    cut the rows into: where two share a threshold, it is because that is best. They have to be known
+    of whoever is decided, and need not be features. From which data set a row was drawn is not known
+    then and makes no groups.
+
+    A random choice among thresholds, `stochastic`, meets all constraints on training rows with the
+    least objective there is for such a choice. It is the best point of a hull with a block for each
+    group, whose points are the group's cuts; few groups need a choice of two, the others have one
+    threshold. Exact to `gap` (`gap` in the trace), but where a goal has ratios of rates and a group
+    has more than two sorts of rows that count differently (labels and a deployed model's decisions,
+    or several data sets): there it is as good as any near by, and the trace has no gap.
+
+    `deterministic` is the best single threshold for each group. It is the best of all where `exact` in
+    the trace is true: where choices are few, or no goal is a comparison of ratios.
+
+    Attributes
+    ----------
+    loss
+        Of the score: `logistic` or `hinge`, as that of `unconstrained`.
+    gap
+        How far the objective may be from the least one.
+    """
+
+    loss: Literal["logistic", "hinge"] = "logistic"
+    gap: Annotated[float, Gt(0)] = 1e-5
+
+    version: ClassVar[int] = 1
+    sees_slices: ClassVar[bool] = True
+    objectives: ClassVar[frozenset[str]] = TAKEN
+    constraints: ClassVar[frozenset[str]] = TAKEN
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        begun = time.perf_counter()
+        scorer, short = plain_fit(problem, self.loss, rng)
+        progress(f"{self.loss} loss fitted")
+        program, kinds = Program.of(problem), Kinds.by(problem.rates)
+        groups = Groups.of_problem(problem)
+        cells = cells_of(scorer.score(problem.X), groups, kinds, directions_of(program))
+        search = _Search(GroupHull(program, kinds, cells, self.gap), scorer, groups, begun)
+        while search.goes_on():
+            progress(search.step())
+        variants = search.variants()
+        status, reason = search.ending()
+        if short and status == "solved":
+            status, reason = "iteration_limit", short
+        multipliers = program.by_goal(search.found.multipliers)
+        return Solution(variants, status, reason, multipliers, tuple(search.trace))
+
+
+class _Search:
+    def __init__(self, hull: GroupHull, scorer: Threshold, groups: Groups, begun: float) -> None:
+        self.hull, self.scorer, self.groups, self.begun = hull, scorer, groups, begun
+        self.trace: list[dict[str, Any]] = []
+        self.ended = False
+        self.left = np.inf
+
+    def goes_on(self) -> bool:
+        return not self.ended and len(self.trace) < ROUNDS
+
+    def step(self) -> str:
+        """The best point of the hull so far, and cuts that are cheap at its prices."""
+        program = self.hull.program
+        found = self.hull.best()
+        promised, more = self.hull.cheaper(found)
+        kept = sum(map(len, self.hull.kept))
+        self.ended = promised <= 0.5 * self.hull.gap or kept == sum(map(len, more))
+        self.bound = found.bound - max(promised, 0.0)
+        self.found = found = self.hull.settled(found) if self.ended else found
+        self.left = found.value - self.bound
+        self.chances = self.hull.chances(found.weights)
+        self.hull.kept = more
+        row = {
+            "iteration": len(self.trace) + 1,
+            "objective": float(program.value(program.objective, found.rates)),
+            "violation": max(float(program.excess(found.rates)), 0.0),
+            "cuts": kept,
+            "seconds": time.perf_counter() - self.begun,
+        }
+        known = self.hull.sure and np.isfinite(self.left)
+        self.trace.append(row | ({"gap": self.left} if known else {}))
+        return f"objective {row['objective']:.5g}, violation {row['violation']:.2g}, {kept} cuts"
+
+    def variants(self) -> Mapping[str, Classifier]:
+        """The single choice takes the place of a random one that is worse, as of a search cut short."""
+        choices, chances = coupled(self.chances)
+        single = best_single(self.hull, self.found, self.bound, self.chances)
+        found = self.found.value - self.hull.gap if self.hull.feasible else -np.inf
+        if not single.key[0] and single.key[1] < found:
+            choices, chances = single.cuts[None, :], np.ones(1)
+            self.left += single.key[1] - self.found.value
+            self.trace[-1]["objective"] = single.key[1]
+        self.trace[-1]["exact"] = single.exact
+        return {
+            "stochastic": Mixture(tuple(map(self._classifier, choices)), chances),
+            "deterministic": self._classifier(single.cuts),
+        }
+
+    def _classifier(self, cuts: Cuts) -> GroupThreshold:
+        chosen = [cell.thresholds[cut] for cell, cut in zip(self.hull.cells, cuts, strict=True)]
+        groups = self.groups
+        return GroupThreshold(self.scorer, groups.slices, groups.patterns, np.array(chosen))
+
+    def ending(self) -> tuple[str, str]:
+        """Status and reason. Only what no decisions at all could meet is called infeasible."""
+        if self.hull.feasible and self.ended and self.left <= self.hull.gap:
+            return "solved", ""
+        if self.hull.feasible and np.isinf(self.left):
+            return "iteration_limit", "the search for the best random choice gave up"
+        if self.hull.feasible:
+            return "iteration_limit", f"the objective may be {self.left:.2g} above the least one"
+        missed = self.trace[-1]["violation"]
+        reason = f"every choice of thresholds misses some constraint by {missed:.3g} or more"
+        whatever = Columns.decisions(self.hull.kinds)
+        least = best(Relaxation(self.hull.program, whatever, elastic=True), EXCESS)
+        if least is None or least.bound <= EXCESS:
+            return "no_solution_found", reason
+        return "infeasible", f"{reason}, and any decisions by {least.bound:.3g}"

@@ -1,0 +1,184 @@
+"""The best single cut of each group: the deterministic choice."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.solvers.baselines.group_cuts import Cuts
+from ratecli.solvers.baselines.group_hull import GroupHull
+from ratecli.solvers.hull.best import Best
+
+ROUNDING = 1e-12
+"""What a sum of a few exact rates may be off by."""
+MOST = 100_000
+"""Choices that are looked at at once."""
+ENTRIES = 20_000_000
+"""Rates, or costs, of those."""
+STARTS = 64
+PASSES = 20
+REACH = 25
+"""How many cuts up and down two groups are moved together."""
+FEW = 12
+"""With more groups than this no two are moved together."""
+FAR = 2000
+"""Cuts near by, and cuts spread evenly, that a group is moved to alone."""
+GROWTH = 4.0
+
+Key = tuple[float, float]
+"""What a choice misses and its objective: the less the better, in this order."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A cut of each group (C,), and whether no other choice is better."""
+
+    cuts: Cuts
+    key: Key
+    exact: bool
+
+
+def best_single(
+    hull: GroupHull, found: Best, bound: float, chances: Sequence[tuple[Cuts, Array]]
+) -> Choice:
+    """The choice of one cut in each group that meets the constraints and has the least objective.
+
+    `found` is the best point of the hull, `chances` those of its cuts, and no point that meets the
+    constraints is below `bound`.
+
+    All choices are looked at where that is few. Else those are whose cuts cost little more than the
+    best random choice at its prices, more and more of them: by duality a choice that meets the
+    constraints has at least the bound of the random one plus what its cuts cost more, so the search
+    ends with the best of all. That is not so where goals have fractions, but for an objective that is
+    one; then, and where there are too many, a coarse grid of choices is looked at, and single groups
+    and pairs of them are moved from the best one as long as it gets better.
+    """
+    search = _Search(hull, bound)
+    every = np.prod([float(len(cell)) for cell in hull.cells])
+    if every <= search.most:
+        sizes = [len(cell) for cell in hull.cells]
+        return search.best(np.indices(sizes).reshape(len(sizes), -1), exact=True)
+    near = search.near(found) if hull.feasible else None
+    if near is not None and near.exact:
+        return near
+    supports = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
+    starts = [search.best(np.array(supports).T, exact=False), search.coarse()]
+    starts += [near] if near is not None else []
+    moved = search.moved(min(starts, key=lambda choice: choice.key))
+    sure = hull.sure and hull.feasible and not moved.key[0]
+    return replace(moved, exact=sure and moved.key[1] <= bound + search.slack(found))
+
+
+class _Search:
+    def __init__(self, hull: GroupHull, bound: float) -> None:
+        self.hull, self.bound = hull, bound
+        self.most = min(MOST, ENTRIES // len(hull.origin))
+
+    @staticmethod
+    def slack(found: Best) -> float:
+        """What the bound may be off by: rounding of a linear program."""
+        return 1e-8 * (1.0 + float(np.abs(found.multipliers).sum()))
+
+    def best(self, choices: Cuts, *, exact: bool) -> Choice:
+        """The best of choices (C, N)."""
+        program, rates = self.hull.program, self.hull.rates(choices)
+        missed = np.maximum(program.excess(rates) - ROUNDING, 0.0)
+        values = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
+        k = int(np.lexsort((values, missed))[0])
+        return Choice(choices[:, k], (float(missed[k]), float(values[k])), exact)
+
+    def near(self, found: Best) -> Choice | None:
+        """The best choice of cuts that cost little, None if there is none that meets the constraints."""
+        costs = [cell.costs(found.prices, self.hull.kinds.slopes) for cell in self.hull.cells]
+        reduced = [cost - cost.min() for cost in costs]
+        longest = sum(float(cost.max()) for cost in reduced)
+        ease = self._ease(found)
+        reach = 1e-6 * longest
+        last = None
+        while (choices := self._within(reduced, reach)) is not None:
+            last = self.best(choices, exact=True)
+            wanted = GROWTH * reach
+            if ease and not last.key[0]:
+                needed = (last.key[1] - self.bound + self.slack(found)) / ease
+                if needed <= reach:
+                    return last
+                wanted = min(wanted, needed)
+            if reach >= longest:
+                return last
+            reach = min(wanted, longest)
+        return None if last is None else replace(last, exact=False)
+
+    def _ease(self, found: Best) -> float:
+        """What a choice's objective lies above the bound, at least, where its cuts cost 1 more; 0 if
+        that cannot be said.
+
+        A ratio changes by what its cuts cost, over its bottom there in units of that at the best point.
+        """
+        program, columns = self.hull.program, self.hull.columns
+        if not program.fractions:
+            return 1.0
+        (shared,) = np.nonzero(program.objective.shares)
+        affine = not any(form.shares.any() for form in program.constraints)
+        if not (program.objective.is_fractions and len(shared) == 1 and affine):
+            return 0.0
+        bottom = program.fractions[shared[0]].bottom
+        _, most = columns.range(bottom.slopes, bottom.constant)
+        return float(bottom.at(found.rates)) / most if all(self.hull.whole) else 0.0
+
+    def _within(self, reduced: Sequence[Array], reach: float) -> Cuts | None:
+        """All choices (C, N) whose cuts cost at most `reach` more in sum, None if they are too many."""
+        choices, spent = np.zeros((0, 1), dtype=np.intp), np.zeros(1)
+        for costs in reduced:
+            cheap = np.flatnonzero(costs <= reach)
+            if len(cheap) * len(spent) > ENTRIES:
+                return None
+            total = np.add.outer(spent, costs[cheap])
+            left, right = np.nonzero(total <= reach)
+            if len(left) > self.most:
+                return None
+            choices, spent = np.vstack([choices[:, left], cheap[right]]), total[left, right]
+        return choices
+
+    def coarse(self) -> Choice:
+        """The best choice of cuts that are spread evenly, as many as can be looked at."""
+        each = max(int(self.most ** (1 / len(self.hull.cells))), 2)
+        if (
+            each ** len(self.hull.cells) > self.most
+        ):  # no more than the same for all, from none to all
+            parts = np.linspace(0, 1, each)
+            ends = np.array([len(cell) - 1 for cell in self.hull.cells])
+            return self.best(np.outer(ends, parts).astype(np.intp), exact=False)
+        grids = [np.linspace(0, len(c) - 1, min(each, len(c))).astype(int) for c in self.hull.cells]
+        choices = np.stack([grid.ravel() for grid in np.meshgrid(*grids, indexing="ij")])
+        return self.best(choices, exact=False)
+
+    def moved(self, choice: Choice) -> Choice:
+        """The choice after moves of one group, then of two, as long as they make it better."""
+        for _ in range(PASSES):
+            before = choice.key
+            for c in range(len(self.hull.cells)):
+                choice = self._tried(choice, [c])
+            if len(self.hull.cells) <= FEW:
+                for pair in itertools.combinations(range(len(self.hull.cells)), 2):
+                    choice = self._tried(choice, pair)
+            if not choice.key < before:
+                break
+        return choice
+
+    def _tried(self, choice: Choice, moving: Sequence[int]) -> Choice:
+        options = []
+        for c in moving:
+            count, own = len(self.hull.cells[c]), choice.cuts[c]
+            reach = FAR if len(moving) == 1 else REACH
+            near = np.arange(max(own - reach, 0), min(own + reach + 1, count))
+            wide = np.linspace(0, count - 1, FAR).astype(np.intp) if len(moving) == 1 else near
+            options.append(np.union1d(near, wide))
+        grid = np.meshgrid(*options, indexing="ij")
+        choices = np.tile(choice.cuts[:, None], (1, grid[0].size))
+        choices[list(moving)] = [each.ravel() for each in grid]
+        other = self.best(choices, exact=False)
+        return other if other.key < choice.key else choice
