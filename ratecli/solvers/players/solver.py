@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -83,7 +83,7 @@ class ThreePlayer(Solver):
     oracle: OracleOption | None = None
     learning_rate: Rate = 0.1
     multiplier_rate: Rate = 0.1
-    tune: Mapping[Tuned, Annotated[tuple[Rate, ...], MinLen(1)]] = field(default_factory=dict)
+    tune: Mapping[Tuned, Annotated[tuple[Rate, ...], MinLen(1)]] | None = None
     optimizer: Rule = "adam"
     multipliers: Literal["ascent", "leader", "swap_regret"] = "ascent"
     rates: Literal["true", "surrogate"] = "true"
@@ -123,7 +123,8 @@ class ThreePlayer(Solver):
     def _grid(self, problem: Problem) -> list[dict[str, float]]:
         """The settings; raises E410 where there is a choice and no validation rows to make it."""
         rates = {"learning_rate": self.learning_rate, "multiplier_rate": self.multiplier_rate}
-        values = [self.tune.get(name, (value,)) for name, value in rates.items()]  # type: ignore[call-overload]
+        tune: Mapping[str, tuple[float, ...]] = {**(self.tune or {})}
+        values = [tune.get(name, (value,)) for name, value in rates.items()]
         grid = [dict(zip(rates, each, strict=True)) for each in itertools.product(*values)]
         if len(grid) > 1 and problem.validation is None:
             hint = "say under the data set: split: {validation: 0.2}"
