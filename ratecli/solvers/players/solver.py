@@ -123,7 +123,7 @@ class ThreePlayer(Solver):
     def _grid(self, problem: Problem) -> list[dict[str, float]]:
         """The settings; raises E410 where there is a choice and no validation rows to make it."""
         rates = {"learning_rate": self.learning_rate, "multiplier_rate": self.multiplier_rate}
-        tune: Mapping[str, tuple[float, ...]] = {**(self.tune or {})}
+        tune = {str(name): each for name, each in (self.tune or {}).items()}
         values = [tune.get(name, (value,)) for name, value in rates.items()]
         grid = [dict(zip(rates, each, strict=True)) for each in itertools.product(*values)]
         if len(grid) > 1 and problem.validation is None:
