@@ -115,8 +115,9 @@ def test_a_column_that_is_swapped_swaps_the_thresholds(folder):
     for split in ("train", "test"):
         assert known[split] == expected[frame.part == split].mean()
     lines = [line.strip() for line in explain(examine(path))]
-    assert "(group_threshold, 2 features; it looks at age >= 60, sex = F; sex = F; sex = M)" in next(
-        line for line in lines if "'old.npz'" in line
+    assert (
+        "(group_threshold, 2 features; it looks at age >= 60, sex = F; sex = F; sex = M)"
+        in next(line for line in lines if "'old.npz'" in line)
     )
 
 
