@@ -134,7 +134,7 @@ class Relaxation:
             Where HiGHS gives up.
         """
         for _ in range(MAX_ROUNDS):
-            rows = [*self._constraints(), *self._floors(), *self._levels(boxes), *self._heights()]
+            rows = [*self._constraints, *self._floors, *self._levels(boxes), *self._heights()]
             found = self._solved(rows, boxes)
             if found.status == INFEASIBLE:
                 return None
@@ -171,6 +171,7 @@ class Relaxation:
                 x[starts[name] + number] = multiple
         return _Row(x, bound, line.slopes)
 
+    @cached_property
     def _objective(self) -> _Row:
         if self.scaled:
             share = float(self.objective.shares.sum())
@@ -188,6 +189,7 @@ class Relaxation:
         scaled = self.scaled is not None
         return np.array([scaled and c.is_fractions for c in self.program.constraints], dtype=bool)
 
+    @cached_property
     def _constraints(self) -> list[_Row]:
         rows = []
         height = len(self.objective.curves)
@@ -198,6 +200,7 @@ class Relaxation:
             rows.append(self._row(line, bound, levels=dict(enumerate(each.shares)), **others))
         return rows
 
+    @cached_property
     def _floors(self) -> list[_Row]:
         """No bottom is nearly 0: there a fraction is not defined, and near it anything."""
         rows = []
@@ -228,10 +231,10 @@ class Relaxation:
 
     def _solved(self, rows: Sequence[_Row], boxes: Array) -> OptimizeResult:
         starts = self._starts
-        equal, right = self._equations()
+        equal, right = self._equations
         solve = partial(
             linprog,
-            self._objective().coefficients,
+            self._objective.coefficients,
             A_ub=np.array([row.coefficients for row in rows]).reshape(-1, starts["end"]),
             b_ub=np.array([row.bound for row in rows]),
             A_eq=np.array([row.coefficients for row in equal]),
@@ -251,6 +254,7 @@ class Relaxation:
         # of boxes that are narrow and just infeasible the simplex method may not know what to say
         return solve(method="highs-ipm", options={**exact, "presolve": False})
 
+    @cached_property
     def _equations(self) -> tuple[list[_Row], list[float]]:
         """Weights of a block add up to the scale; the bottom that is scaled is 1."""
         rows = []
@@ -266,8 +270,8 @@ class Relaxation:
         starts, x = self._starts, found.x
         scale = float(x[starts["scale"]])
         weights = np.maximum(x[: starts["scale"]], 0.0) / scale
-        equal, _ = self._equations()
-        prices = self._objective().slopes.copy()
+        equal, _ = self._equations
+        prices = self._objective.slopes.copy()
         for row, multiplier in zip(rows, found.ineqlin.marginals, strict=True):
             prices -= multiplier * row.slopes
         for row, multiplier in zip(equal, found.eqlin.marginals, strict=True):
@@ -303,7 +307,7 @@ class Relaxation:
         return ends[0], -ends[1]
 
     def _least(self, line: Line) -> float:
-        equal, right = self._equations()
+        equal, right = self._equations
         found = linprog(
             self._row(line).coefficients,
             A_eq=np.array([row.coefficients for row in equal]),
