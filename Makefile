@@ -24,6 +24,7 @@ lint: $(READY)  ## style, types and the arrows between rooms
 bench: $(READY)  ## speed as ratios against peers, in the same run
 	$(BIN)/python benchmarks/rates.py
 	$(BIN)/python benchmarks/majorize.py
+	$(BIN)/python benchmarks/players.py  # TFCO_PYTHON=... names an interpreter that has TFCO
 
 # Everything is pinned by hash, so that pip installs these very files or nothing.
 $(READY): constraints.txt pyproject.toml
