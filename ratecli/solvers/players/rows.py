@@ -142,6 +142,7 @@ def _parts(X: sparse.csc_array) -> _Parts | None:
         _, first = np.unique(code, return_index=True)
         only = np.isin(np.arange(d), columns).astype(float)
         tables.append(sparse.csr_array(X[first]) * only)
+        tables[-1].eliminate_zeros()
     table = sparse.csr_array(sparse.vstack(tables).astype(np.float32))
     starts = np.cumsum([0, *(t.shape[0] for t in tables)])
     of = np.stack(

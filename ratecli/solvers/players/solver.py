@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -214,11 +215,12 @@ class _Lane:
             tuple(self.classifier(int(t)) for t in kept), chances[kept] / chances[kept].sum()
         )
 
+    @cached_property
     def stochastic(self) -> Mixture:
         return self.mixed(self.shrunk().chances)
 
     def variants(self, salt: int | None) -> dict[str, Classifier]:
-        main = self.stochastic()
+        main = self.stochastic
         counted = np.array([each[0, self.lane] for each in self.played.prices])
         found: dict[str, Classifier] = {
             "stochastic": main,
@@ -256,7 +258,7 @@ LEAST_CHANCE = 1e-9
 def _best(found: list[_Lane], validation: Problem) -> _Lane:
     """The setting whose stochastic classifier ranks best on validation rows (protocols 3.5)."""
     program = Program.of(validation)
-    decisions = [lane.stochastic().decide(validation.X) for lane in found]
+    decisions = [lane.stochastic.decide(validation.X) for lane in found]
     rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)
     objectives = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
     return found[best_iterate(objectives, program.excess(rates))]
