@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,8 +24,29 @@ ENTRIES = 2**18
 """Entries of X that are hashed at a time: few enough to stay in the cache."""
 
 
+class _Hashed(ABC):
+    """What decides each row by a hash of it and of a salt."""
+
+    salt: int
+
+    def _check(self) -> None:
+        if not 0 <= self.salt < 2**64:
+            raise ValueError(f"the salt {self.salt} is not from 0 to 2^64 - 1")
+
+    def decide(self, X: Features) -> Array:
+        answers = [self._decisions(rows) for rows in _blocks(X)]
+        return np.concatenate([np.empty(0), *answers])
+
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)
+
+    @abstractmethod
+    def _decisions(self, rows: sparse.csr_array) -> Array:
+        """Of rows in the form of `_blocks`."""
+
+
 @dataclass(frozen=True)
-class HashedRamp(Linear):
+class HashedRamp(_Hashed, Linear):
     """Randomized, and repeatable: yes where sigma(f(x)) > U(x) (Goh et al. 2016, appendix A).
 
     U is uniform in [0, 1) and drawn from a hash of the row's features and of `salt`, an integer from
@@ -36,14 +58,7 @@ class HashedRamp(Linear):
     salt: int = 0
 
     def __post_init__(self) -> None:
-        _check(self.salt)
-
-    def decide(self, X: Features) -> Array:
-        answers = [self._decisions(rows) for rows in _blocks(X)]
-        return np.concatenate([np.empty(0), *answers])
-
-    def estimate(self, X: Features) -> Array:
-        return self.decide(X)
+        self._check()
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
@@ -53,7 +68,7 @@ class HashedRamp(Linear):
 
 
 @dataclass(frozen=True)
-class HashedMixture(Mixture):
+class HashedMixture(_Hashed, Mixture):
     """A mixture that always draws the same member for a row (Cotter, Narasimhan, Gupta 2019).
 
     The member is the one whose interval of the chances U(x) lies in, U as in `HashedRamp`. Rows with
@@ -65,14 +80,7 @@ class HashedMixture(Mixture):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check(self.salt)
-
-    def decide(self, X: Features) -> Array:
-        answers = [self._decisions(rows) for rows in _blocks(X)]
-        return np.concatenate([np.empty(0), *answers])
-
-    def estimate(self, X: Features) -> Array:
-        return self.decide(X)
+        self._check()
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
@@ -84,11 +92,6 @@ class HashedMixture(Mixture):
         )
         answers = np.stack([member.decide(rows) for member in self.members])
         return np.asarray(answers[drawn, np.arange(len(drawn))])
-
-
-def _check(salt: int) -> None:
-    if not 0 <= salt < 2**64:
-        raise ValueError(f"the salt {salt} is not from 0 to 2^64 - 1")
 
 
 def uniforms(rows: sparse.csr_array, salt: int) -> Array:

@@ -191,6 +191,16 @@ class Reading:
                 self.faults[fault] = None
             return None
 
+    def _check_guard(self, index: int, entry: Algorithm) -> None:
+        """An E104 for constraints that are to be held more firmly by what does not hold them."""
+        if solver_class(entry.name).role == "enforces":
+            return
+        for key in ("constraints_on", "margin"):
+            if getattr(entry, key) != Algorithm.model_fields[key].default:
+                place = self.document.place(self._loc(index, entry, key))
+                message = f"'{entry.name}' promises nothing: '{key}' has nothing to hold"
+                self.faults[Fault("E104", message, "leave it out", place=place)] = None
+
     # goals
 
     def _case(self, index: int, entry: Algorithm, point: Point) -> Case | None:
@@ -205,6 +215,7 @@ class Reading:
             columns=self._names,
         )
         made = self._solver(index, entry, point)
+        self._check_guard(index, entry)
         values = {name: value for name, tree in self.trees.items()
                   if (value := self._value(name, tree, scope)) is not None}  # fmt: skip
         held = solver_class(entry.name).role != "ignores"

@@ -21,6 +21,7 @@ ROUNDS = 6
 ENOUGH = 1e-3
 """How far a constraint may stay on the safe side of what is asked, where that cost a tightening."""
 EXCESS = 1e-6
+ANSWERED = {"solved", "iteration_limit"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ def guarded(
 ) -> Solution:
     """The solution of the least tightened problem found whose main classifier is judged to be safe.
 
-    Of those tried it is the one of least objective, or, if none is safe, the nearest to that.
+    Of those tried it is the one of least objective, or, if none is safe, the nearest to that, with the
+    status `iteration_limit` and the amount that is missing. An algorithm that enforces nothing is left
+    alone: files may not ask that of it.
 
     Raises
     ------
@@ -66,8 +69,8 @@ def guarded(
     tried = list[tuple[float, float, Solution]]()
     for _ in range(ROUNDS):
         solution = solver.solve(_tightened(problem, by), rng, progress)
-        if not solution.variants:
-            break
+        if not (solution.variants and (tried or solution.status in ANSWERED)):
+            break  # what cannot be met as it is cannot be met with room to spare
         main = next(iter(solution.variants.values()))
         short = judge.shortfalls(main)
         worst = max(float(each.max()) for each in short)
@@ -80,7 +83,13 @@ def guarded(
         by = [np.maximum(each + missing, 0.0) for each, missing in zip(by, short, strict=True)]
     if not tried:
         return solution
-    return min(tried, key=lambda each: each[:2])[2]
+    missed, _, found = min(tried, key=lambda each: each[:2])
+    if not missed and found.status in ANSWERED:
+        return found
+    reason = f"judged on {guard.split} rows a constraint is missed by {missed:.3g}"
+    if not missed:  # what could not be met is a constraint with more room than was needed
+        reason = "the constraints hold with the room asked for, but not at the least objective"
+    return replace(found, status="iteration_limit", reason=reason)
 
 
 @dataclass(frozen=True)

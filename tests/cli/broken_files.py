@@ -104,6 +104,7 @@ KEYS = [
     Broken("option of wrong type", "E103", LOANS + "algorithms:\n  - majorize: {iterations: ⟦many⟧}\n"),
     Broken("option out of range", "E104", LOANS + "algorithms:\n  - majorize: {gap: ⟦-0.1⟧}\n"),
     Broken("split of no such name to judge", "E104", LOANS + "algorithms:\n  - majorize: {constraints_on: ⟦test⟧}\n"),
+    Broken("margin of what promises nothing", "E104", LOANS + "algorithms:\n  - unconstrained: {margin: ⟦0.9⟧}\n"),
     Broken("margin of less than a half", "E104", LOANS + "algorithms:\n  - majorize: {margin: ⟦0.4⟧}\n"),
     Broken("option to tune of no such name", "E104", LOANS + "algorithms:\n  - three_player: {tune: {⟦steps⟧: [1, 2]}}\n"),
     Broken("surrogate rates of an oracle", "E104", LOANS + "algorithms:\n  - three_player: ⟦{⟧oracle: linear, rates: surrogate}\n"),

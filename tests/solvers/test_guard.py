@@ -99,6 +99,30 @@ def test_without_a_guard_or_constraints_a_problem_is_solved_once():
         np.testing.assert_array_equal(first(found).decide(given.X), first(alone).decide(given.X))
 
 
+def test_what_cannot_be_made_safe_says_by_how_much():
+    """Both can just be met on 100 training rows: there is no room for their errors."""
+    given = split_problem(0, Rules({"r": "recall >= 0.9", "f": "fpr <= 0.25"}), n=100)
+    rng = np.random.default_rng
+    assert guarded(Mixture(), Guard(), given, rng(0)).status == "solved"
+    found = guarded(Mixture(), Guard(margin=0.99), given, rng(0))
+    assert found.status == "iteration_limit"
+    assert "judged on train rows a constraint is missed by 0.0" in found.reason
+
+
+def test_room_that_none_needs_is_no_infeasibility():
+    """A yes with the same chance for every row has no sampling error, though no other rule fits in."""
+    given = split_problem(0, Rules({"p": "0.5 <= positive_rate <= 0.51"}), n=100)
+    found = guarded(Mixture(), Guard(margin=0.99), given, np.random.default_rng(0))
+    assert found.status == "iteration_limit"
+    assert excess(given, first(found)) <= 1e-6
+
+
+def test_what_no_decisions_can_meet_stays_infeasible():
+    given = split_problem(0, Rules({"r": "recall >= 0.9", "p": "positive_rate <= 0.05"}))
+    found = guarded(Mixture(), Guard(margin=0.99), given, np.random.default_rng(0))
+    assert found.status == "infeasible"
+
+
 def test_validation_rows_are_needed_to_judge():
     given = replace(split_problem(0, PARITY), validation=None)
     with pytest.raises(FaultError, match="validation rows are to judge"):

@@ -113,6 +113,14 @@ def test_what_no_decisions_can_meet_is_infeasible_and_what_only_these_cannot_is_
     assert "misses some constraint by" in found.reason
 
 
+def test_rules_that_exclude_each_other_alike_leave_no_prices():
+    """A yes costs nothing where it helps one rule as much as it hurts the other."""
+    rules = Rules({"a": "positive_rate >= 0.6", "b": "positive_rate <= 0.4"})
+    found = solved(problem(smooth_rows(0), rules))
+    assert found.status == "infeasible"
+    assert found.reason.endswith("any decisions by 0.1")
+
+
 def test_too_few_calls_are_a_limit():
     found = solved(problem(smooth_rows(1), EVERY["kl"]), calls=1)
     assert found.status == "iteration_limit"

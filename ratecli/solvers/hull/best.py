@@ -53,7 +53,9 @@ def best(relaxation: Relaxation, gap: float) -> Best | None:
 
     Without fractions, or with one that is the objective, the first program is exact. Otherwise boxes of
     levels are halved where level times bottom is farthest from what the program takes it for
-    (McCormick 1976). Stops after `MAX_NODES` boxes with the bound reached.
+    (McCormick 1976). Stops after `MAX_NODES` boxes, and leaves out what is within `EXACT` of its levels and
+    yet no point that counts: then the bound, which holds all the same, may be a little more than
+    `gap` away.
     """
     first = relaxation.solve(relaxation.boxes)
     if first is None:

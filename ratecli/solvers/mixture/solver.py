@@ -85,7 +85,7 @@ class Mixture(Solver):
         return Solution(
             search.variants(salt),
             *search.ending(),
-            search.multipliers(),
+            search.program.by_goal(search.found.multipliers),
             tuple(search.trace),
         )
 
@@ -146,6 +146,8 @@ class _Search:
         return found
 
     def _saving(self, found: Best, near: Classifier | None) -> float:
+        if not self.pool.ground.costs(found.prices).any():
+            return 0.0  # no decision is cheaper than another
         answer = self._ask(found.prices, near)
         return float(found.prices @ (found.rates - answer))
 
@@ -179,13 +181,6 @@ class _Search:
         values = np.nan_to_num(self.program.value(self.program.objective, rates), nan=np.inf)
         k = int(np.lexsort((values, missed))[0])
         return (float(missed[k]), float(values[k])), k
-
-    def multipliers(self) -> dict[str, float]:
-        """A constraint of several pieces has the sum of their multipliers."""
-        total = dict.fromkeys(self.program.owners, 0.0)
-        for name, value in zip(self.program.owners, self.found.multipliers, strict=True):
-            total[name] += float(value)
-        return total
 
     def ending(self) -> tuple[str, str]:
         """Status and reason. Only what no decisions at all could meet is called infeasible."""

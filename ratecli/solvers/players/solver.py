@@ -236,12 +236,9 @@ class _Lane:
         )
 
     def multipliers(self) -> dict[str, float]:
-        """Those of the last step; a constraint of several pieces has their sum."""
-        total = dict.fromkeys(self.program.owners, 0.0)
-        last = self.played.prices[-1][1:, self.lane]
-        for name, value in zip(self.program.owners, last, strict=False):
-            total[name] += float(value)
-        return total
+        """Those of the last step."""
+        count = len(self.program.owners)
+        return self.program.by_goal(self.played.prices[-1][1 : 1 + count, self.lane])
 
     def trace(self) -> list[dict[str, Any]]:
         rows = zip(self.played.steps, self.objectives, self.violations, strict=True)
