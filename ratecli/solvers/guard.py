@@ -20,7 +20,8 @@ ROUNDS = 6
 """Times a problem is solved, at most."""
 ENOUGH = 1e-3
 """How far a constraint may stay on the safe side of what is asked, where that cost a tightening."""
-EXCESS = 1e-6
+EXCESS = 1e-5
+"""Up to which a judged constraint counts as met: tightenings approach that step by step."""
 ANSWERED = {"solved", "iteration_limit"}
 
 
