@@ -65,9 +65,16 @@ def facts(ledger: Ledger) -> list[tuple[str, str]]:
         "seeds": ", ".join(dict.fromkeys(str(trial.seed) for trial in ledger.plan)),
     }
     for key, name in (("groups", "group"), ("metrics", "metric")):
-        texts: Mapping[str, str] = ledger.experiment.get(key) or {}
-        found |= {f"{name} {each}": text for each, text in texts.items()}
+        texts: Mapping[str, str | Mapping[str, str]] = ledger.experiment.get(key) or {}
+        found |= {f"{name} {each}": _stated(text) for each, text in texts.items()}
     return [(name, text) for name, text in found.items() if text]
+
+
+def _stated(text: str | Mapping[str, str]) -> str:
+    """A rule, or what a group is in each data set."""
+    if isinstance(text, str):
+        return text
+    return "; ".join(f"{name}: {each}" for name, each in text.items())
 
 
 def notices(ledger: Ledger) -> list[tuple[str, int]]:

@@ -37,11 +37,13 @@ from ratecli.spec.experiment import Experiment
 from ratecli.spec.sweep import Point, points
 
 T = TypeVar("T")
+Pool = tuple[str, ...]
+"""The names of data sets whose rows are put together."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of all data sets: texts or floats that occur in each, sorted."""
+    """The columns of some data sets: texts or floats that occur in each, sorted."""
 
     values: Mapping[str, Sequence[str | float]]
 
@@ -52,7 +54,8 @@ class Reading:
 
     experiment: Experiment
     document: Document
-    columns: Columns | None = None
+    columns: Mapping[Pool, Columns] | None = None
+    groups: dict[Pool, dict[str, tuple[Condition, ...]]] = field(default_factory=dict)
     faults: dict[Fault, None] = field(default_factory=dict)
     warnings: dict[Fault, None] = field(default_factory=dict)
     refusals: dict[Fault, None] = field(default_factory=dict)
@@ -83,15 +86,23 @@ class Reading:
 
     # names
 
-    @cached_property
-    def groups(self) -> dict[str, tuple[Condition, ...]]:
-        found = {}
-        for name, text in self.experiment.groups.items():
-            with self._placing(("groups", name)):
+    def _scope(self, pool: Pool) -> Scope:
+        """Groups and columns of some data sets; each pool's groups are read once."""
+        if self.columns is None:
+            scope = Scope(datasets=frozenset(pool))
+        else:
+            values = self.columns[pool].values
+            scope = Scope(datasets=frozenset(pool), values=values.get, columns=frozenset(values))
+        if pool not in self.groups:
+            self.groups[pool] = dict(self._groups(pool, scope))
+        return replace(scope, groups=self.groups[pool])
+
+    def _groups(self, pool: Pool, scope: Scope) -> Iterator[tuple[str, tuple[Condition, ...]]]:
+        for name, loc, text in groups_of(self.experiment, pool):
+            with self._placing(loc):
                 conditions = parse_conditions(text)
-                rs.check_conditions(conditions, Scope(values=self._values, columns=self._names))
-                found[name] = conditions
-        return found
+                rs.check_conditions(conditions, scope)
+                yield name, conditions
 
     @cached_property
     def trees(self) -> dict[str, Node]:
@@ -105,15 +116,6 @@ class Reading:
     def rules(self) -> dict[str, Relation]:
         return {name: rule for name, text in self.experiment.constraints.items()
                 if (rule := self._parsed(("constraints", name), text, parse_rule))}  # fmt: skip
-
-    @cached_property
-    def _names(self) -> frozenset[str] | None:
-        return None if self.columns is None else frozenset(self.columns.values)
-
-    def _values(self, column: str) -> Sequence[str | float] | None:
-        if self.columns is None:
-            return rs.unknown_values(column)
-        return self.columns.values.get(column)
 
     def _parsed(self, loc: Loc, text: str, parse: Callable[[str], T]) -> T | None:
         with self._placing(loc):
@@ -205,14 +207,12 @@ class Reading:
 
     def _case(self, index: int, entry: Algorithm, point: Point) -> Case | None:
         before = len(self.faults)
-        scope = Scope(
-            datasets=frozenset(self.experiment.datasets),
-            groups=self.groups,
+        pool = self.experiment.pool(point)
+        scope = replace(
+            self._scope(pool),
             parameters=point,
             unset=self._unset(entry, point),
             algorithms=frozenset(other.label for other in self.experiment.algorithms),
-            values=self._values,
-            columns=self._names,
         )
         made = self._solver(index, entry, point)
         self._check_guard(index, entry)
@@ -230,6 +230,7 @@ class Reading:
             solver=made,
             guard=Guard(entry.constraints_on, entry.margin),
             point=point,
+            datasets=pool,
             objective=objective,
             # a reordered file poses the same problem to the solver, number for number
             constraints=tuple(sorted(rules.values(), key=lambda goal: ex.text(goal.expression))),
@@ -254,6 +255,15 @@ class Reading:
             shaped = rule_goal(name, text, known, rs.violation(known))
             return Goal(name, text, rs.violation(parts), parts, shaped.shape)
         return None
+
+
+def groups_of(experiment: Experiment, pool: Pool) -> Iterator[tuple[str, Loc, str]]:
+    """Name, place and condition of every group, as it is stated for these data sets."""
+    for name, group in experiment.groups.items():
+        if isinstance(group, str):
+            yield name, ("groups", name), group
+        else:
+            yield name, ("groups", name, *pool), group[pool[0]]
 
 
 def _at(value: Any, point: Point) -> Any:

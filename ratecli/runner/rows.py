@@ -15,7 +15,7 @@ from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import with_stored
 from ratecli.runner.obstacles import obstacles, telling_slices
-from ratecli.runner.reading import Columns, Reading
+from ratecli.runner.reading import Columns, Pool, Reading, groups_of
 from ratecli.runner.shown import split_faults
 from ratecli.runner.world import Data, World, world
 from ratecli.spec.document import Document
@@ -31,7 +31,7 @@ def known_rows(
     columns: Columns,
     deployed_model: bytes | None,
 ) -> World:
-    """The rows of the first seed; E205, E404, E406, E411 with their places."""
+    """The rows of some data sets at the first seed; E205, E404, E406, E411 with their places."""
     column = experiment.deployed.column if experiment.deployed else None
     if column is not None and column not in columns.values:
         place = document.place(("deployed", "column"))
@@ -53,7 +53,7 @@ def known_rows(
 def check_rows(
     rows: World, document: Document, reading: Reading, cases: Sequence[Case]
 ) -> list[Fault]:
-    """Warnings.
+    """Warnings about the rows of cases that are all given the same ones.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def check_rows(
         a report shows a split of no rows; without those, what algorithms say of constraints (E308).
     """
     found = [
-        *_groups(rows, document, reading),
+        *_groups(rows, document, reading, cases[0].datasets),
         *_goals(rows.sample, document, cases),
         *_undecided(rows.sample, document, cases),
         *split_faults(reading.experiment, document, tuple(rows.splits())),
@@ -76,17 +76,18 @@ def check_rows(
     return found
 
 
-def _groups(rows: World, document: Document, reading: Reading) -> Iterator[Fault]:
-    for name, conditions in reading.groups.items():
-        where = Where.of(set(), iter(conditions))
-        place = document.place(("groups", name))
+def _groups(rows: World, document: Document, reading: Reading, pool: Pool) -> Iterator[Fault]:
+    of = "" if len(reading.groups) == 1 else f" of '{pool[0]}'"
+    for name, loc, _ in groups_of(reading.experiment, pool):
+        where = Where.of(set(), iter(reading.groups[pool][name]))
+        place = document.place(loc)
         count = int(rows.sample.rows(where).sum())
         if not count:
-            yield Fault("E408", f"no row is in the group '{name}'", place=place)
+            yield Fault("E408", f"no row{of} is in the group '{name}'", place=place)
             continue
         splits = {split: int(rows.sample.rows(where, split).sum()) for split in rows.splits()}
         for message in _small(count, splits):
-            yield Fault("W401", f"the group '{name}' has {message}", place=place)
+            yield Fault("W401", f"the group '{name}'{of} has {message}", place=place)
 
 
 def _small(count: int, splits: Mapping[str, int]) -> Iterator[str]:

@@ -15,10 +15,11 @@ from ratecli.spec.complaint import WHERE, Complaint, complaints_of, kind, ordere
 from ratecli.spec.conflicts import conflicts
 from ratecli.spec.dataset import Dataset
 from ratecli.spec.document import Document
+from ratecli.spec.one_by_one import DATASET, Group
 from ratecli.spec.override import overridden
 from ratecli.spec.report import Report
 from ratecli.spec.strict import Column, Name, Part, Rule, Slug, Text
-from ratecli.spec.sweep import Sweep
+from ratecli.spec.sweep import Point, Sweep
 
 MAX_SEEDS = 10_000
 PER_ROW = re.compile(r"(?=[\d.]*[1-9])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?/n")
@@ -138,10 +139,13 @@ class Experiment(Part):
     name: Slug = Field(description="Names the folder of results: small letters, digits, . _ -")
     description: Text = Field("", description="What the experiment asks, for the report.")
     datasets: Annotated[dict[Name, Dataset], Field(min_length=1)] = Field(
-        description="Data sets by a name of your choice; rules use it, as in recall[NAME]."
+        description="Data sets by a name of your choice; rules use it, as in recall[NAME]. Their "
+        "rows are one table, unless `sweep: {dataset: [...]}` takes them one by one."
     )
-    groups: dict[Name, Rule] = Field(
-        default_factory=dict, description="Named row conditions, as in women: sex = Female."
+    groups: dict[Name, Group] = Field(
+        default_factory=dict,
+        description="Named row conditions, as in women: sex = Female; where data sets are swept, "
+        "one for each may be given by its name.",
     )
     objective: Rule = Field("error", description="What to minimize: rates and arithmetic.")
     constraints: dict[Name, Rule] = Field(
@@ -175,6 +179,11 @@ class Experiment(Part):
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
         return conflicts(raw)
+
+    def pool(self, point: Point) -> tuple[str, ...]:
+        """The data sets whose rows are put together at a sweep point, in alphabetical order."""
+        one = point.get(DATASET)
+        return tuple(sorted(self.datasets)) if one is None else (str(one),)
 
     def resolved(self) -> dict[str, Any]:
         """The experiment with every default filled in, as plain data that is a valid file again."""

@@ -243,4 +243,16 @@ DATA = [
     ), 4),
 ]  # fmt: skip
 
-BROKEN = [*YAML, *KEYS, *NAMES, *RULES, *DATA]
+ONE_BY_ONE = [
+    Broken("unknown data set swept", "E104", PLAIN + "sweep: {dataset: [d, ⟦e⟧]}\n"),
+    Broken("number for a data set", "E104", PLAIN + "sweep: {dataset: [d, ⟦3⟧]}\n"),
+    Broken("unknown data set excluded", "E104", PLAIN + "sweep: {dataset: [d], exclude: [{dataset: ⟦f⟧}]}\n"),
+    Broken("data sets swept by one algorithm only", "E104", LOANS + "algorithms: [unconstrained, majorize: {sweep: {⟦dataset⟧: [d]}}]\n"),
+    Broken("a group for each data set, all in one", "E104", PLAIN + "groups: {⟦old⟧: {d: sex = Female}}\n"),
+    Broken("a group of an unknown data set", "E104", PLAIN + "sweep: {dataset: [d]}\ngroups: {old: {d: sex = Female, ⟦e⟧: sex = Male}}\n"),
+    Broken("a group without one data set", "E102", PLAIN.replace("200}", "200}, e: {source: loans}") + "sweep: {dataset: [d]}\ngroups: {⟦old⟧: {d: sex = Female}}\n"),
+    Broken("a group of nothing", "E102", PLAIN + "sweep: {dataset: [d]}\ngroups: {⟦old⟧: {}}\n"),
+    Broken("a number for a condition", "E103", PLAIN + "sweep: {dataset: [d]}\ngroups: {old: {d: ⟦3⟧}}\n"),
+]  # fmt: skip
+
+BROKEN = [*YAML, *KEYS, *NAMES, *RULES, *DATA, *ONE_BY_ONE]
