@@ -9,7 +9,6 @@ from ratecli.models.linear import Threshold
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.cuts import Cuts
-from ratecli.solvers.baselines.svm import plain_svm
 from ratecli.solvers.baselines.thresholded import Thresholded
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.majorize import augmented
@@ -39,8 +38,8 @@ def solved(goals: Problem, meets: str | None = None) -> Solution:
 
 
 def plain(goals: Problem) -> Threshold:
-    w = 2 * plain_svm(goals).w
-    return Threshold(w[:-1], float(w[-1]))
+    found = Unconstrained().solve(goals, np.random.default_rng(0), lambda _: None)
+    return found.variants["deterministic"]
 
 
 def measured(goals: Problem, decisions: np.ndarray, meets: str | None) -> tuple[float, float]:

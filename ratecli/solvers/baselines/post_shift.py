@@ -59,7 +59,7 @@ class PostShift(Solver):
     loss: Literal["logistic", "hinge"] = "logistic"
     gap: Annotated[float, Gt(0)] = 1e-5
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     sees_slices: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = TAKEN
     constraints: ClassVar[frozenset[str]] = TAKEN

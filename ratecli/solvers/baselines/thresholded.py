@@ -14,7 +14,6 @@ from ratecli.rates.sample import Mask
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
 from ratecli.solvers.baselines.cuts import Cuts
 from ratecli.solvers.baselines.plain import plain_fit
-from ratecli.solvers.baselines.svm import GAP, plain_svm
 from ratecli.solvers.hull.forms import TAKEN, Program
 from ratecli.solvers.problem import Problem
 
@@ -60,7 +59,7 @@ class Thresholded(Solver):
             raise ValueError("meets: with free: true no constraint is met")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        plain, short = self._plain(problem, rng)
+        plain, short = plain_fit(problem, self.loss, rng)
         progress(f"{self.loss} loss fitted")
         own = -plain.bias
         cuts = Cuts.of(np.asarray(problem.X @ plain.weights), problem.rates, own)
@@ -82,17 +81,6 @@ class Thresholded(Solver):
         classifier = Threshold(plain.weights, -threshold)
         status = "iteration_limit" if short else "solved"
         return Solution({"deterministic": classifier}, status, short, trace=(row,))
-
-    def _plain(self, problem: Problem, rng: np.random.Generator) -> tuple[Threshold, str]:
-        """The classifier to shift, and why it is not quite the one of least loss, if so."""
-        if self.loss == "logistic":
-            return plain_fit(problem, self.loss, rng)
-        svm = plain_svm(problem)
-        short = "" if svm.converged else (
-            f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above "
-            f"{GAP:.2g} of its loss"
-        )  # fmt: skip
-        return Threshold(2 * svm.w[:-1], 2 * float(svm.w[-1])), short
 
     def _to_meet(self, constraints: tuple[Goal, ...]) -> tuple[Goal, ...]:
         """Raises KeyError where none has the name that `meets` says: runs never come so far."""
