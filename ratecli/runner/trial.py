@@ -38,7 +38,11 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     rows = _rows(job, given)
     reference = {label: rows.predictions(_classifier(given[key], label))
                  for label, key in job.of.items()}  # fmt: skip
-    problem = training_problem(rows, *_goals(job.case, rows, reference), job.l2)
+    problem = training_problem(rows, *_goals(job.case, rows, reference, "train"), job.l2)
+    if problem.validation is not None:
+        objective, rules = _goals(job.case, rows, reference, "validation")
+        judged = replace(problem.validation, objective=objective, constraints=rules)
+        problem = replace(problem, validation=judged)
     rng = stream(job.seed, "solver", job.case.algorithm)
     solution = guarded(job.case.solver, job.case.guard, problem, rng)
     if job.is_deployed and solution.variants:
@@ -59,20 +63,33 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
 
 
 def _goals(
-    case: Case, rows: World, reference: Mapping[str, Predictions]
+    case: Case, rows: World, reference: Mapping[str, Predictions], split: str
 ) -> tuple[Goal, tuple[Goal, ...]]:
-    """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them."""
+    """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them.
+
+    A goal is held to what another algorithm reaches on the rows of the split that judges it.
+    """
     if case.solver.role == "ignores":
         return objective_goal("error", ERROR), ()
 
     def of(node: ex.Of) -> float:
-        value = _of(rows, "train", reference, node)
+        value = _of(rows, split, reference, _anywhere(node))
         if not math.isfinite(value):
-            message = f"'{ex.text(node)}' is {value} on training rows: no goal can be held to it"
+            where = "training" if split == "train" else split
+            message = f"'{ex.text(node)}' is {value} on {where} rows: no goal can be held to it"
             raise FaultError(Fault("E311", message, None, node.span))
         return value
 
     return known_goals(case, of)
+
+
+def _anywhere(node: ex.Of) -> ex.Of:
+    """What it measures without the split that `runner.reading` put there."""
+
+    def free(part: ex.Expression) -> ex.Expression | None:
+        return replace(part, split=None) if isinstance(part, ex.Leaf | ex.Ranking) else None
+
+    return replace(node, metric=ex.transform(node.metric, free))
 
 
 def _rows(job: Job, given: Mapping[str, TrialResult]) -> World:

@@ -35,7 +35,8 @@ class Problem:
         `C = 1 / (n l2)`. Scores with the margin 1/2 of the ramp are half as large, and the same
         problem in rate units has `lambda = 2 l2` (protocols of Goh et al. 2016, 2.4.2).
     validation
-        The same goals on validation rows, to choose among settings; None where there are none.
+        The same goals on validation rows, to choose among settings and to judge constraints, held to
+        what other algorithms reach there; None where there are none.
     slices
         (n,) which rows are in each slice of the goals' rates, by the text of its conditions.
     """
