@@ -24,6 +24,7 @@ from ratecli.solvers.hull.columns import Columns
 from ratecli.solvers.hull.forms import Line, Program
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.mixture.pool import Pool
+from ratecli.solvers.mixture.room import roomiest
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.choice import LINEAR, OracleOption, oracle
 from ratecli.solvers.oracles.ground import Ground
@@ -40,6 +41,9 @@ class Mixture(Solver):
     goal is a small program. So: find the best mixture of the classifiers known, ask an oracle for a
     classifier that is cheap at the prices this optimum puts on the rates, and go on until its answer
     would improve the objective by no more than `gap`. At most a few members have a chance in the end.
+
+    Where that leaves a choice, because no constraint of a convex problem binds, the mixture is taken that
+    keeps the constraints with most to spare: on new rows they are kept less well.
 
     Attributes
     ----------
@@ -66,7 +70,7 @@ class Mixture(Solver):
     sweeps: Annotated[int, Ge(0)] = 0
     hashed: bool = False
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
 
@@ -81,11 +85,15 @@ class Mixture(Solver):
         search.start(problem)
         while search.goes_on():
             progress(search.step())
+        multipliers = search.program.by_goal(search.found.multipliers)
+        search.turn_to(roomiest(problem, search.least + self.gap))
+        while search.goes_on():
+            progress(search.step())
         salt = int(rng.integers(2**31)) if self.hashed else None
         return Solution(
             search.variants(salt),
             *search.ending(),
-            search.program.by_goal(search.found.multipliers),
+            multipliers,
             tuple(search.trace),
         )
 
@@ -93,6 +101,7 @@ class Mixture(Solver):
 class _Search:
     def __init__(self, solver: Mixture, program: Program, pool: Pool, oracle: Oracle) -> None:
         self.solver, self.program, self.pool, self.oracle = solver, program, pool, oracle
+        self.aim = program
         self.begun = time.perf_counter()
         self.trace: list[Mapping[str, Any]] = []
         self.touching: list[list[Line]] = []
@@ -109,6 +118,21 @@ class _Search:
         prices[index[ERROR]] = 1.0
         self._ask(prices, None)
 
+    @property
+    def objective(self) -> float:
+        return float(self.program.value(self.program.objective, self.found.rates))
+
+    @property
+    def least(self) -> float:
+        """What the objective is certain not to fall below, as far as the oracle knows."""
+        return self.objective - float(self.trace[-1]["gap"])
+
+    def turn_to(self, room: Problem | None) -> None:
+        """Go on with what the objective leaves free, where it is reached and no constraint binds."""
+        spare = -float(self.program.excess(self.found.rates))
+        if room is not None and self.feasible and self.ended and spare > EXCESS:
+            self.aim, self.touching, self.ended = Program.of(room), [], False
+
     def goes_on(self) -> bool:
         return not self.ended and len(self.trace) < self.solver.calls
 
@@ -121,7 +145,7 @@ class _Search:
             saved = max(saved, self._saving(found, None))
         row = {
             "iteration": len(self.trace) + 1,
-            "objective": float(self.program.value(self.program.objective, found.rates)),
+            "objective": self.objective,
             "violation": max(float(self.program.excess(found.rates)), 0.0),
             "gap": saved,
             "seconds": time.perf_counter() - self.begun,
@@ -136,10 +160,10 @@ class _Search:
         """The best mixture of the pool, or where none is feasible the one of least violation."""
         columns = Columns.classifiers(self.pool.rates)
         gap = 0.5 * self.solver.gap
-        found = best(Relaxation(self.program, columns, touching=self.touching), gap)
+        found = best(Relaxation(self.aim, columns, touching=self.touching), gap)
         self.feasible = found is not None
         if found is None:
-            found = best(Relaxation(self.program, columns, elastic=True), gap)
+            found = best(Relaxation(self.aim, columns, elastic=True), gap)
             assert found is not None
         else:
             self.touching = found.touching
