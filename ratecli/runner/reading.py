@@ -23,6 +23,7 @@ from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
 from ratecli.runner.cases import PLACEHOLDER, Case
+from ratecli.runner.expected import expect_faults
 from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals, written
 from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
@@ -76,6 +77,7 @@ class Reading:
         self._sort(range_faults(self.document, found, self.rules))
         self._sort(self._written_nowhere(found))
         self._sort(report_faults(self.experiment, self.document))
+        self._sort(expect_faults(self.experiment, self.document, found))
         if self.faults or (refuse and self.refusals):
             raise FaultError(self.faults | self.refusals)
         self.warnings |= self.refusals
