@@ -28,7 +28,7 @@ from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals,
 from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
-from ratecli.runner.shown import report_faults, swept
+from ratecli.runner.shown import panel_faults, report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
 from ratecli.solvers.registry import algorithms
@@ -77,6 +77,7 @@ class Reading:
         self._sort(range_faults(self.document, found, self.rules))
         self._sort(self._written_nowhere(found))
         self._sort(report_faults(self.experiment, self.document))
+        self._sort(panel_faults(self.experiment, self.document, found))
         self._sort(expect_faults(self.experiment, self.document, found))
         if self.faults or (refuse and self.refusals):
             raise FaultError(self.faults | self.refusals)

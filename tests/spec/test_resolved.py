@@ -55,6 +55,8 @@ report:
   plots:
     - {kind: tradeoff, x: ratio, y: error, lines: [unconstrained], file: figure2}
     - {kind: tradeoff, x: target, y: ratio, algorithms: [majorize], variants: [a], diagonal: true}
+    - {kind: tradeoff, x: violation.ratio, y: error, by: target}
+    - {kind: convergence, x: seconds, by: target, title: On the way}
 """
 
 TABLE_3 = """\
@@ -238,6 +240,9 @@ def test_the_schema_takes_good_files(load, text):
         {"expect": [{"algorithm": "a", "metric": "m", "paper": 1, "kappa": [1]}]},
         {"report": {"plots": [{"kind": "pie", "x": "a", "y": "b"}]}},
         {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "lines": "c"}]}},
+        {"report": {"plots": [{"kind": "tradeoff", "x": "a"}]}},
+        {"report": {"plots": [{"kind": "convergence", "x": "error"}]}},
+        {"report": {"plots": [{"kind": "convergence", "y": "error"}]}},
         {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "algorithms": []}]}},
         {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "diagonal": "yes"}]}},
     ],
@@ -261,4 +266,13 @@ def test_every_key_is_described():
         if not value.get("description")
     ]
     assert not bare
-    assert {"Dataset", "Split", "Table", "Plot", "Report", "Deployed", "Expectation"} <= set(parts)
+    assert {
+        "Dataset",
+        "Split",
+        "Table",
+        "TradeoffPlot",
+        "ConvergencePlot",
+        "Report",
+        "Deployed",
+        "Expectation",
+    } <= set(parts)

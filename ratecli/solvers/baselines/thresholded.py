@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -60,6 +61,7 @@ class Thresholded(Solver):
             raise ValueError("meets: with free: true no constraint is met")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        begun = time.perf_counter()
         plain, short = self._plain(problem, rng)
         progress(f"{self.loss} loss fitted")
         own = -plain.bias
@@ -78,6 +80,7 @@ class Thresholded(Solver):
             "objective": float(values[chosen]),
             "violation": max(float(excess[chosen]), 0.0),
             "shift": own - threshold,
+            "seconds": time.perf_counter() - begun,
         }
         classifier = Threshold(plain.weights, -threshold)
         status = "iteration_limit" if short else "solved"
