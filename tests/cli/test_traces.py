@@ -17,6 +17,7 @@ constraints: {parity: 'positive_rate[women] >= 0.8 * positive_rate[men]'}
 algorithms:
   - unconstrained
   - thresholded
+  - thresholded: {as: plug_in, free: true}
   - zafar
   - post_shift
   - majorize: {iterations: 3}
@@ -43,5 +44,13 @@ def test_every_trace_has_the_same_four_numbers(ledger):
         assert rows == sorted(rows), label
         assert all(row["violation"] >= 0 for row in trace), label
         assert all(not math.isnan(row["objective"]) for row in trace), label
+    for label in ("thresholded", "plug_in", "zafar"):
+        (measured,) = (
+            item.value
+            for item in ledger.measurements()
+            if (item.trial.label, item.split, item.metric) == (label, "train", "violation.parity")
+        )
+        assert traces[label][0]["violation"] == pytest.approx(max(measured, 0.0), abs=1e-9), label
+    assert traces["plug_in"][0]["violation"] > MET
     assert [row["iteration"] for row in traces["three_player"]] == [0, 10, 20, 30, 40]
     assert traces["mixture"][-1]["violation"] <= MET

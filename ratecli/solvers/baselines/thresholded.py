@@ -75,14 +75,14 @@ class Thresholded(Solver):
         values = program.value(program.objective, cuts.rates)
         chosen = _best(cuts, values, allowed & ~np.isnan(values), own)
         threshold = float(cuts.thresholds[chosen])
+        classifier = Threshold(plain.weights, -threshold)
         row = {
             "iteration": 1,
             "objective": float(values[chosen]),
-            "violation": max(float(excess[chosen]), 0.0),
+            "violation": problem.violation(classifier),
             "shift": own - threshold,
             "seconds": time.perf_counter() - begun,
         }
-        classifier = Threshold(plain.weights, -threshold)
         status = "iteration_limit" if short else "solved"
         return Solution({"deterministic": classifier}, status, short, trace=(row,))
 
