@@ -65,7 +65,8 @@ class Solution:
     multipliers
         Constraint name to its final multiplier (rate units of the objective per unit of constraint).
     trace
-        One mapping an iteration: `iteration`, `objective`, `violation`, `gap`, `seconds`, ...
+        One mapping an iteration: `iteration`, `objective`, `violation` (the worst, at least 0) on
+        training rows, `seconds` since the solver began, and what else it knows, such as `gap`.
     """
 
     variants: Mapping[str, Classifier]

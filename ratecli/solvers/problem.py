@@ -16,6 +16,7 @@ from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
+from ratecli.rates.tangent import values
 
 ERROR = Leaf(RATES["error"])
 
@@ -53,6 +54,13 @@ class Problem:
         """(n,) of a classifier that looks at no other slices than those of the goals."""
         members = [self.slices[text] for text in classifier.slices]
         return classifier.decide(with_members(self.X, members))
+
+    def violation(self, classifier: Classifier) -> float:
+        """By how much the worst constraint is broken, 0 if none is; what has no value counts as 1."""
+        rates, index = self.rates.rates(self.decisions(classifier))[:, None], self.rates.index()
+        pieces = [piece for goal in self.constraints for piece in goal.pieces]
+        broken = [float(values(piece, rates, index)[0]) for piece in pieces]
+        return float(np.nan_to_num(broken, nan=1.0).max(initial=0.0))
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
         """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""

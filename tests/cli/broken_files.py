@@ -45,10 +45,18 @@ TABLES = {
 LOANS = "name: x\ndatasets: {d: {source: loans, rows: 200}}\n"
 HEAD = LOANS + "groups: {women: sex = Female, men: sex = Male}\nalgorithms: [majorize]\n"
 PLAIN = LOANS + "algorithms: [unconstrained]\n"
+SWEPT = (
+    LOANS
+    + "sweep: {k: [0.5, 1], l: [1, 2], exclude: [{k: 1, l: 2}]}\nalgorithms:\n  - unconstrained\n  - majorize: {sweep: {j: [1]}}\n"
+)
 
 
 def rule(text: str) -> str:
     return f"{HEAD}constraints:\n  a: {text}\n"
+
+
+def expected(entry: str) -> str:
+    return f"{SWEPT}metrics: {{m: j * error}}\nexpect:\n  - {entry}\n"
 
 
 def own(options: str, rest: str = "") -> str:
@@ -122,6 +130,23 @@ KEYS = [
     Broken("a constraint to meet and none", "E104", LOANS + "constraints: {a: tpr >= 0.5}\nalgorithms:\n  - thresholded: ⟦{⟧free: true, meets: a}\n"),
     Broken("option by sweep", "E104", LOANS + "sweep: {g: [0.1, -1]}\nalgorithms:\n  - majorize: {gap: ⟦g⟧}\n"),
     Broken("option by its own sweep", "E104", LOANS + "algorithms:\n  - majorize: {sweep: {gap: ⟦[0.1, -1]⟧}}\n"),
+    Broken("typo in what is expected", "E101", expected("{algorithm: unconstrained, ⟦metrik⟧: error, at_most: 1}")),
+    Broken("expected of what does not vary", "E101", expected("{algorithm: unconstrained, metric: objective, ⟦kapa⟧: 1, at_most: 1}")),
+    Broken("nothing expected", "E102", expected("⟦{algorithm: unconstrained, metric: objective}⟧")),
+    Broken("expected without a tolerance", "E102", expected("{algorithm: unconstrained, metric: objective, ⟦value⟧: 1}")),
+    Broken("expected a word", "E103", expected("{algorithm: unconstrained, metric: objective, paper: ⟦low⟧}")),
+    Broken("expected at a list", "E103", expected("{algorithm: unconstrained, metric: objective, paper: 1, k: ⟦[1]⟧}")),
+    Broken("two things expected", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, ⟦at_most⟧: 1}")),
+    Broken("tolerance below nothing", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, within: ⟦-2%⟧}")),
+    Broken("expected of no such split", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, split: ⟦tets⟧}")),
+    Broken("expected where nothing is run", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, k: ⟦0.8⟧}")),
+    Broken("expected of two values that never meet", "E104", expected("⟦{algorithm: unconstrained, metric: objective, paper: 1, k: 1, l: 2}⟧")),
+    Broken("expected of a name of others", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, ⟦j⟧: 1}")),
+    Broken("key of another kind of plot", "E101", PLAIN + "report: {plots: [{kind: convergence, ⟦y⟧: error}]}\n"),
+    Broken("plot without an axis", "E102", PLAIN + "report: {plots: [⟦{kind: tradeoff, x: error}⟧]}\n"),
+    Broken("kind of plot", "E104", PLAIN + "report: {plots: [{kind: ⟦pie⟧}]}\n"),
+    Broken("convergence along what no trace has", "E104", PLAIN + "report: {plots: [{kind: convergence, x: ⟦steps⟧}]}\n"),
+    Broken("too many panels", "E104", PLAIN + "sweep: {k: 'linspace(0, 1, 13)'}\nreport: {plots: [{kind: convergence, by: ⟦k⟧}]}\n"),
     Broken("negative l2", "E104", PLAIN + "regularization: {l2: ⟦-1⟧}\n"),
     Broken("l2 of zero", "E104", PLAIN + "regularization: {l2: ⟦0⟧}\n"),
     Broken("l2 of zero a row", "E104", PLAIN + "regularization: {l2: ⟦0.0/n⟧}\n"),
@@ -163,8 +188,14 @@ NAMES = [
     Broken("axis upwards of a sweep", "E208", PLAIN + "sweep: {k: [1, 2]}\nreport: {plots: [{kind: tradeoff, x: k, y: ⟦k⟧}]}\n"),
     Broken("line of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, lines: [⟦unconstraint⟧]}]}\n"),
     Broken("algorithm of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, algorithms: [unconstrained, ⟦majorize⟧]}]}\n"),
+    Broken("panels by what does not vary", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, by: ⟦dataset⟧}]}\n"),
+    Broken("algorithm of a convergence plot", "E208", PLAIN + "report: {plots: [{kind: convergence, algorithms: [⟦majorize⟧]}]}\n"),
     Broken("split of a table without rows", "E208", PLAIN + "metrics: {a: error}\nreport: {tables: [{rows: [algorithm], columns: [a], split: ⟦validation⟧}]}\n"),
     Broken("split of a plot without rows", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: objective, y: error, split: ⟦validation⟧}]}\n"),
+    Broken("expected of no algorithm", "E202", expected("{algorithm: ⟦majorise⟧, metric: objective, paper: 1}")),
+    Broken("expected of no metric", "E208", expected("{algorithm: majorize, metric: ⟦objektive⟧, paper: 1}")),
+    Broken("expected of a metric left out", "E208", expected("{algorithm: unconstrained, metric: ⟦m⟧, paper: 1}")),
+    Broken("expected of a split without rows", "E208", expected("{algorithm: majorize, metric: objective, paper: 1, split: ⟦validation⟧}")),
     Broken("split", "E209", PLAIN + "metrics: {a: tpr@⟦tets⟧}\n"),
 ]  # fmt: skip
 

@@ -18,6 +18,7 @@ from ratecli.runner.catalogue import LISTINGS, PLOTS, describe, names
 from ratecli.runner.signature import signature
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.experiment import load_experiment
+from ratecli.spec.report import KINDS
 from ratecli.spec.schema import json_schema
 
 HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2", "requests"}  # fmt: skip
@@ -70,8 +71,9 @@ def test_all_that_has_a_name_is_listed():
 
 
 def test_plots_are_those_of_the_file():
-    kind = json_schema()["$defs"]["Plot"]["properties"]["kind"]
-    assert kind.get("enum", [kind.get("const")]) == list(PLOTS)
+    parts = json_schema()["$defs"]
+    kinds = [parts[part.__name__]["properties"]["kind"]["const"] for part in KINDS.values()]
+    assert kinds == list(KINDS) == list(PLOTS)
 
 
 @pytest.mark.parametrize("name", names())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -59,6 +60,7 @@ class Thresholded(Solver):
             raise ValueError("meets: with free: true no constraint is met")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        begun = time.perf_counter()
         plain, short = plain_fit(problem, self.loss, rng)
         progress(f"{self.loss} loss fitted")
         own = -plain.bias
@@ -72,13 +74,14 @@ class Thresholded(Solver):
         values = program.value(program.objective, cuts.rates)
         chosen = _best(cuts, values, allowed & ~np.isnan(values), own)
         threshold = float(cuts.thresholds[chosen])
+        classifier = Threshold(plain.weights, -threshold)
         row = {
             "iteration": 1,
             "objective": float(values[chosen]),
-            "violation": max(float(excess[chosen]), 0.0),
+            "violation": problem.violation(classifier),
             "shift": own - threshold,
+            "seconds": time.perf_counter() - begun,
         }
-        classifier = Threshold(plain.weights, -threshold)
         status = "iteration_limit" if short else "solved"
         return Solution({"deterministic": classifier}, status, short, trace=(row,))
 

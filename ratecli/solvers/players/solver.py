@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,14 +107,16 @@ class ThreePlayer(Solver):
         grid = self._grid(problem)
         program, kinds = Program.of(problem), Kinds.by(problem.rates)
         game = self._game(program, kinds, problem, grid, rng)
+        begun = time.perf_counter()
         played = game.play(self.steps, self.every)
+        pace = (time.perf_counter() - begun) / (self.steps + 1)
         progress(f"{self.steps} steps of {len(grid)} settings")
         lanes = [lane for lane in range(len(grid)) if game.player.finite(played.answers[-1], lane)]
         if not lanes:
             return Solution(
                 {}, "diverged", "the weights grew beyond all numbers: lower learning_rate"
             )
-        found = [_Lane(self, program, game, played, lane) for lane in lanes]
+        found = [_Lane(self, program, game, played, lane, pace) for lane in lanes]
         chosen = found[0] if problem.validation is None else _best(found, problem.validation)
         salt = int(rng.integers(2**31)) if self.hashed else None
         reason = _settings(grid[chosen.lane]) if len(grid) > 1 else ""
@@ -178,13 +181,14 @@ class ThreePlayer(Solver):
 
 @dataclass(frozen=True)
 class _Lane:
-    """One setting's candidates."""
+    """One setting's candidates; a step of all settings takes `pace` seconds."""
 
     solver: ThreePlayer
     program: Program
     game: Game
     played: Iterates
     lane: int
+    pace: float
 
     @property
     def rates(self) -> Array:
@@ -241,9 +245,15 @@ class _Lane:
         return self.program.by_goal(self.played.prices[-1][1 : 1 + count, self.lane])
 
     def trace(self) -> list[dict[str, Any]]:
+        """Of the single classifiers, not of their mixture."""
         rows = zip(self.played.steps, self.objectives, self.violations, strict=True)
         return [
-            {"iteration": step, "objective": float(value), "violation": float(broken)}
+            {
+                "iteration": step,
+                "objective": float(value),
+                "violation": float(broken),
+                "seconds": (step + 1) * self.pace,
+            }
             for step, value, broken in rows
         ]
 
