@@ -22,6 +22,7 @@ from ratecli.rates.sample import Mask
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case, known_goals
 from ratecli.runner.deployed import decided, with_decisions, with_stored
+from ratecli.runner.goal_checks import refusal
 from ratecli.runner.keys import stream
 from ratecli.runner.plan import Job
 from ratecli.runner.records import MET, TrialResult, Value
@@ -72,7 +73,13 @@ def _goals(
             raise FaultError(Fault("E311", message, None, node.span))
         return value
 
-    return known_goals(case, of)
+    objective, rules = known_goals(case, of)
+    for goal in (objective, *rules):
+        why, _ = refusal(type(case.solver), goal, objective=goal is objective)
+        if why:  # `of(...)` turned out negative, and what was convex is concave
+            message = f"algorithm '{case.label}' cannot take '{goal.text}': {why}"
+            raise FaultError(Fault("E308", f"{message} at the numbers that of(...) has"))
+    return objective, rules
 
 
 def _rows(job: Job, given: Mapping[str, TrialResult]) -> World:

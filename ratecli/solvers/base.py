@@ -80,12 +80,14 @@ class Solver(ABC):
 
     `role` says what it does with goals. `objectives` and `constraints` name the classes of goals
     (see `rates.analysis.Shape`) it takes; goals of other classes are refused (E308) unless it
-    `ignores` them all. `sees_slices` says that its classifiers look at the slices that goals name,
-    which then must not tell the label (E308).
+    `ignores` them all. `one_sided` says that it holds each rate from one side, so that goals must grow
+    or fall in it (see `rates.analysis.two_sided`). `sees_slices` says that its classifiers look at the
+    slices that goals name, which then must not tell the label (E308).
     """
 
     version: ClassVar[int] = 1
     role: ClassVar[Role] = "enforces"
+    one_sided: ClassVar[bool] = False
     sees_slices: ClassVar[bool] = False
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()

@@ -45,6 +45,7 @@ TABLES = {
 LOANS = "name: x\ndatasets: {d: {source: loans, rows: 200}}\n"
 HEAD = LOANS + "groups: {women: sex = Female, men: sex = Male}\nalgorithms: [majorize]\n"
 PLAIN = LOANS + "algorithms: [unconstrained]\n"
+PLAYERS = HEAD.replace("majorize", "three_player")
 
 
 def rule(text: str) -> str:
@@ -197,6 +198,9 @@ RULES = [
     Broken("pushes all one way at a sweep point", "E308", HEAD.replace("majorize", "zafar: {sweep: {k: [0, 1]}}") + "constraints: {a: ⟦'positive_rate[women] >= 0.1 + k * positive_rate[men]'⟧}\n"),
     Broken("scores", "E308", HEAD.replace("majorize", "post_shift") + "objective: ⟦1 - roc_auc⟧\n"),
     Broken("product of rates", "E308", HEAD.replace("majorize", "post_shift") + "constraints: {a: ⟦tpr * fpr <= 0.1⟧}\n"),
+    Broken("players of an absolute difference", "E308", PLAYERS + "objective: error + ⟦abs(tpr[women] - tpr[men])⟧\n"),
+    Broken("players of a divergence of two rates", "E308", PLAYERS + "constraints: {a: 'error <= 0.4 - ⟦kl(tpr, fpr)⟧'}\n"),
+    Broken("players of a mean of differences", "E308", PLAYERS + "constraints: {a: '⟦rms(tpr[women] - tpr[men], fpr)⟧ <= 0.2'}\n"),
     Broken("slice that is the label", "E308", HEAD.replace("majorize", "post_shift") + "constraints: {a: 'tpr >= 0.5', b: '⟦positive_rate[repaid = yes]⟧ >= 0.5'}\n"),
     Broken("test rows", "E309", rule("⟦tpr@test⟧ >= 0.8")),
     Broken("validation rows in of", "E309", rule("error <= of(majorize, ⟦error@validation⟧)")),

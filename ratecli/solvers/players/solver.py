@@ -93,6 +93,7 @@ class ThreePlayer(Solver):
     hashed: bool = False
 
     version: ClassVar[int] = 1
+    one_sided: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
 
