@@ -59,13 +59,15 @@ def check_rows(
     ------
     FaultError
         E306, E408 where there are no rows, E311 where the deployed model has no decision, E208 where
-        a report shows a split of no rows; without those, what algorithms say of constraints (E308).
+        a report shows a split of no rows, E410 where an algorithm needs validation rows and there are
+        none; without those, what algorithms say of constraints (E308).
     """
     found = [
         *_groups(rows, document, reading),
         *_goals(rows.sample, document, cases),
         *_undecided(rows.sample, document, cases),
         *split_faults(reading.experiment, document, tuple(rows.splits())),
+        *_unvalidated(rows, reading, cases),
     ]
     errors = dict.fromkeys(fault for fault in found if fault.is_error)
     if not errors:
@@ -141,6 +143,21 @@ def _undecided(sample: Sample, document: Document, cases: Sequence[Case]) -> Ite
                 )
                 hint = "its column is empty there: take a slice of rows that it decides"
                 yield Fault("E311", message, hint, place=document.place(loc, leaf.span))
+
+
+def _unvalidated(rows: World, reading: Reading, cases: Sequence[Case]) -> Iterator[Fault]:
+    """An E410 for each option that looks at validation rows, where there are none."""
+    if "validation" in rows.splits():
+        return
+    hint = "give a data set some: split: {validation: 1/3}"
+    for case in cases:
+        asked = {case.solver.chooses_by: "chooses on validation rows"}
+        if case.guard.split == "validation":
+            asked["constraints_on"] = "judges the constraints on validation rows"
+        for key, what in asked.items():
+            if key:
+                message = f"'{key}' {what}, and there are none"
+                yield Fault("E410", message, hint, place=reading.option(case.label, key))
 
 
 def rates_of_nothing(leaves: Iterable[Leaf], sample: Sample) -> list[Fault]:

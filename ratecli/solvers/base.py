@@ -100,5 +100,10 @@ class Solver(ABC):
         """
         return None
 
+    @property
+    def chooses_by(self) -> str:
+        """The option, if any, by which settings are chosen on validation rows (E410 without any)."""
+        return ""
+
     @abstractmethod
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution: ...

@@ -38,8 +38,13 @@ class BestResponse:
         raise TypeError("an oracle's classifier has rates as they are counted, and no others")
 
     def move(self, prices: Array) -> tuple[Answers, Array]:
+        """Raises FloatingPointError where prices are no numbers."""
         slopes, _ = self.form.sides
         costs = slopes.T @ prices
+        if not np.isfinite(costs).all():
+            raise FloatingPointError(
+                "the multipliers grew beyond all numbers: lower multiplier_rate"
+            )
         lanes = costs.shape[1]
         self.last = self.last or [None] * lanes
         answers = [self._answer(costs[:, lane], self.last[lane]) for lane in range(lanes)]

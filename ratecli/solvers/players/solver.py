@@ -103,17 +103,24 @@ class ThreePlayer(Solver):
                 "'rates: surrogate' is of a classifier that descends, an 'oracle' has true ones"
             )
 
+    @property
+    def chooses_by(self) -> str:
+        return "tune" if any(len(values) > 1 for values in (self.tune or {}).values()) else ""
+
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         grid = self._grid(problem)
         program, kinds = Program.of(problem), Kinds.by(problem.rates)
         game = self._game(program, kinds, problem, grid, rng)
-        played = game.play(self.steps, self.every)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # what diverges is found in the end
+                played = game.play(self.steps, self.every)
+        except FloatingPointError as error:
+            return Solution({}, "diverged", str(error))
         progress(f"{self.steps} steps of {len(grid)} settings")
         lanes = [lane for lane in range(len(grid)) if game.player.finite(played.answers[-1], lane)]
         if not lanes:
-            return Solution(
-                {}, "diverged", "the weights grew beyond all numbers: lower learning_rate"
-            )
+            rates = "learning_rate or multiplier_rate"
+            return Solution({}, "diverged", f"the weights grew beyond all numbers: lower {rates}")
         found = [_Lane(self, program, game, played, lane) for lane in lanes]
         chosen = found[0] if problem.validation is None else _best(found, problem.validation)
         salt = int(rng.integers(2**31)) if self.hashed else None
