@@ -15,6 +15,7 @@ from ratecli.runner.cases import PLACEHOLDER, Case, known_goals, metrics_of
 from ratecli.runner.goal_checks import SHAPES, refusal
 from ratecli.runner.options import settled, solver_class
 from ratecli.runner.prepare import Prepared
+from ratecli.runner.undefined import vanishing
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.experiment import Deployed
 
@@ -60,6 +61,7 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
         f"{verb}{at}:",
         *_under(_cut(tree(goal.expression))),
         *_of_note(goal),
+        *_ratio_note(goal),
         *_normal_forms(goals, objective=objective),
         *_takers(goal, objective=objective),
     ]
@@ -130,6 +132,13 @@ def _of_note(goal: Goal) -> Iterator[str]:
             "the deployed model has decided" if part.algorithm == DEPLOYED else "that trial has run"
         )
         yield f"{ex.text(part)} is a number once {when}; below, {PLACEHOLDER:g} stands for it"
+
+
+def _ratio_note(goal: Goal) -> Iterator[str]:
+    """What holds where a ratio is none."""
+    for part in vanishing(goal.expression):
+        yield f"undefined where {_short(ex.text(part.denominator))} is 0: then it is measured as"
+        yield "  nan, and a constraint does not count as met"
 
 
 def _takers(goal: Goal, *, objective: bool) -> Iterator[str]:

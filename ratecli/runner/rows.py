@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import Leaf, Where
+from ratecli.rates.expression import Where
 from ratecli.rates.matrix import rate_matrix
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import DEPLOYED
@@ -17,6 +17,7 @@ from ratecli.runner.deployed import with_stored
 from ratecli.runner.obstacles import obstacles, telling_slices
 from ratecli.runner.reading import Columns, Reading
 from ratecli.runner.shown import split_faults
+from ratecli.runner.undefined import rates_of_nothing, undefined_ratios
 from ratecli.runner.world import Data, World, world
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
@@ -120,8 +121,10 @@ def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterato
         if loc[0] != "metrics"
     }
     for (loc, _), tree in goals.items():
-        others = (part.metric for part in ex.walk(tree) if isinstance(part, ex.Of))
-        for fault in rates_of_nothing(ex.leaves(tree, *others), sample):
+        others = [part.metric for part in ex.walk(tree) if isinstance(part, ex.Of)]
+        trees = (tree, *others)
+        empty = rates_of_nothing(ex.leaves(*trees), sample)
+        for fault in empty or undefined_ratios(trees, sample):
             yield fault.at(document.place(loc, fault.span))
 
 
@@ -158,26 +161,3 @@ def _unvalidated(rows: World, reading: Reading, cases: Sequence[Case]) -> Iterat
             if key:
                 message = f"'{key}' {what}, and there are none"
                 yield Fault("E410", message, hint, place=reading.option(case.label, key))
-
-
-def rates_of_nothing(leaves: Iterable[Leaf], sample: Sample) -> list[Fault]:
-    """An E306 or E408 for each rate that is a mean over no training rows.
-
-    What the deployed model decides may not be known yet.
-    """
-    known = sample.deployed is not None
-    asked = [leaf for leaf in leaves if known or not leaf.rate.needs_deployed]
-    matrix = rate_matrix(asked, sample, "train")
-    empty = np.isnan(matrix.c)
-    return [of_nothing(leaf, sample) for leaf, gone in zip(asked, empty, strict=True) if gone]
-
-
-def of_nothing(leaf: Leaf, sample: Sample) -> Fault:
-    """Why a rate is a mean over no rows."""
-    among = sample.rows(leaf.where, leaf.split or "train")
-    text = ex.text(leaf)
-    if leaf.rate.needs_labels and among.any() and not (among & sample.mask("labelled")).any():
-        message = f"'{text}' needs labels, and no training row of '{leaf.where}' has one"
-        return Fault("E306", message, None, leaf.span)
-    message = f"'{text}' is a mean over no rows: no training row fits '{leaf.where}'"
-    return Fault("E408", message, None, leaf.span)

@@ -38,6 +38,7 @@ TABLES = {
     "ragged.csv": "sex,x,y\nF,1\nM,2,0,4\n",
     "label_only.csv": "y\n0\n1\n",
     "words.csv": "z,w,y\n" + "F,1,1\nM,2,0\n" * 20,
+    "barren.csv": "sex,x,y\n" + "".join(f"{'FM'[k % 2]},{k * 7 % 11},{k % 2 * (k // 2 % 2)}\n" for k in range(120)),
     "gaps.csv": "sex,x,y,old\n" + "".join(f"{'FM'[k % 2]},{k % 11},{k // 2 % 2},{'' if k % 11 == 7 else k % 2}\n" for k in range(132)),
     "tiny.csv": "sex,x,y\nF,1,1\nM,2,0\nF,3,1\n",
 }  # fmt: skip
@@ -65,6 +66,12 @@ algorithms: [majorize]
 """
 
 
+BARREN = """\
+name: x
+datasets: {d: {path: barren.csv, label: y}}
+groups: {women: sex = F, men: sex = M}
+algorithms: [mixture]
+"""
 GAPS = """\
 name: x
 datasets: {d: {path: gaps.csv, label: y}}
@@ -246,6 +253,10 @@ DATA = [
     Broken("empty group", "E408", own("d: {path: people.csv, label: y}", "groups: {all: 'sex = F', old: ⟦x >= 99⟧}\n"), 4),
     Broken("too few rows to split", "E410", own("d: {path: tiny.csv, label: y, split: ⟦{stratify: [sex], train: 0.1, test: 0.9}⟧}"), 4),
     Broken("empty slice", "E408", LABELLED + "constraints: {a: '⟦tpr[d, x >= 99]⟧ >= 0.5'}\n", 4),
+    Broken("no positive row in a slice", "E408", BARREN + "constraints: {a: '⟦tpr[women]⟧ >= 0.5'}\n", 4),
+    Broken("F-measure of no positive row", "E311", BARREN + "constraints: {a: '⟦f1[women]⟧ >= f1[men] - 0.1'}\n"),
+    Broken("precision of no positive row", "E311", BARREN + "objective: 1 - ⟦precision[women]⟧\n"),
+    Broken("division by a base rate of 0", "E311", BARREN + "constraints: {a: '⟦tpr / base_rate[women]⟧ <= 3'}\n"),
     Broken("no official split", "E410", own("d: {path: people.csv, label: y, split: ⟦{official: true}⟧}"), 4),
     Broken("no features", "E411", own("⟦d⟧: {path: label_only.csv, label: y}"), 4),
     Broken("other features", "E411", own("e: {path: words.csv, label: y}\n  d: {path: people.csv, label: y}").replace(

@@ -27,6 +27,7 @@ from ratecli.solvers.mixture.pool import Pool
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.choice import LINEAR, OracleOption, oracle
 from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import ERROR, Problem
 
 ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
@@ -183,7 +184,7 @@ class _Search:
         return (float(missed[k]), float(values[k])), k
 
     def ending(self) -> tuple[str, str]:
-        """Status and reason. Only what no decisions at all could meet is called infeasible."""
+        """Status and reason."""
         last = self.trace[-1]
         if self.feasible and self.ended:
             return "solved", ""
@@ -192,11 +193,7 @@ class _Search:
             return "iteration_limit", f"after {len(self.trace)} rounds {promised}"
         reason = f"every mixture of {len(self.pool.members)} classifiers misses some constraint by "
         reason += f"{last['violation']:.3g} or more"
-        whatever = Columns.decisions(self.pool.ground.kinds)
-        least = best(Relaxation(self.program, whatever, elastic=True), EXCESS)
-        if least is None or least.bound <= EXCESS:
-            return "no_solution_found", reason
-        return "infeasible", f"{reason}, and any decisions by {least.bound:.3g}"
+        return unmet(self.program, self.pool.ground.kinds, reason)
 
     def _ask(self, prices: Array, near: Classifier | None) -> Array:
         return self.pool.add(self.oracle.answer(prices, near))
