@@ -48,6 +48,7 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
     OptionError, E202.
     """
     found = solver_class(name)
+    options = {**algorithms()[name].preset, **options}
     fields = option_names(name)
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
     wrong += [_not_finite(key, value) for key, value in options.items() if _endless(value)]

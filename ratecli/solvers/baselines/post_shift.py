@@ -16,10 +16,11 @@ from ratecli.models.linear import Threshold
 from ratecli.models.mixture import Mixture
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.baselines.group_cuts import Cuts, Groups, cells_of, coupled, directions_of
+from ratecli.solvers.baselines.group_cuts import Cuts, cells_of, coupled, directions_of
 from ratecli.solvers.baselines.group_hull import GroupHull
 from ratecli.solvers.baselines.plain import plain_fit
 from ratecli.solvers.baselines.single_cuts import best_single
+from ratecli.solvers.groups import Groups
 from ratecli.solvers.hull.forms import TAKEN, Program
 from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import Problem
@@ -58,9 +59,12 @@ class PostShift(Solver):
     gap: Annotated[float, Gt(0)] = 1e-5
 
     version: ClassVar[int] = 1
-    sees_slices: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = TAKEN
     constraints: ClassVar[frozenset[str]] = TAKEN
+
+    @property
+    def sees_slices(self) -> bool:
+        return True
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         begun = time.perf_counter()

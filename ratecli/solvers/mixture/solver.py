@@ -25,7 +25,7 @@ from ratecli.solvers.hull.forms import Line, Program
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.mixture.pool import Pool
 from ratecli.solvers.oracles.base import Oracle
-from ratecli.solvers.oracles.choice import LINEAR, OracleOption, oracle
+from ratecli.solvers.oracles.choice import LINEAR, OracleOption, ground_of, knows_groups, oracle
 from ratecli.solvers.oracles.ground import Ground
 from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import ERROR, Problem
@@ -75,8 +75,12 @@ class Mixture(Solver):
         if self.sweeps and self.oracle != LINEAR:
             raise ValueError("'sweeps' are of the linear oracle: leave them out with another one")
 
+    @property
+    def sees_slices(self) -> bool:
+        return knows_groups(self.oracle)
+
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        ground = Ground.of(problem.X, Kinds.by(problem.rates))
+        ground = ground_of(self.oracle, problem, Kinds.by(problem.rates))
         found = oracle(self.oracle, ground, problem.l2, rng, sweeps=self.sweeps)
         search = _Search(self, Program.of(problem), Pool(ground), found)
         search.start(problem)
@@ -102,9 +106,8 @@ class _Search:
 
     def start(self, problem: Problem) -> None:
         """All yes, all no, and a classifier of small error."""
-        width = problem.X.shape[1]
-        for bias in (1.0, -1.0):
-            self.pool.add(Threshold(np.zeros(width), bias))
+        for yes in (True, False):
+            self.pool.add(self.pool.ground.constant(yes=yes))
         index = problem.rates.index()
         prices = np.zeros(len(index))
         prices[index[ERROR]] = 1.0

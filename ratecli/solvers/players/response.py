@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.linear import Threshold
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.ground import Ground
 from ratecli.solvers.players.lagrangian import Lagrangian
@@ -54,5 +53,5 @@ class BestResponse:
 
     def _answer(self, prices: Array, near: Classifier | None) -> Classifier:
         if not self.ground.costs(prices).any():  # no answer is better than another
-            return near or Threshold(np.zeros(self.ground.X.shape[1]), -1.0)
+            return near or self.ground.constant(yes=False)
         return self.oracle.answer(prices, near if self.oracle.starts else None)

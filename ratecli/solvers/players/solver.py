@@ -19,8 +19,7 @@ from ratecli.rates.analysis import Shape
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.hull.forms import Program
-from ratecli.solvers.oracles.choice import OracleOption, oracle
-from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.choice import OracleOption, ground_of, knows_groups, oracle
 from ratecli.solvers.players.descent import Descent
 from ratecli.solvers.players.game import Game, Iterates, Player, first_prices, first_slacks
 from ratecli.solvers.players.lagrangian import Lagrangian, lagrangian
@@ -104,6 +103,10 @@ class ThreePlayer(Solver):
             )
 
     @property
+    def sees_slices(self) -> bool:
+        return self.oracle is not None and knows_groups(self.oracle)
+
+    @property
     def chooses_by(self) -> str:
         return "tune" if any(len(values) > 1 for values in (self.tune or {}).values()) else ""
 
@@ -171,7 +174,7 @@ class ThreePlayer(Solver):
         rng: np.random.Generator,
     ) -> Player:
         if self.oracle is not None:
-            ground = Ground.of(problem.X, kinds)
+            ground = ground_of(self.oracle, problem, kinds)
             return BestResponse(form, ground, oracle(self.oracle, ground, problem.l2, rng))
         start = np.zeros((problem.X.shape[1] + 1, len(learning)), np.float32)
         rows = LaneRows.of(problem.X, kinds)
@@ -263,7 +266,7 @@ LEAST_CHANCE = 1e-9
 def _best(found: list[_Lane], validation: Problem) -> _Lane:
     """The setting whose stochastic classifier ranks best on validation rows (protocols 3.5)."""
     program = Program.of(validation)
-    decisions = [lane.stochastic.decide(validation.X) for lane in found]
+    decisions = [validation.decisions(lane.stochastic) for lane in found]
     rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)
     objectives = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
     return found[best_iterate(objectives, program.excess(rates))]
