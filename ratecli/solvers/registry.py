@@ -91,8 +91,9 @@ BUILT_IN = (
         preset={
             "oracle": {"plugin": {"groups": True}},
             "multipliers": "leader",
-            "steps": 500,
-            "every": 1,
+            "multiplier_rate": 3.0,
+            "steps": 200,
+            "every": 2,
         },
     ),
     Algorithm(

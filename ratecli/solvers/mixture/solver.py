@@ -52,7 +52,9 @@ class Mixture(Solver):
         What finds a cheap classifier: `linear`; `plugin`, which fits chances once and weighs them with
         the prices; or any classifier of scikit-learn whose fit takes sample weights, by its name, such
         as `HistGradientBoostingClassifier`. Options stand behind it: `{DecisionTreeClassifier:
-        {max_depth: 3}}`, `{plugin: {probabilities: GaussianNB}}` (by default LogisticRegression).
+        {max_depth: 3}}`, `{plugin: {probabilities: GaussianNB}}` (by default LogisticRegression),
+        `{plugin: {groups: true}}` (the groups that the goals name are known of whoever is decided, and
+        each has a threshold on the chance of a positive label).
     sweeps
         How often the linear oracle passes over all features in the end, changing each weight to where the
         counted cost is least. The training objective falls further, and test error rises: on a9a, at

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.grouped import GroupThreshold
+from ratecli.models.grouped import GroupThreshold, members_of
 from ratecli.models.linear import Threshold
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.majorize.rows import merged
@@ -55,6 +57,24 @@ class Ground:
             return plain
         nobody = np.zeros((0, len(self.slices)), dtype=bool)
         return GroupThreshold(plain, self.slices, nobody, np.zeros(0))
+
+    def decide(self, classifier: Classifier) -> Array:
+        """(m,) decisions; scores that a GroupThreshold shifts are computed once for its scorer."""
+        if not isinstance(classifier, GroupThreshold):
+            return classifier.decide(self.X)
+        if self._scored.get("by") is not classifier.scorer:
+            scores = classifier.scorer.score(self.X[:, : self.width])
+            self._scored.update({"by": classifier.scorer, "scores": scores})
+        return np.asarray(classifier.shifted(self._scored["scores"], self.members) > 0, dtype=float)
+
+    @cached_property
+    def _scored(self) -> dict[str, Any]:
+        return {}
+
+    @cached_property
+    def members(self) -> Array:
+        """(m, S) 1 where a row is in a slice."""
+        return members_of(self.X, self.width)
 
     def rates(self, decisions: Array) -> Array:
         """(K,) rates of decisions (m,)."""

@@ -73,9 +73,7 @@ class GroupPlugIn:
     @cached_property
     def _groups(self) -> Groups:
         """Of the ground's rows."""
-        shown = self.ground.X[:, self.ground.width :]
-        members = shown if isinstance(shown, np.ndarray) else shown.toarray()
-        return Groups.by(self.ground.slices, members > 0)
+        return Groups.by(self.ground.slices, self.ground.members > 0)
 
     @cached_property
     def _weights(self) -> Array:

@@ -48,7 +48,7 @@ class BestResponse:
         self.last = self.last or [None] * lanes
         answers = [self._answer(costs[:, lane], self.last[lane]) for lane in range(lanes)]
         self.last = list(answers)
-        rates = [self.ground.rates(answer.decide(self.ground.X)) for answer in answers]
+        rates = [self.ground.rates(self.ground.decide(answer)) for answer in answers]
         return answers, np.stack(rates, axis=1)
 
     def _answer(self, prices: Array, near: Classifier | None) -> Classifier:

@@ -40,10 +40,21 @@ class ThreePlayer(Solver):
     """Convex and ratio goals as a game of three players (Narasimhan, Cotter, Gupta 2019).
 
     A linear classifier descends hinges, slacks that stand for the rates in what is not affine respond
-    at best (those of ratios descend), and multipliers ascend on rates as they are counted: Algorithm 2,
-    and Algorithm 3 as corrected in the protocols where there are ratios. The other rows of the paper's
-    Table 2 are settings: with an `oracle` it is Algorithm 1, with `multipliers: leader` too Frank-Wolfe;
-    without one `rates: surrogate` is SPADE, and with `multipliers: leader` too NEMSIS.
+    at best (those of ratios descend), and multipliers ascend on rates as they are counted. The other
+    rows of the paper's Table 2, and two relatives, are settings:
+
+        Algorithm 1   {oracle: linear, steps: 50, every: 1}
+        Algorithm 2   {}  where goals are convex
+        Algorithm 3   {}  where goals are ratios, corrected in signs and slacks
+        Frank-Wolfe   {oracle: linear, multipliers: leader, steps: 50, every: 1}
+        SPADE         {rates: surrogate}
+        NEMSIS        {rates: surrogate, multipliers: leader}
+        swap regret   {multipliers: swap_regret}
+        COCO          {oracle: {plugin: {groups: true}}, multipliers: leader, multiplier_rate: 3,
+                       steps: 200, every: 2}, which is `coco`
+
+    `optimizer: sgd` takes the steps of the paper's theory. A goal must grow or fall in each rate of what
+    is not affine.
 
     Attributes
     ----------
@@ -53,7 +64,8 @@ class ThreePlayer(Solver):
         Of how many steps one is kept as a candidate.
     oracle
         What best-responds in the place of the classifier that descends: `linear`, `plugin`, or a
-        classifier of scikit-learn, as for `mixture`. Each step asks it, so take few.
+        classifier of scikit-learn, as for `mixture`. Each step asks it, so take few. With `{plugin:
+        {groups: true}}` the groups that the goals name are known of whoever is decided.
     learning_rate
         Of the classifier's steps, and of the slacks'.
     multiplier_rate
@@ -91,7 +103,7 @@ class ThreePlayer(Solver):
     shrink: Literal["rates", "metrics"] = "rates"
     hashed: bool = False
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     one_sided: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
