@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ratecli.faults import Fault, FaultError
+from ratecli.faults import Fault, FaultError, Place
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, objective_goal, rule_goal
@@ -174,6 +174,13 @@ class Reading:
             if missing is not None:
                 raise FaultError(missing)
         return len(self.faults) == before
+
+    def option(self, label: str, key: str) -> Place:
+        """Where a key stands in the entry of an algorithm."""
+        labels = [entry.label for entry in self.experiment.algorithms]
+        index = labels.index(label)
+        loc = self._loc(index, self.experiment.algorithms[index], key)
+        return self.document.place(loc, key=True)
 
     def _loc(self, index: int, entry: Algorithm, *inside: str | int) -> Loc:
         raw = self.document.data["algorithms"][index]

@@ -90,7 +90,7 @@ def test_options_read_off_the_source_are_those_of_the_class(algorithm):
     found = signature(algorithm)
     solver = algorithm.load()
     shown = {option.name: option.default for option in found.options}
-    assert shown == {field.name: field.default for field in fields(solver)}
+    assert shown == {field.name: field.default for field in fields(solver)} | algorithm.preset
     assert all(option.means for option in found.options)
     assert found.text.splitlines()[0] in solver.__doc__
 

@@ -121,7 +121,9 @@ def test_what_no_decisions_can_meet_is_infeasible_and_what_only_these_cannot_is_
     found = solved(problem(rows, Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.01"})))
     assert found.status == "infeasible"
     base = rows.label.mean()
-    assert found.reason.endswith(f"any decisions by {(0.9 * base - 0.01) / (1 + base):.3g}")
+    assert found.reason.endswith(
+        f"any decisions miss some constraint by {(0.9 * base - 0.01) / (1 + base):.3g} or more"
+    )
     assert found.variants
     # labels that no line tells apart
     corners = grid_rows(0, n=40, d=1)
@@ -136,7 +138,7 @@ def test_rules_that_exclude_each_other_alike_leave_no_prices():
     rules = Rules({"a": "positive_rate >= 0.6", "b": "positive_rate <= 0.4"})
     found = solved(problem(smooth_rows(0), rules))
     assert found.status == "infeasible"
-    assert found.reason.endswith("any decisions by 0.1")
+    assert found.reason.endswith("any decisions miss some constraint by 0.1 or more")
 
 
 def test_too_few_calls_are_a_limit():

@@ -11,11 +11,13 @@ import numpy as np
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import Goal
+from ratecli.rates.kinds import Kinds
 from ratecli.rates.sample import Mask
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
 from ratecli.solvers.baselines.cuts import Cuts
 from ratecli.solvers.baselines.plain import plain_fit
 from ratecli.solvers.hull.forms import TAKEN, Program
+from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import Problem
 
 ROUNDING = 1e-12
@@ -70,7 +72,8 @@ class Thresholded(Solver):
         excess = program.excess(cuts.rates)
         allowed = excess <= ROUNDING
         if not allowed.any():
-            return Solution({}, "no_solution_found", _nearest(cuts, program, int(excess.argmin())))
+            reason = _nearest(cuts, program, int(excess.argmin()))
+            return Solution({}, *unmet(program, Kinds.by(problem.rates), reason))
         values = program.value(program.objective, cuts.rates)
         chosen = _best(cuts, values, allowed & ~np.isnan(values), own)
         threshold = float(cuts.thresholds[chosen])

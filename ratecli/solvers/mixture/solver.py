@@ -26,8 +26,9 @@ from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.mixture.pool import Pool
 from ratecli.solvers.mixture.room import roomiest
 from ratecli.solvers.oracles.base import Oracle
-from ratecli.solvers.oracles.choice import LINEAR, OracleOption, oracle
+from ratecli.solvers.oracles.choice import LINEAR, OracleOption, ground_of, knows_groups, oracle
 from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import ERROR, Problem
 
 ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
@@ -55,7 +56,9 @@ class Mixture(Solver):
         What finds a cheap classifier: `linear`; `plugin`, which fits chances once and weighs them with
         the prices; or any classifier of scikit-learn whose fit takes sample weights, by its name, such
         as `HistGradientBoostingClassifier`. Options stand behind it: `{DecisionTreeClassifier:
-        {max_depth: 3}}`, `{plugin: {probabilities: GaussianNB}}` (by default LogisticRegression).
+        {max_depth: 3}}`, `{plugin: {probabilities: GaussianNB}}` (by default LogisticRegression),
+        `{plugin: {groups: true}}` (the groups that the goals name are known of whoever is decided, and
+        each has a threshold on the chance of a positive label).
     sweeps
         How often the linear oracle passes over all features in the end, changing each weight to where the
         counted cost is least. The training objective falls further, and test error rises: on a9a, at
@@ -78,8 +81,12 @@ class Mixture(Solver):
         if self.sweeps and self.oracle != LINEAR:
             raise ValueError("'sweeps' are of the linear oracle: leave them out with another one")
 
+    @property
+    def sees_slices(self) -> bool:
+        return knows_groups(self.oracle)
+
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        ground = Ground.of(problem.X, Kinds.by(problem.rates))
+        ground = ground_of(self.oracle, problem, Kinds.by(problem.rates))
         found = oracle(self.oracle, ground, problem.l2, rng, sweeps=self.sweeps)
         search = _Search(self, Program.of(problem), Pool(ground), found)
         search.start(problem)
@@ -110,9 +117,8 @@ class _Search:
 
     def start(self, problem: Problem) -> None:
         """All yes, all no, and a classifier of small error."""
-        width = problem.X.shape[1]
-        for bias in (1.0, -1.0):
-            self.pool.add(Threshold(np.zeros(width), bias))
+        for yes in (True, False):
+            self.pool.add(self.pool.ground.constant(yes=yes))
         index = problem.rates.index()
         prices = np.zeros(len(index))
         prices[index[ERROR]] = 1.0
@@ -207,7 +213,7 @@ class _Search:
         return (float(missed[k]), float(values[k])), k
 
     def ending(self) -> tuple[str, str]:
-        """Status and reason. Only what no decisions at all could meet is called infeasible."""
+        """Status and reason."""
         last = self.trace[-1]
         if self.feasible and self.ended:
             return "solved", ""
@@ -216,11 +222,7 @@ class _Search:
             return "iteration_limit", f"after {len(self.trace)} rounds {promised}"
         reason = f"every mixture of {len(self.pool.members)} classifiers misses some constraint by "
         reason += f"{last['violation']:.3g} or more"
-        whatever = Columns.decisions(self.pool.ground.kinds)
-        least = best(Relaxation(self.program, whatever, elastic=True), EXCESS)
-        if least is None or least.bound <= EXCESS:
-            return "no_solution_found", reason
-        return "infeasible", f"{reason}, and any decisions by {least.bound:.3g}"
+        return unmet(self.program, self.pool.ground.kinds, reason)
 
     def _ask(self, prices: Array, near: Classifier | None) -> Array:
         return self.pool.add(self.oracle.answer(prices, near))
