@@ -43,8 +43,8 @@ class Mixture(Solver):
     classifier that is cheap at the prices this optimum puts on the rates, and go on until its answer
     would improve the objective by no more than `gap`. At most a few members have a chance in the end.
 
-    Where that leaves a choice, because no constraint of a convex problem binds, the mixture is taken that
-    keeps the constraints with most to spare: on new rows they are kept less well.
+    Where that leaves a choice, because the constraints of a convex problem cost nothing, the mixture is
+    taken that keeps them with most to spare: on new rows they are kept less well.
 
     Attributes
     ----------
@@ -134,9 +134,9 @@ class _Search:
         return self.objective - float(self.trace[-1]["gap"])
 
     def turn_to(self, room: Problem | None) -> None:
-        """Go on with what the objective leaves free, where it is reached and no constraint binds."""
-        spare = -float(self.program.excess(self.found.rates))
-        if room is not None and self.feasible and self.ended and spare > EXCESS:
+        """Go on with what the objective leaves free, where it is reached at no price of a constraint."""
+        price = float(np.abs(self.found.multipliers).sum())
+        if room is not None and self.feasible and self.ended and price <= self.solver.gap:
             self.aim, self.touching, self.ended = Program.of(room), [], False
 
     def goes_on(self) -> bool:
