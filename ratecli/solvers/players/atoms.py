@@ -13,7 +13,8 @@ be taken with the box). All functions work on B lanes at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -31,7 +32,11 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Atom(ABC):
-    """A convex function of n arguments; `lines` are what they are in the rates."""
+    """A convex function of n arguments; `lines` are what they are in the rates.
+
+    In one that stands for A atoms of its class, `together`, what is (n, B) or (B,) below is (n, A, B) or
+    (A, B).
+    """
 
     lines: tuple[Line, ...]
     signs: ClassVar[tuple[int, ...]]
@@ -50,23 +55,31 @@ class Atom(ABC):
 
 
 @dataclass(frozen=True)
-class NegativeLog(Atom):
+class _Scaled(Atom):
+    """`scale` times a function; (A, 1) for A atoms."""
+
+    scale: float | Array
+
+
+@dataclass(frozen=True)
+class NegativeLog(_Scaled):
     """`-scale * log(x)` of a share x."""
 
-    scale: float
     signs: ClassVar[tuple[int, ...]] = (-1,)
 
     def value(self, slacks: Array) -> Array:
         return np.asarray(-self.scale * np.log(slacks[0]))
 
     def respond(self, weight: Array, pull: Array) -> Array:
-        return np.clip(self.scale * weight / np.maximum(-pull, TINY), LEAST, 1.0)
+        best = self.scale * weight / np.maximum(-pull, TINY)
+        return np.asarray(np.minimum(np.maximum(best, LEAST), 1.0))
 
     def slopes(self, slacks: Array) -> Array:
         return -self.scale / np.maximum(slacks, LEAST)
 
 
-class _Mean(Atom):
+@dataclass(frozen=True)
+class _Mean(_Scaled):
     """A mean of two shares or its negative: doubled where both are, so the best point is 0 or at an end."""
 
     def respond(self, weight: Array, pull: Array) -> Array:
@@ -89,7 +102,6 @@ class _Mean(Atom):
 class NegativeGeometricMean(_Mean):
     """`-scale * sqrt(x y)` (vector 9.8)."""
 
-    scale: float
     signs: ClassVar[tuple[int, ...]] = (-1, -1)
 
     def value(self, slacks: Array) -> Array:
@@ -108,7 +120,6 @@ class NegativeGeometricMean(_Mean):
 class NegativeHarmonicMean(_Mean):
     """`-scale * 2 x y / (x + y)`."""
 
-    scale: float
     signs: ClassVar[tuple[int, ...]] = (-1, -1)
 
     def value(self, slacks: Array) -> Array:
@@ -128,7 +139,6 @@ class NegativeHarmonicMean(_Mean):
 class QuadraticMean(_Mean):
     """`scale * sqrt((x^2 + y^2) / 2)`."""
 
-    scale: float
     signs: ClassVar[tuple[int, ...]] = (1, 1)
 
     def value(self, slacks: Array) -> Array:
@@ -180,7 +190,7 @@ class Ratio(Atom):
     Boxes are those of Algorithm 3: top and bottom at most `most`, the bottom at least `LEAST`.
     """
 
-    most: tuple[float, float]
+    most: tuple[float | Array, float | Array]
     least: ClassVar[tuple[float, float]] = (0.0, LEAST)
     signs: ClassVar[tuple[int, ...]] = (1, -1)
 
@@ -191,4 +201,24 @@ class Ratio(Atom):
         raise TypeError("a ratio has no best response: its slacks descend")
 
     def slopes(self, slacks: Array) -> Array:
-        return np.stack([1 / slacks[1], -slacks[0] / slacks[1] ** 2])
+        found = np.empty_like(slacks)
+        found[0] = 1 / slacks[1]
+        found[1] = -slacks[0] * found[0] ** 2
+        return found
+
+    def boxed(self, slacks: Array) -> Array:
+        """The nearest slacks in the box."""
+        found = np.empty_like(slacks)
+        for side, given, low, high in zip(found, slacks, self.least, self.most, strict=True):
+            np.minimum(np.maximum(given, low), high, out=side)
+        return found
+
+
+def together(atoms: Sequence[Atom]) -> Atom:
+    """A atoms of one class, one that has a closed form, as one."""
+    first = atoms[0]
+    if isinstance(first, Ratio):
+        tops, bottoms = np.array([each.most for each in atoms if isinstance(each, Ratio)]).T
+        return replace(first, lines=(), most=(tops[:, None], bottoms[:, None]))
+    scales = np.array([each.scale for each in atoms if isinstance(each, _Scaled)])
+    return replace(first, lines=(), scale=scales[:, None])  # type: ignore[call-arg]

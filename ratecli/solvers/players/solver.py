@@ -165,9 +165,8 @@ class ThreePlayer(Solver):
         if self.oracle is not None:
             ground = Ground.of(problem.X, kinds)
             return BestResponse(form, ground, oracle(self.oracle, ground, problem.l2, rng))
-        start = np.zeros((problem.X.shape[1] + 1, len(learning)), np.float32)
         rows = LaneRows.of(problem.X, kinds)
-        return Descent(form, kinds, rows, Stepper(self.optimizer, learning), start)
+        return Descent.start(form, kinds, rows, self.optimizer, learning)
 
     def _multipliers(self, form: Lagrangian, raising: Array, prices: Array) -> Multipliers:
         if self.multipliers == "swap_regret":
