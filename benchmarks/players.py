@@ -290,7 +290,7 @@ def game_of(problem: Problem, lanes: int) -> Game:
     fixed = ~kinds.patterns.any(axis=1)
     form = lagrangian(Program.of(problem), np.nan_to_num(problem.rates.c), fixed)
     rates = np.geomspace(1e-3, 1, lanes)
-    player = Descent.start(form, kinds, LaneRows.of(problem.X, kinds), "adam", rates)
+    player = Descent.start(form, LaneRows.of(problem.X, kinds), "adam", rates)
     slacks = first_slacks(form, lanes)
     prices, ascent = first_prices(form, slacks), Ascent(Stepper("adam", rates), None)
     return Game(form, player, ascent, Stepper("sgd", rates), prices, slacks)

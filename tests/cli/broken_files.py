@@ -108,6 +108,7 @@ KEYS = [
     Broken("margin of less than a half", "E104", LOANS + "algorithms:\n  - majorize: {margin: ⟦0.4⟧}\n"),
     Broken("option to tune of no such name", "E104", LOANS + "algorithms:\n  - three_player: {tune: {⟦steps⟧: [1, 2]}}\n"),
     Broken("surrogate rates of an oracle", "E104", LOANS + "algorithms:\n  - three_player: ⟦{⟧oracle: linear, rates: surrogate}\n"),
+    Broken("batch of an oracle", "E104", LOANS + "algorithms:\n  - three_player: ⟦{⟧oracle: linear, batch: 100}\n"),
     Broken("infinite option", "E104", LOANS + "algorithms:\n  - majorize: {gap: ⟦.inf⟧}\n"),
     Broken("option not a choice", "E104", LOANS + "algorithms:\n  - unconstrained: {loss: ⟦hinged⟧}\n"),
     Broken("options that exclude each other", "E104", LOANS + "algorithms:\n  - majorize: ⟦{⟧inner: liblinear, intercept: unregularized}\n"),

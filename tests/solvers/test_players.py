@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.games import GOALS, solved
 from oracles.goals import Rules, grid_rows, problem, smooth_rows
-from scipy import sparse
 
 from ratecli.faults import FaultError
 from ratecli.rates.kinds import Kinds
@@ -19,34 +19,15 @@ from ratecli.solvers.players.atoms import (
     NegativeHarmonicMean,
     NegativeLog,
     QuadraticMean,
-    Ratio,
 )
 from ratecli.solvers.players.lagrangian import OBJECTIVE, lagrangian
-from ratecli.solvers.players.lanes import packed, unpacked
+from ratecli.solvers.players.lanes import unpacked
 from ratecli.solvers.players.multipliers import Seen, SwapRegret, stationary
-from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
-from ratecli.solvers.players.steps import Stepper, onto_simplex_cap
+from ratecli.solvers.players.steps import onto_simplex_cap
 from ratecli.solvers.problem import Problem
 
 LINES = (Line(np.array([1.0, 0.0]), 0.0), Line(np.array([0.0, 1.0]), 0.0))
-GOALS = {
-    "kl": Rules(
-        {"e": "error <= 0.4"},
-        "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])",
-    ),
-    "g-mean": Rules({"c": "positive_rate <= 0.5"}, "1 - g_mean"),
-    "h-mean": Rules({}, "1 - h_mean"),
-    "q-mean": Rules({"q": "q_mean[g=a] >= 0.4"}, "1 - q_mean"),
-    "f1 parity": Rules({"f": "max_gap(f1, by=g) <= 0.1"}, "1 - f1"),
-    "precision": Rules({"p": "precision[g=a] - precision[g=b] <= 0.1"}),
-    "affine": Rules({"p": "positive_rate[g=a] <= 1.1 * positive_rate[g=b]"}),
-    "smooth": Rules({"x": "exp(positive_rate) + exp(fpr) <= 2.4"}, "error"),
-}
-
-
-def solved(given: Problem, **options):
-    return ThreePlayer(**options).solve(given, np.random.default_rng(0), lambda _: None)
 
 
 def column(*values: float) -> np.ndarray:
@@ -192,137 +173,6 @@ def test_stationary_distributions():
     np.testing.assert_allclose(found.sum(axis=0), 1)
     for lane in range(3):
         np.testing.assert_allclose(matrix[lane] @ found[:, lane], found[:, lane], atol=1e-12)
-
-
-def test_adam_is_that_of_the_paper():
-    rates = np.array([0.1, 1.0])
-    stepper, plain = Stepper("adam", rates), Plain(rates)
-    for slopes in np.random.default_rng(0).normal(size=(5, 3, 2)):
-        np.testing.assert_allclose(stepper.step(slopes), plain.step(slopes))
-
-
-def features(storage: str, n: int):
-    rng = np.random.default_rng(1)
-    if storage == "one-hot":
-        codes = np.array([0, 3, 7, 12]) + rng.integers([3, 4, 5, 2], size=(n, 4))
-        X = np.zeros((n, 14))
-        X[np.arange(n)[:, None], codes] = 1.0
-        return sparse.csr_array(X)
-    X = rng.normal(size=(n, 6)) * (rng.random((n, 6)) < 0.5)
-    return X if storage == "dense" else sparse.csr_array(X)
-
-
-def hinged(X, kinds, W, sides):
-    """Weight decided yes (Q, B) and slopes (d + 1, B), in plain NumPy; prices (2 Q, B) of hinges."""
-    scores = np.asarray(X @ W[:-1].astype(float) + W[-1])
-    yes = np.stack([kinds.yes(1.0 * (f > 0)) for f in scores.T], axis=1)
-    down, up = sides[: kinds.count][kinds.of], sides[kinds.count :][kinds.of]
-    pull = kinds.weight[:, None] * (down * (scores > -1) - up * (scores < 1))
-    return scores, yes, np.vstack([X.T @ pull, pull.sum(axis=0)])
-
-
-@pytest.mark.parametrize("lanes", [3, 16, 17])
-@pytest.mark.parametrize("storage", ["one-hot", "dense", "sparse"])
-def test_a_pass_counts_decisions_and_gathers_slopes(storage, lanes):
-    kinds = Kinds.by(problem(smooth_rows(0, n=3000), GOALS["kl"]).rates)
-    X = features(storage, 3000)
-    rows = LaneRows.of(X, kinds)
-    assert (rows._parts is not None) == (storage == "one-hot")
-    rng = np.random.default_rng(0)
-    W = rng.normal(size=(X.shape[1] + 1, lanes)).astype(np.float32)
-    sides = rng.random((2 * kinds.count, lanes))
-    found = rows.run(packed(W), packed(sides))
-    scores, yes, slopes = hinged(X, kinds, W, sides)
-    np.testing.assert_allclose(unpacked(found.yes, lanes), yes, rtol=1e-6)
-    np.testing.assert_allclose(unpacked(found.slopes, lanes), slopes, atol=0.005)
-    above, below = (unpacked(each, lanes) for each in rows.hinges(packed(W)))
-    for each, sign in ((above, 1), (below, -1)):
-        total = np.stack([kinds.yes(f) for f in np.maximum(1 + sign * scores, 0).T], axis=1)
-        np.testing.assert_allclose(each, total, rtol=1e-6)
-
-
-@pytest.mark.parametrize("storage", ["one-hot", "dense", "sparse"])
-def test_scores_that_are_no_numbers_count_as_no_and_pull_nothing(storage):
-    kinds = Kinds.by(problem(smooth_rows(0, n=300), GOALS["kl"]).rates)
-    X = features(storage, 300)
-    W = np.zeros((X.shape[1] + 1, 2))
-    W[-1] = np.nan, 2.0
-    rows = LaneRows.of(X, kinds)
-    found = rows.run(packed(W), packed(np.ones((2 * kinds.count, 2))))
-    yes = unpacked(found.yes, 2)
-    np.testing.assert_array_equal(yes[:, 0], 0.0)
-    np.testing.assert_allclose(yes[:, 1], kinds.totals)
-    assert not unpacked(found.slopes, 2)[:, 0].any()
-
-
-@pytest.mark.parametrize("name", GOALS)
-def test_a_step_is_that_of_plain_numpy(name):
-    """All of a step, written out for one lane after another in double precision, atom by atom."""
-    rows = smooth_rows(3, n=800)
-    given = problem(replace(rows, X=features("one-hot", 800)), GOALS[name])
-    kinds, program = Kinds.by(given.rates), Program.of(given)
-    rates = [0.02, 0.1, 0.3]
-    grid = [{"learning_rate": a, "multiplier_rate": b} for a in rates for b in rates]
-    game = ThreePlayer()._game(program, kinds, given, grid, np.random.default_rng(0))
-    form, count = game.form, 1 + len(game.form.constraints)
-    slopes, constants = form.sides
-    added = (slopes @ kinds.slopes).T
-    sides = np.concatenate([np.maximum(added, 0), np.maximum(-added, 0)])
-    learning, raising = (np.array([each[key] for each in grid]) for key in grid[0])
-    descending, ascending = Plain(learning), Plain(raising)
-    for _ in range(12):
-        prices, slacks = game.prices.copy(), game.slacks.copy()
-        W = unpacked(game.player.W, len(grid))
-        _, seen_rates = game.step()
-        _, yes, pull = hinged(given.X, kinds, W, sides @ prices)
-        np.testing.assert_allclose(seen_rates, kinds.rates(yes), atol=1e-6)
-        moved = W - descending.step(pull)
-        far = np.abs(descending.first) > 1e-5  # else rounding is all that Adam takes a step of
-        off = np.abs(unpacked(game.player.W, len(grid)) - moved) / learning
-        assert off[far].max() < 3e-3
-        signed = form.signs * prices[count:]
-        broken = np.zeros((count - 1, len(grid)))
-        for atom, span, owner in zip(form.atoms, form.spans, form.owners, strict=True):
-            if not isinstance(atom, Ratio):
-                slacks[span] = atom.respond(prices[owner + 1], signed[span])
-            if owner != OBJECTIVE:
-                broken[owner] += atom.value(slacks[span])
-        seen = slopes @ seen_rates + constants
-        broken += seen[1:count]
-        risen = prices[1:] + ascending.step(
-            np.concatenate([broken, seen[count:] - form.signs * slacks])
-        )
-        np.testing.assert_allclose(game.prices[1:], np.maximum(risen, 0), atol=1e-9)
-        for atom, span, owner in zip(form.atoms, form.spans, form.owners, strict=True):
-            if isinstance(atom, Ratio):
-                down = prices[owner + 1] * atom.slopes(slacks[span]) - signed[span]
-                slacks[span] = atom.boxed(slacks[span] - learning * down)
-        np.testing.assert_allclose(game.slacks, slacks, atol=1e-9)
-
-
-class Plain:
-    """Adam as in the paper."""
-
-    def __init__(self, rates):
-        self.rates, self.taken, self.first, self.second = rates, 0, 0.0, 0.0
-
-    def step(self, slopes):
-        self.taken += 1
-        self.first = 0.9 * self.first + 0.1 * slopes
-        self.second = 0.999 * self.second + 0.001 * slopes**2
-        mean = self.first / (1 - 0.9**self.taken)
-        size = np.sqrt(self.second / (1 - 0.999**self.taken))
-        return self.rates * mean / (size + 1e-8)
-
-
-def test_rows_of_one_kind_with_equal_features_are_one():
-    rows = grid_rows(0, n=400)
-    kinds = Kinds.by(problem(rows, GOALS["kl"]).rates)
-    lanes = LaneRows.of(rows.X, kinds)
-    assert lanes.X.shape[0] == len(
-        {(*x, k) for x, k in zip(rows.X.tolist(), kinds.of, strict=True)}
-    )
-    assert lanes.all.weight.sum() == 400
 
 
 @pytest.mark.parametrize("name", GOALS)

@@ -21,7 +21,13 @@ class Player(Protocol):
     """The one who decides: it descends, or is an oracle."""
 
     def move(self, prices: Array) -> tuple[Any, Array]:
-        """Classifiers of B lanes, in the player's own form, and their true rates (K, B)."""
+        """Classifiers of B lanes, in the player's own form, and their true rates (K, B) on the rows that
+        the player has looked at.
+        """
+        ...
+
+    def measured(self, answer: Any, seen: Array) -> Array:
+        """(K, B) true rates on all rows; `seen` are those that came with the answer."""
         ...
 
     def bounds(self, answer: Any) -> Array:
@@ -72,12 +78,12 @@ class Game:
             if step % every == 0 or step == steps:
                 kept.steps.append(step)
                 kept.answers.append(answer)
-                kept.rates.append(rates)
+                kept.rates.append(self.player.measured(answer, rates))
                 kept.prices.append(prices)
         return kept
 
     def step(self) -> tuple[Any, Array]:
-        """One step of all; the classifiers that met the prices and their true rates (K, B)."""
+        """One step of all; the classifiers that met the prices and their rates (K, B), as `Player.move`."""
         answer, rates = self.player.move(self.prices)
         slopes, constants = self.form.sides
         sides = self.player.bounds(answer) if self.surrogate else slopes @ rates + constants

@@ -184,3 +184,28 @@ def adam(
                 first[block, j, b], second[block, j, b] = mean, square
                 size = math.sqrt(scale_square * square) + guard
                 step[block, j, b] = rates[block, 0, b] * (scale * mean) / size
+
+
+@numba.njit(cache=True)
+def drawn(
+    order: Array,
+    weight: Array,
+    starts: Array,
+    ends: Array,
+    chances: Array,
+    rows: Array,
+    counts: Array,
+) -> None:
+    """Shuffle the head of each kind: `rows` and `counts` are a fresh draw of `order` and `weight`.
+
+    Of the kind `starts[q]` to `starts[q + 1]` as many as `ends` says are drawn, by one chance in [0, 1)
+    each.
+    """
+    for q in range(len(starts) - 1):
+        there = starts[q + 1] - starts[q]
+        for k in range(ends[q + 1] - ends[q]):
+            i, target = starts[q] + k, ends[q] + k
+            j = i + int(chances[target] * (there - k))
+            order[i], order[j] = order[j], order[i]
+            weight[i], weight[j] = weight[j], weight[i]
+            rows[target], counts[target] = order[i], weight[i]

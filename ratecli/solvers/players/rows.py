@@ -65,6 +65,8 @@ class LaneRows:
 
     Attributes
     ----------
+    kinds
+        Of the rows before equal ones were put together.
     X
         (m, d) features.
     all
@@ -75,6 +77,7 @@ class LaneRows:
         (n,) the rows that a rate counts, sorted by kind.
     """
 
+    kinds: Kinds
     X: Features
     all: Some
     member: Numbers
@@ -92,7 +95,7 @@ class LaneRows:
         starts = np.searchsorted(kind[new], np.arange(kinds.count + 1)).astype(np.int64)
         every = Some(np.arange(len(weight), dtype=np.uint32), starts, weight)
         member = (np.cumsum(new) - 1).astype(np.uint32)
-        return cls(X[used[new]], every, member, used)
+        return cls(kinds, X[used[new]], every, member, used)
 
     def run(self, W: Floats32, sides: Floats32, some: Some | None = None) -> Pass:
         """Decisions counted and hinges' slopes; prices (L, 2 Q, WIDTH) of either, not negative."""
@@ -100,42 +103,29 @@ class LaneRows:
         yes = np.zeros((len(W), sides.shape[1] // 2, WIDTH))
         slopes = np.zeros(W.shape, np.float32)
         if self._parts is None:
-            scores = self._scores(W, seen)
+            X = self._taken(seen)
+            scores = _scores(X, W)
             pass_over_scores(seen.starts, seen.weight, scores, W, sides, yes, slopes)
-            self._back(seen, scores, slopes)
+            _add_back(X, scores, slopes)
         else:
             of, table = self._parts
-            scores = np.empty((len(W), len(table.rows), WIDTH), np.float32)
+            scores = _scores(table, W)
             pull = np.zeros_like(scores)
-            product(*table, W, scores)
             pass_over_parts(of, *seen, scores, W, sides, yes, pull, slopes)
-            back(*table, pull, slopes)
+            _add_back(table, pull, slopes)
         return Pass(yes, slopes)
 
     def hinges(self, W: Floats32, some: Some | None = None) -> tuple[Array, Array]:
         """(L, Q, WIDTH) sums of `max(0, 1 + score)` and of `max(0, 1 - score)` over rows of each kind."""
         seen = some or self.all
         above, below = np.zeros((2, len(W), len(seen.starts) - 1, WIDTH))
-        hinges_of(seen.starts, seen.weight, self._scores(W, seen), W, above, below)
+        hinges_of(seen.starts, seen.weight, _scores(self._taken(seen), W), W, above, below)
         return above, below
 
-    def _scores(self, W: Floats32, some: Some) -> Floats32:
-        """(L, m, WIDTH), without the bias."""
+    def _taken(self, some: Some) -> Floats32 | Matrix:
+        """The features of some rows."""
         if isinstance(self._features, Matrix):
-            scores = np.empty((len(W), len(some.rows), WIDTH), np.float32)
-            product(some.rows, *self._features[1:], W, scores)
-            return scores
-        return np.asarray(self._dense(some) @ W[:, :-1])
-
-    def _back(self, some: Some, given: Floats32, slopes: Floats32) -> None:
-        """Add to slopes those of the features, of lanes (L, m, WIDTH) given to the rows."""
-        if isinstance(self._features, Matrix):
-            back(some.rows, *self._features[1:], given, slopes)
-        else:
-            slopes[:, :-1] += self._dense(some).T @ given
-
-    def _dense(self, some: Some) -> Floats32:
-        assert not isinstance(self._features, Matrix)
+            return self._features._replace(rows=some.rows)
         return self._features if some is self.all else self._features[some.rows]
 
     @cached_property
@@ -147,3 +137,20 @@ class LaneRows:
     @cached_property
     def _parts(self) -> Parts | None:
         return parts_of(sparse.csc_array(self.X))
+
+
+def _scores(X: Floats32 | Matrix, W: Floats32) -> Floats32:
+    """(L, m, WIDTH), without the bias."""
+    if not isinstance(X, Matrix):
+        return np.asarray(X @ W[:, :-1])
+    scores = np.empty((len(W), len(X.rows), WIDTH), np.float32)
+    product(*X, W, scores)
+    return scores
+
+
+def _add_back(X: Floats32 | Matrix, given: Floats32, slopes: Floats32) -> None:
+    """Add to the slopes of features those of lanes (L, m, WIDTH) given to the rows."""
+    if isinstance(X, Matrix):
+        back(*X, given, slopes)
+    else:
+        slopes[:, :-1] += X.T @ given

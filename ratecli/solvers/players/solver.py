@@ -21,6 +21,7 @@ from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.hull.forms import Program
 from ratecli.solvers.oracles.choice import OracleOption, oracle
 from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.players.batch import Batch
 from ratecli.solvers.players.descent import Descent
 from ratecli.solvers.players.game import Game, Iterates, Player, first_prices, first_slacks
 from ratecli.solvers.players.lagrangian import Lagrangian, lagrangian
@@ -49,9 +50,12 @@ class ThreePlayer(Solver):
     Attributes
     ----------
     steps
-        How many, each over all rows.
+        How many, each over all rows or a `batch`.
     every
-        Of how many steps one is kept as a candidate.
+        Of how many steps one is kept as a candidate, measured on all rows.
+    batch
+        How many rows about are drawn anew for each step of a classifier that descends, of each group and
+        label their share: all players see their rates in place of those of all rows.
     oracle
         What best-responds in the place of the classifier that descends: `linear`, `plugin`, or a
         classifier of scikit-learn, as for `mixture`. Each step asks it, so take few.
@@ -81,6 +85,7 @@ class ThreePlayer(Solver):
 
     steps: Annotated[int, Ge(1)] = 5000
     every: Annotated[int, Ge(1)] = 10
+    batch: Annotated[int, Ge(1)] | None = None
     oracle: OracleOption | None = None
     learning_rate: Rate = 0.1
     multiplier_rate: Rate = 0.1
@@ -92,7 +97,7 @@ class ThreePlayer(Solver):
     shrink: Literal["rates", "metrics"] = "rates"
     hashed: bool = False
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
 
@@ -101,6 +106,8 @@ class ThreePlayer(Solver):
             raise ValueError(
                 "'rates: surrogate' is of a classifier that descends, an 'oracle' has true ones"
             )
+        if self.oracle is not None and self.batch is not None:
+            raise ValueError("'batch' is of a classifier that descends, an 'oracle' sees all rows")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         grid = self._grid(problem)
@@ -166,7 +173,8 @@ class ThreePlayer(Solver):
             ground = Ground.of(problem.X, kinds)
             return BestResponse(form, ground, oracle(self.oracle, ground, problem.l2, rng))
         rows = LaneRows.of(problem.X, kinds)
-        return Descent.start(form, kinds, rows, self.optimizer, learning)
+        batch = None if self.batch is None else Batch.of(rows, self.batch, rng)
+        return Descent.start(form, rows, self.optimizer, learning, batch)
 
     def _multipliers(self, form: Lagrangian, raising: Array, prices: Array) -> Multipliers:
         if self.multipliers == "swap_regret":
