@@ -294,6 +294,22 @@ def test_tuning_needs_validation_rows_and_takes_the_better_setting():
     assert "learning_rate 0.1" in found.reason
 
 
+@pytest.mark.parametrize("setting", [{}, {"oracle": "linear"}, {"optimizer": "sgd", "batch": 50}])
+def test_nothing_but_error_is_a_game_of_one(setting):
+    given = problem(smooth_rows(1), Rules({}))
+    found = solved(given, **({"steps": 200} | setting))
+    error = given.rates.rates(found.variants["stochastic"].decide(given.X))[-1]
+    best = Mixture().solve(given, np.random.default_rng(0), lambda _: None).trace[-1]["objective"]
+    assert best - 1e-9 <= error <= best + 0.02
+
+
+def test_an_oracle_takes_fewer_steps_and_keeps_each():
+    descending, responding = ThreePlayer(), ThreePlayer(oracle="linear")
+    assert (descending.steps, descending.every) == (5000, 10)
+    assert (responding.steps, responding.every) == (200, 1)
+    assert ThreePlayer(oracle="linear", steps=7, every=2).steps == 7
+
+
 def test_weights_beyond_all_numbers_are_a_divergence():
     found = solved(
         problem(smooth_rows(1), GOALS["kl"]), steps=50, learning_rate=1e40, optimizer="sgd"

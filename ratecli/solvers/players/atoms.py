@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -22,8 +23,9 @@ from scipy.optimize import minimize
 
 from ratecli.models.base import Array
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.tangent import tangent, values
+from ratecli.rates.tangent import tangents, values
 from ratecli.solvers.hull.forms import Line
+from ratecli.solvers.players import newton
 
 LEAST = 1e-3
 """Least share of which a logarithm is taken: its multiplier is at most 1 / LEAST (protocols 3.3)."""
@@ -156,7 +158,11 @@ class QuadraticMean(_Mean):
 
 @dataclass(frozen=True)
 class Smooth(Atom):
-    """Any expression convex in its rates and monotone in each: responses by L-BFGS-B, lane by lane."""
+    """Any expression convex in its rates and monotone in each.
+
+    Responses are found by Newton's method for all lanes at once. Those at a kink, such as two arguments
+    of `max` that are equal, are found by bisection where there is one slack, else lane by lane.
+    """
 
     expression: Expression
     index: dict[Leaf, int]
@@ -165,22 +171,39 @@ class Smooth(Atom):
     def value(self, slacks: Array) -> Array:
         return values(self.expression, slacks, self.index)
 
-    def respond(self, weight: Array, pull: Array) -> Array:
-        lanes = zip(weight, pull.T, strict=True)
-        return np.stack([self._response(w, each) for w, each in lanes], axis=1)
+    def respond(self, weight: Array, pull: Array, near: Array | None = None) -> Array:
+        """The same, sought from slacks `near`, which stay where nothing is better than another."""
+        start = np.full(pull.shape, 0.5) if near is None else near
+        found, known = newton.least(partial(self._loss, weight, pull), start)
+        left = np.flatnonzero(~known)
+        if len(left) and len(found) == 1:
+            loss = partial(self._loss, weight[left], pull[:, left])
+            found[:, left] = newton.where_slopes_turn(lambda x: loss(x)[1], len(left))
+        elif len(left):
+            each = [self._at_a_kink(weight[b], pull[:, b], found[:, b]) for b in left]
+            found[:, left] = np.stack(each, axis=1)
+        return found
 
-    def _response(self, weight: float, pull: Array) -> Array:
+    def _at_a_kink(self, weight: Array, pull: Array, found: Array) -> Array:
+        """One lane by L-BFGS-B, or what was found if that is better."""
+
         def loss(x: Array) -> tuple[float, Array]:
-            line = tangent(self.expression, x, self.index)
-            return weight * line.value - float(pull @ x), weight * line.slopes - pull
+            value, slopes = self._loss(weight, pull[:, None], x[:, None])
+            return float(value[0]), slopes[:, 0]
 
-        start = np.full(len(pull), 0.5)
-        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(pull))
-        return np.asarray(found.x)
+        start, bounds = np.full(len(pull), 0.5), [(0.0, 1.0)] * len(pull)
+        other = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+        return np.asarray(other.x) if other.fun < loss(found)[0] else found
+
+    def _loss(self, weight: Array, pull: Array, points: Array) -> tuple[Array, Array]:
+        """Values (..., B) and slopes (n, ..., B) of what is minimized, at points (n, ..., B)."""
+        found = tangents(self.expression, points.reshape(len(points), -1), self.index)
+        pulls = pull.reshape(len(pull), *(1,) * (points.ndim - 2), -1)
+        value = weight * found.value.reshape(points.shape[1:]) - (pulls * points).sum(axis=0)
+        return value, weight * found.slopes.reshape(points.shape) - pulls
 
     def slopes(self, slacks: Array) -> Array:
-        lines = [tangent(self.expression, each, self.index).slopes for each in slacks.T]
-        return np.stack(lines, axis=1)
+        return tangents(self.expression, slacks, self.index).slopes
 
 
 @dataclass(frozen=True)

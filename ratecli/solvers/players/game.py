@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.solvers.players.atoms import Ratio
+from ratecli.solvers.players.atoms import Ratio, Smooth
 from ratecli.solvers.players.lagrangian import OBJECTIVE, Lagrangian
 from ratecli.solvers.players.multipliers import Multipliers, Seen, best_pulls
 from ratecli.solvers.players.steps import Stepper
@@ -101,9 +101,12 @@ class Game:
     def _respond(self, weights: Array, pulls: Array) -> None:
         """Best responses to weights (A, B) of the atoms and signed multipliers (S, B)."""
         for bundle in self.form.bundles:
-            if not isinstance(bundle.atom, Ratio):
-                weight, pull = weights[bundle.members], pulls[bundle.slots]
-                self.slacks[bundle.slots] = bundle.atom.respond(weight, pull)
+            atom, weight, pull = bundle.atom, weights[bundle.members], pulls[bundle.slots]
+            if isinstance(atom, Smooth):
+                near = self.slacks[bundle.slots]
+                self.slacks[bundle.slots] = atom.respond(weight, pull, near)
+            elif not isinstance(atom, Ratio):
+                self.slacks[bundle.slots] = atom.respond(weight, pull)
 
     def _descend(self, weights: Array, pulls: Array) -> None:
         """A step of the slacks of ratios, within their boxes."""

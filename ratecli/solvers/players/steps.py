@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,8 +40,9 @@ class Stepper:
         self.taken += 1
         if self.rule == "sgd":
             return np.asarray(self.rates * slopes)
-        blocks = slopes.reshape(-1, *slopes.shape[-2:])
-        rates = self.rates.reshape(-1, 1, slopes.shape[-1])
+        *many, n, lanes = slopes.shape
+        blocks = slopes.reshape(math.prod(many), n, lanes)
+        rates = self.rates.reshape(-1, 1, lanes)
         if self._moments is None:
             self._moments = np.zeros((2, *blocks.shape), slopes.dtype)
         found = np.empty_like(blocks)
