@@ -130,6 +130,7 @@ KEYS = [
     Broken("option of the plug-in", "E101", LOANS + "algorithms:\n  - three_player: {oracle: {plugin: {⟦chances⟧: GaussianNB}}}\n"),
     Broken("groups of the plug-in", "E103", LOANS + "algorithms:\n  - three_player: {oracle: {plugin: {groups: ⟦women⟧}}}\n"),
     Broken("option against a preset", "E104", LOANS + "algorithms:\n  - coco: ⟦{⟧rates: surrogate}\n"),
+    Broken("batch of an oracle", "E104", LOANS + "algorithms:\n  - three_player: ⟦{⟧oracle: linear, batch: 100}\n"),
     Broken("infinite option", "E104", LOANS + "algorithms:\n  - majorize: {gap: ⟦.inf⟧}\n"),
     Broken("option not a choice", "E104", LOANS + "algorithms:\n  - unconstrained: {loss: ⟦hinged⟧}\n"),
     Broken("options that exclude each other", "E104", LOANS + "algorithms:\n  - majorize: ⟦{⟧inner: liblinear, intercept: unregularized}\n"),
