@@ -176,16 +176,20 @@ def test_an_internal_error_is_one_line(cli, monkeypatch):
     assert "Traceback" in cli("--debug", "ls", "plots").err
 
 
-def test_colour_only_on_a_terminal(folder):
+def test_colour_only_on_a_terminal(folder, cli, monkeypatch):
     pty = pytest.importorskip("pty")
     (folder / "exp.yaml").write_text("name: [\n")
-    for changes, painted in (({}, True), ({"NO_COLOR": "1"}, False)):
+    monkeypatch.setenv("TERM", "xterm")
+    for switch, painted in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", switch)  # empty is as good as absent
         master, slave = pty.openpty()
-        env = {k: v for k, v in environment(TERM="xterm", **changes).items()
-               if changes or k != "NO_COLOR"}  # fmt: skip
-        subprocess.run(command("validate", "exp.yaml"), stderr=slave, env=env, check=False)
-        os.close(slave)
+        with open(slave, "w", encoding="utf-8") as terminal, monkeypatch.context() as patched:  # noqa: PTH123
+            patched.setattr(sys, "stderr", terminal)
+            assert cli("validate", "exp.yaml").code == 2
         text = os.read(master, 10_000)
         os.close(master)
+        assert b"E001" in text
         assert (b"\x1b[" in text) is painted
-    assert "\x1b[" not in process("validate", "exp.yaml").stderr
+    answer = cli("validate", "exp.yaml")
+    assert "E001" in answer.err
+    assert "\x1b[" not in answer.err
