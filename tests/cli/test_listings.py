@@ -10,7 +10,7 @@ import sys
 from dataclasses import fields
 
 import pytest
-from small import command, environment, process
+from small import SMALL, command, environment, process
 
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPLATES
@@ -32,8 +32,14 @@ QUICK = [
 ]
 
 
-def test_what_answers_at_once_imports_nothing_heavy():
-    """One process for all: what the first imports, the others have."""
+def test_what_answers_at_once_imports_nothing_heavy(folder):
+    """One process for all: what the first imports, the others have. To look at a file takes tables,
+    but nothing that trains or draws.
+    """
+    named = SMALL.replace(
+        "- unconstrained\n", "- mixture: {oracle: GaussianNB}\n  - unconstrained\n"
+    )
+    (folder / "named.yaml").write_text(named)
     program = (
         "import sys\n"
         "from ratecli.cli.app import main\n"
@@ -41,6 +47,9 @@ def test_what_answers_at_once_imports_nothing_heavy():
         "    assert main(arguments) == 0, arguments\n"
         f"    loaded = {HEAVY!r} & set(sys.modules)\n"
         "    assert not loaded, (arguments, loaded)\n"
+        "for command in ('validate', 'plan', 'explain'):\n"
+        "    assert main([command, 'named.yaml']) == 0, command\n"
+        "assert not {'sklearn', 'matplotlib'} & set(sys.modules)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
