@@ -11,9 +11,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from ratecli.report.drawing import Picture
+from ratecli.report.expectations import against
 from ratecli.report.identity import by_status
 from ratecli.report.ledger import Ledger
-from ratecli.report.plots import Picture
 from ratecli.report.promises import failures, kept, promises
 from ratecli.report.sheet import Cell, scalar
 from ratecli.report.sheets import HOW, asked_sheets
@@ -36,6 +37,7 @@ def page(ledger: Ledger, drawn: Sequence[Picture]) -> str:
         outcome=by_status(Counter(map(ledger.status, ledger.plan))),
         kept=kept(ledger),
         promises=promises(ledger),
+        against=against(ledger),
         tables=asked_sheets(ledger),
         how=HOW,
         figures=[(picture, inline(picture, n)) for n, picture in enumerate(drawn, 1)],
@@ -65,9 +67,16 @@ def facts(ledger: Ledger) -> list[tuple[str, str]]:
         "seeds": ", ".join(dict.fromkeys(str(trial.seed) for trial in ledger.plan)),
     }
     for key, name in (("groups", "group"), ("metrics", "metric")):
-        texts: Mapping[str, str] = ledger.experiment.get(key) or {}
-        found |= {f"{name} {each}": text for each, text in texts.items()}
+        texts: Mapping[str, str | Mapping[str, str]] = ledger.experiment.get(key) or {}
+        found |= {f"{name} {each}": _stated(text) for each, text in texts.items()}
     return [(name, text) for name, text in found.items() if text]
+
+
+def _stated(text: str | Mapping[str, str]) -> str:
+    """A rule, or what a group is in each data set."""
+    if isinstance(text, str):
+        return text
+    return "; ".join(f"{name}: {each}" for name, each in text.items())
 
 
 def notices(ledger: Ledger) -> list[tuple[str, int]]:

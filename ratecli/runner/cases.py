@@ -28,6 +28,8 @@ PLACEHOLDER = 0.5
 class Case:
     """One algorithm at one sweep point: a trial but for its seed.
 
+    `datasets` are those whose rows are put together, in alphabetical order.
+
     `metrics` are all that is measured, by display name: `objective`, the file's, and
     `violation.<constraint>`. What names something that has no value here is not among them, nor
     among the constraints.
@@ -38,6 +40,7 @@ class Case:
     solver: Solver
     guard: Guard
     point: Point
+    datasets: tuple[str, ...]
     objective: Goal
     constraints: tuple[Goal, ...]
     metrics: Mapping[str, Expression]

@@ -89,7 +89,7 @@ class _Planner:
             name: {"digest": identity(entry, data.folder), "split": entry.get("split", {})}
             for name, entry in options.items()
         }
-        self.base = base | {"datasets": digests}
+        self.base, self.digests = base, digests
         if deployed_model is not None:
             self.base |= {"deployed_model": hashlib.sha256(deployed_model).hexdigest()}
 
@@ -100,7 +100,11 @@ class _Planner:
                 job = self.job(index, seed)
                 planned.append(_planned(case, job))
                 tasks[job.key] = Task(job.key, _needs(job), job)
-        return Plan(tuple(planned), tuple(tasks.values()))
+        # a worker keeps the rows of few seeds: those that share rows follow each other
+        ordered = sorted(
+            tasks.values(), key=lambda task: (task.payload.case.datasets, task.payload.seed)
+        )
+        return Plan(tuple(planned), tuple(ordered))
 
     def job(self, index: int, seed: int) -> Job:
         """The trial of a case and seed, after those that it needs."""
@@ -127,9 +131,11 @@ class _Planner:
             key = self.job(self._meant(deployed.algorithm, case), seed).key
         l2 = self.experiment.regularization.l2
         needs = {"of": of, "deployed": key, "itself": itself, "column": deployed.column}
-        trial = trial_key(self.base | content(case) | needs | {"seed": seed})
+        rows = {"datasets": {name: self.digests[name] for name in case.datasets}}
+        trial = trial_key(self.base | rows | content(case) | needs | {"seed": seed})
+        data = self.data.only(case.datasets)
         return Job(
-            trial, seed, case, self.data, l2, of, key, itself, deployed.column, self.deployed_model
+            trial, seed, case, data, l2, of, key, itself, deployed.column, self.deployed_model
         )
 
     def _check_own_decisions(self, case: Case) -> None:

@@ -18,7 +18,7 @@ from ratecli.runner.deployed import stored_model
 from ratecli.runner.entry_places import EntryPlaces
 from ratecli.runner.frontier import unknown_optima
 from ratecli.runner.plan import Plan, make_plan
-from ratecli.runner.reading import Columns, Reading
+from ratecli.runner.reading import Columns, Pool, Reading
 from ratecli.runner.rows import check_rows, known_rows
 from ratecli.runner.world import Data, parts_of, stacked_columns, table, tables
 from ratecli.spec.document import Document
@@ -47,7 +47,8 @@ def understand(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True
     experiment, document = load_experiment(path, overrides)
     reading = Reading(experiment, document)
     cases = tuple(reading.cases(refuse=refuse))
-    data = _data(experiment, document, path)
+    used = {name for case in cases for name in case.datasets}
+    data = _data(experiment, document, path).only(used)
     warnings = (*reading.warnings, *unknown_optima(experiment, document, cases, data))
     model = stored_model(experiment, document, data.folder)
     return Prepared(path, experiment, document, data, cases, Plan((), ()), warnings, model)
@@ -132,20 +133,43 @@ def _plan(known: Prepared, cases: Sequence[Case]) -> Plan:
 
 def _with_data(known: Prepared, *, refuse: bool = True) -> Prepared:
     experiment, document, data = known.experiment, known.document, known.data
-    columns = _columns(data, document)
+    _each_entry(data, document, lambda name, _: table(data, name))
+    columns = {pool: _columns(data.only(pool)) for pool in _pools(known.cases)}
     reading = Reading(experiment, document, columns)
     cases = tuple(reading.cases(refuse=refuse))
     seed = experiment.seeds[0]
     _each_entry(data, document, lambda name, _: parts_of(data, name, seed))
-    rows = known_rows(experiment, document, data, columns, known.deployed_model)
-    found = check_rows(rows, document, reading, cases)
+    found = _check_rows(known, reading, cases)
     warnings = [*reading.warnings, *found, *unknown_optima(experiment, document, cases, data)]
     return replace(known, cases=cases, plan=_plan(known, cases), warnings=tuple(warnings))
 
 
-def _columns(data: Data, document: Document) -> Columns:
-    """All columns with their values; faults of reading the data get the place of its entry."""
-    _each_entry(data, document, lambda name, _: table(data, name))
+def _pools(cases: Sequence[Case]) -> dict[Pool, list[Case]]:
+    """The cases that are given the rows of the same data sets."""
+    found: dict[Pool, list[Case]] = {}
+    for case in cases:
+        found.setdefault(case.datasets, []).append(case)
+    return found
+
+
+def _check_rows(known: Prepared, reading: Reading, cases: Sequence[Case]) -> list[Fault]:
+    """Warnings about the rows of each pool of data sets; raises the faults of all of them."""
+    assert reading.columns is not None
+    warnings: list[Fault] = []
+    faults: list[Fault] = []
+    for pool, own in _pools(cases).items():
+        data, columns = known.data.only(pool), reading.columns[pool]
+        try:
+            rows = known_rows(known.experiment, known.document, data, columns, known.deployed_model)
+            warnings += check_rows(rows, known.document, reading, own)
+        except FaultError as error:
+            faults += error.faults
+    if faults:
+        raise FaultError(dict.fromkeys(faults))
+    return list(dict.fromkeys(warnings))
+
+
+def _columns(data: Data) -> Columns:
     found = stacked_columns(list(tables(data).values()))
     return Columns({name: _unique(column) for name, column in found.items()})
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ratecli.faults import Fault, FaultError
+from ratecli.faults import Fault, FaultError, Place
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, objective_goal, rule_goal
@@ -23,11 +23,12 @@ from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
 from ratecli.runner.cases import PLACEHOLDER, Case
+from ratecli.runner.expected import expect_faults
 from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals, written
 from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
-from ratecli.runner.shown import report_faults, swept
+from ratecli.runner.shown import panel_faults, report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
 from ratecli.solvers.registry import algorithms
@@ -37,11 +38,13 @@ from ratecli.spec.experiment import Experiment
 from ratecli.spec.sweep import Point, points
 
 T = TypeVar("T")
+Pool = tuple[str, ...]
+"""The names of data sets whose rows are put together."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of all data sets: texts or floats that occur in each, sorted."""
+    """The columns of some data sets: texts or floats that occur in each, sorted."""
 
     values: Mapping[str, Sequence[str | float]]
 
@@ -52,7 +55,8 @@ class Reading:
 
     experiment: Experiment
     document: Document
-    columns: Columns | None = None
+    columns: Mapping[Pool, Columns] | None = None
+    groups: dict[Pool, dict[str, tuple[Condition, ...]]] = field(default_factory=dict)
     faults: dict[Fault, None] = field(default_factory=dict)
     warnings: dict[Fault, None] = field(default_factory=dict)
     refusals: dict[Fault, None] = field(default_factory=dict)
@@ -76,6 +80,8 @@ class Reading:
         self._sort(range_faults(self.document, found, self.rules))
         self._sort(self._written_nowhere(found))
         self._sort(report_faults(self.experiment, self.document))
+        self._sort(panel_faults(self.experiment, self.document, found))
+        self._sort(expect_faults(self.experiment, self.document, found))
         if self.faults or (refuse and self.refusals):
             raise FaultError(self.faults | self.refusals)
         self.warnings |= self.refusals
@@ -83,15 +89,23 @@ class Reading:
 
     # names
 
-    @cached_property
-    def groups(self) -> dict[str, tuple[Condition, ...]]:
-        found = {}
-        for name, text in self.experiment.groups.items():
-            with self._placing(("groups", name)):
+    def _scope(self, pool: Pool) -> Scope:
+        """Groups and columns of some data sets; each pool's groups are read once."""
+        if self.columns is None:
+            scope = Scope(datasets=frozenset(pool))
+        else:
+            values = self.columns[pool].values
+            scope = Scope(datasets=frozenset(pool), values=values.get, columns=frozenset(values))
+        if pool not in self.groups:
+            self.groups[pool] = dict(self._groups(pool, scope))
+        return replace(scope, groups=self.groups[pool])
+
+    def _groups(self, pool: Pool, scope: Scope) -> Iterator[tuple[str, tuple[Condition, ...]]]:
+        for name, loc, text in groups_of(self.experiment, pool):
+            with self._placing(loc):
                 conditions = parse_conditions(text)
-                rs.check_conditions(conditions, Scope(values=self._values, columns=self._names))
-                found[name] = conditions
-        return found
+                rs.check_conditions(conditions, scope)
+                yield name, conditions
 
     @cached_property
     def trees(self) -> dict[str, Node]:
@@ -105,15 +119,6 @@ class Reading:
     def rules(self) -> dict[str, Relation]:
         return {name: rule for name, text in self.experiment.constraints.items()
                 if (rule := self._parsed(("constraints", name), text, parse_rule))}  # fmt: skip
-
-    @cached_property
-    def _names(self) -> frozenset[str] | None:
-        return None if self.columns is None else frozenset(self.columns.values)
-
-    def _values(self, column: str) -> Sequence[str | float] | None:
-        if self.columns is None:
-            return rs.unknown_values(column)
-        return self.columns.values.get(column)
 
     def _parsed(self, loc: Loc, text: str, parse: Callable[[str], T]) -> T | None:
         with self._placing(loc):
@@ -170,6 +175,13 @@ class Reading:
                 raise FaultError(missing)
         return len(self.faults) == before
 
+    def option(self, label: str, key: str) -> Place:
+        """Where a key stands in the entry of an algorithm."""
+        labels = [entry.label for entry in self.experiment.algorithms]
+        index = labels.index(label)
+        loc = self._loc(index, self.experiment.algorithms[index], key)
+        return self.document.place(loc, key=True)
+
     def _loc(self, index: int, entry: Algorithm, *inside: str | int) -> Loc:
         raw = self.document.data["algorithms"][index]
         return ("algorithms", index, *((entry.name,) if isinstance(raw, dict) else ()), *inside)
@@ -205,14 +217,12 @@ class Reading:
 
     def _case(self, index: int, entry: Algorithm, point: Point) -> Case | None:
         before = len(self.faults)
-        scope = Scope(
-            datasets=frozenset(self.experiment.datasets),
-            groups=self.groups,
+        pool = self.experiment.pool(point)
+        scope = replace(
+            self._scope(pool),
             parameters=point,
             unset=self._unset(entry, point),
             algorithms=frozenset(other.label for other in self.experiment.algorithms),
-            values=self._values,
-            columns=self._names,
         )
         made = self._solver(index, entry, point)
         self._check_guard(index, entry)
@@ -230,6 +240,7 @@ class Reading:
             solver=made,
             guard=Guard(entry.constraints_on, entry.margin),
             point=point,
+            datasets=pool,
             objective=objective,
             # a reordered file poses the same problem to the solver, number for number
             constraints=tuple(sorted(rules.values(), key=lambda goal: ex.text(goal.expression))),
@@ -254,6 +265,15 @@ class Reading:
             shaped = rule_goal(name, text, known, rs.violation(known))
             return Goal(name, text, rs.violation(parts), parts, shaped.shape)
         return None
+
+
+def groups_of(experiment: Experiment, pool: Pool) -> Iterator[tuple[str, Loc, str]]:
+    """Name, place and condition of every group, as it is stated for these data sets."""
+    for name, group in experiment.groups.items():
+        if isinstance(group, str):
+            yield name, ("groups", name), group
+        else:
+            yield name, ("groups", name, *pool), group[pool[0]]
 
 
 def _at(value: Any, point: Point) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -43,6 +43,10 @@ class Data:
     def of(cls, datasets: Mapping[str, Any], base: Path) -> Data:
         texts = {name: json.dumps(entry, sort_keys=True) for name, entry in datasets.items()}
         return cls(tuple(sorted(texts.items())), str(base.absolute()))
+
+    def only(self, names: Collection[str]) -> Data:
+        """Some of the data sets."""
+        return Data(tuple(entry for entry in self.entries if entry[0] in names), self.base)
 
     @property
     def folder(self) -> Path:

@@ -11,6 +11,7 @@ from ratecli.faults import did_you_mean
 from ratecli.spec.algorithm import label_loc, label_of, own_sweep
 from ratecli.spec.complaint import Complaint, shown
 from ratecli.spec.document import Loc
+from ratecli.spec.one_by_one import one_by_one
 from ratecli.spec.sweep import points
 from ratecli.spec.sweep_reader import KEYWORDS, MAX_POINTS, read_sweep
 
@@ -23,6 +24,7 @@ DEPLOYED = "deployed"
 
 def conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     """Complaints about raw data that may be wrong in any other way, too."""
+    yield from one_by_one(raw)
     yield from _shared_names(raw)
     yield from _reserved_names(raw)
     yield from _labels(raw)

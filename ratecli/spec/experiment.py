@@ -15,10 +15,12 @@ from ratecli.spec.complaint import WHERE, Complaint, complaints_of, kind, ordere
 from ratecli.spec.conflicts import conflicts
 from ratecli.spec.dataset import Dataset
 from ratecli.spec.document import Document
+from ratecli.spec.expect import Expectation
+from ratecli.spec.one_by_one import DATASET, Group
 from ratecli.spec.override import overridden
 from ratecli.spec.report import Report
 from ratecli.spec.strict import Column, Name, Part, Rule, Slug, Text
-from ratecli.spec.sweep import Sweep
+from ratecli.spec.sweep import Point, Sweep
 
 MAX_SEEDS = 10_000
 PER_ROW = re.compile(r"(?=[\d.]*[1-9])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?/n")
@@ -138,10 +140,13 @@ class Experiment(Part):
     name: Slug = Field(description="Names the folder of results: small letters, digits, . _ -")
     description: Text = Field("", description="What the experiment asks, for the report.")
     datasets: Annotated[dict[Name, Dataset], Field(min_length=1)] = Field(
-        description="Data sets by a name of your choice; rules use it, as in recall[NAME]."
+        description="Data sets by a name of your choice; rules use it, as in recall[NAME]. Their "
+        "rows are one table, unless `sweep: {dataset: [...]}` takes them one by one."
     )
-    groups: dict[Name, Rule] = Field(
-        default_factory=dict, description="Named row conditions, as in women: sex = Female."
+    groups: dict[Name, Group] = Field(
+        default_factory=dict,
+        description="Named row conditions, as in women: sex = Female; where data sets are swept, "
+        "one for each may be given by its name.",
     )
     objective: Rule = Field("error", description="What to minimize: rates and arithmetic.")
     constraints: dict[Name, Rule] = Field(
@@ -171,18 +176,27 @@ class Experiment(Part):
         default_factory=lambda: Report.model_validate({}),
         description="Tables and plots to make.",
     )
+    expect: tuple[Expectation, ...] = Field(
+        (), description="Numbers that must come out, and a paper's figures to stand beside ours."
+    )
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
         return conflicts(raw)
 
+    def pool(self, point: Point) -> tuple[str, ...]:
+        """The data sets whose rows are put together at a sweep point, in alphabetical order."""
+        one = point.get(DATASET)
+        return tuple(sorted(self.datasets)) if one is None else (str(one),)
+
     def resolved(self) -> dict[str, Any]:
         """The experiment with every default filled in, as plain data that is a valid file again."""
-        data = self.model_dump(mode="json", exclude={"algorithms", "datasets", "seeds"})
+        data = self.model_dump(mode="json", exclude={"algorithms", "datasets", "expect", "seeds"})
         special: dict[str, Any] = {
             "datasets": {name: entry.options() for name, entry in self.datasets.items()},
             "algorithms": [entry.as_file() for entry in self.algorithms],
             "seeds": list(self.seeds),
+            "expect": [entry.as_file() for entry in self.expect],
         }
         return {key: special.get(key, data.get(key)) for key in type(self).model_fields}
 

@@ -56,7 +56,8 @@ def _slug(value: object) -> object:
     return _without(bad_slug((), value), value) if isinstance(value, str) else value
 
 
-def _rule(value: object) -> object:
+def as_rule(value: object) -> object:
+    """The text of a rule as it is; raises what pydantic passes on (E103, E104, E302)."""
     if not isinstance(value, str):
         hint = f"put it in quotes: '{value}'" if isinstance(value, int | float) else None
         return _without([wrong_type((), "the text of a rule", value, hint)], value)
@@ -86,7 +87,7 @@ Slug = Annotated[
 ]
 Rule = Annotated[
     str,
-    BeforeValidator(_rule),
+    BeforeValidator(as_rule),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_RULE}),
 ]
 Text = Annotated[str, Strict()]

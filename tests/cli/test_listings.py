@@ -18,6 +18,7 @@ from ratecli.runner.catalogue import LISTINGS, PLOTS, describe, names
 from ratecli.runner.signature import signature
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.experiment import load_experiment
+from ratecli.spec.report import KINDS
 from ratecli.spec.schema import json_schema
 
 HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2", "requests"}  # fmt: skip
@@ -79,8 +80,9 @@ def test_all_that_has_a_name_is_listed():
 
 
 def test_plots_are_those_of_the_file():
-    kind = json_schema()["$defs"]["Plot"]["properties"]["kind"]
-    assert kind.get("enum", [kind.get("const")]) == list(PLOTS)
+    parts = json_schema()["$defs"]
+    kinds = [parts[part.__name__]["properties"]["kind"]["const"] for part in KINDS.values()]
+    assert kinds == list(KINDS) == list(PLOTS)
 
 
 @pytest.mark.parametrize("name", names())
@@ -97,7 +99,7 @@ def test_options_read_off_the_source_are_those_of_the_class(algorithm):
     found = signature(algorithm)
     solver = algorithm.load()
     shown = {option.name: option.default for option in found.options}
-    assert shown == {field.name: field.default for field in fields(solver)}
+    assert shown == {field.name: field.default for field in fields(solver)} | algorithm.preset
     assert all(option.means for option in found.options)
     assert found.text.splitlines()[0] in solver.__doc__
 

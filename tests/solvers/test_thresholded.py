@@ -9,7 +9,6 @@ from ratecli.models.linear import Threshold
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.cuts import Cuts
-from ratecli.solvers.baselines.svm import plain_svm
 from ratecli.solvers.baselines.thresholded import Thresholded
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.majorize import augmented
@@ -39,8 +38,8 @@ def solved(goals: Problem, meets: str | None = None) -> Solution:
 
 
 def plain(goals: Problem) -> Threshold:
-    w = 2 * plain_svm(goals).w
-    return Threshold(w[:-1], float(w[-1]))
+    found = Unconstrained().solve(goals, np.random.default_rng(0), lambda _: None)
+    return found.variants["deterministic"]
 
 
 def measured(goals: Problem, decisions: np.ndarray, meets: str | None) -> tuple[float, float]:
@@ -147,8 +146,10 @@ def test_a_bias_that_is_best_already_is_left_alone():
 def test_no_threshold_for_two_goals_that_one_cannot_meet():
     goals = problem(smooth_rows(3), Rules({"r": "recall >= 0.99", "c": "positive_rate <= 0.1"}))
     both = solved(goals)
-    assert both.status == "no_solution_found"
+    assert both.status == "infeasible"  # by any decisions at all: 4 in 10 rows are positive
     assert both.reason.startswith("no threshold meets 'r' and 'c': the best one misses '")
+    rules = Rules({"r": "recall >= 0.99", "f": "fpr <= 0.01"})
+    assert solved(problem(smooth_rows(3), rules)).status == "no_solution_found"
     assert solved(goals, "r").status == solved(goals, "c").status == "solved"
     with pytest.raises(KeyError):
         solved(goals, "s")

@@ -19,12 +19,13 @@ class Unconstrained(Solver):
     Attributes
     ----------
     loss
-        `hinge` (linear SVM) or `logistic`; both with a regularized bias, by LIBLINEAR.
+        `hinge` (a linear SVM, to a certified gap) or `logistic` (by LIBLINEAR); the bias is
+        regularized.
     """
 
     loss: Literal["hinge", "logistic"] = "hinge"
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     role: ClassVar[Role] = "ignores"
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:

@@ -29,7 +29,8 @@ EXACT = 1e-9
 """Up to which HiGHS meets rows."""
 MAX_ROUNDS = 60
 FLOOR = 1e-3
-"""Of the largest value that a bottom has, the least that is allowed."""
+"""Of the largest value that a bottom has, the least that is allowed: a point where a bottom is nearly 0,
+and its ratio undefined or anything at all, is never taken."""
 STEEPEST = 1e6
 """Fractions beyond this are taken for it: their bottom is as good as 0."""
 INFEASIBLE = 2
@@ -75,12 +76,14 @@ class _Row:
 class Relaxation:
     """Lines that hold the curves are kept from one call to the next.
 
-    With `elastic` the objective is the least amount by which all constraints can be met.
+    With `elastic` the objective is the least amount by which all constraints can be met. `floor` 0 lets
+    bottoms be 0, where their ratios count as any number: for proofs.
     """
 
     program: Program
     columns: Columns
     elastic: bool = False
+    floor: float = FLOOR
     touching: list[list[Line]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -207,7 +210,7 @@ class Relaxation:
         for fraction in self.fractions:
             line = fraction.bottom
             _, most = self.columns.range(line.slopes, line.constant)
-            rows.append(self._row(line * -1.0 + Line(0.0 * line.slopes, FLOOR * most)))
+            rows.append(self._row(line * -1.0 + Line(0.0 * line.slopes, self.floor * most)))
         return rows
 
     def _levels(self, boxes: Array) -> list[_Row]:

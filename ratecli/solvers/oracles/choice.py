@@ -9,14 +9,18 @@ from typing import Annotated, Any
 import numpy as np
 
 from ratecli.faults import Fault, did_you_mean
+from ratecli.models.grouped import with_members
+from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Checked, OptionFaultError
+from ratecli.solvers.groups import Groups
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.ground import Ground
 from ratecli.solvers.oracles.homes import HOMES
 from ratecli.solvers.oracles.linear import LinearOracle
+from ratecli.solvers.problem import Problem
 
 LINEAR, PLUGIN = "linear", "plugin"
-CHANCES = "probabilities"
+CHANCES, GROUPS = "probabilities", "groups"
 LOGISTIC = "LogisticRegression"
 SOME = "DecisionTreeClassifier, GaussianNB, HistGradientBoostingClassifier, LogisticRegression"
 """Classifiers that take sample weights, for those who do not know any."""
@@ -37,7 +41,10 @@ def check_oracle(value: Any) -> None:
     if chosen.name == LINEAR:
         _only(chosen, ())
     elif chosen.name == PLUGIN:
-        _only(chosen, (CHANCES,))
+        _only(chosen, (CHANCES, GROUPS))
+        if not isinstance(chosen.options.get(GROUPS, False), bool):
+            fault = Fault("E103", f"'{GROUPS}' must be true or false")
+            raise OptionFaultError((*chosen.loc, GROUPS), fault)
         _check_learner(_chances(chosen), [], chances=True)
     else:
         _check_learner(chosen, [LINEAR, PLUGIN])
@@ -45,6 +52,21 @@ def check_oracle(value: Any) -> None:
 
 OracleOption = Annotated[Any, Checked(check_oracle)]
 """An option of a solver: the name of an oracle, or `{name: {option: value}}`."""
+
+
+def knows_groups(value: Any) -> bool:
+    """Whether the oracle that a checked option names looks at the slices of the goals."""
+    chosen = _named(value, ())
+    return chosen.name == PLUGIN and bool(chosen.options.get(GROUPS, False))
+
+
+def ground_of(value: Any, problem: Problem, kinds: Kinds) -> Ground:
+    """The rows as the oracle that a checked option names looks at them."""
+    if not knows_groups(value):
+        return Ground.of(problem.X, kinds)
+    slices = Groups.of_problem(problem).slices
+    members = [problem.slices[text] for text in slices]
+    return Ground.of(with_members(problem.X, members), kinds, slices)
 
 
 def oracle(
@@ -55,13 +77,15 @@ def oracle(
     if chosen.name == LINEAR:
         return LinearOracle(ground, l2, sweeps, rng)
     # the rest of scikit-learn is slow to import
+    from ratecli.solvers.oracles.group_plugin import GroupPlugIn  # noqa: PLC0415
     from ratecli.solvers.oracles.learner import Learner  # noqa: PLC0415
     from ratecli.solvers.oracles.plugin import PlugIn, defaults  # noqa: PLC0415
 
     if chosen.name == PLUGIN:
         model = _chances(chosen)
         own = defaults(l2, len(ground.kinds.of)) if model.name == LOGISTIC else {}
-        return PlugIn(ground, model.name, own | dict(model.options), rng)
+        found = GroupPlugIn if knows_groups(value) else PlugIn
+        return found(ground, model.name, own | dict(model.options), rng)
     return Learner(ground, chosen.name, chosen.options, rng)
 
 

@@ -15,7 +15,15 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
 from ratecli.rates.analysis import monotone
 from ratecli.rates.expression import Expression
-from ratecli.solvers.hull.forms import Curve, Form, Index, Line, Program, line_of
+from ratecli.solvers.hull.forms import (
+    ROUNDING,
+    Curve,
+    Form,
+    Index,
+    Line,
+    Program,
+    line_of,
+)
 from ratecli.solvers.players.atoms import (
     Atom,
     NegativeGeometricMean,
@@ -174,6 +182,8 @@ def _special(name: str, lines: list[Line], factor: float) -> tuple[Line, list[At
     if name == "kl" and factor > 0 and not lines[0].slopes.any():
         return _divergence(lines[0].constant, lines[1], factor)
     pair = tuple(lines)
+    if not all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in (x.reach() for x in pair)):
+        return None  # their slacks are shares
     if name == "geo_mean" and factor < 0:
         return none, [NegativeGeometricMean(pair, -factor)]
     if name == "harmonic_mean" and factor < 0:
