@@ -68,7 +68,7 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
 
 def _checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
     """What options that know more of their values than a type say of them."""
-    hints = get_type_hints(found, include_extras=True)
+    hints = _hints(found)
     for key in options.keys() & hints.keys():
         for mark in _marks(hints[key]):
             if isinstance(mark, Checked) and options[key] is not None:
@@ -78,6 +78,12 @@ def _checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Compla
                     fault = error.fault
                     loc = (key, *error.loc)
                     yield Complaint(loc, fault.code, fault.message, fault.help, error.key)
+
+
+@cache
+def _hints(found: type[Solver]) -> dict[str, Any]:
+    """Types of the options with their marks, read once: a sweep asks for each of its points."""
+    return get_type_hints(found, include_extras=True)
 
 
 def _marks(hint: Any) -> Iterator[Any]:
@@ -101,7 +107,7 @@ def _no_rule(key: str, name: str, constraints: Collection[str]) -> Complaint:
 
 def _rules(made: Solver) -> dict[str, str]:
     """The constraint that each option of type `ConstraintName` names, where it does."""
-    hints = get_type_hints(type(made))
+    hints = _hints(type(made))
     keys = [key for key, hint in hints.items() if ConstraintName in {hint, *get_args(hint)}]
     return {key: name for key in keys if (name := getattr(made, key)) is not None}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linprog
 
 from ratecli.models.base import Array
 from ratecli.rates.kinds import Kinds
@@ -24,6 +23,8 @@ def least_excess(coefficients: Array, constants: Array) -> float:
     Above 0 no classifier of any kind meets all constraints. Rows with the same coefficients are
     interchangeable; mostly there is one kind for each group, label and deployed decision.
     """
+    from scipy.optimize import linprog  # noqa: PLC0415  slow, and a file without rules needs none
+
     kinds, counts = np.unique(coefficients, axis=1, return_counts=True)
     m, count = kinds.shape
     found = linprog(

@@ -15,6 +15,7 @@ from ratecli.solvers.base import Checked, OptionFaultError
 from ratecli.solvers.groups import Groups
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.homes import HOMES
 from ratecli.solvers.oracles.linear import LinearOracle
 from ratecli.solvers.problem import Problem
 
@@ -116,21 +117,26 @@ def _only(chosen: _Named, names: Iterable[str]) -> None:
 
 def _check_learner(chosen: _Named, others: list[str], *, chances: bool = False) -> None:
     """That scikit-learn has such a classifier, which takes weights and these options."""
-    from ratecli.solvers.oracles.estimators import classifiers, refusal, weighted  # noqa: PLC0415
-
     name = chosen.name
-    if name not in classifiers():
+    if not chosen.options and name in ([LOGISTIC] if chances else HOMES):
+        return
+    # scikit-learn is slow to import, and its list of all classifiers slow to make
+    from ratecli.solvers.oracles import estimators  # noqa: PLC0415
+
+    if name not in HOMES and name not in estimators.classifiers():
         what = "classifiers" if chances else "oracles"
-        hint = f"{did_you_mean(name, [*others, *weighted()], what)}, or another of scikit-learn"
+        known = [*others, *estimators.weighted()]
+        hint = f"{did_you_mean(name, known, what)}, or another of scikit-learn"
         raise _refused(chosen, f"scikit-learn has no classifier '{name}'", hint)
-    if name not in weighted():
+    found = estimators.classifier(name)
+    if not estimators.takes_weights(found):
         raise _refused(chosen, f"{name} takes no sample weights", f"these do: {SOME}")
-    _only(chosen, classifiers()[name]().get_params(deep=False))
-    refused = refusal(name, chosen.options)
+    _only(chosen, found().get_params(deep=False))
+    refused = estimators.refusal(found, chosen.options)
     if refused is not None:
         key, message = refused
         raise OptionFaultError((*chosen.loc, key), Fault("E104", message))
-    if chances and not hasattr(classifiers()[name](**chosen.options), "predict_proba"):
+    if chances and not hasattr(found(**chosen.options), "predict_proba"):
         raise _refused(chosen, f"{name} gives no probabilities", f"these do: {SOME}")
 
 
