@@ -90,9 +90,10 @@ def test_no_column_is_cheaper_at_the_duals_at_any_levels(seed):
     assert (found.duals[linear.equal :] <= 1e-9).all()
 
 
+@pytest.mark.parametrize("levels", [0, 1])
 @pytest.mark.parametrize("seed", range(5))
-def test_highs_stands_in(seed):
-    linear, boxes = instance(seed, 1)
+def test_highs_stands_in(seed, levels):
+    linear, boxes = instance(seed, levels)
     found, other = linear.solve(boxes), linear._by_highs(boxes)
     assert (found is None) == (other is None)
     if found is not None:

@@ -130,7 +130,7 @@ class Linear:
 
     def _by_highs(self, boxes: Array) -> Vertex | None:
         count = len(self.cost)
-        corners = np.array(list(itertools.product(*boxes))).reshape(-1, len(boxes))
+        corners = np.array(list(itertools.product(*boxes)))
         if len(corners) * count > MOST:
             raise ArithmeticError("a linear program with many levels was not solved")
         each = []
