@@ -283,6 +283,14 @@ def test_settings_played_together_are_as_if_played_alone():
             )
 
 
+def test_settings_that_miss_a_constraint_in_training_are_not_chosen():
+    """Saying no to all has the better objective, and as good a rank."""
+    given = problem(smooth_rows(0), Rules({"r": "recall >= 0.7"}, "positive_rate"))
+    held_out = replace(given, validation=given)
+    found = solved(held_out, steps=300, tune={"learning_rate": (1e-6, 0.1)})
+    assert found.reason.startswith("chosen on validation rows: learning_rate 0.1")
+
+
 def test_tuning_needs_validation_rows_and_takes_the_better_setting():
     given = problem(smooth_rows(1), GOALS["kl"])
     tune = {"learning_rate": (1e-6, 0.1)}

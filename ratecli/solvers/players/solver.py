@@ -83,8 +83,9 @@ class ThreePlayer(Solver):
     multiplier_rate
         Of the multipliers' steps.
     tune
-        Values of the two rates: all combinations are played at once, and the one whose stochastic
-        classifier has the least worse rank on validation rows, by objective or violation, is taken.
+        Values of the two rates: all combinations are played at once. Of those whose stochastic classifier
+        meets the constraints in training, if any does, the one is taken whose worse rank on validation
+        rows, by objective or violation, is least.
     optimizer
         `adam` or `sgd`, of classifier and multipliers.
     multipliers
@@ -116,7 +117,7 @@ class ThreePlayer(Solver):
     shrink: Literal["rates", "metrics"] = "rates"
     hashed: bool = False
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     one_sided: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
@@ -159,7 +160,8 @@ class ThreePlayer(Solver):
             rates = "learning_rate or multiplier_rate"
             return Solution({}, "diverged", f"the weights grew beyond all numbers: lower {rates}")
         found = [_Lane(self, program, game, played, lane, pace) for lane in lanes]
-        chosen = found[0] if problem.validation is None else _best(found, problem.validation)
+        kept = [lane for lane in found if not lane.shrunk.allowed] or found
+        chosen = kept[0] if problem.validation is None else _best(kept, problem.validation)
         salt = int(rng.integers(2**31)) if self.hashed else None
         reason = _settings(grid[chosen.lane]) if len(grid) > 1 else ""
         return Solution(
@@ -246,6 +248,7 @@ class _Lane:
     def violations(self) -> Array:
         return np.maximum(self.program.excess(self.rates), 0.0)
 
+    @cached_property
     def shrunk(self) -> Shrunk:
         if self.solver.shrink == "rates":
             return shrunk(self.program, self.rates)
@@ -263,7 +266,7 @@ class _Lane:
 
     @cached_property
     def stochastic(self) -> Mixture:
-        return self.mixed(self.shrunk().chances)
+        return self.mixed(self.shrunk.chances)
 
     def variants(self, salt: int | None) -> dict[str, Classifier]:
         main = self.stochastic
