@@ -108,7 +108,8 @@ def training_problem(
     empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
     if empty & set(wanted):
         raise FaultError([of_nothing(leaf, rows.sample) for leaf in wanted if leaf in empty])
-    penalty = float(l2.removesuffix("/n")) / len(train) if isinstance(l2, str) else l2
+    n = len(train) / rows.levels  # copies of a row are no more rows
+    penalty = float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
     problem = replace(problem, slices=_slices(wanted, rows, train))
     held_out = np.flatnonzero(rows.sample.part == "validation")

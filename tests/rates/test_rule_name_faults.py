@@ -64,7 +64,7 @@ def mark_of(
         mark_of("1 + «sqrt»", "E304"),
         mark_of("1 + «max(tpr, fpr)[women]»", "E304", "max(tpr[...])"),
         mark_of("«abs(tpr)@test»", "E304"),
-        mark_of("tpr(by=«sex»)", "E304", "", "max_gap and min_ratio"),
+        mark_of("tpr(by=«sex»)", "E304", "", "max_gap, mean, min_ratio"),
         mark_of("«max_gap(tpr)»", "E304", "max_gap(tpr, by=sex)"),
         mark_of("«max_gap(tpr, fpr, by=sex)»", "E304", "max_gap(tpr, by=sex)"),
         mark_of("max_gap(tpr, by=«alone»)", "E304", "", "1 values"),
