@@ -69,6 +69,8 @@ def mark_of(
         mark_of("«max_gap(tpr, fpr, by=sex)»", "E304", "max_gap(tpr, by=sex)"),
         mark_of("max_gap(tpr, by=«alone»)", "E304", "", "1 values"),
         mark_of("max_gap(tpr, by=«zip»)", "E304", "", "31 values"),
+        mark_of("mean(tpr, by=«zip»)", "E304", "", "31 values, 'mean' takes 2 to 30"),
+        mark_of("«mean(tpr, fpr)»", "E304", "mean(tpr, by=sex)"),
         mark_of("«of(error)»", "E304", "of(unconstrained, error)"),
         mark_of("«of(3, error)»", "E304", "of(unconstrained, error)"),
         mark_of("1 - «kappa[women]»", "E304", "", "is a number"),
