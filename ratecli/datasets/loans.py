@@ -33,7 +33,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtr
 
 from ratecli.datasets import registry
@@ -159,6 +158,8 @@ def optimum(ratio: float) -> Optimum:
     """The least error of any randomized rule that picks women at least `ratio` times as often as men."""
     if _gap(0.0, ratio) >= 0:
         return _rule(0.0, ratio)
+    from scipy.optimize import brentq  # noqa: PLC0415  slow, and to draw rows takes none
+
     # At the upper end no man is picked, which meets every ratio.
     root = brentq(_gap, 0.0, (1 - SHARE) / ratio, args=(ratio,), xtol=1e-14, rtol=1e-14)
     return _rule(float(root), ratio)

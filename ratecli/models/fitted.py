@@ -11,9 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
-from sklearn.exceptions import InconsistentVersionWarning
-from sklearn.utils import get_tags
 
 from ratecli.models.base import Array, Features
 
@@ -46,6 +43,8 @@ class Fitted:
     model: Any
 
     def __post_init__(self) -> None:
+        from sklearn.base import ClassifierMixin  # noqa: PLC0415  slow, and few models need it
+
         width = getattr(self.model, "n_features_in_", None)
         if not isinstance(self.model, ClassifierMixin) or not isinstance(width, int):
             raise ValueError("it is no fitted classifier of scikit-learn")  # noqa: TRY004
@@ -64,6 +63,8 @@ class Fitted:
         """(n, Q) chances of the classes of rows (n, d); of a classifier of two that knows none, its
         score with either sign.
         """
+        from sklearn.utils import get_tags  # noqa: PLC0415
+
         if not isinstance(X, np.ndarray) and not get_tags(self.model).input_tags.sparse:
             X = X.toarray()
         if hasattr(self.model, "predict_proba"):
@@ -107,6 +108,7 @@ def unpacked(blob: bytes) -> Fitted:
     """Raises ValueError for anything but a scikit-learn classifier of trusted types, as stored by
     the version of scikit-learn that is installed.
     """
+    from sklearn.exceptions import InconsistentVersionWarning  # noqa: PLC0415
     from skops.io import loads  # noqa: PLC0415
 
     with warnings.catch_warnings():

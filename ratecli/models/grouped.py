@@ -55,9 +55,11 @@ class GroupThreshold:
             raise ValueError(
                 f"{X.shape[1]} columns, not {self.width} and {len(self.slices)} slices"
             )
-        shown = X[:, self.width :]
-        members = shown if isinstance(shown, np.ndarray) else shown.toarray()
-        scores = self.scorer.score(X[:, : self.width])
+        return self.shifted(self.scorer.score(X[:, : self.width]), members_of(X, self.width))
+
+    def shifted(self, scores: Array, members: Array) -> Array:
+        """The scorer's scores (n,) less the thresholds, of rows with memberships (n, S)."""
+        scores = scores.copy()
         for group, threshold in zip(self.groups, self.thresholds, strict=True):
             scores[_all_of(members, group)] -= threshold
         return scores
@@ -86,6 +88,12 @@ def with_members(X: Features, members: Sequence[NDArray[np.bool_]]) -> Features:
     if isinstance(X, np.ndarray):
         return np.hstack([X, columns])
     return sparse.csr_array(sparse.hstack([X, sparse.csr_array(columns)], format="csr"))
+
+
+def members_of(X: Features, width: int) -> Array:
+    """(n, S) of X with S memberships behind `width` features."""
+    shown = X[:, width:]
+    return shown if isinstance(shown, np.ndarray) else shown.toarray()
 
 
 def _all_of(members: Array, group: NDArray[np.bool_]) -> NDArray[np.bool_]:

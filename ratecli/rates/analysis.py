@@ -259,6 +259,31 @@ def monotone(node: Expression) -> dict[Leaf, int]:
             return _merged(*map(monotone, ex.children(node)))
 
 
+def two_sided(node: Expression) -> tuple[Expression, Leaf] | None:
+    """A part of an expression that is to be small, and a rate that may neither be too high nor too low
+    for it; None where each part that is no sum of ratios grows or falls in each of its rates.
+
+    A divergence from a share that no decision moves is none: it is a sum of two logarithms, of which
+    one falls in the share of yes and the other in that of no.
+    """
+    if ratio_sum(node) is not None:
+        return None
+    match node:
+        case ex.Sum(terms=terms):
+            return next((found for term in terms if (found := two_sided(term))), None)
+        case ex.Product(left=ex.Constant(), right=right):
+            return two_sided(right)
+        case ex.Apply(function="kl", arguments=(share, _)) if not _moves(share):
+            return None
+    both = (leaf for leaf, sign in monotone(node).items() if sign == 0)
+    return next(((node, leaf) for leaf in both), None)
+
+
+def _moves(node: Expression) -> bool:
+    """Whether decisions change it."""
+    return any(leaf.rate.yes != leaf.rate.no for leaf in ex.leaves(node))
+
+
 def _turned(signs: dict[Leaf, int], factor: Interval) -> dict[Leaf, int]:
     direction = _direction("sign", factor)
     return {leaf: direction * sign for leaf, sign in signs.items()}

@@ -61,6 +61,12 @@ class Kinds:
         return np.asarray(np.bincount(self.of, self.weight, self.count), dtype=float)
 
     @cached_property
+    def _divisors(self) -> Floats:
+        """(K,) weight of the rows of each rate, NaN where there are none."""
+        totals = self.matrix.totals
+        return np.asarray(np.where(totals > 0, totals, np.nan), dtype=float)
+
+    @cached_property
     def slopes(self) -> Floats:
         """(K, Q) what a weight of 1 decided yes adds to each rate; 0 for a rate of no rows."""
         totals = self.matrix.totals[:, None]
@@ -74,8 +80,7 @@ class Kinds:
         """(K, ...) rates of (Q, ...) weights decided yes; sums are divided last."""
         across = (slice(None),) + (None,) * (yes.ndim - 1)
         sums = self.patterns @ yes + self.matrix.constants[across]
-        totals = self.matrix.totals[across]
-        return np.divide(sums, totals, out=np.full_like(sums, np.nan), where=totals > 0)
+        return np.asarray(sums / self._divisors[across])
 
     def prices(self, prices: Floats) -> Floats:
         """(n,) what a yes of each row costs, where rates have the prices (K,)."""

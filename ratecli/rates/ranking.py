@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from ratecli.rates.sample import Floats
 
 
-def _both_classes(measure: Callable[..., float]) -> Callable[[Floats, Floats, Floats], float]:
+def _both_classes(name: str) -> Callable[[Floats, Floats, Floats], float]:
+    """A measure of scikit-learn, of labels, scores and weights (n,); NaN where one class is absent."""
+
     def value(label: Floats, score: Floats, weight: Floats) -> float:
         if len(np.unique(label)) < 2:
             return float("nan")
-        return float(measure(label, score, sample_weight=weight))
+        from sklearn import metrics  # noqa: PLC0415  slow, and to look at a file takes none
+
+        return float(getattr(metrics, name)(label, score, sample_weight=weight))
 
     return value
 
 
 RANKING_MEASURES = {
-    "roc_auc": _both_classes(roc_auc_score),
-    "pr_auc": _both_classes(average_precision_score),
+    "roc_auc": _both_classes("roc_auc_score"),
+    "pr_auc": _both_classes("average_precision_score"),
 }

@@ -115,7 +115,7 @@ class Composite:
 COMPOSITES = {
     "precision": Composite(
         "true_positives / (true_positives + false_positives)",
-        "rows decided yes that are positive",
+        "rows decided yes that are positive; undefined (nan) where no row is decided yes",
     ),
     "f1": Composite(
         "2 * true_positives / (2 * true_positives + false_positives + false_negatives)",

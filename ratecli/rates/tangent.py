@@ -20,11 +20,19 @@ class Tangent:
     value: float
     slopes: Floats
 
-    def __add__(self, other: Tangent) -> Tangent:
-        return Tangent(self.value + other.value, self.slopes + other.slopes)
 
-    def __mul__(self, factor: float) -> Tangent:
-        return Tangent(factor * self.value, factor * self.slopes)
+@dataclass(frozen=True)
+class Tangents:
+    """Values (T,) and slopes (K, T) at T points."""
+
+    value: Floats
+    slopes: Floats
+
+    def __add__(self, other: Tangents) -> Tangents:
+        return Tangents(self.value + other.value, self.slopes + other.slopes)
+
+    def __mul__(self, factor: Floats) -> Tangents:
+        return Tangents(factor * self.value, factor * self.slopes)
 
 
 def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats:
@@ -51,7 +59,13 @@ def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats
 
 
 def tangent(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangent:
-    """The expansion of an expression at rates (K,).
+    """The expansion of an expression at rates (K,): see `tangents`."""
+    found = tangents(node, rates[:, None], index)
+    return Tangent(float(found.value[0]), found.slopes[:, 0])
+
+
+def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangents:
+    """The expansions of an expression at T points, rates (K, T).
 
     Where the expression is convex by the rules of `analysis.curvature`, the line lies below it
     everywhere. It touches it too, but where a function has no finite slope (a rate of 0 in `kl`): the
@@ -59,37 +73,41 @@ def tangent(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tange
     """
     match node:
         case ex.Constant(value=value):
-            return Tangent(value, np.zeros(len(index)))
+            return Tangents(np.full(rates.shape[1], value), np.zeros(rates.shape))
         case Leaf():
-            return Tangent(float(rates[index[node]]), np.eye(len(index))[index[node]])
+            own = np.zeros(rates.shape)
+            own[index[node]] = 1.0
+            return Tangents(np.asarray(rates[index[node]], dtype=float), own)
         case ex.Ranking() | ex.Of():
             raise ValueError(f"{ex.text(node)} is no function of the rates")
-    parts = [tangent(child, rates, index) for child in ex.children(node)]
+    parts = [tangents(child, rates, index) for child in ex.children(node)]
     match node:
         case ex.Sum():
-            return Tangent(sum(p.value for p in parts), np.sum([p.slopes for p in parts], axis=0))
+            return sum(parts[1:], parts[0])
         case ex.Product():
             left, right = parts
             line = left * right.value + right * left.value
-            return Tangent(left.value * right.value, line.slopes)
+            return Tangents(left.value * right.value, line.slopes)
         case ex.Quotient():
             return _quotient(*parts)
         case ex.Apply():
             return _applied(node.function, parts)
 
 
-def _quotient(top: Tangent, bottom: Tangent) -> Tangent:
+def _quotient(top: Tangents, bottom: Tangents) -> Tangents:
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.float64(top.value) / bottom.value
-        return Tangent(float(value), (top.slopes - value * bottom.slopes) / bottom.value)
+        value = top.value / bottom.value
+        return Tangents(value, (top.slopes - value * bottom.slopes) / bottom.value)
 
 
-def _applied(name: str, parts: list[Tangent]) -> Tangent:
+def _applied(name: str, parts: list[Tangents]) -> Tangents:
     function = FUNCTIONS[name]
-    low, high = function.smooth
-    at = [min(max(part.value, low), high) for part in parts]
-    value, total = function.value(*at), np.zeros_like(parts[0].slopes)
-    for slope, part, point in zip(function.slopes(*at), parts, at, strict=True):
+    at = [np.clip(part.value, *function.smooth) for part in parts]
+    points = list(zip(*(each.tolist() for each in at), strict=True))
+    value = np.array([function.value(*point) for point in points])
+    own = np.array([function.slopes(*point) for point in points])
+    total = np.zeros_like(parts[0].slopes)
+    for slope, part, point in zip(own.T, parts, at, strict=True):
         value += slope * (part.value - point)
         total = total + slope * part.slopes
-    return Tangent(value, total)
+    return Tangents(value, total)

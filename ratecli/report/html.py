@@ -11,9 +11,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from ratecli.report.drawing import Picture
+from ratecli.report.expectations import against
 from ratecli.report.identity import by_status
 from ratecli.report.ledger import Ledger
-from ratecli.report.plots import Picture
 from ratecli.report.promises import failures, kept, promises
 from ratecli.report.sheet import Cell, scalar
 from ratecli.report.sheets import HOW, asked_sheets
@@ -36,6 +37,7 @@ def page(ledger: Ledger, drawn: Sequence[Picture]) -> str:
         outcome=by_status(Counter(map(ledger.status, ledger.plan))),
         kept=kept(ledger),
         promises=promises(ledger),
+        against=against(ledger),
         tables=asked_sheets(ledger),
         how=HOW,
         figures=[(picture, inline(picture, n)) for n, picture in enumerate(drawn, 1)],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 
 def file_name(wish: str, taken: Container[str] = ()) -> str:
@@ -14,3 +15,13 @@ def file_name(wish: str, taken: Container[str] = ()) -> str:
         count += 1
         found = f"{clean}-{count}"
     return found
+
+
+def plot_name(asked: Sequence[Mapping[str, Any]], position: int) -> str:
+    """That of one of the plots that are asked for; two plots never share one."""
+    names: list[str] = []
+    for plot in asked[: position + 1]:
+        axes = [plot[axis] for axis in ("x", "y") if axis in plot]
+        wish = plot.get("file") or "-".join([plot.get("kind", "tradeoff"), *axes])
+        names.append(file_name(wish, names))
+    return names[-1]

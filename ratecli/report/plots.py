@@ -2,101 +2,120 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import matplotlib.style
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from ratecli.report.convergence import CONVERGENCE, convergence
+from ratecli.report.courses import draw_convergence
+from ratecli.report.drawing import (
+    GREY,
+    NOTHING,
+    PANEL,
+    SIZE,
+    Picture,
+    band,
+    columns,
+    empty_figure,
+    legend_below,
+    look,
+    once,
+    picture,
+    rows_of,
+    say_nothing,
+)
 from ratecli.report.ledger import Ledger
 from ratecli.report.series import Plane, Point, Series, absent_variants, every_series, reach
-from ratecli.report.tradeoff import Level, Tradeoff, tradeoffs
+from ratecli.report.tradeoff import Level, Tradeoff, tradeoff
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's, told apart by colour-blind readers too."""
-MARKERS = "os^DvPX*"
-STYLES = ("-", "--", ":", "-.")
-FILLS = ("full", "none", "left", "bottom")
+STYLES = ("-", "--", ":", "-.", (0, (7, 2)), (0, (4, 1, 1, 1, 1, 1)))
+FILLS = ("full", "none", "left", "bottom", "right", "top")
 LONG_DASHES = (0, (9, 4))
-GREY = "#6b6b6b"
-SIZE = (5.4, 3.7)
-"""Inches: at the width of a paper's column the smallest letters are still some 5 points high."""
 MANY_LEVELS = 8
 MANY_ENTRIES = 6
 MANY_POINTS = 30
 SOME_POINTS = 10
 END = 0.03
 """The share of the axis that stays free at either end of a swept x."""
+TICKS = 5
+"""Most numbers along an axis of a panel."""
 ABSENT = "no trial gave a variant '{}'"
-STYLE: dict[str, Any] = {
-    "axes.grid": True,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 11,
-    "font.size": 9.5,
-    "grid.alpha": 0.25,
-    "legend.fontsize": 8.5,
-    "legend.edgecolor": "none",
-    "legend.framealpha": 0.85,
-    "legend.handlelength": 2.8,
-    "legend.title_fontsize": 8,
-    "svg.hashsalt": "ratecli",
-    "text.parse_math": False,
-}
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawn plot; `name` is that of its files."""
-
-    name: str
-    caption: str
-    svg: bytes
-    png: bytes
 
 
 def pictures(ledger: Ledger) -> list[Picture]:
     """Every plot that the file asks for."""
-    return [draw(ledger, plot) for plot in tradeoffs(ledger)]
+    return [_drawn(ledger, position) for position in range(len(ledger.asked("plots")))]
+
+
+def _drawn(ledger: Ledger, position: int) -> Picture:
+    if ledger.asked("plots")[position].get("kind") == CONVERGENCE:
+        return draw_convergence(ledger, convergence(ledger, position))
+    return draw(ledger, tradeoff(ledger, position))
 
 
 def draw(ledger: Ledger, plot: Tradeoff) -> Picture:
-    """The same bytes for the same ledger: no date, no version, no settings of the user's."""
-    with matplotlib.style.context(["default", STYLE], after_reset=True):
-        figure = _figure(ledger, plot)
-        svg, png = io.BytesIO(), io.BytesIO()
-        nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
-        figure.savefig(svg, format="svg", metadata=nothing)
-        figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-    return Picture(plot.name, plot.caption, svg.getvalue(), png.getvalue())
+    """One plot, in panels if it has them."""
+    drawn = _panels if plot.panels else _figure
+    return picture(plot.name, plot.caption, partial(drawn, ledger, plot))
 
 
 def _figure(ledger: Ledger, plot: Tradeoff) -> Figure:
-    found = every_series(ledger, plot.plane, plot.choice)
-    figure = Figure(figsize=SIZE, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = empty_figure(SIZE)
     axes = figure.add_subplot()
     plane = plot.plane
-    axes.set_xlabel(plane.x if plane.swept else f"{plane.x} ({plane.split})")
-    axes.set_ylabel(f"{plane.y} ({plane.split})")
+    axes.set_xlabel(plane.along)
+    axes.set_ylabel(plane.up)
     axes.set_title(plot.title)
+    found, handles = _fill(axes, ledger, plot)
+    if found:
+        _legend(figure, axes, handles, _notes(ledger, plot, found))
+    else:
+        axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center")
+    return figure
+
+
+def _panels(ledger: Ledger, plot: Tradeoff) -> Figure:
+    """Small multiples, each with axes of its own: what they show may be of another size."""
+    parts = plot.parts()
+    wide, high = columns(len(parts)), rows_of(len(parts))
+    figure = empty_figure((max(PANEL[0] * wide, SIZE[0]), PANEL[1] * high))
+    figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
+    every: list[Series] = []
+    handles: list[Line2D] = []
+    for position, part in enumerate(parts):
+        axes = figure.add_subplot(high, wide, position + 1)
+        axes.set_title(part.title, fontsize=9)
+        axes.set_xlabel(plot.plane.along if position + wide >= len(parts) else "", fontsize=9)
+        axes.set_ylabel(plot.plane.up if position % wide == 0 else "", fontsize=9)
+        axes.tick_params(labelsize=8)
+        found, shown = _fill(axes, ledger, part)
+        every, handles = every + found, handles + shown
+        if not found:
+            say_nothing(axes)
+        axes.locator_params(nbins=TICKS)
+    if every:
+        legend_below(figure, once(handles), _notes(ledger, plot, every))
+    return figure
+
+
+def _fill(axes: Axes, ledger: Ledger, plot: Tradeoff) -> tuple[list[Series], list[Line2D]]:
+    """Draw it all; what is drawn, and how the legend shows it."""
+    found, plane = every_series(ledger, plot.plane, plot.choice), plot.plane
     _draw_levels(axes, plot.levels)
+    _draw_heights(axes, plot.heights)
     handles = [_draw_series(axes, series, swept=plane.swept) for series in found]
     _draw_reach(axes, reach(ledger, plane, plot.choice))
     handles += _draw_frontier(axes, plot.frontier) if found else []
     handles += _draw_diagonal(axes, plane) if found and plot.diagonal else []
-    if found:
-        notes = [_counted(found), *map(ABSENT.format, absent_variants(ledger, plot.choice))]
-        _legend(figure, axes, handles, "\n".join(notes))
-    else:
-        axes.text(0.5, 0.5, "no trial gave these numbers", transform=axes.transAxes, ha="center")
-    return figure
+    return found, handles
+
+
+def _notes(ledger: Ledger, plot: Tradeoff, found: Sequence[Series]) -> str:
+    return "\n".join([_counted(found), *map(ABSENT.format, absent_variants(ledger, plot.choice))])
 
 
 def _draw_series(axes: Axes, series: Series, *, swept: bool) -> Line2D:
@@ -115,13 +134,9 @@ def _draw_series(axes: Axes, series: Series, *, swept: bool) -> Line2D:
 
 def _look(series: Series) -> dict[str, Any]:
     lined = series.flat or any(len(line) > 1 for line in series.lines)
-    return {
-        "color": COLOURS[series.algorithm % len(COLOURS)],
+    return look(series.algorithm) | {
         "fillstyle": FILLS[series.variant % len(FILLS)],
         "linestyle": STYLES[series.variant % len(STYLES)] if lined else "none",
-        "linewidth": 1.3,
-        "marker": MARKERS[series.algorithm % len(MARKERS)],
-        "markersize": 5,
         "markerfacecoloralt": "white",
     }
 
@@ -141,7 +156,7 @@ def _draw_flat(axes: Axes, point: Point, look: Mapping[str, Any], *, swept: bool
         return
     ends = {"xmin": END, "xmax": 1 - END} if swept else {}
     if point.y.half:
-        axes.axhspan(y - point.y.half, y + point.y.half, **ends, **_band(look["color"]))
+        axes.axhspan(y - point.y.half, y + point.y.half, **ends, **band(look["color"]))
     line = axes.axhline(y, **ends, **look, zorder=1.8)
     if not swept:
         line.set_marker("none")
@@ -172,11 +187,7 @@ def _draw_band(axes: Axes, line: Sequence[Point], colour: str) -> None:
     if any(halves):
         low = [y - half for y, half in zip(ys, halves, strict=True)]
         high = [y + half for y, half in zip(ys, halves, strict=True)]
-        axes.fill_between(xs, low, high, **_band(colour))
-
-
-def _band(colour: str) -> dict[str, Any]:
-    return {"facecolor": colour, "alpha": 0.14, "linewidth": 0, "zorder": 1.2}
+        axes.fill_between(xs, low, high, **band(colour))
 
 
 def _places(line: Sequence[Point]) -> tuple[list[float], list[float]]:
@@ -228,9 +239,25 @@ def _draw_levels(axes: Axes, levels: Sequence[Level]) -> None:
     top = axes.secondary_xaxis("top")
     top.spines["top"].set_visible(False)
     top.set_xticks(
-        [level.value for level in levels], [level.label for level in levels], rotation=45, ha="left"
+        [level.value for level in levels], [level.label for level in levels], **_slanted(levels)
     )
     top.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
+
+
+def _slanted(levels: Sequence[Level]) -> dict[str, Any]:
+    return {"rotation": 45, "ha": "left"} if len(levels) > 1 else {}
+
+
+def _draw_heights(axes: Axes, levels: Sequence[Level]) -> None:
+    """The same for y, named along the right edge."""
+    if not 0 < len(levels) <= MANY_LEVELS:
+        return
+    for level in levels:
+        axes.axhline(level.value, color=GREY, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
+    right = axes.secondary_yaxis("right")
+    right.spines["right"].set_visible(False)
+    right.set_yticks([level.value for level in levels], [level.label for level in levels])
+    right.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
 
 
 def _legend(figure: Figure, axes: Axes, handles: Sequence[Line2D], title: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,15 @@ class Plane:
     split: str
     swept: bool = False
 
+    @property
+    def along(self) -> str:
+        """What the x axis is called."""
+        return self.x if self.swept else f"{self.x} ({self.split})"
+
+    @property
+    def up(self) -> str:
+        return f"{self.y} ({self.split})"
+
     def point(self, group: Group) -> Point:
         x = _given(group.point.get(self.x)) if self.swept else group.estimate(self.split, self.x)
         return Point(x, group.estimate(self.split, self.y))
@@ -29,11 +38,14 @@ class Plane:
 
 @dataclass(frozen=True)
 class Choice:
-    """What of an experiment a plot draws: labels, variants (none named: all), flat lines."""
+    """What of an experiment a plot draws: labels, variants (none named: all), flat lines; `at` one
+    value of a swept name, and whatever has no value of it.
+    """
 
     algorithms: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
+    at: tuple[str, Any] | None = None
 
     def takes(self, label: str) -> bool:
         """Whether an algorithm is drawn; one that is asked for as a line is."""
@@ -42,6 +54,10 @@ class Choice:
     def takes_variant(self, variant: str, siblings: Collection[str]) -> bool:
         """An algorithm with a single variant is itself, whatever that is called."""
         return not self.variants or len(siblings) == 1 or variant in self.variants
+
+    def takes_point(self, point: Mapping[str, Any]) -> bool:
+        name, value = self.at or ("", None)
+        return name not in point or repr(point[name]) == repr(value)
 
 
 EVERYTHING = Choice()
@@ -87,10 +103,11 @@ def every_series(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> l
         variants = sorted(name for other, name in members if other == label and name)
         if not (variant and choice.takes(label) and choice.takes_variant(variant, variants)):
             continue
+        here = [group for group in several if choice.takes_point(group.point)]
         flat = label in choice.lines or (
-            plane.swept and _unmoved(several, plane, _points(ledger, label))
+            plane.swept and _unmoved(here, plane, _points(ledger, label, choice))
         )
-        lines = _flat_lines(several, plane) if flat else _lines(ledger.sweep, several, plane)
+        lines = _flat_lines(here, plane) if flat else _lines(ledger.sweep, here, plane)
         if lines:
             name = f"{label} ({variant})" if len(variants) > 1 else label
             position = variants.index(variant)
@@ -111,6 +128,7 @@ def reach(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> tuple[fl
         for trial in ledger.plan
         if plane.swept and plane.x in trial.point
         if choice.takes(trial.label) and trial.label not in choice.lines
+        if choice.takes_point(trial.point)
     ]
     return (min(values), max(values)) if values else None
 
@@ -120,9 +138,10 @@ def _given(value: Any) -> Estimate:
     return NOWHERE if value is None else Estimate(float(value), None, 1)
 
 
-def _points(ledger: Ledger, label: str) -> int:
-    """How many sweep points an algorithm was planned at."""
-    return len({repr(trial.point) for trial in ledger.plan if trial.label == label})
+def _points(ledger: Ledger, label: str, choice: Choice) -> int:
+    """How many of the sweep points an algorithm was planned at."""
+    points = (trial.point for trial in ledger.plan if trial.label == label)
+    return len({repr(point) for point in points if choice.takes_point(point)})
 
 
 def _unmoved(several: Sequence[Group], plane: Plane, planned: int) -> bool:

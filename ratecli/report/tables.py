@@ -10,10 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from ratecli.report.groups import groups
+from ratecli.report.expectations import Comparison, comparisons
+from ratecli.report.groups import Group, groups
 from ratecli.report.ledger import Ledger, split_order
 
 NUMBERS = ("mean", "low", "high", "n", "nan")
+EXPECTED = ("expect", "figure", "within", "source", "verdict")
+Where = tuple[str, str, str, str, str]
+"""A row of the summary: algorithm, variant, point, split, metric."""
 TYPES = dict.fromkeys(["value", "mean", "low", "high"], "float64") | {"n": "int64", "nan": "int64"}
 
 
@@ -58,20 +62,43 @@ def summary(ledger: Ledger) -> pd.DataFrame:
 
     What is resampled is the seed with all that is drawn from it: splits that are not the official
     ones, training and random decisions. Trials without an answer count nowhere.
+
+    Where the file expects numbers, five columns say what is expected of a row. A row of which several
+    things are expected is repeated for each; what is expected and has no numbers comes last.
     """
+    expected: dict[Where, list[Comparison]] = {}
+    for each in comparisons(ledger):
+        where = _where(each.group, each.entry.split, each.entry.metric)
+        expected.setdefault(where, []).append(each)
+    columns = EXPECTED if expected else ()
     rows = []
     for group in groups(ledger):
-        head = (group.label, group.variant, *_point(ledger, group.point))
         for split, metric in sorted(
             group.values, key=lambda place: (split_order(place[0]), ledger.metrics.index(place[1]))
         ):
-            found = group.estimate(split, metric)
-            rows.append(
-                (*head, split, metric, found.mean, found.low, found.high, found.n, found.nan)
-            )
-    return _frame(
-        rows, ["algorithm", "variant", *ledger.sweep, "split", "metric", *NUMBERS], ledger.sweep
-    )
+            row = _summary_row(ledger, group, split, metric)
+            asked = expected.pop(_where(group, split, metric), [])
+            rows += [(*row, *_expected(each)) for each in asked] or [(*row, *[None] * len(columns))]
+    for each in (each for asked in expected.values() for each in asked):
+        row = _summary_row(ledger, each.group, each.entry.split, each.entry.metric)
+        rows.append((*row, *_expected(each)))
+    heads = ["algorithm", "variant", *ledger.sweep, "split", "metric", *NUMBERS, *columns]
+    return _frame(rows, heads, ledger.sweep)
+
+
+def _summary_row(ledger: Ledger, group: Group, split: str, metric: str) -> tuple[Any, ...]:
+    found = group.estimate(split, metric)
+    head = (group.label, group.variant, *_point(ledger, group.point), split, metric)
+    return (*head, found.mean, found.low, found.high, found.n, found.nan)
+
+
+def _where(group: Group, split: str, metric: str) -> Where:
+    return group.label, group.variant, repr(group.point), split, metric
+
+
+def _expected(each: Comparison) -> tuple[Any, ...]:
+    entry = each.entry
+    return entry.kind, each.figure, entry.within, entry.source, str(each.verdict)
 
 
 def csv_text(frame: pd.DataFrame, *, nan: str = "nan") -> str:

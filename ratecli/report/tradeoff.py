@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ratecli.report.ledger import Ledger
-from ratecli.report.naming import file_name
+from ratecli.report.naming import plot_name
 from ratecli.report.series import EVERYTHING, Choice, Plane
+from ratecli.report.sheet import scalar
 
 
 @dataclass(frozen=True)
 class Level:
-    """A value of x that a constraint asks for."""
+    """A value of an axis that a constraint asks for: in one panel, if it says in which."""
 
     value: float
     label: str
+    panel: Any = None
 
 
 @dataclass(frozen=True)
@@ -29,35 +31,66 @@ class Tradeoff:
     choice: Choice = EVERYTHING
     diagonal: bool = False
     levels: tuple[Level, ...] = ()
+    heights: tuple[Level, ...] = ()
     frontier: tuple[tuple[float, float], ...] = ()
+    by: str = ""
+    panels: tuple[Any, ...] = ()
 
     @property
     def caption(self) -> str:
         return self.title or f"{self.plane.y} against {self.plane.x} ({self.plane.split})"
 
+    def parts(self) -> list[Tradeoff]:
+        """Each panel as a plot of its own."""
+        return [
+            replace(
+                self,
+                title=f"{self.by} = {scalar(value)}",
+                choice=replace(self.choice, at=(self.by, value)),
+                levels=_in_panel(self.levels, value),
+                heights=_in_panel(self.heights, value),
+                panels=(),
+            )
+            for value in self.panels
+        ]
+
 
 def tradeoffs(ledger: Ledger) -> list[Tradeoff]:
-    """Every plot that the file asks for; files of one name are told apart."""
-    plots: list[Tradeoff] = []
-    for position, asked in enumerate(ledger.asked("plots")):
-        plane = _plane(ledger, asked)
-        plots.append(
-            Tradeoff(
-                name=file_name(
-                    asked.get("file") or f"tradeoff-{plane.x}-{plane.y}",
-                    {plot.name for plot in plots},
-                ),
-                title=asked.get("title") or "",
-                plane=plane,
-                choice=Choice(
-                    *(tuple(asked.get(key) or ()) for key in ("algorithms", "variants", "lines"))
-                ),
-                diagonal=bool(asked.get("diagonal")),
-                levels=_levels(ledger, position),
-                frontier=_frontier(ledger, position),
-            )
-        )
-    return plots
+    """Every plot of this kind that the file asks for."""
+    kinds = [asked.get("kind", "tradeoff") for asked in ledger.asked("plots")]
+    return [tradeoff(ledger, at) for at, kind in enumerate(kinds) if kind == "tradeoff"]
+
+
+def tradeoff(ledger: Ledger, position: int) -> Tradeoff:
+    """The plot at a position among all that the file asks for."""
+    every = ledger.asked("plots")
+    asked = every[position]
+    choice = Choice(*(tuple(asked.get(key) or ()) for key in ("algorithms", "variants", "lines")))
+    by = asked.get("by") or ""
+    return Tradeoff(
+        name=plot_name(every, position),
+        title=asked.get("title") or "",
+        plane=_plane(ledger, asked),
+        choice=choice,
+        diagonal=bool(asked.get("diagonal")),
+        levels=_levels(ledger, position, "levels"),
+        heights=_levels(ledger, position, "heights"),
+        frontier=_frontier(ledger, position),
+        by=by,
+        panels=panels(ledger, by, choice),
+    )
+
+
+def panels(ledger: Ledger, by: str, choice: Choice) -> tuple[Any, ...]:
+    """The values of a swept name at which something is to be drawn, in the order of the plan."""
+    values = (
+        trial.point[by] for trial in ledger.plan if by in trial.point and choice.takes(trial.label)
+    )
+    return tuple({repr(value): value for value in values}.values())
+
+
+def _in_panel(levels: tuple[Level, ...], value: Any) -> tuple[Level, ...]:
+    return tuple(each for each in levels if each.panel is None or repr(each.panel) == repr(value))
 
 
 def _plane(ledger: Ledger, asked: Mapping[str, Any]) -> Plane:
@@ -66,10 +99,12 @@ def _plane(ledger: Ledger, asked: Mapping[str, Any]) -> Plane:
     return Plane(x, asked["y"], asked.get("split") or "test", swept)
 
 
-def _levels(ledger: Ledger, position: int) -> tuple[Level, ...]:
+def _levels(ledger: Ledger, position: int, which: str) -> tuple[Level, ...]:
     plots: Sequence[Mapping[str, Any]] = ledger.meta.get("plots") or ()
-    found = plots[position].get("levels") or () if position < len(plots) else ()
-    return tuple(Level(float(level["value"]), str(level["label"])) for level in found)
+    found = plots[position].get(which) or () if position < len(plots) else ()
+    return tuple(
+        Level(float(level["value"]), str(level["label"]), level.get("panel")) for level in found
+    )
 
 
 def _frontier(ledger: Ledger, position: int) -> tuple[tuple[float, float], ...]:

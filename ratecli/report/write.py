@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ratecli.faults import Fault, FaultError
+from ratecli.report.expectations import against
 from ratecli.report.html import page
 from ratecli.report.ledger import Ledger
 from ratecli.report.models import write_models
@@ -63,6 +64,8 @@ def write_report(folder: Path) -> list[Path]:
 
 def summary_markdown(ledger: Ledger) -> str:
     sheets = asked_sheets(ledger)
+    if (expected := against(ledger)).rows:
+        sheets.append(expected)
     if ledger.constraints:
         sheets.append(kept(ledger))
     if unshown(ledger):

@@ -18,7 +18,8 @@ from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPL
 Row = dict[str, Any]
 
 PLOTS = {
-    "tradeoff": "a metric against another or against a swept name, a series an algorithm and variant"
+    "tradeoff": "a metric against another or against a swept name, a series an algorithm and variant",
+    "convergence": "objective and worst violation on the way, a line an algorithm",
 }
 OF_MEANS = (
     "what another algorithm measured, as in of(unconstrained, error), or the deployed model, as in "
@@ -59,8 +60,10 @@ def solvers() -> list[Row]:
 
 
 def plots() -> list[Row]:
-    keys = [row["key"] for row in _plot_keys()]
-    return [{"name": name, "means": means, "keys": keys} for name, means in PLOTS.items()]
+    return [
+        {"name": name, "means": means, "keys": [row["key"] for row in _plot_keys(name)]}
+        for name, means in PLOTS.items()
+    ]
 
 
 def experiments() -> list[Row]:
@@ -144,14 +147,14 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
     if name in TEMPLATES:
         yield "written", f"{name}(tpr, by=sex)"
     if name in PLOTS:
-        yield "keys", _plot_keys()
+        yield "keys", _plot_keys(name)
 
 
-def _plot_keys() -> list[Row]:
+def _plot_keys(name: str) -> list[Row]:
     # pydantic is for plots only
-    from ratecli.spec.report import Plot  # noqa: PLC0415
+    from ratecli.spec.report import KINDS  # noqa: PLC0415
 
-    keys = Plot.model_fields.items()
+    keys = KINDS[name].model_fields.items()
     return [{"key": key, "means": field.description} for key, field in keys if key != "kind"]
 
 

@@ -12,9 +12,10 @@ from ratecli.rates.analysis import Goal, Shape, monotone
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import PLACEHOLDER, Case, known_goals, metrics_of
-from ratecli.runner.goal_checks import SHAPES
+from ratecli.runner.goal_checks import SHAPES, refusal
 from ratecli.runner.options import settled, solver_class
 from ratecli.runner.prepare import Prepared
+from ratecli.runner.undefined import vanishing
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.experiment import Deployed
 
@@ -60,8 +61,9 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
         f"{verb}{at}:",
         *_under(_cut(tree(goal.expression))),
         *_of_note(goal),
+        *_ratio_note(goal),
         *_normal_forms(goals, objective=objective),
-        *_takers(goal.shape, objective=objective),
+        *_takers(goal, objective=objective),
     ]
 
 
@@ -132,20 +134,30 @@ def _of_note(goal: Goal) -> Iterator[str]:
         yield f"{ex.text(part)} is a number once {when}; below, {PLACEHOLDER:g} stands for it"
 
 
-def _takers(shape: Shape, *, objective: bool) -> Iterator[str]:
-    """Every algorithm, and whether it takes a goal of this class."""
+def _ratio_note(goal: Goal) -> Iterator[str]:
+    """What holds where a ratio is none."""
+    for part in vanishing(goal.expression):
+        yield f"undefined where {_short(ex.text(part.denominator))} is 0: then it is measured as"
+        yield "  nan, and a constraint does not count as met"
+
+
+def _takers(goal: Goal, *, objective: bool) -> Iterator[str]:
+    """Every algorithm, and whether it takes the goal."""
     yield "algorithms"
     width = max(map(len, algorithms()))
     for name in algorithms():
         found = solver_class(name)
         takes = found.objectives if objective else found.constraints
+        why, _ = refusal(found, goal, objective=objective)
         if found.role == "ignores":
             words = "ignores it, and is measured on it"
-        elif shape in takes:
-            words = "takes it" if found.role == "enforces" else "reads it, and promises nothing"
-        else:
+        elif goal.shape not in takes:
             what = "objectives" if objective else "constraints"
             words = f"cannot: it takes {' and '.join(sorted(takes))} {what}"
+        elif why:
+            words = f"cannot: {why}"
+        else:
+            words = "takes it" if found.role == "enforces" else "reads it, and promises nothing"
         yield f"  {name:{width}}  {words}"
 
 

@@ -13,13 +13,14 @@ from ratecli.rates import expression as ex
 from ratecli.rates.parser import parse_value
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.runner.cases import Case, metrics_of
+from ratecli.runner.shown import tradeoffs
 from ratecli.runner.world import Data
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
-from ratecli.spec.report import Plot
+from ratecli.spec.report import TradeoffPlot
 
 
-def known_frontier(plot: Plot, cases: Sequence[Case], data: Data) -> Frontier | None:
+def known_frontier(plot: TradeoffPlot, cases: Sequence[Case], data: Data) -> Frontier | None:
     """What all data sets know alike: a metric without a slice is one over all of them."""
     metrics = metrics_of(cases)
     asked = [ex.text(metrics[name]) for name in (plot.x, plot.y) if name in metrics]
@@ -41,7 +42,7 @@ def unknown_optima(
     experiment: Experiment, document: Document, cases: Sequence[Case], data: Data
 ) -> Iterator[Fault]:
     """A W306 for each plot that asks for an optimum which no data set knows."""
-    for index, plot in enumerate(experiment.report.plots):
+    for index, plot in tradeoffs(experiment):
         if plot.optimum and known_frontier(plot, cases, data) is None:
             message = f"no data set here knows the best possible '{plot.y}' for each '{plot.x}'"
             place = document.place(("report", "plots", index, "optimum"))

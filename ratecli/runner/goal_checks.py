@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ratecli.faults import Fault
+from ratecli.faults import Fault, Span
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import Goal, Shape
+from ratecli.rates.analysis import Goal, Shape, two_sided
 from ratecli.rates.expression import Expression
+from ratecli.rates.syntax import NOWHERE
 from ratecli.rates.table import DEPLOYED
-from ratecli.runner.cases import Case
+from ratecli.runner.cases import PLACEHOLDER, Case, known_goals
 from ratecli.runner.options import solver_class
 from ratecli.runner.ranges import violation_range
+from ratecli.solvers.base import Solver
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
@@ -69,31 +71,43 @@ def _loc(case: Case, goal: Goal) -> Loc:
 
 
 def refused_goals(document: Document, case: Case) -> Iterator[Fault]:
-    """An E308 for each goal of a class that the case's algorithm is given and does not take."""
+    """An E308 for each goal that the case's algorithm is given and does not take."""
     if case.solver.role == "ignores":
         return
+    objective, rules = known_goals(case, lambda _: PLACEHOLDER)
+    known = {goal.name: goal for goal in (objective, *rules)}
     for goal in case.goals():
-        objective = goal is case.objective
-        takes = case.solver.objectives if objective else case.solver.constraints
-        if goal.shape not in takes:
+        aim = goal is case.objective
+        why, span = refusal(type(case.solver), known[goal.name], objective=aim)
+        if why:
             verb = "enforce" if case.solver.role == "enforces" else "use"
-            what = "minimize the objective" if objective else f"{verb} '{goal.name}'"
-            message = (
-                f"algorithm '{case.label}' cannot {what}: it is {SHAPES[goal.shape]}, "
-                f"the algorithm takes {' and '.join(sorted(takes))} goals"
-            )
-            able = [name for name in algorithms() if _takes(name, goal.shape, objective=objective)]
+            what = "minimize the objective" if aim else f"{verb} '{goal.name}'"
+            message = f"algorithm '{case.label}' cannot {what}: {why}"
+            able = [name for name in algorithms() if _takes(name, known[goal.name], objective=aim)]
             hint = (
                 f"algorithms that can: {', '.join(able)}" if able else "no algorithm here can yet"
             )
-            yield Fault("E308", message, hint, place=document.place(_loc(case, goal)))
+            yield Fault("E308", message, hint, place=document.place(_loc(case, goal), span))
 
 
-def _takes(name: str, shape: Shape, *, objective: bool) -> bool:
+def refusal(found: type[Solver], goal: Goal, *, objective: bool) -> tuple[str, Span | None]:
+    """Why an algorithm does not take a goal, "" if it does, and where in its text, if it is a part."""
+    takes = found.objectives if objective else found.constraints
+    if goal.shape not in takes:
+        return (
+            f"it is {SHAPES[goal.shape]}, the algorithm takes {' and '.join(sorted(takes))} goals",
+            None,
+        )
+    both = (pair for piece in goal.pieces if (pair := two_sided(piece))) if found.one_sided else ()
+    for part, leaf in both:
+        span = None if part.span == NOWHERE else part.span
+        return f"'{ex.text(part)}' neither grows nor falls for sure in '{ex.text(leaf)}'", span
+    return "", None
+
+
+def _takes(name: str, goal: Goal, *, objective: bool) -> bool:
     found = solver_class(name)
-    return found.role == "enforces" and shape in (
-        found.objectives if objective else found.constraints
-    )
+    return found.role == "enforces" and not refusal(found, goal, objective=objective)[0]
 
 
 def range_faults(

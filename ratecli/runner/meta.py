@@ -14,7 +14,10 @@ from ratecli.runner.cases import Case, known_goals
 from ratecli.runner.frontier import known_frontier
 from ratecli.runner.prepare import Prepared
 from ratecli.runner.provenance import code_versions
+from ratecli.runner.records import VIOLATION
+from ratecli.runner.shown import tradeoffs
 from ratecli.runner.world import tables
+from ratecli.spec.report import ConvergencePlot, TradeoffPlot
 
 FRONTIER_POINTS = 101
 
@@ -27,9 +30,9 @@ def meta(prepared: Prepared) -> dict[str, Any]:
         "datasets": datasets(prepared),
         "versions": code_versions(),
         "warnings": [f"{fault.code}: {fault.message}" for fault in prepared.warnings],
-        "plots": [{"levels": _levels(prepared.cases, plot.x)} for plot in prepared.experiment.report.plots],
+        "plots": [_lines(plot, prepared.cases) for plot in prepared.experiment.report.plots],
         "frontier": _frontiers(prepared),
-    }  # fmt: skip
+    }
 
 
 def _goals(cases: Sequence[Case]) -> list[dict[str, str]]:
@@ -60,20 +63,36 @@ def _stand_in(entry: Mapping[str, Any]) -> dict[str, str]:
     return {"stand_in": text} if text else {}
 
 
-def _levels(cases: Sequence[Case], metric: str) -> list[dict[str, Any]]:
-    """Values of a plot's x at which a constraint is just met, by label."""
-    found: dict[float, str] = {}
+def _lines(plot: TradeoffPlot | ConvergencePlot, cases: Sequence[Case]) -> dict[str, Any]:
+    """What constraints ask of a plot's x and y; nothing of the course of an algorithm.
+
+    What they ask of y is one line only where it does not vary along x.
+    """
+    if isinstance(plot, ConvergencePlot):
+        return {}
+    still = plot.y.startswith(VIOLATION) or any(plot.x in case.metrics for case in cases)
+    heights = _levels(cases, plot.y, plot.by) if still else []
+    return {"levels": _levels(cases, plot.x, plot.by), "heights": heights}
+
+
+def _levels(cases: Sequence[Case], metric: str, by: str | None) -> list[dict[str, Any]]:
+    """Values of a metric at which a constraint is just met, by label; with `panel`, the value of
+    the name `by` at which that is so.
+    """
+    if metric.startswith(VIOLATION):
+        return [{"value": 0.0, "label": "limit"}]
+    found: dict[str, dict[str, Any]] = {}
     for case in cases:
         if metric not in case.metrics or any(case.ofs()):
             continue
+        panel = {"panel": case.point[by]} if by in case.point else {}
         for goal in known_goals(case, _never)[1]:
             for piece in goal.pieces:
                 value = level(case.metrics[metric], piece)
                 if value is not None:
-                    found.setdefault(round(value, 12), goal.name)
-    return [
-        {"value": value, "label": f"{name}: {value:g}"} for value, name in sorted(found.items())
-    ]
+                    line = {"value": round(value, 12), "label": f"{goal.name}: {value:g}"}
+                    found.setdefault(repr((panel, round(value, 12))), line | panel)
+    return sorted(found.values(), key=lambda line: float(line["value"]))
 
 
 def _never(node: ex.Of) -> float:
@@ -83,7 +102,7 @@ def _never(node: ex.Of) -> float:
 def _frontiers(prepared: Prepared) -> dict[str, list[list[float]]]:
     """The best possible trade-off of each plot that asks for it, where a data set knows it."""
     found = {}
-    for index, plot in enumerate(prepared.experiment.report.plots):
+    for index, plot in tradeoffs(prepared.experiment):
         frontier = known_frontier(plot, prepared.cases, prepared.data) if plot.optimum else None
         if frontier is not None:
             xs = np.linspace(0.0, 1.0, FRONTIER_POINTS)

@@ -48,6 +48,7 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
     OptionError, E202.
     """
     found = solver_class(name)
+    options = {**algorithms()[name].preset, **options}
     fields = option_names(name)
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
     wrong += [_not_finite(key, value) for key, value in options.items() if _endless(value)]
@@ -67,16 +68,28 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
 
 def _checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
     """What options that know more of their values than a type say of them."""
-    hints = get_type_hints(found, include_extras=True)
+    hints = _hints(found)
     for key in options.keys() & hints.keys():
-        for mark in getattr(hints[key], "__metadata__", ()):
-            if isinstance(mark, Checked):
+        for mark in _marks(hints[key]):
+            if isinstance(mark, Checked) and options[key] is not None:
                 try:
                     mark.check(options[key])
                 except OptionFaultError as error:
                     fault = error.fault
                     loc = (key, *error.loc)
                     yield Complaint(loc, fault.code, fault.message, fault.help, error.key)
+
+
+@cache
+def _hints(found: type[Solver]) -> dict[str, Any]:
+    """Types of the options with their marks, read once: a sweep asks for each of its points."""
+    return get_type_hints(found, include_extras=True)
+
+
+def _marks(hint: Any) -> Iterator[Any]:
+    """What stands beside a type, also where it is one of several (`OracleOption | None`)."""
+    for part in (hint, *get_args(hint)):
+        yield from getattr(part, "__metadata__", ())
 
 
 def _endless(value: Any) -> bool:
@@ -94,7 +107,7 @@ def _no_rule(key: str, name: str, constraints: Collection[str]) -> Complaint:
 
 def _rules(made: Solver) -> dict[str, str]:
     """The constraint that each option of type `ConstraintName` names, where it does."""
-    hints = get_type_hints(type(made))
+    hints = _hints(type(made))
     keys = [key for key, hint in hints.items() if ConstraintName in {hint, *get_args(hint)}]
     return {key: name for key in keys if (name := getattr(made, key)) is not None}
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ratecli.faults import Fault, FaultError
+from ratecli.faults import Fault, FaultError, Place
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, objective_goal, rule_goal
@@ -23,11 +23,12 @@ from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
 from ratecli.runner.cases import PLACEHOLDER, Case
+from ratecli.runner.expected import expect_faults
 from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals, written
 from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
-from ratecli.runner.shown import report_faults, swept
+from ratecli.runner.shown import panel_faults, report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
 from ratecli.solvers.registry import algorithms
@@ -79,6 +80,8 @@ class Reading:
         self._sort(range_faults(self.document, found, self.rules))
         self._sort(self._written_nowhere(found))
         self._sort(report_faults(self.experiment, self.document))
+        self._sort(panel_faults(self.experiment, self.document, found))
+        self._sort(expect_faults(self.experiment, self.document, found))
         if self.faults or (refuse and self.refusals):
             raise FaultError(self.faults | self.refusals)
         self.warnings |= self.refusals
@@ -171,6 +174,13 @@ class Reading:
             if missing is not None:
                 raise FaultError(missing)
         return len(self.faults) == before
+
+    def option(self, label: str, key: str) -> Place:
+        """Where a key stands in the entry of an algorithm."""
+        labels = [entry.label for entry in self.experiment.algorithms]
+        index = labels.index(label)
+        loc = self._loc(index, self.experiment.algorithms[index], key)
+        return self.document.place(loc, key=True)
 
     def _loc(self, index: int, entry: Algorithm, *inside: str | int) -> Loc:
         raw = self.document.data["algorithms"][index]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import Leaf, Where
+from ratecli.rates.expression import Where
 from ratecli.rates.matrix import rate_matrix
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import with_stored
+from ratecli.runner.expected import expected_splits
 from ratecli.runner.obstacles import obstacles, telling_slices
 from ratecli.runner.reading import Columns, Pool, Reading, groups_of
 from ratecli.runner.shown import split_faults
+from ratecli.runner.undefined import rates_of_nothing, undefined_ratios
 from ratecli.runner.world import Data, World, world
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
@@ -59,13 +61,16 @@ def check_rows(
     ------
     FaultError
         E306, E408 where there are no rows, E311 where the deployed model has no decision, E208 where
-        a report shows a split of no rows; without those, what algorithms say of constraints (E308).
+        a report shows, or an expectation compares, a split of no rows, E410 where an algorithm needs
+        validation rows and there are none; without those, what algorithms say of constraints (E308).
     """
     found = [
         *_groups(rows, document, reading, cases[0].datasets),
         *_goals(rows.sample, document, cases),
         *_undecided(rows.sample, document, cases),
         *split_faults(reading.experiment, document, tuple(rows.splits())),
+        *expected_splits(reading.experiment, document, tuple(rows.splits())),
+        *_unvalidated(rows, reading, cases),
     ]
     errors = dict.fromkeys(fault for fault in found if fault.is_error)
     if not errors:
@@ -119,8 +124,10 @@ def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterato
         if loc[0] != "metrics"
     }
     for (loc, _), tree in goals.items():
-        others = (part.metric for part in ex.walk(tree) if isinstance(part, ex.Of))
-        for fault in rates_of_nothing(ex.leaves(tree, *others), sample):
+        others = [part.metric for part in ex.walk(tree) if isinstance(part, ex.Of)]
+        trees = (tree, *others)
+        empty = rates_of_nothing(ex.leaves(*trees), sample)
+        for fault in empty or undefined_ratios(trees, sample):
             yield fault.at(document.place(loc, fault.span))
 
 
@@ -144,24 +151,16 @@ def _undecided(sample: Sample, document: Document, cases: Sequence[Case]) -> Ite
                 yield Fault("E311", message, hint, place=document.place(loc, leaf.span))
 
 
-def rates_of_nothing(leaves: Iterable[Leaf], sample: Sample) -> list[Fault]:
-    """An E306 or E408 for each rate that is a mean over no training rows.
-
-    What the deployed model decides may not be known yet.
-    """
-    known = sample.deployed is not None
-    asked = [leaf for leaf in leaves if known or not leaf.rate.needs_deployed]
-    matrix = rate_matrix(asked, sample, "train")
-    empty = np.isnan(matrix.c)
-    return [of_nothing(leaf, sample) for leaf, gone in zip(asked, empty, strict=True) if gone]
-
-
-def of_nothing(leaf: Leaf, sample: Sample) -> Fault:
-    """Why a rate is a mean over no rows."""
-    among = sample.rows(leaf.where, leaf.split or "train")
-    text = ex.text(leaf)
-    if leaf.rate.needs_labels and among.any() and not (among & sample.mask("labelled")).any():
-        message = f"'{text}' needs labels, and no training row of '{leaf.where}' has one"
-        return Fault("E306", message, None, leaf.span)
-    message = f"'{text}' is a mean over no rows: no training row fits '{leaf.where}'"
-    return Fault("E408", message, None, leaf.span)
+def _unvalidated(rows: World, reading: Reading, cases: Sequence[Case]) -> Iterator[Fault]:
+    """An E410 for each option that looks at validation rows, where there are none."""
+    if "validation" in rows.splits():
+        return
+    hint = "give a data set some: split: {validation: 1/3}"
+    for case in cases:
+        asked = {case.solver.chooses_by: "chooses on validation rows"}
+        if case.guard.split == "validation":
+            asked["constraints_on"] = "judges the constraints on validation rows"
+        for key, what in asked.items():
+            if key:
+                message = f"'{key}' {what}, and there are none"
+                yield Fault("E410", message, hint, place=reading.option(case.label, key))

@@ -13,6 +13,7 @@ import yaml
 
 from ratecli.faults import Fault
 from ratecli.runner.executors import Executor, Hooks
+from ratecli.runner.expected import unknown_expected_variants
 from ratecli.runner.files import atomic_write, writing
 from ratecli.runner.meta import datasets, meta
 from ratecli.runner.prepare import Prepared
@@ -96,10 +97,13 @@ def run(
 
 def _warnings(prepared: Prepared, results: Mapping[str, TrialResult]) -> tuple[Fault, ...]:
     """What only the numbers tell."""
-    variants = {value.variant for result in results.values() for value in result.values}
+    trials = [(trial.label, results[trial.key]) for trial in prepared.plan.planned]
+    given = {(label, value.variant): None for label, found in trials for value in found.values}
+    variants = {variant for _, variant in given}
     return (
         *unkept(prepared.plan.planned, results),
         *unknown_variants(prepared.experiment, prepared.document, variants),
+        *unknown_expected_variants(prepared.experiment, prepared.document, given),
     )
 
 

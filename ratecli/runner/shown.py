@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from ratecli.faults import Fault, did_you_mean
+from ratecli.runner.cases import Case
 from ratecli.runner.records import VIOLATION
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
+from ratecli.spec.report import TradeoffPlot
 from ratecli.spec.sweep import points
 
 TRIAL = ("algorithm", "variant", "seed")
 """What tells trials apart beside the names of the sweep."""
+
+MOST_PANELS = 12
+"""Of one plot."""
 
 Asked = tuple[Loc, str, Collection[str], str]
 """A name of the report: where it stands, the name, among which it must be, and what those are."""
@@ -40,10 +45,7 @@ def split_faults(
         for index, table in enumerate(experiment.report.tables)
         if not all(name.startswith(VIOLATION) for name in table.columns)
     ]
-    plots = [
-        (("report", "plots", index), plot.split)
-        for index, plot in enumerate(experiment.report.plots)
-    ]
+    plots = [(("report", "plots", index), plot.split) for index, plot in tradeoffs(experiment)]
     for loc, split in (*tables, *plots):
         if split not in splits:
             message = f"no data set has {split} rows to show here"
@@ -58,12 +60,31 @@ def unknown_variants(
 
     Which there are only the trials tell; where none gave any, nothing is known.
     """
-    for index, plot in enumerate(experiment.report.plots):
+    for index, plot in tradeoffs(experiment):
         for k, name in enumerate(plot.variants or ()):
             if given and name not in given:
                 place = document.place(("report", "plots", index, "variants", k))
                 hint = did_you_mean(name, given, "variants")
                 yield Fault("W208", f"no trial gave a variant '{name}'", hint, place=place)
+
+
+def tradeoffs(experiment: Experiment) -> Iterator[tuple[int, TradeoffPlot]]:
+    """The plots of this kind, each with its position among all."""
+    for index, plot in enumerate(experiment.report.plots):
+        if isinstance(plot, TradeoffPlot):
+            yield index, plot
+
+
+def panel_faults(
+    experiment: Experiment, document: Document, cases: Sequence[Case]
+) -> Iterator[Fault]:
+    """An E104 for every plot that asks for more panels than there is room for."""
+    for index, plot in enumerate(experiment.report.plots):
+        values = {repr(case.point[plot.by]) for case in cases if plot.by in case.point}
+        if len(values) > MOST_PANELS:
+            message = f"'{plot.by}' has {len(values)} values, a plot room for {MOST_PANELS} panels"
+            place = document.place(("report", "plots", index, "by"))
+            yield Fault("E104", message, "sweep fewer, or make panels by another name", place=place)
 
 
 def measured(experiment: Experiment) -> list[str]:
@@ -97,12 +118,17 @@ def _tables(experiment: Experiment) -> Iterator[Asked]:
 
 
 def _plots(experiment: Experiment) -> Iterator[Asked]:
-    metrics, labels = measured(experiment), [entry.label for entry in experiment.algorithms]
-    along = [*metrics, *_numbers(experiment)] if experiment.report.plots else metrics
+    labels = [entry.label for entry in experiment.algorithms]
     for index, plot in enumerate(experiment.report.plots):
         loc: Loc = ("report", "plots", index)
-        yield (*loc, "x"), plot.x, along, "metrics and swept numbers"
-        yield (*loc, "y"), plot.y, metrics, "metrics"
-        for key, names in (("algorithms", plot.algorithms or ()), ("lines", plot.lines)):
-            for k, name in enumerate(names):
-                yield (*loc, key, k), name, labels, "algorithms"
+        for k, name in enumerate(plot.algorithms or ()):
+            yield (*loc, "algorithms", k), name, labels, "algorithms"
+        if plot.by is not None:
+            yield (*loc, "by"), plot.by, swept(experiment), "names that vary"
+    metrics = measured(experiment)
+    for index, axes in tradeoffs(experiment):
+        loc = ("report", "plots", index)
+        yield (*loc, "x"), axes.x, [*metrics, *_numbers(experiment)], "metrics and swept numbers"
+        yield (*loc, "y"), axes.y, metrics, "metrics"
+        for k, name in enumerate(axes.lines):
+            yield (*loc, "lines", k), name, labels, "algorithms"

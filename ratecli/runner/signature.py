@@ -6,7 +6,7 @@ import ast
 import importlib.util
 import inspect
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,12 @@ def signature(algorithm: Algorithm) -> Signature:
         for part in found.body
         if isinstance(part, ast.AnnAssign) and "ClassVar" not in ast.unparse(part.annotation)
     )
-    return Signature(prose.strip(), tuple(_option(part, meanings) for part in fields))
+    options = (_option(part, meanings) for part in fields)
+    own = algorithm.preset
+    return Signature(
+        prose.strip(),
+        tuple(replace(each, default=own.get(each.name, each.default)) for each in options),
+    )
 
 
 def _class(algorithm: Algorithm) -> ast.ClassDef:

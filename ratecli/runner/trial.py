@@ -17,34 +17,46 @@ from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, objective_goal
 from ratecli.rates.expression import Leaf
+from ratecli.rates.kinds import Kinds
 from ratecli.rates.matrix import Predictions, measure, rate_matrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case, known_goals
 from ratecli.runner.deployed import decided, with_decisions, with_stored
+from ratecli.runner.goal_checks import refusal
 from ratecli.runner.keys import stream
 from ratecli.runner.plan import Job
 from ratecli.runner.records import MET, TrialResult, Value
-from ratecli.runner.rows import of_nothing
+from ratecli.runner.undefined import of_nothing, undefined_ratios
 from ratecli.runner.world import World, world
 from ratecli.solvers.base import Solution
 from ratecli.solvers.guard import guarded
+from ratecli.solvers.hull.forms import TAKEN, Program
+from ratecli.solvers.liblinear import scikit_learn
+from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import ERROR, Problem
 
 
 def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     """Solve and measure; `given` holds the results of the trials that this one needs."""
+    scikit_learn()  # imported before the clock starts: the first trial of a process is no slower
     begun = time.perf_counter()
     rows = _rows(job, given)
     reference = {label: rows.predictions(_classifier(given[key], label))
                  for label, key in job.of.items()}  # fmt: skip
-    problem = training_problem(rows, *_goals(job.case, rows, reference), job.l2)
+    problem = training_problem(rows, *_goals(job.case, rows, reference, "train"), job.l2)
+    if problem.validation is not None:
+        objective, rules = _goals(job.case, rows, reference, "validation")
+        judged = replace(problem.validation, objective=objective, constraints=rules)
+        problem = replace(problem, validation=judged)
     rng = stream(job.seed, "solver", job.case.algorithm)
     solution = guarded(job.case.solver, job.case.guard, problem, rng)
     if job.is_deployed and solution.variants:
         rows = with_decisions(rows, next(iter(solution.variants.values())))
     values = _measured(rows, job.case, solution, reference)
     status, reason = _status(job.case, solution, values)
+    if status == "not_met":
+        status, reason = _proven(problem, status, reason)
     return TrialResult(
         key=job.key,
         status=status,
@@ -59,20 +71,39 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
 
 
 def _goals(
-    case: Case, rows: World, reference: Mapping[str, Predictions]
+    case: Case, rows: World, reference: Mapping[str, Predictions], split: str
 ) -> tuple[Goal, tuple[Goal, ...]]:
-    """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them."""
+    """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them.
+
+    A goal is held to what another algorithm reaches on the rows of the split that judges it.
+    """
     if case.solver.role == "ignores":
         return objective_goal("error", ERROR), ()
 
     def of(node: ex.Of) -> float:
-        value = _of(rows, "train", reference, node)
+        value = _of(rows, split, reference, _anywhere(node))
         if not math.isfinite(value):
-            message = f"'{ex.text(node)}' is {value} on training rows: no goal can be held to it"
+            where = "training" if split == "train" else split
+            message = f"'{ex.text(node)}' is {value} on {where} rows: no goal can be held to it"
             raise FaultError(Fault("E311", message, None, node.span))
         return value
 
-    return known_goals(case, of)
+    objective, rules = known_goals(case, of)
+    for goal in (objective, *rules):
+        why, _ = refusal(type(case.solver), goal, objective=goal is objective)
+        if why:  # `of(...)` turned out negative, and what was convex is concave
+            message = f"algorithm '{case.label}' cannot take '{goal.text}': {why}"
+            raise FaultError(Fault("E308", f"{message} at the numbers that of(...) has"))
+    return objective, rules
+
+
+def _anywhere(node: ex.Of) -> ex.Of:
+    """What it measures without the split that `runner.reading` put there."""
+
+    def free(part: ex.Expression) -> ex.Expression | None:
+        return replace(part, split=None) if isinstance(part, ex.Leaf | ex.Ranking) else None
+
+    return replace(node, metric=ex.transform(node.metric, free))
 
 
 def _rows(job: Job, given: Mapping[str, TrialResult]) -> World:
@@ -100,7 +131,7 @@ def training_problem(
     Raises
     ------
     FaultError
-        E306, E408 where a rate of a goal has no rows to be a mean of.
+        E306, E408 where a rate of a goal has no rows to be a mean of, E311 where a ratio has no value.
     """
     train = np.flatnonzero(rows.sample.part == "train")
     wanted = ex.leaves(*(piece for goal in (objective, *rules) for piece in goal.pieces))
@@ -108,6 +139,9 @@ def training_problem(
     empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
     if empty & set(wanted):
         raise FaultError([of_nothing(leaf, rows.sample) for leaf in wanted if leaf in empty])
+    undefined = undefined_ratios([goal.expression for goal in (objective, *rules)], rows.sample)
+    if undefined:
+        raise FaultError(undefined)
     n = len(train) / rows.levels  # copies of a row are no more rows
     penalty = float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
@@ -164,6 +198,19 @@ def _status(case: Case, solution: Solution, values: list[Value]) -> tuple[str, s
         if not measured[ex.text(goal.expression)] <= MET
     }
     if case.solver.role == "enforces" and missed:
-        listed = ", ".join(f"'{name}' by {amount:.3g}" for name, amount in missed.items())
-        return "not_met", f"{main} misses {listed} on training rows. {solution.reason}".strip()
+        listed = ", ".join(f"'{name}' {_by(amount)}" for name, amount in missed.items())
+        reason = f"{main} misses {listed} on training rows"
+        return "not_met", f"{solution.reason}; {reason}" if solution.reason else reason
     return ("ok" if solution.status == "solved" else solution.status), solution.reason
+
+
+def _by(amount: float) -> str:
+    return "as it is undefined there" if math.isnan(amount) else f"by {amount:.3g}"
+
+
+def _proven(problem: Problem, status: str, reason: str) -> tuple[str, str]:
+    """What is not met is `infeasible` where no classifier at all would meet it (`solvers.possible`)."""
+    if not {goal.shape for goal in problem.constraints} <= TAKEN:
+        return status, reason
+    plain = replace(problem, objective=objective_goal("error", ERROR))
+    return unmet(Program.of(plain), Kinds.by(problem.rates), reason, status)

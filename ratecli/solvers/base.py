@@ -65,7 +65,8 @@ class Solution:
     multipliers
         Constraint name to its final multiplier (rate units of the objective per unit of constraint).
     trace
-        One mapping an iteration: `iteration`, `objective`, `violation`, `gap`, `seconds`, ...
+        One mapping an iteration: `iteration`, `objective`, `violation` (the worst, at least 0) on
+        training rows, `seconds` since the solver began, and what else it knows, such as `gap`.
     """
 
     variants: Mapping[str, Classifier]
@@ -80,13 +81,13 @@ class Solver(ABC):
 
     `role` says what it does with goals. `objectives` and `constraints` name the classes of goals
     (see `rates.analysis.Shape`) it takes; goals of other classes are refused (E308) unless it
-    `ignores` them all. `sees_slices` says that its classifiers look at the slices that goals name,
-    which then must not tell the label (E308).
+    `ignores` them all. `one_sided` says that it holds each rate from one side, so that goals must grow
+    or fall in it (see `rates.analysis.two_sided`).
     """
 
     version: ClassVar[int] = 1
     role: ClassVar[Role] = "enforces"
-    sees_slices: ClassVar[bool] = False
+    one_sided: ClassVar[bool] = False
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
 
@@ -97,6 +98,16 @@ class Solver(ABC):
         unless it hangs on what a trial will find.
         """
         return None
+
+    @property
+    def sees_slices(self) -> bool:
+        """Whether its classifiers look at the slices that goals name: these must not tell the label."""
+        return False
+
+    @property
+    def chooses_by(self) -> str:
+        """The option, if any, by which settings are chosen on validation rows (E410 without any)."""
+        return ""
 
     @abstractmethod
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution: ...

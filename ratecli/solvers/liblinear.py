@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
 from ratecli.models.base import Array, Features
+
+
+@cache
+def scikit_learn() -> Any:
+    """scikit-learn with its linear models. To import it takes longer than to check a file, which
+    needs no more than the names of algorithms and their options.
+    """
+    import sklearn.linear_model  # noqa: PLC0415
+    import sklearn.svm  # noqa: PLC0415
+
+    return sklearn
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ def fit_hinge(
     X: Features, signs: Array, weights: Array, *, seed: int, tolerance: float, iterations: int
 ) -> Fit:
     """Minimize `|w|^2 / 2 + sum of weights * max(0, 1 - signs * Xw)` by dual coordinate descent."""
-    model = LinearSVC(
+    model = scikit_learn().svm.LinearSVC(
         loss="hinge", dual=True, fit_intercept=False, C=1.0, tol=tolerance, max_iter=iterations,
         random_state=seed,
     )  # fmt: skip
@@ -45,23 +55,24 @@ def fit_logistic(
     X: Features, signs: Array, weights: Array, *, seed: int, tolerance: float, iterations: int
 ) -> Fit:
     """Minimize `|w|^2 / 2 + sum of weights * log(1 + exp(-signs * Xw))` by trust region Newton."""
-    model = LogisticRegression(
+    model = scikit_learn().linear_model.LogisticRegression(
         solver="liblinear", fit_intercept=False, C=1.0, tol=tolerance, max_iter=iterations,
         random_state=seed,
     )  # fmt: skip
     return _fit(model, X, signs, weights)
 
 
-def _fit(model: LinearSVC | LogisticRegression, X: Features, signs: Array, weights: Array) -> Fit:
+def _fit(model: Any, X: Features, signs: Array, weights: Array) -> Fit:
     if len(np.unique(signs)) == 1:
         # LIBLINEAR refuses a single class; a row of zeros of the other one changes nothing.
         zeros = np.zeros((1, X.shape[1]))
         X = np.vstack([X, zeros]) if isinstance(X, np.ndarray) else _stack(X, zeros)
         signs, weights = np.append(signs, -signs[0]), np.append(weights, weights.min())
+    early = scikit_learn().exceptions.ConvergenceWarning
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
+        warnings.simplefilter("always", early)
         model.fit(narrow(X), signs, sample_weight=weights)
-    converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    converged = not any(issubclass(w.category, early) for w in caught)
     return Fit(np.asarray(model.coef_[0], dtype=float), converged)
 
 

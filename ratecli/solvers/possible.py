@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linprog
 
 from ratecli.models.base import Array
+from ratecli.rates.kinds import Kinds
+from ratecli.solvers.hull.best import best
+from ratecli.solvers.hull.columns import Columns
+from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.hull.relaxation import Relaxation
+
+SURE = 1e-5
+"""Above this a violation that no decisions avoid is none of rounding."""
+GAP = 1e-4
+"""How near the proven violation is to the least one."""
 
 
 def least_excess(coefficients: Array, constants: Array) -> float:
@@ -14,6 +23,8 @@ def least_excess(coefficients: Array, constants: Array) -> float:
     Above 0 no classifier of any kind meets all constraints. Rows with the same coefficients are
     interchangeable; mostly there is one kind for each group, label and deployed decision.
     """
+    from scipy.optimize import linprog  # noqa: PLC0415  slow, and a file without rules needs none
+
     kinds, counts = np.unique(coefficients, axis=1, return_counts=True)
     m, count = kinds.shape
     found = linprog(
@@ -25,3 +36,24 @@ def least_excess(coefficients: Array, constants: Array) -> float:
     if found.status != 0:
         raise ArithmeticError(f"the program over decisions was not solved: {found.message}")
     return float(found.fun)
+
+
+def least_violation(program: Program, kinds: Kinds) -> float:
+    """What the worst constraint is at least, whatever is decided on the rows, by a proof that holds to
+    `GAP`: for goals of any class that a `Program` can be made of. Where no proof was found, 0.
+    """
+    everything = Relaxation(program, Columns.decisions(kinds), elastic=True, floor=0.0)
+    found = best(everything, GAP)
+    return 0.0 if found is None else found.bound
+
+
+def unmet(
+    program: Program, kinds: Kinds, reason: str, status: str = "no_solution_found"
+) -> tuple[str, str]:
+    """Status and reason where an algorithm met not all constraints, which its own `reason` tells: only
+    what no decisions at all could meet is `infeasible`.
+    """
+    least = least_violation(program, kinds)
+    if least <= SURE:
+        return status, reason
+    return "infeasible", f"{reason}; any decisions miss some constraint by {least:.3g} or more"

@@ -16,6 +16,7 @@ from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
+from ratecli.rates.tangent import values
 
 ERROR = Leaf(RATES["error"])
 
@@ -35,7 +36,8 @@ class Problem:
         `C = 1 / (n l2)`. Scores with the margin 1/2 of the ramp are half as large, and the same
         problem in rate units has `lambda = 2 l2` (protocols of Goh et al. 2016, 2.4.2).
     validation
-        The same goals on validation rows, to choose among settings; None where there are none.
+        The same goals on validation rows, to choose among settings and to judge constraints, held to
+        what other algorithms reach there; None where there are none.
     slices
         (n,) which rows are in each slice of the goals' rates, by the text of its conditions.
     """
@@ -52,6 +54,13 @@ class Problem:
         """(n,) of a classifier that looks at no other slices than those of the goals."""
         members = [self.slices[text] for text in classifier.slices]
         return classifier.decide(with_members(self.X, members))
+
+    def violation(self, classifier: Classifier) -> float:
+        """By how much the worst constraint is broken, 0 if none is; what has no value counts as 1."""
+        rates, index = self.rates.rates(self.decisions(classifier))[:, None], self.rates.index()
+        pieces = [piece for goal in self.constraints for piece in goal.pieces]
+        broken = [float(values(piece, rates, index)[0]) for piece in pieces]
+        return float(np.nan_to_num(broken, nan=1.0).max(initial=0.0))
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
         """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""

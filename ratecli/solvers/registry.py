@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ratecli.faults import Fault
 
@@ -20,8 +21,9 @@ GROUP = "ratecli.solvers"
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Name, one line on what it does, where it comes from, `module:Class`, and the package beside our
-    own that it needs: an optional one, of the extra of that name.
+    """Name, one line on what it does, where it comes from, `module:Class`, the package beside our own
+    that it needs (an optional one, of the extra of that name), and options in the place of the class's
+    defaults.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Algorithm:
     source: str
     path: str
     needs: str = ""
+    preset: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def missing(self) -> Fault | None:
         """E202 where what it needs is not installed."""
@@ -79,6 +82,19 @@ BUILT_IN = (
         "linear classifiers of convex and ratio goals, by a game of three players",
         "Narasimhan, Cotter, Gupta 2019",
         "ratecli.solvers.players.solver:ThreePlayer",
+    ),
+    Algorithm(
+        "coco",
+        "three_player with a threshold on chances for each group, which is known: Frank-Wolfe",
+        "Narasimhan 2018; the baseline of Narasimhan, Cotter, Gupta 2019, table 3",
+        "ratecli.solvers.players.solver:ThreePlayer",
+        preset={
+            "oracle": {"plugin": {"groups": True}},
+            "multipliers": "leader",
+            "multiplier_rate": 3.0,
+            "steps": 200,
+            "every": 2,
+        },
     ),
     Algorithm(
         "mixture",

@@ -15,6 +15,7 @@ from ratecli.spec.complaint import WHERE, Complaint, complaints_of, kind, ordere
 from ratecli.spec.conflicts import conflicts
 from ratecli.spec.dataset import Dataset
 from ratecli.spec.document import Document
+from ratecli.spec.expect import Expectation
 from ratecli.spec.one_by_one import DATASET, Group
 from ratecli.spec.override import overridden
 from ratecli.spec.report import Report
@@ -175,6 +176,9 @@ class Experiment(Part):
         default_factory=lambda: Report.model_validate({}),
         description="Tables and plots to make.",
     )
+    expect: tuple[Expectation, ...] = Field(
+        (), description="Numbers that must come out, and a paper's figures to stand beside ours."
+    )
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
@@ -187,11 +191,12 @@ class Experiment(Part):
 
     def resolved(self) -> dict[str, Any]:
         """The experiment with every default filled in, as plain data that is a valid file again."""
-        data = self.model_dump(mode="json", exclude={"algorithms", "datasets", "seeds"})
+        data = self.model_dump(mode="json", exclude={"algorithms", "datasets", "expect", "seeds"})
         special: dict[str, Any] = {
             "datasets": {name: entry.options() for name, entry in self.datasets.items()},
             "algorithms": [entry.as_file() for entry in self.algorithms],
             "seeds": list(self.seeds),
+            "expect": [entry.as_file() for entry in self.expect],
         }
         return {key: special.get(key, data.get(key)) for key in type(self).model_fields}
 

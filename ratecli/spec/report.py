@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from ratecli.faults import did_you_mean
+from ratecli.spec.complaint import WHERE, Complaint, raised, shown, wrong_type
 from ratecli.spec.strict import Column, Flag, Name, Part, Slug, Text
 
 SplitName = Literal["train", "validation", "test"]
@@ -24,8 +26,21 @@ class Table(Part):
     file: Slug | None = Field(None, description="The file's name, without an ending.")
 
 
-class Plot(Part):
-    """A plot, one series an algorithm and variant."""
+class Drawing(Part):
+    """What all plots have."""
+
+    file: Slug | None = Field(None, description="The file's name, without an ending.")
+    title: Text | None = Field(None, description="The plot's title.")
+    algorithms: Labels | None = Field(
+        None, description="The labels of the algorithms to draw; without it all."
+    )
+    by: Column | None = Field(
+        None, description="A name of the sweep, of whose values each gets a panel of its own."
+    )
+
+
+class TradeoffPlot(Drawing):
+    """A metric against another, one series an algorithm and variant."""
 
     kind: Literal["tradeoff"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
@@ -35,11 +50,6 @@ class Plot(Part):
     )
     y: Column = Field(description="The metric upwards.")
     split: SplitName = Field("test", description="The rows that are measured.")
-    file: Slug | None = Field(None, description="The file's name, without an ending.")
-    title: Text | None = Field(None, description="The plot's title.")
-    algorithms: Labels | None = Field(
-        None, description="The labels of the algorithms to draw; without it all."
-    )
     variants: Names | None = Field(
         None,
         description="Which variants to draw of the algorithms that have several; without it all.",
@@ -53,6 +63,39 @@ class Plot(Part):
     optimum: Flag = Field(
         default=False, description="Draw the best possible trade-off, where the data set knows it."
     )
+
+
+class ConvergencePlot(Drawing):
+    """Objective and worst violation on training rows, as each algorithm counts them on its way."""
+
+    kind: Literal["convergence"] = Field(
+        description="The kind of plot; `ratecli ls plots` lists them."
+    )
+    x: Literal["iteration", "seconds"] = Field(
+        "iteration", description="What is along: the algorithm's iterations or its seconds."
+    )
+
+
+KINDS: dict[str, type[TradeoffPlot | ConvergencePlot]] = {
+    "tradeoff": TradeoffPlot,
+    "convergence": ConvergencePlot,
+}
+
+
+def _of_its_kind(raw: object) -> object:
+    if isinstance(raw, Part):
+        return raw
+    if not isinstance(raw, dict):
+        raise raised([wrong_type((), "a mapping of keys to values", raw)], "plot")
+    kind = raw.get("kind")
+    if "kind" in raw and str(kind) not in KINDS:
+        hint = did_you_mean(str(kind), KINDS, "choices")
+        message = f"{shown(kind)} is not a choice for {WHERE}"
+        raise raised([Complaint(("kind",), "E104", message, hint)], "plot")
+    return KINDS.get(str(kind), TradeoffPlot).model_validate(raw)
+
+
+Plot = Annotated[TradeoffPlot | ConvergencePlot, BeforeValidator(_of_its_kind)]
 
 
 class Report(Part):

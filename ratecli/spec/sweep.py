@@ -7,7 +7,7 @@ drops points that match all its pairs, `include` completes the points it agrees 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -95,7 +95,12 @@ def _completed(sweep: Sweep, kept: Iterator[Point]) -> list[Point]:
     return found
 
 
-def _agree(point: Point, pairs: Point, names: Sequence[str] | Point) -> bool:
+def holds(point: Mapping[str, Value], pairs: Mapping[str, Value]) -> bool:
+    """Whether a point has all these values."""
+    return pairs.keys() <= point.keys() and _agree(point, pairs, pairs)
+
+
+def _agree(point: Mapping[str, Value], pairs: Mapping[str, Value], names: Iterable[str]) -> bool:
     return all(_same(point[name]) == _same(pairs[name]) for name in names)
 
 

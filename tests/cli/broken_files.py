@@ -39,6 +39,7 @@ TABLES = {
     "level.csv": "level,x,y\n" + "F,2,1\nM,2,0\n" * 20,
     "label_only.csv": "y\n0\n1\n",
     "words.csv": "z,w,y\n" + "F,1,1\nM,2,0\n" * 20,
+    "barren.csv": "sex,x,y\n" + "".join(f"{'FM'[k % 2]},{k * 7 % 11},{k % 2 * (k // 2 % 2)}\n" for k in range(120)),
     "gaps.csv": "sex,x,y,old\n" + "".join(f"{'FM'[k % 2]},{k % 11},{k // 2 % 2},{'' if k % 11 == 7 else k % 2}\n" for k in range(132)),
     "tiny.csv": "sex,x,y\nF,1,1\nM,2,0\nF,3,1\n",
 }  # fmt: skip
@@ -46,10 +47,19 @@ TABLES = {
 LOANS = "name: x\ndatasets: {d: {source: loans, rows: 200}}\n"
 HEAD = LOANS + "groups: {women: sex = Female, men: sex = Male}\nalgorithms: [majorize]\n"
 PLAIN = LOANS + "algorithms: [unconstrained]\n"
+SWEPT = (
+    LOANS
+    + "sweep: {k: [0.5, 1], l: [1, 2], exclude: [{k: 1, l: 2}]}\nalgorithms:\n  - unconstrained\n  - majorize: {sweep: {j: [1]}}\n"
+)
+PLAYERS = HEAD.replace("majorize", "three_player")
 
 
 def rule(text: str) -> str:
     return f"{HEAD}constraints:\n  a: {text}\n"
+
+
+def expected(entry: str) -> str:
+    return f"{SWEPT}metrics: {{m: j * error}}\nexpect:\n  - {entry}\n"
 
 
 def own(options: str, rest: str = "") -> str:
@@ -65,6 +75,12 @@ algorithms: [majorize]
 """
 
 
+BARREN = """\
+name: x
+datasets: {d: {path: barren.csv, label: y}}
+groups: {women: sex = F, men: sex = M}
+algorithms: [mixture]
+"""
 GAPS = """\
 name: x
 datasets: {d: {path: gaps.csv, label: y}}
@@ -109,6 +125,13 @@ KEYS = [
     Broken("margin of less than a half", "E104", LOANS + "algorithms:\n  - majorize: {margin: ⟦0.4⟧}\n"),
     Broken("option to tune of no such name", "E104", LOANS + "algorithms:\n  - three_player: {tune: {⟦steps⟧: [1, 2]}}\n"),
     Broken("surrogate rates of an oracle", "E104", LOANS + "algorithms:\n  - three_player: ⟦{⟧oracle: linear, rates: surrogate}\n"),
+    Broken("oracle of players", "E104", LOANS + "algorithms:\n  - three_player: {oracle: ⟦Forest⟧}\n"),
+    Broken("oracle of players without weights", "E104", LOANS + "algorithms:\n  - three_player: {oracle: ⟦KNeighborsClassifier⟧}\n"),
+    Broken("parameter of the players' oracle", "E101", LOANS + "algorithms:\n  - three_player: {oracle: {GaussianNB: {⟦max_depth⟧: 3}}}\n"),
+    Broken("option of the plug-in", "E101", LOANS + "algorithms:\n  - three_player: {oracle: {plugin: {⟦chances⟧: GaussianNB}}}\n"),
+    Broken("groups of the plug-in", "E103", LOANS + "algorithms:\n  - three_player: {oracle: {plugin: {groups: ⟦women⟧}}}\n"),
+    Broken("option against a preset", "E104", LOANS + "algorithms:\n  - coco: ⟦{⟧rates: surrogate}\n"),
+    Broken("batch of an oracle", "E104", LOANS + "algorithms:\n  - three_player: ⟦{⟧oracle: linear, batch: 100}\n"),
     Broken("infinite option", "E104", LOANS + "algorithms:\n  - majorize: {gap: ⟦.inf⟧}\n"),
     Broken("option not a choice", "E104", LOANS + "algorithms:\n  - unconstrained: {loss: ⟦hinged⟧}\n"),
     Broken("options that exclude each other", "E104", LOANS + "algorithms:\n  - majorize: ⟦{⟧inner: liblinear, intercept: unregularized}\n"),
@@ -123,6 +146,23 @@ KEYS = [
     Broken("a constraint to meet and none", "E104", LOANS + "constraints: {a: tpr >= 0.5}\nalgorithms:\n  - thresholded: ⟦{⟧free: true, meets: a}\n"),
     Broken("option by sweep", "E104", LOANS + "sweep: {g: [0.1, -1]}\nalgorithms:\n  - majorize: {gap: ⟦g⟧}\n"),
     Broken("option by its own sweep", "E104", LOANS + "algorithms:\n  - majorize: {sweep: {gap: ⟦[0.1, -1]⟧}}\n"),
+    Broken("typo in what is expected", "E101", expected("{algorithm: unconstrained, ⟦metrik⟧: error, at_most: 1}")),
+    Broken("expected of what does not vary", "E101", expected("{algorithm: unconstrained, metric: objective, ⟦kapa⟧: 1, at_most: 1}")),
+    Broken("nothing expected", "E102", expected("⟦{algorithm: unconstrained, metric: objective}⟧")),
+    Broken("expected without a tolerance", "E102", expected("{algorithm: unconstrained, metric: objective, ⟦value⟧: 1}")),
+    Broken("expected a word", "E103", expected("{algorithm: unconstrained, metric: objective, paper: ⟦low⟧}")),
+    Broken("expected at a list", "E103", expected("{algorithm: unconstrained, metric: objective, paper: 1, k: ⟦[1]⟧}")),
+    Broken("two things expected", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, ⟦at_most⟧: 1}")),
+    Broken("tolerance below nothing", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, within: ⟦-2%⟧}")),
+    Broken("expected of no such split", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, split: ⟦tets⟧}")),
+    Broken("expected where nothing is run", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, k: ⟦0.8⟧}")),
+    Broken("expected of two values that never meet", "E104", expected("⟦{algorithm: unconstrained, metric: objective, paper: 1, k: 1, l: 2}⟧")),
+    Broken("expected of a name of others", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, ⟦j⟧: 1}")),
+    Broken("key of another kind of plot", "E101", PLAIN + "report: {plots: [{kind: convergence, ⟦y⟧: error}]}\n"),
+    Broken("plot without an axis", "E102", PLAIN + "report: {plots: [⟦{kind: tradeoff, x: error}⟧]}\n"),
+    Broken("kind of plot", "E104", PLAIN + "report: {plots: [{kind: ⟦pie⟧}]}\n"),
+    Broken("convergence along what no trace has", "E104", PLAIN + "report: {plots: [{kind: convergence, x: ⟦steps⟧}]}\n"),
+    Broken("too many panels", "E104", PLAIN + "sweep: {k: 'linspace(0, 1, 13)'}\nreport: {plots: [{kind: convergence, by: ⟦k⟧}]}\n"),
     Broken("negative l2", "E104", PLAIN + "regularization: {l2: ⟦-1⟧}\n"),
     Broken("l2 of zero", "E104", PLAIN + "regularization: {l2: ⟦0⟧}\n"),
     Broken("l2 of zero a row", "E104", PLAIN + "regularization: {l2: ⟦0.0/n⟧}\n"),
@@ -169,8 +209,14 @@ NAMES = [
     Broken("axis upwards of a sweep", "E208", PLAIN + "sweep: {k: [1, 2]}\nreport: {plots: [{kind: tradeoff, x: k, y: ⟦k⟧}]}\n"),
     Broken("line of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, lines: [⟦unconstraint⟧]}]}\n"),
     Broken("algorithm of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, algorithms: [unconstrained, ⟦majorize⟧]}]}\n"),
+    Broken("panels by what does not vary", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, by: ⟦dataset⟧}]}\n"),
+    Broken("algorithm of a convergence plot", "E208", PLAIN + "report: {plots: [{kind: convergence, algorithms: [⟦majorize⟧]}]}\n"),
     Broken("split of a table without rows", "E208", PLAIN + "metrics: {a: error}\nreport: {tables: [{rows: [algorithm], columns: [a], split: ⟦validation⟧}]}\n"),
     Broken("split of a plot without rows", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: objective, y: error, split: ⟦validation⟧}]}\n"),
+    Broken("expected of no algorithm", "E202", expected("{algorithm: ⟦majorise⟧, metric: objective, paper: 1}")),
+    Broken("expected of no metric", "E208", expected("{algorithm: majorize, metric: ⟦objektive⟧, paper: 1}")),
+    Broken("expected of a metric left out", "E208", expected("{algorithm: unconstrained, metric: ⟦m⟧, paper: 1}")),
+    Broken("expected of a split without rows", "E208", expected("{algorithm: majorize, metric: objective, paper: 1, split: ⟦validation⟧}")),
     Broken("split", "E209", PLAIN + "metrics: {a: tpr@⟦tets⟧}\n"),
 ]  # fmt: skip
 
@@ -203,7 +249,11 @@ RULES = [
     Broken("pushes all one way at a sweep point", "E308", HEAD.replace("majorize", "zafar: {sweep: {k: [0, 1]}}") + "constraints: {a: ⟦'positive_rate[women] >= 0.1 + k * positive_rate[men]'⟧}\n"),
     Broken("scores", "E308", HEAD.replace("majorize", "post_shift") + "objective: ⟦1 - roc_auc⟧\n"),
     Broken("product of rates", "E308", HEAD.replace("majorize", "post_shift") + "constraints: {a: ⟦tpr * fpr <= 0.1⟧}\n"),
+    Broken("players of an absolute difference", "E308", PLAYERS + "objective: error + ⟦abs(tpr[women] - tpr[men])⟧\n"),
+    Broken("players of a divergence of two rates", "E308", PLAYERS + "constraints: {a: 'error <= 0.4 - ⟦kl(tpr, fpr)⟧'}\n"),
+    Broken("players of a mean of differences", "E308", PLAYERS + "constraints: {a: '⟦rms(tpr[women] - tpr[men], fpr)⟧ <= 0.2'}\n"),
     Broken("slice that is the label", "E308", HEAD.replace("majorize", "post_shift") + "constraints: {a: 'tpr >= 0.5', b: '⟦positive_rate[repaid = yes]⟧ >= 0.5'}\n"),
+    Broken("slice that is the label, of coco", "E308", HEAD.replace("majorize", "coco") + "constraints: {a: 'tpr >= 0.5', b: '⟦positive_rate[repaid = yes]⟧ >= 0.5'}\n"),
     Broken("test rows", "E309", rule("⟦tpr@test⟧ >= 0.8")),
     Broken("validation rows in of", "E309", rule("error <= of(majorize, ⟦error@validation⟧)")),
     Broken("own result", "E310", rule("error <= 1.1 * ⟦of(majorize, error)⟧")),
@@ -227,6 +277,8 @@ DATA = [
     Broken("one class", "E406", own("d: {path: one_class.csv, label: ⟦y⟧}"), 4),
     Broken("three labels", "E406", own("d: {path: three.csv, label: ⟦y⟧}"), 4),
     Broken("positive absent", "E406", own("d: {path: people.csv, label: y, positive: ⟦7⟧}"), 4),
+    Broken("tuning without validation rows", "E410", LOANS + "algorithms:\n  - three_player: {⟦tune⟧: {learning_rate: [0.1, 1]}}\n", 4),
+    Broken("judging without validation rows", "E410", LOANS + "constraints: {a: tpr >= 0.5}\nalgorithms:\n  - majorize\n  - mixture: {as: m, ⟦constraints_on⟧: validation}\n", 4),
     Broken("deployed decisions", "E406", own("d: {path: people.csv, label: y}", "deployed: {column: ⟦x⟧}\n"), 4),
     Broken("no decision", "E311", GAPS + "constraints: {a: 'tpr >= of(deployed, ⟦tpr[x >= 5]⟧)'}\n"),
     Broken("no decision in a metric", "E311", GAPS + "metrics: {a: 'of(deployed, 1 - ⟦error⟧)'}\n"),
@@ -243,6 +295,10 @@ DATA = [
     Broken("empty group", "E408", own("d: {path: people.csv, label: y}", "groups: {all: 'sex = F', old: ⟦x >= 99⟧}\n"), 4),
     Broken("too few rows to split", "E410", own("d: {path: tiny.csv, label: y, split: ⟦{stratify: [sex], train: 0.1, test: 0.9}⟧}"), 4),
     Broken("empty slice", "E408", LABELLED + "constraints: {a: '⟦tpr[d, x >= 99]⟧ >= 0.5'}\n", 4),
+    Broken("no positive row in a slice", "E408", BARREN + "constraints: {a: '⟦tpr[women]⟧ >= 0.5'}\n", 4),
+    Broken("F-measure of no positive row", "E311", BARREN + "constraints: {a: '⟦f1[women]⟧ >= f1[men] - 0.1'}\n"),
+    Broken("precision of no positive row", "E311", BARREN + "objective: 1 - ⟦precision[women]⟧\n"),
+    Broken("division by a base rate of 0", "E311", BARREN + "constraints: {a: '⟦tpr / base_rate[women]⟧ <= 3'}\n"),
     Broken("no official split", "E410", own("d: {path: people.csv, label: y, split: ⟦{official: true}⟧}"), 4),
     Broken("no features", "E411", own("⟦d⟧: {path: label_only.csv, label: y}"), 4),
     Broken("other features", "E411", own("e: {path: words.csv, label: y}\n  d: {path: people.csv, label: y}").replace(

@@ -29,6 +29,8 @@ metrics:
 report:
   plots: [{kind: tradeoff, x: ratio, y: error, file: tradeoff}]
 """
+PLAIN = SMALL.partition("report:")[0]
+"""The same without a plot: to draw takes longer than the trials."""
 TRIALS = 8
 
 

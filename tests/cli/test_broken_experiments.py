@@ -206,6 +206,20 @@ def test_a_variant_that_there_is_none_of(folder, cli):
         assert answer.code == 0
 
 
+def test_an_expected_variant_that_there_is_none_of(folder, cli):
+    """`stochastic` is one of another algorithm."""
+    entry = (
+        "expect: [{algorithm: unconstrained, variant: ⟦stochastic⟧, metric: error, at_most: 1}]\n"
+    )
+    text, places = marked(LOANS + f"algorithms: [unconstrained, mixture: {{calls: 2}}]\n{entry}")
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("run", "exp.yaml", "-q", "-j", 1)
+    message = "no trial of 'unconstrained' gave a variant 'stochastic'"
+    assert ("W208", message, places[0]) in warned(answer.err)
+    assert "variants: deterministic\n" in answer.err
+    assert answer.code == 0
+
+
 PLOT = "report: {plots: [{kind: tradeoff, x: objective, y: error, optimum: ⟦true⟧}]}\n"
 
 

@@ -9,13 +9,14 @@ import subprocess
 import time
 
 import pytest
-from small import command, process
+from small import command
 
+from ratecli.cli.app import main
 from ratecli.faults import FaultError
 from ratecli.runner.run import LEDGER
 from ratecli.runner.store import Store
 
-TRIALS = 200
+TRIALS = 60
 MANY = f"""\
 name: many
 datasets: {{loans: {{source: loans, rows: 200}}}}
@@ -52,9 +53,11 @@ def killed_at(folder, jobs, trials, seconds):
 
 
 def finished(folder, jobs):
-    done = process("run", "many.yaml", "--jobs", jobs, "-q", cwd=folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    return (folder / "results" / "many" / "metrics.csv").read_bytes()
+    """The numbers of a run to the end, in this process."""
+    results = folder / "results"
+    said = [folder / "many.yaml", "-o", results, "--jobs", jobs, "-q"]
+    assert main(["run", *map(str, said)]) == 0
+    return (results / "many" / "metrics.csv").read_bytes()
 
 
 def assert_each_once(folder):
@@ -80,21 +83,31 @@ def undisturbed(tmp_path_factory):
     return numbers
 
 
-def kill_and_finish(folder, jobs, undisturbed, kills):
+@pytest.fixture
+def kill_and_finish(folder, undisturbed, capsys):
+    """Kill runs, let one end, and look at what it says and leaves."""
     (folder / "many.yaml").write_text(MANY)
-    for trials in sorted(random.randrange(TRIALS - 20) for _ in range(kills)):
-        assert killed_at(folder, jobs, trials, random.uniform(0, 0.02)) >= trials
-    assert finished(folder, jobs) == undisturbed
-    assert_each_once(folder)
+
+    def check(*jobs):
+        """The last of the jobs are those of the run that ends, all others are killed."""
+        *killed, last = jobs
+        counts = sorted(random.randrange(TRIALS - 20) for _ in killed)
+        for trials, many in zip(counts, killed, strict=True):
+            assert killed_at(folder, many, trials, random.uniform(0, 0.02)) >= trials
+        capsys.readouterr()
+        assert finished(folder, last) == undisturbed
+        assert capsys.readouterr() == ("", "")
+        assert_each_once(folder)
+
+    return check
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_killed_runs_end_as_if_undisturbed(folder, jobs, undisturbed):
-    kill_and_finish(folder, jobs, undisturbed, kills=1)
+def test_killed_runs_end_as_if_undisturbed(kill_and_finish):
+    kill_and_finish(2, 1, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("time_over", range(10))
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ten_times_over(folder, jobs, time_over, undisturbed):
-    kill_and_finish(folder, jobs, undisturbed, kills=1 + time_over % 3)
+def test_ten_times_over(kill_and_finish, jobs, time_over):
+    kill_and_finish(*[jobs] * (2 + time_over % 3))

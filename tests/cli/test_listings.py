@@ -10,7 +10,7 @@ import sys
 from dataclasses import fields
 
 import pytest
-from small import command, environment, process
+from small import SMALL, command, environment, process
 
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPLATES
@@ -18,6 +18,7 @@ from ratecli.runner.catalogue import LISTINGS, PLOTS, describe, names
 from ratecli.runner.signature import signature
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.experiment import load_experiment
+from ratecli.spec.report import KINDS
 from ratecli.spec.schema import json_schema
 
 HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2", "requests"}  # fmt: skip
@@ -32,8 +33,14 @@ QUICK = [
 ]
 
 
-def test_what_answers_at_once_imports_nothing_heavy():
-    """One process for all: what the first imports, the others have."""
+def test_what_answers_at_once_imports_nothing_heavy(folder):
+    """One process for all: what the first imports, the others have. To look at a file takes tables,
+    but nothing that trains or draws.
+    """
+    named = SMALL.replace(
+        "- unconstrained\n", "- mixture: {oracle: GaussianNB}\n  - unconstrained\n"
+    )
+    (folder / "named.yaml").write_text(named)
     program = (
         "import sys\n"
         "from ratecli.cli.app import main\n"
@@ -41,6 +48,9 @@ def test_what_answers_at_once_imports_nothing_heavy():
         "    assert main(arguments) == 0, arguments\n"
         f"    loaded = {HEAVY!r} & set(sys.modules)\n"
         "    assert not loaded, (arguments, loaded)\n"
+        "for command in ('validate', 'plan', 'explain'):\n"
+        "    assert main([command, 'named.yaml']) == 0, command\n"
+        "assert not {'sklearn', 'matplotlib'} & set(sys.modules)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
@@ -70,8 +80,9 @@ def test_all_that_has_a_name_is_listed():
 
 
 def test_plots_are_those_of_the_file():
-    kind = json_schema()["$defs"]["Plot"]["properties"]["kind"]
-    assert kind.get("enum", [kind.get("const")]) == list(PLOTS)
+    parts = json_schema()["$defs"]
+    kinds = [parts[part.__name__]["properties"]["kind"]["const"] for part in KINDS.values()]
+    assert kinds == list(KINDS) == list(PLOTS)
 
 
 @pytest.mark.parametrize("name", names())
@@ -88,7 +99,7 @@ def test_options_read_off_the_source_are_those_of_the_class(algorithm):
     found = signature(algorithm)
     solver = algorithm.load()
     shown = {option.name: option.default for option in found.options}
-    assert shown == {field.name: field.default for field in fields(solver)}
+    assert shown == {field.name: field.default for field in fields(solver)} | algorithm.preset
     assert all(option.means for option in found.options)
     assert found.text.splitlines()[0] in solver.__doc__
 
@@ -176,16 +187,20 @@ def test_an_internal_error_is_one_line(cli, monkeypatch):
     assert "Traceback" in cli("--debug", "ls", "plots").err
 
 
-def test_colour_only_on_a_terminal(folder):
+def test_colour_only_on_a_terminal(folder, cli, monkeypatch):
     pty = pytest.importorskip("pty")
     (folder / "exp.yaml").write_text("name: [\n")
-    for changes, painted in (({}, True), ({"NO_COLOR": "1"}, False)):
+    monkeypatch.setenv("TERM", "xterm")
+    for switch, painted in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", switch)  # empty is as good as absent
         master, slave = pty.openpty()
-        env = {k: v for k, v in environment(TERM="xterm", **changes).items()
-               if changes or k != "NO_COLOR"}  # fmt: skip
-        subprocess.run(command("validate", "exp.yaml"), stderr=slave, env=env, check=False)
-        os.close(slave)
+        with open(slave, "w", encoding="utf-8") as terminal, monkeypatch.context() as patched:  # noqa: PTH123
+            patched.setattr(sys, "stderr", terminal)
+            assert cli("validate", "exp.yaml").code == 2
         text = os.read(master, 10_000)
         os.close(master)
+        assert b"E001" in text
         assert (b"\x1b[" in text) is painted
-    assert "\x1b[" not in process("validate", "exp.yaml").stderr
+    answer = cli("validate", "exp.yaml")
+    assert "E001" in answer.err
+    assert "\x1b[" not in answer.err

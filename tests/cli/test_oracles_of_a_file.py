@@ -19,6 +19,7 @@ ORACLES = {
     "bayes": "GaussianNB",
     "logistic": "LogisticRegression",
     "weighed": "{plugin: {probabilities: GaussianNB}}",
+    "groups": "{plugin: {groups: true}}",
 }
 FIRST = f"name: first\n{HEAD}sweep: {{depth: [1, 3]}}\nalgorithms:\n" + "".join(
     f"  - mixture: {{as: {label}, calls: 4, oracle: {oracle}}}\n"
@@ -53,7 +54,7 @@ def test_each_runs_and_its_models_are_read_again(folder, cli):
     missed = [float(row["value"]) for row in found
               if (row["metric"], row["split"], row["variant"]) == ("violation.parity", "train", "stochastic")]  # fmt: skip
     assert max(missed) <= 1e-6
-    for label in ("tree", "boosting", "weighed"):
+    for label in ("tree", "boosting", "weighed", "groups"):
         text = SECOND.replace("LABEL", label).replace("VARIANT", "deterministic")
         (folder / "second.yaml").write_text(text)
         assert cli("run", "second.yaml", "-q", "-j", 1).code == 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
 
 import pytest
-from small import SMALL, command, process
+from small import PLAIN, command
 from test_run_command import wait_for_trials
 
 from ratecli.faults import FaultError
@@ -17,65 +18,60 @@ from ratecli.runner.run import LEDGER
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
 BUSY = "error[E504]: {}another run is writing to results/small"
+ONCE = ("--set", "seeds=1", "-j", 1)
 
 
 @pytest.fixture
 def small(folder):
-    path = folder / "small.yaml"
-    path.write_text(SMALL)
-    return path
+    """Two files of which the first is called small."""
+    for name in ("small", "other"):
+        (folder / f"{name}.yaml").write_text(PLAIN.replace("name: small", f"name: {name}"))
+    return "small.yaml"
 
 
 @contextmanager
 def running(folder):
-    """A long run, some trials after its start; killed at the end."""
-    arguments = ["small.yaml", "--set", "seeds=400", "--executor", "serial", "-q"]
+    """A long run that takes a rest some trials after its start; killed at the end."""
+    arguments = ["small.yaml", "--set", "seeds=100", "--executor", "serial", "-q"]
     with subprocess.Popen(command("run", *arguments), cwd=folder) as run:
         try:
             wait_for_trials(folder / "results" / "small" / LEDGER, 3)
+            run.send_signal(signal.SIGSTOP)
             yield run
         finally:
             run.kill()
 
 
-def planned(folder):
-    return (folder / "results" / "small" / "resolved.yaml").read_bytes()
+def files(folder):
+    """All that the first run has left so far."""
+    found = (folder / "results" / "small").rglob("*")
+    return {path: path.read_bytes() for path in found if path.is_file()}
 
 
-@pytest.mark.parametrize("options", [[], ["--fresh"]])
-@pytest.mark.usefixtures("small")
-def test_the_second_run_is_sent_away(folder, options):
+def test_the_second_run_is_sent_away_and_others_are_not(folder, cli, small):
     with running(folder) as first:
-        before = planned(folder)
-        second = process("run", "small.yaml", "--set", "seeds=1", *options, cwd=folder)
-        assert second.returncode == 2
-        assert second.stderr.startswith(BUSY.format(""))
-        assert second.stderr.count("error[") == 1
-        assert second.stdout == ""
-        assert planned(folder) == before
+        before = files(folder)
+        for options in ([], ["--fresh"]):
+            second = cli("run", small, *ONCE, *options)
+            assert second.code == 2
+            assert second.err.startswith(BUSY.format(""))
+            assert second.err.count("error[") == 1
+            assert second.out == ""
+        both = cli("run", small, "other.yaml", "-q", *ONCE)
+        assert both.code == 2
+        assert BUSY.format("small.yaml: ") in both.err
+        assert (folder / "results" / "other" / "report.html").is_file()
+        assert files(folder) == before
         assert first.poll() is None
     # a kill leaves no lock behind
-    third = process("run", "small.yaml", "--set", "seeds=1", "-q", cwd=folder)
-    assert third.returncode == 0
-
-
-@pytest.mark.usefixtures("small")
-def test_other_experiments_still_run(folder):
-    (folder / "other.yaml").write_text(SMALL.replace("name: small", "name: other"))
-    with running(folder):
-        files = ["small.yaml", "other.yaml"]
-        second = process("run", *files, "--set", "seeds=1", "-q", "-j", 1, cwd=folder)
-    assert second.returncode == 2
-    assert BUSY.format("small.yaml: ") in second.stderr
-    assert (folder / "results" / "other" / "report.html").is_file()
+    assert cli("run", small, "-q", *ONCE).code == 0
 
 
 def test_a_ledger_that_cannot_be_used_stops_no_other_experiment(folder, cli, small):
-    (folder / "other.yaml").write_text(SMALL.replace("name: small", "name: other"))
     ledger = folder / "results" / "small" / LEDGER
     ledger.parent.mkdir(parents=True)
     ledger.write_text("not a ledger " * 100)
-    answer = cli("run", small, "other.yaml", "--set", "seeds=1", "-q", "-j", 1)
+    answer = cli("run", small, "other.yaml", "-q", *ONCE)
     assert answer.code == 2
     assert f"error[E502]: {small}: " in answer.err
     assert (folder / "results" / "other" / "report.html").is_file()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy import sparse
@@ -38,10 +38,12 @@ def instance(seed: int, constraints: int, intercept: Intercept, kind: str) -> Co
     return ConvexProblem.tight_at(RampProblem(ramp.rows, up, down, constants, l2), anchor)
 
 
-def instances(seeds: range, most: int, kind: str, *kinds: Intercept) -> Iterator[ConvexProblem]:
-    """With 0 to `most` constraints and each (or the given) kind of intercept."""
+def instances(
+    seeds: range, counts: Iterable[int], kind: str, *kinds: Intercept
+) -> Iterator[ConvexProblem]:
+    """With each of the counts of constraints and each (or the given) kind of intercept."""
     for intercept in kinds or INTERCEPTS:
-        for constraints in range(most + 1):
+        for constraints in counts:
             for seed in seeds:
                 yield instance(seed, constraints, intercept, kind)
 

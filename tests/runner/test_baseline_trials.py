@@ -53,7 +53,7 @@ def test_a_swept_name_of_a_constraint(folder):
 def test_goals_that_no_threshold_meets_leave_no_classifier(folder):
     text = FILE.replace("{WHICH}", "{}").replace("NAME", "null")
     outcome, store = run_file(write(folder, text))
-    assert outcome.counts == {"no_solution_found": 1}
+    assert outcome.counts == {"infeasible": 1}
     (trial,) = store.plan()
     result = store.result(trial.key)
     assert result.reason.startswith("no threshold meets '")

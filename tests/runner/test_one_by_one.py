@@ -73,6 +73,18 @@ def test_only_data_sets_that_are_taken_are_read(folder):
     assert [fault.code for fault in caught.value.faults] == ["E405"]
 
 
+def test_what_is_expected_of_a_data_set_is_kept_where_another_is_looked_at(folder):
+    expect = """
+expect:
+  - {dataset: north, algorithm: majorize, metric: error, paper: 0.2}
+  - {dataset: south, algorithm: majorize, metric: error, paper: 0.3}
+"""
+    only = prepare(write(folder, BOTH + expect), ["sweep.dataset=[north]"])
+    assert len(only.plan.planned) == 4
+    with pytest.raises(FaultError, match="E104"):
+        prepare(write(folder, BOTH + expect.replace("south", "west")))
+
+
 def test_trials_that_share_rows_follow_each_other(folder):
     jobs = [task.payload for task in prepare(write(folder, BOTH)).plan.tasks]
     rows = [(job.case.datasets, job.seed) for job in jobs]

@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.goals import Rows, Rules, problem
 
+from ratecli.rates.kinds import Kinds
+from ratecli.solvers.hull import best as search
 from ratecli.solvers.hull.best import best
+from ratecli.solvers.hull.bilinear import Bilinear
 from ratecli.solvers.hull.columns import Columns
 from ratecli.solvers.hull.forms import Program
 from ratecli.solvers.hull.relaxation import Relaxation
@@ -28,15 +31,29 @@ GOALS = {
     "precision parity": Rules({"f": "max_gap(precision, by=g) <= 0.1"}),
     "f1 and error": Rules({"f": "max_gap(f1, by=g) <= 0.2"}, "error - f1[g=a] - f1[g=b]"),
     "ratio and curve": Rules({"k": "kl(0.5, positive_rate) <= 0.2"}, "1 - f1"),
+    "ratios and rates": Rules({"r": "f1[g=a] + recall <= precision[g=b] + 0.4"}, "1 - f1"),
+    "one ratio twice": Rules({"f": "f1 >= 0.4", "a": "f1[g=a] >= f1 - 0.05"}, "1 - f1"),
+}
+THREE = {
+    "f1 parity": Rules({"f": "max_gap(f1, by=g) <= 0.05"}, "1 - f1"),
+    "precision parity": Rules({"f": "max_gap(precision, by=g) <= 0.05"}),
+    "both": Rules({"f": "max_gap(f1, by=g) <= 0.1", "p": "max_gap(precision, by=g) <= 0.2"}),
+    "a chain": Rules({"b": "f1[g=b] >= f1[g=a] - 0.1", "c": "f1[g=c] >= f1[g=b]"}),
+    "a sum": Rules({}, "error - f1[g=a] - f1[g=b] - f1[g=c]"),
 }
 
 
-def instance(seed: int, rules: Rules, count: int):
-    """A program, and rates (K, count) of random decisions of 60 rows in two groups."""
+def given_rules(seed: int, rules: Rules, groups: str):
+    """A problem of 60 rows, and a generator for more."""
     rng = np.random.default_rng(seed)
-    group = np.array(["a", "b"], dtype=object)[rng.integers(2, size=60)]
+    group = np.array([*groups], dtype=object)[rng.integers(len(groups), size=60)]
     label = (rng.random(60) < np.where(group == "a", 0.6, 0.3)).astype(float)
-    given = problem(Rows(np.zeros((60, 1)), label, group), rules)
+    return problem(Rows(np.zeros((60, 1)), label, group), rules), rng
+
+
+def instance(seed: int, rules: Rules, count: int, groups: str = "ab"):
+    """A program, and rates (K, count) of random decisions of 60 rows in groups."""
+    given, rng = given_rules(seed, rules, groups)
     decisions = (rng.random((count, 60)) < rng.random((count, 1))).astype(float)
     return Program.of(given), np.stack([given.rates.rates(p) for p in decisions], axis=1)
 
@@ -69,3 +86,92 @@ def test_no_mixture_on_a_grid_is_better(name, seed):
         assert found.bound >= found.value - 5 * GAP  # a box may end early by what a level is off
     assert found.rates == pytest.approx(rates @ found.weights)
     assert found.weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", THREE)
+@pytest.mark.parametrize("seed", range(2))
+def test_three_groups(name, seed):
+    """Against a grid of four points; and of forty the bound is as near as it should be."""
+    program, rates = instance(seed, THREE[name], 4, "abc")
+    found = best(Relaxation(program, Columns.classifiers(rates)), GAP)
+    grid = on_grid(program, rates, 24)
+    assert found is not None or grid == np.inf
+    if found is not None:
+        assert found.bound - 1e-9 <= found.value <= grid + GAP
+        assert program.excess(found.rates) <= 5e-7
+    program, rates = instance(seed, THREE[name], 40, "abc")
+    found = best(Relaxation(program, Columns.classifiers(rates)), GAP)
+    least = best(Relaxation(program, Columns.classifiers(rates), elastic=True), GAP)
+    if found is None:
+        assert least.bound > 0
+    else:
+        assert program.excess(found.rates) <= 5e-7
+        assert found.value - 5 * GAP <= found.bound <= found.value
+
+
+@pytest.mark.parametrize(
+    ("rules", "groups", "levels"),
+    [
+        (Rules({"f": "f1[g=a] - f1[g=b] <= 0.02"}, "1 - f1"), "ab", 1),
+        (THREE["f1 parity"], "abc", 1),
+        (THREE["precision parity"], "abcde", 1),
+        (THREE["both"], "abc", 2),
+        (THREE["a chain"], "abc", 1),
+        (THREE["a sum"], "abc", 3),
+        (Rules({"f": "f1 >= 0.4", "p": "precision[g=a] >= 0.1"}, "1 - f1"), "ab", 0),
+    ],
+)
+def test_few_levels_will_do(rules, groups, levels):
+    program, rates = instance(0, rules, 5, groups)
+    made = Bilinear.of(program, Columns.classifiers(rates), elastic=False)
+    assert len(made.boxes) == levels
+    made = Bilinear.of(program, Columns.classifiers(rates), elastic=True)
+    assert len(made.boxes) <= levels + 1
+
+
+@pytest.mark.parametrize("name", GOALS)
+@pytest.mark.parametrize("blocks", ["one", "many"])
+def test_a_relaxation_is_below_all_that_has_levels_in_its_boxes(name, blocks):
+    """And the optimum is in the first of the boxes that hold it when they are cut again and again."""
+    given, _ = given_rules(0, GOALS[name], "ab")
+    program, rates = instance(0, GOALS[name], 6)
+    hull = (
+        Columns.classifiers(rates) if blocks == "one" else Columns.decisions(Kinds.by(given.rates))
+    )
+    relaxation = Relaxation(program, hull)
+    found = best(relaxation, GAP)
+    if found is None:
+        return
+    boxes = relaxation.boxes
+    for _ in range(12):
+        inside = relaxation.solve(boxes)
+        assert inside.value <= found.value + 1e-8
+        if not len(boxes):
+            break
+        p = int(np.argmax(boxes[:, 1] - boxes[:, 0]))
+        parts = np.repeat(boxes[None], 2, axis=0)
+        parts[0, p, 1] = parts[1, p, 0] = boxes[p].mean()
+        solved = [relaxation.solve(part) for part in parts]
+        values = [np.inf if part is None else part.value for part in solved]
+        assert min(values) >= inside.value - 1e-8  # a part allows no more
+        boxes = parts[int(np.argmin(values))]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_can_be_met_is_found_though_the_search_ends_at_once(seed, monkeypatch):
+    rules = Rules({"f": "max_gap(f1, by=g) <= 0.01", "p": "max_gap(precision, by=g) <= 0.3"})
+    program, rates = instance(seed, rules, 30, "abc")
+    columns = Columns.classifiers(rates)
+    gap = 1e-3
+    whole = best(Relaxation(program, columns), gap)
+    candidates = search._candidates
+    monkeypatch.setattr(search, "MAX_NODES", 60)
+    monkeypatch.setattr(  # no point is found by the way
+        search, "_candidates", lambda of, node: candidates(of, node) if of.elastic else []
+    )
+    found = best(Relaxation(program, columns), gap)
+    assert (found is None) == (whole is None)
+    if found is not None:
+        assert program.excess(found.rates) <= 5e-7
+        assert found.bound <= whole.value + 1e-6  # by what a constraint may be missed
+        assert found.value >= whole.bound - 1e-6

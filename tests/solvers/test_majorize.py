@@ -49,7 +49,7 @@ def column(solution: Solution, name: str) -> np.ndarray:
 @BY_FAMILY
 def test_the_trace_is_that_of_the_classifier(family):
     goals = on(smooth_rows(2, n=150), family)
-    solution = solve(goals)
+    solution = solve(goals, Majorize(iterations=4))
     ramp = solution.variants["stochastic"]
     values = measured(goals, ramp)
     norm = ramp.weights @ ramp.weights + ramp.bias**2
@@ -62,9 +62,9 @@ def test_the_trace_is_that_of_the_classifier(family):
 def test_multipliers_are_positive_and_slack_constraints_have_none(family):
     """Of the last convex problem, anchored at the iterate before the last."""
     goals, names = on(smooth_rows(3, n=150), family), list(FAMILIES[family])
-    solver = Majorize(iterations=4)
+    solver = Majorize(iterations=2)
     before, last = (
-        solve(goals, replace(solver, iterations=3)),
+        solve(goals, replace(solver, iterations=1)),
         solve(goals, solver),
     )
     assert list(last.multipliers) == names
@@ -273,7 +273,7 @@ def test_the_same_seed_gives_the_same_weights_to_the_last_bit(family):
 @pytest.mark.parametrize("family", ["nothing", "parity", "odds", "four"])
 def test_it_does_not_matter_how_rows_are_stored(family, monkeypatch):
     """Held dense with their ones, as small ones are, or left as they are, dense or sparse."""
-    rows = smooth_rows(0, n=150)
+    rows = smooth_rows(0, n=100)
     thin = replace(rows, X=sparse.csr_array(rows.X))
     for intercept in INTERCEPTS:
         solver = Majorize(iterations=2, intercept=intercept)

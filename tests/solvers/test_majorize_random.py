@@ -1,4 +1,4 @@
-"""What Goh et al. 2016 prove of majorization, on hundreds of random problems."""
+"""What Goh et al. 2016 prove of majorization, on some 150 random problems."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def is_its_own(goals: Problem, solution: Solution) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("intercept", INTERCEPTS)
 def test_iterates_are_feasible_and_never_get_worse(family, intercept):
-    """186 problems, 2 to 6 steps."""
+    """Some of either storage, of either kind of points, 2 to 6 steps."""
     hard = intercept == "none" and family in HARD
-    solvers = [Majorize(2 + seed % 5, intercept=intercept) for seed in range(2 if hard else 8)]
+    solvers = [Majorize(2 + seed % 5, intercept=intercept) for seed in range(2 if hard else 5)]
     problems = [random_problem(family, seed) for seed in range(len(solvers))]
     found = [
         holds(goals, solve(goals, solver), solver)

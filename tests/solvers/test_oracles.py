@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import product
 
 import numpy as np
@@ -23,6 +24,7 @@ from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.oracles.choice import check_oracle, oracle
 from ratecli.solvers.oracles.estimators import classifiers, fitted, made, weighted
 from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.homes import HOMES
 from ratecli.solvers.problem import ERROR, Problem
 
 GOALS = Rules({"p": "positive_rate[g=a] <= positive_rate[g=b]", "r": "recall[g=b] >= 0.7"})
@@ -270,6 +272,12 @@ def test_faults_name_what_would_be_right():
     named = hints["KNeighborsClassifier"].removeprefix("these do: ").split(", ")
     assert set(named) <= set(weighted())
     assert set(weighted()) < set(classifiers())
+
+
+def test_those_known_by_heart_are_as_scikit_learn_has_them():
+    assert HOMES.keys() <= set(weighted())
+    for name, home in HOMES.items():
+        assert getattr(import_module(home), name) is classifiers()[name]
 
 
 def test_what_only_the_rows_tell_is_a_fault_of_the_trial():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.games import GOALS, solved
 from oracles.goals import Rules, grid_rows, problem, smooth_rows
-from scipy import sparse
 
 from ratecli.faults import FaultError
 from ratecli.rates.kinds import Kinds
@@ -21,30 +21,13 @@ from ratecli.solvers.players.atoms import (
     QuadraticMean,
 )
 from ratecli.solvers.players.lagrangian import OBJECTIVE, lagrangian
+from ratecli.solvers.players.lanes import unpacked
 from ratecli.solvers.players.multipliers import Seen, SwapRegret, stationary
-from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
-from ratecli.solvers.players.steps import Stepper, onto_simplex_cap
+from ratecli.solvers.players.steps import onto_simplex_cap
 from ratecli.solvers.problem import Problem
 
 LINES = (Line(np.array([1.0, 0.0]), 0.0), Line(np.array([0.0, 1.0]), 0.0))
-GOALS = {
-    "kl": Rules(
-        {"e": "error <= 0.4"},
-        "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])",
-    ),
-    "g-mean": Rules({"c": "positive_rate <= 0.5"}, "1 - g_mean"),
-    "h-mean": Rules({}, "1 - h_mean"),
-    "q-mean": Rules({"q": "q_mean[g=a] >= 0.4"}, "1 - q_mean"),
-    "f1 parity": Rules({"f": "max_gap(f1, by=g) <= 0.1"}, "1 - f1"),
-    "precision": Rules({"p": "precision[g=a] - precision[g=b] <= 0.1"}),
-    "affine": Rules({"p": "positive_rate[g=a] <= 1.1 * positive_rate[g=b]"}),
-    "smooth": Rules({"x": "exp(positive_rate) + exp(fpr) <= 2.4"}, "error"),
-}
-
-
-def solved(given: Problem, **options):
-    return ThreePlayer(**options).solve(given, np.random.default_rng(0), lambda _: None)
 
 
 def column(*values: float) -> np.ndarray:
@@ -192,62 +175,6 @@ def test_stationary_distributions():
         np.testing.assert_allclose(matrix[lane] @ found[:, lane], found[:, lane], atol=1e-12)
 
 
-def test_adam_is_that_of_the_paper():
-    stepper = Stepper("adam", np.array([0.1, 1.0]))
-    slopes = np.random.default_rng(0).normal(size=(5, 3, 2))
-    first = second = np.zeros((3, 2))
-    for t, g in enumerate(slopes, start=1):
-        first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g * g
-        mean, size = first / (1 - 0.9**t), np.sqrt(second / (1 - 0.999**t))
-        np.testing.assert_allclose(stepper.step(g), [0.1, 1.0] * mean / (size + 1e-8))
-
-
-def features(storage: str, n: int):
-    rng = np.random.default_rng(1)
-    if storage == "one-hot":
-        codes = np.array([0, 3, 7, 12]) + rng.integers([3, 4, 5, 2], size=(n, 4))
-        X = np.zeros((n, 14))
-        X[np.arange(n)[:, None], codes] = 1.0
-        return sparse.csr_array(X)
-    X = rng.normal(size=(n, 6)) * (rng.random((n, 6)) < 0.5)
-    return X if storage == "dense" else sparse.csr_array(X)
-
-
-@pytest.mark.parametrize("storage", ["one-hot", "dense", "sparse"])
-def test_a_pass_counts_decisions_and_gathers_slopes(storage):
-    rows = smooth_rows(0, n=3000)
-    given = problem(rows, GOALS["kl"])
-    kinds = Kinds.by(given.rates)
-    X = features(storage, 3000)
-    lanes = LaneRows.of(X, kinds)
-    assert (lanes._parts is not None) == (storage == "one-hot")
-    rng = np.random.default_rng(0)
-    W = rng.normal(size=(X.shape[1] + 1, 3)).astype(np.float32)
-    down, up = rng.random((2, kinds.count, 3))
-    found = lanes.run(W, down, up)
-    scores = np.asarray(X @ W[:-1].astype(float) + W[-1])
-    yes = np.stack([kinds.yes(1.0 * (f > 0)) for f in scores.T], axis=1)
-    np.testing.assert_allclose(found.yes, yes, rtol=1e-5)
-    pull = kinds.weight[:, None] * (down[kinds.of] * (scores > -1) - up[kinds.of] * (scores < 1))
-    np.testing.assert_allclose(found.slopes[:-1], X.T @ pull, atol=0.02)
-    np.testing.assert_allclose(found.slopes[-1], pull.sum(axis=0), atol=0.02)
-    above, below = lanes.hinges(W)
-    hinged = np.stack([kinds.yes(f) for f in np.maximum(1 + scores, 0).T], axis=1)
-    np.testing.assert_allclose(above, hinged, rtol=1e-4)
-    hinged = np.stack([kinds.yes(f) for f in np.maximum(1 - scores, 0).T], axis=1)
-    np.testing.assert_allclose(below, hinged, rtol=1e-4)
-
-
-def test_rows_of_one_kind_with_equal_features_are_one():
-    rows = grid_rows(0, n=400)
-    kinds = Kinds.by(problem(rows, GOALS["kl"]).rates)
-    lanes = LaneRows.of(rows.X, kinds)
-    assert lanes.X.shape[0] == len(
-        {(*x, k) for x, k in zip(rows.X.tolist(), kinds.of, strict=True)}
-    )
-    assert lanes.weight.sum() == 400
-
-
 @pytest.mark.parametrize("name", GOALS)
 def test_hinges_are_nowhere_below_what_is_counted(name):
     given = problem(smooth_rows(2), GOALS[name])
@@ -351,7 +278,9 @@ def test_settings_played_together_are_as_if_played_alone():
             .play(50, 10)
         )
         for one, many in zip(alone.answers, together.answers, strict=True):
-            np.testing.assert_allclose(many[:, [lane]], one, atol=1e-3)
+            np.testing.assert_allclose(
+                unpacked(many, 3)[:, lane], unpacked(one, 1)[:, 0], atol=1e-3
+            )
 
 
 def test_tuning_needs_validation_rows_and_takes_the_better_setting():
@@ -363,6 +292,22 @@ def test_tuning_needs_validation_rows_and_takes_the_better_setting():
     held_out = replace(given, validation=problem(smooth_rows(1), GOALS["kl"]))
     found = solved(held_out, steps=300, tune=tune)
     assert "learning_rate 0.1" in found.reason
+
+
+@pytest.mark.parametrize("setting", [{}, {"oracle": "linear"}, {"optimizer": "sgd", "batch": 50}])
+def test_nothing_but_error_is_a_game_of_one(setting):
+    given = problem(smooth_rows(1), Rules({}))
+    found = solved(given, **({"steps": 200} | setting))
+    error = given.rates.rates(found.variants["stochastic"].decide(given.X))[-1]
+    best = Mixture().solve(given, np.random.default_rng(0), lambda _: None).trace[-1]["objective"]
+    assert best - 1e-9 <= error <= best + 0.02
+
+
+def test_an_oracle_takes_fewer_steps_and_keeps_each():
+    descending, responding = ThreePlayer(), ThreePlayer(oracle="linear")
+    assert (descending.steps, descending.every) == (5000, 10)
+    assert (responding.steps, responding.every) == (200, 1)
+    assert ThreePlayer(oracle="linear", steps=7, every=2).steps == 7
 
 
 def test_weights_beyond_all_numbers_are_a_divergence():

@@ -48,8 +48,8 @@ def holds(problem: ConvexProblem, found: ConvexSolution, gap: float) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_constraints_at_once_to_1e_6(kind):
-    """The method of multipliers on 0 to 5 constraints and each kind of intercept."""
-    for problem in instances(range(2) if kind == "rates" else range(1, 2), 5, kind):
+    """The method of multipliers on 0, 1, 2 and 5 constraints and each kind of intercept."""
+    for problem in instances(range(2) if kind == "rates" else range(1, 2), (0, 1, 2, 5), kind):
         holds(problem, solved(Augmented(goal(problem, 5e-7)), problem), 5e-7)
 
 
@@ -57,7 +57,7 @@ def test_all_constraints_at_once_to_1e_6(kind):
     ("kind", "most"), [("dense", 2), ("wide", 1), ("sparse", 1), ("merged", 2), ("rates", 2)]
 )
 def test_cuts_at_the_maximum_to_1e_6(kind, most):
-    for problem in instances(range(1), most, kind):
+    for problem in instances(range(1), range(most + 1), kind):
         holds(problem, solved(cuts(problem, 5e-7, choosers.maximization), problem), 5e-7)
 
 
@@ -65,7 +65,7 @@ def test_cuts_at_the_maximum_to_1e_6(kind, most):
     ("kind", "intercept", "gap"), [("dense", "unregularized", 1e-6), ("rates", "regularized", 1e-5)]
 )
 def test_cuts_at_the_center_of_mass(kind, intercept, gap):
-    for problem in instances(range(1), 2, kind, intercept):
+    for problem in instances(range(1), range(3), kind, intercept):
         holds(problem, solved(cuts(problem, gap, choosers.center_of_mass), problem), gap)
 
 
@@ -79,7 +79,7 @@ def test_cuts_at_a_sampled_center_of_mass():
 def test_the_system_by_a_matrix_or_by_gradients(kind, products, monkeypatch):
     monkeypatch.setattr(linear, "PRODUCTS", products)
     monkeypatch.setattr(linear, "CHEAP", -1.0)
-    for problem in instances(range(1), 2, kind, "unregularized"):
+    for problem in instances(range(1), range(3), kind, "unregularized"):
         holds(problem, solved(Augmented(goal(problem, 5e-7)), problem), 5e-7)
 
 

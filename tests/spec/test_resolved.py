@@ -55,6 +55,8 @@ report:
   plots:
     - {kind: tradeoff, x: ratio, y: error, lines: [unconstrained], file: figure2}
     - {kind: tradeoff, x: target, y: ratio, algorithms: [majorize], variants: [a], diagonal: true}
+    - {kind: tradeoff, x: violation.ratio, y: error, by: target}
+    - {kind: convergence, x: seconds, by: target, title: On the way}
 """
 
 TABLE_3 = """\
@@ -78,6 +80,9 @@ algorithms:
       steps: 5000
       tune: {learning_rate: [0.001, 0.01, 0.1, 1], multiplier_rate: [0.001, 0.01, 0.1, 1]}
 seeds: [3, 1]
+expect:
+  - {algorithm: three_player, variant: stochastic, metric: objective, paper: 0.014, source: Table 3}
+  - {algorithm: base, split: train, metric: violation.accuracy, at_most: 0, within: ci, a: 2, b: true}
 """
 
 FILES = {"quickstart": QUICKSTART, "figure 2": FIGURE_2, "table 3": TABLE_3, "starter": starter()}
@@ -110,6 +115,7 @@ def test_defaults(load):
         "seeds": [0],
         "metrics": {"error": "error"},
         "report": {"tables": [], "plots": []},
+        "expect": [],
     }
     assert points(experiment.sweep, experiment.algorithms[0].sweep) == [{}]
 
@@ -228,8 +234,15 @@ def test_the_schema_takes_good_files(load, text):
         {"datasets": {"d": {"source": "a", "rows": "many"}}},
         {"groups": {"1a": "sex = Female"}},
         {"sweep": {"k": 5}},
+        {"expect": [{"algorithm": "a", "paper": 1}]},
+        {"expect": [{"algorithm": "a", "metric": "m", "paper": "low"}]},
+        {"expect": [{"algorithm": "a", "metric": "m", "paper": 1, "within": "two"}]},
+        {"expect": [{"algorithm": "a", "metric": "m", "paper": 1, "kappa": [1]}]},
         {"report": {"plots": [{"kind": "pie", "x": "a", "y": "b"}]}},
         {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "lines": "c"}]}},
+        {"report": {"plots": [{"kind": "tradeoff", "x": "a"}]}},
+        {"report": {"plots": [{"kind": "convergence", "x": "error"}]}},
+        {"report": {"plots": [{"kind": "convergence", "y": "error"}]}},
         {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "algorithms": []}]}},
         {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "diagonal": "yes"}]}},
     ],
@@ -253,4 +266,13 @@ def test_every_key_is_described():
         if not value.get("description")
     ]
     assert not bare
-    assert {"Dataset", "Split", "Table", "Plot", "Report", "Deployed"} <= set(parts)
+    assert {
+        "Dataset",
+        "Split",
+        "Table",
+        "TradeoffPlot",
+        "ConvergencePlot",
+        "Report",
+        "Deployed",
+        "Expectation",
+    } <= set(parts)

@@ -12,51 +12,17 @@ from scipy.spatial import ConvexHull
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.kinds import Kinds
+from ratecli.solvers.groups import Groups
 from ratecli.solvers.hull.forms import Program
 from ratecli.solvers.oracles.threshold import cuts
-from ratecli.solvers.problem import Problem
 
 Cuts = NDArray[np.intp]
 """Numbers of cuts of a group, 0 for no yes, ascending as the threshold falls."""
 
-WORD = 2**62
 FLAT = 1e-9
 """A direction in which nothing moves by more than this part of what moves most does not count."""
 SMALL = 256
 """A group with so few cuts keeps them all."""
-
-
-@dataclass(frozen=True)
-class Groups:
-    """The cells that the slices of the goals' rates cut the rows into.
-
-    Only slices that a decision counts in; from which data set a row was drawn is no group.
-
-    Attributes
-    ----------
-    slices
-        S conditions as text, in alphabetical order.
-    patterns
-        (C, S) which slices the rows of each group are in.
-    of
-        (n,) the group of each row, 0 to C - 1.
-    """
-
-    slices: tuple[str, ...]
-    patterns: NDArray[np.bool_]
-    of: NDArray[np.intp]
-
-    @classmethod
-    def of_problem(cls, problem: Problem) -> Groups:
-        pieces = [p for goal in (problem.objective, *problem.constraints) for p in goal.pieces]
-        moving = (leaf for leaf in ex.leaves(*pieces) if leaf.rate.yes != leaf.rate.no)
-        texts = sorted({str(leaf.where.visible) for leaf in moving if leaf.where.conditions})
-        n = problem.X.shape[0]
-        members = np.array([problem.slices[text] for text in texts], dtype=bool).reshape(-1, n).T
-        words = np.random.default_rng(0).integers(-WORD, WORD, size=len(texts))
-        # sums modulo 2^64: equal for equal patterns, exactly
-        _, first, of = np.unique(members @ words, return_index=True, return_inverse=True)
-        return cls(tuple(texts), members[first], of)
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,13 @@ from ratecli.models.linear import Threshold
 from ratecli.models.mixture import Mixture
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.baselines.group_cuts import Cuts, Groups, cells_of, coupled, directions_of
+from ratecli.solvers.baselines.group_cuts import Cuts, cells_of, coupled, directions_of
 from ratecli.solvers.baselines.group_hull import GroupHull
 from ratecli.solvers.baselines.plain import plain_fit
 from ratecli.solvers.baselines.single_cuts import best_single
-from ratecli.solvers.hull.best import EXCESS, best
-from ratecli.solvers.hull.columns import Columns
+from ratecli.solvers.groups import Groups
 from ratecli.solvers.hull.forms import TAKEN, Program
-from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import Problem
 
 ROUNDS = 100
@@ -60,9 +59,12 @@ class PostShift(Solver):
     gap: Annotated[float, Gt(0)] = 1e-5
 
     version: ClassVar[int] = 2
-    sees_slices: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = TAKEN
     constraints: ClassVar[frozenset[str]] = TAKEN
+
+    @property
+    def sees_slices(self) -> bool:
+        return True
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         begun = time.perf_counter()
@@ -136,7 +138,7 @@ class _Search:
         return GroupThreshold(self.scorer, groups.slices, groups.patterns, np.array(chosen))
 
     def ending(self) -> tuple[str, str]:
-        """Status and reason. Only what no decisions at all could meet is called infeasible."""
+        """Status and reason."""
         if self.hull.feasible and self.ended and self.left <= self.hull.gap:
             return "solved", ""
         if self.hull.feasible and np.isinf(self.left):
@@ -145,8 +147,4 @@ class _Search:
             return "iteration_limit", f"the objective may be {self.left:.2g} above the least one"
         missed = self.trace[-1]["violation"]
         reason = f"every choice of thresholds misses some constraint by {missed:.3g} or more"
-        whatever = Columns.decisions(self.hull.kinds)
-        least = best(Relaxation(self.hull.program, whatever, elastic=True), EXCESS)
-        if least is None or least.bound <= EXCESS:
-            return "no_solution_found", reason
-        return "infeasible", f"{reason}, and any decisions by {least.bound:.3g}"
+        return unmet(self.hull.program, self.hull.kinds, reason)

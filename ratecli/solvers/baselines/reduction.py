@@ -9,8 +9,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt
-from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
 
 from ratecli.models.base import Classifier
 from ratecli.models.linear import Logistic, Threshold
@@ -56,6 +54,7 @@ class ExponentiatedGradient(Solver):
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from fairlearn.reductions import ExponentiatedGradient as Reduction  # noqa: PLC0415
+        from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
         from ratecli.solvers.baselines.moments import Rows  # noqa: PLC0415
 
@@ -107,7 +106,7 @@ def _mixture(reduction: Any) -> tuple[tuple[Classifier, ...], Any]:
 
 
 def _classifier(model: Any, width: int) -> Classifier:
-    if isinstance(model, DummyClassifier):  # where all costs have one sign
+    if type(model).__name__ == "DummyClassifier":  # where all costs have one sign
         return Threshold(np.zeros(width), 1.0 if model.constant == 1 else -1.0)
     return Logistic(model.coef_[0].astype(float), float(model.intercept_[0]))
 

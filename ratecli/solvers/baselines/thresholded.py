@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -10,11 +11,13 @@ import numpy as np
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import Goal
+from ratecli.rates.kinds import Kinds
 from ratecli.rates.sample import Mask
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
 from ratecli.solvers.baselines.cuts import Cuts
 from ratecli.solvers.baselines.plain import plain_fit
 from ratecli.solvers.hull.forms import TAKEN, Program
+from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import Problem
 
 ROUNDING = 1e-12
@@ -59,6 +62,7 @@ class Thresholded(Solver):
             raise ValueError("meets: with free: true no constraint is met")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        begun = time.perf_counter()
         plain, short = plain_fit(problem, self.loss, rng)
         progress(f"{self.loss} loss fitted")
         own = -plain.bias
@@ -68,17 +72,19 @@ class Thresholded(Solver):
         excess = program.excess(cuts.rates)
         allowed = excess <= ROUNDING
         if not allowed.any():
-            return Solution({}, "no_solution_found", _nearest(cuts, program, int(excess.argmin())))
+            reason = _nearest(cuts, program, int(excess.argmin()))
+            return Solution({}, *unmet(program, Kinds.by(problem.rates), reason))
         values = program.value(program.objective, cuts.rates)
         chosen = _best(cuts, values, allowed & ~np.isnan(values), own)
         threshold = float(cuts.thresholds[chosen])
+        classifier = Threshold(plain.weights, -threshold)
         row = {
             "iteration": 1,
             "objective": float(values[chosen]),
-            "violation": max(float(excess[chosen]), 0.0),
+            "violation": problem.violation(classifier),
             "shift": own - threshold,
+            "seconds": time.perf_counter() - begun,
         }
-        classifier = Threshold(plain.weights, -threshold)
         status = "iteration_limit" if short else "solved"
         return Solution({"deterministic": classifier}, status, short, trace=(row,))
 

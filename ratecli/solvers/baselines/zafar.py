@@ -76,10 +76,11 @@ class Zafar(Solver):
         progress("hinge loss fitted")
         w = 2 * found.w  # scores of margin 1/2 become those of margin 1
         reached = means @ w
+        classifier = Threshold(w[:-1], float(w[-1]))
         row = {
             "iteration": 1,
             "objective": 2 * found.value,
-            "violation": float((reached - self.covariance).max(initial=0.0)),
+            "violation": problem.violation(classifier),
             "covariance": float(reached.max()) if names else 0.0,
             "gap": 2 * found.gap,
             "work": found.work,
@@ -89,7 +90,6 @@ class Zafar(Solver):
         for name, value in zip(names, found.multipliers, strict=True):
             multipliers[name] += float(value)
         status, reason = _ending(found)
-        classifier = Threshold(w[:-1], float(w[-1]))
         return Solution({"deterministic": classifier}, status, reason, multipliers, (row,))
 
 

@@ -1,10 +1,10 @@
-"""The best point of a hull: branch and bound over the levels of fractions."""
+"""The best point of a hull: branch and bound over the levels of its bilinear form."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,9 +14,13 @@ from ratecli.solvers.hull.relaxation import Relaxation, Relaxed
 
 EXCESS = 5e-7
 """Up to which a constraint counts as met."""
-EXACT = 1e-7
-"""Up to which a level counts as that of its fraction: a few such errors make no excess."""
+EXACT = 1e-12
+"""Up to which a relaxation counts as its program at these levels, in units of the objective."""
 MAX_NODES = 2000
+POLISH = 4
+"""Programs with lines for fractions that are solved in the end, each at the last one's optimum."""
+LEAST_STEP = 1e-9
+"""What such a program must improve the objective by for another one."""
 INSIDE = 0.1
 """A box is cut no nearer to its ends than this part of its width."""
 
@@ -51,40 +55,75 @@ class Best:
 def best(relaxation: Relaxation, gap: float) -> Best | None:
     """The best point to a gap between value and bound, None where no point meets the constraints.
 
-    Without fractions, or with one that is the objective, the first program is exact. Otherwise boxes of
-    levels are halved where level times bottom is farthest from what the program takes it for
-    (McCormick 1976). Stops after `MAX_NODES` boxes, and leaves out what is within `EXACT` of its levels and
-    yet no point that counts: then the bound, which holds all the same, may be a little more than
-    `gap` away.
+    Where the relaxation has no levels its first program is exact. Otherwise boxes of levels are cut in
+    two at the level that most is off at. An elastic one ends with any point that meets all
+    constraints.
+
+    None is certain where every box was shown to be empty. After `MAX_NODES` boxes, or where one was
+    left out that could neither be cut nor gave a point, the bound holds all the same but may be more
+    than `gap` away; and if no point was found so, one of least violation is looked for with as many
+    boxes, and taken if it meets the constraints, before None is said.
     """
-    first = relaxation.solve(relaxation.boxes)
-    if first is None:
+    search = _Search(relaxation, gap)
+    search.run()
+    found, value = search.found, search.upper
+    if found is None and search.bound < np.inf and not relaxation.elastic:
+        nearest = _Search(replace(relaxation, elastic=True, touching=[]), gap)
+        nearest.run()
+        found = nearest.found
+        value = np.inf if found is None else _value(relaxation, found)
+    if found is None or value == np.inf:
         return None
+    return _best(relaxation, found, value, min(value, search.bound))
+
+
+@dataclass
+class _Search:
+    """Boxes by their bounds, the best point so far, and the least bound of boxes that were left out."""
+
+    relaxation: Relaxation
+    gap: float
     found: Relaxed | None = None
-    upper = left_out = np.inf
-    order = itertools.count()
-    heap = [(first.value, next(order), relaxation.boxes, first)]
-    while heap and heap[0][0] < upper - gap and next(order) < MAX_NODES:
-        lower, _, boxes, relaxed = heapq.heappop(heap)
-        for candidate in _candidates(relaxation, relaxed):
-            value = _value(relaxation, candidate)
-            if value < upper:
-                found, upper = candidate, value
-        parts = _halves(relaxation, boxes, relaxed)
-        left_out = left_out if parts else min(left_out, lower)
-        for part in parts:
-            try:
-                inside = relaxation.solve(part)
-            except ArithmeticError:  # so narrow that HiGHS cannot tell; it has its own box's bound
-                left_out = min(left_out, lower)
-                continue
-            if inside is not None and inside.value < upper - gap:
-                heapq.heappush(heap, (max(inside.value, lower), next(order), part, inside))
-            elif inside is not None:
-                left_out = min(left_out, inside.value)
-    if found is None:
-        return None
-    return _best(relaxation, found, upper, min([upper, left_out, *(node[0] for node in heap)]))
+    upper: float = np.inf
+    left_out: float = np.inf
+    heap: list[tuple[float, int, Array, Relaxed]] = field(default_factory=list)
+    count: itertools.count[int] = field(default_factory=itertools.count)
+
+    def run(self) -> None:
+        """Until the gap is closed; no constraint need be met by more than enough."""
+        enough = 0.0 if self.relaxation.elastic else -np.inf
+        self._open(self.relaxation.boxes, -np.inf)
+        for _ in range(MAX_NODES):
+            if not self.heap or self.heap[0][0] >= self.upper - self.gap or self.upper <= enough:
+                break
+            lower, _, boxes, relaxed = heapq.heappop(self.heap)
+            for candidate in _candidates(self.relaxation, relaxed):
+                value = _value(self.relaxation, candidate)
+                if value < self.upper:
+                    self.found, self.upper = candidate, value
+            parts = _halves(boxes, relaxed)
+            self.left_out = self.left_out if parts else min(self.left_out, lower)
+            for part in parts:
+                self._open(part, lower)
+
+    def _open(self, boxes: Array, lower: float) -> None:
+        """Put a box that is part of one with a bound in its place, if it may have a better point."""
+        try:
+            inside = self.relaxation.solve(boxes)
+        except ArithmeticError:  # so narrow that nobody can tell; it has the other box's bound
+            self.left_out = min(self.left_out, lower)
+            return
+        if inside is None:
+            return
+        bound = max(inside.value, lower)
+        if bound < self.upper - self.gap:
+            heapq.heappush(self.heap, (bound, next(self.count), boxes, inside))
+        else:
+            self.left_out = min(self.left_out, bound)
+
+    @property
+    def bound(self) -> float:
+        return min([self.upper, self.left_out, *(node[0] for node in self.heap)])
 
 
 def _value(relaxation: Relaxation, point: Relaxed) -> float:
@@ -98,8 +137,8 @@ def _value(relaxation: Relaxation, point: Relaxed) -> float:
 
 
 def _candidates(relaxation: Relaxation, relaxed: Relaxed) -> list[Relaxed]:
-    """The relaxation's own point, and the best one at its levels, where the envelope is exact."""
-    if not len(relaxed.levels):
+    """The relaxation's own point, and the best one at its levels, where it is exact."""
+    if relaxation.is_flat:
         return [relaxed]
     try:
         exact = relaxation.solve(np.stack([relaxed.levels, relaxed.levels], axis=1))
@@ -108,34 +147,49 @@ def _candidates(relaxation: Relaxation, relaxed: Relaxed) -> list[Relaxed]:
     return [relaxed] if exact is None else [relaxed, exact]
 
 
-def _halves(relaxation: Relaxation, boxes: Array, relaxed: Relaxed) -> list[Array]:
-    """The box cut at the level that is farthest from its fraction; nothing where all are exact."""
-    apart = np.array([float(f.at(relaxed.rates)) for f in relaxation.fractions]) - relaxed.levels
-    apart = np.abs(np.nan_to_num(apart))
-    if not (apart > EXACT).any():
+def _halves(boxes: Array, relaxed: Relaxed) -> list[Array]:
+    """The box cut at the level that most is off at; nothing where nothing is off."""
+    if not len(boxes) or relaxed.off.max() <= EXACT:
         return []
-    m = int(np.argmax(apart))
-    low, high = boxes[m]
+    p = int(np.argmax(relaxed.off))
+    low, high = boxes[p]
     margin = INSIDE * (high - low)
-    cut = float(np.clip(relaxed.levels[m], low + margin, high - margin))
+    cut = float(np.clip(relaxed.levels[p], low + margin, high - margin))
     lower, upper = boxes.copy(), boxes.copy()
-    lower[m, 1] = upper[m, 0] = cut
+    lower[p, 1] = upper[p, 0] = cut
     return [lower, upper]
 
 
 def _best(relaxation: Relaxation, found: Relaxed, value: float, bound: float) -> Best:
-    """With prices from the program that has lines for fractions, which touch them at the point."""
-    if relaxation.fractions:
-        flat = relaxation.program.expanded(found.rates, objective=relaxation.scaled is None)
-        plain = replace(relaxation, program=flat)
-        near = plain.solve(plain.boxes)
-        found = replace(found, prices=near.prices, multipliers=near.multipliers) if near else found
+    """With prices from the program that has lines for fractions, which touch them at the point.
+
+    The optimum of that program is taken for the point where it is better, again and again.
+    """
+    priced, at = relaxation, found
+    for _ in range(0 if relaxation.is_flat else POLISH):
+        near = _flat(relaxation, found.rates)
+        step = near.solve(near.boxes)
+        if step is None:
+            break
+        priced, at = near, step
+        better = _value(relaxation, step)
+        if better >= value - LEAST_STEP:
+            break
+        found, value = step, better
     return Best(
         found.weights,
         found.rates,
         value,
-        bound,
-        found.prices,
-        found.multipliers,
+        min(value, bound),
+        priced.prices(at),
+        priced.multipliers(at),
         relaxation.touching,
     )
+
+
+def _flat(relaxation: Relaxation, rates: Array) -> Relaxation:
+    """With lines for fractions, and constraints that are met at `rates`."""
+    aim = relaxation.bilinear.scaled is None
+    flat = relaxation.program.expanded(rates, objective=aim)
+    excess = 0.0 if relaxation.elastic else max(float(flat.excess(rates)), 0.0)
+    return replace(relaxation, program=flat.loosened(excess))

@@ -190,6 +190,14 @@ class Program:
         aim = lines(self.objective) if objective else self.objective
         return replace(self, objective=aim, constraints=constraints)
 
+    def loosened(self, by: float) -> Program:
+        """The same with constraints that may be up to `by`."""
+
+        def loose(form: Form) -> Form:
+            return replace(form, line=form.line + Line(0.0 * form.line.slopes, -by))
+
+        return replace(self, constraints=tuple(map(loose, self.constraints)))
+
 
 @dataclass(frozen=True)
 class _Parts:

@@ -1,39 +1,35 @@
 """A linear program that bounds a program over a hull from below.
 
-Its variables are the weights q of the points, a scale s, a level for each fraction, a height for each
-curve, and a slack. Curves are held from below by lines that touch them. Of a fraction, `top = level *
-bottom` is replaced by what that implies where levels and bottoms lie in a box: the envelope of the
-product (McCormick 1976), which is exact where the box has no width.
+In the bilinear form of a program levels multiply lines in the rates. With weights q of the points the
+products are `sum_j q_j * level_j * line_j`, where each point is taken at levels of its own within the
+box: the hull of all points at all levels there, which nothing linear is closer to. It is exact where
+the box has no width. Where points of several blocks are added, each block's are taken at levels of the
+same mean.
 
-An objective that is one fraction needs no level: weights are scaled until its bottom is 1, and its
-top is minimized (Charnes and Cooper 1962).
+Curves are held from below by lines that touch them (Kelley 1960).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, linprog
 
 from ratecli.models.base import Array
+from ratecli.solvers.hull.bilinear import FLOOR, Bilinear, Row
 from ratecli.solvers.hull.columns import Columns
-from ratecli.solvers.hull.forms import Curve, Form, Fraction, Line, Program
+from ratecli.solvers.hull.forms import Curve, Line, Program
+from ratecli.solvers.hull.linear import Linear, Vertex
 
 TOLERANCE = 1e-8
 """How far a curve may lie above the lines that hold it, in its own units."""
-EXACT = 1e-9
-"""Up to which HiGHS meets rows."""
 MAX_ROUNDS = 60
-FLOOR = 1e-3
-"""Of the largest value that a bottom has, the least that is allowed."""
-STEEPEST = 1e6
-"""Fractions beyond this are taken for it: their bottom is as good as 0."""
-INFEASIBLE = 2
-"""What HiGHS calls it in SciPy."""
+LEAST_DUAL = 0.1
+"""Added to the dual of a row where it is asked how far levels are off: one that costs nothing in a wide box
+may be what the optimum breaks. Between .03 and .3 as few boxes do, with 1e-6 fifty times as many.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,41 +43,39 @@ class Relaxed:
     weights, rates
         (T,) chances, adding up to 1 in each block, and (K,) rates.
     levels
-        (M,) of the fractions.
-    prices
-        (K,) what a unit of each rate costs there: the slopes of the Lagrangian in the rates.
-    multipliers
-        (J,) of the constraints, in units of the objective.
+        (P,) means of the levels that points are taken at.
+    off
+        (P,) how far the program is from what it would be at these levels, in units of the objective:
+        0 where it is exact.
+    scale
+        What the weights added up to before they were divided by it.
+    duals
+        (m,) of the rows, times the scale.
     """
 
     value: float
     weights: Array
     rates: Array
     levels: Array
-    prices: Array
-    multipliers: Array
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A row of the program `coefficients @ x <= bound`, and its slopes (K,) in the rates."""
-
-    coefficients: Array
-    bound: float
-    slopes: Array
+    off: Array
+    scale: float
+    duals: Array
 
 
 @dataclass
 class Relaxation:
     """Lines that hold the curves are kept from one call to the next.
 
-    With `elastic` the objective is the least amount by which all constraints can be met.
+    With `elastic` the objective is the least amount that no constraint is above. `floor` 0 lets bottoms be
+    0, where their ratios count as any number: for proofs.
     """
 
     program: Program
     columns: Columns
     elastic: bool = False
+    floor: float = FLOOR
     touching: list[list[Line]] = field(default_factory=list)
+    _last: Linear | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if not self.touching:
@@ -89,248 +83,219 @@ class Relaxation:
             self.touching = [[curve.touching(middle)] for curve in self.curves]
 
     @cached_property
-    def objective(self) -> Form:
-        nothing = Form(Line(0.0 * self.columns.origin, 0.0), np.zeros(len(self.fractions)))
-        return nothing if self.elastic else self.program.objective
+    def bilinear(self) -> Bilinear:
+        return Bilinear.of(self.program, self.columns, elastic=self.elastic, floor=self.floor)
 
     @property
-    def fractions(self) -> tuple[Fraction, ...]:
-        return self.program.fractions
+    def boxes(self) -> Array:
+        """(P, 2) all levels that need be looked at."""
+        return self.bilinear.boxes
 
     @cached_property
-    def scaled(self) -> Fraction | None:
-        """The fraction whose bottom is scaled to 1: the objective's, where it has nothing else and no
-        constraint has fractions beside rates, for levels are not scaled.
-        """
-        (own,) = np.nonzero(self.objective.shares)
-        alone = all(c.is_fractions or not c.shares.any() for c in self.program.constraints)
-        fits = self.objective.is_fractions and len(own) == 1 and alone
-        return self.fractions[own[0]] if fits else None
+    def is_flat(self) -> bool:
+        """Whether its one linear program is exact but for curves, and so its prices are right."""
+        aims = () if self.elastic or self.bilinear.scaled else (self.program.objective,)
+        return not any(form.shares.any() for form in (*aims, *self.program.constraints))
 
     @cached_property
     def curves(self) -> tuple[Curve, ...]:
         """The objective's first."""
-        forms = (self.objective, *self.program.constraints)
+        forms = (*(() if self.elastic else (self.program.objective,)), *self.program.constraints)
         return tuple(curve for each in forms for curve in each.curves)
 
-    @cached_property
-    def bottoms(self) -> Array:
-        """(M, 2) least and largest value of each fraction's bottom, scaled as weights are."""
-        found = [self._range(f.bottom) for f in self.fractions]
-        return np.array(found).reshape(len(found), 2)
-
-    @cached_property
-    def boxes(self) -> Array:
-        """(M, 2) levels within which every fraction lies over the hull."""
-        found = [_values(fraction, self.columns) for fraction in self.fractions]
-        return np.array(found).reshape(len(found), 2)
-
     def solve(self, boxes: Array) -> Relaxed | None:
-        """The optimum for levels within boxes (M, 2), None where there is none.
+        """The optimum for levels within boxes (P, 2), None where there is none.
 
         Raises
         ------
         ArithmeticError
-            Where HiGHS gives up.
+            Where a linear program cannot be solved.
         """
         for _ in range(MAX_ROUNDS):
-            rows = [*self._constraints, *self._floors, *self._levels(boxes), *self._heights()]
-            found = self._solved(rows, boxes)
-            if found.status == INFEASIBLE:
+            found = self._linear.solve(boxes)
+            if found is None:
                 return None
-            if found.status != 0:
-                raise ArithmeticError(f"a linear program was not solved: {found.message}")
-            relaxed = self._relaxed(found, rows)
-            if not self._touch(relaxed, found.x):
+            relaxed = self._relaxed(found)
+            if not self._touch(relaxed.rates, found):
                 break
         return relaxed
 
-    # Variables, in this order: weights, scale, levels, heights, slack.
+    # Columns are the points, and a height above its least of each curve. Rows: what is 1; that blocks
+    # have the weight of the first, and its mean levels; the rows of the program; lines below curves.
 
     @cached_property
-    def _starts(self) -> dict[str, int]:
-        sizes = {
-            "weights": self.columns.points.shape[1],
-            "scale": 1,
-            "levels": len(self.fractions),
-            "heights": len(self.curves),
-            "slack": 1,
-            "end": 0,
-        }
-        ends = np.cumsum([0, *sizes.values()])
-        return dict(zip(sizes, ends.tolist(), strict=False))
-
-    def _row(self, line: Line, bound: float = 0.0, **others: Mapping[int, float]) -> _Row:
-        """A line in the rates, times the scale, plus multiples of other variables by their number."""
-        starts = self._starts
-        x = np.zeros(starts["end"])
-        x[: starts["scale"]] = line.slopes @ self.columns.points
-        x[starts["scale"]] = line.slopes @ self.columns.origin + line.constant
-        for name, multiples in others.items():
-            for number, multiple in multiples.items():
-                x[starts[name] + number] = multiple
-        return _Row(x, bound, line.slopes)
+    def _points(self) -> Array:
+        """(K + 1, T) what slopes and constant of a line are multiplied by: the origin is in the first block."""
+        first = (self.columns.block == 0).astype(float)
+        return np.vstack([self.columns.points + np.outer(self.columns.origin, first), first])
 
     @cached_property
-    def _objective(self) -> _Row:
-        if self.scaled:
-            share = float(self.objective.shares.sum())
-            return self._row(self.scaled.top * share)
-        return self._row(
-            self.objective.line,
-            levels=dict(enumerate(self.objective.shares)),
-            heights=dict.fromkeys(range(len(self.objective.curves)), 1.0),
-            slack={0: float(self.elastic)},
+    def _least(self) -> list[float]:
+        """Of each curve, by the first line below it."""
+        lines = (each[0] for each in self.touching)
+        return [self.columns.range(line.slopes, line.constant)[0] for line in lines]
+
+    @cached_property
+    def _balance(self) -> Array:
+        """(B - 1, T) of a block less those of the first."""
+        members = self.columns.membership()
+        return np.asarray(members[1:] - members[0])
+
+    @property
+    def _equal(self) -> int:
+        return 1 + len(self._balance) * (1 + len(self.boxes))
+
+    @cached_property
+    def _rows(self) -> tuple[Array, Array]:
+        """(m, n) of all rows but those of lines below curves, and (n,) the objective."""
+        bilinear, curves = self.bilinear, len(self.curves)
+        one = bilinear.scaled or Line(0.0 * self.columns.origin, 1.0)
+        rows = np.stack(
+            [self._values(row) for row in (Row(one), *bilinear.rows, bilinear.objective)]
+        )
+        levels = np.zeros((len(self._balance) * len(self.boxes), rows.shape[1]))
+        balance = np.pad(self._balance, ((0, 0), (0, curves)))
+        return np.vstack([rows[:1], balance, levels, rows[1:-1]]), rows[-1]
+
+    def _values(self, row: Row) -> Array:
+        line, heights = row.line, np.zeros(len(self.curves))
+        for curve in row.curves:
+            line += Line(0.0 * line.slopes, self._least[curve])
+            heights[curve] += 1.0
+        return np.append(_both(line) @ self._points, heights)
+
+    @cached_property
+    def _products(self) -> tuple[NDArray[np.int64], Array, Array]:
+        """Places (L, 2) of levels in rows, and what they are multiplied by, (L, K + 1) slopes and
+        constants, and (L, n) in columns.
+        """
+        blocks, count = len(self._balance), len(self.boxes)
+        places, slopes, times = [], [], []
+        for p in range(count):
+            for b in range(blocks):
+                places.append((p, 1 + blocks + p * blocks + b))
+                slopes.append(np.zeros(len(self._points)))
+                times.append(self._balance[b])
+        for i, row in enumerate(self.bilinear.rows):
+            for p, line in row.times.items():
+                places.append((p, self._equal + i))
+                slopes.append(_both(line))
+                times.append(_both(line) @ self._points)
+        found = np.array(times).reshape(len(times), self._points.shape[1])
+        return (
+            np.array(places, dtype=np.int64).reshape(-1, 2),
+            np.array(slopes).reshape(-1, len(self._points)),
+            np.pad(found, ((0, 0), (0, len(self.curves)))),
         )
 
     @cached_property
-    def _unscaled(self) -> NDArray[np.bool_]:
-        """(J,) the constraints of fractions alone where weights are scaled: levels are not."""
-        scaled = self.scaled is not None
-        return np.array([scaled and c.is_fractions for c in self.program.constraints], dtype=bool)
+    def _cost_times(self) -> Array:
+        found = np.zeros((len(self.boxes), self._points.shape[1] + len(self.curves)))
+        for p, line in self.bilinear.objective.times.items():
+            found[p, : self._points.shape[1]] = _both(line) @ self._points
+        return found
 
     @cached_property
-    def _constraints(self) -> list[_Row]:
-        rows = []
-        height = len(self.objective.curves)
-        for each, unscaled in zip(self.program.constraints, self._unscaled, strict=True):
-            heights = range(height, height := height + len(each.curves))
-            line, bound = (each.line * 0.0, -each.line.constant) if unscaled else (each.line, 0.0)
-            others = {"heights": dict.fromkeys(heights, 1.0), "slack": {0: -1.0}}
-            rows.append(self._row(line, bound, levels=dict(enumerate(each.shares)), **others))
-        return rows
+    def _held(self) -> list[tuple[Line, Array]]:
+        """Lines below curves, and their rows (n,)."""
+        each = enumerate(self.touching)
+        return [(line, self._below(curve, line)) for curve, lines in each for line in lines]
 
-    @cached_property
-    def _floors(self) -> list[_Row]:
-        """No bottom is nearly 0: there a fraction is not defined, and near it anything."""
-        rows = []
-        for fraction in self.fractions:
-            line = fraction.bottom
-            _, most = self.columns.range(line.slopes, line.constant)
-            rows.append(self._row(line * -1.0 + Line(0.0 * line.slopes, FLOOR * most)))
-        return rows
+    def _below(self, curve: int, line: Line) -> Array:
+        heights = np.zeros(len(self.curves))
+        heights[curve] = -1.0
+        low = Line(0.0 * line.slopes, -self._least[curve])
+        return np.append(_both(line + low) @ self._points, heights)
 
-    def _levels(self, boxes: Array) -> list[_Row]:
-        """Top within the envelope of level times bottom."""
-        rows = []
-        for m, (fraction, (low, high), (least, most)) in enumerate(
-            zip(self.fractions, boxes, self.bottoms, strict=True)
-        ):
-            corners = ((high, least, 1), (low, most, 1), (low, least, -1), (high, most, -1))
-            for level, bottom, sign in corners:
-                line = (fraction.top + fraction.bottom * -level) * sign
-                rows.append(self._row(line, -sign * level * bottom, levels={m: -sign * bottom}))
-        return rows
+    @property
+    def _linear(self) -> Linear:
+        if self._last is None or len(self._last.fixed) != len(self._rows[0]) + len(self._held):
+            fixed, cost = self._rows
+            places, _, times = self._products
+            rows = np.vstack([fixed, *(row for _, row in self._held)])
+            self._last = Linear(rows, times, places, cost, self._cost_times, self._equal)
+        return self._last
 
-    def _heights(self) -> list[_Row]:
-        return [
-            self._row(line, heights={c: -1.0})
-            for c, lines in enumerate(self.touching)
-            for line in lines
-        ]
-
-    def _solved(self, rows: Sequence[_Row], boxes: Array) -> OptimizeResult:
-        starts = self._starts
-        equal, right = self._equations
-        solve = partial(
-            linprog,
-            self._objective.coefficients,
-            A_ub=np.array([row.coefficients for row in rows]).reshape(-1, starts["end"]),
-            b_ub=np.array([row.bound for row in rows]),
-            A_eq=np.array([row.coefficients for row in equal]),
-            b_eq=right,
-            bounds=[
-                *[(0, None)] * starts["scale"],
-                (0, None) if self.scaled else (1, 1),
-                *boxes.tolist(),
-                *[(None, None)] * len(self.curves),
-                (None, None) if self.elastic else (0, 0),
-            ],
-        )
-        exact = {"primal_feasibility_tolerance": EXACT, "dual_feasibility_tolerance": EXACT}
-        found = solve(method="highs", options=exact)
-        if found.status in {0, INFEASIBLE}:
-            return found
-        # of boxes that are narrow and just infeasible the simplex method may not know what to say
-        return solve(method="highs-ipm", options={**exact, "presolve": False})
-
-    @cached_property
-    def _equations(self) -> tuple[list[_Row], list[float]]:
-        """Weights of a block add up to the scale; the bottom that is scaled is 1."""
-        rows = []
-        for members in self.columns.membership():
-            row = self._row(Line(0.0 * self.columns.origin, 0.0), scale={0: -1.0})
-            row.coefficients[: len(members)] = members
-            rows.append(row)
-        if self.scaled is None:
-            return rows, [0.0] * len(rows)
-        return [*rows, self._row(self.scaled.bottom)], [0.0] * len(rows) + [1.0]
-
-    def _relaxed(self, found: OptimizeResult, rows: Sequence[_Row]) -> Relaxed:
-        starts, x = self._starts, found.x
-        scale = float(x[starts["scale"]])
-        weights = np.maximum(x[: starts["scale"]], 0.0) / scale
-        equal, _ = self._equations
-        prices = self._objective.slopes.copy()
-        for row, multiplier in zip(rows, found.ineqlin.marginals, strict=True):
-            prices -= multiplier * row.slopes
-        for row, multiplier in zip(equal, found.eqlin.marginals, strict=True):
-            prices -= multiplier * row.slopes
-        constant = self.objective.line.constant if self.scaled else 0.0  # the others are in it
-        count = len(self.program.constraints)
+    def _relaxed(self, found: Vertex) -> Relaxed:
+        count = self.columns.points.shape[1]
+        own = found.columns < count
+        columns, levels, x = found.columns[own], found.levels[own], found.x[own]
+        first = np.where(self.columns.block[columns] == 0, x, 0.0)
+        scale = float(first.sum())
+        weights = np.bincount(columns, x, count) / scale
+        rates = self.columns.points @ weights + self.columns.origin
+        mean = first @ levels / scale
         return Relaxed(
-            float(found.fun) + constant,
+            float(found.duals[0]) + self._constant,
             weights,
-            self.columns.points @ weights + self.columns.origin,
-            x[starts["levels"] : starts["heights"]],
-            prices * scale,
-            -found.ineqlin.marginals[:count] * np.where(self._unscaled, 1.0, scale),
+            rates,
+            mean,
+            self._off(found, mean),
+            scale,
+            found.duals * scale,
         )
 
-    def _touch(self, relaxed: Relaxed, x: Array) -> bool:
+    @property
+    def _constant(self) -> float:
+        """What is not among the rates of an objective that is scaled."""
+        return self.program.objective.line.constant if self.bilinear.scaled else 0.0
+
+    def _off(self, found: Vertex, mean: Array) -> Array:
+        places, _, times = self._products
+        levels, rows = places.T
+        each = times[:, found.columns]
+        taken = (each * found.levels.T[levels]) @ found.x
+        missed = np.abs(mean[levels] * (each @ found.x) - taken)
+        weights = np.abs(found.duals[rows]) + LEAST_DUAL
+        return np.asarray(np.bincount(levels, missed * weights, len(mean)), dtype=float)
+
+    @cached_property
+    def _slopes(self) -> Array:
+        """(m, K) in the rates, of the rows but those of lines below curves."""
+        bilinear = self.bilinear
+        one = np.zeros((self._equal, len(self.columns.origin)))
+        if bilinear.scaled:
+            one[0] = bilinear.scaled.slopes
+        rows = [row.line.slopes for row in bilinear.rows]
+        return np.vstack([one, *rows])
+
+    def prices(self, relaxed: Relaxed) -> Array:
+        """(K,) what a unit of each rate costs there: the slopes of the Lagrangian, levels held."""
+        places, slopes, _ = self._products
+        duals = relaxed.duals
+        held = [line.slopes for line, _ in self._held]
+        lines = np.vstack([self._slopes, *held])[: len(duals)]  # a last line may have come later
+        costs = self.bilinear.objective.line.slopes * relaxed.scale - duals @ lines
+        taken = duals[places[:, 1]] * relaxed.levels[places[:, 0]]
+        return np.asarray(costs - taken @ slopes[:, :-1])
+
+    def multipliers(self, relaxed: Relaxed) -> Array:
+        """(J,) of the constraints, in units of the objective; 0 of those that are in a spread."""
+        found = np.zeros(len(self.program.constraints))
+        for row, dual in zip(self.bilinear.rows, relaxed.duals[self._equal :], strict=False):
+            if row.owner is not None and row.by is not None:
+                found[row.owner] = -dual * float(row.by.at(relaxed.rates))
+        return found
+
+    def _touch(self, rates: Array, found: Vertex) -> bool:
         """Add a line to each curve that lies above its height; whether any did."""
-        starts = self._starts
-        heights = x[starts["heights"] : starts["slack"]] / x[starts["scale"]]
+        if not self.curves:
+            return False
+        count = self.columns.points.shape[1]
+        own = (found.columns < count) & (self.columns.block[found.columns % count] == 0)
+        rest = found.columns - count
+        heights = np.array(self._least)
+        np.add.at(heights, rest[rest >= 0], found.x[rest >= 0] / found.x[own].sum())
         above = False
-        for curve, height, lines in zip(self.curves, heights, self.touching, strict=True):
-            line = curve.touching(relaxed.rates)
-            if line.at(relaxed.rates) > height + TOLERANCE:
-                lines.append(line)
+        for number, (curve, height) in enumerate(zip(self.curves, heights, strict=True)):
+            line = curve.touching(rates)
+            if line.at(rates) > height + TOLERANCE:
+                self._held.append((line, self._below(number, line)))
+                self.touching[number].append(line)
                 above = True
         return above
 
-    def _range(self, line: Line) -> tuple[float, float]:
-        """Least and largest value of a line over the scaled hull."""
-        if not self.scaled:
-            return self.columns.range(line.slopes, line.constant)
-        ends = [self._least(line), self._least(line * -1.0)]
-        return ends[0], -ends[1]
 
-    def _least(self, line: Line) -> float:
-        equal, right = self._equations
-        found = linprog(
-            self._row(line).coefficients,
-            A_eq=np.array([row.coefficients for row in equal]),
-            b_eq=right,
-            bounds=[(0, None)] * (self._starts["scale"] + 1)
-            + [(0, 0)] * (self._starts["end"] - self._starts["scale"] - 1),
-        )
-        return float(found.fun) if found.status == 0 else -np.inf
-
-
-def _values(fraction: Fraction, columns: Columns) -> tuple[float, float]:
-    """Least and largest value of a fraction over the hull.
-
-    Of one block's points the fraction of a mixture lies between theirs; of several its top and bottom
-    are bounded each.
-    """
-    low, high = fraction.range
-    if columns.blocks == 1:
-        each = fraction.at(columns.points + columns.origin[:, None])
-    else:
-        lines = (fraction.top, fraction.bottom)
-        top, bottom = (np.array(columns.range(line.slopes, line.constant)) for line in lines)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            each = np.divide.outer(top, bottom).ravel()
-    each = each[~np.isnan(each)]
-    return max(low, float(each.min()), -STEEPEST), min(high, float(each.max()), STEEPEST)
+def _both(line: Line) -> Array:
+    """(K + 1,) slopes and constant."""
+    return np.append(line.slopes, line.constant)

@@ -168,9 +168,8 @@ class Majorize(Solver):
         higher price on excess, take turns as they come to rest; from there on it is the last one's.
         """
         w = np.zeros(ramp.rows.width)
-        run, left = _Run(w, ramp.values(w)), self.iterations
+        run, left, begun = _Run(w, ramp.values(w)), self.iterations, time.perf_counter()
         while left:
-            started = time.perf_counter()
             ties, before = TIES if _rests(run.trace) else 0.0, run.missed
             convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(run.w), ties)
             method = methods[0] if before else methods[-1]
@@ -180,7 +179,7 @@ class Majorize(Solver):
             worse = excess(values[1:]).any() or values[0] >= run.values[0]
             if ties and worse and not before:
                 break
-            run.step(found, values, time.perf_counter() - started)
+            run.step(found, values, time.perf_counter() - begun)
             if run.missed > HEADWAY * before:
                 methods = methods[1:]
             if run.missed and (not methods or len(run.trace) >= PHASE_ONE):

@@ -23,7 +23,7 @@ class Pool:
 
     def add(self, classifier: Classifier) -> Array:
         """Returns the rates (K,) of the classifier."""
-        rates = self.ground.rates(classifier.decide(self.ground.X))
+        rates = self.ground.rates(self.ground.decide(classifier))
         self.members.append(classifier)
         self._rates.append(rates)
         return rates

@@ -24,9 +24,11 @@ from ratecli.solvers.hull.columns import Columns
 from ratecli.solvers.hull.forms import Line, Program
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.mixture.pool import Pool
+from ratecli.solvers.mixture.room import roomiest
 from ratecli.solvers.oracles.base import Oracle
-from ratecli.solvers.oracles.choice import LINEAR, OracleOption, oracle
+from ratecli.solvers.oracles.choice import LINEAR, OracleOption, ground_of, knows_groups, oracle
 from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import ERROR, Problem
 
 ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
@@ -41,6 +43,9 @@ class Mixture(Solver):
     classifier that is cheap at the prices this optimum puts on the rates, and go on until its answer
     would improve the objective by no more than `gap`. At most a few members have a chance in the end.
 
+    Where that leaves a choice, because the constraints of a convex problem cost nothing, the mixture is
+    taken that keeps them with most to spare: on new rows they are kept less well.
+
     Attributes
     ----------
     gap
@@ -51,7 +56,9 @@ class Mixture(Solver):
         What finds a cheap classifier: `linear`; `plugin`, which fits chances once and weighs them with
         the prices; or any classifier of scikit-learn whose fit takes sample weights, by its name, such
         as `HistGradientBoostingClassifier`. Options stand behind it: `{DecisionTreeClassifier:
-        {max_depth: 3}}`, `{plugin: {probabilities: GaussianNB}}` (by default LogisticRegression).
+        {max_depth: 3}}`, `{plugin: {probabilities: GaussianNB}}` (by default LogisticRegression),
+        `{plugin: {groups: true}}` (the groups that the goals name are known of whoever is decided, and
+        each has a threshold on the chance of a positive label).
     sweeps
         How often the linear oracle passes over all features in the end, changing each weight to where the
         counted cost is least. The training objective falls further, and test error rises: on a9a, at
@@ -66,7 +73,7 @@ class Mixture(Solver):
     sweeps: Annotated[int, Ge(0)] = 0
     hashed: bool = False
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
 
@@ -74,18 +81,26 @@ class Mixture(Solver):
         if self.sweeps and self.oracle != LINEAR:
             raise ValueError("'sweeps' are of the linear oracle: leave them out with another one")
 
+    @property
+    def sees_slices(self) -> bool:
+        return knows_groups(self.oracle)
+
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        ground = Ground.of(problem.X, Kinds.by(problem.rates))
+        ground = ground_of(self.oracle, problem, Kinds.by(problem.rates))
         found = oracle(self.oracle, ground, problem.l2, rng, sweeps=self.sweeps)
         search = _Search(self, Program.of(problem), Pool(ground), found)
         search.start(problem)
+        while search.goes_on():
+            progress(search.step())
+        multipliers = search.program.by_goal(search.found.multipliers)
+        search.turn_to(roomiest(problem, search.least + self.gap))
         while search.goes_on():
             progress(search.step())
         salt = int(rng.integers(2**31)) if self.hashed else None
         return Solution(
             search.variants(salt),
             *search.ending(),
-            search.program.by_goal(search.found.multipliers),
+            multipliers,
             tuple(search.trace),
         )
 
@@ -93,6 +108,7 @@ class Mixture(Solver):
 class _Search:
     def __init__(self, solver: Mixture, program: Program, pool: Pool, oracle: Oracle) -> None:
         self.solver, self.program, self.pool, self.oracle = solver, program, pool, oracle
+        self.aim = program
         self.begun = time.perf_counter()
         self.trace: list[Mapping[str, Any]] = []
         self.touching: list[list[Line]] = []
@@ -101,13 +117,27 @@ class _Search:
 
     def start(self, problem: Problem) -> None:
         """All yes, all no, and a classifier of small error."""
-        width = problem.X.shape[1]
-        for bias in (1.0, -1.0):
-            self.pool.add(Threshold(np.zeros(width), bias))
+        for yes in (True, False):
+            self.pool.add(self.pool.ground.constant(yes=yes))
         index = problem.rates.index()
         prices = np.zeros(len(index))
         prices[index[ERROR]] = 1.0
         self._ask(prices, None)
+
+    @property
+    def objective(self) -> float:
+        return float(self.program.value(self.program.objective, self.found.rates))
+
+    @property
+    def least(self) -> float:
+        """What the objective is certain not to fall below, as far as the oracle knows."""
+        return self.objective - float(self.trace[-1]["gap"])
+
+    def turn_to(self, room: Problem | None) -> None:
+        """Go on with what the objective leaves free, where it is reached at no price of a constraint."""
+        price = float(np.abs(self.found.multipliers).sum())
+        if room is not None and self.feasible and self.ended and price <= self.solver.gap:
+            self.aim, self.touching, self.ended = Program.of(room), [], False
 
     def goes_on(self) -> bool:
         return not self.ended and len(self.trace) < self.solver.calls
@@ -121,7 +151,7 @@ class _Search:
             saved = max(saved, self._saving(found, None))
         row = {
             "iteration": len(self.trace) + 1,
-            "objective": float(self.program.value(self.program.objective, found.rates)),
+            "objective": self.objective,
             "violation": max(float(self.program.excess(found.rates)), 0.0),
             "gap": saved,
             "seconds": time.perf_counter() - self.begun,
@@ -136,10 +166,10 @@ class _Search:
         """The best mixture of the pool, or where none is feasible the one of least violation."""
         columns = Columns.classifiers(self.pool.rates)
         gap = 0.5 * self.solver.gap
-        found = best(Relaxation(self.program, columns, touching=self.touching), gap)
+        found = best(Relaxation(self.aim, columns, touching=self.touching), gap)
         self.feasible = found is not None
         if found is None:
-            found = best(Relaxation(self.program, columns, elastic=True), gap)
+            found = best(Relaxation(self.aim, columns, elastic=True), gap)
             assert found is not None
         else:
             self.touching = found.touching
@@ -183,7 +213,7 @@ class _Search:
         return (float(missed[k]), float(values[k])), k
 
     def ending(self) -> tuple[str, str]:
-        """Status and reason. Only what no decisions at all could meet is called infeasible."""
+        """Status and reason."""
         last = self.trace[-1]
         if self.feasible and self.ended:
             return "solved", ""
@@ -192,11 +222,7 @@ class _Search:
             return "iteration_limit", f"after {len(self.trace)} rounds {promised}"
         reason = f"every mixture of {len(self.pool.members)} classifiers misses some constraint by "
         reason += f"{last['violation']:.3g} or more"
-        whatever = Columns.decisions(self.pool.ground.kinds)
-        least = best(Relaxation(self.program, whatever, elastic=True), EXCESS)
-        if least is None or least.bound <= EXCESS:
-            return "no_solution_found", reason
-        return "infeasible", f"{reason}, and any decisions by {least.bound:.3g}"
+        return unmet(self.program, self.pool.ground.kinds, reason)
 
     def _ask(self, prices: Array, near: Classifier | None) -> Array:
         return self.pool.add(self.oracle.answer(prices, near))

@@ -9,13 +9,18 @@ from typing import Annotated, Any
 import numpy as np
 
 from ratecli.faults import Fault, did_you_mean
+from ratecli.models.grouped import with_members
+from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Checked, OptionFaultError
+from ratecli.solvers.groups import Groups
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.homes import HOMES
 from ratecli.solvers.oracles.linear import LinearOracle
+from ratecli.solvers.problem import Problem
 
 LINEAR, PLUGIN = "linear", "plugin"
-CHANCES = "probabilities"
+CHANCES, GROUPS = "probabilities", "groups"
 LOGISTIC = "LogisticRegression"
 SOME = "DecisionTreeClassifier, GaussianNB, HistGradientBoostingClassifier, LogisticRegression"
 """Classifiers that take sample weights, for those who do not know any."""
@@ -36,7 +41,10 @@ def check_oracle(value: Any) -> None:
     if chosen.name == LINEAR:
         _only(chosen, ())
     elif chosen.name == PLUGIN:
-        _only(chosen, (CHANCES,))
+        _only(chosen, (CHANCES, GROUPS))
+        if not isinstance(chosen.options.get(GROUPS, False), bool):
+            fault = Fault("E103", f"'{GROUPS}' must be true or false")
+            raise OptionFaultError((*chosen.loc, GROUPS), fault)
         _check_learner(_chances(chosen), [], chances=True)
     else:
         _check_learner(chosen, [LINEAR, PLUGIN])
@@ -44,6 +52,21 @@ def check_oracle(value: Any) -> None:
 
 OracleOption = Annotated[Any, Checked(check_oracle)]
 """An option of a solver: the name of an oracle, or `{name: {option: value}}`."""
+
+
+def knows_groups(value: Any) -> bool:
+    """Whether the oracle that a checked option names looks at the slices of the goals."""
+    chosen = _named(value, ())
+    return chosen.name == PLUGIN and bool(chosen.options.get(GROUPS, False))
+
+
+def ground_of(value: Any, problem: Problem, kinds: Kinds) -> Ground:
+    """The rows as the oracle that a checked option names looks at them."""
+    if not knows_groups(value):
+        return Ground.of(problem.X, kinds)
+    slices = Groups.of_problem(problem).slices
+    members = [problem.slices[text] for text in slices]
+    return Ground.of(with_members(problem.X, members), kinds, slices)
 
 
 def oracle(
@@ -54,13 +77,15 @@ def oracle(
     if chosen.name == LINEAR:
         return LinearOracle(ground, l2, sweeps, rng)
     # the rest of scikit-learn is slow to import
+    from ratecli.solvers.oracles.group_plugin import GroupPlugIn  # noqa: PLC0415
     from ratecli.solvers.oracles.learner import Learner  # noqa: PLC0415
     from ratecli.solvers.oracles.plugin import PlugIn, defaults  # noqa: PLC0415
 
     if chosen.name == PLUGIN:
         model = _chances(chosen)
         own = defaults(l2, len(ground.kinds.of)) if model.name == LOGISTIC else {}
-        return PlugIn(ground, model.name, own | dict(model.options), rng)
+        found = GroupPlugIn if knows_groups(value) else PlugIn
+        return found(ground, model.name, own | dict(model.options), rng)
     return Learner(ground, chosen.name, chosen.options, rng)
 
 
@@ -92,21 +117,26 @@ def _only(chosen: _Named, names: Iterable[str]) -> None:
 
 def _check_learner(chosen: _Named, others: list[str], *, chances: bool = False) -> None:
     """That scikit-learn has such a classifier, which takes weights and these options."""
-    from ratecli.solvers.oracles.estimators import classifiers, refusal, weighted  # noqa: PLC0415
-
     name = chosen.name
-    if name not in classifiers():
+    if not chosen.options and name in ([LOGISTIC] if chances else HOMES):
+        return
+    # scikit-learn is slow to import, and its list of all classifiers slow to make
+    from ratecli.solvers.oracles import estimators  # noqa: PLC0415
+
+    if name not in HOMES and name not in estimators.classifiers():
         what = "classifiers" if chances else "oracles"
-        hint = f"{did_you_mean(name, [*others, *weighted()], what)}, or another of scikit-learn"
+        known = [*others, *estimators.weighted()]
+        hint = f"{did_you_mean(name, known, what)}, or another of scikit-learn"
         raise _refused(chosen, f"scikit-learn has no classifier '{name}'", hint)
-    if name not in weighted():
+    found = estimators.classifier(name)
+    if not estimators.takes_weights(found):
         raise _refused(chosen, f"{name} takes no sample weights", f"these do: {SOME}")
-    _only(chosen, classifiers()[name]().get_params(deep=False))
-    refused = refusal(name, chosen.options)
+    _only(chosen, found().get_params(deep=False))
+    refused = estimators.refusal(found, chosen.options)
     if refused is not None:
         key, message = refused
         raise OptionFaultError((*chosen.loc, key), Fault("E104", message))
-    if chances and not hasattr(classifiers()[name](**chosen.options), "predict_proba"):
+    if chances and not hasattr(found(**chosen.options), "predict_proba"):
         raise _refused(chosen, f"{name} gives no probabilities", f"these do: {SOME}")
 
 

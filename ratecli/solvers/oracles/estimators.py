@@ -6,6 +6,7 @@ import inspect
 import warnings
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ratecli.models.fitted import Fitted
 from ratecli.models.trees import Trees
 from ratecli.solvers.liblinear import narrow
 from ratecli.solvers.oracles.forests import FORESTS
+from ratecli.solvers.oracles.homes import HOMES
 
 DENSE = 2**28
 """Most entries of rows that are made dense (2 GiB)."""
@@ -26,9 +28,17 @@ NO_RULE = "DummyClassifier"
 """Decides by the place of a row, not by its features."""
 
 
+def classifier(name: str) -> type[BaseEstimator]:
+    """The class of that name in `HOMES` or among `classifiers()`."""
+    if name in HOMES:
+        found: type[BaseEstimator] = getattr(import_module(HOMES[name]), name)
+        return found
+    return classifiers()[name]
+
+
 @cache
 def classifiers() -> dict[str, type[BaseEstimator]]:
-    """All classifiers of scikit-learn that can be made from numbers and words."""
+    """All classifiers of scikit-learn that can be made from numbers and words; slow to find."""
     return {
         name: found
         for name, found in all_estimators(type_filter="classifier")
@@ -44,19 +54,19 @@ def _required(found: type[BaseEstimator]) -> bool:
 @cache
 def weighted() -> tuple[str, ...]:
     """Names of those whose fit takes sample weights, in alphabetical order."""
-    return tuple(
-        name
-        for name, found in classifiers().items()
-        if "sample_weight" in inspect.signature(found.fit).parameters
-    )
+    return tuple(name for name, found in classifiers().items() if takes_weights(found))
 
 
-def refusal(name: str, options: Mapping[str, Any]) -> tuple[str, str] | None:
+def takes_weights(found: type[BaseEstimator]) -> bool:
+    return "sample_weight" in inspect.signature(found.fit).parameters
+
+
+def refusal(found: type[BaseEstimator], options: Mapping[str, Any]) -> tuple[str, str] | None:
     """The first parameter whose value the classifier refuses, and what it says; names are checked."""
     for key, value in options.items():
         try:
             # what fit does first; only there would it be public
-            classifiers()[name](**{key: value})._validate_params()  # noqa: SLF001
+            found(**{key: value})._validate_params()  # noqa: SLF001
         except (ValueError, TypeError) as error:
             return key, " ".join(str(error).split())
     return None
@@ -64,7 +74,7 @@ def refusal(name: str, options: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def made(name: str, options: Mapping[str, Any], rng: np.random.Generator) -> BaseEstimator:
     """The unfitted classifier; its random numbers come from `rng` unless `random_state` is given."""
-    model = classifiers()[name](**options)
+    model = classifier(name)(**options)
     if "random_state" in model.get_params() and "random_state" not in options:
         model.set_params(random_state=int(rng.integers(2**31)))
     return model

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.grouped import GroupThreshold, members_of
+from ratecli.models.linear import Threshold
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.majorize.rows import merged
 from ratecli.solvers.oracles.threshold import cuts
@@ -20,23 +24,57 @@ class Ground:
     Attributes
     ----------
     X
-        (m, d) features.
+        (m, d + S) features, and behind them who is in each of S slices.
     kinds
         Of the rows before they were merged.
     shares
         (Q, m) weight of each kind in each row.
+    slices
+        S conditions as text that classifiers are to look at; mostly none.
     """
 
     X: Features
     kinds: Kinds
     shares: sparse.csr_array
+    slices: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, X: Features, kinds: Kinds) -> Ground:
+    def of(cls, X: Features, kinds: Kinds, slices: tuple[str, ...] = ()) -> Ground:
         table = np.zeros((kinds.count, X.shape[0]))
         table[kinds.of, np.arange(X.shape[0])] = kinds.weight
         rows, shares = merged(X, table)
-        return cls(rows, kinds, sparse.csr_array(shares))
+        return cls(rows, kinds, sparse.csr_array(shares), slices)
+
+    @property
+    def width(self) -> int:
+        """d, the number of features."""
+        return int(self.X.shape[1]) - len(self.slices)
+
+    def constant(self, *, yes: bool) -> Classifier:
+        """Decides all alike, and looks at the slices, as others do with which it is mixed."""
+        plain = Threshold(np.zeros(self.width), 1.0 if yes else -1.0)
+        if not self.slices:
+            return plain
+        nobody = np.zeros((0, len(self.slices)), dtype=bool)
+        return GroupThreshold(plain, self.slices, nobody, np.zeros(0))
+
+    def decide(self, classifier: Classifier) -> Array:
+        """(m,) decisions; scores that a GroupThreshold shifts are computed once for its scorer."""
+        if not isinstance(classifier, GroupThreshold):
+            return classifier.decide(self.X)
+        if self._scored.get("by") is not classifier.scorer:
+            scores = classifier.scorer.score(self.X[:, : self.width])
+            self._scored.update({"by": classifier.scorer, "scores": scores})
+        return np.asarray(classifier.shifted(self._scored["scores"], self.members) > 0, dtype=float)
+
+    @cached_property
+    def _scored(self) -> dict[str, Any]:
+        return {}
+
+    @cached_property
+    def members(self) -> Array:
+        """(m, S) 1 where a row is in a slice."""
+        return members_of(self.X, self.width)
 
     def rates(self, decisions: Array) -> Array:
         """(K,) rates of decisions (m,)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -59,18 +60,31 @@ class LinearOracle:
         return sparse.csr_array(self._rows.T)
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:
-        """Sought from the classifier `near`, if that is linear, else from a logistic regression."""
+        """Sought from the classifier `near`, if that is linear, else from a logistic regression.
+
+        Never dearer than what it is sought from, at whatever threshold.
+        """
         costs = self.ground.costs(prices)
         shares = costs / np.abs(costs).sum()
         if isinstance(near, Threshold):
             start = np.append(near.weights, near.bias)
         else:
             start = self._logistic(shares)
-        w = self._descended(start, shares)
+        # the penalty on weights may make the descent's end dearer than where it began
+        w = min(
+            (self._cut(w, shares) for w in self._descent(start, shares)), key=self._cost(shares)
+        )
         for _ in range(self.sweeps):
             w = swept(self._rows, w, shares, self.rng)
-        scores = np.asarray(self.ground.X @ w[:-1])
-        return Threshold(w[:-1], -best_threshold(scores, shares))
+        w = self._cut(w, shares)
+        return Threshold(w[:-1], float(w[-1]))
+
+    def _cut(self, w: Array, shares: Array) -> Array:
+        """The weights with the best bias."""
+        return np.append(w[:-1], -best_threshold(np.asarray(self.ground.X @ w[:-1]), shares))
+
+    def _cost(self, shares: Array) -> Callable[[Array], float]:
+        return lambda w: float(shares @ (self._rows @ w > 0))
 
     def _logistic(self, shares: Array) -> Array:
         used = np.flatnonzero(shares)
@@ -84,7 +98,9 @@ class LinearOracle:
         )
         return found.weights
 
-    def _descended(self, w: Array, shares: Array) -> Array:
+    def _descent(self, w: Array, shares: Array) -> Iterator[Array]:
+        """Where it starts, and where the descent at each sharpness ends."""
+        yield w
         for sharpness in SHARPNESS:
 
             def loss(w: Array, sharpness: float = sharpness) -> tuple[float, Array]:
@@ -94,4 +110,4 @@ class LinearOracle:
                 return float(cost.sum() + self.l2 / 2 * w @ w), self._columns @ slopes + self.l2 * w
 
             w = minimize(loss, w, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x
-        return w
+            yield w

@@ -13,7 +13,9 @@ be taken with the box). All functions work on B lanes at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -21,8 +23,9 @@ from scipy.optimize import minimize
 
 from ratecli.models.base import Array
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.tangent import tangent, values
+from ratecli.rates.tangent import tangents, values
 from ratecli.solvers.hull.forms import Line
+from ratecli.solvers.players import newton
 
 LEAST = 1e-3
 """Least share of which a logarithm is taken: its multiplier is at most 1 / LEAST (protocols 3.3)."""
@@ -31,7 +34,11 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Atom(ABC):
-    """A convex function of n arguments; `lines` are what they are in the rates."""
+    """A convex function of n arguments; `lines` are what they are in the rates.
+
+    In one that stands for A atoms of its class, `together`, what is (n, B) or (B,) below is (n, A, B) or
+    (A, B).
+    """
 
     lines: tuple[Line, ...]
     signs: ClassVar[tuple[int, ...]]
@@ -50,23 +57,31 @@ class Atom(ABC):
 
 
 @dataclass(frozen=True)
-class NegativeLog(Atom):
+class _Scaled(Atom):
+    """`scale` times a function; (A, 1) for A atoms."""
+
+    scale: float | Array
+
+
+@dataclass(frozen=True)
+class NegativeLog(_Scaled):
     """`-scale * log(x)` of a share x."""
 
-    scale: float
     signs: ClassVar[tuple[int, ...]] = (-1,)
 
     def value(self, slacks: Array) -> Array:
         return np.asarray(-self.scale * np.log(slacks[0]))
 
     def respond(self, weight: Array, pull: Array) -> Array:
-        return np.clip(self.scale * weight / np.maximum(-pull, TINY), LEAST, 1.0)
+        best = self.scale * weight / np.maximum(-pull, TINY)
+        return np.asarray(np.minimum(np.maximum(best, LEAST), 1.0))
 
     def slopes(self, slacks: Array) -> Array:
         return -self.scale / np.maximum(slacks, LEAST)
 
 
-class _Mean(Atom):
+@dataclass(frozen=True)
+class _Mean(_Scaled):
     """A mean of two shares or its negative: doubled where both are, so the best point is 0 or at an end."""
 
     def respond(self, weight: Array, pull: Array) -> Array:
@@ -89,7 +104,6 @@ class _Mean(Atom):
 class NegativeGeometricMean(_Mean):
     """`-scale * sqrt(x y)` (vector 9.8)."""
 
-    scale: float
     signs: ClassVar[tuple[int, ...]] = (-1, -1)
 
     def value(self, slacks: Array) -> Array:
@@ -108,7 +122,6 @@ class NegativeGeometricMean(_Mean):
 class NegativeHarmonicMean(_Mean):
     """`-scale * 2 x y / (x + y)`."""
 
-    scale: float
     signs: ClassVar[tuple[int, ...]] = (-1, -1)
 
     def value(self, slacks: Array) -> Array:
@@ -128,7 +141,6 @@ class NegativeHarmonicMean(_Mean):
 class QuadraticMean(_Mean):
     """`scale * sqrt((x^2 + y^2) / 2)`."""
 
-    scale: float
     signs: ClassVar[tuple[int, ...]] = (1, 1)
 
     def value(self, slacks: Array) -> Array:
@@ -146,7 +158,11 @@ class QuadraticMean(_Mean):
 
 @dataclass(frozen=True)
 class Smooth(Atom):
-    """Any expression convex in its rates and monotone in each: responses by L-BFGS-B, lane by lane."""
+    """Any expression convex in its rates and monotone in each.
+
+    Responses are found by Newton's method for all lanes at once. Those at a kink, such as two arguments
+    of `max` that are equal, are found by bisection where there is one slack, else lane by lane.
+    """
 
     expression: Expression
     index: dict[Leaf, int]
@@ -155,22 +171,39 @@ class Smooth(Atom):
     def value(self, slacks: Array) -> Array:
         return values(self.expression, slacks, self.index)
 
-    def respond(self, weight: Array, pull: Array) -> Array:
-        lanes = zip(weight, pull.T, strict=True)
-        return np.stack([self._response(w, each) for w, each in lanes], axis=1)
+    def respond(self, weight: Array, pull: Array, near: Array | None = None) -> Array:
+        """The same, sought from slacks `near`, which stay where nothing is better than another."""
+        start = np.full(pull.shape, 0.5) if near is None else near
+        found, known = newton.least(partial(self._loss, weight, pull), start)
+        left = np.flatnonzero(~known)
+        if len(left) and len(found) == 1:
+            loss = partial(self._loss, weight[left], pull[:, left])
+            found[:, left] = newton.where_slopes_turn(lambda x: loss(x)[1], len(left))
+        elif len(left):
+            each = [self._at_a_kink(weight[b], pull[:, b], found[:, b]) for b in left]
+            found[:, left] = np.stack(each, axis=1)
+        return found
 
-    def _response(self, weight: float, pull: Array) -> Array:
+    def _at_a_kink(self, weight: Array, pull: Array, found: Array) -> Array:
+        """One lane by L-BFGS-B, or what was found if that is better."""
+
         def loss(x: Array) -> tuple[float, Array]:
-            line = tangent(self.expression, x, self.index)
-            return weight * line.value - float(pull @ x), weight * line.slopes - pull
+            value, slopes = self._loss(weight, pull[:, None], x[:, None])
+            return float(value[0]), slopes[:, 0]
 
-        start = np.full(len(pull), 0.5)
-        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(pull))
-        return np.asarray(found.x)
+        start, bounds = np.full(len(pull), 0.5), [(0.0, 1.0)] * len(pull)
+        other = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+        return np.asarray(other.x) if other.fun < loss(found)[0] else found
+
+    def _loss(self, weight: Array, pull: Array, points: Array) -> tuple[Array, Array]:
+        """Values (..., B) and slopes (n, ..., B) of what is minimized, at points (n, ..., B)."""
+        found = tangents(self.expression, points.reshape(len(points), -1), self.index)
+        pulls = pull.reshape(len(pull), *(1,) * (points.ndim - 2), -1)
+        value = weight * found.value.reshape(points.shape[1:]) - (pulls * points).sum(axis=0)
+        return value, weight * found.slopes.reshape(points.shape) - pulls
 
     def slopes(self, slacks: Array) -> Array:
-        lines = [tangent(self.expression, each, self.index).slopes for each in slacks.T]
-        return np.stack(lines, axis=1)
+        return tangents(self.expression, slacks, self.index).slopes
 
 
 @dataclass(frozen=True)
@@ -180,7 +213,7 @@ class Ratio(Atom):
     Boxes are those of Algorithm 3: top and bottom at most `most`, the bottom at least `LEAST`.
     """
 
-    most: tuple[float, float]
+    most: tuple[float | Array, float | Array]
     least: ClassVar[tuple[float, float]] = (0.0, LEAST)
     signs: ClassVar[tuple[int, ...]] = (1, -1)
 
@@ -191,4 +224,24 @@ class Ratio(Atom):
         raise TypeError("a ratio has no best response: its slacks descend")
 
     def slopes(self, slacks: Array) -> Array:
-        return np.stack([1 / slacks[1], -slacks[0] / slacks[1] ** 2])
+        found = np.empty_like(slacks)
+        found[0] = 1 / slacks[1]
+        found[1] = -slacks[0] * found[0] ** 2
+        return found
+
+    def boxed(self, slacks: Array) -> Array:
+        """The nearest slacks in the box."""
+        found = np.empty_like(slacks)
+        for side, given, low, high in zip(found, slacks, self.least, self.most, strict=True):
+            np.minimum(np.maximum(given, low), high, out=side)
+        return found
+
+
+def together(atoms: Sequence[Atom]) -> Atom:
+    """A atoms of one class, one that has a closed form, as one."""
+    first = atoms[0]
+    if isinstance(first, Ratio):
+        tops, bottoms = np.array([each.most for each in atoms if isinstance(each, Ratio)]).T
+        return replace(first, lines=(), most=(tops[:, None], bottoms[:, None]))
+    scales = np.array([each.scale for each in atoms if isinstance(each, _Scaled)])
+    return replace(first, lines=(), scale=scales[:, None])  # type: ignore[call-arg]

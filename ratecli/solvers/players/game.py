@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.solvers.players.atoms import Ratio
+from ratecli.solvers.players.atoms import Ratio, Smooth
 from ratecli.solvers.players.lagrangian import OBJECTIVE, Lagrangian
 from ratecli.solvers.players.multipliers import Multipliers, Seen, best_pulls
 from ratecli.solvers.players.steps import Stepper
@@ -22,7 +21,13 @@ class Player(Protocol):
     """The one who decides: it descends, or is an oracle."""
 
     def move(self, prices: Array) -> tuple[Any, Array]:
-        """Classifiers of B lanes, in the player's own form, and their true rates (K, B)."""
+        """Classifiers of B lanes, in the player's own form, and their true rates (K, B) on the rows that
+        the player has looked at.
+        """
+        ...
+
+    def measured(self, answer: Any, seen: Array) -> Array:
+        """(K, B) true rates on all rows; `seen` are those that came with the answer."""
         ...
 
     def bounds(self, answer: Any) -> Array:
@@ -73,56 +78,51 @@ class Game:
             if step % every == 0 or step == steps:
                 kept.steps.append(step)
                 kept.answers.append(answer)
-                kept.rates.append(rates)
+                kept.rates.append(self.player.measured(answer, rates))
                 kept.prices.append(prices)
         return kept
 
     def step(self) -> tuple[Any, Array]:
-        """One step of all; the classifiers that met the prices and their true rates (K, B)."""
+        """One step of all; the classifiers that met the prices and their rates (K, B), as `Player.move`."""
         answer, rates = self.player.move(self.prices)
         slopes, constants = self.form.sides
         sides = self.player.bounds(answer) if self.surrogate else slopes @ rates + constants
-        self._respond()
         signs, count = self.form.signs, len(self.form.constraints)
+        weights, pulls = self.form.weights(self.prices), signs * self.prices[1 + count :]
+        self._respond(weights, pulls)
         limits, signed = sides[1 : 1 + count], sides[1 + count :]
         seen = Seen(
             limits + self.form.values(self.slacks), signed - signs * self.slacks, signs * signed
         )
-        self._descend()
+        self._descend(weights, pulls)
         self.prices = self.multipliers.next(self.prices, seen)
         return answer, rates
 
-    @property
-    def _parts(self) -> tuple[Array, Array]:
-        """Weights (A, B) of the atoms, and the slacks' multipliers (S, B)."""
-        count = 1 + len(self.form.constraints)
-        return self.form.weights(self.prices[:count]), self.prices[count:]
+    def _respond(self, weights: Array, pulls: Array) -> None:
+        """Best responses to weights (A, B) of the atoms and signed multipliers (S, B)."""
+        for bundle in self.form.bundles:
+            atom, weight, pull = bundle.atom, weights[bundle.members], pulls[bundle.slots]
+            if isinstance(atom, Smooth):
+                near = self.slacks[bundle.slots]
+                self.slacks[bundle.slots] = atom.respond(weight, pull, near)
+            elif not isinstance(atom, Ratio):
+                self.slacks[bundle.slots] = atom.respond(weight, pull)
 
-    def _respond(self) -> None:
-        weights, pulls = self._parts
-        signed = self.form.signs * pulls
-        for atom, span, weight in zip(self.form.atoms, self.form.spans, weights, strict=True):
-            if not isinstance(atom, Ratio):
-                self.slacks[span] = atom.respond(weight, signed[span])
-
-    def _descend(self) -> None:
+    def _descend(self, weights: Array, pulls: Array) -> None:
         """A step of the slacks of ratios, within their boxes."""
-        ratios = list(_ratios(self.form))
-        if not ratios:
-            return
-        weights, pulls = self._parts
-        slopes = self.form.slopes(weights, self.slacks) - self.form.signs * pulls
-        moved = self.slacks - self.slack.step(slopes)
-        for ratio, span in ratios:
-            low, high = np.array(ratio.least)[:, None], np.array(ratio.most)[:, None]
-            self.slacks[span] = np.clip(moved[span], low, high)
+        for bundle in self.form.bundles:
+            if isinstance(bundle.atom, Ratio):
+                before = self.slacks[bundle.slots]
+                slopes = weights[bundle.members] * bundle.atom.slopes(before) - pulls[bundle.slots]
+                self.slacks[bundle.slots] = bundle.atom.boxed(before - self.slack.step(slopes))
 
 
 def first_slacks(form: Lagrangian, lanes: int) -> Array:
     """(S, B): a half, and 1 for those of ratios."""
     slacks = np.full((len(form.signs), lanes), START)
-    for _, span in _ratios(form):
-        slacks[span] = 1.0
+    for bundle in form.bundles:
+        if isinstance(bundle.atom, Ratio):
+            slacks[bundle.slots] = 1.0
     return slacks
 
 
@@ -133,8 +133,3 @@ def first_prices(form: Lagrangian, slacks: Array) -> Array:
     weights[[owner == OBJECTIVE for owner in form.owners]] = 1.0
     none = np.zeros((len(form.constraints), lanes))
     return np.concatenate([np.ones((1, lanes)), none, best_pulls(form, weights, slacks)])
-
-
-def _ratios(form: Lagrangian) -> Iterator[tuple[Ratio, slice]]:
-    pairs = zip(form.atoms, form.spans, strict=True)
-    return ((atom, span) for atom, span in pairs if isinstance(atom, Ratio))

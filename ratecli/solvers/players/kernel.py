@@ -1,116 +1,211 @@
-"""One pass over the rows for all lanes: decisions counted, slopes of the hinges gathered. Compiled."""
+"""The compiled parts of a step, for all lanes: scores, decisions counted, slopes of hinges, descent.
+
+Arrays of lanes are blocks as `lanes` has them: tables and slopes (L, n, WIDTH) of float32, what is
+counted (L, Q, WIDTH) of float64. A score that is not a number counts as no and pulls nothing.
+
+Rows are given by their numbers `rows` (m,), sorted by kind: those of kind q are `starts[q]` to
+`starts[q + 1]` among them, and `weight` (m,) is how often each counts. `sides` (L, 2 Q, WIDTH), not
+negative, are the prices of hinges: in a row of kind q, `weight * sides[q] * max(0, 1 + score)` pulls it
+down and `weight * sides[Q + q] * max(0, 1 - score)` up.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
 import numpy as np
 
+from ratecli.solvers.players.lanes import (
+    add_to,
+    all_of,
+    load,
+    minus,
+    plus,
+    store,
+    times,
+    where_above,
+)
+
 Array = Any
 """Of float32 or of whole numbers: what runs is compiled for the types it is called with."""
 
-BLOCK = 64
-"""Rows at a time: their scores stay in the nearest cache."""
+BLOCK = 256
+"""Rows whose counts are summed in single precision: so few lose nothing that a rate would show."""
 
 
-@numba.njit(fastmath=True, cache=True)
-def pass_over(
+@numba.njit(inline="always")
+def _slope(score: Any, weight: Any, low: Any, high: Any) -> Any:
+    """The derivative of a row's hinges in its score."""
+    one = np.float32(1)
+    down = where_above(score, all_of(-one), low)
+    return times(all_of(weight), minus(down, where_above(all_of(one), score, high)))
+
+
+@numba.njit(cache=True)
+def product(
+    rows: Array, starts: Array, columns: Array, values: Array, given: Array, found: Array
+) -> None:
+    """`found[i] = A[rows[i]] @ given` for each lane, A (n, d) as compressed sparse rows."""
+    for block in range(len(given)):
+        source, target = given[block], found[block]
+        for i in range(len(rows)):
+            row = rows[i]
+            total = all_of(np.float32(0))
+            for k in range(starts[row], starts[row + 1]):
+                total = plus(total, times(all_of(values[k]), load(source, columns[k])))
+            store(target, i, total)
+
+
+@numba.njit(cache=True)
+def back(
+    rows: Array, starts: Array, columns: Array, values: Array, given: Array, found: Array
+) -> None:
+    """Add `A[rows].T @ given` to `found`."""
+    for block in range(len(given)):
+        source, target = given[block], found[block]
+        for i in range(len(rows)):
+            row, lanes = rows[i], load(source, i)
+            for k in range(starts[row], starts[row + 1]):
+                j = columns[k]
+                store(target, j, plus(load(target, j), times(all_of(values[k]), lanes)))
+
+
+@numba.njit(cache=True)
+def pass_over_parts(
     parts: Array,
+    rows: Array,
     starts: Array,
     weight: Array,
     table: Array,
-    bias: Array,
-    down: Array,
-    up: Array,
+    weights: Array,
+    sides: Array,
     yes: Array,
     pull: Array,
-    shift: Array,
+    slopes: Array,
 ) -> None:
-    """Add to `yes`, `pull` and `shift` what one pass over m rows finds.
+    """Count decisions and gather slopes where row i is the sum of the parts `parts[i]`.
 
-    Row i has the score `bias + sum of table[parts[i, g]]` over its G parts, in each of B lanes. Rows
-    are sorted by kind: those of kind q are `starts[q]` to `starts[q + 1]`. In row i of kind q
-    `weight[i] * down[q] * max(0, 1 + score)` pulls it down and `up[q] * max(0, 1 - score)` up.
-
-    Parameters
-    ----------
-    parts
-        (m, G) rows of the table.
-    weight
-        (m,) how often each row counts.
-    table, bias
-        (U, B) and (B,) scores of the parts.
-    down, up
-        (Q, B) not negative.
-    yes
-        (Q, B) weight of the rows whose score is above 0.
-    pull, shift
-        (U, B) and (B,) derivatives of the sum of the hinges in table and bias.
+    Its score is the sum of `table[parts[i, g]]` over G parts, and the bias, the last of the weights.
+    To `yes` is added the weight of the rows whose score is above 0; to `pull` (L, U, WIDTH), and to the
+    last of the slopes, the derivatives of the sum of the hinges in table and bias.
     """
-    kinds, lanes = down.shape
-    width = parts.shape[1]
-    zero, one = np.float32(0), np.float32(1)
-    scores = np.empty((BLOCK, lanes), np.float32)
-    for q in range(kinds):
-        low, high, counted = down[q], up[q], yes[q]
-        first = starts[q]
-        while first < starts[q + 1]:
-            rows = min(BLOCK, starts[q + 1] - first)
-            for i in range(rows):
-                for b in range(lanes):
-                    scores[i, b] = bias[b]
-            for i in range(rows):
-                for g in range(width):
-                    u = parts[first + i, g]
-                    for b in range(lanes):
-                        scores[i, b] += table[u, b]
-            for i in range(rows):
-                w = weight[first + i]
-                for b in range(lanes):
-                    f = scores[i, b]
-                    counted[b] += w * np.float32(f > zero)
-                    slope = low[b] * np.float32(f > -one) - high[b] * np.float32(f < one)
-                    scores[i, b] = w * slope
-            for i in range(rows):
-                for b in range(lanes):
-                    shift[b] += scores[i, b]
-            for i in range(rows):
-                for g in range(width):
-                    u = parts[first + i, g]
-                    for b in range(lanes):
-                        pull[u, b] += scores[i, b]
-            first += rows
+    kinds, last = len(starts) - 1, weights.shape[1] - 1
+    zero = all_of(np.float32(0))
+    for block in range(len(table)):
+        own, pulled, counted = table[block], pull[block], yes[block]
+        bias = load(weights[block], last)
+        for q in range(kinds):
+            low, high = load(sides[block], q), load(sides[block], kinds + q)
+            for first in range(starts[q], starts[q + 1], BLOCK):
+                count = change = zero
+                for i in range(first, min(first + BLOCK, starts[q + 1])):
+                    row, w = rows[i], weight[i]
+                    score = bias
+                    for g in range(parts.shape[1]):
+                        score = plus(score, load(own, parts[row, g]))
+                    count = plus(count, where_above(score, zero, all_of(w)))
+                    slope = _slope(score, w, low, high)
+                    change = plus(change, slope)
+                    for g in range(parts.shape[1]):
+                        u = parts[row, g]
+                        store(pulled, u, plus(load(pulled, u), slope))
+                add_to(counted, q, count)
+                store(slopes[block], last, plus(load(slopes[block], last), change))
 
 
-@numba.njit(fastmath=True, cache=True)
-def slopes_of(
-    scores: Array, starts: Array, weight: Array, down: Array, up: Array, yes: Array
+@numba.njit(cache=True)
+def pass_over_scores(
+    starts: Array,
+    weight: Array,
+    scores: Array,
+    weights: Array,
+    sides: Array,
+    yes: Array,
+    slopes: Array,
 ) -> None:
-    """The same where scores (m, B) are at hand: they are replaced by the slopes of the hinges."""
-    kinds, lanes = down.shape
-    zero, one = np.float32(0), np.float32(1)
-    for q in range(kinds):
-        low, high, counted = down[q], up[q], yes[q]
-        for i in range(starts[q], starts[q + 1]):
-            w = weight[i]
-            for b in range(lanes):
-                f = scores[i, b]
-                counted[b] += w * np.float32(f > zero)
-                slope = low[b] * np.float32(f > -one) - high[b] * np.float32(f < one)
-                scores[i, b] = w * slope
+    """The same where scores (L, m, WIDTH) but for the bias are at hand: slopes take their place."""
+    kinds, last = len(starts) - 1, weights.shape[1] - 1
+    zero = all_of(np.float32(0))
+    for block in range(len(scores)):
+        own, counted = scores[block], yes[block]
+        bias = load(weights[block], last)
+        for q in range(kinds):
+            low, high = load(sides[block], q), load(sides[block], kinds + q)
+            for first in range(starts[q], starts[q + 1], BLOCK):
+                count = change = zero
+                for i in range(first, min(first + BLOCK, starts[q + 1])):
+                    score = plus(bias, load(own, i))
+                    count = plus(count, where_above(score, zero, all_of(weight[i])))
+                    slope = _slope(score, weight[i], low, high)
+                    change = plus(change, slope)
+                    store(own, i, slope)
+                add_to(counted, q, count)
+                store(slopes[block], last, plus(load(slopes[block], last), change))
 
 
-@numba.njit(fastmath=True, cache=True)
-def hinges_of(scores: Array, starts: Array, weight: Array, above: Array, below: Array) -> None:
-    """Add to (Q, B) `above` the sums of `max(0, 1 + score)`, to `below` those of `max(0, 1 - score)`."""
-    kinds, lanes = above.shape
-    one = np.float32(1)
-    zero = np.float32(0)
-    for q in range(kinds):
-        for i in range(starts[q], starts[q + 1]):
-            w = weight[i]
-            for b in range(lanes):
-                f = scores[i, b]
-                above[q, b] += w * max(zero, one + f)
-                below[q, b] += w * max(zero, one - f)
+@numba.njit(cache=True)
+def hinges_of(
+    starts: Array, weight: Array, scores: Array, weights: Array, above: Array, below: Array
+) -> None:
+    """Add to `above` the sums of `max(0, 1 + score)`, to `below` those of `max(0, 1 - score)`."""
+    zero, one = all_of(np.float32(0)), all_of(np.float32(1))
+    for block in range(len(scores)):
+        own, bias = scores[block], load(weights[block], weights.shape[1] - 1)
+        for q in range(len(starts) - 1):
+            for i in range(starts[q], starts[q + 1]):
+                score, w = plus(bias, load(own, i)), all_of(weight[i])
+                high, low = plus(one, score), minus(one, score)
+                add_to(above[block], q, times(w, where_above(high, zero, high)))
+                add_to(below[block], q, times(w, where_above(low, zero, low)))
+
+
+@numba.njit(cache=True)
+def adam(
+    slopes: Array,
+    rates: Array,
+    first: Array,
+    second: Array,
+    decays: tuple[float, float],
+    corrections: tuple[float, float],
+    guard: float,
+    step: Array,
+) -> None:
+    """A step of Adam (see `steps`) for slopes (L, n, B) and rates (L, 1, B); moments change in place."""
+    keep, keep_square = decays
+    scale, scale_square = 1 / corrections[0], 1 / corrections[1]
+    for block in range(slopes.shape[0]):
+        for j in range(slopes.shape[1]):
+            for b in range(slopes.shape[2]):
+                slope = slopes[block, j, b]
+                mean = keep * first[block, j, b] + (1 - keep) * slope
+                square = keep_square * second[block, j, b] + (1 - keep_square) * slope * slope
+                first[block, j, b], second[block, j, b] = mean, square
+                size = math.sqrt(scale_square * square) + guard
+                step[block, j, b] = rates[block, 0, b] * (scale * mean) / size
+
+
+@numba.njit(cache=True)
+def drawn(
+    order: Array,
+    weight: Array,
+    starts: Array,
+    ends: Array,
+    chances: Array,
+    rows: Array,
+    counts: Array,
+) -> None:
+    """Shuffle the head of each kind: `rows` and `counts` are a fresh draw of `order` and `weight`.
+
+    Of the kind `starts[q]` to `starts[q + 1]` as many as `ends` says are drawn, by one chance in [0, 1)
+    each.
+    """
+    for q in range(len(starts) - 1):
+        there = starts[q + 1] - starts[q]
+        for k in range(ends[q + 1] - ends[q]):
+            i, target = starts[q] + k, ends[q] + k
+            j = i + int(chances[target] * (there - k))
+            order[i], order[j] = order[j], order[i]
+            weight[i], weight[j] = weight[j], weight[i]
+            rows[target], counts[target] = order[i], weight[i]

@@ -15,7 +15,15 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
 from ratecli.rates.analysis import monotone
 from ratecli.rates.expression import Expression
-from ratecli.solvers.hull.forms import Curve, Form, Index, Line, Program, line_of
+from ratecli.solvers.hull.forms import (
+    ROUNDING,
+    Curve,
+    Form,
+    Index,
+    Line,
+    Program,
+    line_of,
+)
 from ratecli.solvers.players.atoms import (
     Atom,
     NegativeGeometricMean,
@@ -24,10 +32,33 @@ from ratecli.solvers.players.atoms import (
     QuadraticMean,
     Ratio,
     Smooth,
+    together,
 )
 
 OBJECTIVE = -1
 """The owner of the atoms of the objective."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Atoms of one class, to be asked at once.
+
+    Attributes
+    ----------
+    atom
+        All of them as one, or the only one.
+    members
+        (A,) which of all atoms they are; () of the only one.
+    slots
+        (n, A) which of all slacks are their arguments; (n,) of the only one.
+    shares
+        (J, A) whether each is a constraint's; None where none is.
+    """
+
+    atom: Atom
+    members: NDArray[np.intp]
+    slots: NDArray[np.intp]
+    shares: Array | None
 
 
 @dataclass(frozen=True)
@@ -75,25 +106,49 @@ class Lagrangian:
             [[each.constant] for each in lines]
         )
 
+    @cached_property
+    def bundles(self) -> tuple[Bundle, ...]:
+        """All atoms; those without a closed form are alone."""
+        alike = dict[object, list[int]]()
+        for a, atom in enumerate(self.atoms):
+            alike.setdefault(a if isinstance(atom, Smooth) else type(atom), []).append(a)
+        return tuple(map(self._bundle, alike.values()))
+
+    def _bundle(self, members: list[int]) -> Bundle:
+        atoms = [self.atoms[a] for a in members]
+        first = np.array([self.spans[a].start for a in members], dtype=np.intp)
+        slots = first + np.arange(len(atoms[0].signs))[:, None]
+        shares = np.equal.outer(np.arange(len(self.constraints)) + 1, self._rows[members])
+        owned = shares.astype(float) if shares.any() else None
+        if isinstance(atoms[0], Smooth):
+            return Bundle(atoms[0], np.array(members[0]), slots[:, 0], owned)
+        return Bundle(together(atoms), np.array(members), slots, owned)
+
+    @cached_property
+    def _rows(self) -> NDArray[np.intp]:
+        """(A,) the row of each atom's owner among prices."""
+        return np.array([owner + 1 for owner in self.owners], dtype=np.intp)
+
     def weights(self, prices: Array) -> Array:
         """(A, B) of the atoms; prices (1 + J, B) of the objective and the constraints."""
-        return prices[[owner + 1 for owner in self.owners]]
+        return np.asarray(prices[self._rows])
 
     def values(self, slacks: Array) -> Array:
         """(J, B) sums of the constraints' atoms at slacks (S, B)."""
         total = np.zeros((len(self.constraints), slacks.shape[1]))
-        for atom, owner, span in zip(self.atoms, self.owners, self.spans, strict=True):
-            if owner != OBJECTIVE:
-                total[owner] += atom.value(slacks[span])
+        for bundle in self.bundles:
+            if bundle.shares is not None:
+                value = bundle.atom.value(slacks[bundle.slots])
+                total += bundle.shares @ value.reshape(-1, slacks.shape[1])
         return total
 
     def slopes(self, weights: Array, slacks: Array) -> Array:
         """(S, B) derivatives of the weighted atoms in the slacks."""
-        each = [
-            w * atom.slopes(slacks[s])
-            for w, atom, s in zip(weights, self.atoms, self.spans, strict=True)
-        ]
-        return np.concatenate(each) if each else np.zeros_like(slacks)
+        found = np.zeros_like(slacks)
+        for bundle in self.bundles:
+            slopes = bundle.atom.slopes(slacks[bundle.slots])
+            found[bundle.slots] = weights[bundle.members] * slopes
+        return found
 
 
 def lagrangian(program: Program, constants: Array, fixed: NDArray[np.bool_]) -> Lagrangian:
@@ -174,6 +229,8 @@ def _special(name: str, lines: list[Line], factor: float) -> tuple[Line, list[At
     if name == "kl" and factor > 0 and not lines[0].slopes.any():
         return _divergence(lines[0].constant, lines[1], factor)
     pair = tuple(lines)
+    if not all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in (x.reach() for x in pair)):
+        return None  # their slacks are shares
     if name == "geo_mean" and factor < 0:
         return none, [NegativeGeometricMean(pair, -factor)]
     if name == "harmonic_mean" and factor < 0:

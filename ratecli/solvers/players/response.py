@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.linear import Threshold
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.ground import Ground
 from ratecli.solvers.players.lagrangian import Lagrangian
@@ -34,20 +33,28 @@ class BestResponse:
     def finite(self, answer: Answers, lane: int) -> bool:  # noqa: ARG002  an oracle's weights are
         return True
 
+    def measured(self, answer: Answers, seen: Array) -> Array:  # noqa: ARG002  it has seen all rows
+        return seen
+
     def bounds(self, answer: Answers) -> Array:  # noqa: ARG002
         raise TypeError("an oracle's classifier has rates as they are counted, and no others")
 
     def move(self, prices: Array) -> tuple[Answers, Array]:
+        """Raises FloatingPointError where prices are no numbers."""
         slopes, _ = self.form.sides
         costs = slopes.T @ prices
+        if not np.isfinite(costs).all():
+            raise FloatingPointError(
+                "the multipliers grew beyond all numbers: lower multiplier_rate"
+            )
         lanes = costs.shape[1]
         self.last = self.last or [None] * lanes
         answers = [self._answer(costs[:, lane], self.last[lane]) for lane in range(lanes)]
         self.last = list(answers)
-        rates = [self.ground.rates(answer.decide(self.ground.X)) for answer in answers]
+        rates = [self.ground.rates(self.ground.decide(answer)) for answer in answers]
         return answers, np.stack(rates, axis=1)
 
     def _answer(self, prices: Array, near: Classifier | None) -> Classifier:
         if not self.ground.costs(prices).any():  # no answer is better than another
-            return near or Threshold(np.zeros(self.ground.X.shape[1]), -1.0)
+            return near or self.ground.constant(yes=False)
         return self.oracle.answer(prices, near if self.oracle.starts else None)

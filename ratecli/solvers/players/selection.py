@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import rankdata
@@ -50,8 +50,8 @@ def shrunk(program: Program, rates: Array) -> Shrunk:
         return Shrunk(found.weights, 0.0)
     nearest = best(Relaxation(program, columns, elastic=True), GAP)
     assert nearest is not None
-    allowed = nearest.value + SLACK
-    found = best(Relaxation(_loosened(program, allowed), columns), GAP)
+    allowed = max(nearest.value, 0.0) + SLACK
+    found = best(Relaxation(program.loosened(allowed), columns), GAP)
     return Shrunk((found or nearest).weights, allowed)
 
 
@@ -76,10 +76,3 @@ def shrunk_metrics(objectives: Array, violations: Array) -> Shrunk:
     unit = [Form(Line(row, 0.0), np.zeros(0)) for row in np.eye(count)]
     program = Program(unit[0], tuple(unit[1:]), (), ("",) * (count - 1), {})
     return shrunk(program, metrics)
-
-
-def _loosened(program: Program, by: float) -> Program:
-    def loose(form: Form) -> Form:
-        return replace(form, line=form.line + Line(0.0 * form.line.slopes, -by))
-
-    return replace(program, constraints=tuple(map(loose, program.constraints)))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
+from ratecli.solvers.players.kernel import adam
+
+Steps = NDArray[np.floating]
 
 Rule = Literal["adam", "sgd"]
 
@@ -18,32 +22,41 @@ FIRST, SECOND, GUARD = 0.9, 0.999, 1e-8
 
 @dataclass
 class Stepper:
-    """Steps against gradients of shape (..., B), with a rate for each of B lanes.
+    """Steps against gradients of shape (..., n, B), with rates (..., 1, B) or (B,) for the lanes.
 
-    `sgd` is the plain gradient times the rate, `adam` is Kingma and Ba's with bias correction.
+    `sgd` is the plain gradient times the rate, `adam` is Kingma and Ba's with bias correction. Moments
+    are kept in the precision of the first gradient: of single precision they are off by 1e-7 of
+    themselves, as the gradients are, and squares of gradients below 1e-22 vanish, where GUARD alone
+    sets the size of a step.
     """
 
     rule: Rule
-    rates: Array
+    rates: Steps
     taken: int = 0
-    _first: NDArray[np.floating] = field(default_factory=lambda: np.zeros(()))
-    _second: NDArray[np.floating] = field(default_factory=lambda: np.zeros(()))
+    _moments: Steps | None = None
 
-    def step(self, slopes: NDArray[np.floating]) -> NDArray[np.floating]:
+    def step(self, slopes: Steps) -> Steps:
         """What to subtract."""
         self.taken += 1
         if self.rule == "sgd":
-            return self.rates * slopes
-        self._first = FIRST * self._first + (1 - FIRST) * slopes
-        self._second = SECOND * self._second + (1 - SECOND) * slopes**2
-        mean = self._first / (1 - FIRST**self.taken)
-        size = np.sqrt(self._second / (1 - SECOND**self.taken))
-        return np.asarray(self.rates * mean / (size + GUARD))
+            return np.asarray(self.rates * slopes)
+        *many, n, lanes = slopes.shape
+        blocks = slopes.reshape(math.prod(many), n, lanes)
+        rates = self.rates.reshape(-1, 1, lanes)
+        if self._moments is None:
+            self._moments = np.zeros((2, *blocks.shape), slopes.dtype)
+        found = np.empty_like(blocks)
+        corrections = (1 - FIRST**self.taken, 1 - SECOND**self.taken)
+        first, second = self._moments
+        adam(blocks, rates, first, second, (FIRST, SECOND), corrections, GUARD, found)
+        return found.reshape(slopes.shape)
 
 
 def onto_simplex_cap(points: Array, radius: float) -> Array:
     """The nearest points of `{x >= 0, sum of x <= radius}` to the columns of (n, B) points (vector 9.9)."""
     kept = np.maximum(points, 0.0)
+    if radius == np.inf:
+        return kept
     far = kept.sum(axis=0) > radius
     if not far.any():
         return kept

@@ -1,0 +1,125 @@
+"""Convergence plots: objective above, worst violation below, a line an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from ratecli.report.convergence import Convergence, Course, courses, spans_decades
+from ratecli.report.drawing import (
+    GREY,
+    PANEL,
+    SIZE,
+    Picture,
+    band,
+    columns,
+    empty_figure,
+    legend_below,
+    look,
+    once,
+    picture,
+    rows_of,
+    say_nothing,
+)
+from ratecli.report.ledger import Ledger
+
+LABELS = {"objective": "objective (train)", "violation": "worst violation (train)"}
+HEIGHT = 0.9
+"""Of a panel of which two stand upon each other, to one that stands alone."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Which axes are logarithmic, in all panels alike: the one along, the one of the objective."""
+
+    along: bool
+    objective: bool
+
+    @classmethod
+    def of(cls, found: Sequence[Course]) -> Scales:
+        along = spans_decades(x for course in found for x in course.objective.places.tolist())
+        means = [course.objective.ribbon(logarithmic=along).mean for course in found]
+        numbers = [y for mean in means for y in mean[np.isfinite(mean)].tolist()]
+        return cls(along, spans_decades(numbers) and min(numbers) > 0)
+
+    def put_on(self, axes: Axes, which: str) -> None:
+        if self.along:
+            axes.set_xscale("log")
+            _plain_words(axes.xaxis)
+        if self.objective and which == "objective":
+            axes.set_yscale("log")
+            _plain_words(axes.yaxis)
+
+
+def draw_convergence(ledger: Ledger, plot: Convergence) -> Picture:
+    return picture(plot.name, plot.caption, partial(_figure, ledger, plot))
+
+
+def _figure(ledger: Ledger, plot: Convergence) -> Figure:
+    parts = plot.parts()
+    found = [courses(ledger, part) for part in parts]
+    every = [course for several in found for course in several]
+    which = list(LABELS) if ledger.constraints else ["objective"]
+    wide, high = columns(len(parts)), rows_of(len(parts)) * len(which)
+    figure = empty_figure((max(PANEL[0] * wide, SIZE[0]), PANEL[1] * HEIGHT * high))
+    figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
+    scales, first = Scales.of(every), None
+    for position, (part, several) in enumerate(zip(parts, found, strict=True)):
+        block, across = divmod(position, wide)
+        lowest = position + wide >= len(parts)
+        for row, name in enumerate(which):
+            cell = (block * len(which) + row) * wide + across + 1
+            axes = first = figure.add_subplot(high, wide, cell, sharex=first)
+            scales.put_on(axes, name)
+            _fill(axes, several, name, logarithmic=scales.along)
+            axes.set_title(part.title if plot.panels and name == which[0] else "", fontsize=9)
+            axes.set_xlabel(plot.x if lowest and name == which[-1] else "", fontsize=9)
+            axes.set_ylabel(LABELS[name] if across == 0 else "", fontsize=9)
+    if every:
+        legend_below(figure, once(map(_handle, every)), "\n".join(_notes(found)))
+    return figure
+
+
+def _fill(axes: Axes, found: Sequence[Course], which: str, *, logarithmic: bool) -> None:
+    axes.tick_params(labelsize=8)
+    for course in found:
+        ribbon = getattr(course, which).ribbon(logarithmic=logarithmic)
+        shown = look(course.algorithm)
+        axes.fill_between(ribbon.places, ribbon.low, ribbon.high, **band(shown["color"]))
+        ends = np.flatnonzero(np.isfinite(ribbon.mean))[-1:].tolist()
+        axes.plot(ribbon.places, ribbon.mean, markevery=ends, **shown)
+    if not found:
+        say_nothing(axes)
+    if which == "violation":
+        axes.axhline(0.0, color=GREY, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
+        if not any((course.violation.numbers > 0).any() for course in found):
+            axes.set_yticks([0.0])  # an axis of all is well has no other numbers
+
+
+def _plain_words(axis: Axis) -> None:
+    """100, not a formula that would have to be typeset; only at the powers of ten."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _handle(course: Course) -> Line2D:
+    return Line2D([], [], label=course.label, **look(course.algorithm))
+
+
+def _notes(found: Sequence[Sequence[Course]]) -> list[str]:
+    """What a line and its band are."""
+    counts = [course.seeds for several in found for course in several]
+    least, most = min(counts), max(counts)
+    seeds = "one seed" if most == 1 else f"{most if least == most else f'{least} to {most}'} seeds"
+    notes = [f"mean and range of {seeds}, of neighbouring iterates where there are many"]
+    if any(len({course.label for course in several}) < len(several) for several in found):
+        notes.append("a line for each point of the sweep")
+    return notes

@@ -1,0 +1,119 @@
+"""How plots look, and how a drawn figure becomes files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib.style
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's, told apart by colour-blind readers too."""
+MARKERS = "os^DvPX*"
+GREY = "#6b6b6b"
+SIZE = (5.4, 3.7)
+"""Inches: at the width of a paper's column the smallest letters are still some 5 points high."""
+PANEL = (3.1, 2.5)
+"""Inches of each of several panels."""
+ABREAST = 3
+"""Panels in a row."""
+ENTRY = 0.2
+"""Inches of a legend's line."""
+NOTHING = "no trial gave these numbers"
+STYLE: dict[str, Any] = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "font.size": 9.5,
+    "grid.alpha": 0.25,
+    "legend.fontsize": 8.5,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 0.85,
+    "legend.handlelength": 2.8,
+    "legend.title_fontsize": 8,
+    "svg.hashsalt": "ratecli",
+    "text.parse_math": False,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn plot; `name` is that of its files."""
+
+    name: str
+    caption: str
+    svg: bytes
+    png: bytes
+
+
+def picture(name: str, caption: str, drawn: Callable[[], Figure]) -> Picture:
+    """The same bytes for the same figure: no date, no version, no settings of the user's."""
+    with matplotlib.style.context(["default", STYLE], after_reset=True):
+        figure = drawn()
+        svg, png = io.BytesIO(), io.BytesIO()
+        nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
+        figure.savefig(svg, format="svg", metadata=nothing)
+        figure.set_layout_engine("none")  # what has found its place stays there
+        figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+    return Picture(name, caption, svg.getvalue(), png.getvalue())
+
+
+def empty_figure(size: tuple[float, float]) -> Figure:
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def columns(panels: int) -> int:
+    """How many of them stand side by side: four are two by two."""
+    return 2 if panels == 4 else min(panels, ABREAST)
+
+
+def rows_of(panels: int) -> int:
+    return -(-panels // columns(panels))
+
+
+def look(algorithm: int) -> dict[str, Any]:
+    """Colour and marker of an algorithm by its position in the file."""
+    return {
+        "color": COLOURS[algorithm % len(COLOURS)],
+        "linewidth": 1.3,
+        "marker": MARKERS[algorithm % len(MARKERS)],
+        "markersize": 5,
+    }
+
+
+def band(colour: str) -> dict[str, Any]:
+    return {"facecolor": colour, "alpha": 0.14, "linewidth": 0, "zorder": 1.2}
+
+
+def say_nothing(axes: Axes) -> None:
+    axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center", fontsize=8, color=GREY)
+
+
+def legend_below(figure: Figure, handles: Sequence[Line2D], title: str) -> None:
+    """One for all panels: the figure grows by its height."""
+    width, height = figure.get_size_inches()
+    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    abreast = max(1, min(len(handles), int(width / (0.75 + 0.075 * longest))))
+    lines = -(-len(handles) // abreast) + len(title.splitlines())
+    figure.set_size_inches(width, height + ENTRY * (lines + 0.5))
+    figure.legend(
+        handles=handles, title=title, loc="outside lower left", ncols=abreast, alignment="left"
+    )
+
+
+def once(handles: Iterable[Line2D]) -> list[Line2D]:
+    """The first of each label, in order."""
+    found: dict[str, Line2D] = {}
+    for handle in handles:
+        found.setdefault(str(handle.get_label()), handle)
+    return list(found.values())

@@ -1,0 +1,160 @@
+"""Linear programs over columns with levels in boxes: by the simplex method of this room, whose answers are
+checked, and by HiGHS where they do not pass.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from ratecli.models.base import Array
+from ratecli.solvers.hull.simplex import TOLERANCE, Basis, Rows, descend, start
+
+SURE = 1e-8
+"""What a value may differ by from that of its duals, relative to 1 and the value."""
+MOST = 200_000
+"""Columns that HiGHS is asked about, where each corner of the box makes one."""
+HIGHS_INFEASIBLE = 2
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """An optimum.
+
+    Attributes
+    ----------
+    columns, levels, x
+        (N,) columns that are not 0, the levels (N, P) that they are taken at, and (N,) their values.
+    duals
+        (m,) of the rows; the value is the first of them.
+    """
+
+    columns: NDArray[np.int64]
+    levels: Array
+    x: Array
+    duals: Array
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Minimize `cost @ x`, the first row equal to 1, the next ones to 0, the others at most 0; x >= 0.
+
+    Each column is taken at levels anywhere in a box, and may be taken at several: in row i it is
+    `fixed[i, j]` and `levels[p] * times[l, j]` for each l whose `places[l]` is (p, i).
+
+    Attributes
+    ----------
+    fixed, times
+        (m, n) and (L, n).
+    places
+        (L, 2).
+    cost, cost_times
+        (n,), and (P, n) by what the levels are multiplied.
+    equal
+        How many rows are equations.
+    """
+
+    fixed: Array
+    times: Array
+    places: NDArray[np.int64]
+    cost: Array
+    cost_times: Array
+    equal: int
+
+    @cached_property
+    def _sizes(self) -> Array:
+        """(m,) of the rows, which are divided by them."""
+        found = np.abs(self.fixed).max(axis=1)
+        np.maximum.at(found, self.places[:, 1], np.abs(self.times).max(axis=1))
+        return np.where(found > 0, found, 1.0)
+
+    @cached_property
+    def _scaled(self) -> tuple[Array, Array]:
+        sizes = self._sizes
+        return self.fixed / sizes[:, None], self.times / sizes[self.places[:, 1], None]
+
+    def solve(self, boxes: Array) -> Vertex | None:
+        """An optimum for levels in boxes (P, 2), None where no point meets the rows.
+
+        Raises
+        ------
+        ArithmeticError
+            Where HiGHS cannot tell either.
+        """
+        fixed, times = self._scaled
+        rows = Rows(fixed, self.places, times, boxes, self.equal)
+        basis = start(rows)
+        if not self._descended(rows, basis, missing=1.0):
+            return self._by_highs(boxes)
+        if self._missed(basis) > TOLERANCE:
+            return None
+        if not self._descended(rows, basis, missing=0.0) or not self._is_sure(basis):
+            return self._by_highs(boxes)
+        own = basis.head < len(self.cost)
+        x, sizes = np.maximum(basis.x[own], 0.0), self._sizes
+        return Vertex(basis.head[own], basis.levels[own], x / sizes[0], basis.duals / sizes)
+
+    def _descended(self, rows: Rows, basis: Basis, *, missing: float) -> bool:
+        """To the least that misses of the equations where that costs anything, else to the least cost."""
+        cost, cost_times = self._nothing if missing else (self.cost, self.cost_times)
+        m, n = rows.fixed.shape
+        reduced, slopes, spare = np.empty(n), np.empty(cost_times.shape), np.empty((2 + m, m))
+        return bool(descend(rows, cost, cost_times, missing, basis, reduced, slopes, spare))
+
+    @cached_property
+    def _nothing(self) -> tuple[Array, Array]:
+        return 0.0 * self.cost, 0.0 * self.cost_times
+
+    def _missed(self, basis: Basis) -> float:
+        """Of the equations, all in all."""
+        return float(np.abs(basis.x[basis.head >= sum(self.fixed.shape)]).sum())
+
+    def _is_sure(self, basis: Basis) -> bool:
+        """Whether the basis meets its rows and costs what the duals say, by scaled numbers.
+
+        That no column is cheaper at these duals was what the method ended with.
+        """
+        x, own = basis.x, basis.head < len(self.cost)
+        columns, levels = basis.head[own], basis.levels[own]
+        off = basis.matrix @ x
+        off[0] -= 1.0
+        costs = self.cost[columns] + (self.cost_times[:, columns].T * levels).sum(axis=1)
+        apart = abs(float(costs @ x[own]) - float(basis.duals[0]))
+        met = max(float(np.abs(off).max()), -float(x.min()), self._missed(basis)) <= 2 * TOLERANCE
+        return met and apart <= SURE * (1 + abs(float(basis.duals[0])))
+
+    def _by_highs(self, boxes: Array) -> Vertex | None:
+        count = len(self.cost)
+        corners = np.array(list(itertools.product(*boxes)))
+        if len(corners) * count > MOST:
+            raise ArithmeticError("a linear program with many levels was not solved")
+        each = []
+        for corner in corners:
+            rows = self.fixed.copy()
+            np.add.at(rows, self.places[:, 1], corner[self.places[:, 0], None] * self.times)
+            each.append(np.vstack([rows, self.cost + corner @ self.cost_times]))
+        rows, cost = np.hstack(each)[:-1], np.hstack(each)[-1]
+        exact = {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
+        right = np.eye(len(rows))[0]
+        for method, options in (("highs", exact), ("highs-ipm", {**exact, "presolve": False})):
+            found = linprog(
+                cost,
+                A_ub=rows[self.equal :],
+                b_ub=right[self.equal :],
+                A_eq=rows[: self.equal],
+                b_eq=right[: self.equal],
+                method=method,
+                options=options,
+            )
+            if found.status == HIGHS_INFEASIBLE:
+                return None
+            if found.status == 0:
+                (some,) = np.nonzero(found.x > 0)
+                duals = np.concatenate([found.eqlin.marginals, found.ineqlin.marginals])
+                return Vertex(some % count, corners[some // count], found.x[some], duals)
+        raise ArithmeticError(f"a linear program was not solved: {found.message}")

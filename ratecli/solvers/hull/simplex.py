@@ -1,0 +1,292 @@
+"""The simplex method for programs of few rows and many columns that come at levels. Compiled.
+
+A column is taken at any levels in a box, and at several if need be: what it adds to a row is affine in
+them. Only corners of the box matter, and the cheapest of a column is found without a list of them.
+
+The method is the revised one with an explicit inverse. The least reduced cost enters, and of equal
+ratios the least by the lexicographic order leaves (Dantzig, Orden and Wolfe 1955): the right side is the
+first unit vector, so nearly all vertices are degenerate.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+Array = Any
+"""Of floats or of whole numbers: what runs is compiled for the types it is called with."""
+
+TOLERANCE = 1e-9
+"""Of rows that are about 1 large, and of reduced costs."""
+LARGE = 1e6
+"""Of duals beyond this reduced costs are as rounded as the duals are."""
+PIVOT = 1e-9
+"""No row leaves whose entry in the column that enters is less."""
+SAFE = 1e-7
+"""At least this is it where an artificial column leaves."""
+TIE = 1e-13
+REFRESH = 60
+"""Pivots after which the inverse is made anew."""
+
+
+class Rows(NamedTuple):
+    """The m rows of n columns, P levels.
+
+    Attributes
+    ----------
+    fixed
+        (m, n) of the columns what no level changes.
+    places, times
+        (L, 2) of level and row, and (L, n) what a unit of the level adds to the row in each column.
+    boxes
+        (P, 2) of the levels.
+    equal
+        The number of rows that are equations: the first is equal to 1, these to 0, the others at most 0.
+    """
+
+    fixed: Array
+    places: Array
+    times: Array
+    boxes: Array
+    equal: int
+
+
+class Basis(NamedTuple):
+    """Of m members.
+
+    Attributes
+    ----------
+    head
+        (m,) their columns: n on are slacks of the rows, n + m on what misses of equations.
+    levels
+        (m, P) at which they are taken.
+    matrix, inverse
+        (m, m) their entries, and its inverse.
+    x
+        (m,) their values.
+    duals
+        (m,) of the rows.
+    """
+
+    head: Array
+    levels: Array
+    matrix: Array
+    inverse: Array
+    x: Array
+    duals: Array
+
+
+def start(rows: Rows) -> Basis:
+    """What misses of equations, and slacks."""
+    m, n = rows.fixed.shape
+    first = np.zeros(m)
+    first[0] = 1.0
+    head = np.arange(n, n + m)
+    head[: rows.equal] += m
+    return Basis(head, np.zeros((m, len(rows.boxes))), np.eye(m), np.eye(m), first, np.zeros(m))
+
+
+@numba.njit(cache=True)
+def descend(
+    rows: Rows,
+    cost: Array,
+    cost_times: Array,
+    missing: float,
+    basis: Basis,
+    reduced: Array,
+    slopes: Array,
+    spare: Array,
+) -> bool:
+    """Pivot until no column has a negative reduced cost, by a fresh inverse; whether that was reached.
+
+    Parameters
+    ----------
+    cost, cost_times
+        (n,) and (P, n): a column at levels costs `cost + levels @ cost_times`.
+    missing
+        What a unit that misses of an equation costs.
+    reduced, slopes, spare
+        (n,), (P, n) and (2 + m, m) to work with.
+    """
+    m, n = rows.fixed.shape
+    column, moved = spare[0], spare[1]
+    pivots = 0
+    for _ in range(200 + 50 * m):
+        if pivots == REFRESH:
+            if not refresh(basis, spare[2:]):
+                return False
+            pivots = 0
+        price(cost, cost_times, missing, n, basis)
+        j = entering(rows, cost, cost_times, basis.duals, reduced, slopes)
+        if j < 0 and pivots == 0:
+            return True
+        if j < 0:
+            pivots = REFRESH
+            continue
+        enter(rows, j, slopes, column)
+        for i in range(m):
+            moved[i] = 0.0
+            for k in range(m):
+                moved[i] += basis.inverse[i, k] * column[k]
+        r = leaving(basis, moved, n + m)
+        if r < 0:
+            return False
+        pivot(basis, r, moved, column)
+        basis.head[r] = j
+        for p in range(len(rows.boxes)):
+            basis.levels[r, p] = rows.boxes[p, 1] if up(slopes, p, j) else rows.boxes[p, 0]
+        pivots += 1
+    return False
+
+
+@numba.njit(cache=True)
+def up(slopes: Array, p: int, j: int) -> bool:
+    """Whether column j is cheaper at a higher level p."""
+    return bool(j < slopes.shape[1] and slopes[p, j] <= 0)
+
+
+@numba.njit(cache=True)
+def price(cost: Array, cost_times: Array, missing: float, n: int, basis: Basis) -> None:
+    """The duals of the basis."""
+    m = len(basis.head)
+    for k in range(m):
+        basis.duals[k] = 0.0
+    for i in range(m):
+        j = basis.head[i]
+        each = missing if j >= n + m else 0.0
+        if j < n:
+            each = cost[j]
+            for p in range(len(cost_times)):
+                each += cost_times[p, j] * basis.levels[i, p]
+        if each != 0.0:
+            for k in range(m):
+                basis.duals[k] += each * basis.inverse[i, k]
+
+
+@numba.njit(cache=True)
+def entering(
+    rows: Rows, cost: Array, cost_times: Array, duals: Array, reduced: Array, slopes: Array
+) -> int:
+    """The column of least reduced cost at its best levels, from n on a slack, -1 where none is below 0.
+
+    Leaves in `slopes` (P, n) what a unit of each level would cost.
+    """
+    m, n = rows.fixed.shape
+    for j in range(n):
+        reduced[j] = cost[j]
+    for i in range(m):
+        if duals[i] != 0.0:
+            for j in range(n):
+                reduced[j] -= duals[i] * rows.fixed[i, j]
+    for p in range(len(rows.boxes)):
+        for j in range(n):
+            slopes[p, j] = cost_times[p, j]
+    for k in range(len(rows.places)):
+        p, dual = rows.places[k, 0], duals[rows.places[k, 1]]
+        if dual != 0.0:
+            for j in range(n):
+                slopes[p, j] -= dual * rows.times[k, j]
+    for p in range(len(rows.boxes)):
+        low, high = rows.boxes[p, 0], rows.boxes[p, 1]
+        for j in range(n):
+            reduced[j] += min(low * slopes[p, j], high * slopes[p, j])
+    largest = LARGE
+    for i in range(m):
+        largest = max(largest, abs(duals[i]))
+    best, least = -1, -TOLERANCE * largest / LARGE
+    for j in range(n):
+        if reduced[j] < least:
+            best, least = j, reduced[j]
+    for i in range(rows.equal, m):
+        if -duals[i] < least:
+            best, least = n + i, -duals[i]
+    return best
+
+
+@numba.njit(cache=True)
+def enter(rows: Rows, j: int, slopes: Array, column: Array) -> None:
+    """(m,) the entries of a column at its best levels."""
+    m, n = rows.fixed.shape
+    for i in range(m):
+        column[i] = rows.fixed[i, j] if j < n else (1.0 if i == j - n else 0.0)
+    if j < n:
+        for k in range(len(rows.places)):
+            p = rows.places[k, 0]
+            level = rows.boxes[p, 1] if up(slopes, p, j) else rows.boxes[p, 0]
+            column[rows.places[k, 1]] += level * rows.times[k, j]
+
+
+@numba.njit(cache=True)
+def leaving(basis: Basis, moved: Array, missing: int) -> int:
+    """The row of least ratio by the lexicographic order of (x, inverse) / moved, -1 where none is.
+
+    What misses of an equation stays at 0 once it is: from `missing` on.
+    """
+    x, inverse = basis.x, basis.inverse
+    m, found = len(x), -1
+    for i in range(m):
+        if basis.head[i] >= missing and x[i] <= TOLERANCE and abs(moved[i]) > SAFE:
+            return i
+        if moved[i] <= PIVOT:
+            continue
+        if found < 0:
+            found = i
+            continue
+        apart = x[i] * moved[found] - x[found] * moved[i]
+        k = 0
+        while abs(apart) <= TIE and k < m:
+            apart = inverse[i, k] * moved[found] - inverse[found, k] * moved[i]
+            k += 1
+        if apart < 0:
+            found = i
+    return found
+
+
+@numba.njit(cache=True)
+def pivot(basis: Basis, r: int, moved: Array, column: Array) -> None:
+    """The column in the place of member r."""
+    x, inverse = basis.x, basis.inverse
+    m = len(x)
+    for k in range(m):
+        basis.matrix[k, r] = column[k]
+        inverse[r, k] /= moved[r]
+    x[r] = max(x[r], 0.0) / moved[r]
+    for i in range(m):
+        if i != r:
+            for k in range(m):
+                inverse[i, k] -= moved[i] * inverse[r, k]
+            x[i] -= moved[i] * x[r]
+
+
+@numba.njit(cache=True)
+def refresh(basis: Basis, left: Array) -> bool:
+    """The inverse and the values anew, by elimination; whether the matrix has an inverse."""
+    inverse = basis.inverse
+    m = len(inverse)
+    for i in range(m):
+        for k in range(m):
+            left[i, k] = basis.matrix[i, k]
+            inverse[i, k] = 1.0 if i == k else 0.0
+    for c in range(m):
+        r = c
+        for i in range(c + 1, m):
+            if abs(left[i, c]) > abs(left[r, c]):
+                r = i
+        scale = left[r, c]
+        if scale == 0.0:
+            return False
+        for k in range(m):
+            one, other = left[r, k] / scale, inverse[r, k] / scale
+            left[r, k], inverse[r, k] = left[c, k], inverse[c, k]
+            left[c, k], inverse[c, k] = one, other
+        for i in range(m):
+            each = left[i, c]
+            if i != c and each != 0.0:
+                for k in range(m):
+                    left[i, k] -= each * left[c, k]
+                    inverse[i, k] -= each * inverse[c, k]
+    for i in range(m):
+        basis.x[i] = inverse[i, 0]
+    return True

@@ -1,0 +1,110 @@
+"""The plug-in of groups that are known: chances of the label, and a threshold for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.grouped import GroupThreshold
+from ratecli.models.linear import Threshold
+from ratecli.models.weighed import GAIN, Weighed
+from ratecli.rates.sample import Mask
+from ratecli.solvers.groups import Groups
+from ratecli.solvers.oracles.estimators import fitted, made
+from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.problem import ERROR
+
+EDGE = 2.0
+"""A threshold beyond all scores, which are the chance of a yes less that of a no."""
+
+
+@dataclass(frozen=True)
+class GroupPlugIn:
+    """Yes where the chance of a positive label is above the threshold of the row's group (COCO:
+    Narasimhan 2018).
+
+    In a group where a yes costs `a` if the label is positive and `b > a` if it is negative, it is
+    expected to cost less than nothing where the chance is above `b / (b - a)`; where b is no more than
+    a, all of the group are decided as is cheaper in sum. What differs within a group and label, such
+    as decisions of a deployed model, counts by its mean there.
+
+    Attributes
+    ----------
+    ground
+        Rows with the members of its slices.
+    name
+        A class of scikit-learn with `predict_proba` and sample weights.
+    options
+        Its parameters.
+    """
+
+    starts: ClassVar[bool] = False
+    ground: Ground
+    name: str
+    options: Mapping[str, Any]
+    rng: np.random.Generator
+
+    def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
+        """Raises FaultError, E501, where the chances cannot be fitted."""
+        return GroupThreshold(
+            self._scorer, self._groups.slices, self._groups.patterns, self._thresholds(prices)
+        )
+
+    def _thresholds(self, prices: Array) -> Array:
+        """(C,) on scores in [-1, 1]."""
+        positive, negative, unlabelled = self._labels
+        costs = self._weights * self.ground.kind_costs(prices)
+        labelled = self._weights[:, ~unlabelled].sum(axis=1)
+        spread = _quotient(costs[:, unlabelled].sum(axis=1), labelled)
+        a, b = (
+            _quotient(costs[:, own].sum(axis=1), self._weights[:, own].sum(axis=1)) + spread
+            for own in (positive, negative)
+        )
+        cheaper = np.where(costs.sum(axis=1) < 0, -EDGE, EDGE)
+        return np.clip(
+            np.where((b > a) & (labelled > 0), _quotient(b + a, b - a), cheaper), -EDGE, EDGE
+        )
+
+    @cached_property
+    def _groups(self) -> Groups:
+        """Of the ground's rows."""
+        return Groups.by(self.ground.slices, self.ground.members > 0)
+
+    @cached_property
+    def _weights(self) -> Array:
+        """(C, Q) weight of each kind in each group."""
+        inside = np.eye(len(self._groups.patterns))[self._groups.of]
+        return np.asarray((self.ground.shares @ inside).T)
+
+    @cached_property
+    def _labels(self) -> tuple[Mask, Mask, Mask]:
+        """(Q,) which kinds have a positive label, a negative one, or none: a yes adds to the error of
+        rows with a negative one.
+        """
+        kinds = self.ground.kinds
+        wrong = kinds.patterns[kinds.matrix.index()[ERROR]]
+        return wrong < 0, wrong > 0, wrong == 0
+
+    @cached_property
+    def _scorer(self) -> Weighed | Threshold:
+        """Its score is the chance of a positive label less that of a negative one."""
+        positive, negative, _ = self._labels
+        shares = np.stack([self.ground.shares[own].sum(axis=0) for own in (negative, positive)])
+        labels, rows = np.nonzero(shares)
+        if len(np.unique(labels)) < 2:
+            return Threshold(np.zeros(self.ground.width), 1.0 if labels.any() else -1.0)
+        weights = shares[labels, rows]
+        weights *= len(self.ground.kinds.of) / weights.sum()
+        model = made(self.name, self.options, self.rng)
+        X = self.ground.X[:, : self.ground.width]
+        return Weighed(fitted(model, X[rows], labels, weights), GAIN)
+
+
+def _quotient(top: Array, bottom: Array) -> Array:
+    """0 where the bottom is not positive."""
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)

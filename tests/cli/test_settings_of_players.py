@@ -1,0 +1,79 @@
+"""The rows of the paper's Table 2, as README and `show` have them: each runs, and they are the same."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ratecli.solvers.players.solver import ThreePlayer
+
+ROW = re.compile(r"^\| (.+) \| (`(?:three_player|coco).*`) \|$", re.MULTILINE)
+README = Path(__file__).parents[2] / "README.md"
+NAMES = (
+    "Algorithm 1",
+    "Algorithm 2",
+    "Algorithm 3",
+    "Frank-Wolfe",
+    "SPADE",
+    "NEMSIS",
+    "swap regret",
+    "COCO",
+)
+LINES = {
+    next(name for name in NAMES if row.startswith(name)): re.findall("`([^`]+)`", lines)
+    for row, lines in ROW.findall(README.read_text())
+}
+FILE = """\
+name: setting
+datasets: {loans: {source: loans, rows: 300}}
+groups: {women: sex = Female, men: sex = Male}
+objective: OBJECTIVE
+constraints: {a: error <= 0.45}
+algorithms: ENTRIES
+"""
+CONVEX = "kl(base_rate, positive_rate[women]) + kl(base_rate, positive_rate[men])"
+RATIOS = "2 - f1[women] - f1[men]"
+
+
+def options(line: str) -> dict:
+    entry = yaml.safe_load(line)
+    return {} if isinstance(entry, str) else next(iter(entry.values()))
+
+
+def test_readme_and_show_have_the_same_settings():
+    shown = " ".join((ThreePlayer.__doc__ or "").split())
+    assert tuple(LINES) == NAMES
+    for name, lines in LINES.items():
+        (start,) = (found.end() for found in re.finditer(rf"{name} (?=\{{)", shown))
+        depth = [shown[start : k + 1].count("{") - shown[start : k + 1].count("}")
+                 for k in range(start, len(shown))]  # fmt: skip
+        assert yaml.safe_load(shown[start : start + depth.index(0) + 1]) == options(lines[-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_runs(folder, cli, name):
+    entries = []
+    for k, line in enumerate(LINES[name]):
+        own = {"steps": 100, **options(line)} if line.startswith("three_player") else {}
+        entries.append({re.match(r"\w+", line)[0]: own | {"as": f"line{k}"}})
+    text = FILE.replace("OBJECTIVE", RATIOS if name == "Algorithm 3" else CONVEX)
+    (folder / "setting.yaml").write_text(
+        text.replace("ENTRIES", yaml.safe_dump(entries, default_flow_style=True))
+    )
+    answer = cli("run", "setting.yaml", "-q", "-j", 1)
+    assert answer.code == 0, answer.err
+    with (folder / "results" / "setting" / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    known = {
+        (row["algorithm"], row["metric"]): float(row["value"])
+        for row in rows
+        if (row["variant"], row["split"]) == ("stochastic", "train")
+    }
+    assert known["line0", "violation.a"] <= 1e-6
+    assert known["line0", "objective"] <= (0.4 if name == "Algorithm 3" else 0.2)
+    if name == "COCO":
+        assert known["line0", "objective"] == known["line1", "objective"]

@@ -1,0 +1,44 @@
+"""Goals and rows for the game of three players."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from oracles.goals import Rules
+from scipy import sparse
+
+from ratecli.models.base import Features
+from ratecli.solvers.base import Solution
+from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.problem import Problem
+
+GOALS = {
+    "kl": Rules(
+        {"e": "error <= 0.4"},
+        "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])",
+    ),
+    "g-mean": Rules({"c": "positive_rate <= 0.5"}, "1 - g_mean"),
+    "h-mean": Rules({}, "1 - h_mean"),
+    "q-mean": Rules({"q": "q_mean[g=a] >= 0.4"}, "1 - q_mean"),
+    "f1 parity": Rules({"f": "max_gap(f1, by=g) <= 0.1"}, "1 - f1"),
+    "precision": Rules({"p": "precision[g=a] - precision[g=b] <= 0.1"}),
+    "affine": Rules({"p": "positive_rate[g=a] <= 1.1 * positive_rate[g=b]"}),
+    "smooth": Rules({"x": "exp(positive_rate) + exp(fpr) <= 2.4"}, "error"),
+}
+
+
+def solved(given: Problem, **options: Any) -> Solution:
+    return ThreePlayer(**options).solve(given, np.random.default_rng(0), lambda _: None)
+
+
+def features(storage: str, n: int) -> Features:
+    """n rows that are `one-hot`, `dense` or `sparse`."""
+    rng = np.random.default_rng(1)
+    if storage == "one-hot":
+        codes = np.array([0, 3, 7, 12]) + rng.integers([3, 4, 5, 2], size=(n, 4))
+        X = np.zeros((n, 14))
+        X[np.arange(n)[:, None], codes] = 1.0
+        return sparse.csr_array(X)
+    X = rng.normal(size=(n, 6)) * (rng.random((n, 6)) < 0.5)
+    return X if storage == "dense" else sparse.csr_array(X)

@@ -1,0 +1,184 @@
+"""Verdicts on what the file expects, and where they are shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from synthetic_ledger import measured, planned
+
+from ratecli.report.expectations import Verdict, against, comparisons
+from ratecli.report.html import page
+from ratecli.report.ledger import Ledger
+from ratecli.report.tables import csv_text, summary
+from ratecli.report.write import summary_markdown
+from ratecli.runner.records import TrialResult
+
+HALF = 12.7062047 * 0.1
+"""Half the interval of two seeds that lie 0.1 from their mean: t(1) at 95 % times 0.1."""
+
+
+def ledger_of(*entries, errors=(0.4, 0.6), **point) -> Ledger:
+    """One trial a seed with two variants, whose mean error is 0.5; `other` is twice as bad."""
+    plan = [planned("fit", seed, **point) for seed in range(len(errors))]
+    results = {
+        trial.key: measured(
+            trial,
+            {
+                ("main", "test"): {"error": error, "violation.parity": error - 0.7},
+                ("other", "test"): {"error": 2 * error},
+            },
+        )
+        for trial, error in zip(plan, errors, strict=True)
+    }
+    return Ledger(plan, results, {"experiment": {"name": "x", "expect": list(entries)}})
+
+
+def entry(**more):
+    return {"algorithm": "fit", "variant": "main", "metric": "error", **more}
+
+
+def verdict(**more) -> str:
+    (found,) = comparisons(ledger_of(entry(**more)))
+    return str(found.verdict)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"paper": 0.7}, ""),
+        ({"paper": 0.52, "within": 0.02}, "holds"),
+        ({"paper": 0.48, "within": 0.01}, "differs"),
+        ({"paper": 0.6, "within": 0.01}, "differs"),
+        ({"paper": 0.6, "within": 0.01, "metric": "objective"}, "better"),
+        ({"paper": 0.4, "within": 0.01, "metric": "objective"}, "differs"),
+        ({"paper": 0.0, "within": 0.1, "metric": "violation.parity"}, "better"),
+        ({"value": 0.6, "within": 0.01, "metric": "objective"}, "differs"),
+        ({"paper": 0.51, "within": "2%"}, "holds"),
+        ({"paper": 0.52, "within": "2%"}, "differs"),
+        ({"value": -0.2, "within": "1 %", "metric": "violation.parity"}, "holds"),
+        ({"paper": 0.5 + HALF - 0.001, "within": "ci"}, "holds"),
+        ({"paper": 0.5 + HALF + 0.001, "within": "ci"}, "differs"),
+        ({"at_most": 0.5}, "holds"),
+        ({"at_most": 0.49}, "differs"),
+        ({"at_most": 0.49, "within": 0.01}, "holds"),
+        ({"at_most": 0.5 - HALF + 0.001, "within": "ci"}, "holds"),
+        ({"at_most": 0.5 - HALF - 0.001, "within": "ci"}, "differs"),
+        ({"at_least": 0.5}, "holds"),
+        ({"at_least": 0.51}, "differs"),
+        ({"at_least": 0.51, "within": "2%"}, "holds"),
+        ({"at_most": 9, "split": "train"}, "not measured"),
+    ],
+)
+def test_verdicts(said, expected):
+    assert verdict(**said) == expected
+
+
+def test_a_check_passes_with_what_is_good():
+    bad = {verdict for verdict in Verdict if not verdict.good}
+    assert bad == {Verdict.DIFFERS, Verdict.NOT_MEASURED}
+
+
+def test_one_seed_has_no_interval_to_lie_in():
+    (found,) = comparisons(ledger_of(entry(paper=0.4, within="ci"), errors=(0.4,)))
+    assert (found.verdict, found.reason) == ("not measured", "there is no interval")
+
+
+@pytest.mark.parametrize("error", [float("inf"), float("-inf")])
+def test_what_is_infinite_is_far_from_everything(error):
+    (found,) = comparisons(ledger_of(entry(value=1, within=1e300), errors=(error, 0.5)))
+    assert found.verdict == "differs"
+
+
+def test_without_a_variant_all_of_them_are_meant():
+    said = {"algorithm": "fit", "metric": "error", "at_most": 0.6}
+    found = comparisons(ledger_of(said))
+    assert [(each.group.variant, each.verdict) for each in found] == [
+        ("main", "holds"),
+        ("other", "differs"),
+    ]
+
+
+def test_a_variant_that_nobody_gave_is_not_measured():
+    (found,) = comparisons(ledger_of(entry(variant="mein", at_most=1)))
+    assert (found.verdict, found.reason) == ("not measured", "no such number")
+    assert found.ours.n == 0
+
+
+def test_a_trial_that_failed_is_not_measured():
+    trial = planned("fit", 0)
+    failed = {trial.key: TrialResult(trial.key, "error", "E501: ...")}
+    (found,) = comparisons(Ledger([trial], failed, {"experiment": {"expect": [entry(at_most=1)]}}))
+    assert (found.verdict, found.reason) == ("not measured", "error 1")
+
+
+def test_only_the_point_that_is_named_is_compared():
+    plan = [planned("fit", 0, kappa=k, dataset=d) for k in (0.5, 1.0) for d in ("a", "b")]
+    results = {t.key: measured(t, {("main", "test"): {"error": 0.1}}) for t in plan}
+
+    def points(**asked):
+        said = {"expect": [entry(paper=0.1, **asked)]}
+        return [
+            each.group.point for each in comparisons(Ledger(plan, results, {"experiment": said}))
+        ]
+
+    assert points(kappa=1) == [{"kappa": 1.0, "dataset": d} for d in ("a", "b")]
+    assert points(kappa=0.5, dataset="b") == [{"kappa": 0.5, "dataset": "b"}]
+    assert len(points()) == 4
+    assert points(kappa=True) == []
+
+
+def sheet_texts(ledger):
+    return [[cell.text for cell in row] for row in against(ledger).rows]
+
+
+def test_what_fails_comes_first():
+    ledger = ledger_of(
+        entry(paper=0.7, source="Table 1"), entry(at_most=0.6), entry(value=0.4, within="2%"),
+        kappa=0.8,
+    )  # fmt: skip
+    sheet = against(ledger)
+    assert sheet.title == "Against the paper"
+    assert [column.title for column in sheet.columns] == [
+        "algorithm", "variant", "kappa", "split", "metric",
+        "ours", "n", "expected", "difference", "within", "source", "verdict",
+    ]  # fmt: skip
+    ours = "0.5000 ± 1.2706"
+    assert [row[5:] for row in sheet_texts(ledger)] == [
+        [ours, "2", "= 0.4", "+0.1000", "2%", "", "differs"],
+        [ours, "2", "paper 0.7", "-0.2000", "", "Table 1", ""],
+        [ours, "2", "≤ 0.6", "-0.1000", "", "", "holds"],
+    ]
+    assert [row[-1].tone for row in sheet.rows] == ["bad", "", "good"]
+
+
+def test_the_summary_has_them_beside_its_numbers():
+    ledger = ledger_of(
+        entry(paper=0.7, source="Table 1"), entry(at_most=0.6), entry(variant="mein", at_least=2)
+    )
+    rows = list(csv.DictReader(io.StringIO(csv_text(summary(ledger), nan=""))))
+    names = ("expect", "figure", "within", "source", "verdict")
+    said = [(row["variant"], row["mean"], *(row[name] for name in names)) for row in rows
+            if row["metric"] == "error"]  # fmt: skip
+    assert said == [
+        ("main", "0.5", "paper", "0.7", "", "Table 1", ""),
+        ("main", "0.5", "at_most", "0.6", "", "", "holds"),
+        ("other", "1.0", "", "", "", "", ""),
+        ("mein", "", "at_least", "2.0", "", "", "not measured"),
+    ]
+
+
+def test_a_file_that_expects_nothing_has_no_such_columns_and_sections():
+    ledger = ledger_of()
+    assert "verdict" not in summary(ledger).columns
+    assert "gainst" not in summary_markdown(ledger) + page(ledger, [])
+
+
+def test_page_and_summary_show_the_table():
+    ledger = ledger_of(entry(at_most=0.6, source="<i>"))
+    assert "\n## Against what was expected\n" in summary_markdown(ledger)
+    text = page(ledger, [])
+    assert "<h2>Against what was expected</h2>" in text
+    assert "≤ 0.6" in text
+    assert "&lt;i&gt;" in text

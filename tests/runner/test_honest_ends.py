@@ -1,0 +1,118 @@
+"""What trials end as where a goal, the rows or an option leave nothing better to say."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from experiments import people, run_file, write
+from ratecli.faults import FaultError
+
+FILE = """
+name: ends
+datasets: {people: {path: people.csv, label: y, drop: [old]}}
+groups: {women: sex = F, men: sex = M}
+objective: OBJECTIVE
+constraints: {RULES}
+algorithms: [unconstrained, ALGORITHM]
+metrics: {base: base_rate}
+"""
+
+
+@pytest.fixture
+def ends(tmp_path):
+    """The last algorithm's result, given goals and its entry, and the base rate of training rows."""
+    people(200, 1).to_csv(tmp_path / "people.csv", index=False)
+
+    def run(algorithm, *, objective="error", rules=""):
+        text = FILE.replace("OBJECTIVE", objective).replace("RULES", rules)
+        _, store = run_file(write(tmp_path, text.replace("ALGORITHM", algorithm)))
+        first, last = (store.result(trial.key) for trial in store.plan())
+        (base,) = (v.value for v in first.values if (v.metric, v.split) == ("base_rate", "train"))
+        return last, base
+
+    return run
+
+
+@pytest.mark.parametrize("algorithm", ["three_player: {steps: 20}", "mixture", "post_shift"])
+def test_a_goal_whose_class_hangs_on_another_result(ends, algorithm):
+    """Convex while a number stands in, concave by what `unconstrained` measures."""
+    found, _ = ends(algorithm, objective="of(unconstrained, fpr - tpr) * kl(0.3, positive_rate)")
+    assert (found.status, found.values) == ("error", ())
+    assert found.reason.startswith("E308: algorithm")
+    assert found.reason.endswith("at the numbers that of(...) has")
+
+
+AFFINE = ("majorize: {iterations: 2}",)
+ALL = (
+    "mixture",
+    "post_shift",
+    "thresholded",
+    "three_player: {steps: 40}",
+    "three_player: {steps: 10, oracle: plugin}",
+)
+LEAST = re.compile(r"any decisions miss some constraint by ([\d.]+)( or more)?$")
+
+
+@pytest.mark.parametrize("algorithm", [*ALL, *AFFINE])
+def test_what_no_classifier_meets_is_infeasible_by_the_least_violation(ends, algorithm):
+    """positive_rate is at least base_rate * tpr: both are missed by t with
+    base (0.9 - t) = 0.01 + t."""
+    found, base = ends(algorithm, rules="r: tpr >= 0.9, c: positive_rate <= 0.01")
+    assert found.status == "infeasible"
+    least = float(LEAST.search(found.reason)[1])
+    assert least == pytest.approx((0.9 * base - 0.01) / (1 + base), rel=1e-2)
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_what_no_classifier_meets_of_convex_goals(ends, algorithm):
+    """The larger of two divergences from 0.9 and from 0.1 is least at one half."""
+    found, _ = ends(
+        algorithm, rules="a: 'kl(0.9, positive_rate) <= 0.1', b: 'kl(0.1, positive_rate) <= 0.1'"
+    )
+    assert found.status == "infeasible"
+    worst = 0.9 * math.log(0.9 / 0.5) + 0.1 * math.log(0.1 / 0.5)
+    assert float(LEAST.search(found.reason)[1]) == pytest.approx(worst - 0.1, rel=1e-2)
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_what_no_classifier_meets_of_ratios(ends, algorithm):
+    found, _ = ends(algorithm, rules="f: 'f1[women] - f1[men] >= 0.5', g: 'f1[men] >= 0.6'")
+    assert found.status == "infeasible"
+    # with f1[men] at 0.6 - t and f1[women] at 1, 0.5 + 0.6 - t = 1 + t
+    assert float(LEAST.search(found.reason)[1]) == pytest.approx(0.05, abs=1e-2)
+
+
+def test_a_ratio_that_is_undefined_is_no_constraint_met(ends):
+    """Nobody is decided yes: the cleared form holds with equality, the precision is no number."""
+    found, _ = ends("mixture", objective="positive_rate", rules="p: precision >= 0.9")
+    assert found.status == "not_met"
+    assert "misses 'p' as it is undefined there on training rows" in found.reason
+    values = {v.metric: v.value for v in found.values
+              if (v.variant, v.split) == ("stochastic", "train")}  # fmt: skip
+    assert values["positive_rate"] == 0.0
+    assert [metric for metric, value in values.items() if math.isnan(value)] == [
+        "-(true_positives / (true_positives + false_positives)) + 0.9"
+    ]
+
+
+def test_comparisons_of_ratios_keep_away_from_bottoms_of_0(ends):
+    rules = "p: 'precision[women] - precision[men] <= 0.1'"
+    found, _ = ends("mixture", objective="positive_rate", rules=rules)
+    assert found.status == "ok"
+    assert all(math.isfinite(v.value) for v in found.values if v.variant == "stochastic")
+
+
+def test_what_is_undefined_is_told_with_slice_data_set_and_counts(tmp_path):
+    frame = people(200, 1)
+    frame.loc[frame.sex == "F", "y"] = 0
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    text = FILE.replace("OBJECTIVE", "error").replace("ALGORITHM", "mixture")
+    with pytest.raises(FaultError) as caught:
+        run_file(write(tmp_path, text.replace("RULES", "f: 'f1[women] >= 0.1'")))
+    (fault,) = caught.value.faults
+    assert fault.code == "E311"
+    assert fault.place.excerpt[fault.place.column - 1 :].startswith("f1[women]")
+    assert re.search(r"'sex = F' of 'people' has 0 positive and \d+ negative", fault.message)

@@ -1,0 +1,46 @@
+"""What a goal is held to where validation rows judge it: what the other algorithm reaches there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import run_file, write
+
+FILE = """
+name: judged
+datasets: {few: {path: few.csv, label: y, split: {train: 0.2, validation: 0.4, test: 0.4}}}
+groups: {women: sex = F}
+objective: positive_rate
+constraints: {price: 'error <= 1.1 * of(unconstrained, error)'}
+algorithms:
+  - unconstrained
+  - mixture: {constraints_on: validation}
+metrics: {error: error}
+"""
+
+
+@pytest.fixture
+def few(tmp_path):
+    """Rows of so many features that 60 of them are fitted without an error, and others are not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 30))
+    y = (X[:, 0] + rng.normal(size=300) > 0).astype(int)
+    table = pd.DataFrame(X, columns=[f"x{k}" for k in range(30)])
+    table.assign(y=y, sex=rng.choice(["F", "M"], 300)).to_csv(tmp_path / "few.csv", index=False)
+    return tmp_path
+
+
+def test_the_limit_is_what_the_other_algorithm_reaches_on_the_rows_that_judge(few):
+    """On training rows that is next to nothing, which no classifier keeps on others."""
+    outcome, store = run_file(write(few, FILE))
+    assert outcome.counts == {"ok": 2}
+    errors = {}
+    for trial in store.plan():
+        first, *_ = values = store.result(trial.key).values
+        known = {v.split: v.value for v in values
+                 if v.metric == trial.metrics["error"] and v.variant == first.variant}  # fmt: skip
+        errors[trial.label] = known
+    plain, held = errors["unconstrained"], errors["mixture"]
+    assert 1.5 * plain["train"] < held["validation"] < 1.1 * plain["validation"] + 1e-4

@@ -1,0 +1,129 @@
+"""The plug-in of known groups, and the game in which it best-responds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles.goals import Rows, Rules, problem, smooth_rows
+
+from ratecli.models.grouped import GroupThreshold
+from ratecli.models.storage import dumps, loads
+from ratecli.rates.kinds import Kinds
+from ratecli.runner.options import solver
+from ratecli.solvers.baselines.post_shift import PostShift
+from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.oracles.choice import ground_of, oracle
+from ratecli.solvers.problem import ERROR, Problem
+
+GROUPS = {"plugin": {"groups": True}}
+SPREAD = "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])"
+
+
+def plug_in(given: Problem):
+    ground = ground_of(GROUPS, given, Kinds.by(given.rates))
+    return oracle(GROUPS, ground, given.l2, np.random.default_rng(0)), ground
+
+
+def prices(given: Problem, wanted: dict[str, float]) -> np.ndarray:
+    return np.array([wanted.get(str(leaf), 0.0) for leaf in given.rates.leaves])
+
+
+def halves(n: int = 400) -> Rows:
+    """As many rows of group a as of b."""
+    rows = smooth_rows(0, n=n)
+    return replace(rows, group=np.array(["a", "b"], dtype=object)[np.arange(n) % 2])
+
+
+def thresholds(answer: GroupThreshold) -> dict[str, float]:
+    """On chances, by the slice that a group is in."""
+    names = [" ".join(np.array(answer.slices)[group]) for group in answer.groups]
+    return dict(zip(names, (answer.thresholds + 1) / 2, strict=True))
+
+
+def test_the_check_value_of_the_protocols():
+    """Base rate .3, selection rate .2, a group of half the rows, a multiplier of 2 on the error."""
+    given = problem(halves(), Rules({"e": "error <= 0.4"}, SPREAD))
+    slope = -0.3 / 0.2 + 0.7 / 0.8
+    found, _ = plug_in(given)
+    answer = found.answer(prices(given, {"positive_rate[g = a]": slope, "error": 2.0}), None)
+    assert thresholds(answer) == pytest.approx({"g = a": 0.1875, "g = b": 0.5})
+
+
+@pytest.mark.parametrize(("slope", "decided"), [(-0.4, 1.0), (0.4, 0.0)])
+def test_without_a_price_on_errors_all_of_a_group_are_decided_alike(slope, decided):
+    given = problem(halves(), Rules({"e": "error <= 0.4"}, SPREAD))
+    found, _ = plug_in(given)
+    answer = found.answer(prices(given, {"positive_rate[g = a]": slope}), None)
+    decisions = given.decisions(answer)
+    assert set(decisions[given.slices["g = a"]]) == {decided}
+    assert set(decisions[given.slices["g = b"]]) == {0.0}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_decisions_are_those_of_least_expected_cost(seed):
+    """Row by row, of labelled and unlabelled rows, three groups and overlapping slices."""
+    rows = smooth_rows(seed, n=150)
+    rows = replace(rows, label=np.where(np.arange(150) % 7 == 0, np.nan, rows.label))
+    rules = Rules({"c": "positive_rate[g=a] <= 0.3", "t": "tpr[g=b] >= 0.5", "f": "fpr <= 0.2"})
+    given = problem(rows, rules)
+    rng = np.random.default_rng(seed)
+    costs = np.abs(rng.normal(size=4))
+    wanted = {
+        "positive_rate[g = a]": rng.normal(),
+        "tpr[g = b]": -costs[1],
+        "fpr": costs[2],
+        "error": costs[3],
+    }
+    asked = prices(given, wanted)
+    found, ground = plug_in(given)
+    answer = found.answer(asked, None)
+    chance = (answer.scorer.score(given.X) + 1) / 2
+    each = Kinds.by(given.rates).prices(asked)  # what a yes of each row costs
+    for group in "abc":
+        own = rows.group == group
+        known = own & ~np.isnan(rows.label)
+        spread = each[own & np.isnan(rows.label)].sum() / known.sum()
+        a, b = (each[known & (rows.label == label)].mean() + spread for label in (1, 0))
+        assert b > a
+        expected = chance[own] * a + (1 - chance[own]) * b
+        np.testing.assert_array_equal(given.decisions(answer)[own], expected < 0)
+    np.testing.assert_array_equal(
+        ground.decide(answer), answer.decide(ground.X), err_msg="scores that are kept"
+    )
+
+
+def test_coco_reaches_the_best_thresholds_of_groups():
+    """With the group among the features, so that chances are calibrated in each. The thresholds found
+    by counting follow the noise of 6000 labels, those of chances do not.
+    """
+    rng, n = np.random.default_rng(3), 6000
+    group = np.array(["a", "b"], dtype=object)[rng.integers(2, size=n)]
+    X = np.column_stack([rng.normal(size=(n, 3)), group == "a"]).astype(float)
+    label = (X @ [1.0, 0.5, 0.5, 2.5] + 0.5 * rng.logistic(size=n) > 1.2).astype(float)
+    given = problem(Rows(X, label, group), Rules({"e": "error <= 0.2"}, SPREAD))
+    program = Program.of(given)
+
+    def reached(made):
+        found = made.solve(given, np.random.default_rng(0), lambda _: None)
+        assert found.status == "solved"
+        main = loads(dumps(found.variants["stochastic"]))
+        rates = given.rates.rates(given.decisions(main))
+        assert program.excess(rates) <= 1e-6
+        return float(program.value(program.objective, rates))
+
+    best = reached(PostShift())
+    assert best > 0.01
+    assert best - 1e-5 <= reached(solver("coco", {}, [])) <= 1.05 * best
+    assert best - 1e-5 <= reached(Mixture(oracle=GROUPS)) <= 1.05 * best
+
+
+def test_of_one_label_nothing_is_fitted():
+    rows = halves(40)
+    given = problem(replace(rows, label=np.ones(40)), Rules({"c": "positive_rate[g=a] <= 0.5"}))
+    found = Mixture(oracle=GROUPS).solve(given, np.random.default_rng(0), lambda _: None)
+    assert found.status == "solved"
+    rates = given.rates.rates(given.decisions(found.variants["stochastic"]))
+    assert rates[given.rates.index()[ERROR]] == pytest.approx(0.25)
