@@ -175,3 +175,23 @@ def test_what_can_be_met_is_found_though_the_search_ends_at_once(seed, monkeypat
         assert program.excess(found.rates) <= 5e-7
         assert found.bound <= whole.value + 1e-6  # by what a constraint may be missed
         assert found.value >= whole.bound - 1e-6
+
+
+OUT_OF_REACH = {
+    "affine": Rules({"p": "positive_rate[g=a] <= positive_rate[g=b] - 2"}),
+    "log": Rules({"k": "log(positive_rate) >= 2"}),
+    "f1 gap": Rules({"f": "f1[g=a] - f1[g=b] <= -2"}),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_REACH)
+@pytest.mark.parametrize("seed", range(3))
+def test_prices_of_the_least_violation_are_its_slopes(name, seed):
+    """What no mixture meets has a price, or no new classifier would ever be asked for."""
+    program, rates = instance(seed, OUT_OF_REACH[name], 6)
+    found = best(Relaxation(program, Columns.classifiers(rates), elastic=True), 1e-6)
+    steps = 1e-6 * np.eye(len(rates))
+    moved = [program.excess(found.rates + s) - program.excess(found.rates - s) for s in steps]
+    np.testing.assert_allclose(found.prices, np.array(moved) / 2e-6, atol=1e-4)
+    assert np.abs(found.prices).max() > 0.1
+    assert found.multipliers.sum() == pytest.approx(1.0)

@@ -27,6 +27,7 @@ EVERY = {
         "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])",
     ),
     "f1 parity": Rules({"f": "f1[g=a] - f1[g=b] <= 0.02"}, "1 - f1"),
+    "f1 turned round": Rules({"f": "f1[g=a] - f1[g=b] <= -0.1"}, "1 - f1"),
     "g-mean": Rules({}, "1 - g_mean"),
 }
 

@@ -28,6 +28,10 @@ FLOOR = 1e-3
 """Of the largest value that a bottom has, the least that is allowed."""
 STEEPEST = 1e6
 """Fractions beyond this are taken for it: their bottom is as good as 0."""
+ROOM = 1.0
+"""Below what the largest constraint can be: rows have no prices where the slack is at its end. Where
+nothing but numbers is multiplied with it, a wider box costs nothing.
+"""
 EQUAL = 1e-12
 """Up to which numbers of a program are the same."""
 
@@ -218,6 +222,8 @@ class _Maker:
             allowed &= row.line.at(known) <= 0
         found = np.where(allowed, self.program.excess(known), np.inf)
         high = max(low, float(np.fmin.reduce(found)))  # undefined is not known to be any good
+        if not any(form.shares.any() for form in self.program.constraints):
+            low -= ROOM
         return low, high if np.isfinite(high) else STEEPEST
 
     def _least(self, form: Form) -> float:
