@@ -4,6 +4,9 @@ M linear classifiers that share their weights and differ in the bias are one lin
 that stand M times, with the level as M zeros and ones behind the features. Goals that speak of several
 thresholds on one score, such as the area under the precision-recall curve (Eban et al. 2017;
 Narasimhan, Cotter, Gupta 2019, appendix E), are then goals of rates like any other.
+
+A rate that names no level counts each row M times: its value is right, a standard error of it (`margin`)
+is too small.
 """
 
 from __future__ import annotations
