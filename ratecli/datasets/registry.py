@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ratecli.datasets.table import Table
 
 
+ABOUT_ROWS = ("split", "levels")
+"""Options of an entry that change what is done with the rows of a table, not the table."""
+
+
 def find(name: str) -> Source:
     if name not in SOURCES:
         known = did_you_mean(name, SOURCES, "data sets")
@@ -37,10 +41,10 @@ def settle(options: Mapping[str, Any]) -> dict[str, Any]:
         Fault(
             "E101",
             f"'{key}' is not an option of the data set '{source.name}'",
-            did_you_mean(key, known | {"split"}, "options"),
+            did_you_mean(key, known.union(ABOUT_ROWS), "options"),
         )
         for key in options
-        if key not in known | {"source", "split"}
+        if key not in known | {"source", *ABOUT_ROWS}
     ]
     settled = {"preparation": options.get("preparation", next(iter(source.preparations)))}
     if settled["preparation"] not in source.preparations:

@@ -166,7 +166,7 @@ class _Resolver:
 
     def name(self, node: Name) -> Expression:
         if node.by is not None and node.name not in TEMPLATES:
-            _fault("E304", f"`by=` belongs to {' and '.join(TEMPLATES)}", node.by_span)
+            _fault("E304", f"`by=` belongs to {', '.join(TEMPLATES)}", node.by_span)
         if node.name in FUNCTIONS:
             return self.function(node)
         if node.name in TEMPLATES:
@@ -249,18 +249,15 @@ class _Resolver:
             _fault("E205", f"there is no column '{node.by}'", node.by_span,
                    did_you_mean(node.by, self.scope.columns or (), "columns"))  # fmt: skip
         if not 2 <= len(values) <= MAX_VALUES:
-            _fault("E304", f"'{node.by}' has {len(values)} values, a comparison takes 2 to "
+            _fault("E304", f"'{node.by}' has {len(values)} values, '{node.name}' takes 2 to "
                    f"{MAX_VALUES}", node.by_span)  # fmt: skip
         parts = [self.under(Condition(node.by, "=", (value,))).value(node.arguments[0])
                  for value in values]  # fmt: skip
-        pairs = list(itertools.permutations(parts, 2))
         sizes = (1 for part in parts for _ in ex.walk(part))
         if sum(itertools.islice(sizes, MAX_NODES)) * len(values) > MAX_NODES:
-            _fault("E302", f"'{node.name}' makes too many comparisons", node.span,
+            _fault("E302", f"'{node.name}' makes too many parts", node.span,
                    "take a column with fewer values, or one template at a time")  # fmt: skip
-        combine = ex.subtract if node.name == "max_gap" else ex.divide
-        each = tuple(combine(a, b, span=node.span) for a, b in pairs)
-        return ex.apply("max" if node.name == "max_gap" else "min", each, node.span)
+        return _over_values(node.name, parts, node.span)
 
     def under(self, condition: Condition) -> _Resolver:
         conditions = (*self.where.conditions, condition)
@@ -309,6 +306,16 @@ class _Resolver:
             _fault("E209", f"'{node.split}' is not a split", node.split_span,
                    did_you_mean(node.split, SPLITS, "splits"))  # fmt: skip
         return Where.of(datasets, conditions), node.split or self.split
+
+
+def _over_values(template: str, parts: Sequence[Expression], span: Span) -> Expression:
+    """A template of one metric's parts, one for each value of a column."""
+    if template == "mean":
+        return ex.divide(ex.add(*parts, span=span), ex.Constant(float(len(parts)), span), span)
+    pairs = itertools.permutations(parts, 2)
+    if template == "max_gap":
+        return ex.apply("max", tuple(ex.subtract(a, b, span=span) for a, b in pairs), span)
+    return ex.apply("min", tuple(ex.divide(a, b, span=span) for a, b in pairs), span)
 
 
 def _check_decides(part: Expression) -> None:

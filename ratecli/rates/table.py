@@ -135,6 +135,7 @@ COMPOSITES = {
 
 TEMPLATES = {
     "max_gap": "largest difference of a metric between two values of a column",
+    "mean": "mean of a metric over the values of a column, each counting alike",
     "min_ratio": "smallest ratio of a metric between two values of a column",
 }
 # fmt: on

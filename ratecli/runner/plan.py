@@ -87,6 +87,7 @@ class _Planner:
         options = data.options()
         digests = {
             name: {"digest": identity(entry, data.folder), "split": entry.get("split", {})}
+            | {key: entry[key] for key in ("levels",) if key in entry}
             for name, entry in options.items()
         }
         self.base, self.digests = base, digests

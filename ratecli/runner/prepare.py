@@ -20,7 +20,7 @@ from ratecli.runner.frontier import unknown_optima
 from ratecli.runner.plan import Plan, make_plan
 from ratecli.runner.reading import Columns, Pool, Reading
 from ratecli.runner.rows import check_rows, known_rows
-from ratecli.runner.world import Data, parts_of, stacked_columns, table, tables
+from ratecli.runner.world import Data, check_table, columns_of, parts_of
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment, load_experiment
 
@@ -133,7 +133,7 @@ def _plan(known: Prepared, cases: Sequence[Case]) -> Plan:
 
 def _with_data(known: Prepared, *, refuse: bool = True) -> Prepared:
     experiment, document, data = known.experiment, known.document, known.data
-    _each_entry(data, document, lambda name, _: table(data, name))
+    _each_entry(data, document, lambda name, _: check_table(data, name))
     columns = {pool: _columns(data.only(pool)) for pool in _pools(known.cases)}
     reading = Reading(experiment, document, columns)
     cases = tuple(reading.cases(refuse=refuse))
@@ -170,8 +170,7 @@ def _check_rows(known: Prepared, reading: Reading, cases: Sequence[Case]) -> lis
 
 
 def _columns(data: Data) -> Columns:
-    found = stacked_columns(list(tables(data).values()))
-    return Columns({name: _unique(column) for name, column in found.items()})
+    return Columns({name: _unique(column) for name, column in columns_of(data).items()})
 
 
 def _unique(column: Any) -> list[str | float]:

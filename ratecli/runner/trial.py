@@ -142,7 +142,8 @@ def training_problem(
     undefined = undefined_ratios([goal.expression for goal in (objective, *rules)], rows.sample)
     if undefined:
         raise FaultError(undefined)
-    penalty = float(l2.removesuffix("/n")) / len(train) if isinstance(l2, str) else l2
+    n = len(train) / rows.levels  # copies of a row are no more rows
+    penalty = float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
     problem = replace(problem, slices=_slices(wanted, rows, train))
     held_out = np.flatnonzero(rows.sample.part == "validation")

@@ -25,6 +25,13 @@ from ratecli.models.grouped import with_members
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
 from ratecli.runner.keys import stream
+from ratecli.runner.levels import (
+    check_column,
+    column_at_levels,
+    features_at_levels,
+    levels_of,
+    sample_at_levels,
+)
 from ratecli.runner.slices import memberships
 
 
@@ -58,10 +65,14 @@ class Data:
 
 @dataclass(frozen=True)
 class World:
-    """All rows of one seed: what slices read, and what classifiers see."""
+    """All rows of one seed: what slices read, and what classifiers see.
+
+    Each row of the data stands `levels` times (`runner.levels`).
+    """
 
     sample: Sample
     X: Features
+    levels: int = 1
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""
@@ -109,11 +120,31 @@ def world(data: Data, seed: int, deployed: str | None = None) -> World:
     )
     if deployed is not None:
         sample = sample.with_deployed(_decisions(columns[deployed], deployed))
-    return World(sample, X)
+    levels = levels_of_all(data)
+    if levels == 1:
+        return World(sample, X)
+    return World(sample_at_levels(sample, levels), features_at_levels(X, levels), levels)
+
+
+def columns_of(data: Data) -> dict[str, Any]:
+    """Every column that slices may name, over all rows."""
+    columns = stacked_columns(list(tables(data).values()))
+    return column_at_levels(columns, levels_of_all(data))
+
+
+def levels_of_all(data: Data) -> int:
+    """Those of all data sets: rows of one table stand at the same ones (`spec.conflicts`)."""
+    (levels,) = {levels_of(entry) for entry in data.options().values()}
+    return levels
+
+
+def check_table(data: Data, name: str) -> None:
+    """Reads a table; raises what is wrong with it, E404 to E411."""
+    check_column(table(data, name), levels_of(data.options()[name]))
 
 
 def parts_of(data: Data, name: str, seed: int) -> NDArray[np.str_]:
-    """The split of every row of one data set."""
+    """The split of every row of one data set, whose copies at all levels go with it."""
     options = data.options()[name].get("split", {})
     return split(table(data, name), options, stream(options.get("seed", seed), "split", name))
 

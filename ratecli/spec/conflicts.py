@@ -1,4 +1,4 @@
-"""What several parts of the file say together: names used twice, too many trials."""
+"""What several parts of the file say together: names used twice, too many trials, unlike levels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ratecli.faults import did_you_mean
 from ratecli.spec.algorithm import label_loc, label_of, own_sweep
 from ratecli.spec.complaint import Complaint, shown
 from ratecli.spec.document import Loc
-from ratecli.spec.one_by_one import one_by_one
+from ratecli.spec.one_by_one import DATASET, one_by_one
 from ratecli.spec.sweep import points
 from ratecli.spec.sweep_reader import KEYWORDS, MAX_POINTS, read_sweep
 
@@ -30,6 +30,7 @@ def conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     yield from _labels(raw)
     yield from _files(raw)
     yield from _sizes(raw)
+    yield from _levels(raw)
 
 
 def _twice(loc: Loc, message: str, hint: str | None = None) -> Complaint:
@@ -136,3 +137,18 @@ def _count(sweep: Mapping[str, Any]) -> int:
         return len(points(read_sweep(dict(sweep)))) if sweep else 1
     except ValidationError:
         return 1
+
+
+def _levels(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    """Rows that are one table must all stand at the same levels."""
+    entries = {k: v for k, v in _mapping(raw, "datasets").items() if isinstance(v, dict)}
+    found = {name: entry.get("levels") for name, entry in entries.items()}
+    if len(set(map(repr, found.values()))) < 2 or DATASET in _mapping(raw, "sweep"):
+        return
+    first = next(name for name, levels in found.items() if levels is not None)
+    for name, levels in found.items():
+        if levels != found[first]:
+            loc = ("datasets", name) if levels is None else ("datasets", name, "levels")
+            message = f"'{name}' and '{first}' are one table and stand at different levels"
+            hint = f"say levels: {found[first]} for both, or take them one by one"
+            yield Complaint(loc, "E104", message, hint, key=levels is None)

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import BeforeValidator, Field, Strict, StringConstraints, WithJsonSchema
 
 from ratecli.spec.complaint import WHERE, Complaint, raised, shown, unknown_key, wrong_type
 from ratecli.spec.strict import Column, Count, Flag, Part, Seed
 
 FRACTION = re.compile(r"(\d{1,6})/(\d{1,6})")
+MAX_LEVELS = 30
+"""As many as the values of a column in a template (`mean(precision, by=level)`)."""
 PARTS = ("train", "validation", "test")
-SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", "split")
+SHARED_KEYS = ("split", "levels")
+SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", *SHARED_KEYS)
 EXCLUDED = {
     "by": ("official", "stratify", *PARTS),
     "official": ("train", "test"),
@@ -73,6 +76,7 @@ ScalarValue = Annotated[
     WithJsonSchema({"type": ["boolean", "number", "string"]}),
 ]
 Columns = Annotated[tuple[Column, ...], Field(min_length=1)]
+Levels = Annotated[int, Strict(), Field(ge=2, le=MAX_LEVELS)]
 Hash = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-fA-F]{64}$")]
 
 
@@ -168,6 +172,12 @@ class Dataset(Part):
         description="How rows are divided; by default the official split, else 2/3 train and "
         "1/3 test.",
     )
+    levels: Levels | None = Field(
+        None,
+        description="At how many thresholds rows are decided: each stands once for every level, "
+        "in one part of the split, with a numeric column `level` from 0 for slices and, for the "
+        "classifier, a bias of its own.",
+    )
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
@@ -197,7 +207,7 @@ def _allowed(chosen: str) -> tuple[str, ...]:
     if chosen == "source":
         return SOURCE_KEYS
     keys = (key for key in Dataset.model_fields if key not in SOURCE_KEYS)
-    return (*keys, "split")
+    return (*keys, *SHARED_KEYS)
 
 
 def _foreign(key: str, chosen: str) -> Complaint:

@@ -97,6 +97,8 @@ def test_shapes_of_rules(rule: str, expected: Shape) -> None:
         ("1 - precision", Shape.RATIO),
         ("-f1[a] - f1[b]", Shape.RATIO_SUM),
         ("error - f1", Shape.RATIO_SUM),
+        ("1 - mean(precision, by=race)", Shape.RATIO_SUM),
+        ("mean(error, by=sex)", Shape.AFFINE),
         ("1 - g_mean", Shape.CONVEX),
         ("fpr * fpr + fnr * fnr", Shape.CONVEX),
         ("mse", Shape.RANKING),

@@ -108,6 +108,16 @@ def test_a_template_compares_all_ordered_pairs() -> None:
     )
 
 
+def test_a_mean_over_values_is_the_sum_written_out() -> None:
+    parts = [f"precision[d1, race = {name}]" for name in VALUES["race"]]
+    count = len(parts)
+    written = value(f"({' + '.join(parts)}) / {count}")
+    assert value("mean(precision[d1], by=race)") == written
+    assert value("1 - mean(precision, by=sex)") == value(
+        "1 - 0.5 * precision[women] - 0.5 * precision[men]"
+    )
+
+
 def test_a_template_without_data_stands_for_two_values() -> None:
     gap = resolve(parse_value("max_gap(tpr, by=anything)"), Scope())
     assert len(ex.leaves(gap)) == 2
@@ -205,6 +215,7 @@ def test_canonical_text_means_the_same_expression(node: Expression) -> None:
     "text",
     [
         "max_gap(f1, by=sex) - min_ratio(precision[old], by=sex)",
+        "1 - mean(f1[old], by=sex)",
         "-(tpr * fpr) - 0.3 / precision + -2",
         "of(majorize, 1 - tpr[women]@test) * of(deployed, tpr)",
         "roc_auc[women] - pr_auc@test",

@@ -31,6 +31,14 @@ def test_mixtures_of_metrics(objectives, violations, chances, allowed):
     assert found.allowed == pytest.approx(allowed, abs=1e-5)
 
 
+def test_iterates_with_undefined_metrics_are_no_candidates():
+    """As precision is where nobody is decided yes: they would be the best of all otherwise."""
+    found = shrunk_metrics(np.array([np.inf, 0.1, 0.3, 0.0]), np.array([[-1, 0.1, -0.1, np.inf]]))
+    np.testing.assert_allclose(found.chances, [0, 0.5, 0.5, 0], atol=1e-4)
+    none = shrunk_metrics(np.array([np.inf, np.inf]), np.array([[-1.0, 0.0]]))
+    assert none.chances.tolist() == [0, 1]
+
+
 def test_a_vertex_has_as_many_iterates_as_constraints_and_one():
     """Vector 9.10, the last."""
     rows = np.array([[0.2, -0.1, 0.1, -0.2], [0.2, 0.1, -0.1, -0.2]])

@@ -59,9 +59,19 @@ def shrunk_metrics(objectives: Array, violations: Array) -> Shrunk:
     """The same with goals averaged over the mixture as if they were rates: the published program.
 
     Objectives are (T,), violations (J, T). Of a ratio the mixture may have another value than the
-    mean of its members' (vectors 9.6 and 9.10).
+    mean of its members' (vectors 9.6 and 9.10). An iterate with a metric that is not defined (a
+    ratio of nothing) is no candidate, unless all are such: then the last is taken.
     """
     metrics = np.vstack([objectives[None], violations])
+    known = np.isfinite(metrics).all(axis=0)
+    if not known.all():
+        chances = np.zeros(len(objectives))
+        if not known.any():
+            chances[-1] = 1.0
+            return Shrunk(chances, np.inf)
+        found = shrunk_metrics(objectives[known], violations[:, known])
+        chances[known] = found.chances
+        return Shrunk(chances, found.allowed)
     count = len(metrics)
     unit = [Form(Line(row, 0.0), np.zeros(0)) for row in np.eye(count)]
     program = Program(unit[0], tuple(unit[1:]), (), ("",) * (count - 1), {})
