@@ -94,3 +94,11 @@ def combined(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Array, Array]:
             mix[j, index[leaf]] = coefficient
     constants = np.array([form.constant for form in forms])
     return mix @ rates.A, mix @ np.nan_to_num(rates.c) + constants
+
+
+def by_goal(owners: Sequence[str], found: Array) -> dict[str, float]:
+    """Numbers (J,) of the pieces of constraints, summed over those of each, by the constraints' names."""
+    total = dict.fromkeys(owners, 0.0)
+    for name, value in zip(owners, found, strict=True):
+        total[name] += float(value)
+    return total

@@ -13,7 +13,7 @@ from ratecli.rates.affine import Affine, Ratio, ratio_sum
 from ratecli.rates.analysis import Curvature, Shape, curvature
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.tangent import tangent, values
-from ratecli.solvers.problem import Problem
+from ratecli.solvers.problem import Problem, by_goal
 
 Index = dict[Leaf, int]
 
@@ -173,10 +173,7 @@ class Program:
 
     def by_goal(self, found: Array) -> dict[str, float]:
         """Numbers (J,) of the constraints, summed over the pieces of each goal."""
-        total = dict.fromkeys(self.owners, 0.0)
-        for name, value in zip(self.owners, found, strict=True):
-            total[name] += float(value)
-        return total
+        return by_goal(self.owners, found)
 
     def expanded(self, rates: Array, *, objective: bool) -> Program:
         """The same with lines that touch the fractions at `rates`; those of the objective if asked."""

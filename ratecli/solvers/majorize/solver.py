@@ -24,7 +24,7 @@ from ratecli.solvers.majorize.cutting_plane import CuttingPlane
 from ratecli.solvers.majorize.rows import Rows, merged
 from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, Method, excess
 from ratecli.solvers.possible import least_excess
-from ratecli.solvers.problem import Problem
+from ratecli.solvers.problem import Problem, by_goal
 
 PRICES = (10.0, 100.0, 1e3, 1e4)
 """What excess costs, in ranges of the objective per unit, until a point is feasible: the bound at a
@@ -154,7 +154,7 @@ class Majorize(Solver):
             run = min(run, again, key=lambda each: each.missed)
         status, reason = self._ending(run, problem, names)
         variants = {} if run.missed else self.variants(run.w, rng)
-        multipliers = _named(names, run.found[-1].multipliers)
+        multipliers = by_goal(names, run.found[-1].multipliers)
         return Solution(variants, status, reason, multipliers, tuple(run.trace)), run.found
 
     def _descend(
@@ -268,11 +268,3 @@ def _like(found: Sequence[ConvexSolution], near: Sequence[ConvexSolution]) -> Co
     """
     like = near[len(found)] if len(found) < len(near) else found[-1] if found else None
     return like if like is None or like.feasible else None
-
-
-def _named(names: list[str], values: Array) -> dict[str, float]:
-    """A constraint of several pieces has the sum of their multipliers."""
-    total = dict.fromkeys(names, 0.0)
-    for name, value in zip(names, values, strict=True):
-        total[name] += float(value)
-    return total

@@ -1,0 +1,79 @@
+"""The game on enumerated classifiers, with an exact best response: its duality gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from oracles.goals import Rules, problem, smooth_rows
+
+from ratecli.models.linear import Threshold
+from ratecli.rates.kinds import Kinds
+from ratecli.solvers.hull.best import best
+from ratecli.solvers.hull.columns import Columns
+from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.players.game import Game, first_prices, first_slacks
+from ratecli.solvers.players.lagrangian import Lagrangian, lagrangian
+from ratecli.solvers.players.multipliers import Ascent
+from ratecli.solvers.players.steps import Stepper
+
+RULES = Rules({"p": "positive_rate[g=a] <= 0.8 * positive_rate[g=b]", "r": "recall >= 0.75"})
+RADIUS = 4.0
+
+
+@dataclass
+class Enumerated:
+    """Best responses among classifiers whose rates (K, T) are known."""
+
+    form: Lagrangian
+    rates: np.ndarray
+
+    def move(self, prices):
+        slopes, _ = self.form.sides
+        answers = np.argmin((slopes.T @ prices).T @ self.rates, axis=1)
+        return answers, self.rates[:, answers]
+
+    def measured(self, _, seen):
+        return seen
+
+
+def enumerated(given):
+    """Rates of lines in many directions at many thresholds."""
+    rng = np.random.default_rng(0)
+    normals = rng.normal(size=(60, given.X.shape[1]))
+    scores = given.X @ normals.T
+    cuts = np.quantile(scores, np.linspace(0, 1, 21), axis=0)
+    lines = [Threshold(w, -cut) for k, w in enumerate(normals) for cut in cuts[:, k]]
+    return np.stack([given.rates.rates(line.decide(given.X)) for line in lines], axis=1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_duality_gap_is_not_negative_and_falls_as_the_theory_says(seed):
+    """Of the players' means: what multipliers could still gain, less what a classifier still could."""
+    given = problem(smooth_rows(seed), RULES)
+    program, kinds = Program.of(given), Kinds.by(given.rates)
+    rates = enumerated(given)
+    form = lagrangian(program, np.nan_to_num(given.rates.c), ~kinds.patterns.any(axis=1))
+    slopes, constants = form.sides
+    sides = slopes @ rates + constants[:, :1]
+    optimum = best(Relaxation(program, Columns.classifiers(rates)), 1e-7)
+    length = np.linalg.norm(sides[1:], axis=0).max()
+    gaps = []
+    for steps in (100, 900, 8_100):
+        rate = np.array([RADIUS / (length * np.sqrt(2 * steps))])
+        slacks = first_slacks(form, 1)
+        ascent = Ascent(Stepper("sgd", rate), RADIUS)
+        start = first_prices(form, slacks)
+        game = Game(form, Enumerated(form, rates), ascent, Stepper("sgd", rate), start, slacks)
+        played = game.play(steps, 1)
+        mean = np.mean(np.hstack(played.rates), axis=1)
+        prices = np.mean(np.hstack(played.prices), axis=1)
+        upper = program.value(program.objective, mean) + RADIUS * max(program.excess(mean), 0.0)
+        lower = float((prices @ sides).min())
+        gaps.append(float(upper) - lower)
+        assert -1e-9 <= gaps[-1] <= RADIUS * length * np.sqrt(2 / steps)
+        assert lower <= optimum.value + 1e-7
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] <= gaps[0] / 2
