@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from ratecli.solvers.hull import linear
 from ratecli.solvers.hull.linear import Linear
 
 
@@ -114,3 +116,14 @@ def test_thousands_of_columns_and_rows_that_all_pass_through_one_point():
     assert found.duals[0] == pytest.approx(0.0, abs=1e-9)
     assert found.x[found.columns == 0] == pytest.approx([1.0])
     assert (cost - found.duals @ fixed).min() >= -1e-8
+
+
+def test_a_box_of_too_many_corners_for_highs_is_refused_before_they_are_listed(monkeypatch):
+    monkeypatch.setattr(linear, "descend", lambda *_: False)
+    many, boxes = instance(0, levels=18)
+    tracemalloc.start()
+    with pytest.raises(ArithmeticError, match="many levels"):
+        many.solve(boxes)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2**22

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from oracles.goals import Rules, grid_rows, problem, smooth_rows
+from oracles.goals import Rows, Rules, grid_rows, problem, smooth_rows
 
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.hull.best import best
@@ -204,3 +204,14 @@ def test_merged_rows_have_the_same_rates_and_costs():
     for threshold, column in zip(thresholds, rates.T, strict=True):
         expected = given.rates.rates(1.0 * (given.X @ w > threshold))
         np.testing.assert_allclose(column, expected, atol=1e-12)
+
+
+def test_rows_that_cannot_be_told_apart_and_are_as_often_positive_as_not():
+    """Any classifier has an error of a half: there is nothing to ask an oracle about."""
+    group = np.array(["a", "b"] * 10, dtype=object)
+    rows = Rows(np.zeros((20, 2)), np.repeat([0.0, 1.0], 10), group)
+    given = problem(rows, Rules({"c": "positive_rate <= 0.3"}))
+    found = solved(given)
+    rates = rates_of(given, found.variants["stochastic"])
+    assert found.status == "solved"
+    assert Program.of(given).excess(rates) <= 1e-6

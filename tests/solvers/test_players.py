@@ -324,3 +324,12 @@ def test_weights_beyond_all_numbers_are_a_divergence():
     )
     assert found.status == "diverged"
     assert not found.variants
+
+
+def test_rows_without_features_have_a_bias():
+    rows = replace(grid_rows(0), X=np.zeros((40, 0)))
+    found = ThreePlayer(steps=20).solve(
+        problem(rows, Rules()), np.random.default_rng(0), lambda _: None
+    )
+    assert found.status == "solved"
+    assert len(np.unique(found.variants["stochastic"].decide(rows.X))) == 1

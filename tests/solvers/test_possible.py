@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.goals import Rules, forms, problem, smooth_rows
 
-from ratecli.solvers.possible import least_excess
+from ratecli.rates.kinds import Kinds
+from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.possible import least_excess, least_violation
 
 
 def excess(rules: dict[str, str]) -> float:
@@ -39,3 +41,15 @@ def test_no_decisions_do_better(seed):
     decisions = np.vstack([rng.random((300, 8)), rng.integers(2, size=(300, 8))])
     reached = (decisions @ coefficients.T + constants).max(axis=1)
     assert least_excess(coefficients, constants) <= reached.min() + 1e-9
+
+
+def test_an_objective_may_be_undefined_where_the_least_is_missed():
+    """Nobody of a is decided yes there, and of b a share of x so that `x - .9 = .47 - x / 2`."""
+    rules = {
+        "most": "positive_rate[g=b] <= 0.9",
+        "apart": "positive_rate[g=a] - 0.5 * positive_rate[g=b] <= -0.47",
+        "ratio": "f1[g=b] - precision <= 0.9",
+    }
+    goals = problem(smooth_rows(0), Rules(rules, "1 - precision[g=a]"))
+    found = least_violation(Program.of(goals), Kinds.by(goals.rates))
+    assert found == pytest.approx(0.02 / 1.5, abs=2e-4)

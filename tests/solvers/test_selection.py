@@ -69,3 +69,13 @@ def test_a_ratio_of_a_mixture_is_that_of_its_counts():
     assert 2 * tp / (2 * tp + fp + fn) > 0.45
     assert program.excess(mixed) > 0.01
     assert found.chances[0] < 0.55
+
+
+def test_of_iterates_that_all_leave_a_ratio_undefined_the_last_is_taken():
+    """Nobody is decided yes, so that no precision is known."""
+    rows = Rows(np.zeros((4, 1)), np.array([1.0, 0, 1, 0]), np.array(list("aabb"), dtype=object))
+    given = problem(rows, Rules({"p": "precision[g=a] - precision[g=b] <= 0.1"}))
+    rates = np.stack([given.rates.rates(np.zeros(4))] * 3, axis=1)
+    found = shrunk(Program.of(given), rates)
+    assert found.chances.tolist() == [0, 0, 1]
+    assert found.allowed == np.inf

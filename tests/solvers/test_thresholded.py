@@ -199,3 +199,9 @@ def test_the_svm_is_liblinears_to_a_certified_gap():
         return weights @ np.maximum(0, 1 - signs * model.score(goals.X)) + goals.l2 / 2 * norm
 
     assert loss(ours) <= loss(found) * (1 + 1e-5)
+
+
+def test_a_threshold_that_meets_the_goals_is_taken_though_it_leaves_the_objective_undefined():
+    goals = problem(smooth_rows(0), Rules({"c": "positive_rate <= 0"}, "1 - precision"))
+    found = solved(goals)
+    assert not goals.decisions(found.variants["deterministic"]).any()

@@ -75,7 +75,7 @@ class Thresholded(Solver):
             reason = _nearest(cuts, program, int(excess.argmin()))
             return Solution({}, *unmet(program, Kinds.by(problem.rates), reason))
         values = program.value(program.objective, cuts.rates)
-        chosen = _best(cuts, values, allowed & ~np.isnan(values), own)
+        chosen = _best(cuts, values, allowed, own)
         threshold = float(cuts.thresholds[chosen])
         classifier = Threshold(plain.weights, -threshold)
         row = {
@@ -97,10 +97,13 @@ class Thresholded(Solver):
 
 
 def _best(cuts: Cuts, values: Array, allowed: Mask, own: float) -> int:
-    """Of the allowed cuts the one of least value, of equals the nearest to the threshold `own`."""
-    known = np.where(allowed, values, np.inf)
-    far = np.abs(cuts.thresholds - own)
-    return int(np.where(known <= known.min() + ROUNDING, far, np.inf).argmin())
+    """Of the allowed cuts the one of least value, of equals the nearest to the threshold `own`.
+
+    What has no value is worse than all that has one.
+    """
+    known = np.nan_to_num(values, nan=np.inf)
+    least = allowed & (known <= known[allowed].min() + ROUNDING)
+    return int(np.where(least, np.abs(cuts.thresholds - own), np.inf).argmin())
 
 
 def _nearest(cuts: Cuts, program: Program, cut: int) -> str:

@@ -168,7 +168,10 @@ def _best(relaxation: Relaxation, found: Relaxed, value: float, bound: float) ->
     priced, at = relaxation, found
     for _ in range(0 if relaxation.is_flat else POLISH):
         near = _flat(relaxation, found.rates)
-        step = near.solve(near.boxes)
+        try:
+            step = near.solve(near.boxes)
+        except ArithmeticError:  # the point at hand is as good, only its prices are less sharp
+            step = None
         if step is None:
             break
         priced, at = near, step
@@ -189,7 +192,7 @@ def _best(relaxation: Relaxation, found: Relaxed, value: float, bound: float) ->
 
 def _flat(relaxation: Relaxation, rates: Array) -> Relaxation:
     """With lines for fractions, and constraints that are met at `rates`."""
-    aim = relaxation.bilinear.scaled is None
+    aim = relaxation.bilinear.scaled is None and not relaxation.elastic
     flat = relaxation.program.expanded(rates, objective=aim)
     excess = 0.0 if relaxation.elastic else max(float(flat.excess(rates)), 0.0)
     return replace(relaxation, program=flat.loosened(excess))

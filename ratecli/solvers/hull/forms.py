@@ -176,11 +176,14 @@ class Program:
         return by_goal(self.owners, found)
 
     def expanded(self, rates: Array, *, objective: bool) -> Program:
-        """The same with lines that touch the fractions at `rates`; those of the objective if asked."""
-        flat = [each.expansion(rates) for each in self.fractions]
+        """The same with lines that touch the fractions at `rates`; those of the objective if asked.
+
+        Fractions that are left as they are need not be defined there.
+        """
 
         def lines(form: Form) -> Form:
-            each = (line * share for line, share in zip(flat, form.shares, strict=True))
+            shared = zip(self.fractions, form.shares, strict=True)
+            each = (fraction.expansion(rates) * share for fraction, share in shared if share)
             return Form(sum(each, form.line), 0.0 * form.shares, form.curves)
 
         constraints = tuple(map(lines, self.constraints))

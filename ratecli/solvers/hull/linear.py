@@ -130,9 +130,9 @@ class Linear:
 
     def _by_highs(self, boxes: Array) -> Vertex | None:
         count = len(self.cost)
-        corners = np.array(list(itertools.product(*boxes)))
-        if len(corners) * count > MOST:
+        if 2 ** len(boxes) * count > MOST:
             raise ArithmeticError("a linear program with many levels was not solved")
+        corners = np.array(list(itertools.product(*boxes)))
         each = []
         for corner in corners:
             rows = self.fixed.copy()

@@ -116,13 +116,14 @@ class _Search:
         self.ended = False
 
     def start(self, problem: Problem) -> None:
-        """All yes, all no, and a classifier of small error."""
+        """All yes, all no, and a classifier of small error, unless all have the same."""
         for yes in (True, False):
             self.pool.add(self.pool.ground.constant(yes=yes))
         index = problem.rates.index()
         prices = np.zeros(len(index))
         prices[index[ERROR]] = 1.0
-        self._ask(prices, None)
+        if self.pool.ground.costs(prices).any():
+            self._ask(prices, None)
 
     @property
     def objective(self) -> float:

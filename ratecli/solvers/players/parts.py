@@ -61,6 +61,8 @@ def parts_of(X: sparse.csc_array) -> Parts | None:
         if len(groups) == most or code.max() >= MOST_PARTS:
             return None
         groups.append((code, [j]))
+    if not groups:
+        return None
     tables = []
     for code, columns in groups:
         _, first = np.unique(code, return_index=True)

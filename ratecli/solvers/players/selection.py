@@ -42,14 +42,16 @@ def shrunk(program: Program, rates: Array) -> Shrunk:
     """The best mixture of iterates with rates (K, T): a vertex, so it has few of them.
 
     Goals are functions of the mixture's rates, as they are when it is measured. Where no mixture meets
-    all constraints, they are loosened by the least amount that lets one (protocols 3.5).
+    all constraints, they are loosened by the least amount that lets one (protocols 3.5). Where some
+    constraint is undefined for all of them (a ratio of nothing) the last is taken.
     """
     columns = Columns.classifiers(rates)
     found = best(Relaxation(program, columns), GAP)
     if found is not None:
         return Shrunk(found.weights, 0.0)
     nearest = best(Relaxation(program, columns, elastic=True), GAP)
-    assert nearest is not None
+    if nearest is None:
+        return _last(rates.shape[1])
     allowed = max(nearest.value, 0.0) + SLACK
     found = best(Relaxation(program.loosened(allowed), columns), GAP)
     return Shrunk((found or nearest).weights, allowed)
@@ -65,14 +67,18 @@ def shrunk_metrics(objectives: Array, violations: Array) -> Shrunk:
     metrics = np.vstack([objectives[None], violations])
     known = np.isfinite(metrics).all(axis=0)
     if not known.all():
-        chances = np.zeros(len(objectives))
         if not known.any():
-            chances[-1] = 1.0
-            return Shrunk(chances, np.inf)
+            return _last(len(objectives))
         found = shrunk_metrics(objectives[known], violations[:, known])
+        chances = np.zeros(len(objectives))
         chances[known] = found.chances
         return Shrunk(chances, found.allowed)
     count = len(metrics)
     unit = [Form(Line(row, 0.0), np.zeros(0)) for row in np.eye(count)]
     program = Program(unit[0], tuple(unit[1:]), (), ("",) * (count - 1), {})
     return shrunk(program, metrics)
+
+
+def _last(count: int) -> Shrunk:
+    """The last of some iterates alone, none of which has a violation that is known."""
+    return Shrunk(np.eye(count)[-1], np.inf)
