@@ -207,6 +207,7 @@ NAMES = [
     Broken("label column", "E205", own("d: {path: people.csv, label: ⟦z⟧}")),
     Broken("dropped column", "E205", own("d: {path: people.csv, label: y, drop: [sex, ⟦z⟧]}")),
     Broken("value", "E206", rule("tpr[⟦sex = female⟧] >= 0.8")),
+    Broken("value of a group that rules use", "E206", HEAD.replace("sex = Female", "⟦sex = female⟧") + "constraints: {a: 'tpr[women] >= 0.8 * tpr[men]'}\n"),
     Broken("words in order", "E206", rule("tpr[⟦sex >= 3⟧] >= 0.8")),
     Broken("column of a table", "E208", PLAIN + "report: {tables: [{rows: [algorithm], columns: [⟦errr⟧]}]}\n"),
     Broken("row of a table", "E208", PLAIN + "report: {tables: [{rows: [⟦kappa⟧], columns: [error]}]}\n"),
