@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ratecli.faults import Fault, did_you_mean
 from ratecli.runner.cases import Case
@@ -51,13 +51,19 @@ def _left_out(experiment: Experiment, entry: Expectation, cases: Sequence[Case])
 
 
 def expected_splits(
-    experiment: Experiment, document: Document, splits: Collection[str]
+    experiment: Experiment, document: Document, splits: Mapping[tuple[str, ...], Collection[str]]
 ) -> Iterator[Fault]:
-    """An E208 for every expectation of rows that there are none of; `splits` have some."""
+    """An E208 for every expectation of rows that there are none of, in any of the data sets that it is
+    about; `splits` are those of some rows, by data sets that are put together.
+    """
     for index, entry in enumerate(experiment.expect):
-        if entry.split not in splits:
-            message = f"no data set has {entry.split} rows to compare"
-            hint = f"say split: {' or '.join(splits)}, or give a data set such rows by its split"
+        name = entry.point.get(DATASET)
+        known = [split for pool, own in splits.items() if name in {None, *pool} for split in own]
+        if known and entry.split not in known:
+            who = "no data set has" if name is None else f"'{name}' has no"
+            message = f"{who} {entry.split} rows to compare"
+            listed = " or ".join(dict.fromkeys(known))
+            hint = f"say split: {listed}, or give a data set such rows by its split"
             place = document.place(("expect", index, "split"))
             yield Fault("E208", message, hint, place=place)
 

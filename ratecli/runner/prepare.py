@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from ratecli.faults import Fault, FaultError
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import stored_model
 from ratecli.runner.entry_places import EntryPlaces
+from ratecli.runner.expected import expected_splits
 from ratecli.runner.frontier import unknown_optima
 from ratecli.runner.plan import Plan, make_plan
 from ratecli.runner.reading import Columns, Pool, Reading
 from ratecli.runner.rows import check_rows, known_rows
+from ratecli.runner.shown import split_faults
 from ratecli.runner.world import Data, check_table, columns_of, parts_of
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment, load_experiment
@@ -153,17 +156,28 @@ def _pools(cases: Sequence[Case]) -> dict[Pool, list[Case]]:
 
 
 def _check_rows(known: Prepared, reading: Reading, cases: Sequence[Case]) -> list[Fault]:
-    """Warnings about the rows of each pool of data sets; raises the faults of all of them."""
+    """Warnings about the rows of each pool of data sets; raises the faults of all of them.
+
+    Among those E208 where a report shows, or an expectation compares, a split that no data set in
+    question has rows of.
+    """
     assert reading.columns is not None
+    experiment, document = known.experiment, known.document
     warnings: list[Fault] = []
     faults: list[Fault] = []
-    for pool, own in _pools(cases).items():
+    splits: dict[Pool, tuple[str, ...]] = {}
+    pools = _pools(cases)
+    for pool, own in pools.items():
         data, columns = known.data.only(pool), reading.columns[pool]
         try:
-            rows = known_rows(known.experiment, known.document, data, columns, known.deployed_model)
-            warnings += check_rows(rows, known.document, reading, own)
+            rows = known_rows(experiment, document, data, columns, known.deployed_model)
+            splits[pool] = tuple(rows.splits())
+            warnings += check_rows(rows, document, reading, own)
         except FaultError as error:
             faults += error.faults
+    if splits.keys() == pools.keys():
+        faults += split_faults(experiment, document, list(dict.fromkeys(chain(*splits.values()))))
+        faults += expected_splits(experiment, document, splits)
     if faults:
         raise FaultError(dict.fromkeys(faults))
     return list(dict.fromkeys(warnings))

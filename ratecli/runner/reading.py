@@ -104,8 +104,8 @@ class Reading:
         for name, loc, text in groups_of(self.experiment, pool):
             with self._placing(loc):
                 conditions = parse_conditions(text)
+                yield name, conditions  # known, whatever is wrong with its values: said once
                 rs.check_conditions(conditions, scope)
-                yield name, conditions
 
     @cached_property
     def trees(self) -> dict[str, Node]:

@@ -14,10 +14,8 @@ from ratecli.rates.sample import Sample
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import with_stored
-from ratecli.runner.expected import expected_splits
 from ratecli.runner.obstacles import obstacles, telling_slices
 from ratecli.runner.reading import Columns, Pool, Reading, groups_of
-from ratecli.runner.shown import split_faults
 from ratecli.runner.undefined import rates_of_nothing, undefined_ratios
 from ratecli.runner.world import Data, World, world
 from ratecli.spec.document import Document
@@ -60,16 +58,14 @@ def check_rows(
     Raises
     ------
     FaultError
-        E306, E408 where there are no rows, E311 where the deployed model has no decision, E208 where
-        a report shows, or an expectation compares, a split of no rows, E410 where an algorithm needs
-        validation rows and there are none; without those, what algorithms say of constraints (E308).
+        E306, E408 where there are no rows, E311 where the deployed model has no decision, E410 where
+        an algorithm needs validation rows and there are none; without those, what algorithms say of
+        constraints (E308).
     """
     found = [
         *_groups(rows, document, reading, cases[0].datasets),
         *_goals(rows.sample, document, cases),
         *_undecided(rows.sample, document, cases),
-        *split_faults(reading.experiment, document, tuple(rows.splits())),
-        *expected_splits(reading.experiment, document, tuple(rows.splits())),
         *_unvalidated(rows, reading, cases),
     ]
     errors = dict.fromkeys(fault for fault in found if fault.is_error)

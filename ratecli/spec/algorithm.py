@@ -13,6 +13,7 @@ from pydantic import (
     ModelWrapValidatorHandler,
     PlainSerializer,
     PlainValidator,
+    Strict,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -76,7 +77,7 @@ class Algorithm(Part):
         description="The split on which constraints must hold. On validation rows, which no model is "
         "fitted to, they are tightened on training rows until they do.",
     )
-    margin: Annotated[float, Gt(0.5), Lt(1)] | None = Field(
+    margin: Annotated[float, Strict(), Gt(0.5), Lt(1)] | None = Field(
         None,
         description="Confidence with which each constraint must hold: it must by as much as its standard "
         "error times the normal quantile, 0.95 for 1.64 standard errors.",

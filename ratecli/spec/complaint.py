@@ -116,6 +116,15 @@ def named(loc: Loc) -> str:
     return f"'{loc[-1]}'"
 
 
+def no_choice(loc: Loc, value: object, choices: Iterable[str]) -> Complaint:
+    """What is none of some words: an E104 if it is a word, too, or a number, else an E103."""
+    names = sorted(choices)
+    if not isinstance(value, str | bool | int | float):
+        return wrong_type(loc, f"one of {', '.join(names)}", value)
+    hint = did_you_mean(str(value), names, "choices")
+    return Complaint(loc, "E104", f"{shown(value)} is not a choice for {WHERE}", hint)
+
+
 def wrong_type(loc: Loc, wanted: str, value: object, hint: str | None = None) -> Complaint:
     """An E103: `wanted` reads on from 'must be'."""
     return Complaint(loc, "E103", f"{WHERE} must be {wanted}, not {kind(value)}", hint)
@@ -145,6 +154,8 @@ def _of_key(error: ErrorDetails) -> bool:
 
 def _complaint(error: ErrorDetails, names: list[str]) -> Complaint:
     loc = error["loc"]
+    if _of_key(error) and error["type"] == "literal_error":
+        return unknown_key(loc[:-1], _choices(error["ctx"]))
     if _of_key(error):
         return replace(_complaint({**error, "loc": loc[:-1]}, names), key=True)
     problem, value, context = error["type"], error["input"], error.get("ctx", {})
@@ -156,9 +167,15 @@ def _complaint(error: ErrorDetails, names: list[str]) -> Complaint:
         return Complaint(loc, "E102", f"the key '{loc[-1]}' is missing")
     if problem == "value_error":  # raised by the class itself: values that do not go together
         return Complaint(loc, "E104", str(context["error"]))
+    if problem == "literal_error":
+        return no_choice(loc, value, _choices(context))
     if problem in WANTED:
         return wrong_type(loc, WANTED[problem], value, _type_help(problem, value))
     return Complaint(loc, "E104", *_range_sentence(problem, value, context))
+
+
+def _choices(context: dict[str, Any]) -> list[str]:
+    return re.findall(r"'([^']*)'", context["expected"])
 
 
 def _type_help(problem: str, value: object) -> str | None:
@@ -172,10 +189,6 @@ def _type_help(problem: str, value: object) -> str | None:
 
 
 def _range_sentence(problem: str, value: object, context: dict[str, Any]) -> tuple[str, str | None]:
-    if problem == "literal_error":
-        choices = re.findall(r"'([^']*)'", context["expected"])
-        sentence = f"{shown(value)} is not a choice for {WHERE}"
-        return sentence, did_you_mean(str(value), choices, "choices")
     if problem in BOUNDS:
         field, words = BOUNDS[problem]
         return f"{WHERE} must be {words} {context[field]}, not {value}", None

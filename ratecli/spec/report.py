@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ratecli.faults import did_you_mean
-from ratecli.spec.complaint import WHERE, Complaint, raised, shown, wrong_type
+from ratecli.spec.complaint import no_choice, raised, wrong_type
 from ratecli.spec.strict import Column, Flag, Name, Part, Slug, Text
 
 SplitName = Literal["train", "validation", "test"]
@@ -89,9 +88,7 @@ def _of_its_kind(raw: object) -> object:
         raise raised([wrong_type((), "a mapping of keys to values", raw)], "plot")
     kind = raw.get("kind")
     if "kind" in raw and str(kind) not in KINDS:
-        hint = did_you_mean(str(kind), KINDS, "choices")
-        message = f"{shown(kind)} is not a choice for {WHERE}"
-        raise raised([Complaint(("kind",), "E104", message, hint)], "plot")
+        raise raised([no_choice(("kind",), kind, KINDS)], "plot")
     return KINDS.get(str(kind), TradeoffPlot).model_validate(raw)
 
 

@@ -51,6 +51,11 @@ SWEPT = (
     LOANS
     + "sweep: {k: [0.5, 1], l: [1, 2], exclude: [{k: 1, l: 2}]}\nalgorithms:\n  - unconstrained\n  - majorize: {sweep: {j: [1]}}\n"
 )
+HALVES = (
+    "name: x\ndatasets: {a: {source: loans, rows: 200, split: {validation: 1/3}}, b: {source: loans, rows: 200}}\n"
+    "sweep: {dataset: [a, b]}\nalgorithms: [unconstrained]\nmetrics: {error: error}\n"
+)
+"""Of two data sets that are taken one by one the first has validation rows."""
 PLAYERS = HEAD.replace("majorize", "three_player")
 
 
@@ -122,8 +127,9 @@ KEYS = [
     Broken("option out of range", "E104", LOANS + "algorithms:\n  - majorize: {gap: ⟦-0.1⟧}\n"),
     Broken("split of no such name to judge", "E104", LOANS + "algorithms:\n  - majorize: {constraints_on: ⟦test⟧}\n"),
     Broken("margin of what promises nothing", "E104", LOANS + "algorithms:\n  - unconstrained: {margin: ⟦0.9⟧}\n"),
+    Broken("margin in words", "E103", LOANS + 'algorithms:\n  - majorize: {margin: ⟦"0.9"⟧}\n'),
     Broken("margin of less than a half", "E104", LOANS + "algorithms:\n  - majorize: {margin: ⟦0.4⟧}\n"),
-    Broken("option to tune of no such name", "E104", LOANS + "algorithms:\n  - three_player: {tune: {⟦steps⟧: [1, 2]}}\n"),
+    Broken("option to tune of no such name", "E101", LOANS + "algorithms:\n  - three_player: {tune: {⟦steps⟧: [1, 2]}}\n"),
     Broken("surrogate rates of an oracle", "E104", LOANS + "algorithms:\n  - three_player: ⟦{⟧oracle: linear, rates: surrogate}\n"),
     Broken("oracle of players", "E104", LOANS + "algorithms:\n  - three_player: {oracle: ⟦Forest⟧}\n"),
     Broken("oracle of players without weights", "E104", LOANS + "algorithms:\n  - three_player: {oracle: ⟦KNeighborsClassifier⟧}\n"),
@@ -201,6 +207,7 @@ NAMES = [
     Broken("label column", "E205", own("d: {path: people.csv, label: ⟦z⟧}")),
     Broken("dropped column", "E205", own("d: {path: people.csv, label: y, drop: [sex, ⟦z⟧]}")),
     Broken("value", "E206", rule("tpr[⟦sex = female⟧] >= 0.8")),
+    Broken("value of a group that rules use", "E206", HEAD.replace("sex = Female", "⟦sex = female⟧") + "constraints: {a: 'tpr[women] >= 0.8 * tpr[men]'}\n"),
     Broken("words in order", "E206", rule("tpr[⟦sex >= 3⟧] >= 0.8")),
     Broken("column of a table", "E208", PLAIN + "report: {tables: [{rows: [algorithm], columns: [⟦errr⟧]}]}\n"),
     Broken("row of a table", "E208", PLAIN + "report: {tables: [{rows: [⟦kappa⟧], columns: [error]}]}\n"),
@@ -216,6 +223,10 @@ NAMES = [
     Broken("expected of no algorithm", "E202", expected("{algorithm: ⟦majorise⟧, metric: objective, paper: 1}")),
     Broken("expected of no metric", "E208", expected("{algorithm: majorize, metric: ⟦objektive⟧, paper: 1}")),
     Broken("expected of a metric left out", "E208", expected("{algorithm: unconstrained, metric: ⟦m⟧, paper: 1}")),
+    Broken("kind of plot that is nothing", "E103", PLAIN + "report: {plots: [{⟦kind⟧: }]}\n"),
+    Broken("kinds of plot", "E103", PLAIN + "report: {plots: [{kind: ⟦[convergence]⟧}]}\n"),
+    Broken("split that is nothing", "E103", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, ⟦split⟧: }]}\n"),
+    Broken("split without rows of a data set", "E208", HALVES + "expect: [{algorithm: unconstrained, dataset: b, split: ⟦validation⟧, metric: objective, paper: 1}]\n"),
     Broken("expected of a split without rows", "E208", expected("{algorithm: majorize, metric: objective, paper: 1, split: ⟦validation⟧}")),
     Broken("split", "E209", PLAIN + "metrics: {a: tpr@⟦tets⟧}\n"),
 ]  # fmt: skip

@@ -106,3 +106,14 @@ def test_what_is_said_of_a_group_names_the_data_set_and_its_line(folder):
     fault = next(fault for fault in caught.value.faults if fault.code == "E408")
     assert "of 'south' is in the group 'women'" in fault.message
     assert fault.place.excerpt.lstrip().startswith("south:")
+
+
+def test_rows_of_a_split_may_be_shown_and_expected_where_only_some_data_sets_have_them(folder):
+    halves = BOTH.replace("drop: [old]}", "drop: [old], split: {validation: 1/3}}", 1)
+    report = "report: {tables: [{rows: [dataset], columns: [error], split: validation}]}\n"
+    entry = "algorithm: majorize, metric: error, split: validation, at_most: 1}"
+    text = f"{halves}{report}expect: [{{{entry}, {{dataset: north, {entry}]\n"
+    assert prepare(write(folder, text)).plan.planned
+    with pytest.raises(FaultError, match="'south' has no validation rows to compare") as caught:
+        prepare(write(folder, text.replace("dataset: north, ", "dataset: south, ")))
+    assert [fault.code for fault in caught.value.faults] == ["E208"]
