@@ -115,7 +115,7 @@ def against(ledger: Ledger) -> Sheet:
     numeric = [Column(name, numeric=True) for name in ("ours", "n", "expected", "difference")]
     columns = (
         *heads, Column("split"), Column("metric"), *numeric,
-        *map(Column, ("within", "source", "verdict")),
+        *map(Column, ("verdict", "within", "source")),
     )  # fmt: skip
     rows = [_row(ledger, each) for each in sorted(found, key=lambda each: each.verdict.good)]
     title = "Against the paper" if papers else "Against what was expected"
@@ -161,7 +161,7 @@ def _row(ledger: Ledger, each: Comparison) -> tuple[Cell, ...]:
         Cell("")
         if difference is None
         else Cell(f"{'+' * (difference >= 0)}{number(difference)}", difference),
+        Cell(f"{verdict}{reason}", tone=tone),
         plain(entry.within),
         Cell(entry.source or ""),
-        Cell(f"{verdict}{reason}", tone=tone),
     )

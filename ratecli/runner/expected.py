@@ -128,7 +128,10 @@ def _no_number(
 
 
 def _written(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    numeric = isinstance(value, str) and value.replace(".", "", 1).isdigit()
+    return f"'{value}'" if numeric else f"{value}"
 
 
 def _listed(values: Sequence[Value]) -> str:

@@ -142,7 +142,7 @@ def test_what_fails_comes_first():
     assert sheet.title == "Against the paper"
     assert [column.title for column in sheet.columns] == [
         "algorithm", "variant", "kappa", "split", "metric",
-        "ours", "n", "expected", "difference", "within", "source", "verdict",
+        "ours", "n", "expected", "difference", "verdict", "within", "source",
     ]  # fmt: skip
     ours = "0.5000 ± 1.2706"
     assert [row[5:] for row in sheet_texts(ledger)] == [
