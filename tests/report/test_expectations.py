@@ -146,11 +146,11 @@ def test_what_fails_comes_first():
     ]  # fmt: skip
     ours = "0.5000 ± 1.2706"
     assert [row[5:] for row in sheet_texts(ledger)] == [
-        [ours, "2", "= 0.4", "+0.1000", "2%", "", "differs"],
-        [ours, "2", "paper 0.7", "-0.2000", "", "Table 1", ""],
-        [ours, "2", "≤ 0.6", "-0.1000", "", "", "holds"],
+        [ours, "2", "= 0.4", "+0.1000", "differs", "2%", ""],
+        [ours, "2", "paper 0.7", "-0.2000", "", "", "Table 1"],
+        [ours, "2", "≤ 0.6", "-0.1000", "holds", "", ""],
     ]
-    assert [row[-1].tone for row in sheet.rows] == ["bad", "", "good"]
+    assert [row[-3].tone for row in sheet.rows] == ["bad", "", "good"]
 
 
 def test_the_summary_has_them_beside_its_numbers():
