@@ -13,6 +13,7 @@ from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.reduction import ExponentiatedGradient
 from ratecli.solvers.hull.forms import Program
 from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import ERROR, Problem
 
 reductions = pytest.importorskip("fairlearn.reductions", reason="the extra 'fairlearn' is missing")
@@ -91,6 +92,21 @@ def test_on_fairlearns_own_goal_it_finds_what_fairlearn_finds():
         assert program.excess(given.rates.rates(chances)) <= 2 * gap
     error = float(np.mean(np.abs(decisions - rows.label)))
     assert ours.trace[0]["objective"] == pytest.approx(error, abs=3 * gap)
+
+
+def test_algorithm_1_with_linear_constraints_reaches_its_value():
+    """Another game of the same payoffs, with the same oracle class: no worse at no more violation."""
+    given = problem(smooth_rows(1), PARITY)
+    program = Program.of(given)
+    theirs = rates_of(given, solved(given, gap=0.002).variants["stochastic"])
+    game = ThreePlayer(oracle="linear", steps=150, multiplier_rate=0.5, optimizer="sgd")
+    ours = rates_of(
+        given,
+        game.solve(given, np.random.default_rng(0), lambda _: None).variants["stochastic"],
+    )
+    assert program.excess(ours) <= max(float(program.excess(theirs)), 0.0) + 1e-6
+    least = float(program.value(program.objective, theirs))
+    assert float(program.value(program.objective, ours)) <= least + 1e-3
 
 
 def test_too_few_steps_are_a_limit():
