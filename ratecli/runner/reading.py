@@ -38,6 +38,7 @@ from ratecli.spec.experiment import Experiment
 from ratecli.spec.sweep import Point, points
 
 T = TypeVar("T")
+OF_COLUMNS = ("E205", "E206")
 Pool = tuple[str, ...]
 """The names of data sets whose rows are put together."""
 
@@ -102,7 +103,7 @@ class Reading:
 
     def _groups(self, pool: Pool, scope: Scope) -> Iterator[tuple[str, tuple[Condition, ...]]]:
         for name, loc, text in groups_of(self.experiment, pool):
-            with self._placing(loc):
+            with self._placing(loc, scope):
                 conditions = parse_conditions(text)
                 yield name, conditions  # known, whatever is wrong with its values: said once
                 rs.check_conditions(conditions, scope)
@@ -125,8 +126,9 @@ class Reading:
             return parse(text)
         return None
 
-    def _placing(self, loc: Loc, *, needed: bool = True) -> _Placing:
-        return _Placing(self, loc, needed)
+    def _placing(self, loc: Loc, scope: Scope | None = None, *, needed: bool = True) -> _Placing:
+        several = self.columns is not None and len(self.columns) > 1
+        return _Placing(self, loc, scope.datasets if several and scope else frozenset(), needed)
 
     def _sort(self, found: Iterable[Fault]) -> None:
         for fault in found:
@@ -252,13 +254,13 @@ class Reading:
 
     def _value(self, name: str, tree: Node, scope: Scope) -> Expression | None:
         loc = ("objective",) if name == "objective" else ("metrics", name)
-        with self._placing(loc, needed=name == "objective"):
+        with self._placing(loc, scope, needed=name == "objective"):
             value = rs.resolve(tree, scope)
             return ex.transform(value, _in_training) if name == "objective" else value
         return None
 
     def _rule(self, name: str, rule: Relation, scope: Scope, *, needed: bool) -> Goal | None:
-        with self._placing(("constraints", name), needed=needed):
+        with self._placing(("constraints", name), scope, needed=needed):
             parts = tuple(ex.transform(d, _in_training) for d in rs.differences(rule, scope))
             known = tuple(ex.transform(part, _placeholder) for part in parts)
             text = self._written("constraints", name)
@@ -289,11 +291,13 @@ def _at(value: Any, point: Point) -> Any:
 class _Placing:
     """Faults raised inside get the place of `loc`, and the reading goes on.
 
-    What is not `needed` is left out where a name in it has no value.
+    What is not `needed` is left out where a name in it has no value. Where data sets are taken one by one,
+    what is wrong with columns is said of the one in `datasets`.
     """
 
     reading: Reading
     loc: Loc
+    datasets: frozenset[str] = frozenset()
     needed: bool = True
 
     def __enter__(self) -> None:
@@ -304,6 +308,9 @@ class _Placing:
             return False
         for fault in error.faults:
             placed = fault.at(fault.place or self.reading.document.place(self.loc, fault.span))
+            if fault.code in OF_COLUMNS and self.datasets:
+                names = " and ".join(sorted(self.datasets))
+                placed = replace(placed, message=f"in '{names}' {placed.message}")
             if isinstance(error, rs.NoValueError) and not self.needed:
                 self.reading.left_out[self.loc] = placed
             else:

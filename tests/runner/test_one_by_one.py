@@ -98,6 +98,14 @@ def test_an_algorithm_may_take_some_of_the_data_sets(folder):
     assert taken == {("unconstrained", "north"), ("unconstrained", "south"), ("majorize", "south")}
 
 
+def test_what_is_wrong_with_a_column_names_the_data_set(folder):
+    text = BOTH.replace("women: 'positive_rate[women]'", "women: 'positive_rate[sex = F]'")
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, text))
+    (fault,) = caught.value.faults
+    assert (fault.code, fault.message) == ("E205", "in 'south' there is no column 'sex'")
+
+
 def test_what_is_said_of_a_group_names_the_data_set_and_its_line(folder):
     text = BOTH.replace("south: gender = f}", "\n  south: gender = f and x > 100}")
     text = text.replace(" and ", ", ").replace("gender = f, x > 100", "'gender = f, x > 100'")
