@@ -12,7 +12,13 @@ from typing import Any
 
 from ratecli.solvers.registry import Algorithm
 
-BOUNDS = {"Ge": "at least", "Gt": "more than", "Le": "at most", "Lt": "less than"}
+BOUNDS = {
+    "Ge": "at least",
+    "Gt": "more than",
+    "Le": "at most",
+    "Lt": "less than",
+    "MinLen": "of at least",
+}
 ATTRIBUTES = re.compile(r"\n\s*Attributes\n\s*-+\n")
 TYPES = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text",
          "ConstraintName": "name of a constraint", "OracleOption": "name, or {name: options}"}  # fmt: skip
@@ -38,7 +44,8 @@ class Signature:
 
 def signature(algorithm: Algorithm) -> Signature:
     """Docstring and options, in the order of the source."""
-    found = _class(algorithm)
+    module, found = _class(algorithm)
+    spelt = _Spelt(module)
     text = ast.get_docstring(found) or ""
     prose, *rest = ATTRIBUTES.split(text)
     meanings = _meanings(rest[0] if rest else "")
@@ -47,7 +54,7 @@ def signature(algorithm: Algorithm) -> Signature:
         for part in found.body
         if isinstance(part, ast.AnnAssign) and "ClassVar" not in ast.unparse(part.annotation)
     )
-    options = (_option(part, meanings) for part in fields)
+    options = (_option(part, meanings, spelt) for part in fields)
     own = algorithm.preset
     return Signature(
         prose.strip(),
@@ -55,7 +62,24 @@ def signature(algorithm: Algorithm) -> Signature:
     )
 
 
-def _class(algorithm: Algorithm) -> ast.ClassDef:
+class _Spelt(ast.NodeTransformer):
+    """Names that a module gives to types, replaced by what they stand for."""
+
+    def __init__(self, module: ast.Module) -> None:
+        self.meant = {
+            target.id: part.value
+            for part in module.body
+            if isinstance(part, ast.Assign) and isinstance(part.value, ast.Subscript)
+            for target in part.targets
+            if isinstance(target, ast.Name)
+        }
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.meant.get(node.id, node)
+
+
+def _class(algorithm: Algorithm) -> tuple[ast.Module, ast.ClassDef]:
+    """The class and the module that it stands in."""
     module, _, name = algorithm.path.partition(":")
     spec = importlib.util.find_spec(module)
     found = _class_in(spec.origin, name) if spec and spec.origin else None
@@ -66,11 +90,10 @@ def _class(algorithm: Algorithm) -> ast.ClassDef:
     return found
 
 
-def _class_in(path: str, name: str) -> ast.ClassDef | None:
-    parts = ast.parse(Path(path).read_text("utf-8")).body
-    return next(
-        (part for part in parts if isinstance(part, ast.ClassDef) and part.name == name), None
-    )
+def _class_in(path: str, name: str) -> tuple[ast.Module, ast.ClassDef] | None:
+    module = ast.parse(Path(path).read_text("utf-8"))
+    classes = (part for part in module.body if isinstance(part, ast.ClassDef))
+    return next(((module, part) for part in classes if part.name == name), None)
 
 
 def _meanings(section: str) -> dict[str, str]:
@@ -85,10 +108,10 @@ def _meanings(section: str) -> dict[str, str]:
     return found
 
 
-def _option(field: ast.AnnAssign, meanings: dict[str, str]) -> Option:
+def _option(field: ast.AnnAssign, meanings: dict[str, str], spelt: _Spelt) -> Option:
     name = ast.unparse(field.target)
     default = None if field.value is None else _literal(field.value)
-    return Option(name, _type(field.annotation), default, meanings.get(name, ""))
+    return Option(name, _type(spelt.visit(field.annotation)), default, meanings.get(name, ""))
 
 
 def _literal(value: ast.expr) -> Any:
@@ -105,6 +128,12 @@ def _type(annotation: ast.expr) -> str:
             return ", ".join([_type(base), *map(_bound, bounds)])
         case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=choices)):
             return " | ".join(str(_literal(choice)) for choice in choices)
+        case ast.Subscript(value=ast.Name(id="Mapping"), slice=ast.Tuple(elts=[key, value])):
+            return f"{{{_type(key)}: {_type(value)}}}"
+        case ast.Subscript(
+            value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[each, ast.Constant()])
+        ):
+            return f"[{_type(each)}, ...]"
         case ast.BinOp(left=base, op=ast.BitOr(), right=ast.Constant(value=None)):
             return f"{_type(base)} | null"
         case ast.Name(id=name):

@@ -204,3 +204,12 @@ def test_colour_only_on_a_terminal(folder, cli, monkeypatch):
     answer = cli("validate", "exp.yaml")
     assert "E001" in answer.err
     assert "\x1b[" not in answer.err
+
+
+def test_types_of_options_are_said_in_words(cli):
+    said = {each["name"]: each["type"] for each in json.loads(
+        cli("show", "three_player", "--json").out)["options"]}  # fmt: skip
+    assert said["learning_rate"] == "number, more than 0"
+    assert said["tune"] == (
+        "{learning_rate | multiplier_rate: [number, more than 0, ...], of at least 1} | null"
+    )

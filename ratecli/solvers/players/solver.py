@@ -29,7 +29,7 @@ from ratecli.solvers.players.multipliers import Ascent, Leader, Multipliers, Swa
 from ratecli.solvers.players.response import BestResponse
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.selection import Shrunk, best_iterate, shrunk, shrunk_metrics
-from ratecli.solvers.players.steps import Rule, Stepper
+from ratecli.solvers.players.steps import Stepper
 from ratecli.solvers.problem import Problem
 
 ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
@@ -110,7 +110,7 @@ class ThreePlayer(Solver):
     learning_rate: Rate = 0.1
     multiplier_rate: Rate = 0.1
     tune: Mapping[Tuned, Annotated[tuple[Rate, ...], MinLen(1)]] | None = None
-    optimizer: Rule = "adam"
+    optimizer: Literal["adam", "sgd"] = "adam"
     multipliers: Literal["ascent", "leader", "swap_regret"] = "ascent"
     rates: Literal["true", "surrogate"] = "true"
     radius: Rate | None = None
