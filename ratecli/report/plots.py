@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -105,8 +105,8 @@ def _panels(ledger: Ledger, plot: Tradeoff) -> Figure:
 def _fill(axes: Axes, ledger: Ledger, plot: Tradeoff) -> tuple[list[Series], list[Line2D]]:
     """Draw it all; what is drawn, and how the legend shows it."""
     found, plane = every_series(ledger, plot.plane, plot.choice), plot.plane
-    _draw_levels(axes, plot.levels)
-    _draw_heights(axes, plot.heights)
+    _draw_levels(axes, plot.levels, "x")
+    _draw_levels(axes, plot.heights, "y")
     handles = [_draw_series(axes, series, swept=plane.swept) for series in found]
     _draw_reach(axes, reach(ledger, plane, plot.choice))
     handles += _draw_frontier(axes, plot.frontier) if found else []
@@ -230,34 +230,20 @@ def _draw_frontier(axes: Axes, frontier: Sequence[tuple[float, float]]) -> list[
     return lines
 
 
-def _draw_levels(axes: Axes, levels: Sequence[Level]) -> None:
-    """Lines at what the constraints ask for, named along the upper edge; none if they are many."""
+def _draw_levels(axes: Axes, levels: Sequence[Level], along: Literal["x", "y"]) -> None:
+    """Lines at what the constraints ask of an axis, named at its far edge; none if they are many."""
     if not 0 < len(levels) <= MANY_LEVELS:
         return
+    upright = along == "x"
+    line = axes.axvline if upright else axes.axhline
     for level in levels:
-        axes.axvline(level.value, color=GREY, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
-    top = axes.secondary_xaxis("top")
-    top.spines["top"].set_visible(False)
-    top.set_xticks(
-        [level.value for level in levels], [level.label for level in levels], **_slanted(levels)
-    )
-    top.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
-
-
-def _slanted(levels: Sequence[Level]) -> dict[str, Any]:
-    return {"rotation": 45, "ha": "left"} if len(levels) > 1 else {}
-
-
-def _draw_heights(axes: Axes, levels: Sequence[Level]) -> None:
-    """The same for y, named along the right edge."""
-    if not 0 < len(levels) <= MANY_LEVELS:
-        return
-    for level in levels:
-        axes.axhline(level.value, color=GREY, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
-    right = axes.secondary_yaxis("right")
-    right.spines["right"].set_visible(False)
-    right.set_yticks([level.value for level in levels], [level.label for level in levels])
-    right.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
+        line(level.value, color=GREY, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
+    second = axes.secondary_xaxis("top") if upright else axes.secondary_yaxis("right")
+    second.spines["top" if upright else "right"].set_visible(False)
+    slanted: dict[str, Any] = {"rotation": 45, "ha": "left"} if upright and len(levels) > 1 else {}
+    ticks = second.set_xticks if upright else second.set_yticks
+    ticks([level.value for level in levels], [level.label for level in levels], **slanted)
+    second.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
 
 
 def _legend(figure: Figure, axes: Axes, handles: Sequence[Line2D], title: str) -> None:

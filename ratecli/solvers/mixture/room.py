@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Shape, objective_goal, rule_goal
+from ratecli.rates.resolve import violation
 from ratecli.solvers.problem import Problem
 
 CONVEX = frozenset({Shape.AFFINE, Shape.CONVEX})
@@ -20,8 +21,7 @@ def roomiest(problem: Problem, objective: float) -> Problem | None:
     pieces = [piece for goal in problem.constraints for piece in goal.pieces]
     if not pieces or not all(goal.shape in CONVEX for goal in goals):
         return None
-    worst = pieces[0] if len(pieces) == 1 else ex.apply("max", tuple(pieces))
     bound = ex.subtract(problem.objective.expression, ex.Constant(objective))
     limit = rule_goal("objective", problem.objective.text, (bound,), bound)
-    aim = objective_goal("the worst violation", worst)
+    aim = objective_goal("the worst violation", violation(tuple(pieces)))
     return replace(problem, objective=aim, constraints=(*problem.constraints, limit))

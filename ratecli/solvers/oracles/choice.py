@@ -83,7 +83,7 @@ def oracle(
 
     if chosen.name == PLUGIN:
         model = _chances(chosen)
-        own = defaults(l2, len(ground.kinds.of)) if model.name == LOGISTIC else {}
+        own = defaults(l2, ground.count) if model.name == LOGISTIC else {}
         found = GroupPlugIn if knows_groups(value) else PlugIn
         return found(ground, model.name, own | dict(model.options), rng)
     return Learner(ground, chosen.name, chosen.options, rng)

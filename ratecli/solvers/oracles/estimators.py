@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import all_estimators, get_tags
@@ -20,6 +22,7 @@ from ratecli.models.fitted import Fitted
 from ratecli.models.trees import Trees
 from ratecli.solvers.liblinear import narrow
 from ratecli.solvers.oracles.forests import FORESTS
+from ratecli.solvers.oracles.ground import Ground
 from ratecli.solvers.oracles.homes import HOMES
 
 DENSE = 2**28
@@ -99,6 +102,37 @@ def fitted(model: BaseEstimator, X: Features, classes: Any, weights: Array) -> T
     except (ValueError, TypeError) as error:
         message = f"{name} cannot be fitted: {' '.join(str(error).split())}"
         raise FaultError(Fault("E501", message)) from error
+
+
+@dataclass(frozen=True)
+class Estimating:
+    """What oracles that fit classifiers of scikit-learn have in common.
+
+    Attributes
+    ----------
+    ground
+        The rows, with the members of its slices if it has some.
+    name
+        A class of scikit-learn.
+    options
+        Its parameters.
+    """
+
+    starts: ClassVar[bool] = False
+    ground: Ground
+    name: str
+    options: Mapping[str, Any]
+    rng: np.random.Generator
+
+    def fit(
+        self, rows: NDArray[np.intp], classes: NDArray[np.intp], weights: Array
+    ) -> tuple[BaseEstimator, Trees | Fitted]:
+        """The classifier of rows (m,) of the ground, without slices, of `classes` (m,) and weights (m,),
+        here scaled to add up to the number of rows; and what is kept of it. Raises FaultError, E501.
+        """
+        model = made(self.name, self.options, self.rng)
+        X = self.ground.X[:, : self.ground.width][rows]
+        return model, fitted(model, X, classes, weights * (self.ground.count / weights.sum()))
 
 
 def _taken(model: BaseEstimator, X: Features) -> Features:

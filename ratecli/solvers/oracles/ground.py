@@ -46,6 +46,11 @@ class Ground:
         return cls(rows, kinds, sparse.csr_array(shares), slices)
 
     @property
+    def count(self) -> int:
+        """n, the number of rows before they were merged."""
+        return len(self.kinds.of)
+
+    @property
     def width(self) -> int:
         """d, the number of features."""
         return int(self.X.shape[1]) - len(self.slices)

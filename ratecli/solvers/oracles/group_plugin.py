@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,8 +13,7 @@ from ratecli.models.linear import Threshold
 from ratecli.models.weighed import GAIN, Weighed
 from ratecli.rates.sample import Mask
 from ratecli.solvers.groups import Groups
-from ratecli.solvers.oracles.estimators import fitted, made
-from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.estimators import Estimating
 from ratecli.solvers.problem import ERROR
 
 EDGE = 2.0
@@ -24,30 +21,15 @@ EDGE = 2.0
 
 
 @dataclass(frozen=True)
-class GroupPlugIn:
+class GroupPlugIn(Estimating):
     """Yes where the chance of a positive label is above the threshold of the row's group (COCO:
     Narasimhan 2018).
 
     In a group where a yes costs `a` if the label is positive and `b > a` if it is negative, it is
     expected to cost less than nothing where the chance is above `b / (b - a)`; where b is no more than
     a, all of the group are decided as is cheaper in sum. What differs within a group and label, such
-    as decisions of a deployed model, counts by its mean there.
-
-    Attributes
-    ----------
-    ground
-        Rows with the members of its slices.
-    name
-        A class of scikit-learn with `predict_proba` and sample weights.
-    options
-        Its parameters.
+    as decisions of a deployed model, counts by its mean there. The class has `predict_proba`.
     """
-
-    starts: ClassVar[bool] = False
-    ground: Ground
-    name: str
-    options: Mapping[str, Any]
-    rng: np.random.Generator
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
         """Raises FaultError, E501, where the chances cannot be fitted."""
@@ -98,11 +80,8 @@ class GroupPlugIn:
         labels, rows = np.nonzero(shares)
         if len(np.unique(labels)) < 2:
             return Threshold(np.zeros(self.ground.width), 1.0 if labels.any() else -1.0)
-        weights = shares[labels, rows]
-        weights *= len(self.ground.kinds.of) / weights.sum()
-        model = made(self.name, self.options, self.rng)
-        X = self.ground.X[:, : self.ground.width]
-        return Weighed(fitted(model, X[rows], labels, weights), GAIN)
+        _, found = self.fit(rows, labels, shares[labels, rows])
+        return Weighed(found, GAIN)
 
 
 def _quotient(top: Array, bottom: Array) -> Array:

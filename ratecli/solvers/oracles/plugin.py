@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,45 +12,31 @@ from scipy import sparse
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.fitted import Fitted
-from ratecli.models.linear import Threshold
 from ratecli.models.trees import Trees
 from ratecli.models.weighed import Weighed
-from ratecli.solvers.oracles.estimators import fitted, made
-from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.estimators import Estimating
 
 ITERATIONS = 1000
 """Of the logistic regression."""
 
 
 @dataclass(frozen=True)
-class PlugIn:
+class PlugIn(Estimating):
     """Yes where the expected cost of it is negative (Narasimhan 2018, COCO; the cost-sensitive oracle
     of Narasimhan, Cotter, Gupta 2019, table 2).
 
     A yes costs what the row's kind says: its label, and every slice that the rates tell apart. What
     is fitted are the chances of the kinds given the features, so that a group counts as far as the
     features tell it: each group has a threshold of its own where it is a feature or follows from
-    some. The group itself is not looked at, neither in training nor later.
-
-    Attributes
-    ----------
-    name
-        A class of scikit-learn with `predict_proba` and sample weights.
-    options
-        Its parameters; those of the default are `defaults`.
+    some. The group itself is not looked at, neither in training nor later. The class has
+    `predict_proba`; parameters of the default one are `defaults`.
     """
-
-    starts: ClassVar[bool] = False
-    ground: Ground
-    name: str
-    options: Mapping[str, Any]
-    rng: np.random.Generator
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
         """Raises FaultError, E501, where the chances cannot be fitted."""
         costs = self.ground.kind_costs(prices)[self._kinds]
         if self._chances is None:
-            return Threshold(np.zeros(self.ground.X.shape[1]), -np.sign(costs).sum())
+            return self.ground.constant(yes=bool(costs.sum() < 0))
         return Weighed(self._chances, costs)
 
     @cached_property
@@ -73,9 +58,8 @@ class PlugIn:
         if len(self._kinds) == 1:
             return None
         kinds, rows = self._pairs.coords
-        weights = self._pairs.data * (len(self.ground.kinds.of) / self._pairs.data.sum())
-        model = made(self.name, self.options, self.rng)
-        return fitted(model, self.ground.X[rows], np.searchsorted(self._kinds, kinds), weights)
+        _, found = self.fit(rows, np.searchsorted(self._kinds, kinds), self._pairs.data)
+        return found
 
 
 def defaults(l2: float, rows: int) -> dict[str, Any]:
