@@ -145,14 +145,17 @@ def training_problem(
     n = len(train) / rows.levels  # copies of a row are no more rows
     penalty = float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
-    problem = replace(problem, slices=_slices(wanted, rows, train))
+    slices, label = _slices(wanted, rows, train), rows.sample.label[train]
+    problem = replace(problem, slices=slices, label=label)
     held_out = np.flatnonzero(rows.sample.part == "validation")
     if not len(held_out):
         return problem
     moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # a goal may say @train
     others = replace(rate_matrix(moved, rows.sample, "validation"), leaves=matrix.leaves)
-    slices = _slices(wanted, rows, held_out)
-    validation = replace(problem, X=rows.X[held_out], rates=others.on(held_out), slices=slices)
+    slices, label = _slices(wanted, rows, held_out), rows.sample.label[held_out]
+    validation = replace(
+        problem, X=rows.X[held_out], rates=others.on(held_out), slices=slices, label=label
+    )
     return replace(problem, validation=validation)
 
 

@@ -17,6 +17,7 @@ from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
 from ratecli.rates.tangent import values
+from ratecli.solvers.safety.promise import Promise
 
 ERROR = Leaf(RATES["error"])
 
@@ -40,6 +41,12 @@ class Problem:
         what other algorithms reach there; None where there are none.
     slices
         (n,) which rows are in each slice of the goals' rates, by the text of its conditions.
+    label
+        (n,) what is to be estimated: 1 or 0, or a number; NaN where a row has none.
+    label_range
+        Least and largest value of a label that is a number; infinite where none is known.
+    promise
+        The safety test that the solution will have to pass, if any.
     """
 
     X: Features
@@ -49,6 +56,9 @@ class Problem:
     l2: float
     validation: Problem | None = None
     slices: Mapping[str, Mask] = field(default_factory=dict)
+    label: Array = field(default_factory=lambda: np.zeros(0))
+    label_range: tuple[float, float] = (0.0, 1.0)
+    promise: Promise | None = None
 
     def decisions(self, classifier: Classifier) -> Array:
         """(n,) of a classifier that looks at no other slices than those of the goals."""

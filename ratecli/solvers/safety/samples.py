@@ -1,0 +1,74 @@
+"""Measurements of rows as the samples that confidence bounds are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.rates.functions import Interval
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Independent measurements of rows of one group, each within a range known beforehand.
+
+    Attributes
+    ----------
+    values
+        (n,) measurements.
+    range
+        Least and largest value that could be measured, whatever the rows are; it may be infinite.
+    """
+
+    values: Array
+    range: Interval = (0.0, 1.0)
+
+    @property
+    def binary(self) -> bool:
+        """Whether every measurement is at one of the ends of the range."""
+        return bool(np.isin(self.values, self.range).all())
+
+
+@dataclass(frozen=True)
+class Part:
+    """`coefficient` times the mean of a group; parts of one sum are of groups without common rows."""
+
+    coefficient: float
+    sample: Measured
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What can be said of a part before its rows are seen: from a mean and a standard deviation.
+
+    Attributes
+    ----------
+    coefficient, range
+        As those of a part.
+    mean, deviation
+        Of the measurements; the deviation with n - 1 in the denominator.
+    rows
+        How many rows the sample is expected to have.
+    """
+
+    coefficient: float
+    mean: float
+    deviation: float
+    rows: int
+    range: Interval = (0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """An upper bound that is expected, and its (P,) slopes in the means and deviations of the parts."""
+
+    value: float
+    by_mean: Array
+    by_deviation: Array
+
+
+Measurements = Mapping[str, Array]
+"""(n,) arrays by `rates.table.Measurement`: what a classifier says of n rows, each in the place of p."""
