@@ -13,10 +13,12 @@ from ratecli.models.base import Array
 from ratecli.solvers.safety.bound import Bound
 from ratecli.solvers.safety.samples import Measured, Moments, Predicted
 
-RESAMPLES = 1999
+RESAMPLES, MOST_RESAMPLES = 1999, 49_999
 BEYOND = 20
-"""At least so many resamples are expected above the limit: a small delta takes more of them."""
-BATCH = 2**20
+"""So many resamples are expected above the limit: a small delta takes more of them."""
+TIE = 1e-9
+"""Of a standard error: means of resamples so close to the mean are the mean."""
+BATCH = 2**18
 DISTINCT = 64
 
 
@@ -40,10 +42,11 @@ class Bootstrap(Bound):
         if not variance > 0:
             return mean
         third = sum(float((column**3).sum()) / column.size**3 for column in centred)
-        size = max(RESAMPLES, math.ceil(BEYOND / delta))
+        size = min(max(RESAMPLES, math.ceil(BEYOND / delta)), MOST_RESAMPLES)
         # of centred values: sums of resamples are then compared with 0, without rounding of the mean
         sums = sum((_resampled(column, size, rng) for column in centred), np.zeros(size))
-        bias = special.ndtri(((sums < 0).mean() + (sums <= 0).mean()) / 2)
+        tie = TIE * math.sqrt(variance)
+        bias = special.ndtri(((sums < -tie).mean() + (sums <= tie).mean()) / 2)
         shifted = bias + special.ndtri(1 - delta)
         shrunk = 1 - third / variance**1.5 / 6 * shifted
         level = special.ndtr(bias + shifted / shrunk) if shrunk > 0 else 1.0
@@ -68,7 +71,9 @@ def _resampled(values: Array, size: int, rng: np.random.Generator) -> Array:
         return np.asarray(drawn @ distinct / values.size)
     batch = max(1, BATCH // values.size)
     means = [
-        values[rng.integers(values.size, size=(min(batch, size - start), values.size))].mean(axis=1)
+        values[
+            rng.integers(values.size, size=(min(batch, size - start), values.size), dtype=np.int32)
+        ].mean(axis=1)
         for start in range(0, size, batch)
     ]
     return np.concatenate(means)
