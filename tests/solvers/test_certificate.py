@@ -306,7 +306,7 @@ class TestExplanation:
         rng = np.random.default_rng(0)
         decisions = rng.random(400)
         for method in ("leaves", "forms", "pieces"):
-            for bound in ("auto", "student_t", "hoeffding", "clopper_pearson"):
+            for bound in ("auto", "student_t", "hoeffding"):
                 found = one(f"abs({M} - {F}) <= 0.06", {"g": words("MF" * 200)}, decisions,
                             bound=bound, method=method)  # fmt: skip
                 assert not found.passed
