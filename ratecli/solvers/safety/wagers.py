@@ -37,6 +37,8 @@ def expected_excess(moments: Sequence[Moments], delta: float) -> Predicted:
     sizes = _Sizes(rows, widths, delta)
     still = sizes.game(means, deviations)
     excess = crossing(lambda d: still.growth(d).real - goal, 0.0, room, TOLERANCE * room)
+    if excess >= room:  # no wealth rules out even the largest sum
+        return Predicted(room, -np.ones(rows.size), np.zeros(rows.size))
     rise = still.growth(excess + TINY * 1j).imag
     steps = TINY * 1j * np.eye(rows.size)
     by_mean = [sizes.game(means + step, deviations).growth(excess).imag for step in steps]
