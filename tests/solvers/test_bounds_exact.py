@@ -79,8 +79,8 @@ def test_two_rates(bound, rows, second, delta):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [(40, 40), (25, 90), (3, 200), (60, 30)])
-@pytest.mark.parametrize("second", [-1.0, -0.8, -0.1, 1.0])
+@pytest.mark.parametrize("rows", [(40, 40), (3, 200), (60, 20)])
+@pytest.mark.parametrize("second", [-0.8, -0.1])
 @pytest.mark.parametrize("delta", [0.2, 0.05, 0.001])
 def test_two_rates_of_more_rows(rows, second, delta):
     limits = pair_limits(BOUNDS["clopper_pearson"], rows, second, delta)
@@ -176,9 +176,17 @@ def test_betting_on_draws(name, rows):
     assert missed(PLAYED, [LAWS[name], LAWS["3/10"]], rows, -0.8, 200)
 
 
+GAMES = [
+    pytest.param(bound, name, rows, id=f"{bound.name}-{name}-{rows}")
+    for bound in (*COUNTED, PLAYED)
+    for name in LAWS
+    for rows in ([10], [100], [1000], [12, 30], [300, 200])
+    # minutes, for what is summed over all outcomes above
+    if bound.name != "clopper_pearson" or rows != [300, 200]
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("bound", [*COUNTED, PLAYED], ids=lambda bound: bound.name)
-@pytest.mark.parametrize("name", LAWS)
-@pytest.mark.parametrize("rows", [[10], [100], [1000], [12, 30], [300, 200]], ids=str)
+@pytest.mark.parametrize(("bound", "name", "rows"), GAMES)
 def test_ten_thousand_draws(bound, name, rows):
     assert missed(bound, [LAWS[name], LAWS["beta"]], rows, -0.8, 10_000)

@@ -46,7 +46,8 @@ class Bootstrap(Bound):
         # of centred values: sums of resamples are then compared with 0, without rounding of the mean
         sums = sum((_resampled(column, size, rng) for column in centred), np.zeros(size))
         tie = TIE * math.sqrt(variance)
-        bias = special.ndtri(((sums < -tie).mean() + (sums <= tie).mean()) / 2)
+        below = ((sums < -tie).mean() + (sums <= tie).mean()) / 2
+        bias = special.ndtri(min(max(below, 0.5 / size), 1 - 0.5 / size))
         shifted = bias + special.ndtri(1 - delta)
         shrunk = 1 - third / variance**1.5 / 6 * shifted
         level = special.ndtr(bias + shifted / shrunk) if shrunk > 0 else 1.0

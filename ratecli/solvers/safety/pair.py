@@ -64,7 +64,8 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
 
     low = few.weight * few.low + many.weight * many.low
     seen = int((weights @ (counts / rows) - low) / step)
-    return low + step * _first(rejected, max(seen, 0), missed.size + beyond.size)
+    steps = _first(rejected, max(seen, 0), missed.size + beyond.size)
+    return min(low + step * steps, few.weight + many.weight)
 
 
 @dataclass(frozen=True)
