@@ -111,5 +111,7 @@ def test_who_trains_for_a_test_needs_one(folder, cli, monkeypatch):
     assert answer.code == 2
     assert "error[E102]: 'unconstrained' trains for a safety test, and there is none" in answer.err
     assert "--> exp.yaml:7:5" in answer.err
-    (folder / "exp.yaml").write_text(text.replace("- unconstrained", "- unconstrained: {safety: {}}"))
+    (folder / "exp.yaml").write_text(
+        text.replace("- unconstrained", "- unconstrained: {safety: {}}")
+    )
     assert cli("validate", "exp.yaml").code == 0
