@@ -13,6 +13,7 @@ from ratecli.spec.complaint import Complaint, shown
 from ratecli.spec.document import Loc
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
 from ratecli.spec.one_by_one import DATASET, one_by_one
+from ratecli.spec.promises import promises
 from ratecli.spec.sweep import points
 from ratecli.spec.sweep_reader import KEYWORDS, MAX_POINTS, read_sweep
 
@@ -33,6 +34,7 @@ def conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     yield from _files(raw)
     yield from _sizes(raw)
     yield from _levels(raw)
+    yield from promises(raw)
 
 
 def _twice(loc: Loc, message: str, hint: str | None = None) -> Complaint:
