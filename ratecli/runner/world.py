@@ -22,6 +22,7 @@ from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier, Features
 from ratecli.models.grouped import with_members
+from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
 from ratecli.runner.keys import stream
@@ -117,6 +118,7 @@ def world(data: Data, seed: int, deployed: str | None = None) -> World:
         dataset=np.concatenate([np.full(len(table), name) for name, table in named.items()]),
         part=np.concatenate(list(parts.values())),
         weight=np.concatenate([_weight(table) for table in named.values()]),
+        label_range=_common_range([table.label_range for table in named.values()]),
     )
     if deployed is not None:
         sample = sample.with_deployed(_decisions(columns[deployed], deployed))
@@ -147,6 +149,14 @@ def parts_of(data: Data, name: str, seed: int) -> NDArray[np.str_]:
     """The split of every row of one data set, whose copies at all levels go with it."""
     options = data.options()[name].get("split", {})
     return split(table(data, name), options, stream(options.get("seed", seed), "split", name))
+
+
+def _common_range(ranges: Sequence[Interval | None]) -> Interval | None:
+    """That of labels that are numbers; None where they are of two classes."""
+    known = [each for each in ranges if each is not None]
+    if not known:
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def _weight(table: Table) -> Floats:
