@@ -331,7 +331,7 @@ def test_a_label_that_is_a_number(base: Path):
     assert len({identity(each, base) for each in [options, *others]}) == 4
     inf = float("inf")
     assert [load(each, base).label_range for each in others] == [(0, 5), (-inf, inf), (-inf, inf)]
-    assert load({"path": "t.csv"}, base).label_range is None
+    assert load({"path": "t.csv", "features": ["x"]}, base).label_range is None
 
 
 @pytest.mark.parametrize(
