@@ -17,7 +17,7 @@ from ratecli.report.identity import by_status
 from ratecli.report.ledger import Ledger
 from ratecli.report.promises import failures, kept, promises
 from ratecli.report.sheet import Cell, scalar
-from ratecli.report.sheets import HOW, asked_sheets
+from ratecli.report.sheets import asked_sheets, how
 
 # What Matplotlib writes around and beside the drawing: a page wants none of it.
 AROUND = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
@@ -39,7 +39,7 @@ def page(ledger: Ledger, drawn: Sequence[Picture]) -> str:
         promises=promises(ledger),
         against=against(ledger),
         tables=asked_sheets(ledger),
-        how=HOW,
+        how=how(ledger),
         figures=[(picture, inline(picture, n)) for n, picture in enumerate(drawn, 1)],
         failures=failures(ledger),
         warnings=notices(ledger),
