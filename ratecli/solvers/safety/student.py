@@ -1,0 +1,73 @@
+"""Student's t bound, and Welch's for sums of several means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from scipy import special
+
+from ratecli.models.base import Array
+from ratecli.solvers.safety.bound import Bound
+from ratecli.solvers.safety.samples import Measured, Moments, Predicted
+
+STEP = 1e-4
+"""Relative step of the central difference of a t quantile in its degrees of freedom."""
+
+
+class StudentT(Bound):
+    """Mean plus a t quantile times the standard error (Student 1908).
+
+    The degrees of freedom of several means are those of Welch (1947) and Satterthwaite (1946). A sample
+    without variance is bounded by its mean: this is one reason why the bound is not exact.
+    """
+
+    name: ClassVar[str] = "student_t"
+    exact: ClassVar[bool] = False
+    means: ClassVar[str] = (
+        "as if means were normally distributed: wrong for rare events and few rows"
+    )
+    needs_range: ClassVar[bool] = False
+    least_rows: ClassVar[int] = 2
+
+    def _above(
+        self,
+        samples: Sequence[Measured],
+        delta: float,
+        rng: np.random.Generator,  # noqa: ARG002  nothing is drawn
+    ) -> float:
+        mean = sum(float(sample.values.mean()) for sample in samples)
+        deviations = np.array([sample.values.std(ddof=1) for sample in samples])
+        rows = np.array([float(sample.values.size) for sample in samples])
+        return mean + _half_width(deviations, rows, delta)[0]
+
+    def _expected(self, moments: Sequence[Moments], delta: float) -> Predicted:
+        deviations = np.array([part.deviation for part in moments])
+        rows = np.array([float(part.rows) for part in moments])
+        half, slopes = _half_width(deviations, rows, delta)
+        return Predicted(sum(part.mean for part in moments) + half, np.ones(len(moments)), slopes)
+
+
+def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Array]:
+    """Return t times the standard error, and its slopes in the deviations.
+
+    Where all deviations are 0 the slopes are those in the direction of each alone.
+    """
+    variances = deviations**2 / rows
+    if not (total := variances.sum()) > 0:
+        return 0.0, special.stdtrit(rows - 1, 1 - delta) / np.sqrt(rows)
+    weights = variances**2 / (rows - 1)
+    freedom = total**2 / weights.sum()
+    error, quantile = np.sqrt(total), special.stdtrit(freedom, 1 - delta)
+    error_slopes = deviations / rows / error
+    # d ln(freedom) = 2 d ln(total) - d ln(sum of weights)
+    freedom_slopes = freedom * (
+        4 * deviations / rows / total
+        - 4 * weights / np.where(deviations > 0, deviations, 1) / weights.sum()
+    )
+    quantile_slope = np.diff(special.stdtrit(freedom * np.array([1 - STEP, 1 + STEP]), 1 - delta))
+    slopes = quantile * error_slopes + error * freedom_slopes * quantile_slope / (
+        2 * STEP * freedom
+    )
+    return float(quantile * error), slopes
