@@ -15,6 +15,7 @@ import numpy as np
 
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.interval import Interval, add, multiply
 from ratecli.rates.table import RATES
 
 
@@ -36,13 +37,10 @@ class Affine:
         scaled = {leaf: factor * value for leaf, value in self.coefficients.items() if factor}
         return Affine(scaled, factor * self.constant)
 
-    def range(self) -> tuple[float, float]:
+    def range(self) -> Interval:
         """Least and largest value over all rates in their ranges, each rate once."""
-        low = high = self.constant
-        for leaf, coefficient in self.coefficients.items():
-            ends = [coefficient * end for end in leaf.rate.range]
-            low, high = low + min(ends), high + max(ends)
-        return low, high
+        terms = (multiply((c, c), leaf.rate.range) for leaf, c in self.coefficients.items())
+        return add(*terms, (self.constant, self.constant))
 
     def expression(self) -> Expression:
         terms = (ex.multiply(ex.Constant(c), leaf) for leaf, c in self.coefficients.items())
@@ -57,7 +55,7 @@ class Ratio:
     numerator: Affine
     denominator: Affine
 
-    def range(self) -> tuple[float, float]:
+    def range(self) -> Interval:
         """Bounds on `numerator / denominator`: it lies between the quotients of their terms."""
         top, bottom = self.numerator, self.denominator
         leaves = {*top.coefficients, *bottom.coefficients}

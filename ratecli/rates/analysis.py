@@ -9,28 +9,37 @@ convex.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, cleared, ratio_sum
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.functions import FUNCTIONS, Interval
+from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.interval import WHOLE, Interval, sign
+
+Name = TypeVar("Name", bound=Hashable)
 
 MAX_PIECES = 2000
 ROUNDING = 1e-9
 
 
 class Shape(StrEnum):
-    """Classes of goals, the easier ones first; a solver states which it takes."""
+    """Classes of goals, the easier ones first; a solver states which it takes.
+
+    Goals of decisions have the first five. `ESTIMATE` is any goal that speaks of estimates of the label
+    (mean_error, mse, log_loss); `RANKING` one that speaks of scores (roc_auc, pr_auc), which are no
+    means over rows.
+    """
 
     AFFINE = "affine"
     CONVEX = "convex"
     RATIO = "ratio"
     RATIO_SUM = "sum of ratios"
     OTHER = "other"
+    ESTIMATE = "estimate"
     RANKING = "ranking"
 
 
@@ -106,8 +115,11 @@ def _options(node: Expression, factor: float) -> tuple[Expression, ...]:
 
 def shape(node: Expression) -> Shape:
     """The class of an expression that is to be small."""
-    if any(_measured_only(part) for part in ex.walk(node)):
+    parts = [*ex.walk(node)]
+    if any(isinstance(part, ex.Ranking) for part in parts):
         return Shape.RANKING
+    if any(isinstance(part, Leaf) and part.rate.of != "decision" for part in parts):
+        return Shape.ESTIMATE
     form = ratio_sum(node)
     if form is not None and not form.ratios:
         return Shape.AFFINE
@@ -119,52 +131,23 @@ def shape(node: Expression) -> Shape:
     return Shape.OTHER
 
 
-def _measured_only(part: Expression) -> bool:
-    return isinstance(part, ex.Ranking) or (isinstance(part, Leaf) and part.rate.of != "decision")
-
-
 def interval(node: Expression) -> Interval:
     """Bounds on an expression over all rates in their ranges; `of(...)` may be any number."""
+    return _range(node, [interval(part) for part in ex.parts(node)])
+
+
+def _range(node: Expression, inside: Sequence[Interval]) -> Interval:
+    """Bounds on an expression whose parts lie in intervals."""
     form = affine(node)
     if form is not None:
         return form.range()
-    match node:
-        case ex.Ranking():
-            return 0.0, 1.0
-        case ex.Sum(terms=terms):
-            ends = [interval(term) for term in terms]
-            if (math.inf, math.inf) in ends or (-math.inf, -math.inf) in ends:
-                return -math.inf, math.inf
-            return sum(low for low, _ in ends), sum(high for _, high in ends)
-        case ex.Product(left=left, right=right):
-            return _product(interval(left), interval(right))
-        case ex.Quotient(numerator=numerator, denominator=denominator):
-            low, high = _quotient(interval(numerator), interval(denominator))
-            ratio = ratio_sum(node)
-            alone = ratio.ratios[0].range() if ratio else (low, high)
-            return max(low, alone[0]), min(high, alone[1])
-        case ex.Apply(function=name, arguments=arguments):
-            low, high = FUNCTIONS[name].domain
-            inside = [(max(a, low), min(b, high)) for a, b in map(interval, arguments)]
-            if any(a > b for a, b in inside):
-                return -math.inf, math.inf
-            low, high = FUNCTIONS[name].interval(inside)
-            return (-math.inf, math.inf) if math.isnan(low) or math.isnan(high) else (low, high)
-        case _:
-            return -math.inf, math.inf
-
-
-def _product(a: Interval, b: Interval) -> Interval:
-    corners = [x * y if x and y else 0.0 for x in a for y in b]
-    return min(corners), max(corners)
-
-
-def _quotient(top: Interval, bottom: Interval) -> Interval:
-    if bottom[0] < 0 or bottom == (0.0, 0.0):
-        return -math.inf, math.inf
-    inverse = (1 / bottom[1] if bottom[1] else math.inf,
-               1 / bottom[0] if bottom[0] else math.inf)  # fmt: skip
-    return _product(top, inverse)
+    operation = ex.operation(node)
+    if operation is None:
+        return (0.0, 1.0) if isinstance(node, ex.Ranking) else WHOLE
+    low, high = operation(*inside)
+    ratio = ratio_sum(node) if isinstance(node, ex.Quotient) else None
+    alone = ratio.ratios[0].range() if ratio else WHOLE
+    return max(low, alone[0]), min(high, alone[1])
 
 
 def curvature(node: Expression) -> Curvature:
@@ -201,8 +184,8 @@ def _scaled(left: Expression, right: Expression) -> Curvature:
         return Curvature.CONVEX if square else Curvature.UNKNOWN
     if inner in {Curvature.CONSTANT, Curvature.AFFINE}:
         return inner
-    sign = _direction("sign", interval(factor))
-    return inner if sign > 0 else _flipped(inner) if sign < 0 else Curvature.UNKNOWN
+    side = sign(interval(factor))
+    return inner if side > 0 else _flipped(inner) if side < 0 else Curvature.UNKNOWN
 
 
 def _flipped(inner: Curvature) -> Curvature:
@@ -212,51 +195,53 @@ def _flipped(inner: Curvature) -> Curvature:
 
 def _applied(name: str, arguments: tuple[Expression, ...]) -> Curvature:
     function = FUNCTIONS[name]
-    own = Curvature(function.curvature)
     inner = [curvature(argument) for argument in arguments]
     if all(part is Curvature.CONSTANT for part in inner):
         return Curvature.CONSTANT
-    low, high = function.domain
-    for argument, part in zip(arguments, inner, strict=True):
-        least, most = interval(argument)
-        if least < low - ROUNDING or most > high + ROUNDING:
-            return Curvature.UNKNOWN  # `kl` clips there, others are undefined
+    ranges = [interval(argument) for argument in arguments]
+    least, most = function.domain
+    if any(low < least - ROUNDING or high > most + ROUNDING for low, high in ranges):
+        return Curvature.UNKNOWN  # `kl` clips there, others are undefined
+    bend = function.bend(ranges)
+    if bend == "either":
+        return Curvature.UNKNOWN
+    own = Curvature(bend)
+    for part, grown in zip(inner, function.operation.directions(ranges), strict=True):
         if part in {Curvature.CONSTANT, Curvature.AFFINE}:
             continue
-        direction = _direction(function.monotone, (least, most))
-        fits = part if direction > 0 else _flipped(part) if direction < 0 else None
+        fits = part if grown > 0 else _flipped(part) if grown < 0 else None
         if fits is not own:
             return Curvature.UNKNOWN
     return own
 
 
-def _direction(monotone: int | str, argument: Interval) -> int:
-    if isinstance(monotone, int):
-        return monotone
-    return 1 if argument[0] >= 0 else -1 if argument[1] <= 0 else 0
-
-
 def monotone(node: Expression) -> dict[Leaf, int]:
     """For each rate: +1 if the expression grows in it, -1 if it falls, 0 if neither is known."""
-    match node:
-        case Leaf():
-            return {node: 1}
-        case ex.Product(left=left, right=right):
-            return _merged(_turned(monotone(left), interval(right)),
-                           _turned(monotone(right), interval(left)))  # fmt: skip
-        case ex.Quotient(numerator=top, denominator=bottom):
-            falls = {leaf: -sign for leaf, sign in monotone(bottom).items()}
-            signs = _merged(monotone(top), _turned(falls, interval(top)))
-            return signs if interval(bottom)[0] >= 0 else dict.fromkeys(signs, 0)
-        case ex.Apply(function=name, arguments=arguments):
-            rule = FUNCTIONS[name].monotone
-            turned = []
-            for argument in arguments:
-                direction = _direction(rule, interval(argument))
-                turned.append({k: direction * sign for k, sign in monotone(argument).items()})
-            return _merged(*turned)
-        case _:
-            return _merged(*map(monotone, ex.children(node)))
+    return grows_in(node, lambda part: part if isinstance(part, Leaf) else None)
+
+
+def grows_in(node: Expression, named: Callable[[Expression], Name | None]) -> dict[Name, int]:
+    """`monotone` in other quantities than rates: in the parts that have a name, parents asked first."""
+    return _signs(node, named)[1]
+
+
+def _signs(
+    node: Expression, named: Callable[[Expression], Name | None]
+) -> tuple[Interval, dict[Name, int]]:
+    """The interval of an expression, and the direction that it has in each quantity."""
+    name = named(node)
+    if name is not None:
+        return interval(node), {name: 1}
+    inner = [_signs(part, named) for part in ex.parts(node)]
+    inside = [found for found, _ in inner]
+    total: dict[Name, int] = {}
+    operation = ex.operation(node)
+    directions = operation.directions(inside) if operation else ()
+    for direction, (_, signs) in zip(directions, inner, strict=True):
+        for each, sign_there in signs.items():
+            turned = direction * sign_there
+            total[each] = turned if total.get(each, turned) == turned else 0
+    return _range(node, inside), total
 
 
 def two_sided(node: Expression) -> tuple[Expression, Leaf] | None:
@@ -282,19 +267,6 @@ def two_sided(node: Expression) -> tuple[Expression, Leaf] | None:
 def _moves(node: Expression) -> bool:
     """Whether decisions change it."""
     return any(leaf.rate.yes != leaf.rate.no for leaf in ex.leaves(node))
-
-
-def _turned(signs: dict[Leaf, int], factor: Interval) -> dict[Leaf, int]:
-    direction = _direction("sign", factor)
-    return {leaf: direction * sign for leaf, sign in signs.items()}
-
-
-def _merged(*parts: dict[Leaf, int]) -> dict[Leaf, int]:
-    total: dict[Leaf, int] = {}
-    for part in parts:
-        for leaf, sign in part.items():
-            total[leaf] = sign if total.get(leaf, sign) == sign else 0
-    return total
 
 
 def affine_pieces(goal: Goal) -> tuple[Affine, ...]:

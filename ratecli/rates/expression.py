@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ratecli.faults import Fault, FaultError, Span
+from ratecli.rates import interval as iv
 from ratecli.rates import syntax
-from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.functions import FUNCTIONS, POWER
+from ratecli.rates.interval import Operation
 from ratecli.rates.syntax import NOWHERE, Condition
 from ratecli.rates.table import Rate
 
@@ -172,6 +174,8 @@ def divide(numerator: Expression, denominator: Expression, span: Span = NOWHERE)
 
 def apply(function: str, arguments: tuple[Expression, ...], span: Span = NOWHERE) -> Expression:
     """Raises E311 where constant arguments lie outside the function's domain."""
+    if function == POWER:
+        return power(arguments[0], arguments[1], span)
     row = FUNCTIONS[function]
     for argument in arguments:
         if isinstance(argument, Constant) and not row.domain[0] <= argument.value <= row.domain[1]:
@@ -184,6 +188,26 @@ def apply(function: str, arguments: tuple[Expression, ...], span: Span = NOWHERE
         values = [argument.value for argument in arguments if isinstance(argument, Constant)]
         return Constant(row.value(*values), span)
     return Apply(function, arguments, span)
+
+
+def power(base: Expression, exponent: Expression, span: Span = NOWHERE) -> Expression:
+    """Raises E304 where the exponent is no number, E311 for a root of a negative number."""
+    if not isinstance(exponent, Constant):
+        hint = "where x is positive, x ** y is exp(y * log(x))"
+        raise FaultError(Fault("E304", "an exponent must be a number", hint, exponent.span))
+    if exponent.value == 0:
+        return Constant(1.0, span)
+    if exponent.value == 1:
+        return base
+    if exponent.value == -1:
+        return divide(Constant(1.0), base, span)
+    if not isinstance(base, Constant):
+        return Apply(POWER, (base, exponent), span)
+    value = iv.power.value(base.value, exponent.value)
+    if not math.isfinite(value):
+        message = f"{base.value:g} ** {exponent.value:g} is not defined, or too large"
+        raise FaultError(Fault("E311", message, None, span))
+    return Constant(value, span)
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
@@ -199,6 +223,26 @@ def children(node: Expression) -> tuple[Expression, ...]:
             return arguments
         case _:
             return ()
+
+
+def operation(node: Expression) -> Operation | None:
+    """What a node does with its `parts`, None for one that has none."""
+    match node:
+        case Sum():
+            return iv.add
+        case Product(left=left, right=right):
+            return iv.square if left == right else iv.multiply
+        case Quotient():
+            return iv.divide
+        case Apply():
+            return FUNCTIONS[node.function].operation
+        case _:
+            return None
+
+
+def parts(node: Expression) -> tuple[Expression, ...]:
+    """The arguments of a node's operation: its children, but for a square one of both."""
+    return children(node)[:1] if operation(node) is iv.square else children(node)
 
 
 def walk(node: Expression) -> Iterator[Expression]:
@@ -247,7 +291,7 @@ def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float
         return math.nan
     match node:
         case Sum():
-            return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
+            return iv.add.value(*values)
         case Product():
             return values[0] * values[1]
         case Quotient():
@@ -285,9 +329,16 @@ def to_syntax(node: Expression) -> syntax.Node:
         case Quotient():
             return syntax.Binary("/", to_syntax(node.numerator), to_syntax(node.denominator))
         case Apply():
-            return syntax.Name(node.function, tuple(map(to_syntax, node.arguments)))
+            return _apply_syntax(node)
         case Sum():
             return _sum_syntax(node.terms)
+
+
+def _apply_syntax(node: Apply) -> syntax.Node:
+    arguments = tuple(map(to_syntax, node.arguments))
+    if node.function == POWER:
+        return syntax.Binary("**", arguments[0], arguments[1])
+    return syntax.Name(node.function, arguments)
 
 
 def _sum_syntax(terms: tuple[Expression, ...]) -> syntax.Node:

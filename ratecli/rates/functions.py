@@ -1,7 +1,7 @@
 """The functions of the language: a row of local facts each; composition is in `analysis`.
 
-In the manner of disciplined convex programming a function states its curvature and, per argument,
-whether it grows (+1), falls (-1), depends on the sign of the argument ("sign") or neither (0).
+In the manner of disciplined convex programming a function states its curvature and, by its operation
+(`rates.interval`), in which arguments it grows or falls, and between which ends its values lie.
 """
 
 from __future__ import annotations
@@ -11,64 +11,41 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Interval = tuple[float, float]
-INFINITY = math.inf
+from ratecli.rates import interval as iv
+from ratecli.rates.interval import INFINITY, NEAR, Interval, Operation, Point, within
+
 KL_FLOOR = 1e-10
 """Clipping of a rate inside kl, as in the reference code of Narasimhan et al. 2019."""
+POWER = "power"
+
+Bend = Literal["convex", "concave", "either"]
 
 
 @dataclass(frozen=True)
 class Function:
     """`arity` None means any number of arguments, one at least.
 
-    `slopes` gives a derivative for each argument, a subgradient at a kink, for arguments within
-    `smooth`: there it is finite.
+    What bends `either` way tells which by `bends`, from the intervals its arguments lie in.
     """
 
     name: str
     arity: int | None
-    curvature: Literal["convex", "concave"]
-    monotone: int | Literal["sign"]
-    value: Callable[..., float]
-    interval: Callable[[Sequence[Interval]], Interval]
-    slopes: Callable[..., Sequence[float]]
+    curvature: Bend
+    operation: Operation
     means: str
-    domain: Interval = (-INFINITY, INFINITY)
-    smooth: Interval = (-INFINITY, INFINITY)
+    bends: Callable[[Sequence[Interval]], Bend] | None = None
 
+    @property
+    def value(self) -> Callable[..., float]:
+        return self.operation.value
 
-def _max(*values: float) -> float:
-    return max(values)
+    @property
+    def domain(self) -> Interval:
+        return self.operation.domain
 
-
-def _min(*values: float) -> float:
-    return min(values)
-
-
-def _abs_interval(arguments: Sequence[Interval]) -> Interval:
-    ((low, high),) = arguments
-    return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
-
-
-def _growing(function: Callable[..., float]) -> Callable[[Sequence[Interval]], Interval]:
-    """The interval of a function that grows in every argument."""
-
-    def interval(arguments: Sequence[Interval]) -> Interval:
-        return function(*(low for low, _ in arguments)), function(*(high for _, high in arguments))
-
-    return interval
-
-
-def _sqrt(x: float) -> float:
-    return math.sqrt(x) if x >= 0 else math.nan
-
-
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else (-INFINITY if x == 0 else math.nan)
-
-
-def _exp(x: float) -> float:
-    return math.exp(x) if x < 709 else INFINITY
+    def bend(self, arguments: Sequence[Interval]) -> Bend:
+        """The curvature over intervals; "either" if none is known."""
+        return self.bends(arguments) if self.bends else self.curvature
 
 
 def _geo_mean(x: float, y: float) -> float:
@@ -102,29 +79,12 @@ def kl(p: float, q: float) -> float:
     return first + second
 
 
-def _kl_interval(arguments: Sequence[Interval]) -> Interval:
-    (p_low, p_high), (q_low, q_high) = arguments
-    corners = [kl(p, q) for p in (p_low, p_high) for q in (q_low, q_high)]
-    apart = p_high < q_low or q_high < p_low
-    return (min(corners) if apart else 0.0), max(corners)
-
-
-def _rms_interval(arguments: Sequence[Interval]) -> Interval:
-    sizes = [_abs_interval([argument]) for argument in arguments]
-    return _growing(_rms)(sizes)
-
-
-def _max_slopes(*values: float) -> Sequence[float]:
-    first = values.index(max(values))
-    return [float(i == first) for i in range(len(values))]
-
-
-def _min_slopes(*values: float) -> Sequence[float]:
-    return _max_slopes(*(-value for value in values))
-
-
-def _sign(x: float) -> Sequence[float]:
-    return (float((x > 0) - (x < 0)),)
+def _kl_points(arguments: Sequence[Interval]) -> iv.Points:
+    """It falls towards p = q in either argument, and is 0 there."""
+    yield from iv.corners(arguments)
+    low, high = max(low for low, _ in arguments), min(high for _, high in arguments)
+    if low <= high:
+        yield Point(((low + high) / 2,) * 2, (0, 0))
 
 
 def _kl_slopes(p: float, q: float) -> Sequence[float]:
@@ -144,30 +104,46 @@ def _rms_slopes(*values: float) -> Sequence[float]:
     return [x / size if size else 0.0 for x in values]
 
 
+def _power_bends(arguments: Sequence[Interval]) -> Bend:
+    """Of a power with one exponent, by the side of 0 that its base is on."""
+    (low, high), (exponent, most) = arguments
+    if exponent != most:
+        return "either"
+    if exponent > 0 and exponent % 2 == 0:
+        return "convex"
+    if low >= 0:
+        return "concave" if 0 < exponent < 1 else "convex"
+    if high <= 0 and exponent.is_integer():
+        return "concave" if exponent % 2 else "convex"
+    return "either"
+
+
 def _table(*rows: Function) -> dict[str, Function]:
     return {row.name: row for row in rows}
 
 
-NEAR = 1e-6
-"""How near to the end of a domain slopes are taken where they grow beyond all bounds."""
+_POSITIVE = (0.0, INFINITY), within(NEAR, INFINITY)
 
 # fmt: off
 FUNCTIONS = _table(
-    Function("abs",  1,    "convex",  "sign", abs,   _abs_interval, _sign, "absolute value"),
-    Function("max",  None, "convex",  1, _max, _growing(_max), _max_slopes, "largest of its arguments"),
-    Function("min",  None, "concave", 1, _min, _growing(_min), _min_slopes, "smallest of its arguments"),
-    Function("sqrt", 1,    "concave", 1, _sqrt, _growing(_sqrt), lambda x: (0.5 / math.sqrt(x),),
-             "square root", (0.0, INFINITY), (NEAR**2, INFINITY)),
-    Function("log",  1,    "concave", 1, _log, _growing(_log), lambda x: (1 / x,),
-             "natural logarithm", (0.0, INFINITY), (NEAR, INFINITY)),
-    Function("exp",  1,    "convex",  1, _exp, _growing(_exp), lambda x: (_exp(x),), "exponential"),
-    Function("kl",   2,    "convex",  0, kl, _kl_interval, _kl_slopes,
-             "Kullback-Leibler divergence of two shares, the true one first",
-             (0.0, 1.0), (NEAR, 1.0 - NEAR)),
-    Function("geo_mean", 2, "concave", 1, _geo_mean, _growing(_geo_mean), _geo_mean_slopes,
-             "geometric mean", (0.0, INFINITY), (NEAR, INFINITY)),
-    Function("harmonic_mean", 2, "concave", 1, _harmonic_mean, _growing(_harmonic_mean),
-             _harmonic_mean_slopes, "harmonic mean", (0.0, INFINITY), (NEAR, INFINITY)),
-    Function("rms", None, "convex", "sign", _rms, _rms_interval, _rms_slopes, "quadratic mean"),
+    Function("abs",  1,    "convex",  iv.absolute, "absolute value"),
+    Function("max",  None, "convex",  iv.maximum,  "largest of its arguments"),
+    Function("min",  None, "concave", iv.minimum,  "smallest of its arguments"),
+    Function("sqrt", 1,    "concave", iv.sqrt,     "square root"),
+    Function("log",  1,    "concave", iv.log,      "natural logarithm"),
+    Function("exp",  1,    "convex",  iv.exp,      "exponential"),
+    Function(POWER,  2,    "either",  iv.power,
+             "first argument to the power of a number, also written x ** 2", _power_bends),
+    Function("kl",   2,    "convex",
+             Operation(kl, _kl_slopes, _kl_points, iv.unsure, (0.0, 1.0), within(NEAR, 1.0 - NEAR)),
+             "Kullback-Leibler divergence of two shares, the true one first"),
+    Function("geo_mean", 2, "concave",
+             Operation(_geo_mean, _geo_mean_slopes, iv.rising, iv.grows, *_POSITIVE),
+             "geometric mean"),
+    Function("harmonic_mean", 2, "concave",
+             Operation(_harmonic_mean, _harmonic_mean_slopes, iv.rising, iv.grows, *_POSITIVE),
+             "harmonic mean"),
+    Function("rms", None, "convex",
+             Operation(_rms, _rms_slopes, iv.bowls, iv.by_sign), "quadratic mean"),
 )
 # fmt: on

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import xlog1py, xlogy
 
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf, Of, Ranking, evaluate
@@ -29,8 +30,25 @@ class Predictions:
         """The per-row measurement that takes the place of p; 0 on rows without a label."""
         if of == "decision":
             return self.decisions
+        if of == "log_loss":
+            return log_loss(self.estimates, label)
         error = np.nan_to_num(self.estimates - label)
         return error if of == "error" else error**2
+
+    def measurements(self, leaves: Iterable[Leaf], label: Floats) -> dict[Measurement, Floats]:
+        """(n,) arrays of all that rates are means of."""
+        return {of: self.measure(of, label) for of in {leaf.rate.of: None for leaf in leaves}}
+
+
+def log_loss(estimates: Floats, label: Floats) -> Floats:
+    """(n,) -y log e - (1 - y) log(1 - e) of chances e and labels y of 0 and 1, with 0 log 0 = 0.
+
+    Infinite where e is 0 or 1 and wrong, or no chance; 0 on rows without a label.
+    """
+    chance = np.clip(estimates, 0.0, 1.0)
+    loss = -xlogy(label, chance) - xlog1py(1 - label, -chance)
+    loss = np.where(chance == estimates, loss, np.inf)
+    return np.where(np.isnan(label), 0.0, loss)
 
 
 @dataclass(frozen=True)
@@ -78,8 +96,30 @@ class RateMatrix:
 
     def rates(self, decisions: NDArray[np.float64]) -> Floats:
         """(K,) rates of decisions p, shape (n,); rows of another measurement are meaningless."""
+        return self._clipped(self._means(self.sums @ decisions + self.constants))
+
+    def measured(self, measurements: Mapping[Measurement, Floats]) -> Floats:
+        """(K,) rates of what each is a mean of; (n,) arrays by name, of those that are asked for.
+
+        Raises
+        ------
+        KeyError
+            If one that a rate is a mean of is not there.
+        """
+        sums = self.constants.copy()
+        for of, rows in self._by_measurement.items():
+            sums[rows] += self.sums[rows] @ measurements[of]
+        return self._clipped(self._means(sums))
+
+    @cached_property
+    def _by_measurement(self) -> dict[Measurement, NDArray[np.intp]]:
+        """Which of the K rates are means of what."""
+        of = [leaf.rate.of for leaf in self.leaves]
+        return {name: np.flatnonzero([each == name for each in of]) for name in dict.fromkeys(of)}
+
+    def _clipped(self, rates: Floats) -> Floats:
         low, high = np.transpose([leaf.rate.range for leaf in self.leaves] or np.zeros((0, 2)))
-        return np.clip(self._means(self.sums @ decisions + self.constants), low, high)
+        return np.asarray(np.clip(rates, low, high))
 
     def _means(self, sums: Floats) -> Floats:
         empty = np.full_like(self.totals, np.nan)
@@ -161,7 +201,8 @@ def measure(
 ) -> list[float]:
     """The numbers of expressions on one split, NaN where undefined; `of` gives those of `of(...)`."""
     matrix = rate_matrix(ex.leaves(*expressions), sample, split)
-    known = _values(matrix, sample, predictions)
+    rates = matrix.measured(predictions.measurements(matrix.leaves, sample.label))
+    known: dict[Leaf, float] = dict(zip(matrix.leaves, rates.tolist(), strict=True))
 
     def value_of(node: Expression) -> float:
         if isinstance(node, Leaf):
@@ -176,12 +217,3 @@ def measure(
         raise TypeError(f"{node} has no value of its own")
 
     return [evaluate(expression, value_of) for expression in expressions]
-
-
-def _values(matrix: RateMatrix, sample: Sample, predictions: Predictions) -> dict[Leaf, float]:
-    known: dict[Leaf, float] = {}
-    for of in dict.fromkeys(leaf.rate.of for leaf in matrix.leaves):
-        rates = matrix.rates(predictions.measure(of, sample.label)).tolist()
-        found = zip(matrix.leaves, rates, strict=True)
-        known |= {leaf: rate for leaf, rate in found if leaf.rate.of == of}
-    return known

@@ -3,7 +3,8 @@
     rule       = sum (("<=" | ">=") sum)*
     sum        = product (("+" | "-") product)*
     product    = signed (("*" | "/") signed)*
-    signed     = "-" signed | atom
+    signed     = "-" signed | power
+    power      = atom ["**" signed]
     atom       = number ["%"] | "(" sum ")" | name ["(" arguments ")"] ["[" slice "]"] ["@" split]
     arguments  = [sum ("," sum)*] ["," "by" "=" column]
     slice      = item ("," item)*
@@ -116,6 +117,12 @@ class _Parser:
         self.at += len(operator)
         return True
 
+    def take_counted(self, operator: str) -> None:
+        self.take(operator)
+        self.operators += 1
+        if self.operators > MAX_OPERATORS:
+            fault("E302", f"more than {MAX_OPERATORS} operators", Span(self.at - 1, self.at))
+
     def expect(self, operator: str, after: str) -> None:
         if not self.take(operator):
             self.unexpected(f"'{operator}' is missing after {after}")
@@ -136,8 +143,7 @@ class _Parser:
         word = _BARE_VALUE.match(self.text, self.at)
         token = self.operator() or (word[0] if word else self.text[self.at])
         helps = {
-            "**": "there are no powers; write r * r, sqrt(r) or exp(r)",
-            "^": "there are no powers; write r * r, sqrt(r) or exp(r)",
+            "^": "write r ** 2 for a power",
             "==": "write two rules, one with <= and one with >=",
             "=": "write <= or >=; `=` only compares a column in a slice",
             "<": "write <=; rates come in steps, strictness means nothing here",
@@ -177,10 +183,7 @@ class _Parser:
         start = self.at
         left = self.signed()
         while (level := STRENGTH.get(op := self.operator(), 0)) >= least:
-            self.take(op)
-            self.operators += 1
-            if self.operators > MAX_OPERATORS:
-                fault("E302", f"more than {MAX_OPERATORS} operators", Span(self.at - 1, self.at))
+            self.take_counted(op)
             right = self.sum(level + 1)
             left = Binary(op, left, right, self.since(start))  # type: ignore[arg-type]
         return left
@@ -191,7 +194,16 @@ class _Parser:
         if self.take("-"):
             operand = self.deeper(self.signed)
             return Minus(operand, self.since(start))
-        return self.atom()
+        return self.power()
+
+    def power(self) -> Node:
+        start = self.at
+        base = self.atom()
+        if self.operator() != "**":
+            return base
+        self.take_counted("**")
+        exponent = self.deeper(self.signed)
+        return Binary("**", base, exponent, self.since(start))
 
     def deeper(self, parse: Callable[[], T]) -> T:
         self.depth += 1

@@ -337,3 +337,5 @@ def _combine(node: syntax.Binary, left: Expression, right: Expression) -> Expres
             return ex.multiply(left, right, node.span)
         case "/":
             return ex.divide(left, right, node.span)
+        case "**":
+            return ex.power(left, right, node.span)

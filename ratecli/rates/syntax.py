@@ -108,24 +108,28 @@ class Minus:
     span: Span = field(default=NOWHERE, compare=False)
 
     def __str__(self) -> str:
-        return f"-{_wrapped(self.operand, 3)}"
+        return f"-{_wrapped(self.operand, SIGNED)}"
 
 
 @dataclass(frozen=True)
 class Binary:
-    op: Literal["+", "-", "*", "/"]
+    op: Literal["+", "-", "*", "/", "**"]
     left: Node
     right: Node
     span: Span = field(default=NOWHERE, compare=False)
 
     def __str__(self) -> str:
         level = STRENGTH[self.op]
+        if self.op == "**":
+            return f"{_wrapped(self.left, level + 1)} ** {_wrapped(self.right, SIGNED)}"
         return f"{_wrapped(self.left, level)} {self.op} {_wrapped(self.right, level + 1)}"
 
 
 Node = Number | Name | Minus | Binary
 
-STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2}
+STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2, "**": 4}
+SIGNED = 3
+"""How strongly a minus in front binds: as in Python, -x ** 2 is -(x ** 2)."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,9 @@ class Relation:
 
 
 def _strength(node: Node) -> int:
-    return STRENGTH[node.op] if isinstance(node, Binary) else 3 if isinstance(node, Minus) else 4
+    if isinstance(node, Binary):
+        return STRENGTH[node.op]
+    return SIGNED if isinstance(node, Minus) else max(STRENGTH.values()) + 1
 
 
 def _wrapped(node: Node, least: int) -> str:

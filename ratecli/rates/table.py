@@ -5,8 +5,8 @@ decision is yes and the `yes` mask holds, or where it is no and the `no` mask ho
 `a @ p + c` in the probabilities p of a yes. Masks are read off a row's label (+, -, or none) and
 the decision of the deployed model; `&` means both.
 
-`of` says which per-row measurement of the model takes the place of p: its decision, or its error
-on the label's scale. Ranking measures are no means over rows and can only be reported.
+`of` says which per-row measurement of the model takes the place of p: its decision, its error on the
+label's scale, that squared, or the log loss of its estimate as a chance. Ranking measures are no means over rows and can only be reported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Measurement = Literal["decision", "error", "squared_error"]
+Measurement = Literal["decision", "error", "squared_error", "log_loss"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,9 @@ RATES = _table(
     Rate("mean_error",      "labelled", "all",  "none", "mean of estimate minus label", of="error"),
     Rate("mse",             "labelled", "all",  "none", "mean squared difference of estimate and label",
          of="squared_error"),
+    Rate("log_loss",    "labelled", "all",  "none",
+         "mean of -log of the estimated chance of the label; infinite where a certain estimate is wrong",
+         of="log_loss"),
 )
 
 RANKINGS = {
@@ -99,7 +102,7 @@ SYNONYMS = {
     "specificity": "tnr", "true_negative_rate": "tnr",
     "prevalence": "base_rate",
     "ppv": "precision", "f_measure": "f1", "auc": "roc_auc", "average_precision": "pr_auc",
-    "mean_squared_error": "mse",
+    "mean_squared_error": "mse", "cross_entropy": "log_loss",
 }
 
 

@@ -101,13 +101,14 @@ def _quotient(top: Tangents, bottom: Tangents) -> Tangents:
 
 
 def _applied(name: str, parts: list[Tangents]) -> Tangents:
-    function = FUNCTIONS[name]
-    at = [np.clip(part.value, *function.smooth) for part in parts]
-    points = list(zip(*(each.tolist() for each in at), strict=True))
-    value = np.array([function.value(*point) for point in points])
-    own = np.array([function.slopes(*point) for point in points])
+    operation = FUNCTIONS[name].operation
+    points = [
+        operation.near(*point) for point in np.stack([p.value for p in parts], axis=1).tolist()
+    ]
+    value = np.array([operation.value(*point) for point in points])
+    own = np.array([operation.slopes(*point) for point in points])
     total = np.zeros_like(parts[0].slopes)
-    for slope, part, point in zip(own.T, parts, at, strict=True):
+    for slope, part, point in zip(own.T, parts, np.transpose(points), strict=True):
         value += slope * (part.value - point)
         total = total + slope * part.slopes
     return Tangents(value, total)

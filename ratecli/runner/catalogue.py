@@ -12,7 +12,8 @@ from typing import Any
 from ratecli.datasets import registry
 from ratecli.datasets.sources import SOURCES
 from ratecli.faults import FaultError
-from ratecli.rates.functions import FUNCTIONS, INFINITY
+from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.interval import INFINITY
 from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPLATES
 
 Row = dict[str, Any]
@@ -40,7 +41,7 @@ def metrics() -> list[Row]:
 
 
 def functions() -> list[Row]:
-    """What rules may do with rates beside + - * /."""
+    """What rules may do with rates beside + - * / **."""
     found = [
         {"name": row.name, "kind": row.curvature, "means": row.means} for row in FUNCTIONS.values()
     ]

@@ -24,7 +24,8 @@ SHAPES = {
     Shape.RATIO: "a ratio of rates",
     Shape.RATIO_SUM: "a comparison of ratios of rates",
     Shape.OTHER: "neither convex nor a sum of ratios",
-    Shape.RANKING: "a measure of scores or estimates, which can only be reported",
+    Shape.ESTIMATE: "a measure of estimates of the label, not of decisions",
+    Shape.RANKING: "a measure of scores, which can only be reported",
 }
 
 

@@ -17,7 +17,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine
 from ratecli.rates.analysis import interval
 from ratecli.rates.expression import Expression, Leaf, Quotient, Where
-from ratecli.rates.functions import Interval
+from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix, rate_matrix
 from ratecli.rates.sample import Sample
 

@@ -54,6 +54,11 @@ def _both(row: Row) -> bool:
     return _labelled(row) and _deployed(row)
 
 
+def _log_loss(row: Row) -> float:
+    chance = row.estimate if row.label == 1 else 1 - row.estimate
+    return -math.log(chance) if chance > 0 else math.inf
+
+
 Definition = tuple[Callable[[Row], bool], Callable[[Row], float]]
 
 DEFINITIONS: dict[str, Definition] = {
@@ -76,6 +81,7 @@ DEFINITIONS: dict[str, Definition] = {
     "losses": (_both, lambda row: 1 - row.right if row.deployed_right else 0),
     "mean_error": (_labelled, lambda row: row.estimate - row.label),
     "mse": (_labelled, lambda row: (row.estimate - row.label) ** 2),
+    "log_loss": (_labelled, _log_loss),
 }
 """By name: which rows count, and what a row contributes to the mean."""
 

@@ -10,6 +10,9 @@ from ratecli.rates.parser import parse_value
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.syntax import Binary, Condition, Member, Minus, Name, Node, Number, Relation
 
+OPERATORS = ["+", "-", "*", "/", "**"]
+EXPONENTS = ["2", "3", "0.5", "1.5", "-1", "-2", "-0.5", "0"]
+
 WORDS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
 NUMBERS = st.floats(0, allow_infinity=False) | st.integers(0, 10**6).map(float)
 TEXTS = st.text(max_size=6) | st.sampled_from(
@@ -32,7 +35,7 @@ def _grown(parts: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     arguments = st.lists(parts, max_size=3).map(tuple)
     return (
         st.builds(Minus, parts)
-        | st.builds(Binary, st.sampled_from("+-*/"), parts, parts)
+        | st.builds(Binary, st.sampled_from(OPERATORS), parts, parts)
         | st.builds(Name, WORDS, arguments, st.none() | COLUMNS, ITEMS, st.none() | WORDS)
     )
 
@@ -71,7 +74,7 @@ _ATOMS = st.sampled_from(
 TEXTS_OF_VALUES = st.recursive(
     _ATOMS,
     lambda parts: (
-        _spaced(parts, st.sampled_from("+-*/"), parts)
+        _spaced(parts, st.sampled_from(OPERATORS), parts)
         | _spaced("(", parts, ")")
         | _spaced("-", parts)
         | _spaced("max", "(", parts, ",", parts, ")")
@@ -90,6 +93,7 @@ def _arithmetic(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return (
         st.tuples(parts, st.sampled_from("+-*/"), parts).map(lambda p: f"({p[0]} {p[1]} {p[2]})")
         | parts.map(lambda text: f"-({text})")
+        | st.tuples(parts, st.sampled_from(EXPONENTS)).map(lambda p: f"({p[0]}) ** {p[1]}")
         | st.tuples(st.sampled_from(["abs", "exp", "sqrt", "log", "max", "rms"]), parts).map(
             lambda p: f"{p[0]}({p[1]})"
         )

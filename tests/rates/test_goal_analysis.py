@@ -80,8 +80,10 @@ def close(a: float, b: float) -> float:
         ("precision * tpr >= 0.2", Shape.OTHER),
         ("roc_auc >= 0.8", Shape.RANKING),
         ("pr_auc[a] - tpr >= 0", Shape.RANKING),
-        ("mse <= 0.1", Shape.RANKING),
-        ("abs(mean_error) <= 0.1", Shape.RANKING),
+        ("roc_auc - mse >= 0.8", Shape.RANKING),
+        ("mse <= 0.1", Shape.ESTIMATE),
+        ("log_loss[a] <= 2 * log_loss[b]", Shape.ESTIMATE),
+        ("abs(mean_error) + error <= 0.1", Shape.ESTIMATE),
     ],
 )
 def test_shapes_of_rules(rule: str, expected: Shape) -> None:
@@ -101,7 +103,8 @@ def test_shapes_of_rules(rule: str, expected: Shape) -> None:
         ("mean(error, by=sex)", Shape.AFFINE),
         ("1 - g_mean", Shape.CONVEX),
         ("fpr * fpr + fnr * fnr", Shape.CONVEX),
-        ("mse", Shape.RANKING),
+        ("mse", Shape.ESTIMATE),
+        ("-log_loss", Shape.ESTIMATE),
         ("-roc_auc", Shape.RANKING),
     ],
 )

@@ -8,13 +8,14 @@ from rule_strategies import expression, value
 
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import interval
-from ratecli.rates.functions import FUNCTIONS, kl
+from ratecli.rates.functions import FUNCTIONS, POWER, kl
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_range_of_a_function_of_rates_is_reached(name: str) -> None:
     arity = FUNCTIONS[name].arity or 2
-    node = expression(f"{name}({', '.join(['tpr', 'fpr'][:arity])})")
+    arguments = ["tpr", "3"] if name == POWER else ["tpr", "fpr"]
+    node = expression(f"{name}({', '.join(arguments[:arity])})")
     grid = np.linspace(0, 1, 11)
     found = [
         value(node, dict(zip(ex.leaves(node), (float(x), float(y)), strict=False)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.rates.functions import Interval
+from ratecli.rates.interval import Interval
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,339 @@
+"""Interval arithmetic that has an answer for everything.
+
+Each end of a result is the value of the operation at one point of its arguments: at ends of theirs, or
+at a fixed place between, such as 0 for a square. An operation names these few points, and that is the
+only rule it has for intervals: the ends, and how fast they move with those of the arguments
+(`rates.enclosure`), both follow.
+
+Results hold every value that the operation has where it is defined: a logarithm of [-1, 2] is at most
+log 2. Where it is defined nowhere, and where a NaN comes in, the result is all numbers. Nothing is
+raised, nothing is rounded outwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Interval = tuple[float, float]
+INFINITY = math.inf
+WHOLE: Interval = (-INFINITY, INFINITY)
+NEAR = 1e-6
+"""How near to the end of a domain slopes are taken where they grow beyond all bounds."""
+
+
+class Point(NamedTuple):
+    """A point of the arguments: at the lower (-1) or the upper end (1) of each, or fixed (0)."""
+
+    at: tuple[float, ...]
+    ends: tuple[int, ...]
+
+
+class End(NamedTuple):
+    """An end of a result, and where it is reached; None where that is nowhere in particular."""
+
+    value: float
+    point: Point | None = None
+
+
+NOTHING_KNOWN = End(-INFINITY), End(INFINITY)
+
+Points = Iterable[Point]
+Rule = Callable[[Sequence[Interval]], Points]
+Directions = Callable[[Sequence[Interval]], Sequence[int]]
+
+
+def _itself(*point: float) -> Sequence[float]:
+    return point
+
+
+def within(low: float, high: float) -> Callable[..., Sequence[float]]:
+    """The nearest point whose coordinates lie between two numbers."""
+    return lambda *point: tuple(min(max(x, low), high) for x in point)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is known of one operation; called with intervals, it gives the interval of its values.
+
+    Attributes
+    ----------
+    value
+        Of numbers within `domain`; NaN where there is none.
+    slopes
+        A derivative for each argument, a subgradient at a kink; finite where `near` leads to.
+    points
+        Where its least and largest value over given intervals are among: of these, the ends are the
+        least and the largest. None where nothing can be said.
+    directions
+        For each argument whether it grows in it (1), falls (-1) or neither for sure (0) while all
+        arguments stay within given intervals.
+    domain
+        Of each argument.
+    near
+        The point nearest to a point of the domain at which all slopes are finite.
+    """
+
+    value: Callable[..., float]
+    slopes: Callable[..., Sequence[float]]
+    points: Rule
+    directions: Directions
+    domain: Interval = WHOLE
+    near: Callable[..., Sequence[float]] = _itself
+
+    def __call__(self, *arguments: Interval) -> Interval:
+        low, high = self.ends(arguments)
+        return low.value, high.value
+
+    def ends(self, arguments: Sequence[Interval]) -> tuple[End, End]:
+        """Lower and upper end over intervals."""
+        if any(math.isnan(end) for argument in arguments for end in argument):
+            return NOTHING_KNOWN
+        least, most = self.domain
+        inside = [(max(low, least), min(high, most)) for low, high in arguments]
+        if any(low > high for low, high in inside):
+            return NOTHING_KNOWN
+        found = [End(self.value(*point.at), point) for point in self.points(inside)]
+        if not found or any(math.isnan(end.value) for end in found):
+            return NOTHING_KNOWN
+        return min(found, key=_value), max(found, key=_value)
+
+
+def _value(end: End) -> float:
+    return end.value
+
+
+# points
+
+
+def rising(arguments: Sequence[Interval]) -> Points:
+    """Of what grows in every argument: all lower ends, all upper ends."""
+    size = len(arguments)
+    yield Point(tuple(low for low, _ in arguments), (-1,) * size)
+    yield Point(tuple(high for _, high in arguments), (1,) * size)
+
+
+def corners(arguments: Sequence[Interval]) -> Points:
+    """Of what grows or falls in each argument while the others stand still."""
+    choices = (((low, -1), (high, 1)) for low, high in arguments)
+    yield from (_point(*corner) for corner in itertools.product(*choices))
+
+
+def bowl(arguments: Sequence[Interval]) -> Points:
+    """Of what is least at 0 and grows away from it, in one argument."""
+    ((low, high),) = arguments
+    yield from corners(arguments)
+    if low < 0 < high:
+        yield Point((0.0,), (0,))
+
+
+def bowls(arguments: Sequence[Interval]) -> Points:
+    """Of what grows in the size of every argument: each as near to 0 as it gets, and as far."""
+    yield _point(*map(_nearest, arguments))
+    yield _point(*((high, 1) if high >= -low else (low, -1) for low, high in arguments))
+
+
+def _nearest(argument: Interval) -> tuple[float, int]:
+    low, high = argument
+    return (0.0, 0) if low < 0 < high else (low, -1) if low >= 0 else (high, 1)
+
+
+def _point(*coordinates: tuple[float, int]) -> Point:
+    return Point(tuple(x for x, _ in coordinates), tuple(end for _, end in coordinates))
+
+
+# directions
+
+
+def grows(arguments: Sequence[Interval]) -> Sequence[int]:
+    return (1,) * len(arguments)
+
+
+def by_sign(arguments: Sequence[Interval]) -> Sequence[int]:
+    """Of what grows in the size of each argument."""
+    return tuple(map(sign, arguments))
+
+
+def unsure(arguments: Sequence[Interval]) -> Sequence[int]:
+    return (0,) * len(arguments)
+
+
+def sign(argument: Interval) -> int:
+    """1 where no number of an interval is negative, -1 where none is positive, else 0."""
+    return 1 if argument[0] >= 0 else -1 if argument[1] <= 0 else 0
+
+
+# arithmetic
+
+
+def _sum(*values: float) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # too large, or infinities of both signs
+        return sum(values)
+
+
+def _times(x: float, y: float) -> float:
+    """An interval ends in infinity where its numbers have no bound: 0 times any of them is 0."""
+    return x * y if x and y else 0.0
+
+
+def _over(x: float, y: float) -> float:
+    """The sign of a 0 below tells from which side it is approached."""
+    return x / y if y else math.copysign(INFINITY, x) * math.copysign(1.0, y)
+
+
+def _over_slopes(x: float, y: float) -> Sequence[float]:
+    return 1 / y, -(x / y) / y
+
+
+def _fractions(arguments: Sequence[Interval]) -> Points:
+    """None where the bottom has numbers of both signs, unless the top is 0, or is nothing but 0."""
+    top, (low, high) = arguments
+    if low < 0 < high and top != (0.0, 0.0):
+        return
+    sides = (0.0 if low == 0 else low, -1), (-0.0 if high == 0 else high, 1)
+    for (x, end), (y, other) in itertools.product(((top[0], -1), (top[1], 1)), sides):
+        undefined = (x == 0 and y == 0) or (math.isinf(x) and math.isinf(y))
+        if not undefined and (low, high) != (0.0, 0.0):
+            yield Point((x, y), (end, other))
+
+
+def _fraction_directions(arguments: Sequence[Interval]) -> Sequence[int]:
+    top, bottom = arguments
+    return (sign(bottom), -sign(top)) if sign(bottom) else (0, 0)
+
+
+def negate(argument: Interval) -> Interval:
+    return -argument[1], -argument[0]
+
+
+def subtract(left: Interval, right: Interval) -> Interval:
+    return add(left, negate(right))
+
+
+add = Operation(_sum, lambda *values: (1.0,) * len(values), rising, grows)
+multiply = Operation(
+    _times, lambda x, y: (y, x), corners, lambda args: (sign(args[1]), sign(args[0]))
+)
+square = Operation(lambda x: x * x, lambda x: (2 * x,), bowl, by_sign)
+divide = Operation(_over, _over_slopes, _fractions, _fraction_directions)
+
+
+# powers
+
+
+def _odd(exponent: float) -> bool:
+    return exponent % 2 == 1
+
+
+def power_of(x: float, exponent: float) -> float:
+    """NaN for a root of a negative number; 1 for 0 ** 0; infinite for a negative power of 0."""
+    if x == 0 and exponent < 0:
+        return math.copysign(INFINITY, x) if _odd(exponent) else INFINITY
+    try:
+        return math.pow(x, exponent)
+    except OverflowError:
+        return -INFINITY if x < 0 and _odd(exponent) else INFINITY
+    except ValueError:
+        return math.nan
+
+
+def _power_slopes(x: float, exponent: float) -> Sequence[float]:
+    by_exponent = power_of(x, exponent) * math.log(x) if x > 0 else 0.0
+    return exponent * power_of(x, exponent - 1), by_exponent
+
+
+def _near_power(x: float, exponent: float) -> tuple[float, float]:
+    """The nearest point at which a power has finite slopes."""
+    steep = NEAR if exponent < 0 else NEAR**2 if exponent < 1 else 0.0
+    return (math.copysign(steep, x) if abs(x) < steep else x), exponent
+
+
+def _powers(arguments: Sequence[Interval]) -> Points:
+    """Nothing is known of negative numbers under exponents that vary."""
+    (low, high), (least, most) = arguments
+    if least < most or not least.is_integer():
+        if low < 0 and least < most:
+            return ()
+        return _roots((low, high), (least, most))
+    if (low, high) == (0.0, 0.0) and least < 0:
+        return ()
+    return _whole_powers(low, high, least)
+
+
+def _roots(base: Interval, exponents: Interval) -> Points:
+    """Corners of what is defined from 0 on."""
+    low, high = base
+    if high < 0 or ((low, high) == (0.0, 0.0) and exponents[1] < 0):
+        return
+    for point in corners(((max(low, 0.0), high), exponents)):
+        fixed = low < 0 and point.ends[0] < 0
+        yield Point(point.at, (0, point.ends[1])) if fixed else point
+
+
+def _whole_powers(low: float, high: float, exponent: float) -> Iterator[Point]:
+    """A power is monotone on each side of 0."""
+    for x, end in ((0.0 if low == 0 else low, -1), (-0.0 if high == 0 else high, 1)):
+        yield Point((x, exponent), (end, 1))
+    if low < 0 < high:
+        yield from (Point((zero, exponent), (0, 1)) for zero in (0.0, -0.0))
+
+
+def _power_directions(arguments: Sequence[Interval]) -> Sequence[int]:
+    """Of numbers at least 0, or under one whole exponent."""
+    base, (least, most) = arguments
+    if least < most:
+        grown = sign((least, most)) if base[0] >= 0 else 0
+        return grown, 1 if base[0] >= 1 else -1 if base[0] >= 0 and base[1] <= 1 else 0
+    if not least.is_integer() or base[0] >= 0:
+        return (1 if least >= 0 else -1), 0
+    if _odd(least):
+        return (1 if least > 0 else -1 if base[1] <= 0 else 0), 0
+    return (sign(base) if least >= 0 else -sign(base)), 0
+
+
+power = Operation(power_of, _power_slopes, _powers, _power_directions, near=_near_power)
+
+
+# functions
+
+
+def _sqrt(x: float) -> float:
+    return math.sqrt(x) if x >= 0 else math.nan
+
+
+def _log(x: float) -> float:
+    return math.log(x) if x > 0 else (-INFINITY if x == 0 else math.nan)
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 709 else INFINITY
+
+
+def _sign_of(x: float) -> Sequence[float]:
+    return (float((x > 0) - (x < 0)),)
+
+
+def _max_slopes(*values: float) -> Sequence[float]:
+    first = values.index(max(values))
+    return [float(i == first) for i in range(len(values))]
+
+
+def _min_slopes(*values: float) -> Sequence[float]:
+    return _max_slopes(*(-value for value in values))
+
+
+# fmt: off
+absolute = Operation(abs, _sign_of, bowl, by_sign)
+maximum = Operation(lambda *values: max(values), _max_slopes, rising, grows)
+minimum = Operation(lambda *values: min(values), _min_slopes, rising, grows)
+sqrt = Operation(_sqrt, lambda x: (0.5 / math.sqrt(x),), rising, grows,
+                 (0.0, INFINITY), within(NEAR**2, INFINITY))
+log = Operation(_log, lambda x: (1 / x,), rising, grows,
+                (0.0, INFINITY), within(NEAR, INFINITY))
+exp = Operation(_exp, lambda x: (_exp(x),), rising, grows)
+# fmt: on
