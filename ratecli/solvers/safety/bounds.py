@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from ratecli.solvers.safety.bernstein import EmpiricalBernstein
+from ratecli.solvers.safety.betting import Betting
 from ratecli.solvers.safety.binomial import ClopperPearson
 from ratecli.solvers.safety.bound import Bound
 from ratecli.solvers.safety.hoeffding import Hoeffding
@@ -17,7 +19,8 @@ __all__ = ["AUTO", "BOUNDS", "Bound", "chosen"]
 AUTO: Final = "auto"
 NEARLY = 1e-9
 BOUNDS: dict[str, Bound] = {
-    bound.name: bound for bound in (StudentT(), Hoeffding(), ClopperPearson())
+    bound.name: bound
+    for bound in (StudentT(), Hoeffding(), ClopperPearson(), EmpiricalBernstein(), Betting())
 }
 
 
@@ -37,7 +40,7 @@ def chosen(name: str, parts: Sequence[Part] | Sequence[Moments]) -> Bound:
     needed = [part for part in parts if part.coefficient != 0]
     if not all(math.isfinite(end) for part in needed for end in _range(part)):
         return BOUNDS["student_t"]
-    return BOUNDS["clopper_pearson" if all(map(_binary, needed)) else "hoeffding"]
+    return BOUNDS["clopper_pearson" if all(map(_binary, needed)) else "betting"]
 
 
 def _range(part: Part | Moments) -> tuple[float, float]:
