@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cholesky, solve_triangular
 
@@ -32,7 +33,7 @@ class Design:
         """(d, n), with the rows' order in memory that of sums over rows."""
         return self.X.T if isinstance(self.X, np.ndarray) else sparse.csr_array(self.X.T)
 
-    def rows(self, rows: np.ndarray) -> Design:
+    def rows(self, rows: NDArray[np.intp]) -> Design:
         return self if len(rows) == self.X.shape[0] else Design(self.X[rows])
 
     def scores(self, w: Array) -> Array:
@@ -89,12 +90,17 @@ class Coordinates:
         diagonal = np.diag(matrix)
         # features of small scale have small curvatures: each is compared with its own
         ridge = RIDGE * diagonal + np.where(diagonal > 0, 0.0, max(float(diagonal.mean()), 1e-30))
-        return cls(origin, cholesky(matrix + np.diag(ridge)))
+        return cls(origin, np.asarray(cholesky(matrix + np.diag(ridge))))
 
     def weights(self, v: Array) -> Array:
         if self.root.ndim == 1:
             return self.origin + v / self.root
         return self.origin + np.asarray(solve_triangular(self.root, v, check_finite=False))
+
+    def place(self, w: Array) -> Array:
+        """(D,) the v of weights."""
+        apart = w - self.origin
+        return np.asarray(self.root * apart if self.root.ndim == 1 else self.root @ apart)
 
     def slopes(self, gradient: Array) -> Array:
         """Slopes in v, (D,) or (D, k), of what has such slopes in w."""

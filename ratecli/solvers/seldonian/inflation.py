@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from ratecli.faults import Fault
 from ratecli.solvers.base import Checked, OptionFaultError
 
-PASS = "pass"
+PASS = "pass"  # noqa: S105  no password
 CALIBRATED = {PASS: 0.9}
 """What is asked where a file says nothing."""
 
