@@ -22,7 +22,7 @@ from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array
 from ratecli.rates.affine import Affine
 from ratecli.rates.expression import Leaf
-from ratecli.rates.functions import Interval
+from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import Measurement

@@ -1,0 +1,239 @@
+"""The safety test: what rows that no solver saw say of a candidate, and with which confidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import Goal
+from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.interval import Interval
+from ratecli.rates.matrix import RateMatrix
+from ratecli.solvers.safety import division
+from ratecli.solvers.safety import tested as plan
+from ratecli.solvers.safety.bounds import Bound, chosen
+from ratecli.solvers.safety.expected import Candidate, expected, rows_of
+from ratecli.solvers.safety.explanation import explained, unusable
+from ratecli.solvers.safety.forms import Rows
+from ratecli.solvers.safety.nodes import Node, Picture, recorded
+from ratecli.solvers.safety.promise import Method, Promise
+from ratecli.solvers.safety.samples import Measurements, Part
+
+Kind = Literal["deterministic", "randomized", "estimate"]
+"""Of which classifier a certificate speaks.
+
+`deterministic`
+    Of the decisions themselves: all of them were 0 or 1.
+`randomized`
+    Of decisions that are drawn anew with the probabilities that were measured, never of a threshold
+    on these.
+`estimate`
+    Of numbers that are estimated, not of decisions.
+"""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """That a goal holds for the distribution that rows are drawn from, or that it was not shown to.
+
+    Attributes
+    ----------
+    constraint
+        The goal's name.
+    delta
+        With at most this probability, over the draw of the safety rows, does a candidate pass that
+        breaks the goal: at most so where `exact`, nearly so with many rows otherwise.
+    bound
+        The name of the confidence bound, or names.
+    upper, estimate
+        The upper end of what is tested, and its value on the safety rows. With the method `pieces` that
+        is the goal with denominators cleared, which has the goal's sign.
+    passed
+        Whether `upper` is a number and at most 0.
+    explanation
+        Why it did not pass, and what it would have taken; empty where it did.
+    """
+
+    constraint: str
+    classifier: Kind
+    delta: float
+    method: Method
+    bound: str
+    exact: bool
+    upper: float
+    estimate: float
+    passed: bool
+    tree: Node
+    explanation: str = ""
+
+    @property
+    def confidence(self) -> float:
+        return 1 - self.delta
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON has it: infinities and NaN by name."""
+        return {
+            "constraint": self.constraint,
+            "classifier": self.classifier,
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "method": self.method,
+            "bound": self.bound,
+            "exact": self.exact,
+            "upper": recorded(self.upper),
+            "estimate": recorded(self.estimate),
+            "passed": self.passed,
+            "explanation": self.explanation,
+            "tree": self.tree,
+        }
+
+
+def certify(  # noqa: PLR0917  each is a thing of its own
+    goals: Sequence[Goal],
+    promise: Promise,
+    rates: RateMatrix,
+    measurements: Measurements,
+    label_range: Interval,
+    rng: np.random.Generator,
+    candidate: Candidate | None = None,
+) -> tuple[Certificate, ...]:
+    """Test goals on safety rows, each at its own delta.
+
+    A candidate that breaks some goals is returned only if it passes all tests, that of a broken goal
+    among them. So it is returned with at most the least delta of those it breaks, and whatever it
+    breaks with at most the largest of all deltas: nothing is divided among goals.
+
+    Parameters
+    ----------
+    rates
+        Every rate of the goals, on the safety rows.
+    measurements
+        What the classifier says of the rows of `rates`.
+    label_range
+        Least and largest label; infinite where that is not known.
+    rng
+        For bounds that draw: a resampling, or the decisions of a randomized classifier.
+    candidate
+        The rows that the candidate was chosen on, which the division `optimized` looks at; without
+        them the delta is divided equally.
+
+    Raises
+    ------
+    FaultError
+        E308 for a goal that no bound is known for, E411 for weighted rows.
+    """
+    found = []
+    for goal in goals:
+        given = plan.tested(goal, promise, rates)
+        if promise.division == "optimized" and candidate is not None:
+            shares = _shares(given, promise, candidate, label_range)
+            given = plan.tested(goal, promise, rates, shares)
+        found.append(_Test(given, promise, rates, measurements, label_range).certificate(rng))
+    return tuple(found)
+
+
+def _shares(
+    given: plan.Tested, promise: Promise, candidate: Candidate, label_range: Interval
+) -> Sequence[float] | None:
+    """None, which is equal ones, where rates have a joint bound only on the safety rows."""
+    rows = rows_of(given, candidate.rates, label_range)
+    if rows is None:
+        return None
+    of_all = promise.rows / max(candidate.rates.members.shape[1], 1)
+    beforehand = expected(given, rows, candidate.measurements, promise.bound).scaled(of_all)
+    return division.optimized(beforehand)
+
+
+@dataclass(frozen=True)
+class _Test:
+    tested: plan.Tested
+    promise: Promise
+    rates: RateMatrix
+    measurements: Measurements
+    label_range: Interval
+
+    def certificate(self, rng: np.random.Generator) -> Certificate:
+        limits = np.array([self._limit(each, rng) for each in self.tested.asked])
+        ends, _ = self.tested.upper(limits)
+        estimates = np.array(self.tested.values(self._value))
+        upper = float(ends.max())  # NaN if any is
+        passed = math.isfinite(upper) and upper <= 0
+        goal = self.tested.goal
+        used = [self._bounds[each.quantity] for each in self.tested.asked]
+        return Certificate(
+            goal.name,
+            self._kind(),
+            self.promise.delta[goal.name],
+            self.promise.method,
+            ", ".join(dict.fromkeys(bound.name for bound in used)),
+            all(bound.exact for bound in used),
+            upper,
+            float(estimates.max()),
+            passed,
+            self._picture(limits).node(),
+            "" if passed else self._explanation(ends, estimates),
+        )
+
+    def _limit(self, asked: plan.Asked, rng: np.random.Generator) -> float:
+        """A lower limit is minus the upper one of the negated sum; infinite where nothing is known."""
+        parts = self._parts[asked.quantity]
+        if any(map(unusable, parts)):
+            return asked.sign * math.inf
+        turned = [replace(part, coefficient=asked.sign * part.coefficient) for part in parts]
+        found = self._bounds[asked.quantity].upper(turned, asked.delta, rng)
+        return asked.sign * (math.inf if math.isnan(found) else found)
+
+    @cached_property
+    def _rows(self) -> Sequence[Sequence[Rows]]:
+        found = rows_of(self.tested, self.rates, self.label_range)
+        if found is None:
+            raise ValueError("quantities were found on other rows than those that are tested")
+        return found
+
+    @cached_property
+    def _parts(self) -> Sequence[Sequence[Part]]:
+        return [[part.measured(self.measurements) for part in parts] for parts in self._rows]
+
+    @cached_property
+    def _bounds(self) -> Sequence[Bound]:
+        return [chosen(self.promise.bound, parts) for parts in self._parts]
+
+    @cached_property
+    def _leaves(self) -> list[Leaf]:
+        return ex.leaves(*self.tested.trees)
+
+    @cached_property
+    def _known(self) -> Mapping[Leaf, float]:
+        """The rates, without any confidence."""
+        kinds = {leaf.rate.of for leaf in self._leaves}
+        found = {of: self.rates.rates(self.measurements[of]) for of in kinds}
+        index = self.rates.index()
+        return {leaf: float(found[leaf.rate.of][index[leaf]]) for leaf in self._leaves}
+
+    def _value(self, node: Expression) -> float:
+        if isinstance(node, Leaf):
+            return self._known[node]
+        raise TypeError(f"{ex.text(node)} is no rate")
+
+    def _kind(self) -> Kind:
+        if not any(leaf.rate.of == "decision" for leaf in self._leaves):
+            return "estimate"
+        decisions = self.measurements["decision"]
+        return "deterministic" if np.isin(decisions, (0.0, 1.0)).all() else "randomized"
+
+    def _picture(self, limits: Array) -> Picture:
+        values = [ex.evaluate(form.expression(), self._value) for form in self.tested.quantities]
+        sizes = [[len(part.rows) for part in parts] for parts in self._rows]
+        names = [bound.name for bound in self._bounds]
+        return Picture(self.tested, limits, values, sizes, names)
+
+    def _explanation(self, ends: Array, estimates: Array) -> str:
+        found = expected(self.tested, self._rows, self.measurements, self.promise.bound)
+        return explained(found, self._parts, ends, estimates, self.promise.rows)

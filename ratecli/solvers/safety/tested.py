@@ -1,0 +1,254 @@
+"""A goal as the trees that a safety test climbs: what is bounded, on which side, at what delta.
+
+The quantities of a tree are bounded by confidence limits, and limits go up the tree by interval
+arithmetic. All limits of a tree hold together with a probability of at least 1 less the sum of their
+deltas (Boole), and where they do, the upper end of the root is at least its true value. Only those
+sides are bounded that the upper end of the root needs, each distinct one once.
+
+With the method `pieces` a goal is a maximum of trees, each of which has the whole delta for its own
+bounds. That is sound, though more limits hold together with a smaller probability: the goal's true
+value is that of one tree, the largest, whichever that is; the largest upper end found is below it only
+if that tree's own is, which has a probability of at most delta. It is the intersection-union test
+(Berger 1982, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24, theorem 1):
+a goal that is broken has a tree that is broken, and passes only if that tree does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Array
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import Affine, affine
+from ratecli.rates.analysis import Goal
+from ratecli.rates.enclosure import Enclosure, enclosure, sides
+from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.matrix import RateMatrix
+from ratecli.solvers.safety.forms import joint
+from ratecli.solvers.safety.promise import Method, Promise
+
+PROPORTIONAL = 12
+"""Decimals to which ratios of coefficients agree if two forms are multiples of one quantity."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A one-sided bound: of a quantity's upper end (sign 1) or lower end (-1), for one tree."""
+
+    quantity: int
+    sign: int
+    delta: float
+    tree: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node that is bounded as one: `factor * quantity + constant`, factor not 0."""
+
+    quantity: int
+    factor: float
+    constant: float
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What a safety test makes of a goal.
+
+    Attributes
+    ----------
+    quantities
+        What is bounded: affine combinations of rates with constants 0.
+    trees
+        P expressions; the goal holds where all of them are at most 0. One, except with the method
+        `pieces`.
+    asked
+        B one-sided bounds. The deltas of those of one tree add up to the constraint's, or to less.
+    places
+        Nodes of the trees that are bounded as one quantity.
+    """
+
+    goal: Goal
+    quantities: tuple[Affine, ...]
+    trees: tuple[Expression, ...]
+    asked: tuple[Asked, ...]
+    places: Mapping[Expression, Place] = field(repr=False)
+
+    def upper(self, limits: Array) -> tuple[Array, Array]:
+        """The upper end of each tree (P,) and its slopes in the limits (P, B).
+
+        `limits` (B,) are the confidence limits themselves, upper or lower as was asked.
+        """
+        found = [self.enclosure(tree, p, limits) for p, tree in enumerate(self.trees)]
+        ends = np.array([each.high for each in found])
+        slopes = np.array([each.high_slopes for each in found])
+        return ends, slopes.reshape(len(found), len(self.asked))
+
+    def enclosure(self, node: Expression, tree: int, limits: Array) -> Enclosure:
+        """The interval of a node of a tree; ends that nobody asked for are as far off as can be."""
+        asked = {
+            (each.quantity, each.sign): b for b, each in enumerate(self.asked) if each.tree == tree
+        }
+
+        def known(part: Expression) -> Enclosure | None:
+            place = self.places.get(part)
+            return None if place is None else self._placed(place, asked, limits)
+
+        return enclosure(node, known, len(self.asked))
+
+    def _placed(
+        self, place: Place, asked: Mapping[tuple[int, int], int], limits: Array
+    ) -> Enclosure:
+        ends = dict(zip((-1, 1), self.quantities[place.quantity].range(), strict=True))
+        slopes = {sign: np.zeros(len(limits)) for sign in (-1, 1)}
+        for sign in (-1, 1):
+            b = asked.get((place.quantity, sign))
+            if b is not None:
+                ends[sign] = float(limits[b])
+                slopes[sign][b] = place.factor if math.isfinite(ends[sign]) else 0.0
+        first, last = (-1, 1) if place.factor > 0 else (1, -1)
+        return Enclosure(
+            place.factor * ends[first] + place.constant,
+            place.factor * ends[last] + place.constant,
+            slopes[first],
+            slopes[last],
+        )
+
+    def values(self, value_of: Callable[[Expression], float]) -> list[float]:
+        """(P,) the numbers of the trees themselves, NaN where they are undefined."""
+        return [ex.evaluate(tree, value_of) for tree in self.trees]
+
+
+def tested(
+    goal: Goal,
+    promise: Promise,
+    rates: RateMatrix,
+    shares: Sequence[float] | None = None,  # noqa: PT028  no test, though its name begins like one
+) -> Tested:
+    """What is to be bounded of a goal; the delta of each tree divided equally over its bounds.
+
+    Parameters
+    ----------
+    rates
+        Of the rows that are tested, or others like them: they tell which rates have a joint bound.
+    shares
+        (B,) the share of the constraint's delta that each bound gets instead, adding up to at most 1
+        over those of each tree.
+
+    Raises
+    ------
+    FaultError
+        E308 where the goal speaks of what no bound is known for; E411 for weighted rows.
+    """
+    _check(goal)
+    whole = goal.pieces if promise.method == "pieces" else (goal.expression,)
+    trees = tuple(dict.fromkeys(ex.transform(tree, _gathered) for tree in whole))
+    quantities = _quantities(trees, promise.method, rates)
+    needed = [_needed(tree, quantities.places) for tree in trees]
+    delta = promise.delta[goal.name]
+    asked = [
+        Asked(quantity, sign, delta / len(bounds), p)
+        for p, bounds in enumerate(needed)
+        for quantity, sign in bounds
+    ]
+    if shares is not None:
+        asked = [
+            Asked(each.quantity, each.sign, delta * share, each.tree)
+            for each, share in zip(asked, shares, strict=True)
+        ]
+    return Tested(goal, tuple(quantities.forms), trees, tuple(asked), quantities.places)
+
+
+def _check(goal: Goal) -> None:
+    for part in ex.walk(goal.expression):
+        if isinstance(part, ex.Ranking | ex.Of):
+            message = (
+                f"'{goal.name}' speaks of '{ex.text(part)}', which no confidence bound is known for"
+            )
+            help_ = "take rates, or turn the test off: 'safety: false'"
+            raise FaultError(Fault("E308", message, help_, part.span))
+
+
+def _gathered(node: Expression) -> Expression | None:
+    """A node with its affine terms as one term, each rate once; None if its parts must be looked at."""
+    form = affine(node)
+    if form is not None:
+        return form.expression()
+    if not isinstance(node, ex.Sum):
+        return None
+    forms = [affine(term) for term in node.terms]
+    total = sum((form for form in forms if form), Affine({}))
+    others = [
+        ex.transform(term, _gathered)
+        for term, form in zip(node.terms, forms, strict=True)
+        if form is None
+    ]
+    rest = [total.expression()] if total.coefficients or total.constant else []
+    terms = (*others, *rest)
+    return terms[0] if len(terms) == 1 else ex.Sum(terms, node.span)
+
+
+@dataclass
+class _Quantities:
+    """Quantities as they are met, and where."""
+
+    forms: list[Affine] = field(default_factory=list)
+    places: dict[Expression, Place] = field(default_factory=dict)
+    _known: dict[frozenset[tuple[Leaf, float]], int] = field(default_factory=dict)
+
+    def put(self, node: Expression, form: Affine) -> None:
+        """One quantity for all forms that are multiples of each other."""
+        first = min(form.coefficients, key=str)
+        unit = form.coefficients[first]
+        key = frozenset(
+            (leaf, round(value / unit, PROPORTIONAL)) for leaf, value in form.coefficients.items()
+        )
+        if key not in self._known:
+            self._known[key] = len(self.forms)
+            own = Affine(dict(form.coefficients))
+            self.forms.append(own if len(key) > 1 else own * (1 / unit))
+        k = self._known[key]
+        factor = unit / self.forms[k].coefficients[first]
+        self.places[node] = Place(k, factor, form.constant)
+
+
+def _quantities(trees: Iterable[Expression], method: Method, rates: RateMatrix) -> _Quantities:
+    found = _Quantities()
+
+    def look(node: Expression) -> None:
+        form = affine(node)
+        whole = isinstance(node, Leaf) if method == "leaves" else form and joint(form, rates)
+        if form is not None and form.coefficients and whole:
+            found.put(node, form)
+            return
+        for child in ex.children(node):
+            look(child)
+
+    for tree in trees:
+        look(tree)
+    return found
+
+
+def _needed(tree: Expression, places: Mapping[Expression, Place]) -> list[tuple[int, int]]:
+    """The (quantity, sign) of the bounds that the upper end of a tree needs, in a fixed order."""
+
+    def known(node: Expression) -> tuple[int, int] | None:
+        place = places.get(node)
+        return None if place is None else _way(place)
+
+    wanted = sides(tree, known)
+    found = {
+        (quantity, way * sign)
+        for quantity, way in set(map(_way, places.values()))
+        for sign in wanted.get((quantity, way), ())
+    }
+    return sorted(found, key=lambda each: (each[0], -each[1]))
+
+
+def _way(place: Place) -> tuple[int, int]:
+    """A quantity, and whether the node grows (1) or falls (-1) in it."""
+    return place.quantity, 1 if place.factor > 0 else -1
