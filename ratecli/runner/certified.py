@@ -81,7 +81,7 @@ class SafetyRows:
     def _tested(
         self, variant: str, goals: Sequence[Goal], said: Predictions
     ) -> list[dict[str, Any]]:
-        leaves = ex.leaves(*(each for goal in goals for each in (goal.expression, *goal.pieces)))
+        leaves = leaves_of(goals)
         rates, rows = rates_on(leaves, self.rows.sample, "safety")
         candidate = None
         if self.promise.division == "optimized":
@@ -105,6 +105,11 @@ class SafetyRows:
         kinds = dict.fromkeys(["decision", *(leaf.rate.of for leaf in leaves)])
         label = self.rows.sample.label
         return {of: said.measure(of, label)[rows] for of in kinds}
+
+
+def leaves_of(goals: Sequence[Goal]) -> list[Leaf]:
+    """Every rate of some goals, as they are written and taken apart."""
+    return ex.leaves(*(each for goal in goals for each in (goal.expression, *goal.pieces)))
 
 
 def rates_on(

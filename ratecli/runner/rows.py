@@ -16,7 +16,7 @@ from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import with_stored
 from ratecli.runner.drawing import Drawing
-from ratecli.runner.obstacles import obstacles, telling_slices
+from ratecli.runner.obstacles import obstacles, telling_slices, untestable
 from ratecli.runner.reading import Columns, Pool, Reading, groups_of
 from ratecli.runner.safety import place_of
 from ratecli.runner.undefined import rates_of_nothing, undefined_ratios
@@ -106,6 +106,7 @@ def check_rows(
     if not errors:
         errors = dict.fromkeys(obstacles(rows.sample, document, cases))
         errors |= dict.fromkeys(telling_slices(rows.sample, document, cases))
+        errors |= dict.fromkeys(untestable(rows.sample, document, cases))
     if errors:
         raise FaultError(errors)
     return found
@@ -162,13 +163,17 @@ def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterato
 
 
 def _undecided(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
-    """An E311 for each rate in `of(deployed, ...)` that counts rows without a decision."""
+    """An E311 for each rate in `of(deployed, ...)`, or of a goal where the deployed model itself is put
+    to a test, that counts rows without a decision.
+    """
     if sample.deployed is None:  # a trial will decide all rows
         return
     texts = {(loc, ex.text(tree)): tree for case in cases for loc, tree in case.texts()}
+    audited = any(case.solver.needs_deployed for case in cases)
     for (loc, _), tree in texts.items():
         asked = (part for part in ex.walk(tree) if isinstance(part, ex.Of))
         metrics = [part.metric for part in asked if part.algorithm == DEPLOYED]
+        metrics += [tree] if audited and loc[0] == "constraints" else []
         for leaf in ex.leaves(*metrics):
             counted = rate_matrix([leaf], sample, None).sums.indices
             missing = int(np.isnan(sample.deployed[counted]).sum())
