@@ -18,6 +18,7 @@ from ratecli.report.tradeoff import panels
 from ratecli.runner.records import Planned
 from ratecli.spec.algorithm import label_of
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
+from ratecli.spec.safety import DELTA
 
 GUARANTEE = "guarantee"
 
@@ -123,12 +124,13 @@ def deltas(ledger: Ledger, plot: Guarantee) -> dict[float, str]:
     """The failure rates that were allowed, each with how its line is called."""
     wanted = [plot.constraint] if plot.constraint else list(ledger.constraints)
     found: dict[float, dict[str, None]] = {}
-    for trial in ledger.plan:
-        delta = _safety(ledger, trial.label).get("delta") if plot.takes(trial) else None
-        for name in wanted:
-            own = delta.get(name) if isinstance(delta, Mapping) else delta
+    for trial in filter(plot.takes, ledger.plan):
+        test = _safety(ledger, trial.label)
+        for name in wanted if test is not None else ():
+            delta = (test or {}).get("delta", DELTA)
+            own = delta.get(name, DELTA) if isinstance(delta, Mapping) else delta
             value = trial.point.get(own) if isinstance(own, str) else own
-            if value is not None:
+            if isinstance(value, int | float):
                 found.setdefault(float(value), {})[name] = None
     alike = all(len(names) == len(wanted) for names in found.values())
     return {
@@ -160,12 +162,12 @@ def _settings(plot: Guarantee, several: Sequence[Group], variant: str) -> list[t
     return [tuple(sorted(spots, key=lambda spot: spot.x or 0.0)) for spots in found.values()]
 
 
-def _safety(ledger: Ledger, label: str) -> Mapping[str, Any]:
-    """What an algorithm's candidates are tested by: its own keys before those of the experiment."""
+def _safety(ledger: Ledger, label: str) -> Mapping[str, Any] | None:
+    """The test of an algorithm's candidates, its own keys before those of the file; None without one."""
     entries = ledger.experiment.get("algorithms") or ()
     entry = next((each for each in entries if label_of(each) == label), None)
     options = next(iter(entry.values())) if isinstance(entry, Mapping) else None
-    own = (options or {}).get("safety")
-    if own is False:
-        return {}
-    return {**(ledger.experiment.get("safety") or {}), **(own or {})}
+    common, own = ledger.experiment.get("safety"), (options or {}).get("safety")
+    if own is False or (common is None and own is None):
+        return None
+    return {**(common or {}), **(own or {})}

@@ -17,6 +17,7 @@ from ratecli.report.promises import kept, promises
 from ratecli.report.sheet import markdown
 from ratecli.report.sheets import asked_sheets, how, unshown
 from ratecli.report.tables import csv_text, summary, tidy, trials
+from ratecli.report.tree_picture import trees
 from ratecli.runner.files import MODELS, atomic_write, cannot_write, writing
 from ratecli.runner.store import Store
 
@@ -88,4 +89,8 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     for picture in drawn:
         yield f"figures/{picture.name}.svg", picture.svg
         yield f"figures/{picture.name}.png", picture.png
-    yield "report.html", page(ledger, drawn)
+    certified = trees(ledger)
+    for picture, _ in certified:
+        yield f"figures/{picture.name}.svg", picture.svg
+        yield f"figures/{picture.name}.png", picture.png
+    yield "report.html", page(ledger, drawn, certified)

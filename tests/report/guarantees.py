@@ -53,3 +53,46 @@ def promised(**experiment: Any) -> Ledger:
             solved = seed < SOLVED[label][k]
             pairs.append((trial, returned(trial, broken, error) if solved else nothing(trial)))
     return ledger_of(pairs, report={"plots": [PLOT]}, **experiment)
+
+
+def leaf(text: str, low: Any, high: Any, deltas: Any = (0.0125, 0.0125), **more: Any) -> dict:
+    """A bounded quantity of a certificate's tree."""
+    facts = {
+        "estimate": (low + high) / 2,
+        "rows": [312],
+        "delta": list(deltas),
+        "bound": "student_t",
+    }
+    return {"text": text, "interval": [low, high], "children": [], **facts, **more}
+
+
+def node(text: str, low: Any, high: Any, *children: dict) -> dict:
+    return {"text": text, "interval": [low, high], "children": list(children)}
+
+
+def number_of(value: float) -> dict:
+    return node(f"{value:g}", value, value)
+
+
+def tutorial() -> dict:
+    """The tree of the tutorial's figure 2, with the intervals of its example."""
+    difference = node(
+        "-", 0.0, 2.0, leaf("mean_error[men]", 3.0, 4.0), leaf("mean_error[women]", 2.0, 3.0)
+    )
+    return node("-", -0.05, 1.95, node("abs", 0.0, 2.0, difference), number_of(0.05))
+
+
+def certificate(tree: dict, upper: Any = 1.95, **more: Any) -> dict:
+    record = {
+        "constraint": "parity", "variant": "main", "classifier": "deterministic", "delta": 0.05,
+        "method": "leaves", "bound": "student_t", "exact": False, "upper": upper, "estimate": 0.95,
+        "passed": False, "explanation": "'parity': the upper bound reached 1.95", "tree": tree,
+    }  # fmt: skip
+    return record | more
+
+
+def certified(*records: dict, **experiment: Any) -> Ledger:
+    """One trial that ended so."""
+    trial = planned(SAFE, 0, amount=100)
+    result = nothing(trial, info={"certificates": list(records)})
+    return ledger_of([(trial, result)], **experiment)

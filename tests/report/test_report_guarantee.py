@@ -120,6 +120,8 @@ ENTRY = {"seldonian": {"as": SAFE}}
         ({"delta": 0.05}, {"safety": False}, "", {}),
         (None, {"safety": {"delta": 0.2}}, "", {0.2: "delta 0.2"}),
         (None, {}, "", {}),
+        (None, {"safety": {}}, "", {0.05: "delta 0.05"}),
+        ({"delta": {"parity": 0.1}}, {}, "odds", {0.05: "delta 0.05"}),
         ({"delta": {"parity": 0.1, "odds": 0.05}}, {}, "", {0.05: "delta 0.05: odds", 0.1: "delta 0.1: parity"}),
         ({"delta": {"parity": 0.1, "odds": 0.05}}, {}, "odds", {0.05: "delta 0.05"}),
         ({"delta": "amount"}, {}, "parity", {0.1: "delta 0.1", 0.2: "delta 0.2"}),
