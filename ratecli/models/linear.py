@@ -12,6 +12,11 @@ from ratecli.models.base import Array, Features
 from ratecli.models.ramp import ramp
 
 
+def logistic(scores: Array) -> Array:
+    """1 / (1 + exp(-score)), without overflow."""
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * scores)))
+
+
 @dataclass(frozen=True)
 class Linear:
     """f(x) = <w, x> + b with the ways to decide from it; w has shape (d,)."""
@@ -55,7 +60,7 @@ class Logistic(Threshold):
     kind: ClassVar[str] = "logistic"
 
     def estimate(self, X: Features) -> Array:
-        return np.asarray(0.5 * (1 + np.tanh(0.5 * self.score(X))))
+        return logistic(self.score(X))
 
 
 @dataclass(frozen=True)
@@ -72,3 +77,36 @@ class Ramp(Linear):
 
     def estimate(self, X: Features) -> Array:
         return self.decide(X)
+
+
+@dataclass(frozen=True)
+class Chance(Linear):
+    """Randomized: yes with probability 1 / (1 + exp(-f(x))), which is the label's estimate as well."""
+
+    kind: ClassVar[str] = "chance"
+
+    def decide(self, X: Features) -> Array:
+        return logistic(self.score(X))
+
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)
+
+
+@dataclass(frozen=True)
+class Estimate(Linear):
+    """Regression: the score, cut off at the ends of the label's range, is the estimate of a number.
+
+    It decides nothing: its decisions are NaN, and so are rates of them.
+    """
+
+    kind: ClassVar[str] = "estimate"
+    range: tuple[float, float] = (-np.inf, np.inf)
+
+    def decide(self, X: Features) -> Array:
+        return np.full(X.shape[0], np.nan)
+
+    def estimate(self, X: Features) -> Array:
+        return np.clip(self.score(X), *self.range)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        return {**super().state(), "range": np.asarray(self.range)}

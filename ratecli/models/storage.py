@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array, Classifier
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.hashed import HashedMixture, HashedRamp
-from ratecli.models.linear import Logistic, Ramp, Threshold
+from ratecli.models.linear import Chance, Estimate, Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture, Vote
 from ratecli.models.weighed import Weighed, chances_of
 
-LINEAR = {model.kind: model for model in (Threshold, Logistic, Ramp)}
+LINEAR = {model.kind: model for model in (Threshold, Logistic, Ramp, Chance)}
 MIXTURES = {model.kind: model for model in (Mixture, Vote)}
 BROKEN = (
     AttributeError,  # a part that is no array
@@ -67,6 +67,8 @@ def _classifier(arrays: Arrays) -> Classifier:
     kind = str(_part(arrays, "kind"))
     if kind in LINEAR:
         return LINEAR[kind](*_line(arrays))
+    if kind == Estimate.kind:
+        return Estimate(*_line(arrays), _ends(arrays))
     if kind == HashedRamp.kind:
         return HashedRamp(*_line(arrays), _whole(_part(arrays, "salt")))
     if kind == GroupThreshold.kind:
@@ -90,6 +92,14 @@ def _line(arrays: Arrays) -> tuple[Array, float]:
     """Weights and bias."""
     weights, bias = _floats(_part(arrays, "weights"), 1), _floats(_part(arrays, "bias"), 0)
     return weights, float(bias)
+
+
+def _ends(arrays: Arrays) -> tuple[float, float]:
+    """Least and largest value of a label."""
+    ends = _floats(_part(arrays, "range"), 1).tolist()
+    if len(ends) != 2 or not ends[0] <= ends[1]:
+        raise ValueError(f"no stored classifier: {ends} is no range")
+    return ends[0], ends[1]
 
 
 def _members(arrays: Arrays) -> tuple[tuple[Classifier, ...], Array]:

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from ratecli.models.base import Classifier
 from ratecli.models.hashed import HashedMixture, HashedRamp
-from ratecli.models.linear import Logistic, Ramp, Threshold
+from ratecli.models.linear import Chance, Estimate, Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture, Vote
 from ratecli.models.ramp import ramp
 
@@ -121,3 +121,20 @@ def test_no_rows_get_no_decisions() -> None:
     for model in some_models(0, 4):
         assert model.width == 4
         assert model.decide(np.empty((0, 4))).shape == (0,)
+
+
+def test_a_chance_is_decision_and_estimate_in_one() -> None:
+    model = Chance(LINE, 1.0)
+    odds = np.log([1 / 3, 1, 4]) - 1
+    np.testing.assert_allclose(model.decide(odds[:, None]), [0.25, 0.5, 0.8])
+    assert (
+        model.estimate(column(-1e4, 0, 1e4)).tolist() == model.decide(column(-1e4, 0, 1e4)).tolist()
+    )
+
+
+def test_an_estimate_stays_within_the_labels_range_and_decides_nothing() -> None:
+    model = Estimate(LINE, 0.5, (0.0, 4.0))
+    assert model.estimate(column(-3, 1, 9)).tolist() == [0, 1.5, 4]
+    assert model.score(column(9)).tolist() == [9.5]
+    assert np.isnan(model.decide(column(-3, 1))).all()
+    assert Estimate(LINE).estimate(column(-1e9, 1e9)).tolist() == [-1e9, 1e9]

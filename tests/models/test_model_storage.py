@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 
 from ratecli.models.base import Classifier
 from ratecli.models.hashed import HashedMixture, HashedRamp
-from ratecli.models.linear import Linear, Logistic, Ramp, Threshold
+from ratecli.models.linear import Chance, Estimate, Linear, Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture, Vote
 from ratecli.models.storage import LINEAR, dumps, loads
 
@@ -22,9 +22,11 @@ SALTS = st.integers(0, 2**64 - 1)
 
 def _plain(width: int) -> st.SearchStrategy[Classifier]:
     weights = arrays.arrays(np.float64, width, elements=ANY)
-    kinds = st.sampled_from([Threshold, Logistic, Ramp])
+    kinds = st.sampled_from([Threshold, Logistic, Ramp, Chance])
     plain = st.builds(lambda kind, weights, bias: kind(weights, bias), kinds, weights, ANY)
-    return plain | st.builds(HashedRamp, weights, ANY, SALTS)
+    ends = st.tuples(ANY, ANY).map(lambda pair: (min(pair), max(pair)))
+    numbers = st.builds(Estimate, weights, ANY, ends | st.just((-np.inf, np.inf)))
+    return plain | numbers | st.builds(HashedRamp, weights, ANY, SALTS)
 
 
 def _mixed(parts: st.SearchStrategy[Classifier]) -> st.SearchStrategy[Classifier]:
@@ -49,8 +51,8 @@ def same(one: Classifier, other: Classifier) -> bool:
     assert isinstance(one, Linear)
     assert isinstance(other, Linear)
     bits = [np.append(model.weights, model.bias).tobytes() for model in (one, other)]
-    salts = [getattr(model, "salt", None) for model in (one, other)]
-    return type(one) is type(other) and bits[0] == bits[1] and salts[0] == salts[1]
+    more = [(getattr(m, "salt", None), getattr(m, "range", None)) for m in (one, other)]
+    return type(one) is type(other) and bits[0] == bits[1] and more[0] == more[1]
 
 
 @given(MODELS)
@@ -67,7 +69,8 @@ def test_the_bytes_hold_no_clock() -> None:
 
 
 def test_every_linear_kind_is_known() -> None:
-    assert {"threshold": Threshold, "logistic": Logistic, "ramp": Ramp} == LINEAR
+    known = {"threshold": Threshold, "logistic": Logistic, "ramp": Ramp, "chance": Chance}
+    assert known == LINEAR
 
 
 def archive(**members: object) -> bytes:
@@ -110,6 +113,11 @@ MEMBER = {"0.kind": "ramp", "0.weights": ONES, "0.bias": 0.0}
         archive(kind="ramp", weights=1j * ONES, bias=0.0),
         archive(kind="ramp", weights=ONES, bias=ONES),
         archive(kind="hashed_ramp", weights=ONES, bias=0.0),
+        archive(kind="estimate", weights=ONES, bias=0.0),
+        archive(kind="estimate", weights=ONES, bias=0.0, range=1.0),
+        archive(kind="estimate", weights=ONES, bias=0.0, range=np.ones(3)),
+        archive(kind="estimate", weights=ONES, bias=0.0, range=np.array([1.0, 0.0])),
+        archive(kind="estimate", weights=ONES, bias=0.0, range=np.array([np.nan, 0.0])),
         archive(kind="hashed_ramp", weights=ONES, bias=0.0, salt=1.0),
         archive(kind="hashed_ramp", weights=ONES, bias=0.0, salt=-1),
         archive(kind="hashed_ramp", weights=ONES, bias=0.0, salt=np.ones(1, dtype=int)),

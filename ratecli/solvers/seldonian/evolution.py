@@ -1,0 +1,49 @@
+"""Search without slopes by CMA-ES (Hansen 2016), with a barrier where a candidate does not pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.solvers.seldonian.selection import Point, Selection, Track
+
+SIGMA = 0.2
+"""Deviation of the first candidates, in coordinates in which the objective is round."""
+BARRIER, INFINITE = 1e5, 1e4
+"""Objective of what does not pass, beside the sum of its ends above 0; what an infinite end counts."""
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """CMA-ES by the package `cma`: seeded, and quiet."""
+
+    selection: Selection
+    track: Track
+    seed: int
+
+    def run(self, start: Point, steps: int) -> tuple[Point, Array]:
+        """The last mean, and no multipliers: zeros (P,)."""
+        import cma  # noqa: PLC0415  slow to import
+
+        options = {
+            "seed": self.seed, "maxiter": steps, "verbose": -9, "verb_log": 0, "verb_disp": 0,
+            "tolfun": 1e-9, "tolfunhist": 1e-10, "tolx": 1e-7,
+        }  # fmt: skip
+        search = cma.CMAEvolutionStrategy(start.v, SIGMA, options)
+        while not search.stop():
+            places = search.ask()
+            points = [self.selection.at(np.asarray(place)) for place in places]
+            for point in points:
+                self.track.see(point)
+            search.tell(places, [self.barred(point) for point in points])
+            self.track.step(min(points, key=self.barred))
+        return self.selection.at(np.asarray(search.result.xfavorite)), np.zeros(len(start.upper))
+
+    def barred(self, point: Point) -> float:
+        """The objective where a candidate passes, and more than any where it does not."""
+        if point.passes:
+            return point.objective
+        missed = np.nan_to_num(np.maximum(point.upper, 0.0), posinf=INFINITE)
+        return BARRIER + float(np.minimum(missed, INFINITE).sum())

@@ -1,0 +1,2 @@
+class Hard:
+    def __init__(self,*a): pass

@@ -1,0 +1,106 @@
+"""What a model with a linear score says of rows, in the place of a decision, and its slopes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import expit
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.linear import Chance, Estimate
+from ratecli.rates.functions import Interval
+
+
+class Said(ABC):
+    """What is said of n rows at their scores: measurements by name, each with slopes in the scores."""
+
+    @abstractmethod
+    def measured(self, of: str) -> Array:
+        """(n,) of a `rates.table.Measurement`; 0 on rows without a label."""
+
+    @abstractmethod
+    def slopes(self, of: str) -> Array:
+        """(n,) derivatives of `measured` in the scores."""
+
+
+@dataclass(frozen=True)
+class ChanceSaid(Said):
+    """Yes with probability sigmoid(score), which is also the estimate of a label of 0 or 1."""
+
+    scores: Array
+    label: Array
+
+    @cached_property
+    def chances(self) -> Array:
+        return np.asarray(expit(self.scores))
+
+    @cached_property
+    def residuals(self) -> Array:
+        return np.nan_to_num(self.chances - self.label)
+
+    def measured(self, of: str) -> Array:
+        match of:
+            case "decision":
+                return self.chances
+            case "error":
+                return self.residuals
+            case "squared_error":
+                return self.residuals**2
+            case "log_loss":
+                lost = np.logaddexp(0.0, self.scores) - self.label * self.scores
+                return np.nan_to_num(lost)
+        raise KeyError(of)
+
+    def slopes(self, of: str) -> Array:
+        if of == "log_loss":
+            return self.residuals
+        own = self.chances * (1 - self.chances)
+        return 2 * self.residuals * own if of == "squared_error" else own
+
+
+@dataclass(frozen=True)
+class EstimateSaid(Said):
+    """The score, cut off at the ends of the label's range, is the estimate; nothing is decided."""
+
+    scores: Array
+    label: Array
+    range: Interval
+
+    @cached_property
+    def residuals(self) -> Array:
+        return np.nan_to_num(np.clip(self.scores, *self.range) - self.label)
+
+    def measured(self, of: str) -> Array:
+        match of:
+            case "error":
+                return self.residuals
+            case "squared_error":
+                return self.residuals**2
+        return np.full(len(self.scores), np.nan)
+
+    def slopes(self, of: str) -> Array:
+        low, high = self.range
+        inside = ((self.scores >= low) & (self.scores <= high)).astype(float)
+        return 2 * self.residuals * inside if of == "squared_error" else inside
+
+
+@dataclass(frozen=True)
+class Model:
+    """Linear models of labels (n,), NaN where there is none: of 0 and 1, or numbers in a range."""
+
+    label: Array
+    numeric: bool
+    range: Interval = (0.0, 1.0)
+
+    def said(self, scores: Array) -> Said:
+        if self.numeric:
+            return EstimateSaid(scores, self.label, self.range)
+        return ChanceSaid(scores, self.label)
+
+    def classifier(self, w: Array) -> Classifier:
+        if self.numeric:
+            return Estimate(w[:-1], float(w[-1]), self.range)
+        return Chance(w[:-1], float(w[-1]))

@@ -1,0 +1,138 @@
+"""What candidate selection minimizes: a function of the scores, with slopes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from ratecli.models.base import Array
+from ratecli.rates.analysis import Goal
+from ratecli.rates.expression import Expression, Leaf, leaves
+from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.tangent import tangent
+from ratecli.solvers.problem import Problem
+from ratecli.solvers.seldonian.measures import Model
+
+
+class Objective(ABC):
+    """A number for scores (n,) and its slopes in them."""
+
+    @abstractmethod
+    def value(self, scores: Array) -> float: ...
+
+    @abstractmethod
+    def slopes(self, scores: Array) -> Array: ...
+
+
+class Convex(Objective):
+    """One that is convex in the scores, a sum over rows: with (n,) curvatures."""
+
+    @abstractmethod
+    def curvatures(self, scores: Array) -> Array: ...
+
+
+@dataclass(frozen=True)
+class LogLoss(Convex):
+    """Mean of log(1 + exp(-sign * score)) with weights (n,); signs are -1, 1, or 0 without label."""
+
+    signs: Array
+    weights: Array
+
+    def value(self, scores: Array) -> float:
+        return float(self.weights @ np.logaddexp(0.0, -self.signs * scores))
+
+    def slopes(self, scores: Array) -> Array:
+        return np.asarray(-self.signs * self.weights * expit(-self.signs * scores))
+
+    def curvatures(self, scores: Array) -> Array:
+        chances = expit(scores)
+        return np.asarray(self.weights * self.signs**2 * chances * (1 - chances))
+
+
+@dataclass(frozen=True)
+class Squares(Convex):
+    """Mean of (score - label)^2 with weights (n,), before scores are cut off at the label's range.
+
+    It is convex, and never less than the mean squared error of what is cut off.
+    """
+
+    label: Array
+    weights: Array
+
+    def value(self, scores: Array) -> float:
+        return float(self.weights @ (scores - self.label) ** 2)
+
+    def slopes(self, scores: Array) -> Array:
+        return np.asarray(2 * self.weights * (scores - self.label))
+
+    def curvatures(self, scores: Array) -> Array:  # noqa: ARG002
+        return 2 * self.weights
+
+
+@dataclass(frozen=True)
+class OfRates(Objective):
+    """Any expression of rates of what a model says, through its tangent."""
+
+    expression: Expression
+    rates: RateMatrix
+    model: Model
+
+    def value(self, scores: Array) -> float:
+        found, _ = self._rates(scores)
+        return float(tangent(self.expression, found, self.rates.index()).value)
+
+    def slopes(self, scores: Array) -> Array:
+        found, kinds = self._rates(scores)
+        by = tangent(self.expression, found, self.rates.index()).slopes
+        said = self.model.said(scores)
+        total = np.zeros(len(scores))
+        for kind in set(kinds):
+            own = np.array([of == kind for of in kinds])
+            total += said.slopes(kind) * (self.rates.A.T @ np.where(own, np.nan_to_num(by), 0.0))
+        return total
+
+    def _rates(self, scores: Array) -> tuple[Array, list[str]]:
+        """(K,) rates and their kinds of measurement; 0 where the expression does not look."""
+        said = self.model.said(scores)
+        spoken = set(leaves(self.expression))
+        kinds = [leaf.rate.of if leaf in spoken else "" for leaf in self.rates.leaves]
+        found = np.zeros(len(kinds))
+        for kind in set(kinds) - {""}:
+            own = np.array([of == kind for of in kinds])
+            found[own] = self.rates.rates(said.measured(kind))[own]
+        return found, [kind for kind in kinds if kind]
+
+
+def smooth_objective(goal: Goal, rates: RateMatrix, model: Model) -> Objective:
+    """A goal as it is minimized: `error` by log loss, since chances would be driven to 0 and 1; `mse` of
+    numbers by the squares of linear scores; anything else as it stands.
+    """
+    node = goal.expression
+    if isinstance(node, Leaf):
+        row = _weights(node, rates)
+        if node.rate.of == "squared_error" and model.numeric:
+            return Squares(np.nan_to_num(model.label), row)
+        if not model.numeric and (node.rate.name == "error" or node.rate.of == "log_loss"):
+            return LogLoss(_signs(model.label), np.abs(row))
+    return OfRates(node, rates, model)
+
+
+def plain_objective(problem: Problem, model: Model) -> Convex:
+    """Log loss of all labelled rows, or their squares; E306 where no row has a label."""
+    labelled = ~np.isnan(model.label)
+    if model.numeric:
+        return Squares(np.nan_to_num(model.label), labelled / max(int(labelled.sum()), 1))
+    signs, weights = problem.labels()
+    return LogLoss(signs, weights)
+
+
+def _weights(leaf: Leaf, rates: RateMatrix) -> Array:
+    """(n,) what each row counts in a rate."""
+    return np.asarray(rates.A[[rates.index()[leaf]]].toarray()[0], dtype=float)
+
+
+def _signs(label: Array) -> Array:
+    return np.nan_to_num(2 * label - 1)

@@ -1,0 +1,304 @@
+"""The safety test as it is expected to end, from what a candidate does on its own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.rates.analysis import pieces
+from ratecli.rates.expression import Expression
+from ratecli.solvers.problem import Problem
+from ratecli.solvers.safety.bounds import Bound, chosen
+from ratecli.solvers.safety.forms import Rows, parts_of
+from ratecli.solvers.safety.promise import Promise
+from ratecli.solvers.safety.samples import Moments, Part
+from ratecli.solvers.safety.tested import Asked, Tested, tested
+from ratecli.solvers.seldonian.design import Design
+from ratecli.solvers.seldonian.inflation import Inflation
+from ratecli.solvers.seldonian.measures import Said
+
+
+@dataclass(frozen=True)
+class Group:
+    """One mean that bounds are made of: measurements of some candidate rows, and their features."""
+
+    rows: Rows
+    design: Design
+    expected: int
+    """How many rows of the test are like these."""
+    spread: float
+    """Variance of the difference between a mean on these rows and one on those, per row's variance."""
+
+    @classmethod
+    def of(cls, rows: Rows, design: Design, share: float, times: float = 1.0) -> Group:
+        """With `share` times as many rows in the test, all of them `times` over."""
+        count = times * len(rows.rows)
+        expected = round(share * count)
+        spread = 1 / count + 1 / expected if expected else np.inf
+        return cls(rows, design, expected, spread)
+
+    @property
+    def count(self) -> int:
+        return len(self.rows.rows)
+
+    def measured(self, said: Said) -> Array:
+        """(n_g,)."""
+        own = said.measured(self.rows.of)[self.rows.rows]
+        return self.rows.slope * own + self.rows.offset
+
+    def moments(self, values: Array) -> tuple[float, float]:
+        """Mean and deviation of measurements; NaN for the deviation of one row, and for both of none."""
+        if not self.count:
+            return np.nan, np.nan
+        mean = float(values.mean())
+        if self.count == 1:
+            return mean, np.nan
+        return mean, float(np.sqrt(((values - mean) ** 2).sum() / (self.count - 1)))
+
+    def slopes(self, said: Said, values: Array) -> Array:
+        """(2, D) of mean and deviation in the weights; 0 where the deviation has a corner."""
+        mean, deviation = self.moments(values)
+        if not self.count:
+            return np.zeros((2, self.design.width))
+        own = self.rows.slope * said.slopes(self.rows.of)[self.rows.rows]
+        apart = np.zeros_like(own)
+        if deviation > 0:
+            apart = (values - mean) * own / ((self.count - 1) * deviation)
+        return self.design.pull(np.stack([own / self.count, apart], axis=1)).T
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One confidence limit that a goal's tree asks for: of which groups, to which side."""
+
+    asked: Asked
+    bound: Bound
+    groups: tuple[tuple[int, float], ...]
+    """Numbers of groups and their coefficients."""
+
+    def predicted(self, moments: Array, groups: Sequence[Group], inflation: Inflation) -> _Side:
+        """The limit at (Q, 2) means and deviations, and its (Q, 2) slopes in them."""
+        sign = self.asked.sign
+        parts = [
+            Moments(sign * c, *moments[q].tolist(), groups[q].expected, groups[q].rows.range)
+            for q, c in self.groups
+        ]
+        found = self.bound.predicted(parts, self.asked.delta)
+        point = sum(part.coefficient * part.mean for part in parts)
+        value = point + inflation.factor * (found.value - point) if inflation.factor else point
+        slopes = np.zeros_like(moments)
+        for k, (q, c) in enumerate(self.groups):
+            held = sign * c * (1 - inflation.factor)
+            slopes[q, 0] += held + inflation.factor * found.by_mean[k]
+            slopes[q, 1] += inflation.factor * found.by_deviation[k]
+        if inflation.deviates:
+            noise = self._noise(moments, groups)
+            value += inflation.deviates * float(np.sqrt(noise.sum()))
+            for q, _ in self.groups:
+                if noise[q] > 0:
+                    by = inflation.deviates / np.sqrt(noise.sum())
+                    slopes[q, 1] += by * noise[q] / moments[q, 1]
+        return _Side(sign * value, sign * slopes)
+
+    def _noise(self, moments: Array, groups: Sequence[Group]) -> Array:
+        """(Q,) variances of the difference of a mean on candidate and on safety rows."""
+        noise = np.zeros(len(moments))
+        for q, c in self.groups:
+            spread = groups[q].spread
+            if not np.isfinite(spread):
+                noise[q] = np.inf
+            elif moments[q, 1] != 0:
+                noise[q] = (c * moments[q, 1]) ** 2 * spread
+        return noise
+
+
+@dataclass(frozen=True)
+class _Side:
+    value: float
+    slopes: Array
+
+
+@dataclass(frozen=True)
+class TestedGoal:
+    """A goal with the limits that it asks for, its trees taken apart into smooth ones.
+
+    Attributes
+    ----------
+    limits
+        One for each bound that is asked for.
+    nodes
+        Parts of a maximum: which of the goal's trees each is of, and its expression. The upper end of
+        a tree is the largest of those of its parts.
+    """
+
+    tested: Tested
+    limits: tuple[Limit, ...]
+    nodes: tuple[tuple[int, Expression], ...]
+
+    @property
+    def name(self) -> str:
+        return self.tested.goal.name
+
+    def upper(self, limits: Array) -> tuple[Array, Array]:
+        """(P,) upper ends of the parts, and their slopes in the limits (P, B)."""
+        found = [self.tested.enclosure(node, tree, limits) for tree, node in self.nodes]
+        slopes = np.array([each.high_slopes for each in found])
+        return np.array([each.high for each in found]), slopes.reshape(len(found), -1)
+
+    def taken_apart(self, limits: Array) -> TestedGoal:
+        """With trees as the parts of a maximum that they are, where those have the same ends."""
+        nodes = list[tuple[int, Expression]]()
+        whole, _ = self.tested.upper(limits)
+        for tree, (node, end) in enumerate(zip(self.tested.trees, whole, strict=True)):
+            parts = pieces(node)
+            ends = [self.tested.enclosure(part, tree, limits).high for part in parts]
+            same = np.isclose(max(ends), end, rtol=1e-9, atol=1e-12)
+            nodes += [(tree, part) for part in (parts if same else (node,))]
+        return replace(self, nodes=tuple(nodes))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is expected at one candidate: (P,) upper ends of all trees, +inf for what has none."""
+
+    upper: Array
+    said: Said
+    values: tuple[Array, ...]
+    slopes: Array
+    """(P, Q, 2) slopes of the ends in means and deviations."""
+
+    @property
+    def worst(self) -> float:
+        return float(self.upper.max(initial=-np.inf))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The test of all goals, predicted from n candidate rows.
+
+    Attributes
+    ----------
+    groups
+        The Q means that limits are made of, each once.
+    goals
+        Of the trees, in the order of `owners`.
+    rows, share
+        How many rows the test has, and that over the number of candidate rows.
+    """
+
+    groups: tuple[Group, ...]
+    goals: tuple[TestedGoal, ...]
+    rows: int
+    share: float
+    inflation: Inflation = field(default_factory=Inflation)
+
+    @cached_property
+    def owners(self) -> tuple[str, ...]:
+        """(P,) the goal of each tree."""
+        return tuple(goal.name for goal in self.goals for _ in goal.nodes)
+
+    @property
+    def asked(self) -> int:
+        """How many bounds there are in all."""
+        return sum(len(goal.limits) for goal in self.goals)
+
+    def scaled(self, times: float) -> Prediction:
+        """With so many times the candidate and safety rows."""
+        groups = tuple(Group.of(g.rows, g.design, self.share, times) for g in self.groups)
+        return replace(self, groups=groups)
+
+    def inflated(self, inflation: Inflation) -> Prediction:
+        return replace(self, inflation=inflation)
+
+    def taken_apart(self, said: Said) -> Prediction:
+        """With smooth trees: see `TestedGoal`."""
+        moments = self.moments(tuple(group.measured(said) for group in self.groups))
+        goals = []
+        for goal in self.goals:
+            sides = [each.predicted(moments, self.groups, self.inflation) for each in goal.limits]
+            goals.append(goal.taken_apart(np.array([side.value for side in sides])))
+        return replace(self, goals=tuple(goals))
+
+    def moments(self, values: Sequence[Array]) -> Array:
+        """(Q, 2) means and deviations of what was measured in each group."""
+        found = [group.moments(own) for group, own in zip(self.groups, values, strict=True)]
+        return np.array(found).reshape(-1, 2)
+
+    def at(self, said: Said) -> Expected:
+        values = tuple(group.measured(said) for group in self.groups)
+        upper, slopes = self.of_moments(self.moments(values))
+        return Expected(upper, said, values, slopes)
+
+    def of_moments(self, moments: Array) -> tuple[Array, Array]:
+        """(P,) upper ends of the trees at (Q, 2) moments, and their (P, Q, 2) slopes in those."""
+        upper, slopes = [np.zeros(0)], [np.zeros((0, *moments.shape))]
+        for goal in self.goals:
+            sides = [each.predicted(moments, self.groups, self.inflation) for each in goal.limits]
+            ends, by = goal.upper(np.array([side.value for side in sides]))
+            inner = np.array([side.slopes for side in sides]).reshape(len(sides), *moments.shape)
+            upper.append(np.where(np.isnan(ends), np.inf, ends))
+            with np.errstate(invalid="ignore", over="ignore"):
+                slopes.append(np.nan_to_num(np.tensordot(by, inner, axes=1), posinf=0, neginf=0))
+        return np.concatenate(upper), np.concatenate(slopes)
+
+    def slopes(self, expected: Expected) -> Array:
+        """(P, D) of the upper ends in the weights."""
+        pairs = zip(self.groups, expected.values, strict=True)
+        inner = [group.slopes(expected.said, values) for group, values in pairs]
+        width = inner[0].shape[1] if inner else 0
+        flat = expected.slopes.reshape(len(expected.upper), -1)
+        return np.asarray(flat @ np.reshape(inner, (-1, width)))
+
+
+def predicted(problem: Problem, promise: Promise, said: Said) -> Prediction:
+    """The test of a problem's constraints, with bounds that suit what is said of the rows.
+
+    Raises
+    ------
+    FaultError
+        What `safety.tested` and `safety.forms` raise.
+    """
+    share = promise.rows / max(problem.X.shape[0], 1)
+    made = _Groups(Design(problem.X), share)
+    goals = []
+    for goal in problem.constraints:
+        found = tested(goal, promise, problem.rates)
+        limits = []
+        for asked in found.asked:
+            parts = parts_of(found.quantities[asked.quantity], problem.rates, problem.label_range)
+            assert parts is not None, "a quantity is what has a joint bound"
+            bound = chosen(promise.bound, [_part(rows, said) for rows in parts])
+            groups = tuple((made.number(rows), rows.coefficient) for rows in parts)
+            limits.append(Limit(asked, bound, groups))
+        goals.append(TestedGoal(found, tuple(limits), tuple(enumerate(found.trees))))
+    whole = Prediction(tuple(made.groups), tuple(goals), promise.rows, share)
+    return whole.taken_apart(said)
+
+
+def _part(rows: Rows, said: Said) -> Part:
+    return rows.measured({rows.of: said.measured(rows.of)})
+
+
+@dataclass
+class _Groups:
+    """Groups as they are met, each once."""
+
+    design: Design
+    share: float
+    groups: list[Group] = field(default_factory=list)
+    _known: dict[Hashable, int] = field(default_factory=dict)
+    _designs: dict[bytes, Design] = field(default_factory=dict)
+
+    def number(self, rows: Rows) -> int:
+        places = rows.rows.tobytes()
+        key = (places, rows.of, rows.slope.tobytes(), rows.offset.tobytes())
+        if key not in self._known:
+            if places not in self._designs:
+                self._designs[places] = self.design.rows(rows.rows)
+            self._known[key] = len(self.groups)
+            self.groups.append(Group.of(rows, self._designs[places], self.share))
+        return self._known[key]

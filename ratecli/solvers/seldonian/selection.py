@@ -1,0 +1,100 @@
+"""Candidate selection as a problem in numbers: an objective, and upper ends that must be at most 0."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.solvers.seldonian.design import Coordinates, Design
+from ratecli.solvers.seldonian.objective import Objective
+from ratecli.solvers.seldonian.prediction import Expected, Prediction
+
+
+@dataclass(frozen=True)
+class Point:
+    """A candidate: its place v, (D,) weights, objective, and what is expected of its test."""
+
+    v: Array
+    w: Array
+    scores: Array
+    objective: float
+    expected: Expected
+
+    @property
+    def upper(self) -> Array:
+        """(P,); +inf for what has no bound."""
+        return self.expected.upper
+
+    @property
+    def worst(self) -> float:
+        return self.expected.worst
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is expected to pass; what is no number does not."""
+        return self.worst <= 0 and np.isfinite(self.objective)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Minimize `objective + l2 / 2 |w|^2` over weights at which every predicted end is at most 0."""
+
+    design: Design
+    objective: Objective
+    l2: float
+    prediction: Prediction
+    model: Any
+    coordinates: Coordinates
+
+    def at(self, v: Array) -> Point:
+        w = self.coordinates.weights(v)
+        scores = self.design.scores(w)
+        value = self.objective.value(scores) + self.l2 / 2 * float(w[:-1] @ w[:-1])
+        expected = self.prediction.at(self.model.said(scores))
+        return Point(v, w, scores, value if np.isfinite(value) else np.inf, expected)
+
+    def gradient(self, point: Point) -> Array:
+        """(D,) of the objective, in v."""
+        found = self.design.pull(self.objective.slopes(point.scores))
+        found[:-1] += self.l2 * point.w[:-1]
+        return self.coordinates.slopes(found)
+
+    def jacobian(self, point: Point) -> Array:
+        """(P, D) of the upper ends, in v."""
+        return self.coordinates.slopes(self.prediction.slopes(point.expected).T).T
+
+
+@dataclass
+class Track:
+    """What was seen on the way: the best candidate that passes, the nearest to it, and a trace."""
+
+    began: float = field(default_factory=time.perf_counter)
+    best: Point | None = None
+    nearest: Point | None = None
+    trace: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def see(self, point: Point) -> None:
+        """Keep a candidate that is better than those so far; numbers that are none never are."""
+        if not np.isfinite(point.objective):
+            return
+        if point.passes and (self.best is None or point.objective < self.best.objective):
+            self.best = point
+        if self.nearest is None or point.worst < self.nearest.worst:
+            self.nearest = point
+
+    def step(self, point: Point) -> None:
+        """See a candidate that an iteration ends with."""
+        self.see(point)
+        self.trace.append(
+            {
+                "iteration": len(self.trace) + 1,
+                "objective": point.objective,
+                "violation": max(point.worst, 0.0),
+                "seconds": time.perf_counter() - self.began,
+            }
+        )

@@ -1,0 +1,212 @@
+"""Sequential quadratic programming with an exact penalty, and the least worst bound.
+
+Each step minimizes a quadratic model of `f + price * max(0, ends)`, with the ends straightened at the
+current candidate and quasi-Newton curvature of the Lagrangian (Nocedal, Wright: Numerical Optimization,
+2nd ed., 18.3 to 18.6: damped BFGS, a second-order correction where straightening asks for too much). As
+there are few ends, it is solved in its dual, over multipliers on a simplex. Coordinates in which the
+objective is round make the first model exact, and keep the number of steps small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.solvers.seldonian.selection import Point, Selection, Track
+from ratecli.solvers.seldonian.simplex import lowest
+
+STEPS = 200
+MEMORY = 60
+"""Pairs of steps and changes of slope that curvature is made of."""
+MARGIN = 1e-9
+"""How far below 0 ends are asked to be: what converges from above must arrive."""
+EXACT = 1e-11
+"""Decrease that a step must promise."""
+PRICE, HIGHEST = 1.0, 1e7
+"""What excess costs at first, and at most, in units of the objective."""
+SUFFICIENT = 1e-4
+"""Part of the promised decrease that a step must bring (Armijo)."""
+SHORTEST = 1e-9
+"""Part of a step below which it is given up."""
+
+
+@dataclass
+class Curvature:
+    """Inverse of a positive matrix from pairs of steps and changes of slope; at first 1 / scale."""
+
+    scale: float = 1.0
+    pairs: list[tuple[Array, Array, float]] = field(default_factory=list)
+
+    def inverse(self, columns: Array) -> Array:
+        """(D, k) the inverse times each of (D, k) columns, by the recursion of L-BFGS."""
+        found, held = columns.copy(), list[Array]()
+        for s, y, product in reversed(self.pairs):
+            part = s @ found / product
+            found -= np.multiply.outer(y, part)
+            held.append(part)
+        found /= self.scale
+        for (s, y, product), part in zip(self.pairs, reversed(held), strict=True):
+            found += np.multiply.outer(s, part - y @ found / product)
+        return found
+
+    def learn(self, step: Array, change: Array, bent: Array) -> None:
+        """Take in a change of slopes along a step, damped towards `bent`, the matrix times the step."""
+        own, seen = float(step @ bent), float(step @ change)
+        if not own > 0:
+            return
+        if seen < 0.2 * own:
+            part = 0.8 * own / (own - seen)
+            change = part * change + (1 - part) * bent
+        product = float(step @ change)
+        if product > 0 and np.isfinite(change).all():
+            self.pairs = [*self.pairs[1 - MEMORY :], (step, change, product)]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step (D,), multipliers (m,) of the ends, and the decrease that it promises."""
+
+    move: Array
+    multipliers: Array
+    bent: Array
+    promised: float
+
+
+@dataclass(frozen=True)
+class Model:
+    """At one point: slopes (D,) of f, ends (m,) and their slopes (m, D), at a price on the largest."""
+
+    gradient: Array
+    ends: Array
+    jacobian: Array
+    price: float
+    curvature: Curvature
+
+    def step(self, ends: Array | None = None) -> Step:
+        """The least value of the quadratic model; other ends than at the point correct it."""
+        c = self.ends if ends is None else ends
+        columns = np.column_stack([self.gradient, self.jacobian.T])
+        inverse = self.curvature.inverse(columns)
+        quadratic = self.jacobian @ inverse[:, 1:]
+        multipliers = lowest(
+            (quadratic + quadratic.T) / 2, c - self.jacobian @ inverse[:, 0], self.price
+        )
+        move = -(inverse[:, 0] + inverse[:, 1:] @ multipliers)
+        bent = -(self.gradient + self.jacobian.T @ multipliers)
+        after = float((self.ends + self.jacobian @ move).max())
+        lower = self.price * (float(self.ends.max()) - after)
+        promised = lower - float(self.gradient @ move) - float(bent @ move) / 2
+        return Step(move, multipliers, bent, promised)
+
+
+@dataclass
+class Sequential:
+    """Minimizes the objective under the ends, or only the largest end (`worst_only`)."""
+
+    selection: Selection
+    track: Track
+    worst_only: bool = False
+    enough: float = -np.inf
+    """With `worst_only`: the largest end at which to stop."""
+    price: float = PRICE
+
+    def run(self, start: Point, steps: int = STEPS) -> tuple[Point, Array]:
+        """The last point, and the multipliers (P,) of the ends there."""
+        point, multipliers = start, np.zeros(len(start.upper))
+        curvature: Curvature | None = None
+        if self.worst_only:
+            self.price = 1.0
+        for _ in range(steps):
+            if not np.isfinite(self._merit(point)) or point.worst <= self.enough:
+                break
+            kept = np.isfinite(point.upper)
+            gradient, jacobian = self._slopes(point)
+            if curvature is None:
+                curvature = self._first(point, jacobian)
+            step = self._priced(point, gradient, jacobian, curvature)
+            multipliers = self._spread(step, kept)
+            if not step.promised > EXACT:
+                break
+            found = self._search(point, step, gradient, jacobian, curvature)
+            if found is None:
+                break
+            ahead, taken, length = found
+            slopes, ends = self._slopes(ahead)
+            own = self._spread(taken, kept)
+            change = slopes + ends.T @ own + taken.bent
+            curvature.learn(ahead.v - point.v, change, length * taken.bent)
+            point = ahead
+            self.track.step(point)
+        return point, multipliers
+
+    def _slopes(self, point: Point) -> tuple[Array, Array]:
+        jacobian = self.selection.jacobian(point)
+        if self.worst_only:
+            return np.zeros(jacobian.shape[1]), jacobian
+        return self.selection.gradient(point), jacobian
+
+    def _first(self, point: Point, jacobian: Array) -> Curvature:
+        """In round coordinates the objective's is 1; of the largest end, such that a step has length 1."""
+        if not self.worst_only:
+            return Curvature()
+        steepest = float(np.linalg.norm(jacobian[int(np.argmax(point.upper))]))
+        return Curvature(max(steepest, 1e-12))
+
+    def _ends(self, point: Point) -> Array:
+        ends = point.upper[np.isfinite(point.upper)] + MARGIN
+        return ends if self.worst_only else np.append(ends, 0.0)
+
+    def _model(self, point: Point, gradient: Array, jacobian: Array, curvature: Curvature) -> Model:
+        own = jacobian[np.isfinite(point.upper)]
+        if not self.worst_only:
+            own = np.vstack([own, np.zeros((1, own.shape[1]))])
+        return Model(gradient, self._ends(point), own, self.price, curvature)
+
+    def _priced(self, point: Point, gradient: Array, jacobian: Array, curvature: Curvature) -> Step:
+        """A step at a price that makes the straightened ends hold, where a price can."""
+        while True:
+            model = self._model(point, gradient, jacobian, curvature)
+            step = model.step()
+            if self.worst_only or step.multipliers[-1] > self.price / 10:
+                return step
+            if self.price >= HIGHEST:
+                return step
+            self.price *= 10
+
+    def _spread(self, step: Step, kept: Array) -> Array:
+        """(P,) multipliers of all trees."""
+        total = np.zeros(len(kept))
+        total[kept] = step.multipliers[: int(kept.sum())]
+        return total
+
+    def _merit(self, point: Point) -> float:
+        ends = np.append(point.upper + MARGIN, [] if self.worst_only else [0.0])
+        worst = float(ends.max(initial=-np.inf))
+        return self.price * worst + (0.0 if self.worst_only else point.objective)
+
+    def _search(
+        self, point: Point, step: Step, gradient: Array, jacobian: Array, curvature: Curvature
+    ) -> tuple[Point, Step, float] | None:
+        """A point of less merit along the step, or along the step corrected for bends of the ends."""
+        merit, length, taken = self._merit(point), 1.0, step
+        while length > SHORTEST:
+            ahead = self.selection.at(point.v + length * taken.move)
+            self.track.see(ahead)
+            if self._merit(ahead) <= merit - SUFFICIENT * length * step.promised:
+                return ahead, taken, length
+            if length == 1.0 and taken is step and np.isfinite(ahead.upper).all():
+                kept = np.isfinite(point.upper)
+                model = self._model(point, gradient, jacobian, curvature)
+                shift = np.zeros_like(model.ends)
+                shift[: int(kept.sum())] = ahead.upper[kept] - (
+                    point.upper[kept] + jacobian[kept] @ step.move
+                )
+                corrected = model.step(model.ends + shift)
+                taken = corrected
+                continue
+            if taken is not step:
+                taken = step
+            length /= 2
+        return None

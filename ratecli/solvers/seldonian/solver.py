@@ -1,0 +1,142 @@
+"""Candidate selection of Seldonian algorithms: the best model that is expected to pass its safety test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt
+
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Array
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import Goal, Shape
+from ratecli.rates.matrix import RateMatrix
+from ratecli.solvers.base import Progress, Role, Solution, Solver
+from ratecli.solvers.problem import Problem
+from ratecli.solvers.safety.promise import Promise
+from ratecli.solvers.seldonian.attain import least, shortfall
+from ratecli.solvers.seldonian.design import Coordinates, Design
+from ratecli.solvers.seldonian.fit import fit
+from ratecli.solvers.seldonian.hard import Hard
+from ratecli.solvers.seldonian.inflation import CALIBRATED, InflationOption, inflation
+from ratecli.solvers.seldonian.measures import Model
+from ratecli.solvers.seldonian.objective import Convex, plain_objective, smooth_objective
+from ratecli.solvers.seldonian.prediction import Prediction, predicted
+from ratecli.solvers.seldonian.selection import Selection, Track
+from ratecli.solvers.seldonian.soft import Name, Settings, select
+
+BENT = 4.0
+"""Score beyond which a row's curvature is taken to be what it is there: those of rows that a model is
+sure of vanish, and directions would have none.
+"""
+
+
+@dataclass(frozen=True)
+class Seldonian(Solver):
+    """The linear model of least objective that is expected to pass the safety test.
+
+    What the test will find on safety rows is predicted from the candidate rows (Thomas et al. 2019, and
+    the tutorial of the Seldonian Toolkit): the moments of every measurement are thought to be the same
+    there, samples as large in proportion, and limits to be farther off by an inflation. Labels of 0 and
+    1 get a logistic model, numbers a linear one. `error` is minimized by way of the mean log loss, any
+    other objective as it is; the bias is not regularized.
+
+    Attributes
+    ----------
+    decisions
+        `randomized` says yes with the probability that the logistic model gives, and the test is about
+        these probabilities. `deterministic` says yes where the score is above 0, and the test is
+        about that; the candidate is the best of all thresholds on the scores of randomized models that
+        are held more and more strictly to the goals.
+    inflation
+        A factor on the predicted distance of limits from estimates (2 in the tutorial), or
+        `{pass: 0.9}`: as much room as makes the test pass with that probability, given that estimates on
+        both samples have errors (see `inflation.calibrated`).
+    optimizer
+        `sequential`: quadratic programs with exact slopes. `lagrangian`: the toolkit's descent on
+        weights and ascent on multipliers. `cma`: search without slopes, with a barrier.
+    iterations
+        Steps at most; `lagrangian` takes all of them, the others mostly far fewer.
+    step
+        Length of the steps of `lagrangian`, for weights and multipliers.
+    multiplier
+        Multipliers with which `lagrangian` begins.
+    """
+
+    decisions: Literal["randomized", "deterministic"] = "randomized"
+    inflation: InflationOption = field(default_factory=lambda: dict(CALIBRATED))
+    optimizer: Name = "sequential"
+    iterations: Annotated[int, Ge(1)] = 1000
+    step: Annotated[float, Gt(0)] = 0.01
+    multiplier: Annotated[float, Ge(0)] = 0.5
+
+    role: ClassVar[Role] = "enforces"
+    needs_promise: ClassVar[bool] = True
+    objectives: ClassVar[frozenset[str]] = frozenset(Shape) - {Shape.RANKING}
+    constraints: ClassVar[frozenset[str]] = frozenset(Shape) - {Shape.RANKING}
+
+    def obstacle(self, goal: Goal, rates: RateMatrix) -> Fault | None:  # noqa: ARG002
+        if self.decisions == "randomized":
+            return None
+        others = [leaf for leaf in ex.leaves(*goal.pieces) if leaf.rate.of != "decision"]
+        if not others:
+            return None
+        message = f"'{others[0]}' is no rate of decisions, which the test would be about"
+        return Fault("E308", message, "say decisions: randomized")
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        promise = _promise(problem)
+        model = model_of(problem)
+        selection = self._selection(problem, promise, model)
+        settings = Settings(
+            self.optimizer, self.iterations, self.step, self.multiplier, int(rng.integers(1, 2**31))
+        )
+        if self.decisions == "deterministic" and not model.numeric:
+            return Hard(problem, selection, settings).solve(self._inflated, progress)
+        track = Track()
+        chosen = select(selection, settings, track)
+        if not chosen.passes:
+            start = selection.coordinates.place(chosen.point.w)
+            nearest = least(selection, selection.at(start), track)
+            chosen = replace(chosen, point=min(chosen.point, nearest, key=lambda each: each.worst))
+        progress(f"{len(track.trace)} steps, worst end expected {chosen.point.worst:+.4g}")
+        name = "estimate" if model.numeric else "stochastic"
+        return Solution(
+            {name: model.classifier(chosen.point.w)},
+            "solved" if chosen.passes else "no_solution_found",
+            "" if chosen.passes else shortfall(selection, chosen.point),
+            chosen.multipliers,
+            tuple(track.trace),
+        )
+
+    def _selection(self, problem: Problem, promise: Promise, model: Model) -> Selection:
+        design, plain = Design(problem.X), plain_objective(problem, model)
+        objective = smooth_objective(problem.objective, problem.rates, model)
+        origin = fit(objective if isinstance(objective, Convex) else plain, design, problem.l2)
+        scores = design.scores(origin)
+        curvatures = plain.curvatures(scores if model.numeric else np.clip(scores, -BENT, BENT))
+        coordinates = Coordinates.around(design, origin, curvatures, problem.l2)
+        prediction = self._inflated(predicted(problem, promise, model.said(scores)))
+        return Selection(design, objective, problem.l2, prediction, model, coordinates)
+
+    def _inflated(self, prediction: Prediction) -> Prediction:
+        return prediction.inflated(inflation(self.inflation, prediction.asked))
+
+
+def model_of(problem: Problem) -> Model:
+    """Of labels 0 and 1, from plain error, or of numbers."""
+    label: Array = problem.label
+    whole = problem.label_range == (0.0, 1.0) and bool(np.isin(label[~np.isnan(label)], (0, 1)).all())
+    if not whole:
+        return Model(label, numeric=True, range=problem.label_range)
+    signs, _ = problem.labels()
+    return Model(np.where(signs == 0, np.nan, signs > 0), numeric=False)
+
+
+def _promise(problem: Problem) -> Promise:
+    if problem.promise is None:
+        message = "'seldonian' trains for a safety test, and there is none"
+        raise FaultError(Fault("E102", message, "say at the top: safety: {delta: 0.05}"))
+    return problem.promise
