@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Compiled modules are kept: tests and workers start Python dozens of times.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: quickstart test test-slow lint bench clean
 
 quickstart: $(READY)  ## run experiments/quickstart.yaml offline on generated data
 	$(BIN)/ratecli run experiments/quickstart.yaml --offline
 
 test: $(READY)  ## all tests but the slow reproductions
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-slow: $(READY)  ## reproductions that take minutes
 	$(BIN)/python -m pytest -m slow

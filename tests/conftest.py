@@ -1,9 +1,13 @@
+import os
+
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 # a busy machine is no failure
-settings.register_profile("patient", deadline=None)
+settings.register_profile("patient", deadline=None, max_examples=50)
 settings.load_profile("patient")
 
-# as in the runner: numbers by one thread, and workers that do not fight over cores
+# as in the runner: numbers by one thread, and workers that do not fight over cores. The variables
+# are for libraries loaded later and processes started here, the limits for those already there
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 threadpool_limits(limits=1)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from ratecli.report.certificates import certificate_sheet, undrawn
@@ -30,11 +31,7 @@ def page(
     ledger: Ledger, drawn: Sequence[Picture], trees: Sequence[tuple[Picture, str]] = ()
 ) -> str:
     """`drawn` are the plots, `trees` those of certificates, each with what is to be said of it."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    source = resources.files("ratecli.report").joinpath("report.html.j2").read_text("utf-8")
-    return environment.from_string(source).render(
+    return _template().render(
         experiment=ledger.experiment,
         stand_ins=ledger.stand_ins,
         goals=goals(ledger),
@@ -58,6 +55,16 @@ def page(
         provenance=provenance(ledger),
         sort_key=sort_key,
     )
+
+
+@cache
+def _template() -> Template:
+    """Compiled once for all experiments of a command."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    source = resources.files("ratecli.report").joinpath("report.html.j2").read_text("utf-8")
+    return environment.from_string(source)
 
 
 def goals(ledger: Ledger) -> list[tuple[str, str, str]]:

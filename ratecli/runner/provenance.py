@@ -8,6 +8,7 @@ import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,13 @@ NUMERIC = ("numpy", "scipy", "scikit-learn")
 
 def code_versions() -> dict[str, str]:
     """The versions that enter every trial's key."""
-    return {"ratecli": ratecli.__version__} | {name: metadata.version(name) for name in NUMERIC}
+    return {"ratecli": ratecli.__version__} | {name: _version(name) for name in NUMERIC}
+
+
+@cache
+def _version(name: str) -> str:
+    """Read from a file of the package's; it stays as it is while this process runs."""
+    return metadata.version(name)
 
 
 def manifest(
@@ -42,7 +49,7 @@ def manifest(
         "command": list(command),
         "started": _utc(started),
         "ended": _utc(ended) if ended else None,
-        "versions": code_versions() | {"pandas": metadata.version("pandas")},
+        "versions": code_versions() | {"pandas": _version("pandas")},
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": platform.platform(),
         "machine": platform.machine(),

@@ -14,12 +14,17 @@ from ratecli.models.storage import dumps
 SHOWN = re.compile(r"^error\[(E\d{3})\]: .+\n +--> (.+):(\d+):(\d+)$", re.MULTILINE)
 
 
+@pytest.fixture(scope="module")
+def stored_models():
+    return {name: dumps(model) for name, model in MODELS.items()}
+
+
 @pytest.fixture(autouse=True)
-def tables(folder):
+def tables(folder, stored_models):
     for name, text in TABLES.items():
         (folder / name).write_text(text, encoding="utf-8")
-    for name, model in MODELS.items():
-        (folder / name).write_bytes(dumps(model))
+    for name, model in stored_models.items():
+        (folder / name).write_bytes(model)
 
 
 def shown(err):

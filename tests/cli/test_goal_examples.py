@@ -163,6 +163,7 @@ def test_nothing_in_the_file_is_doubtful(cli, path):
     for command in ("validate", "explain"):
         answer = cli(command, path)
         assert (answer.code, answer.err) == (0, "")
+        assert command != "validate" or f"{path}: no errors" in answer.out
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
-import subprocess
-import time
 from functools import partial
 
 import pytest
-from small import PLAIN, SMALL, TRIALS, command, quickstart
+from small import PLAIN, SMALL, TRIALS, quickstart
 
+from ratecli.cli.runs import ExecutorKind, _executor
+from ratecli.runner.executors import Processes, Serial
 from ratecli.runner.run import LEDGER
 from ratecli.runner.store import Store
 from ratecli.runner.world import Data, dealt_of
@@ -108,10 +106,22 @@ def test_numbers_do_not_depend_on_where_trials_run(folder, cli, run, plain):
     answer = run(plain, "-q", "-o", "here")
     assert (answer.code, answer.out) == (0, "")  # quiet says nothing of what goes well
     assert [line for line in answer.err.splitlines() if "W402" not in line] == []
-    for where in (["--jobs", 2], ["--executor", "processes", "-j", 1], ["-j", 1]):
-        name = "".join(map(str, where))
-        assert cli("run", plain, "-q", "-o", name, *where).code == 0
-        assert numbers(folder / name) == numbers(folder / "here")
+    assert cli("run", plain, "-q", "-o", "there", "--jobs", 2).code == 0
+    assert numbers(folder / "there") == numbers(folder / "here")
+
+
+@pytest.mark.parametrize(
+    ("kind", "jobs", "where"),
+    [
+        (None, 1, Serial()),
+        (None, 2, Processes(2)),
+        (ExecutorKind.SERIAL, None, Serial()),
+        (ExecutorKind.PROCESSES, 1, Processes(1)),
+    ],
+)
+def test_where_trials_run(kind, jobs, where):
+    """That all of these give the same is known of executors: test_executors.py."""
+    assert _executor(kind, jobs) == where
 
 
 def numbers(output):
@@ -231,34 +241,3 @@ def test_report_of_what_never_ran(folder, cli, small):
     assert answer.code == 2
     assert "ratecli run" in answer.err
     assert not (folder / "results").exists()
-
-
-def test_interrupt_says_what_was_kept(folder, small):
-    many = ["--set", "seeds=60", "--executor", "serial"]
-    with subprocess.Popen(
-        command("run", small, *many), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as run:
-        wait_for_trials(folder / "results" / "small" / LEDGER, 3)
-        run.send_signal(signal.SIGINT)
-        _, errors = run.communicate(timeout=30)
-    assert run.returncode == 130
-    assert "Traceback" not in errors
-    assert errors.count("interrupted") == 1
-    assert f"of {30 * TRIALS} trials are stored in results/small; run again to go on" in errors
-
-
-def wait_for_trials(ledger, count, seconds=30):
-    deadline = time.monotonic() + seconds
-    while stored(ledger) < count:
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)
-
-
-def stored(ledger):
-    if not os.path.exists(ledger):  # noqa: PTH110
-        return 0
-    try:
-        with Store(ledger, readonly=True) as store:
-            return len(store.known())
-    except Exception:  # noqa: BLE001  it is only being made
-        return 0

@@ -1,24 +1,26 @@
-"""Two runs on one folder of results: the second is sent away and touches nothing."""
+"""Two runs on one folder of results: the second is sent away and touches nothing; interrupts."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
-from small import PLAIN, command
-from test_run_command import wait_for_trials
+from small import PLAIN, TRIALS, command
 
 from ratecli.faults import FaultError
 from ratecli.runner.lock import LOCK, locked
 from ratecli.runner.run import LEDGER
+from ratecli.runner.store import Store
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
 BUSY = "error[E504]: {}another run is writing to results/small"
 ONCE = ("--set", "seeds=1", "-j", 1)
+SEEDS = 100
 
 
 @pytest.fixture
@@ -32,14 +34,32 @@ def small(folder):
 @contextmanager
 def running(folder):
     """A long run that takes a rest some trials after its start; killed at the end."""
-    arguments = ["small.yaml", "--set", "seeds=100", "--executor", "serial", "-q"]
-    with subprocess.Popen(command("run", *arguments), cwd=folder) as run:
+    arguments = ["small.yaml", "--set", f"seeds={SEEDS}", "--executor", "serial"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command("run", *arguments), cwd=folder, **pipes) as run:
         try:
             wait_for_trials(folder / "results" / "small" / LEDGER, 3)
             run.send_signal(signal.SIGSTOP)
             yield run
         finally:
             run.kill()
+
+
+def wait_for_trials(ledger, count, seconds=60):
+    deadline = time.monotonic() + seconds
+    while stored(ledger) < count:
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def stored(ledger):
+    if not ledger.is_file():
+        return 0
+    try:
+        with Store(ledger, readonly=True) as store:
+            return len(store.known())
+    except FaultError:  # it is only being made
+        return 0
 
 
 def files(folder):
@@ -49,6 +69,7 @@ def files(folder):
 
 
 def test_the_second_run_is_sent_away_and_others_are_not(folder, cli, small):
+    """Then the first is interrupted, and says what was kept."""
     with running(folder) as first:
         before = files(folder)
         for options in ([], ["--fresh"]):
@@ -63,7 +84,15 @@ def test_the_second_run_is_sent_away_and_others_are_not(folder, cli, small):
         assert (folder / "results" / "other" / "report.html").is_file()
         assert files(folder) == before
         assert first.poll() is None
-    # a kill leaves no lock behind
+        first.send_signal(signal.SIGINT)
+        first.send_signal(signal.SIGCONT)
+        _, errors = first.communicate(timeout=60)
+    assert first.returncode == 130
+    assert "Traceback" not in errors
+    assert errors.count("interrupted") == 1
+    kept = f"of {SEEDS * TRIALS // 2} trials are stored in results/small; run again to go on"
+    assert kept in errors
+    # no lock is left behind; nor is by a kill: test_killed_runs_resume.py
     assert cli("run", small, "-q", *ONCE).code == 0
 
 

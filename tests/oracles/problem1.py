@@ -13,6 +13,7 @@ inequality its entries are at most (largest |(x, 1)|)^(d + 1).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +93,13 @@ def dichotomies(points: Floats) -> Floats:
     Between two directions in which some pair of points swaps places the order of the projections is
     fixed, and the decisions are its prefixes.
     """
+    return _dichotomies(points.tobytes(), points.shape)
+
+
+@cache
+def _dichotomies(data: bytes, shape: tuple[int, int]) -> Floats:
+    """Of points that several goals are about, once."""
+    points = np.frombuffer(data).reshape(shape)
     plane = points if points.shape[1] == 2 else np.hstack([points, np.zeros_like(points)])
     distinct, member = np.unique(np.round(plane).astype(int), axis=0, return_inverse=True)
     size = len(distinct)

