@@ -83,10 +83,8 @@ class SafetyRows:
     ) -> list[dict[str, Any]]:
         leaves = leaves_of(goals)
         rates, rows = rates_on(leaves, self.rows.sample, "safety")
-        candidate = None
-        if self.promise.division == "optimized":
-            seen, train = rates_on(leaves, self.rows.sample, "train")
-            candidate = Candidate(seen, self._measurements(leaves, said, train))
+        seen, train = rates_on(leaves, self.rows.sample, "train")
+        candidate = Candidate(seen, self._measurements(leaves, said, train))
         certificates = certify(
             goals,
             self.promise,

@@ -36,7 +36,8 @@ class SafetyTest:
 
     def promise(self, rows: int) -> Promise:
         """What a candidate has to pass on so many rows."""
-        return Promise(self.delta, rows, self.bound, self.method, self.division)
+        stratified = bool(self.holdout.stratify)
+        return Promise(self.delta, rows, self.bound, self.method, self.division, stratified)
 
     def content(self, rules: Mapping[str, str]) -> dict[str, Any]:
         """What of it is part of a trial's key; its record names the constraints, `rules` by name."""

@@ -121,8 +121,9 @@ def certify(  # noqa: PLR0917  each is a thing of its own
     rng
         For bounds that draw: a resampling, or the decisions of a randomized classifier.
     candidate
-        The rows that the candidate was chosen on, which the division `optimized` looks at; without
-        them the delta is divided equally.
+        The rows that the candidate was chosen on: they tell what the division `optimized` is, and
+        which bound `auto`. Without them the delta is divided equally, and the bound is chosen by
+        the rows that are tested (see `bounds.chosen`).
 
     Raises
     ------
@@ -135,8 +136,21 @@ def certify(  # noqa: PLR0917  each is a thing of its own
         if promise.division == "optimized" and candidate is not None:
             shares = _shares(given, promise, candidate, label_range)
             given = plan.tested(goal, promise, rates, shares)
-        found.append(_Test(given, promise, rates, measurements, label_range).certificate(rng))
+        bounds = _bounds(given, promise, candidate, label_range)
+        test = _Test(given, promise, rates, measurements, label_range, bounds)
+        found.append(test.certificate(rng))
     return tuple(found)
+
+
+def _bounds(
+    given: plan.Tested, promise: Promise, candidate: Candidate | None, label_range: Interval
+) -> Sequence[Bound] | None:
+    """The bound of each quantity as candidate rows choose it; None where they cannot."""
+    rows = None if candidate is None else rows_of(given, candidate.rates, label_range)
+    if candidate is None or rows is None:
+        return None
+    parts = ([part.measured(candidate.measurements) for part in each] for each in rows)
+    return [chosen(promise.bound, each) for each in parts]
 
 
 def _shares(
@@ -158,6 +172,7 @@ class _Test:
     rates: RateMatrix
     measurements: Measurements
     label_range: Interval
+    beforehand: Sequence[Bound] | None
 
     def certificate(self, rng: np.random.Generator) -> Certificate:
         limits = np.array([self._limit(each, rng) for each in self.tested.asked])
@@ -173,7 +188,7 @@ class _Test:
             self.promise.delta[goal.name],
             self.promise.method,
             ", ".join(dict.fromkeys(bound.name for bound in used)),
-            all(bound.exact for bound in used),
+            all(bound.exact for bound in used) and not self.promise.stratified,
             upper,
             float(estimates.max()),
             passed,
@@ -203,7 +218,7 @@ class _Test:
 
     @cached_property
     def _bounds(self) -> Sequence[Bound]:
-        return [chosen(self.promise.bound, parts) for parts in self._parts]
+        return self.beforehand or [chosen(self.promise.bound, parts) for parts in self._parts]
 
     @cached_property
     def _leaves(self) -> list[Leaf]:

@@ -40,6 +40,10 @@ class Promise:
         candidate best on the rows it was trained on.
     rows
         How many rows the test has, of all data sets.
+    stratified
+        Whether they were taken so that groups have the same shares as among candidate rows. Then they
+        tell a little of the same chance as those, and no bound is exact: a mean over several groups
+        is as far from the truth on both as their shares are.
     """
 
     delta: Mapping[str, float]
@@ -47,3 +51,4 @@ class Promise:
     bound: str = "auto"
     method: Method = "pieces"
     division: Division = "equal"
+    stratified: bool = False
