@@ -20,10 +20,11 @@ from ratecli.faults import Fault, FaultError
 if TYPE_CHECKING:
     from ratecli.runner.executors import Executor
     from ratecli.runner.prepare import Prepared
+    from ratecli.runner.records import TrialResult
     from ratecli.runner.run import Outcome
 
 SHOWN_ROWS = 20
-SHOWN_FAILURES = 10
+SHOWN_REASONS = 10
 USUAL_JOBS = 2
 """Each process holds the data once more: all cores would be much to take unasked."""
 
@@ -175,7 +176,8 @@ def _summary(outcome: Outcome, written: Sequence[Path]) -> list[str]:
         f"{outcome.folder.name}: {counted(trials, 'trial')}: {counts} ({new})",
         "",
         *_short_table(outcome.folder),
-        *_failures(outcome),
+        *_reasons("failed", outcome.failed),
+        *_reasons("no solution", outcome.unsolved),
         *_places(outcome.folder, written),
     ]
 
@@ -198,11 +200,11 @@ def _short_table(folder: Path) -> list[str]:
     ]
 
 
-def _failures(outcome: Outcome) -> list[str]:
-    failed = [f"failed: {name}: {result.reason}" for name, result in outcome.failed]
-    more = len(failed) - SHOWN_FAILURES
-    rest = [f"... {more} more failed: see trials.csv"] if more > 0 else []
-    return [*failed[:SHOWN_FAILURES], *rest, *([""] if failed else [])]
+def _reasons(what: str, trials: Sequence[tuple[str, TrialResult]]) -> list[str]:
+    told = [f"{what}: {name}: {result.reason}" for name, result in trials]
+    more = len(told) - SHOWN_REASONS
+    rest = [f"... {more} more {what}: see trials.csv"] if more > 0 else []
+    return [*told[:SHOWN_REASONS], *rest, *([""] if told else [])]
 
 
 def _places(folder: Path, written: Sequence[Path]) -> list[str]:

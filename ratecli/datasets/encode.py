@@ -87,9 +87,18 @@ class Encoder:
         """(n, d) features; a ready-made matrix that holds no counts is given back as it is."""
         if table.matrix is not None:
             return table.matrix if self.idf is None else _weighted(table.matrix, self.idf)
+        if all(isinstance(block, Numeric) for block in self.blocks):
+            return self._dense(table.frame)
         matrix = self._sparse(table.frame)
         filled = len(self.blocks) / max(len(self.names), 1)
         return matrix if filled < _SPARSE_BELOW else matrix.toarray()
+
+    def _dense(self, frame: pd.DataFrame) -> NDArray[np.float64]:
+        """What `_sparse` gives where every block is one feature, without the way round."""
+        found = np.empty((len(frame), len(self.blocks)))
+        for k, block in enumerate(self.blocks):
+            found[:, k] = block.entries(frame[block.column])[1]
+        return found
 
     def _sparse(self, frame: pd.DataFrame) -> sparse.csr_array:
         """Every block puts one entry in each row, in the order of the features."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -32,7 +32,36 @@ def split(table: Table, spec: Mapping[str, Any], rng: np.random.Generator) -> ND
     else:
         shares = _shares(spec)
         part = _drawn(np.arange(len(table)), shares, _strata(table, spec), rng)
+        return _all_there(part, spec, tested=shares["test"] > 0)
     return _all_there(part, spec)
+
+
+def put_aside(
+    table: Table,
+    rows: NDArray[np.intp],
+    fraction: Fraction,
+    rng: np.random.Generator,
+    *,
+    stratify: Sequence[str] = (),
+    positional: bool = False,
+) -> NDArray[np.bool_]:
+    """Which of some rows of a table, (m,) with repetitions or without, are kept for a safety test.
+
+    The last of them if `positional`: the first `round((1 - fraction) m)` train, as the Seldonian Toolkit
+    has it. Else they are drawn, within one row of the fraction in each stratum. Raises E410 where either
+    part would be empty.
+    """
+    if positional:
+        aside = np.arange(len(rows)) >= round((1 - fraction) * len(rows))
+    else:
+        shares = {"train": 1 - fraction, "safety": fraction}
+        part = _drawn(rows, shares, _strata(table, {"stratify": stratify}), rng)
+        aside = np.asarray(part == "safety")
+    for name, there in (("safety", aside), ("train", ~aside)):
+        if not there.any():
+            message = f"the {name} part would be empty ({len(rows)} training rows in all)"
+            raise _impossible(message, "use another fraction or more rows")
+    return aside
 
 
 def _is_official(table: Table, spec: Mapping[str, Any]) -> bool:
@@ -142,8 +171,11 @@ def apportion(total: int, shares: list[Fraction]) -> list[int]:
     return counts
 
 
-def _all_there(part: NDArray[np.str_], spec: Mapping[str, Any]) -> NDArray[np.str_]:
-    wanted = ["train", "test"]
+def _all_there(
+    part: NDArray[np.str_], spec: Mapping[str, Any], *, tested: bool = True
+) -> NDArray[np.str_]:
+    """Raises E410 where a part is empty; that of the test may be where its share is stated to be 0."""
+    wanted = ["train", "test"] if tested else ["train"]
     if fraction(spec.get("validation", 0), "validation"):
         wanted.append("validation")
     for name in wanted:

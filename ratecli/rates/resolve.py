@@ -28,7 +28,7 @@ from ratecli.rates.table import (
     canonical,
 )
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test", "safety")
 MAX_VALUES = 30
 """A column with more values than this makes too many pairs for a template."""
 MAX_NODES = 50_000

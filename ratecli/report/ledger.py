@@ -17,7 +17,7 @@ MEASURED = frozenset({"ok", "not_met", "iteration_limit"})
 NOT_RUN = "not_run"
 """Shown for a planned trial without a result: the run was interrupted."""
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test", "safety")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from importlib import metadata
 from typing import Any
 
@@ -12,8 +13,10 @@ from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, objective_goal, rule_goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
+from ratecli.runner.drawing import Drawing
 from ratecli.runner.options import in_key
 from ratecli.runner.records import VIOLATION
+from ratecli.runner.safety import SafetyTest
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
 from ratecli.solvers.registry import algorithms
@@ -28,7 +31,8 @@ PLACEHOLDER = 0.5
 class Case:
     """One algorithm at one sweep point: a trial but for its seed.
 
-    `datasets` are those whose rows are put together, in alphabetical order.
+    `datasets` are those whose rows are put together, in alphabetical order; `share` is how many of them
+    are drawn to train on, if they are drawn, and `safety` the test that models have to pass, if any.
 
     `metrics` are all that is measured, by display name: `objective`, the file's, and
     `violation.<constraint>`. What names something that has no value here is not among them, nor
@@ -39,11 +43,17 @@ class Case:
     algorithm: str
     solver: Solver
     guard: Guard
+    share: Fraction | None
+    safety: SafetyTest | None
     point: Point
     datasets: tuple[str, ...]
     objective: Goal
     constraints: tuple[Goal, ...]
     metrics: Mapping[str, Expression]
+
+    @property
+    def drawing(self) -> Drawing:
+        return Drawing(self.share, self.safety.holdout if self.safety else None)
 
     def goals(self) -> tuple[Goal, ...]:
         return (self.objective, *self.constraints)
@@ -66,6 +76,20 @@ class Case:
         trees = [goal.expression for goal in self.goals()]
         trees += [] if goals_only else self.metrics.values()
         return (node for tree in trees for node in ex.walk(tree) if isinstance(node, ex.Of))
+
+
+def ruling(case: Case) -> tuple[Goal, ...]:
+    """The goals on which the case's models, and what is shown of them, hang."""
+    return case.constraints if case.solver.role == "ignores" else case.goals()
+
+
+def compares(goal: Goal) -> bool:
+    """Whether a goal speaks of the deployed model."""
+    asked = (part for part in ex.walk(goal.expression) if isinstance(part, ex.Of))
+    leaves = ex.leaves(goal.expression)
+    return any(leaf.rate.needs_deployed for leaf in leaves) or any(
+        part.algorithm == DEPLOYED for part in asked
+    )
 
 
 def metrics_of(cases: Sequence[Case]) -> dict[str, Expression]:
@@ -95,7 +119,11 @@ def content(case: Case) -> dict[str, Any]:
     """All of a case that decides its numbers, for its key; names of goals and metrics do not."""
     rules = {goal.name: ex.text(goal.expression) for goal in case.constraints}
     needs = algorithms()[case.algorithm].needs
-    others = {"needs": {needs: metadata.version(needs)}} if needs else {}
+    others: dict[str, Any] = {"needs": {needs: metadata.version(needs)}} if needs else {}
+    if case.share is not None:
+        others["resample"] = str(case.share)
+    if case.safety is not None:
+        others["safety"] = case.safety.content(rules)
     return others | {
         "algorithm": case.algorithm,
         "version": type(case.solver).version,

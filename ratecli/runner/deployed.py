@@ -11,10 +11,13 @@ import numpy as np
 from ratecli.datasets.paths import own_file, unreadable
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier
+from ratecli.models.grouped import GroupThreshold
+from ratecli.models.linear import Threshold
 from ratecli.models.storage import loads
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Sample
+from ratecli.rates.syntax import Condition
 from ratecli.runner.files import MODELS
 from ratecli.runner.world import World
 from ratecli.spec.document import Document
@@ -111,10 +114,30 @@ def with_stored(rows: World, blob: bytes) -> World:
     return with_decisions(rows, classifier)
 
 
-def with_decisions(rows: World, classifier: Classifier) -> World:
-    """The same rows with a classifier's likelier decisions as those of the deployed model."""
-    decisions = rows.predictions(classifier).decisions
+def with_decisions(rows: World, classifier: Classifier, seen: World | None = None) -> World:
+    """The same rows with a classifier's likelier decisions as those of the deployed model.
+
+    `seen` are the same rows as it was trained on them, if it was with other training rows.
+    """
+    decisions = (seen or rows).predictions(classifier).decisions
     return replace(rows, sample=rows.sample.with_deployed(np.where(decisions > 0.5, 1.0, 0.0)))
+
+
+def of_column(rows: World, name: str) -> Classifier:
+    """The deployed model whose decisions a column holds: yes for rows with a yes there.
+
+    It looks at a slice of that column and at no feature.
+    """
+    assert rows.sample.deployed is not None
+    column = rows.sample.columns[name]
+    yes = column[rows.sample.deployed == 1]
+    values = sorted(
+        {each if isinstance(each, str) else float(each) for each in yes.tolist()}, key=str
+    )
+    condition = Condition(name, "=", tuple(values) or (1.0,))
+    return GroupThreshold(
+        Threshold(np.zeros(rows.X.shape[1])), (str(condition),), np.ones((1, 1), bool), -np.ones(1)
+    )
 
 
 def decided(sample: Sample) -> Predictions:

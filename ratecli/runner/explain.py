@@ -12,6 +12,7 @@ from ratecli.rates.analysis import Goal, Shape, monotone
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import PLACEHOLDER, Case, known_goals, metrics_of
+from ratecli.runner.explain_safety import explain_safety
 from ratecli.runner.goal_checks import SHAPES, refusal
 from ratecli.runner.options import settled, solver_class
 from ratecli.runner.prepare import Prepared
@@ -35,7 +36,9 @@ def explain(prepared: Prepared) -> list[str]:
     lines += ["algorithms", *_under(_algorithms(prepared.cases))]
     for name in ("objective", *prepared.experiment.constraints):
         title = name if name == "objective" else f"constraint {name}"
-        lines += ["", title, *_under(explain_goal(_by_point(prepared.cases, name)))]
+        tests = [] if name == "objective" else explain_safety(prepared, name)
+        goals = explain_goal(_by_point(prepared.cases, name))
+        lines += ["", title, *_under([*goals, *tests])]
     if prepared.experiment.deployed is not None:
         lines += ["", "deployed model", f"  {_deployed(prepared.experiment.deployed, prepared)}"]
     metrics = metrics_of(prepared.cases)

@@ -72,8 +72,11 @@ def _loc(case: Case, goal: Goal) -> Loc:
 
 
 def refused_goals(document: Document, case: Case) -> Iterator[Fault]:
-    """An E308 for each goal that the case's algorithm is given and does not take."""
+    """An E308 for each goal that the case's algorithm is given and does not take, or that its safety
+    test cannot bound.
+    """
     if case.solver.role == "ignores":
+        yield from _unbounded(document, case)
         return
     objective, rules = known_goals(case, lambda _: PLACEHOLDER)
     known = {goal.name: goal for goal in (objective, *rules)}
@@ -89,6 +92,15 @@ def refused_goals(document: Document, case: Case) -> Iterator[Fault]:
                 f"algorithms that can: {', '.join(able)}" if able else "no algorithm here can yet"
             )
             yield Fault("E308", message, hint, place=document.place(_loc(case, goal), span))
+
+
+def _unbounded(document: Document, case: Case) -> Iterator[Fault]:
+    for goal in case.constraints if case.safety is not None else ():
+        for part in ex.walk(goal.expression):
+            if isinstance(part, ex.Ranking):
+                message = f"a safety test cannot bound '{ex.text(part)}': it is no mean over rows"
+                place = document.place(("constraints", goal.name), part.span)
+                yield Fault("E308", message, "measure it under `metrics` instead", place=place)
 
 
 def refusal(found: type[Solver], goal: Goal, *, objective: bool) -> tuple[str, Span | None]:

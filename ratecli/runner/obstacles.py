@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ratecli.faults import Fault
+from ratecli.faults import Fault, FaultError
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Where
@@ -14,6 +14,8 @@ from ratecli.rates.matrix import RateMatrix, rate_matrix
 from ratecli.rates.sample import Sample
 from ratecli.rates.syntax import Condition
 from ratecli.runner.cases import PLACEHOLDER, Case, known_goals
+from ratecli.runner.certified import leaves_of, on_any_split, rates_on
+from ratecli.solvers.safety.tested import tested
 from ratecli.spec.document import Document
 
 
@@ -49,6 +51,27 @@ def telling_slices(sample: Sample, document: Document, cases: Sequence[Case]) ->
                     )
                     hint = "rates such as tpr and fpr are of rows of one label"
                     yield Fault("E308", message, hint, place=document.place(loc, leaf.span))
+
+
+def untestable(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
+    """What a safety test says of constraints that it cannot bound (E308), or of rows that it cannot
+    take (E411), at the constraints' places.
+    """
+    seen = set[tuple[str, str]]()
+    for case in cases:
+        test = case.safety
+        for goal in known_goals(case, lambda _: PLACEHOLDER)[1] if test else ():
+            known = (ex.text(goal.expression), test.method if test else "")
+            if test is None or known in seen:
+                continue
+            seen.add(known)
+            goal_there = on_any_split(goal)
+            rates, rows = rates_on(leaves_of([goal_there]), sample, "safety")
+            try:
+                tested(goal_there, test.promise(len(rows)), rates)
+            except FaultError as error:
+                place = document.place(("constraints", goal.name))
+                yield from (fault.at(place) for fault in error.faults)
 
 
 def _tells(condition: Condition, sample: Sample) -> bool:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ratecli.datasets.load import identity
 from ratecli.faults import Fault, FaultError
 from ratecli.rates import expression as ex
-from ratecli.rates.table import DEPLOYED
-from ratecli.runner.cases import Case, content
+from ratecli.runner.cases import Case, compares, content, ruling
+from ratecli.runner.drawing import Drawing
 from ratecli.runner.keys import trial_key
 from ratecli.runner.options import settled
 from ratecli.runner.provenance import code_versions
@@ -28,6 +28,7 @@ class Job:
     `of` maps a label in `of(...)` to the key of the trial that it means; `deployed` is the key of
     the trial whose classifier is deployed, `is_deployed` says that it is this one's own,
     `deployed_column` is the column of a deployed model, and `deployed_model` a stored classifier.
+    `elsewhere` says how the rows came about of those trials that saw other training rows than this one.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Job:
     is_deployed: bool
     deployed_column: str | None
     deployed_model: bytes | None
+    elsewhere: Mapping[str, Drawing]
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,7 @@ class _Planner:
                 planned.append(_planned(case, job))
                 tasks[job.key] = Task(job.key, _needs(job), job)
         # a worker keeps the rows of few seeds: those that share rows follow each other
-        ordered = sorted(
-            tasks.values(), key=lambda task: (task.payload.case.datasets, task.payload.seed)
-        )
+        ordered = sorted(tasks.values(), key=_of_rows)
         return Plan(tuple(planned), tuple(ordered))
 
     def job(self, index: int, seed: int) -> Job:
@@ -122,44 +122,91 @@ class _Planner:
 
     def _make(self, index: int, seed: int) -> Job:
         case = self.cases[index]
-        of = self._others(index, seed)
+        of, elsewhere = {}, {}
+        for label, other in self._others(index).items():
+            of[label] = self.job(other, seed).key
+            if self.cases[other].drawing != case.drawing:
+                self._check_independent(case, label)
+                elsewhere[of[label]] = self.cases[other].drawing
         deployed = self.experiment.deployed or Deployed.model_construct()
         key = None
         itself = deployed.algorithm == case.label
         if itself:
             self._check_own_decisions(case)
         elif deployed.algorithm is not None:
-            key = self.job(self._meant(deployed.algorithm, case), seed).key
+            meant = self._meant(deployed.algorithm, case)
+            key = self.job(meant, seed).key
+            if self.cases[meant].drawing != case.drawing:
+                self._check_deployed(case, deployed.algorithm)
+                elsewhere[key] = self.cases[meant].drawing
         l2 = self.experiment.regularization.l2
         needs = {"of": of, "deployed": key, "itself": itself, "column": deployed.column}
         rows = {"datasets": {name: self.digests[name] for name in case.datasets}}
         trial = trial_key(self.base | rows | content(case) | needs | {"seed": seed})
         data = self.data.only(case.datasets)
         return Job(
-            trial, seed, case, data, l2, of, key, itself, deployed.column, self.deployed_model
+            trial,
+            seed,
+            case,
+            data,
+            l2,
+            of,
+            key,
+            itself,
+            deployed.column,
+            self.deployed_model,
+            elsewhere,
         )
 
     def _check_own_decisions(self, case: Case) -> None:
         """Raises E310 where the algorithm that is deployed is given goals that speak of it."""
-        if case.solver.role == "ignores":
-            return
-        compared = ex.leaves(*(goal.expression for goal in case.goals()))
-        asked = (node.algorithm == DEPLOYED for node in case.ofs(goals_only=True))
-        if any(leaf.rate.needs_deployed for leaf in compared) or any(asked):
+        if case.solver.needs_deployed:
+            message = f"'{case.label}' is the deployed model and takes the deployed model"
+        elif case.solver.role != "ignores" and any(map(compares, case.goals())):
             message = f"'{case.label}' is the deployed model and is held to its own decisions"
-            place = self.document.place(("deployed", "algorithm"))
-            raise FaultError(Fault("E310", message, "deploy another algorithm", place=place))
+        else:
+            return
+        place = self.document.place(("deployed", "algorithm"))
+        raise FaultError(Fault("E310", message, "deploy another algorithm", place=place))
 
-    def _others(self, index: int, seed: int) -> dict[str, str]:
-        """Keys of the trials that `of(...)` means; what is only measured may be the trial's own."""
+    def _check_independent(self, case: Case, label: str) -> None:
+        """Raises E310 where what a test is to show, or is trained for, hangs on rows of the test.
+
+        That is so where another algorithm, whose own test takes other rows or none, was trained on them.
+        """
+        asked = (
+            part
+            for goal in ruling(case)
+            for part in ex.walk(goal.expression)
+            if isinstance(part, ex.Of) and part.algorithm == label
+        )
+        if case.safety is not None and any(asked):
+            message = f"the safety test of '{case.label}' needs rows that '{label}' has not seen"
+            raise self._refused(case, label, message, self._same_test(label))
+
+    def _same_test(self, label: str) -> str:
+        return f"give '{label}' the same fraction, stratify and order of `safety`"
+
+    def _check_deployed(self, case: Case, label: str) -> None:
+        """The same of decisions of an algorithm that is deployed; an audit is of the very same rows."""
+        if case.solver.needs_deployed:
+            message = f"'{case.label}' must have the training rows of '{label}', which is deployed"
+        elif case.safety is not None and any(compares(goal) for goal in ruling(case)):
+            message = f"the safety test of '{case.label}' needs rows that '{label}', which is deployed, has not seen"
+        else:
+            return
+        place = self.document.place(("deployed", "algorithm"))
+        raise FaultError(Fault("E310", message, self._same_test(label), place=place))
+
+    def _others(self, index: int) -> dict[str, int]:
+        """The cases that `of(...)` means by label; what is only measured may be the trial's own."""
         case = self.cases[index]
         meant = {label: self._meant(label, case) for label in case.of()}
         own = [label for label, other in meant.items() if other == index]
         if own and case.solver.role != "ignores" and set(own) & set(case.of(goals_only=True)):
             message = f"'{case.label}' is held to its own result by of({own[0]}, ...)"
             raise self._refused(case, own[0], message, "name another algorithm")
-        others = ((label, other) for label, other in meant.items() if other != index)
-        return {label: self.job(other, seed).key for label, other in others}
+        return {label: other for label, other in meant.items() if other != index}
 
     def _meant(self, label: str, case: Case) -> int:
         """The one case of another algorithm that agrees with this one's sweep point."""
@@ -189,6 +236,11 @@ class _Planner:
         )
         place = next(found, None) or self.document.place(("deployed", "algorithm"))
         return FaultError(Fault("E310", message, hint, place=place))
+
+
+def _of_rows(task: Task) -> tuple[tuple[str, ...], int, str]:
+    job: Job = task.payload
+    return job.case.datasets, job.seed, repr(job.case.drawing)
 
 
 def _needs(job: Job) -> tuple[str, ...]:

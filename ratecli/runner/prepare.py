@@ -16,14 +16,15 @@ from ratecli.datasets.load import Options, given_files, identity, missing
 from ratecli.faults import Fault, FaultError
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import stored_model
+from ratecli.runner.drawing import Drawing
 from ratecli.runner.entry_places import EntryPlaces
 from ratecli.runner.expected import expected_splits
 from ratecli.runner.frontier import unknown_optima
 from ratecli.runner.plan import Plan, make_plan
 from ratecli.runner.reading import Columns, Pool, Reading
-from ratecli.runner.rows import check_rows, known_rows
+from ratecli.runner.rows import check_drawings, check_rows, known_rows
 from ratecli.runner.shown import split_faults
-from ratecli.runner.world import Data, check_table, columns_of, parts_of
+from ratecli.runner.world import Data, check_table, columns_of, dealt_of
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment, load_experiment
 
@@ -140,8 +141,10 @@ def _with_data(known: Prepared, *, refuse: bool = True) -> Prepared:
     columns = {pool: _columns(data.only(pool)) for pool in _pools(known.cases)}
     reading = Reading(experiment, document, columns)
     cases = tuple(reading.cases(refuse=refuse))
-    seed = experiment.seeds[0]
-    _each_entry(data, document, lambda name, _: parts_of(data, name, seed))
+    if experiment.resample is None:
+        seed = experiment.seeds[0]
+        _each_entry(data, document, lambda name, _: dealt_of(data, name, seed))
+    check_drawings(experiment, document, data, cases)
     found = _check_rows(known, reading, cases)
     warnings = [*reading.warnings, *found, *unknown_optima(experiment, document, cases, data)]
     return replace(known, cases=cases, plan=_plan(known, cases), warnings=tuple(warnings))
@@ -152,6 +155,20 @@ def _pools(cases: Sequence[Case]) -> dict[Pool, list[Case]]:
     found: dict[Pool, list[Case]] = {}
     for case in cases:
         found.setdefault(case.datasets, []).append(case)
+    return found
+
+
+def _drawings(cases: Sequence[Case]) -> dict[tuple[Pool, Drawing], list[Case]]:
+    """The cases that are given the same rows.
+
+    Where more and more training rows are drawn, all stand by the most: few rows may lack a group, and
+    then a trial says so.
+    """
+    most = max((case.share for case in cases if case.share is not None), default=None)
+    found: dict[tuple[Pool, Drawing], list[Case]] = {}
+    for case in cases:
+        drawing = replace(case.drawing, share=most)
+        found.setdefault((case.datasets, drawing), []).append(case)
     return found
 
 
@@ -167,11 +184,12 @@ def _check_rows(known: Prepared, reading: Reading, cases: Sequence[Case]) -> lis
     faults: list[Fault] = []
     splits: dict[Pool, tuple[str, ...]] = {}
     pools = _pools(cases)
-    for pool, own in pools.items():
+    for (pool, drawing), own in _drawings(cases).items():
         data, columns = known.data.only(pool), reading.columns[pool]
         try:
-            rows = known_rows(experiment, document, data, columns, known.deployed_model)
-            splits[pool] = tuple(rows.splits())
+            model = known.deployed_model
+            rows = known_rows(experiment, document, data, columns, model, drawing=drawing)
+            splits[pool] = tuple(dict.fromkeys([*splits.get(pool, ()), *rows.splits()]))
             warnings += check_rows(rows, document, reading, own)
         except FaultError as error:
             faults += error.faults

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -24,10 +25,11 @@ from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
 from ratecli.runner.cases import PLACEHOLDER, Case
 from ratecli.runner.expected import expect_faults
-from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals, written
+from ratecli.runner.goal_checks import WHICH, goal_faults, range_faults, refused_goals, written
 from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
+from ratecli.runner.safety import AtPoint, SafetyTest, merged
 from ratecli.runner.shown import panel_faults, report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
@@ -205,9 +207,19 @@ class Reading:
                 self.faults[fault] = None
             return None
 
-    def _check_guard(self, index: int, entry: Algorithm) -> None:
-        """An E104 for constraints that are to be held more firmly by what does not hold them."""
-        if solver_class(entry.name).role == "enforces":
+    def _check_entry(self, index: int, entry: Algorithm) -> None:
+        """E307, E102 for what the algorithm needs; E104 for constraints that are to be held more firmly
+        by what does not hold them.
+        """
+        found = solver_class(entry.name)
+        place = self.document.place(self._loc(index, entry), key=True)
+        if found.needs_deployed and self.experiment.deployed is None:
+            message = f"'{entry.name}' takes the deployed model, and none is given"
+            self.faults[Fault("E307", message, WHICH, place=place)] = None
+        if found.needs_promise and merged(self.experiment, entry) is None:
+            message = f"'{entry.name}' trains for a safety test, and there is none"
+            self.faults[Fault("E102", message, "say safety: {delta: 0.05}", place=place)] = None
+        if found.role == "enforces":
             return
         for key in ("constraints_on", "margin"):
             if getattr(entry, key) != Algorithm.model_fields[key].default:
@@ -227,10 +239,11 @@ class Reading:
             algorithms=frozenset(other.label for other in self.experiment.algorithms),
         )
         made = self._solver(index, entry, point)
-        self._check_guard(index, entry)
+        self._check_entry(index, entry)
+        share, test = self._rows(index, entry, point, scope.unset)
         values = {name: value for name, tree in self.trees.items()
                   if (value := self._value(name, tree, scope)) is not None}  # fmt: skip
-        held = solver_class(entry.name).role != "ignores"
+        held = test is not None or solver_class(entry.name).role != "ignores"
         rules = {name: goal for name, rule in self.rules.items()
                  if (goal := self._rule(name, rule, scope, needed=held))}  # fmt: skip
         if made is None or len(self.faults) > before or "objective" not in values:
@@ -241,6 +254,8 @@ class Reading:
             algorithm=entry.name,
             solver=made,
             guard=Guard(entry.constraints_on, entry.margin),
+            share=share,
+            safety=test,
             point=point,
             datasets=pool,
             objective=objective,
@@ -251,6 +266,15 @@ class Reading:
         self._sort(goal_faults(self.experiment, self.document, case))
         self.refusals |= dict.fromkeys(refused_goals(self.document, case))
         return case
+
+    def _rows(
+        self, index: int, entry: Algorithm, point: Point, unset: Mapping[str, Fault]
+    ) -> tuple[Fraction | None, SafetyTest | None]:
+        """How many rows are drawn to train on, and the safety test, at a sweep point."""
+        said = AtPoint(self.experiment, self.document, entry, point, unset)
+        with self._placing(self._loc(index, entry)):
+            return said.share(), said.test()
+        return None, None
 
     def _value(self, name: str, tree: Node, scope: Scope) -> Expression | None:
         loc = ("objective",) if name == "objective" else ("metrics", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,10 +15,12 @@ from ratecli.rates.sample import Sample
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import with_stored
-from ratecli.runner.obstacles import obstacles, telling_slices
+from ratecli.runner.drawing import Drawing
+from ratecli.runner.obstacles import obstacles, telling_slices, untestable
 from ratecli.runner.reading import Columns, Pool, Reading, groups_of
+from ratecli.runner.safety import place_of
 from ratecli.runner.undefined import rates_of_nothing, undefined_ratios
-from ratecli.runner.world import Data, World, world
+from ratecli.runner.world import Data, World, dealt_of, world
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
 
@@ -30,6 +33,8 @@ def known_rows(
     data: Data,
     columns: Columns,
     deployed_model: bytes | None,
+    *,
+    drawing: Drawing,
 ) -> World:
     """The rows of some data sets at the first seed; E205, E404, E406, E411 with their places."""
     column = experiment.deployed.column if experiment.deployed else None
@@ -38,7 +43,7 @@ def known_rows(
         hint = did_you_mean(column, columns.values, "columns")
         raise FaultError(Fault("E205", f"there is no column '{column}'", hint, place=place))
     try:
-        rows = world(data, experiment.seeds[0], column)
+        rows = world(data, experiment.seeds[0], column, drawing)
     except FaultError as error:
         loc = ("deployed", "column") if column else ("datasets",)
         place = document.place(loc, key=not column)
@@ -48,6 +53,35 @@ def known_rows(
     except FaultError as error:
         place = document.place(("deployed", "model"))
         raise FaultError(fault.at(place) for fault in error.faults) from None
+
+
+def check_drawings(
+    experiment: Experiment, document: Document, data: Data, cases: Sequence[Case]
+) -> None:
+    """Raises E410 where too few rows are drawn or put aside, E205 for columns to stratify by."""
+    seed, faults = experiment.seeds[0], dict[Fault, None]()
+    seen = {(case.datasets, case.drawing): case for case in reversed(cases)}
+    for (pool, drawing), case in seen.items():
+        for name in pool:
+            try:
+                if drawing.share is not None:
+                    dealt_of(data, name, seed, Drawing(drawing.share))
+            except FaultError as error:
+                place = document.place(("resample",))
+                faults |= dict.fromkeys(fault.at(place) for fault in error.faults)
+                continue
+            try:
+                if drawing.holdout is not None:
+                    dealt_of(data, name, seed, drawing)
+            except FaultError as error:
+                for fault in error.faults:
+                    key = "stratify" if fault.code == "E205" else "fraction"
+                    place = document.place(place_of(experiment, case.label, key))
+                    faults[replace(fault, message=f"in '{name}' {fault.message}", place=place)] = (
+                        None
+                    )
+    if faults:
+        raise FaultError(faults)
 
 
 def check_rows(
@@ -72,6 +106,7 @@ def check_rows(
     if not errors:
         errors = dict.fromkeys(obstacles(rows.sample, document, cases))
         errors |= dict.fromkeys(telling_slices(rows.sample, document, cases))
+        errors |= dict.fromkeys(untestable(rows.sample, document, cases))
     if errors:
         raise FaultError(errors)
     return found
@@ -128,13 +163,17 @@ def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterato
 
 
 def _undecided(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
-    """An E311 for each rate in `of(deployed, ...)` that counts rows without a decision."""
+    """An E311 for each rate in `of(deployed, ...)`, or of a goal where the deployed model itself is put
+    to a test, that counts rows without a decision.
+    """
     if sample.deployed is None:  # a trial will decide all rows
         return
     texts = {(loc, ex.text(tree)): tree for case in cases for loc, tree in case.texts()}
+    audited = any(case.solver.needs_deployed for case in cases)
     for (loc, _), tree in texts.items():
         asked = (part for part in ex.walk(tree) if isinstance(part, ex.Of))
         metrics = [part.metric for part in asked if part.algorithm == DEPLOYED]
+        metrics += [tree] if audited and loc[0] == "constraints" else []
         for leaf in ex.leaves(*metrics):
             counted = rate_matrix([leaf], sample, None).sums.indices
             missing = int(np.isnan(sample.deployed[counted]).sum())

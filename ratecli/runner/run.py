@@ -26,6 +26,7 @@ from ratecli.runner.trial import run_trial
 from ratecli.runner.unkept import unkept
 
 LEDGER = "trials.sqlite"
+UNSOLVED = "no_solution_found"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Outcome:
         Trials by status, `ran` of them in this run.
     failed
         Name and result of each trial that gave no answer.
+    unsolved
+        Name and result of each trial that found no solution.
     warnings
         Rules that do not hold on test rows (W402), variants to draw that there are none of (W208).
     """
@@ -46,6 +49,7 @@ class Outcome:
     counts: Mapping[str, int]
     ran: int
     failed: tuple[tuple[str, TrialResult], ...]
+    unsolved: tuple[tuple[str, TrialResult], ...]
     warnings: tuple[Fault, ...]
 
     @property
@@ -92,7 +96,9 @@ def run(
     _write_record(prepared, folder, command, started, datetime.now(UTC))
     ended = [results[task.key] for task in prepared.plan.tasks]
     failed = tuple((names[result.key], result) for result in ended if result.status in FAILED)
-    return Outcome(folder, _counts(ended), len(tasks), failed, _warnings(prepared, results))
+    unsolved = tuple((names[each.key], each) for each in ended if each.status == UNSOLVED)
+    warnings = _warnings(prepared, results)
+    return Outcome(folder, _counts(ended), len(tasks), failed, unsolved, warnings)
 
 
 def _warnings(prepared: Prepared, results: Mapping[str, TrialResult]) -> tuple[Fault, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,8 @@ from ratecli.rates.matrix import Predictions, measure, rate_matrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case, known_goals
-from ratecli.runner.deployed import decided, with_decisions, with_stored
+from ratecli.runner.certified import SafetyRows, rates_on
+from ratecli.runner.deployed import decided, of_column, with_decisions, with_stored
 from ratecli.runner.goal_checks import refusal
 from ratecli.runner.keys import stream
 from ratecli.runner.plan import Job
@@ -42,27 +44,27 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     scikit_learn()  # imported before the clock starts: the first trial of a process is no slower
     begun = time.perf_counter()
     rows = _rows(job, given)
-    reference = {label: rows.predictions(_classifier(given[key], label))
+    reference = {label: _seen(job, rows, key).predictions(_classifier(given[key], label))
                  for label, key in job.of.items()}  # fmt: skip
-    problem = training_problem(rows, *_goals(job.case, rows, reference, "train"), job.l2)
-    if problem.validation is not None:
-        objective, rules = _goals(job.case, rows, reference, "validation")
-        judged = replace(problem.validation, objective=objective, constraints=rules)
-        problem = replace(problem, validation=judged)
+    try:
+        problem = _problem(job, rows, reference, given)
+    except FaultError as error:
+        if not _too_few(job.case, error):
+            raise
+        reason = "; ".join(fault.message for fault in error.faults)
+        seconds = time.perf_counter() - begun
+        return TrialResult(job.key, "no_solution_found", reason, seconds, {"rows": rows.splits()})
     rng = stream(job.seed, "solver", job.case.algorithm)
     solution = guarded(job.case.solver, job.case.guard, problem, rng)
     if job.is_deployed and solution.variants:
         rows = with_decisions(rows, next(iter(solution.variants.values())))
-    values = _measured(rows, job.case, solution, reference)
-    status, reason = _status(job.case, solution, values)
-    if status == "not_met":
-        status, reason = _proven(problem, status, reason)
+    solution, values, ending = _judged(job, rows, problem, solution, reference)
     return TrialResult(
         key=job.key,
-        status=status,
-        reason=reason,
+        status=ending.status,
+        reason=ending.reason,
         seconds=time.perf_counter() - begun,
-        info={"rows": rows.splits()},
+        info={"rows": rows.splits(), **ending.info},
         trace=solution.trace,
         multipliers=solution.multipliers,
         values=tuple(values),
@@ -70,15 +72,100 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     )
 
 
+@dataclass(frozen=True)
+class _Ending:
+    """How a trial ends, and what there is to keep of that beside the numbers."""
+
+    status: str
+    reason: str
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _judged(
+    job: Job,
+    rows: World,
+    problem: Problem,
+    solution: Solution,
+    reference: Mapping[str, Predictions],
+) -> tuple[Solution, list[Value], _Ending]:
+    """What is given of a solution, its numbers, and how the trial ends."""
+    answers = {name: rows.predictions(variant) for name, variant in solution.variants.items()}
+    if problem.promise is not None:
+        _, rules = _with_numbers(job.case, rows, reference, "train")
+        tested = SafetyRows(rows, problem.promise, problem.label_range, job.seed)
+        verdict = tested.verdict(solution, answers, rules)
+        answers = {name: answers[name] for name in verdict.solution.variants}
+        values = _measured(rows, job.case, answers, reference)
+        found = {"certificates": list(verdict.certificates)}
+        return verdict.solution, values, _Ending(verdict.status, verdict.reason, found)
+    values = _measured(rows, job.case, answers, reference)
+    status, reason = _status(job.case, solution, values)
+    if status == "not_met":
+        status, reason = _proven(problem, status, reason)
+    return solution, values, _Ending(status, reason)
+
+
+def _problem(
+    job: Job,
+    rows: World,
+    reference: Mapping[str, Predictions],
+    given: Mapping[str, TrialResult],
+) -> Problem:
+    """All that the solver is given."""
+    problem = training_problem(rows, *_goals(job.case, rows, reference, "train"), job.l2)
+    if problem.validation is not None:
+        objective, rules = _goals(job.case, rows, reference, "validation")
+        judged = replace(problem.validation, objective=objective, constraints=rules)
+        problem = replace(problem, validation=judged)
+    if job.case.safety is not None:
+        problem = replace(problem, promise=job.case.safety.promise(rows.splits()["safety"]))
+    if job.case.solver.needs_deployed:
+        problem = replace(problem, deployed=_deployed(job, rows, given))
+    return problem
+
+
+def _deployed(job: Job, rows: World, given: Mapping[str, TrialResult]) -> Classifier:
+    """The deployed model itself."""
+    if job.deployed is not None:
+        return _classifier(given[job.deployed], "the deployed model")
+    if job.deployed_model is not None:
+        return loads(job.deployed_model)
+    assert job.deployed_column is not None
+    return of_column(rows, job.deployed_column)
+
+
+NOTHING = frozenset({"E306", "E311", "E408"})
+"""Of rates and ratios that say nothing on the rows at hand."""
+
+
+def _too_few(case: Case, error: FaultError) -> bool:
+    """Whether it lies in the rows that were drawn, or left to train on, that nothing can be promised."""
+    drawn = case.share is not None or case.safety is not None
+    return drawn and {fault.code for fault in error.faults} <= NOTHING
+
+
 def _goals(
     case: Case, rows: World, reference: Mapping[str, Predictions], split: str
 ) -> tuple[Goal, tuple[Goal, ...]]:
-    """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them.
+    """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them."""
+    if case.solver.role == "ignores":
+        return objective_goal("error", ERROR), ()
+    objective, rules = _with_numbers(case, rows, reference, split)
+    for goal in (objective, *rules):
+        why, _ = refusal(type(case.solver), goal, objective=goal is objective)
+        if why:  # `of(...)` turned out negative, and what was convex is concave
+            message = f"algorithm '{case.label}' cannot take '{goal.text}': {why}"
+            raise FaultError(Fault("E308", f"{message} at the numbers that of(...) has"))
+    return objective, rules
+
+
+def _with_numbers(
+    case: Case, rows: World, reference: Mapping[str, Predictions], split: str
+) -> tuple[Goal, tuple[Goal, ...]]:
+    """The goals of the file, with numbers for `of(...)`.
 
     A goal is held to what another algorithm reaches on the rows of the split that judges it.
     """
-    if case.solver.role == "ignores":
-        return objective_goal("error", ERROR), ()
 
     def of(node: ex.Of) -> float:
         value = _of(rows, split, reference, _anywhere(node))
@@ -88,13 +175,7 @@ def _goals(
             raise FaultError(Fault("E311", message, None, node.span))
         return value
 
-    objective, rules = known_goals(case, of)
-    for goal in (objective, *rules):
-        why, _ = refusal(type(case.solver), goal, objective=goal is objective)
-        if why:  # `of(...)` turned out negative, and what was convex is concave
-            message = f"algorithm '{case.label}' cannot take '{goal.text}': {why}"
-            raise FaultError(Fault("E308", f"{message} at the numbers that of(...) has"))
-    return objective, rules
+    return known_goals(case, of)
 
 
 def _anywhere(node: ex.Of) -> ex.Of:
@@ -107,12 +188,19 @@ def _anywhere(node: ex.Of) -> ex.Of:
 
 
 def _rows(job: Job, given: Mapping[str, TrialResult]) -> World:
-    rows = world(job.data, job.seed, job.deployed_column)
+    rows = world(job.data, job.seed, job.deployed_column, job.case.drawing)
     if job.deployed_model is not None:
         return with_stored(rows, job.deployed_model)
     if job.deployed is None:
         return rows
-    return with_decisions(rows, _classifier(given[job.deployed], "the deployed model"))
+    classifier = _classifier(given[job.deployed], "the deployed model")
+    return with_decisions(rows, classifier, _seen(job, rows, job.deployed))
+
+
+def _seen(job: Job, rows: World, key: str) -> World:
+    """The same rows as another trial saw them, whose features follow its own training rows."""
+    drawing = job.elsewhere.get(key)
+    return rows if drawing is None else world(job.data, job.seed, job.deployed_column, drawing)
 
 
 def _classifier(result: TrialResult, name: str) -> Classifier:
@@ -133,7 +221,7 @@ def training_problem(
     FaultError
         E306, E408 where a rate of a goal has no rows to be a mean of, E311 where a ratio has no value.
     """
-    train = np.flatnonzero(rows.sample.part == "train")
+    train = np.flatnonzero(rows.sample.rows(ex.EVERYWHERE, "train"))
     wanted = ex.leaves(*(piece for goal in (objective, *rules) for piece in goal.pieces))
     matrix = rate_matrix([*wanted, ERROR], rows.sample, "train")
     empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
@@ -147,15 +235,13 @@ def training_problem(
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
     slices, label = _slices(wanted, rows, train), rows.sample.label[train]
     problem = replace(problem, slices=slices, label=label)
-    held_out = np.flatnonzero(rows.sample.part == "validation")
+    moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # a goal may say @train
+    others, held_out = rates_on(moved, rows.sample, "validation")
     if not len(held_out):
         return problem
-    moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # a goal may say @train
-    others = replace(rate_matrix(moved, rows.sample, "validation"), leaves=matrix.leaves)
     slices, label = _slices(wanted, rows, held_out), rows.sample.label[held_out]
-    validation = replace(
-        problem, X=rows.X[held_out], rates=others.on(held_out), slices=slices, label=label
-    )
+    rates = replace(others, leaves=matrix.leaves)
+    validation = replace(problem, X=rows.X[held_out], rates=rates, slices=slices, label=label)
     return replace(problem, validation=validation)
 
 
@@ -166,10 +252,12 @@ def _slices(leaves: Sequence[Leaf], rows: World, some: NDArray[np.intp]) -> dict
 
 
 def _measured(
-    rows: World, case: Case, solution: Solution, reference: Mapping[str, Predictions]
+    rows: World,
+    case: Case,
+    answers: Mapping[str, Predictions],
+    reference: Mapping[str, Predictions],
 ) -> list[Value]:
     """Every metric of every variant on every split; `of(...)` itself is its main variant."""
-    answers = {name: rows.predictions(variant) for name, variant in solution.variants.items()}
     if answers:
         reference = {case.label: next(iter(answers.values())), **reference}
     metrics = {ex.text(metric): metric for metric in case.metrics.values()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ from scipy import sparse
 from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import load
-from ratecli.datasets.split import split
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier, Features
 from ratecli.models.grouped import with_members
+from ratecli.rates.expression import EVERYWHERE
 from ratecli.rates.matrix import Predictions
-from ratecli.rates.sample import Floats, Sample
-from ratecli.runner.keys import stream
+from ratecli.rates.sample import Floats, Mask, Sample
+from ratecli.runner.drawing import AS_THEY_ARE, Dealt, Drawing, dealt
 from ratecli.runner.levels import (
     check_column,
     column_at_levels,
@@ -33,6 +33,8 @@ from ratecli.runner.levels import (
     sample_at_levels,
 )
 from ratecli.runner.slices import memberships
+
+Positions = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,12 @@ class World:
         return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
 
     def splits(self) -> dict[str, int]:
-        """Rows of each split that has any, in the order train, validation, test."""
-        counts = {name: int((self.sample.part == name).sum()) for name in SPLITS}
+        """Rows of each split that has any, in the order train, validation, test, safety."""
+        counts = {name: int(self.sample.rows(EVERYWHERE, name).sum()) for name in SPLITS}
         return {name: count for name, count in counts.items() if count}
 
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test", "safety")
 
 
 def tables(data: Data) -> dict[str, Table]:
@@ -104,19 +106,26 @@ def _read(entry: str, base: str) -> Table:
 
 
 @lru_cache(maxsize=2)
-def world(data: Data, seed: int, deployed: str | None = None) -> World:
-    """The stacked rows of a seed; `deployed` names the column of a deployed model's decisions."""
+def world(
+    data: Data, seed: int, deployed: str | None = None, drawing: Drawing = AS_THEY_ARE
+) -> World:
+    """The stacked rows of a seed; `deployed` names the column of a deployed model's decisions.
+
+    Worlds that differ in what is put aside for a safety test hold the same rows in the same order, each
+    as its own training rows say.
+    """
     named = tables(data)
-    parts = {name: parts_of(data, name, seed) for name in named}
-    encoder = Encoder.fit(list(named.values()), [part == "train" for part in parts.values()])
-    X = _stacked([encoder.transform(table) for table in named.values()])
-    columns = stacked_columns(list(named.values()))
+    found = {name: dealt_of(data, name, seed, drawing) for name in named}
+    X = _features(named, found)
+    rows = _positions(named, found)
+    stacked = _all_rows(data)
+    columns = {name: _taken(column, rows) for name, column in stacked.columns.items()}
     sample = Sample(
         columns=columns,
-        label=np.concatenate([table.label for table in named.values()]),
-        dataset=np.concatenate([np.full(len(table), name) for name, table in named.items()]),
-        part=np.concatenate(list(parts.values())),
-        weight=np.concatenate([_weight(table) for table in named.values()]),
+        label=_taken(stacked.label, rows),
+        dataset=np.concatenate([np.full(len(each.part), name) for name, each in found.items()]),
+        part=np.concatenate([each.part for each in found.values()]),
+        weight=_taken(stacked.weight, rows),
     )
     if deployed is not None:
         sample = sample.with_deployed(_decisions(columns[deployed], deployed))
@@ -126,10 +135,59 @@ def world(data: Data, seed: int, deployed: str | None = None) -> World:
     return World(sample_at_levels(sample, levels), features_at_levels(X, levels), levels)
 
 
+@dataclass(frozen=True)
+class _Stacked:
+    columns: Mapping[str, Any]
+    label: Floats
+    weight: Floats
+
+
+@lru_cache(maxsize=2)
+def _all_rows(data: Data) -> _Stacked:
+    """What all rows of all tables hold, each once: every seed's world reads it."""
+    found = list(tables(data).values())
+    return _Stacked(
+        stacked_columns(found),
+        np.concatenate([table.label for table in found]),
+        np.concatenate([_weight(table) for table in found]),
+    )
+
+
+def _features(named: Mapping[str, Table], found: Mapping[str, Dealt]) -> Features:
+    """(m, d) as the training rows say; each row of a table is encoded once, however often it is drawn."""
+    seen = [_fitted(table, found[name]) for name, table in named.items()]
+    encoder = Encoder.fit([table for table, _ in seen], [mask for _, mask in seen])
+    blocks = [_taken(encoder.transform(table), found[name].rows) for name, table in named.items()]
+    return _stacked(blocks)
+
+
+def _fitted(table: Table, given: Dealt) -> tuple[Table, Mask]:
+    """Rows and which of them train: of drawn rows, just those."""
+    train = np.asarray(given.part == "train")
+    if given.rows is None:
+        return table, train
+    drawn = given.rows[train]
+    matrix = None if table.matrix is None else table.matrix[drawn]
+    shown = table.frame[list(table.features)].iloc[drawn]
+    return replace(table, frame=shown, matrix=matrix), np.ones(len(drawn), dtype=bool)
+
+
+def _positions(named: Mapping[str, Table], found: Mapping[str, Dealt]) -> Positions | None:
+    """Where each row stands in all tables, stacked; None where it is every row in order."""
+    starts = np.cumsum([0, *(len(table) for table in named.values())])
+    drawn = [each.rows for each in found.values()]
+    if any(rows is None for rows in drawn):
+        return None
+    return np.concatenate([start + rows for start, rows in zip(starts, drawn, strict=False)])
+
+
+def _taken(values: Any, rows: Positions | None) -> Any:
+    return values if rows is None else values[rows]
+
+
 def columns_of(data: Data) -> dict[str, Any]:
     """Every column that slices may name, over all rows."""
-    columns = stacked_columns(list(tables(data).values()))
-    return column_at_levels(columns, levels_of_all(data))
+    return column_at_levels(_all_rows(data).columns, levels_of_all(data))
 
 
 def levels_of_all(data: Data) -> int:
@@ -143,10 +201,9 @@ def check_table(data: Data, name: str) -> None:
     check_column(table(data, name), levels_of(data.options()[name]))
 
 
-def parts_of(data: Data, name: str, seed: int) -> NDArray[np.str_]:
-    """The split of every row of one data set, whose copies at all levels go with it."""
-    options = data.options()[name].get("split", {})
-    return split(table(data, name), options, stream(options.get("seed", seed), "split", name))
+def dealt_of(data: Data, name: str, seed: int, drawing: Drawing = AS_THEY_ARE) -> Dealt:
+    """The rows of one data set and the split of each, whose copies at all levels go with it."""
+    return dealt(table(data, name), name, data.options()[name], seed, drawing)
 
 
 def _weight(table: Table) -> Floats:

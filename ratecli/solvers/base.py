@@ -82,12 +82,15 @@ class Solver(ABC):
     `role` says what it does with goals. `objectives` and `constraints` name the classes of goals
     (see `rates.analysis.Shape`) it takes; goals of other classes are refused (E308) unless it
     `ignores` them all. `one_sided` says that it holds each rate from one side, so that goals must grow
-    or fall in it (see `rates.analysis.two_sided`).
+    or fall in it (see `rates.analysis.two_sided`). `needs_promise` and `needs_deployed` say that it trains
+    for a safety test (`Problem.promise`), or takes the deployed model (`Problem.deployed`).
     """
 
     version: ClassVar[int] = 1
     role: ClassVar[Role] = "enforces"
     one_sided: ClassVar[bool] = False
+    needs_promise: ClassVar[bool] = False
+    needs_deployed: ClassVar[bool] = False
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
 

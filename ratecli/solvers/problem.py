@@ -47,6 +47,8 @@ class Problem:
         Least and largest value of a label that is a number; infinite where none is known.
     promise
         The safety test that the solution will have to pass, if any.
+    deployed
+        The deployed model, for algorithms that need it.
     """
 
     X: Features
@@ -59,6 +61,7 @@ class Problem:
     label: Array = field(default_factory=lambda: np.zeros(0))
     label_range: tuple[float, float] = (0.0, 1.0)
     promise: Promise | None = None
+    deployed: Classifier | None = None
 
     def decisions(self, classifier: Classifier) -> Array:
         """(n,) of a classifier that looks at no other slices than those of the goals."""

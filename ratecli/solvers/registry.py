@@ -54,6 +54,12 @@ BUILT_IN = (
         "ratecli.solvers.baselines.unconstrained:Unconstrained",
     ),
     Algorithm(
+        "audit",
+        "the deployed model itself, as it is: to measure it and to put it to a safety test",
+        "ours",
+        "ratecli.solvers.baselines.audit:Audit",
+    ),
+    Algorithm(
         "thresholded",
         "linear classifier whose bias is shifted to meet constraints at least cost",
         "Goh, Cotter, Gupta, Friedlander 2016, figure 3; Narasimhan, Cotter, Gupta 2019, table 4",

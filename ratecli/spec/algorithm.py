@@ -22,6 +22,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ratecli.spec.complaint import Complaint, complaints_of, raised, wrong_type
+from ratecli.spec.safety import OwnSafety, Safety
 from ratecli.spec.strict import Name, Part
 from ratecli.spec.sweep import Sweep
 from ratecli.spec.sweep_reader import read_sweep
@@ -51,7 +52,7 @@ SWEEP_SCHEMA = {
     },
 }
 
-OWN = ("constraints_on", "margin", "sweep")
+OWN = ("constraints_on", "margin", "safety", "sweep")
 """What an entry says beside the label and the algorithm's options."""
 
 SweepPart = Annotated[
@@ -81,6 +82,11 @@ class Algorithm(Part):
         None,
         description="Confidence with which each constraint must hold: it must by as much as its standard "
         "error times the normal quantile, 0.95 for 1.64 standard errors.",
+    )
+    safety: OwnSafety = Field(
+        None,
+        description="Keys of the safety test that are others than the file's, a test for this algorithm "
+        "alone where the file has none, or false: no test.",
     )
     sweep: SweepPart | None = Field(
         None,
@@ -119,6 +125,7 @@ class Algorithm(Part):
                 "as": fields["label"],
                 "constraints_on": fields["constraints_on"],
                 "margin": fields["margin"],
+                "safety": fields["safety"],
                 "sweep": SWEEP_SCHEMA | {"description": fields["sweep"]["description"]},
             },
         }
@@ -137,6 +144,8 @@ class Algorithm(Part):
             own["constraints_on"] = self.constraints_on
         if self.margin is not None:
             own["margin"] = self.margin
+        if self.safety is not None:
+            own["safety"] = self.safety.given() if isinstance(self.safety, Safety) else False
         return {self.name: {**self.options, "as": self.label, **own}}
 
 

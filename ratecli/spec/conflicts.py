@@ -12,6 +12,7 @@ from ratecli.spec.algorithm import label_loc, label_of, own_sweep
 from ratecli.spec.complaint import Complaint, shown
 from ratecli.spec.document import Loc
 from ratecli.spec.one_by_one import DATASET, one_by_one
+from ratecli.spec.promises import promises
 from ratecli.spec.sweep import points
 from ratecli.spec.sweep_reader import KEYWORDS, MAX_POINTS, read_sweep
 
@@ -31,6 +32,7 @@ def conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     yield from _files(raw)
     yield from _sizes(raw)
     yield from _levels(raw)
+    yield from promises(raw)
 
 
 def _twice(loc: Loc, message: str, hint: str | None = None) -> Complaint:

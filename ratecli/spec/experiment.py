@@ -19,6 +19,8 @@ from ratecli.spec.expect import Expectation
 from ratecli.spec.one_by_one import DATASET, Group
 from ratecli.spec.override import overridden
 from ratecli.spec.report import Report
+from ratecli.spec.resample import Resample
+from ratecli.spec.safety import Safety
 from ratecli.spec.strict import Column, Name, Part, Rule, Slug, Text
 from ratecli.spec.sweep import Point, Sweep
 
@@ -159,6 +161,17 @@ class Experiment(Part):
     deployed: Deployed | None = Field(
         None,
         description="The model in use, which churn, wins, losses and of(deployed, ...) compare with.",
+    )
+    resample: Resample | None = Field(
+        None,
+        description="Training rows of each seed are drawn with replacement from all rows of each data "
+        "set, this share as many as there are (it may exceed 1), and all rows are test rows: what a "
+        "model does is known exactly. A number, or a name of the sweep.",
+    )
+    safety: Safety | None = Field(
+        None,
+        description="A test of every constraint on rows that no algorithm sees: a model that fails it "
+        "is not given, and the trial ends as no_solution_found.",
     )
     sweep: SweepPart = Field(
         default_factory=Sweep,

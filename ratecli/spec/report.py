@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from ratecli.spec.complaint import no_choice, raised, wrong_type
 from ratecli.spec.strict import Column, Flag, Name, Part, Slug, Text
 
-SplitName = Literal["train", "validation", "test"]
+SplitName = Literal["train", "validation", "test", "safety"]
 Names = Annotated[tuple[Column, ...], Field(min_length=1)]
 Labels = Annotated[tuple[Name, ...], Field(min_length=1)]
 

@@ -15,7 +15,7 @@ from small import PLAIN, SMALL, TRIALS, command, quickstart
 
 from ratecli.runner.run import LEDGER
 from ratecli.runner.store import Store
-from ratecli.runner.world import Data, parts_of
+from ratecli.runner.world import Data, dealt_of
 
 LEFT = {
     ".lock",
@@ -180,7 +180,7 @@ def seeds(folder):
     """A seed with the one positive row among those trained on, then one without."""
     entry = {"path": "few.csv", "label": "y", "split": {"train": "1/2", "test": "1/2"}}
     data = Data.of({"d": entry}, folder)
-    parts = [parts_of(data, "d", seed)[0] for seed in range(50)]
+    parts = [dealt_of(data, "d", seed).part[0] for seed in range(50)]
     return [parts.index("train"), parts.index("test")]
 
 

@@ -89,6 +89,9 @@ def test_apportion(total: int, parts: list[int]):
         ({"validation": 0.1, "test": 0.2}, (63, 9, 18)),
         ({"train": 0.7, "test": 0.3}, (63, 0, 27)),
         ({"train": 0.1, "validation": 0.2, "test": 0.7}, (9, 18, 63)),
+        ({"train": 1}, (90, 0, 0)),
+        ({"test": 0}, (90, 0, 0)),
+        ({"train": 0.8, "validation": "1/5"}, (72, 18, 0)),
     ],
 )
 def test_what_is_not_given_is_the_rest(spec: dict[str, Any], expected: tuple[int, ...]):
@@ -133,7 +136,7 @@ def test_by_column():
         ({"test": -0.5}, "E410"),
         ({"test": float("nan")}, "E410"),
         ({"test": 1}, "E410"),
-        ({"train": 1}, "E410"),
+        ({"train": 1, "validation": 0.001}, "E410"),
         ({"validation": 0.001}, "E410"),
         ({"official": True}, "E410"),
         ({"by": "x"}, "E410"),

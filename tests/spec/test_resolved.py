@@ -110,6 +110,8 @@ def test_defaults(load):
         "constraints": {},
         "regularization": {"l2": "1/n"},
         "deployed": None,
+        "resample": None,
+        "safety": None,
         "sweep": {},
         "algorithms": [{"unconstrained": {"as": "unconstrained"}}],
         "seeds": [0],

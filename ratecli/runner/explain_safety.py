@@ -1,0 +1,97 @@
+"""The safety test of a constraint as it was understood, in lines for a person to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import Affine
+from ratecli.rates.analysis import Goal
+from ratecli.runner.cases import PLACEHOLDER, Case, known_goals
+from ratecli.runner.certified import leaves_of, on_any_split, rates_on
+from ratecli.runner.prepare import Prepared
+from ratecli.runner.safety import SafetyTest
+from ratecli.runner.world import World, world
+from ratecli.solvers.safety.tested import Asked, Tested, tested
+
+FEW = 4
+"""Up to so many trees, bounds of a tree, or tests of several algorithms are all shown."""
+SIDES = {1: "upper", -1: "lower"}
+
+
+def explain_safety(prepared: Prepared, name: str) -> list[str]:
+    """What is tested of a constraint, at which delta; nothing where no algorithm is tested.
+
+    The bounds are known once the data is there: rows tell which rates are bounded together.
+    """
+    found: dict[tuple[object, ...], list[Case]] = {}
+    for case in prepared.cases:
+        if case.safety is not None:
+            found.setdefault(_what(case, case.safety, name), []).append(case)
+    if not found:
+        return []
+    tests = list(found.values())
+    shown = ["safety test, which a model must pass for every constraint to be given"]
+    for alike in tests[:FEW]:
+        head = [_named(alike)] if len(tests) > 1 else []
+        shown += [f"  {line}" for line in (*head, *_lines(prepared, alike[0], name))]
+    more = [f"  ... {len(tests) - FEW} more tests ..."] if len(tests) > FEW else []
+    return [*shown, *more]
+
+
+def _what(case: Case, test: SafetyTest, name: str) -> tuple[object, ...]:
+    """What the lines of a case hang on."""
+    rules = [ex.text(goal.expression) for goal in case.constraints if goal.name == name]
+    return *rules, test.delta[name], test.bound, test.method, test.holdout, case.datasets
+
+
+def _named(alike: Sequence[Case]) -> str:
+    """The first of some cases, and how many there are."""
+    point = (f"{key}={value}" for key, value in alike[0].point.items())
+    more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+    return f"of {', '.join([alike[0].label, *point])}{more}"
+
+
+def _lines(prepared: Prepared, case: Case, name: str) -> Iterator[str]:
+    test = case.safety
+    assert test is not None
+    yield (
+        f"delta {test.delta[name]:g}, bound {test.bound}, method {test.method}, on "
+        f"{float(test.holdout.fraction):g} of the training rows"
+    )
+    if not prepared.plan.tasks:
+        yield "which bounds are needed shows once the data is there"
+        return
+    _, rules = known_goals(case, lambda _: PLACEHOLDER)
+    (goal,) = (on_any_split(goal) for goal in rules if goal.name == name)
+    rows = _world(prepared, case)
+    rates, _ = rates_on(leaves_of([goal]), rows.sample, "safety")
+    yield from _bounds(goal, tested(goal, test.promise(rows.splits()["safety"]), rates))
+
+
+def _world(prepared: Prepared, case: Case) -> World:
+    deployed = prepared.experiment.deployed
+    column = deployed.column if deployed else None
+    data = prepared.data.only(case.datasets)
+    return world(data, prepared.experiment.seeds[0], column, case.drawing)
+
+
+def _bounds(goal: Goal, known: Tested) -> Iterator[str]:
+    """Each bound that is needed, under its tree where there are several."""
+    several = len(known.trees) > 1
+    if several:
+        yield f"{len(known.trees)} parts, of which each must be at most 0 at the whole delta"
+    indent = "  " if several else ""
+    for p, tree in enumerate(known.trees[:FEW]):
+        if several:
+            yield f"part {p + 1}: {ex.text(tree)}"
+        for each in (each for each in known.asked if each.tree == p):
+            yield f"{indent}{_bound(each, known.quantities[each.quantity])}"
+    if len(known.trees) > FEW:
+        yield f"... {len(known.trees) - FEW} more parts ..."
+    if not known.asked:
+        yield f"nothing is bounded: '{goal.name}' hangs on no rate"
+
+
+def _bound(asked: Asked, quantity: Affine) -> str:
+    return f"{SIDES[asked.sign]} bound of {ex.text(quantity.expression())}, delta {asked.delta:.4g}"

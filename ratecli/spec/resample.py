@@ -1,0 +1,51 @@
+"""The `resample:` part: training rows drawn from all rows, so that the truth about them is known."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import PlainValidator, WithJsonSchema
+
+from ratecli.spec.complaint import WHERE, Complaint, raised, wrong_type
+from ratecli.spec.dataset import FRACTION, as_fraction
+from ratecli.spec.names import NAME, bad_name
+
+MAX_SHARE = 1000
+"""Times as many rows as there are: more were a slip."""
+
+
+def _share(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        wanted = "a number greater than 0, or a name of the sweep"
+        raise raised([wrong_type((), wanted, value)], "share")
+    if isinstance(value, str) and not FRACTION.fullmatch(value):
+        wrong = bad_name((), value, key=False)
+    else:
+        wrong = [] if _possible(value) else [Complaint((), "E104", f"{WITHIN}, not {value}")]
+    if wrong:
+        raise raised(wrong, "share")
+    return value
+
+
+WITHIN = f"{WHERE} must be greater than 0 and at most {MAX_SHARE}"
+
+
+def _possible(value: float | str) -> bool:
+    if isinstance(value, str):
+        return not value.endswith("/0") and 0 < as_fraction(value) <= MAX_SHARE
+    return 0 < value <= MAX_SHARE
+
+
+Resample = Annotated[
+    float | str,
+    PlainValidator(_share),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SHARE},
+                {"type": "string", "pattern": f"^{FRACTION.pattern}$"},
+                {"type": "string", "pattern": f"^{NAME.pattern}$"},
+            ]
+        }
+    ),
+]
