@@ -1,4 +1,4 @@
-"""A column of two values read as positive and negative."""
+"""A label: a column of two values read as positive and negative, or one of numbers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ratecli.datasets.columns import floats, is_text
 from ratecli.faults import Fault, FaultError, did_you_mean
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
@@ -25,6 +26,38 @@ def read_label(column: pd.Series, name: str, positive: Any = None) -> NDArray[np
     chosen = _positive(shown, name, positive)
     meaning = [np.nan if word is None else float(word == chosen) for word in keys]
     return np.array([*meaning, np.nan])[codes]  # the code of a missing value is -1
+
+
+def read_number(
+    column: pd.Series, name: str, label_range: tuple[float, float]
+) -> NDArray[np.float64]:
+    """The numbers of the column, NaN where it holds none.
+
+    Raises
+    ------
+    FaultError
+        E411 where the column holds text, E406 where it holds no number at all or one that is not in the
+        range, infinity never being in it.
+    """
+    if is_text(column):
+        shown = next((word for word in column if word is not None), "")
+        message = f"label column '{name}' holds text, such as '{shown}'"
+        way = "a label that is a number needs numbers; leave 'target' out for two classes"
+        raise FaultError(Fault("E411", message, way))
+    label = floats(column)
+    if np.isnan(label).all():
+        raise _no_label(name)
+    low, high = label_range
+    wrong = ~(np.isfinite(label) & (label >= low) & (label <= high) | np.isnan(label))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        message = (
+            f"label column '{name}' holds {label[row]:g} in row {row + 1}, which is not from "
+            f"{low:g} to {high:g}, and {int(wrong.sum())} such in all"
+        )
+        way = "a promise holds only if no label can lie outside 'label_range': widen it, or mend the rows"
+        raise FaultError(Fault("E406", message, way))
+    return label
 
 
 def key(value: Any) -> str:
@@ -48,12 +81,14 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
     """The key of the positive value among those that occur."""
     values = ", ".join(f"'{word}'" for word in sorted(shown.values())[:6])
     if not shown:
-        way = "leave 'label' out if the table has no labels"
-        raise FaultError(Fault("E406", f"label column '{name}' holds no value at all", way))
+        raise _no_label(name)
     if len(shown) > 2:
         message = f"label column '{name}' has {len(shown)} values, not two: {values}"
         more = ", ..." if len(shown) > 6 else ""
-        way = "labels are binary: add a column that says yes or no, and name it as 'label'"
+        way = (
+            "add a column that says yes or no, and name it as 'label'; or, if the label is a number, "
+            "say 'target: number'"
+        )
         raise FaultError(Fault("E406", message + more, way))
     if positive is not None and key(positive) not in shown:
         message = f"'{positive}' is not a value of the label column '{name}'"
@@ -64,6 +99,11 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
         message = f"label column '{name}' holds one class only: {values}"
         raise FaultError(Fault("E406", message, "training needs rows of both classes"))
     return key(positive) if positive is not None else _usual(shown, name, values)
+
+
+def _no_label(name: str) -> FaultError:
+    way = "leave 'label' out if the table has no labels"
+    return FaultError(Fault("E406", f"label column '{name}' holds no value at all", way))
 
 
 def _usual(shown: dict[str, str], name: str, values: str) -> str:

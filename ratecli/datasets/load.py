@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ratecli.datasets import own, registry
 from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.download import Progress, absent, checksums, ensure, sha256_of
-from ratecli.datasets.label import MISSING, read_label
+from ratecli.datasets.label import MISSING, read_label, read_number
 from ratecli.datasets.paths import own_file, own_path, unreadable
 from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
@@ -102,6 +102,8 @@ _DECIDING = (
     "separator",
     "label",
     "positive",
+    "target",
+    "label_range",
     "features",
     "drop",
     "weight",
@@ -137,10 +139,12 @@ def _load_own(options: Options, base: Path) -> Table:
     roles = _roles(options, [str(name) for name in frame.columns])
     for name in roles.features:
         _check_feature(frame[name], name, meant_as_text=name in categorical)
+    label_range = registry.label_range(options)
     return Table(
         frame=frame,
         features=roles.features,
-        label=_label(frame, roles.label, options.get("positive")),
+        label=_label(frame, roles.label, label_range, options.get("positive")),
+        label_range=label_range,
         weight=_weight(frame, roles.weight),
         digest=_own_digest(options, path),
         files=((path.name, sha256_of(path)),),
@@ -215,9 +219,13 @@ def _refuse_slips(column: pd.Series, name: str) -> None:
         raise FaultError(Fault("E411", message, way))
 
 
-def _label(frame: pd.DataFrame, name: str | None, positive: Any) -> NDArray[np.float64]:
+def _label(
+    frame: pd.DataFrame, name: str | None, label_range: tuple[float, float] | None, positive: Any
+) -> NDArray[np.float64]:
     if name is None:
         return np.full(len(frame), np.nan)
+    if label_range is not None:
+        return read_number(frame[name], name, label_range)
     return read_label(frame[name], name, positive)
 
 

@@ -146,6 +146,24 @@ Versions of this table in which pass_bar means passing at the first attempt, or 
 counts as failing, have other numbers.
 """
 
+GPA = """\
+43,303 students of the Federal University of Rio Grande do Sul, 20,263 of them with a GPA of at least
+3.0. No official split. The original is doi:10.7910/DVN/O35FW8; this is the copy in the repository of
+the Seldonian Toolkit, which keeps the order of its rows and rounds the GPA to 5 decimals.
+
+features  the nine scores of the entrance exam: Physics, Biology, History, Second_Language, Geography,
+          Literature, Portuguese_and_Essay, Math, Chemistry
+other     M and F, 1 or 0; GPA, the grade point average of the first three semesters, 0 to 4
+sex       Female (20,968), Male (22,335): M and F again, as a word
+
+`preparation: classification` (the default) has the label GPA >= 3.0, also as GPA_class, 1 or 0.
+`preparation: regression` has the GPA itself as the label, a number from 0 to 4: goals speak of mse and
+mean_error there, and what needs two classes is refused.
+
+The toolkit's tutorials take the first 40% of the rows to select a candidate and the other 60% to test
+it; `split: {train: 1}` with `safety: {fraction: 0.6, order: positional}` does the same.
+"""
+
 _TEXTS = """\
 toxic          yes, no: the label
 mentions_gay   yes where 'gay' is in the text, in any case and inside any word; no elsewhere

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,18 @@ def _unknown_preparation(source: Source, name: str) -> Fault:
 def _out_of_range(key: str, value: int, option: Option) -> Fault:
     message = f"'{key}' is {value}, but must lie between {option.least} and {option.most}"
     return Fault("E104", message, f"leave it out for {option.default}")
+
+
+def label_range(options: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Where the labels of a `datasets:` entry are numbers: the least and the largest that they can be,
+    infinite where that is not known. None where they are of two classes. No file is read.
+    """
+    if "source" in options:
+        return find(options["source"]).numbers.get(settle(options)["preparation"])
+    if options.get("target") != "number":
+        return None
+    low, high = options.get("label_range", (None, None))
+    return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
 
 
 def digest(source: Source, settled: Mapping[str, Any], sums: Sequence[tuple[str, str]]) -> str:

@@ -57,7 +57,8 @@ class Source:
 
     `preparations` maps a name to its "module:function", the default first. `file_options` are options
     that take the path of a file of the user's. `version` is counted up whenever a preparation gives
-    other numbers: it is part of every digest.
+    other numbers: it is part of every digest. `numbers` has the preparations whose label is a number,
+    with the least and the largest that it can be.
 
     `stand_in` says of data that replace others what they replace and what that means: it stands at
     the head of every result. `folder` is where the files lie, if not under the source's name.
@@ -76,6 +77,7 @@ class Source:
     options: Mapping[str, Option] = field(default_factory=dict)
     file_options: tuple[str, ...] = ()
     frontier: Frontier | None = None
+    numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     version: int = 1
     stand_in: str = ""
     folder: str = ""

@@ -14,6 +14,7 @@ _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
 _GITHUB = "https://raw.githubusercontent.com"
 _PROPUBLICA = f"{_GITHUB}/propublica/compas-analysis/master"
 _FAIR_BATCH = f"{_GITHUB}/neutron0001/FAIR_batch/b360e92748f0c82929af878f4e882ef570076761"
+_ENGINE = f"{_GITHUB}/seldonian-toolkit/Engine/cbf72b1461fe903e441856102d5398c2592b86b6"
 _BIAS_ANALYSIS = (
     f"{_GITHUB}/conversationai/unintended-ml-bias-analysis/main/archive/unintended_ml_bias"
 )
@@ -166,6 +167,33 @@ _LAW = Source(
     ),
 )
 
+_GPA = Source(
+    name="gpa",
+    summary="students at a Brazilian university: how good will their grades be?",
+    preparations={
+        "classification": "ratecli.datasets.gpa:prepare",
+        "regression": "ratecli.datasets.gpa:prepare_regression",
+    },
+    numbers={"regression": (0.0, 4.0)},
+    rows=43_303,
+    label="GPA >= 3.0; with preparation: regression, the GPA",
+    sensitive=("sex", "M", "F"),
+    licence="CC0 1.0 by default of Harvard Dataverse; this copy BSD 3-Clause",
+    citation="Castro da Silva, B. (2019). UFRGS entrance exam and GPA data. Harvard Dataverse, "
+    "doi:10.7910/DVN/O35FW8. Thomas, P. S., Castro da Silva, B., Barto, A. G., Giguere, S., Brun, Y. "
+    "and Brunskill, E. (2019). Preventing undesirable behavior of intelligent machines. Science 366, "
+    "999-1004.",
+    notes=notes.GPA,
+    files=(
+        RemoteFile(
+            name="gpa_regression_dataset.csv",
+            url=f"{_ENGINE}/static/datasets/supervised/GPA/gpa_regression_dataset.csv",
+            sha256="26c5316a5a27778988f4765a9d53d55b776a8f74a3b2f6e7eb23f1e5bca0e32c",
+            size=3_205_400,
+        ),
+    ),
+)
+
 _DIXON = (
     "Dixon, L., Li, J., Sorensen, J., Thain, N. and Vasserman, L. (2018). Measuring and mitigating "
     "unintended bias in text classification. AIES 2018, 67-73."
@@ -298,6 +326,7 @@ SOURCES: dict[str, Source] = {
         _BANK,
         _COMMUNITIES,
         _LAW,
+        _GPA,
         _WIKI,
         _WIKI_STANDIN,
         _MADLIBS,

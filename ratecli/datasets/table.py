@@ -22,7 +22,10 @@ class Table:
     features
         The columns of `frame` that a classifier may see.
     label
-        (n,) floats: 1 positive, 0 negative, NaN unlabelled.
+        (n,) floats: 1 positive, 0 negative, NaN unlabelled; or any numbers, where there is a range.
+    label_range
+        Where the label is a number: the least and the largest that it can be, infinite where that is
+        not known. None where it is one of two classes.
     part
         (n,) the official split ("train", "validation" or "test"), or None where there is none.
     matrix
@@ -43,6 +46,7 @@ class Table:
     features: tuple[str, ...]
     label: NDArray[np.float64]
     digest: str
+    label_range: tuple[float, float] | None = None
     part: NDArray[np.str_] | None = None
     matrix: sparse.csr_array | NDArray[np.float64] | None = None
     counts: bool = False

@@ -26,13 +26,16 @@ class Sample:
     columns
         (n,) arrays by name: object arrays of strings (None where missing) or floats (NaN).
     label
-        (n,) 1, 0, or NaN where unlabelled.
+        (n,) 1, 0, or NaN where unlabelled; any numbers where there is a range.
     dataset, part
         (n,) names: the row's data set and its split.
     weight
         (n,) positive.
     deployed
         (n,) decisions of the deployed model, 0 or 1, NaN where it has none; None without one.
+    label_range
+        Where labels are numbers: the least and the largest that they can be. None where they are of two
+        classes.
     """
 
     columns: Mapping[str, NDArray[np.object_] | Floats]
@@ -41,6 +44,7 @@ class Sample:
     part: NDArray[np.str_]
     weight: Floats
     deployed: Floats | None = None
+    label_range: tuple[float, float] | None = None
     _cache: dict[object, Mask] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -74,12 +78,13 @@ class Sample:
             return _all([self._mask(part) for part in name.split("&")])
         everything = np.ones(len(self), dtype=bool)
         deployed = np.where(everything, np.nan, 0) if self.deployed is None else self.deployed
+        classes = everything & (self.label_range is None)
         masks = {
             "all": everything,
             "none": ~everything,
             "labelled": ~np.isnan(self.label),
-            "+": self.label == 1,
-            "-": self.label == 0,
+            "+": classes & (self.label == 1),
+            "-": classes & (self.label == 0),
             "deployed": ~np.isnan(deployed),
             "deployed_yes": deployed == 1,
             "deployed_no": deployed == 0,

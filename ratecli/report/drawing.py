@@ -16,6 +16,8 @@ from matplotlib.lines import Line2D
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's, told apart by colour-blind readers too."""
 MARKERS = "os^DvPX*"
+STYLES = ("-", "--", ":", "-.", (0, (7, 2)), (0, (4, 1, 1, 1, 1, 1)))
+FILLS = ("full", "none", "left", "bottom", "right", "top")
 GREY = "#6b6b6b"
 SIZE = (5.4, 3.7)
 """Inches: at the width of a paper's column the smallest letters are still some 5 points high."""
@@ -81,12 +83,15 @@ def rows_of(panels: int) -> int:
     return -(-panels // columns(panels))
 
 
-def look(algorithm: int) -> dict[str, Any]:
-    """Colour and marker of an algorithm by its position in the file."""
+def look(algorithm: int, variant: int = 0) -> dict[str, Any]:
+    """Colour and marker of an algorithm by its position in the file, line and filling of a variant."""
     return {
         "color": COLOURS[algorithm % len(COLOURS)],
+        "fillstyle": FILLS[variant % len(FILLS)],
+        "linestyle": STYLES[variant % len(STYLES)],
         "linewidth": 1.3,
         "marker": MARKERS[algorithm % len(MARKERS)],
+        "markerfacecoloralt": "white",
         "markersize": 5,
     }
 

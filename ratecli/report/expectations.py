@@ -6,8 +6,11 @@ Compared is our mean over seeds. With a tolerance t, which is `within` (a share 
 - holds `paper` and `value` if it lies within t of the figure: with `ci`, if our interval has it;
 - holds `at_most` if it is at most the bound + t, `at_least` if it is at least the bound - t: with `ci`,
   if our interval reaches to the good side;
-- is `better` than `paper` if it lies below by more than t where less is better: of the objective and of
-  violations. Of other metrics nobody said which way is better, so that there it `differs`.
+- is `better` than `paper` if it lies below by more than t where less is better: of the objective, of
+  violations and of rates of failure. Of other metrics nobody said which way is better, so that there it
+  `differs`.
+
+The interval of `solution_rate` and `failure_rate` is the exact one of a share of trials.
 
 Without `within` the t of a bound is 0, and a paper's figure is shown without a verdict.
 """
@@ -18,7 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ratecli.report.groups import Estimate, Group, groups
+from ratecli.report.estimates import Estimate
+from ratecli.report.groups import Group, groups, is_failure, of_variant
 from ratecli.report.identity import column, identity, key_cell, status_cell
 from ratecli.report.ledger import MEASURED, Ledger
 from ratecli.report.sheet import Cell, Column, Sheet, number, plain, with_interval
@@ -30,9 +34,10 @@ ROUNDING = 1e-9
 """Of the figure, or of 1 where that is more: what floating point may leave of equality."""
 SIGNS = {"paper": "paper ", "value": "= ", "at_most": "≤ ", "at_least": "≥ "}
 NOTE = (
-    "Ours is the mean ± half the 95 % interval. holds: within the tolerance of the figure (ci: half our "
-    "interval), or on the right side of the bound; better: below the paper's objective or violation by "
-    "more than that; without a tolerance the paper's figure is only shown."
+    "Ours is the mean ± half the 95 % interval, of shares of trials with the exact one. holds: within the "
+    "tolerance of the figure (ci: our interval), or on the right side of the bound; better: below the "
+    "paper's objective, violation or rate of failure by more than that; without a tolerance the paper's "
+    "figure is only shown."
 )
 
 
@@ -72,8 +77,8 @@ class Comparison:
             return Verdict.NOT_MEASURED
         if self.entry.kind == "paper" and self.entry.within is None:
             return Verdict.SHOWN
-        within = _tolerance(self.entry.within, self.figure, self.ours)
-        return Verdict.NOT_MEASURED if within is None else self._judged(self.ours.mean, within)
+        ends = _ends(self.entry.within, self.figure, self.ours)
+        return Verdict.NOT_MEASURED if ends is None else self._judged(self.ours.mean, *ends)
 
     @property
     def reason(self) -> str:
@@ -87,17 +92,18 @@ class Comparison:
         answered = self.group.statuses.keys() <= MEASURED
         return "no such number" if answered else status_cell(self.group.statuses).text
 
-    def _judged(self, mean: float, within: float) -> Verdict:
-        above = mean - self.figure
-        if self.entry.kind == "at_most":
-            return Verdict.HOLDS if above <= within else Verdict.DIFFERS
-        if self.entry.kind == "at_least":
-            return Verdict.HOLDS if above >= -within else Verdict.DIFFERS
-        if abs(above) <= within:
+    def _judged(self, mean: float, low: float, high: float) -> Verdict:
+        """`low` and `high` are the ends of what ours may be taken for."""
+        reached = low <= self.figure, self.figure <= high
+        asked = {"at_most": reached[:1], "at_least": reached[1:]}.get(self.entry.kind, reached)
+        if all(asked):
             return Verdict.HOLDS
-        less_is_better = self.entry.metric == "objective" or self.entry.metric.startswith(VIOLATION)
+        metric = self.entry.metric
+        less_is_better = metric == "objective" or metric.startswith(VIOLATION) or is_failure(metric)
         paper = self.entry.kind == "paper"
-        return Verdict.BETTER if paper and less_is_better and above < 0 else Verdict.DIFFERS
+        return (
+            Verdict.BETTER if paper and less_is_better and mean < self.figure else Verdict.DIFFERS
+        )
 
 
 def comparisons(ledger: Ledger) -> list[Comparison]:
@@ -123,27 +129,41 @@ def against(ledger: Ledger) -> Sheet:
 
 
 def _chosen(found: Sequence[Group], entry: Expectation) -> Iterator[Group]:
-    """The groups that an entry is about; where its variant is not among them, one without numbers."""
-    there = [g for g in found if g.label == entry.algorithm and holds(g.point, entry.point)]
+    """The groups that an entry is about; where its variant is not among them, one without numbers.
+
+    Such a group has the trials of its point, for their share of solutions is 0, unless nobody at any
+    point gave that variant while others were given: then it has none.
+    """
+    own = [group for group in found if group.label == entry.algorithm]
+    there = [group for group in own if holds(group.point, entry.point)]
     if entry.variant is None:
         yield from there
         return
+    known = {group.variant for group in own} - {""}
     at: dict[str, list[Group]] = {}
     for group in there:
         at.setdefault(repr(group.point), []).append(group)
     for several in at.values():
-        nothing = replace(several[0], variant=entry.variant, values={})
-        yield next((group for group in several if group.variant == entry.variant), nothing)
+        group = of_variant(several, entry.variant)
+        yield group if entry.variant in known or not known else replace(group, outcomes=())
 
 
-def _tolerance(within: float | str | None, figure: float, ours: Estimate) -> float | None:
-    """In units of the metric; nothing where it is our interval and there is none."""
+def _ends(within: float | str | None, figure: float, ours: Estimate) -> tuple[float, float] | None:
+    """Between which numbers ours may lie: our interval, if it is that and there is one, or the
+    tolerance to either side of our mean.
+    """
     rounding = ROUNDING * max(1.0, abs(figure))
     if within == CI:
-        return None if ours.half is None else ours.half + rounding
-    if isinstance(within, str):
-        return float(within.rstrip("% ")) / 100 * abs(figure) + rounding
-    return (within or 0.0) + rounding
+        low, high = ours.interval or (None, None)
+    elif isinstance(within, str):
+        low, high = _around(ours, float(within.rstrip("% ")) / 100 * abs(figure))
+    else:
+        low, high = _around(ours, within or 0.0)
+    return None if low is None or high is None else (low - rounding, high + rounding)
+
+
+def _around(ours: Estimate, tolerance: float) -> tuple[float | None, float | None]:
+    return replace(ours, half=tolerance, exact=None).interval or (None, None)
 
 
 def _row(ledger: Ledger, each: Comparison) -> tuple[Cell, ...]:

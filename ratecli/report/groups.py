@@ -3,62 +3,19 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from scipy.special import stdtrit
-
+from ratecli.report.estimates import Estimate, estimate
 from ratecli.report.ledger import Ledger
+from ratecli.report.outcomes import Outcome, Place, failed, solved
 from ratecli.runner.records import MET, VIOLATION, Planned
-
-LEVEL = 0.95
+from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
 
 Key = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds with its Student-t interval; `n` counts numbers, `nan` what was left out.
-
-    Without two finite numbers there is no interval, without one no mean.
-    """
-
-    mean: float | None
-    half: float | None
-    n: int
-    nan: int = 0
-
-    @property
-    def low(self) -> float | None:
-        return None if self.mean is None or self.half is None else self.mean - self.half
-
-    @property
-    def high(self) -> float | None:
-        return None if self.mean is None or self.half is None else self.mean + self.half
-
-
-def estimate(values: Iterable[float]) -> Estimate:
-    everything = list(values)
-    numbers = [value for value in everything if not math.isnan(value)]
-    n, nan = len(numbers), len(everything) - len(numbers)
-    if not numbers:
-        return Estimate(None, None, 0, nan)
-    if not all(map(math.isfinite, numbers)):
-        return Estimate(_infinite(numbers), None, n, nan)
-    mean = float(statistics.mean(numbers))
-    if n == 1:
-        return Estimate(mean, None, n, nan)
-    quantile = float(stdtrit(n - 1, (1 + LEVEL) / 2))
-    return Estimate(mean, quantile * statistics.stdev(numbers) / math.sqrt(n), n, nan)
-
-
-def _infinite(numbers: list[float]) -> float:
-    """The mean of numbers with an infinity among them: that infinity, or nothing if both are."""
-    infinite = {number for number in numbers if math.isinf(number)}
-    return infinite.pop() if len(infinite) == 1 else math.nan
 
 
 @dataclass(frozen=True)
@@ -69,14 +26,32 @@ class Group:
     variant: str
     point: Mapping[str, Any]
     seed: int | None
-    statuses: Mapping[str, int]
-    values: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
+    outcomes: tuple[Outcome, ...]
 
-    def trials(self, places: Iterable[tuple[str, str]]) -> int:
-        """The most trials that one of these, each a (split, metric), was measured in, NaN or not."""
-        return max((len(self.values.get(place, ())) for place in places), default=0)
+    @cached_property
+    def statuses(self) -> Mapping[str, int]:
+        return Counter(outcome.status for outcome in self.outcomes)
+
+    @cached_property
+    def values(self) -> Mapping[Place, tuple[float, ...]]:
+        """The numbers of each split and metric, by trial, without those that have none."""
+        found: dict[Place, list[float]] = {}
+        for outcome in self.outcomes:
+            for place, value in (outcome.numbers or {}).items():
+                found.setdefault(place, []).append(value)
+        return {place: tuple(numbers) for place, numbers in found.items()}
+
+    def trials(self, places: Iterable[Place]) -> int:
+        """The most trials that one of these was measured in, NaN or not."""
+        found = (self.estimate(*place) for place in places)
+        return max((each.n + each.nan for each in found), default=0)
 
     def estimate(self, split: str, metric: str) -> Estimate:
+        """The mean of a metric, or how often there was a solution or a failure."""
+        if metric == SOLUTION_RATE:
+            return solved(self.outcomes)
+        if is_failure(metric):
+            return failed(self.outcomes, split, metric.removeprefix(FAILURE_RATE).lstrip("."))
         return estimate(self.values.get((split, metric), ()))
 
     def held(self, split: str, constraint: str) -> tuple[int, int]:
@@ -90,29 +65,44 @@ class Group:
         return sum(value <= MET for value in told), len(told)
 
 
+def is_failure(metric: str) -> bool:
+    """Whether it is the rate at which a constraint, or any, is broken."""
+    return metric == FAILURE_RATE or metric.startswith(f"{FAILURE_RATE}.")
+
+
+def is_share(metric: str) -> bool:
+    """Whether it is a share of trials, not a mean of what they measured."""
+    return metric == SOLUTION_RATE or is_failure(metric)
+
+
 def groups(ledger: Ledger, *, by_seed: bool = False) -> list[Group]:
     """In plan order, then by variant. Where no trial has numbers the variant is unknown: ''."""
     trials: dict[Key, list[Planned]] = {}
     for trial in ledger.plan:
         trials.setdefault(_key(trial, by_seed=by_seed), []).append(trial)
-    values: dict[Key, dict[str, dict[tuple[str, str], list[float]]]] = {key: {} for key in trials}
-    for item in ledger.measurements():
-        variants = values[_key(item.trial, by_seed=by_seed)]
-        cell = variants.setdefault(item.variant, {}).setdefault((item.split, item.metric), [])
-        cell.append(item.value)
+    return [group for members in trials.values() for group in _variants(ledger, members, by_seed)]
+
+
+def of_variant(several: Sequence[Group], variant: str) -> Group:
+    """That of a variant among the groups of one point; where no trial gave it, one without numbers."""
+    outcomes = tuple(replace(each, numbers=None) for each in several[0].outcomes)
+    nothing = replace(several[0], variant=variant, outcomes=outcomes)
+    return next((group for group in several if group.variant == variant), nothing)
+
+
+def _variants(ledger: Ledger, members: list[Planned], by_seed: bool) -> list[Group]:
+    """The groups of trials that differ in their seed only."""
+    found = [(ledger.status(trial), ledger.numbers(trial)) for trial in members]
+    first = members[0]
     return [
         Group(
-            label=members[0].label,
+            label=first.label,
             variant=variant,
-            point=members[0].point,
-            seed=members[0].seed if by_seed else None,
-            statuses=Counter(map(ledger.status, members)),
-            values={
-                place: tuple(numbers) for place, numbers in values[key].get(variant, {}).items()
-            },
+            point=first.point,
+            seed=first.seed if by_seed else None,
+            outcomes=tuple(Outcome(status, numbers.get(variant)) for status, numbers in found),
         )
-        for key, members in trials.items()
-        for variant in sorted(values[key]) or [""]
+        for variant in sorted({name for _, numbers in found for name in numbers}) or [""]
     ]
 
 

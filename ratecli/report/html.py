@@ -11,20 +11,25 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from ratecli.report.certificates import tests, undrawn
 from ratecli.report.drawing import Picture
 from ratecli.report.expectations import against
 from ratecli.report.identity import by_status
 from ratecli.report.ledger import Ledger
 from ratecli.report.promises import failures, kept, promises
 from ratecli.report.sheet import Cell, scalar
-from ratecli.report.sheets import HOW, asked_sheets
+from ratecli.report.sheets import asked_sheets, how
+from ratecli.report.unsolved import unsolved
 
 # What Matplotlib writes around and beside the drawing: a page wants none of it.
 AROUND = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
 IDS = re.compile(r'(\bid="|href="#|url\(#)')
 
 
-def page(ledger: Ledger, drawn: Sequence[Picture]) -> str:
+def page(
+    ledger: Ledger, drawn: Sequence[Picture], trees: Sequence[tuple[Picture, str]] = ()
+) -> str:
+    """`drawn` are the plots, `trees` those of certificates, each with what is to be said of it."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -39,8 +44,15 @@ def page(ledger: Ledger, drawn: Sequence[Picture]) -> str:
         promises=promises(ledger),
         against=against(ledger),
         tables=asked_sheets(ledger),
-        how=HOW,
+        how=how(ledger),
         figures=[(picture, inline(picture, n)) for n, picture in enumerate(drawn, 1)],
+        certificates=tests(ledger),
+        trees=[
+            (picture, inline(picture, n), text)
+            for n, (picture, text) in enumerate(trees, len(drawn) + 1)
+        ],
+        undrawn=undrawn(ledger),
+        unsolved=unsolved(ledger),
         failures=failures(ledger),
         warnings=notices(ledger),
         provenance=provenance(ledger),

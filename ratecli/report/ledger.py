@@ -95,22 +95,26 @@ class Ledger:
     def measurements(self) -> Iterator[Measurement]:
         """By plan order, variant, split, metric; trials without an answer have none."""
         for trial in self.plan:
-            yield from self._measured(trial)
+            for variant, numbers in self.numbers(trial).items():
+                for (split, metric), value in numbers.items():
+                    yield Measurement(trial, variant, split, metric, value)
 
-    def _measured(self, trial: Planned) -> Iterator[Measurement]:
+    def numbers(self, trial: Planned) -> dict[str, dict[tuple[str, str], float]]:
+        """All that was measured in a trial: by variant, then by split and metric."""
         if self.status(trial) not in MEASURED:
-            return
+            return {}
         values = {
             (value.variant, value.split, value.metric): value.value
             for value in self.results[trial.key].values
         }
-        places = sorted({key[:2] for key in values}, key=lambda key: (key[0], split_order(key[1])))
-        for variant, split in places:
+        found: dict[str, dict[tuple[str, str], float]] = {}
+        places = {(variant, split) for variant, split, _ in values}
+        for variant, split in sorted(places, key=lambda key: (key[0], split_order(key[1]))):
             for name, text in trial.metrics.items():
                 if (variant, split, text) in values:
-                    yield Measurement(
-                        trial, variant, split, name, float(values[variant, split, text])
-                    )
+                    numbers = found.setdefault(variant, {})
+                    numbers[split, name] = float(values[variant, split, text])
+        return found
 
 
 def split_order(split: str) -> tuple[int, str]:

@@ -28,12 +28,12 @@ from ratecli.report.drawing import (
     rows_of,
     say_nothing,
 )
+from ratecli.report.guarantee import GUARANTEE, guarantee
+from ratecli.report.guarantee_panels import draw_guarantee
 from ratecli.report.ledger import Ledger
 from ratecli.report.series import Plane, Point, Series, absent_variants, every_series, reach
 from ratecli.report.tradeoff import Level, Tradeoff, tradeoff
 
-STYLES = ("-", "--", ":", "-.", (0, (7, 2)), (0, (4, 1, 1, 1, 1, 1)))
-FILLS = ("full", "none", "left", "bottom", "right", "top")
 LONG_DASHES = (0, (9, 4))
 MANY_LEVELS = 8
 MANY_ENTRIES = 6
@@ -52,8 +52,11 @@ def pictures(ledger: Ledger) -> list[Picture]:
 
 
 def _drawn(ledger: Ledger, position: int) -> Picture:
-    if ledger.asked("plots")[position].get("kind") == CONVERGENCE:
+    kind = ledger.asked("plots")[position].get("kind")
+    if kind == CONVERGENCE:
         return draw_convergence(ledger, convergence(ledger, position))
+    if kind == GUARANTEE:
+        return draw_guarantee(ledger, guarantee(ledger, position))
     return draw(ledger, tradeoff(ledger, position))
 
 
@@ -134,11 +137,8 @@ def _draw_series(axes: Axes, series: Series, *, swept: bool) -> Line2D:
 
 def _look(series: Series) -> dict[str, Any]:
     lined = series.flat or any(len(line) > 1 for line in series.lines)
-    return look(series.algorithm) | {
-        "fillstyle": FILLS[series.variant % len(FILLS)],
-        "linestyle": STYLES[series.variant % len(STYLES)] if lined else "none",
-        "markerfacecoloralt": "white",
-    }
+    found = look(series.algorithm, series.variant)
+    return found if lined else found | {"linestyle": "none"}
 
 
 def _marked(series: Series, points: int) -> tuple[int, int] | None:

@@ -10,10 +10,11 @@ from ratecli.report.groups import Group, groups
 from ratecli.report.identity import UNKNOWN, column, identity, key_cell, ordered, status_cell
 from ratecli.report.ledger import Ledger
 from ratecli.report.sheet import Cell, Column, Sheet, number, plain
+from ratecli.report.unsolved import NO_SOLUTION
 from ratecli.runner.records import VIOLATION
 
-UNREMARKABLE = frozenset({"ok", "not_met"})
-"""Statuses that the promises already tell of."""
+UNREMARKABLE = frozenset({"ok", "not_met", NO_SOLUTION})
+"""Statuses that the promises or the reasons why nothing was found already tell of."""
 
 
 def promises(ledger: Ledger) -> Sheet:

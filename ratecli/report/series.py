@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratecli.report.groups import Estimate, Group, groups
+from ratecli.report.estimates import NOTHING, Estimate
+from ratecli.report.groups import Group, groups
 from ratecli.report.ledger import Ledger
-
-NOWHERE = Estimate(None, None, 0)
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ def reach(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> tuple[fl
 
 def _given(value: Any) -> Estimate:
     """A swept value: exact, and nowhere if there is none."""
-    return NOWHERE if value is None else Estimate(float(value), None, 1)
+    return NOTHING if value is None else Estimate(float(value), None, 1)
 
 
 def _points(ledger: Ledger, label: str, choice: Choice) -> int:
@@ -170,7 +169,7 @@ def _flat_lines(several: Sequence[Group], plane: Plane) -> tuple[tuple[Point, ..
     for group in several:
         point = plane.point(group)
         if plane.swept:
-            point = Point(NOWHERE, point.y)
+            point = Point(NOTHING, point.y)
         if point.y.mean is not None and math.isfinite(point.y.mean):
             # nine digits: what the sweep does not move may differ in the last bits
             found.setdefault(f"{point.y.mean:.9g} {point.x.mean or 0:.9g}", point)

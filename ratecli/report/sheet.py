@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratecli.report.groups import Estimate
+from ratecli.report.estimates import Estimate
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,12 @@ def plain(value: Any) -> Cell:
 
 
 def with_interval(found: Estimate, trials: int) -> Cell:
-    """`mean ± half`; the count stands beside it where it is not that of the row."""
+    """`mean ± half`, of a share `mean [low, high]`; the count where it is not that of the row."""
     if found.mean is None:
         return Cell("nan" if found.nan else "", None)
     text = number(found.mean) + ("" if found.half is None else f" ± {number(found.half)}")
+    if found.exact is not None:
+        text += f" [{', '.join(map(number, found.exact))}]"
     return Cell(text + (f" (n={found.n})" if found.n != trials else ""), found.mean)
 
 

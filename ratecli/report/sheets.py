@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ratecli.report.groups import Group, groups
+from ratecli.report.groups import Group, groups, is_share
 from ratecli.report.identity import column, identity, key_cell, ordered, status_cell
 from ratecli.report.ledger import Ledger
+from ratecli.report.outcomes import Place
 from ratecli.report.sheet import Cell, Column, Sheet, plain, with_interval
 from ratecli.runner.records import VIOLATION
 
@@ -18,10 +19,12 @@ HOW = (
     "every split that is not official and every random decision that is drawn from it). Trials "
     "without an answer and NaN values are in no mean."
 )
-
-
-Place = tuple[str, str]
-"""A split and a metric: where a group's numbers are."""
+SHARES = (
+    "Shares of trials, with the exact 95 % interval of Clopper and Pearson: solution_rate of those that "
+    "gave a classifier, failure_rate of those whose classifier breaks a constraint on the rows of the "
+    "table (where none was given nothing fails). Trials that crashed, ran out of time or diverged are in "
+    "neither."
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,13 @@ class Field:
 
     column: Column
     cell: Callable[[Group], Cell]
+
+
+def how(ledger: Ledger) -> str:
+    """What the cells of all tables are."""
+    asked = {name for table in ledger.asked("tables") for name in table.get("columns") or ()}
+    asked |= {entry.get("metric", "") for entry in ledger.experiment.get("expect") or ()}
+    return f"{HOW} {SHARES}" if any(map(is_share, asked)) else HOW
 
 
 def asked_sheets(ledger: Ledger) -> list[Sheet]:

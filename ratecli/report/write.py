@@ -15,8 +15,9 @@ from ratecli.report.naming import file_name
 from ratecli.report.plots import pictures
 from ratecli.report.promises import kept, promises
 from ratecli.report.sheet import markdown
-from ratecli.report.sheets import HOW, asked_sheets, unshown
+from ratecli.report.sheets import asked_sheets, how, unshown
 from ratecli.report.tables import csv_text, summary, tidy, trials
+from ratecli.report.tree_picture import trees
 from ratecli.runner.files import MODELS, atomic_write, cannot_write, writing
 from ratecli.runner.store import Store
 
@@ -71,7 +72,7 @@ def summary_markdown(ledger: Ledger) -> str:
     if unshown(ledger):
         sheets.append(promises(ledger))
     name = ledger.experiment.get("name", "")
-    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{HOW}\n"]
+    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{how(ledger)}\n"]
     return "\n".join([*heads, *map(markdown, sheets)])
 
 
@@ -82,10 +83,14 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     yield "summary.md", summary_markdown(ledger)
     for table, sheet in zip(ledger.asked("tables"), asked_sheets(ledger), strict=False):
         if table.get("file"):
-            notes = "\n\n".join([*ledger.stand_ins, HOW])
+            notes = "\n\n".join([*ledger.stand_ins, how(ledger)])
             yield f"tables/{file_name(table['file'])}.md", f"{markdown(sheet)}\n{notes}\n"
     drawn = pictures(ledger)
     for picture in drawn:
         yield f"figures/{picture.name}.svg", picture.svg
         yield f"figures/{picture.name}.png", picture.png
-    yield "report.html", page(ledger, drawn)
+    certified = trees(ledger)
+    for picture, _ in certified:
+        yield f"figures/{picture.name}.svg", picture.svg
+        yield f"figures/{picture.name}.png", picture.png
+    yield "report.html", page(ledger, drawn, certified)

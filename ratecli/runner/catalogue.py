@@ -21,6 +21,7 @@ Row = dict[str, Any]
 PLOTS = {
     "tradeoff": "a metric against another or against a swept name, a series an algorithm and variant",
     "convergence": "objective and worst violation on the way, a line an algorithm",
+    "guarantee": "performance, solution rate and failure rate along a swept number, a series an algorithm",
 }
 OF_MEANS = (
     "what another algorithm measured, as in of(unconstrained, error), or the deployed model, as in "

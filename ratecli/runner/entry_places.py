@@ -17,7 +17,7 @@ ABOUT = {
     "E403": ("sha256", "source"),
     "E404": ("path", "vectors"),
     "E405": ("path", "vectors"),
-    "E406": ("positive", "label"),
+    "E406": ("positive", "label_range", "label"),
     "E409": ("source",),
     "E410": ("split",),
 }

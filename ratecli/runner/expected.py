@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ratecli.faults import Fault, did_you_mean
 from ratecli.runner.cases import Case
-from ratecli.runner.shown import measured
+from ratecli.runner.records import VIOLATION
+from ratecli.runner.shown import measured, shares
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.expect import Expectation
 from ratecli.spec.experiment import Experiment
+from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
 from ratecli.spec.one_by_one import DATASET
 from ratecli.spec.sweep import Value, holds
 
@@ -26,7 +28,7 @@ def expect_faults(
     `cases` may lack those of algorithms that have faults of their own.
     """
     labels = [entry.label for entry in experiment.algorithms]
-    metrics = measured(experiment)
+    metrics = [*measured(experiment), *shares(experiment)]
     for index, entry in enumerate(experiment.expect):
         loc: Loc = ("expect", index)
         if entry.algorithm not in labels:
@@ -59,7 +61,7 @@ def expected_splits(
     for index, entry in enumerate(experiment.expect):
         name = entry.point.get(DATASET)
         known = [split for pool, own in splits.items() if name in {None, *pool} for split in own]
-        if known and entry.split not in known:
+        if known and entry.split not in known and entry.metric != SOLUTION_RATE:
             who = "no data set has" if name is None else f"'{name}' has no"
             message = f"{who} {entry.split} rows to compare"
             listed = " or ".join(dict.fromkeys(known))
@@ -121,10 +123,18 @@ def _no_number(
         message = f"'{entry.algorithm}' is not run at {pairs} together"
         place = document.place(loc, key=True)
         yield Fault("E104", message, "`ratecli plan` lists what is run", place=place)
-    if there and entry.metric in metrics and not any(entry.metric in c.metrics for c in there):
+    if there and entry.metric in metrics and not any(_gives(c, entry.metric) for c in there):
         message = f"'{entry.metric}' is not measured for '{entry.algorithm}' there"
         hint = "it speaks of a name that has no value there"
         yield Fault("E208", message, hint, place=document.place((*loc, "metric")))
+
+
+def _gives(case: Case, metric: str) -> bool:
+    """Whether a case's trials have the number, or what tells the share of those that fail."""
+    if metric == FAILURE_RATE:
+        return any(name.startswith(VIOLATION) for name in case.metrics)
+    name = metric.replace(f"{FAILURE_RATE}.", VIOLATION)
+    return metric == SOLUTION_RATE or name in case.metrics
 
 
 def _written(value: Value) -> str:

@@ -17,7 +17,7 @@ from ratecli.runner.provenance import code_versions
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.shown import tradeoffs
 from ratecli.runner.world import tables
-from ratecli.spec.report import ConvergencePlot, TradeoffPlot
+from ratecli.spec.report import Plot, TradeoffPlot
 
 FRONTIER_POINTS = 101
 
@@ -63,12 +63,12 @@ def _stand_in(entry: Mapping[str, Any]) -> dict[str, str]:
     return {"stand_in": text} if text else {}
 
 
-def _lines(plot: TradeoffPlot | ConvergencePlot, cases: Sequence[Case]) -> dict[str, Any]:
-    """What constraints ask of a plot's x and y; nothing of the course of an algorithm.
+def _lines(plot: Plot, cases: Sequence[Case]) -> dict[str, Any]:
+    """What constraints ask of a plot's x and y; of other kinds of plot nothing.
 
     What they ask of y is one line only where it does not vary along x.
     """
-    if isinstance(plot, ConvergencePlot):
+    if not isinstance(plot, TradeoffPlot):
         return {}
     still = plot.y.startswith(VIOLATION) or any(plot.x in case.metrics for case in cases)
     heights = _levels(cases, plot.y, plot.by) if still else []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ratecli.datasets.load import identity
 from ratecli.faults import Fault, FaultError
@@ -84,6 +85,7 @@ class _Planner:
         self.data = data
         self.deployed_model = deployed_model
         self.jobs: dict[tuple[int, int], Job] = {}
+        self.contents: dict[int, dict[str, Any]] = {}
         self.open: list[tuple[int, int]] = []
         base = {"versions": code_versions(), "l2": experiment.regularization.l2}
         options = data.options()
@@ -99,9 +101,10 @@ class _Planner:
     def plan(self) -> Plan:
         planned, tasks = [], {}
         for index, case in enumerate(self.cases):
+            of_case = _planned(case)
             for seed in self.experiment.seeds:
                 job = self.job(index, seed)
-                planned.append(_planned(case, job))
+                planned.append(replace(of_case, key=job.key, seed=seed))
                 tasks[job.key] = Task(job.key, _needs(job), job)
         # a worker keeps the rows of few seeds: those that share rows follow each other
         ordered = sorted(tasks.values(), key=_of_rows)
@@ -142,7 +145,7 @@ class _Planner:
         l2 = self.experiment.regularization.l2
         needs = {"of": of, "deployed": key, "itself": itself, "column": deployed.column}
         rows = {"datasets": {name: self.digests[name] for name in case.datasets}}
-        trial = trial_key(self.base | rows | content(case) | needs | {"seed": seed})
+        trial = trial_key(self.base | rows | self._content(index) | needs | {"seed": seed})
         data = self.data.only(case.datasets)
         return Job(
             trial,
@@ -157,6 +160,12 @@ class _Planner:
             self.deployed_model,
             elsewhere,
         )
+
+    def _content(self, index: int) -> dict[str, Any]:
+        """Of a case, which is the same for all seeds."""
+        if index not in self.contents:
+            self.contents[index] = content(self.cases[index])
+        return self.contents[index]
 
     def _check_own_decisions(self, case: Case) -> None:
         """Raises E310 where the algorithm that is deployed is given goals that speak of it."""
@@ -248,13 +257,14 @@ def _needs(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys(keys))
 
 
-def _planned(case: Case, job: Job) -> Planned:
+def _planned(case: Case) -> Planned:
+    """What all seeds of a case have in common."""
     return Planned(
-        key=job.key,
+        key="",
         label=case.label,
         algorithm=case.algorithm,
         options=settled(case.solver),
         point=dict(case.point),
-        seed=job.seed,
+        seed=0,
         metrics={name: ex.text(metric) for name, metric in case.metrics.items()},
     )

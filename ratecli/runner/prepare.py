@@ -20,6 +20,7 @@ from ratecli.runner.drawing import Drawing
 from ratecli.runner.entry_places import EntryPlaces
 from ratecli.runner.expected import expected_splits
 from ratecli.runner.frontier import unknown_optima
+from ratecli.runner.label_kinds import LabelKinds
 from ratecli.runner.plan import Plan, make_plan
 from ratecli.runner.reading import Columns, Pool, Reading
 from ratecli.runner.rows import check_drawings, check_rows, known_rows
@@ -49,10 +50,14 @@ def understand(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True
     Without `refuse`, goals that an algorithm does not take are among the warnings.
     """
     experiment, document = load_experiment(path, overrides)
+    data = _data(experiment, document, path)
+    kinds = LabelKinds.of(data.options())
+    experiment = kinds.with_defaults(experiment, document)
     reading = Reading(experiment, document)
     cases = tuple(reading.cases(refuse=refuse))
+    kinds.check(reading, cases)
     used = {name for case in cases for name in case.datasets}
-    data = _data(experiment, document, path).only(used)
+    data = data.only(used)
     warnings = (*reading.warnings, *unknown_optima(experiment, document, cases, data))
     model = stored_model(experiment, document, data.folder)
     return Prepared(path, experiment, document, data, cases, Plan((), ()), warnings, model)

@@ -9,7 +9,8 @@ from ratecli.runner.cases import Case
 from ratecli.runner.records import VIOLATION
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
-from ratecli.spec.report import TradeoffPlot
+from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
+from ratecli.spec.report import GuaranteePlot, TradeoffPlot
 from ratecli.spec.sweep import points
 
 TRIAL = ("algorithm", "variant", "seed")
@@ -23,14 +24,20 @@ Asked = tuple[Loc, str, Collection[str], str]
 
 
 def report_faults(experiment: Experiment, document: Document) -> Iterator[Fault]:
-    """An E208 for every row or column of a table, axis or line of a plot, that nothing fills."""
+    """An E208 for every row or column of a table, axis, line or panel of a plot, that nothing fills."""
     for loc, name, known, what in (*_tables(experiment), *_plots(experiment)):
         if name not in known:
             message = f"the report has no '{name}' to show here"
             if loc[-1] == "x" and name in swept(experiment):
                 message = f"the values of '{name}' are not all numbers, so that no axis holds them"
             hint = did_you_mean(name, known, what)
+            if loc[1] == "plots" and name in shares(experiment):
+                hint = "tables show it, and plots of `kind: guarantee` draw it"
             yield Fault("E208", message, hint, place=document.place(loc))
+    for index, _ in () if experiment.constraints else guarantees(experiment):
+        message = "there is no constraint whose failures could be drawn"
+        place = document.place(("report", "plots", index, "kind"))
+        yield Fault("E208", message, "name one under 'constraints'", place=place)
 
 
 def split_faults(
@@ -38,19 +45,21 @@ def split_faults(
 ) -> Iterator[Fault]:
     """An E208 for every table or plot of rows that there are none of; `splits` have some.
 
-    A violation is shown for all splits, whichever a table asks for.
+    A violation is shown for all splits, whichever a table asks for, and solutions have none.
     """
     tables = [
         (("report", "tables", index), table.split)
         for index, table in enumerate(experiment.report.tables)
-        if not all(name.startswith(VIOLATION) for name in table.columns)
+        if not all(name.startswith(VIOLATION) or name == SOLUTION_RATE for name in table.columns)
     ]
     plots = [(("report", "plots", index), plot.split) for index, plot in tradeoffs(experiment)]
-    for loc, split in (*tables, *plots):
+    truths = [(("report", "plots", index), plot.truth) for index, plot in guarantees(experiment)]
+    asked = [(loc, "split", split) for loc, split in (*tables, *plots)]
+    for loc, key, split in (*asked, *((loc, "truth", split) for loc, split in truths)):
         if split not in splits:
             message = f"no data set has {split} rows to show here"
-            hint = f"say split: {' or '.join(splits)}, or give a data set such rows by its split"
-            yield Fault("E208", message, hint, place=document.place((*loc, "split")))
+            hint = f"say {key}: {' or '.join(splits)}, or give a data set such rows by its split"
+            yield Fault("E208", message, hint, place=document.place((*loc, key)))
 
 
 def unknown_variants(
@@ -60,7 +69,9 @@ def unknown_variants(
 
     Which there are only the trials tell; where none gave any, nothing is known.
     """
-    for index, plot in tradeoffs(experiment):
+    plots: list[tuple[int, TradeoffPlot | GuaranteePlot]]
+    plots = [*tradeoffs(experiment), *guarantees(experiment)]
+    for index, plot in plots:
         for k, name in enumerate(plot.variants or ()):
             if given and name not in given:
                 place = document.place(("report", "plots", index, "variants", k))
@@ -72,6 +83,13 @@ def tradeoffs(experiment: Experiment) -> Iterator[tuple[int, TradeoffPlot]]:
     """The plots of this kind, each with its position among all."""
     for index, plot in enumerate(experiment.report.plots):
         if isinstance(plot, TradeoffPlot):
+            yield index, plot
+
+
+def guarantees(experiment: Experiment) -> Iterator[tuple[int, GuaranteePlot]]:
+    """As `tradeoffs`, of the other kind."""
+    for index, plot in enumerate(experiment.report.plots):
+        if isinstance(plot, GuaranteePlot):
             yield index, plot
 
 
@@ -93,6 +111,12 @@ def measured(experiment: Experiment) -> list[str]:
     return ["objective", *experiment.metrics, *violations]
 
 
+def shares(experiment: Experiment) -> list[str]:
+    """What tables and expectations may ask of how trials ended."""
+    failures = [f"{FAILURE_RATE}.{name}" for name in experiment.constraints]
+    return [SOLUTION_RATE, *([FAILURE_RATE, *failures] if failures else [])]
+
+
 def swept(experiment: Experiment) -> list[str]:
     """The names that vary, those of algorithms' own sweeps too."""
     sweeps = [experiment.sweep, *(entry.sweep for entry in experiment.algorithms if entry.sweep)]
@@ -108,7 +132,8 @@ def _numbers(experiment: Experiment) -> list[str]:
 
 
 def _tables(experiment: Experiment) -> Iterator[Asked]:
-    metrics, rows = measured(experiment), [*TRIAL, *swept(experiment)]
+    metrics = [*measured(experiment), *shares(experiment)]
+    rows = [*TRIAL, *swept(experiment)]
     for index, table in enumerate(experiment.report.tables):
         loc: Loc = ("report", "tables", index)
         for k, name in enumerate(table.rows):
@@ -132,3 +157,9 @@ def _plots(experiment: Experiment) -> Iterator[Asked]:
         yield (*loc, "y"), axes.y, metrics, "metrics"
         for k, name in enumerate(axes.lines):
             yield (*loc, "lines", k), name, labels, "algorithms"
+    for index, panels in guarantees(experiment):
+        loc = ("report", "plots", index)
+        yield (*loc, "x"), panels.x, _numbers(experiment), "swept numbers"
+        yield (*loc, "y"), panels.y, metrics, "metrics"
+        if panels.constraint is not None:
+            yield (*loc, "constraint"), panels.constraint, experiment.constraints, "constraints"

@@ -234,7 +234,8 @@ def training_problem(
     penalty = float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
     slices, label = _slices(wanted, rows, train), rows.sample.label[train]
-    problem = replace(problem, slices=slices, label=label)
+    label_range = rows.sample.label_range or problem.label_range
+    problem = replace(problem, slices=slices, label=label, label_range=label_range)
     moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # a goal may say @train
     others, held_out = rates_on(moved, rows.sample, "validation")
     if not len(held_out):

@@ -22,6 +22,7 @@ from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier, Features
 from ratecli.models.grouped import with_members
 from ratecli.rates.expression import EVERYWHERE
+from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Mask, Sample
 from ratecli.runner.drawing import AS_THEY_ARE, Dealt, Drawing, dealt
@@ -126,6 +127,7 @@ def world(
         dataset=np.concatenate([np.full(len(each.part), name) for name, each in found.items()]),
         part=np.concatenate([each.part for each in found.values()]),
         weight=_taken(stacked.weight, rows),
+        label_range=_common_range([table.label_range for table in named.values()]),
     )
     if deployed is not None:
         sample = sample.with_deployed(_decisions(columns[deployed], deployed))
@@ -204,6 +206,14 @@ def check_table(data: Data, name: str) -> None:
 def dealt_of(data: Data, name: str, seed: int, drawing: Drawing = AS_THEY_ARE) -> Dealt:
     """The rows of one data set and the split of each, whose copies at all levels go with it."""
     return dealt(table(data, name), name, data.options()[name], seed, drawing)
+
+
+def _common_range(ranges: Sequence[Interval | None]) -> Interval | None:
+    """That of labels that are numbers; None where they are of two classes."""
+    known = [each for each in ranges if each is not None]
+    if not known:
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def _weight(table: Table) -> Floats:

@@ -93,6 +93,7 @@ class Solver(ABC):
     needs_deployed: ClassVar[bool] = False
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
+    numbers: ClassVar[Mapping[str, Any] | None] = None
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Fault | None:  # noqa: ARG002
         """Why a constraint cannot be taken though its class can: a fault of which only rows tell.
@@ -106,6 +107,12 @@ class Solver(ABC):
     def sees_slices(self) -> bool:
         """Whether its classifiers look at the slices that goals name: these must not tell the label."""
         return False
+
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether it learns labels that are numbers with the options that it has."""
+        wanted = type(self).numbers
+        return wanted is not None and all(getattr(self, key) == wanted[key] for key in wanted)
 
     @property
     def chooses_by(self) -> str:

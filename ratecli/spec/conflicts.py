@@ -11,6 +11,7 @@ from ratecli.faults import did_you_mean
 from ratecli.spec.algorithm import label_loc, label_of, own_sweep
 from ratecli.spec.complaint import Complaint, shown
 from ratecli.spec.document import Loc
+from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
 from ratecli.spec.one_by_one import DATASET, one_by_one
 from ratecli.spec.promises import promises
 from ratecli.spec.sweep import points
@@ -19,6 +20,7 @@ from ratecli.spec.sweep_reader import KEYWORDS, MAX_POINTS, read_sweep
 RESERVED = ("algorithm", "variant", "seed", "split", "metric", "value")
 """Columns of the results that a swept name would hide."""
 
+SHARES = {SOLUTION_RATE, FAILURE_RATE}
 DEPLOYED = "deployed"
 """What `of(...)` calls the deployed model."""
 
@@ -62,7 +64,7 @@ def _shared_names(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     for name in _mapping(raw, "groups"):
         if known.setdefault(name, "a group") != "a group":
             yield _twice(("groups", name), f"'{name}' is both {known[name]} and a group", RENAME)
-    measured = {"objective", *_mapping(raw, "metrics")}
+    measured = {"objective", *SHARES, *_mapping(raw, "metrics")}
     for loc in _swept(raw):
         if loc[-1] in known:
             message = f"'{loc[-1]}' is both {known[str(loc[-1])]} and a name of the sweep"
@@ -85,6 +87,9 @@ def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     if "objective" in _mapping(raw, "metrics"):
         hint = "it is measured anyway; remove this metric or rename it"
         yield _twice(("metrics", "objective"), "'objective' already names the objective", hint)
+    for name in SHARES & _mapping(raw, "metrics").keys():
+        message = f"'{name}' already names a share of trials"
+        yield _twice(("metrics", name), message, "it can be shown anyway; rename this metric")
 
 
 def _labels(raw: Mapping[str, Any]) -> Iterator[Complaint]:

@@ -58,6 +58,21 @@ def _scalar(value: object) -> object:
     raise raised([wrong_type((), "a single value: a number, text, true or false", value)], "value")
 
 
+def _range(value: object) -> object:
+    hint = "write the least and the largest that a label can be, as in [0, 4], or [0, null]"
+    ends = value if isinstance(value, list | tuple) else ()
+    wrong_kind = any(
+        isinstance(end, bool) or not isinstance(end, int | float | None) for end in ends
+    )
+    if len(ends) != 2 or wrong_kind:
+        raise raised([wrong_type((), "two numbers, or null for none", value, hint)], "range")
+    low, high = (end for end in ends)
+    if not (low is None or high is None or low < high):
+        message = f"{WHERE} must begin with the smaller number, not {low} and {high}"
+        raise raised([Complaint((), "E104", message, hint)], "range")
+    return value
+
+
 FractionValue = Annotated[
     float | str,
     BeforeValidator(_fraction),
@@ -76,6 +91,8 @@ ScalarValue = Annotated[
     WithJsonSchema({"type": ["boolean", "number", "string"]}),
 ]
 Columns = Annotated[tuple[Column, ...], Field(min_length=1)]
+End = Annotated[float, Strict()] | None
+Range = Annotated[tuple[End, End], BeforeValidator(_range)]
 Levels = Annotated[int, Strict(), Field(ge=2, le=MAX_LEVELS)]
 Hash = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-fA-F]{64}$")]
 
@@ -157,6 +174,16 @@ class Dataset(Part):
     positive: ScalarValue | None = Field(
         None, description="The label's value, or condition, that counts as positive."
     )
+    target: Literal["classes", "number"] | None = Field(
+        None,
+        description="Whether the label is one of two classes (default) or a number, of which goals "
+        "speak by mse and mean_error.",
+    )
+    label_range: Range | None = Field(
+        None,
+        description="Least and largest number that the label can be, null where there is none: what "
+        "a safety test may count on. For target: number.",
+    )
     features: Columns | None = Field(
         None, description="Columns the classifier sees; by default all but label, weight and drop."
     )
@@ -188,7 +215,7 @@ class Dataset(Part):
         if not chosen:
             return cls._without_kind(raw)
         foreign = [key for key in raw if key in cls.model_fields and key not in _allowed(chosen[0])]
-        return [_foreign(key, chosen[0]) for key in foreign]
+        return [*(_foreign(key, chosen[0]) for key in foreign), *_target(raw)]
 
     @classmethod
     def _without_kind(cls, raw: Mapping[str, Any]) -> list[Complaint]:
@@ -201,6 +228,23 @@ class Dataset(Part):
     def options(self) -> dict[str, Any]:
         """What the file says about this data set, as plain data."""
         return self.model_dump(mode="json", exclude_none=True)
+
+
+def _target(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    """What does not go with the kind of label that an own table has."""
+    if "path" not in raw:
+        return
+    if raw.get("target") != "number":
+        if raw.get("label_range") is not None:
+            message = "'label_range' is for a label that is a number"
+            yield Complaint(("label_range",), "E104", message, "say 'target: number'", key=True)
+        return
+    if raw.get("label") is None:
+        message = "'target: number' says of what kind the label is, and no label is named"
+        yield Complaint(("target",), "E102", message, "name its column: label: COLUMN", key=True)
+    if raw.get("positive") is not None:
+        message = "'positive' does not go with 'target: number': a number is not one of two classes"
+        yield Complaint(("positive",), "E104", message, "leave one of them out", key=True)
 
 
 def _allowed(chosen: str) -> tuple[str, ...]:

@@ -71,7 +71,8 @@ class Expectation(Part):
     variant: Column | None = Field(None, description="Which of its variants; without it all.")
     split: SplitName = Field("test", description="The rows that are measured.")
     metric: Column = Field(
-        description="What is compared: a metric, objective, violation.CONSTRAINT."
+        description="What is compared: a metric, objective, violation.CONSTRAINT, solution_rate, "
+        "failure_rate (of any constraint), failure_rate.CONSTRAINT."
     )
     paper: Number | None = Field(
         None,
@@ -85,7 +86,7 @@ class Expectation(Part):
     within: Within | None = Field(
         None,
         description="How far our mean may lie from the figure or beyond the bound: a number, a share "
-        "of it (2%), or `ci`, half the width of our 95 % interval.",
+        "of it (2%), or `ci`, our 95 % interval.",
     )
     source: Text | None = Field(None, description="Where the figure stands, such as Table 3.")
 

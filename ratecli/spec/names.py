@@ -9,6 +9,10 @@ from ratecli.spec.document import Loc
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+SOLUTION_RATE = "solution_rate"
+FAILURE_RATE = "failure_rate"
+"""What tables and expectations call the share of trials that gave a classifier, and of those that gave
+one which breaks a constraint (with a dot behind it: that constraint); no metric may be called so."""
 NAME_HELP = "a name begins with a letter or '_' and goes on with letters, digits and '_'"
 SLUG_HELP = "use small letters, digits, '.', '_' and '-', beginning with a letter or digit"
 

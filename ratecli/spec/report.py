@@ -11,6 +11,12 @@ from ratecli.spec.strict import Column, Flag, Name, Part, Slug, Text
 
 SplitName = Literal["train", "validation", "test", "safety"]
 Names = Annotated[tuple[Column, ...], Field(min_length=1)]
+Variants = Annotated[
+    Names | None,
+    Field(
+        description="Which variants to draw of the algorithms that have several; without it all."
+    ),
+]
 Labels = Annotated[tuple[Name, ...], Field(min_length=1)]
 
 
@@ -20,7 +26,10 @@ class Table(Part):
     rows: Names = Field(
         description="What makes a row: algorithm, variant, seed or names of the sweep."
     )
-    columns: Names = Field(description="What is shown: metrics, objective, violation.CONSTRAINT.")
+    columns: Names = Field(
+        description="What is shown: metrics, objective, violation.CONSTRAINT, solution_rate, failure_rate "
+        "(of any constraint), failure_rate.CONSTRAINT."
+    )
     split: SplitName = Field("test", description="The rows that are measured.")
     file: Slug | None = Field(None, description="The file's name, without an ending.")
 
@@ -49,10 +58,7 @@ class TradeoffPlot(Drawing):
     )
     y: Column = Field(description="The metric upwards.")
     split: SplitName = Field("test", description="The rows that are measured.")
-    variants: Names | None = Field(
-        None,
-        description="Which variants to draw of the algorithms that have several; without it all.",
-    )
+    variants: Variants = None
     lines: tuple[Name, ...] = Field(
         (), description="Labels of algorithms to draw as a horizontal line at their y."
     )
@@ -75,9 +81,32 @@ class ConvergencePlot(Drawing):
     )
 
 
-KINDS: dict[str, type[TradeoffPlot | ConvergencePlot]] = {
+class GuaranteePlot(Drawing):
+    """What safety costs: performance, how often there was a solution and how often one failed."""
+
+    kind: Literal["guarantee"] = Field(
+        description="The kind of plot; `ratecli ls plots` lists them."
+    )
+    x: Column = Field(
+        description="What is along: a name of the sweep whose values are numbers, such as an amount of "
+        "data."
+    )
+    y: Column = Field(
+        description="The metric of the first panel, over the trials that gave a classifier."
+    )
+    truth: SplitName = Field(
+        "test", description="The rows that stand for the truth, on which a classifier fails or not."
+    )
+    constraint: Name | None = Field(
+        None, description="The constraint whose failures are counted; without it those of any."
+    )
+    variants: Variants = None
+
+
+KINDS: dict[str, type[TradeoffPlot | ConvergencePlot | GuaranteePlot]] = {
     "tradeoff": TradeoffPlot,
     "convergence": ConvergencePlot,
+    "guarantee": GuaranteePlot,
 }
 
 
@@ -92,7 +121,7 @@ def _of_its_kind(raw: object) -> object:
     return KINDS.get(str(kind), TradeoffPlot).model_validate(raw)
 
 
-Plot = Annotated[TradeoffPlot | ConvergencePlot, BeforeValidator(_of_its_kind)]
+Plot = Annotated[TradeoffPlot | ConvergencePlot | GuaranteePlot, BeforeValidator(_of_its_kind)]
 
 
 class Report(Part):

@@ -56,6 +56,10 @@ HALVES = (
     "sweep: {dataset: [a, b]}\nalgorithms: [unconstrained]\nmetrics: {error: error}\n"
 )
 """Of two data sets that are taken one by one the first has validation rows."""
+GUARANTEED = (
+    PLAIN
+    + "constraints: {cover: positive_rate <= 0.4}\nsweep: {k: [1, 2], mode: [low, high]}\nreport: {plots: [{kind: guarantee, %s}]}\n"
+)
 PLAYERS = HEAD.replace("majorize", "three_player")
 
 
@@ -216,6 +220,19 @@ NAMES = [
     Broken("axis upwards of a sweep", "E208", PLAIN + "sweep: {k: [1, 2]}\nreport: {plots: [{kind: tradeoff, x: k, y: ⟦k⟧}]}\n"),
     Broken("line of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, lines: [⟦unconstraint⟧]}]}\n"),
     Broken("algorithm of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, algorithms: [unconstrained, ⟦majorize⟧]}]}\n"),
+    Broken("guarantee along a metric", "E208", GUARANTEED % "x: ⟦error⟧, y: error"),
+    Broken("guarantee along a word", "E208", GUARANTEED % "x: ⟦mode⟧, y: error"),
+    Broken("performance that is no metric", "E208", GUARANTEED % "x: k, y: ⟦k⟧"),
+    Broken("performance that is a share", "E208", GUARANTEED % "x: k, y: ⟦solution_rate⟧"),
+    Broken("failures of no constraint", "E208", GUARANTEED % "x: k, y: error, constraint: ⟦parity⟧"),
+    Broken("failures where nothing is constrained", "E208", PLAIN + "sweep: {k: [1, 2]}\nreport: {plots: [{kind: ⟦guarantee⟧, x: k, y: error}]}\n"),
+    Broken("truth without rows", "E208", GUARANTEED % "x: k, y: objective, truth: ⟦validation⟧"),
+    Broken("truth that is no split", "E104", GUARANTEED % "x: k, y: objective, truth: ⟦everything⟧"),
+    Broken("guarantee of a split", "E101", GUARANTEED % "x: k, y: objective, ⟦split⟧: test"),
+    Broken("guarantee without a performance", "E102", PLAIN + "report: {plots: [⟦{kind: guarantee, x: k}⟧]}\n"),
+    Broken("share in a trade-off", "E208", GUARANTEED % "x: k, y: error}, {kind: tradeoff, x: error, y: ⟦failure_rate⟧"),
+    Broken("failures of no constraint in a table", "E208", PLAIN + "report: {tables: [{rows: [algorithm], columns: [solution_rate, ⟦failure_rate⟧]}]}\n"),
+    Broken("expected failures of no constraint", "E208", expected("{algorithm: majorize, metric: ⟦failure_rate.a⟧, at_most: 0.1}")),
     Broken("panels by what does not vary", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, by: ⟦dataset⟧}]}\n"),
     Broken("algorithm of a convergence plot", "E208", PLAIN + "report: {plots: [{kind: convergence, algorithms: [⟦majorize⟧]}]}\n"),
     Broken("split of a table without rows", "E208", PLAIN + "metrics: {a: error}\nreport: {tables: [{rows: [algorithm], columns: [a], split: ⟦validation⟧}]}\n"),

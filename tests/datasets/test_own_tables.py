@@ -314,3 +314,50 @@ def test_digest_follows_content_and_roles_only(base: Path):
     assert plain != identity({"path": "t.csv", "drop": ["zip"]}, base)
     write(base, GOOD.replace("20", "21"))
     assert plain != identity({"path": "t.csv"}, base)
+
+
+NUMBERS = "x,y\n1,2.5\n2,\n3,4\n4,0\n"
+
+
+def test_a_label_that_is_a_number(base: Path):
+    write(base, NUMBERS)
+    options = {"path": "t.csv", "label": "y", "target": "number", "label_range": [0, 4]}
+    table = load(options, base)
+    np.testing.assert_array_equal(table.label, [2.5, np.nan, 4, 0])
+    assert table.label_range == (0, 4)
+    assert table.features == ("x",)
+    others = [options | {"label_range": ends} for ends in ([0, 5], [None, None])]
+    others += [{key: options[key] for key in ("path", "label", "target")}]
+    assert len({identity(each, base) for each in [options, *others]}) == 4
+    inf = float("inf")
+    assert [load(each, base).label_range for each in others] == [(0, 5), (-inf, inf), (-inf, inf)]
+    assert load({"path": "t.csv", "features": ["x"]}, base).label_range is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "ends", "code", "words"),
+    [
+        (
+            "1 5 6 2",
+            [0, 4],
+            "E406",
+            "holds 5 in row 2, which is not from 0 to 4, and 2 such in all",
+        ),
+        ("-1 5 6 2", [0, None], "E406", "holds -1 in row 1, which is not from 0 to inf"),
+        ("1 inf 2 3", [None, None], "E406", "holds inf in row 2"),
+        ("1 two 2 3", [0, 4], "E411", "holds text, such as '1'"),
+    ],
+)
+def test_labels_that_are_no_numbers_in_range(
+    base: Path, cells: str, ends: list[float | None], code: str, words: str
+):
+    text = "x,y\n" + "".join(f"0,{cell}\n" for cell in cells.split())
+    found = fault(base, text, label="y", target="number", label_range=ends)
+    assert found.code == code
+    assert words in found.message
+
+
+def test_no_number_at_all(base: Path):
+    pd.DataFrame({"x": [1.0, 2.0], "y": [np.nan, np.nan]}).to_parquet(base / "t.csv")
+    (found,) = faults(base, format="parquet", label="y", target="number")
+    assert (found.code, "no value at all" in found.message) == ("E406", True)

@@ -158,6 +158,24 @@ def test_law(read):
     assert not leaking & set(table.frame.columns)
 
 
+def test_gpa(read):
+    table, numbers = read("gpa"), read("gpa", preparation="regression")
+    assert positives(table) == 20263
+    assert table.label_range is None
+    assert numbers.label_range == (0, 4) == SOURCES["gpa"].numbers["regression"]
+    np.testing.assert_array_equal(numbers.label >= 3.0, table.label == 1)
+    np.testing.assert_array_equal(numbers.label, numbers.frame["GPA"])
+    assert (numbers.label.min(), numbers.label.max()) == (0, 4)
+    men = (table.frame["sex"] == "Male").to_numpy()
+    assert (men.sum(), (~men).sum()) == (22335, 20968)
+    np.testing.assert_array_equal(table.frame["M"] == 1, men)
+    np.testing.assert_array_equal(table.frame["F"] == 1, ~men)
+    first = [622.6, 491.56, 439.93, 707.64, 663.65, 557.09, 711.37, 731.31, 509.8]
+    assert table.frame.loc[0, list(table.features)].tolist() == first
+    assert (table.frame.loc[0, "sex"], table.frame.loc[0, "GPA"]) == ("Female", 1.33333)
+    assert table.digest != numbers.digest
+
+
 @pytest.mark.parametrize(
     ("name", "fit_to_stay", "with_term", "fit_with_term"),
     [("wiki_standin", 1244, 160, 64), ("madlibs", 38282, 1514, 757)],
@@ -223,6 +241,14 @@ def test_they_encode(read, name: str):
     X = encoder.transform(table)
     assert X.shape == (len(table), len(encoder.names))
     assert np.isfinite(X.data if hasattr(X, "tocsr") else X).all()
-    widths = {"adult": 107, "a9a": 123, "compas": 15, "bank": 39, "communities": 124, "law": 20}
+    widths = {
+        "adult": 107,
+        "a9a": 123,
+        "compas": 15,
+        "bank": 39,
+        "communities": 124,
+        "law": 20,
+        "gpa": 9,
+    }
     assert X.shape[1] == widths.get(name, 2**14)
     assert hasattr(X, "tocsr") == (name in {"adult", "a9a", "wiki_standin", "madlibs"})

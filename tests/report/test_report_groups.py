@@ -6,7 +6,8 @@ import pytest
 from scipy import stats
 from synthetic_ledger import measured, planned
 
-from ratecli.report.groups import estimate, groups
+from ratecli.report.estimates import estimate
+from ratecli.report.groups import groups
 from ratecli.report.ledger import Ledger
 from ratecli.runner.records import TrialResult
 

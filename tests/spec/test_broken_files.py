@@ -119,6 +119,8 @@ KEYS = [
     ("E106", "sweep: {⟦d⟧: [1]}\n", "rename"),
     ("E106", "sweep: {⟦variant⟧: [1]}\n", None),
     ("E106", "metrics: {⟦objective⟧: error}\n", None),
+    ("E106", "metrics: {⟦solution_rate⟧: error}\n", "rename"),
+    ("E106", "sweep: {⟦failure_rate⟧: [1]}\n", "rename"),
     (
         "E106",
         TWO_FILES,

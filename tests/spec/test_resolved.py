@@ -57,6 +57,7 @@ report:
     - {kind: tradeoff, x: target, y: ratio, algorithms: [majorize], variants: [a], diagonal: true}
     - {kind: tradeoff, x: violation.ratio, y: error, by: target}
     - {kind: convergence, x: seconds, by: target, title: On the way}
+    - {kind: guarantee, x: target, y: error, truth: train, constraint: ratio, variants: [a]}
 """
 
 TABLE_3 = """\

@@ -14,6 +14,8 @@ from ratecli.solvers.safety.samples import Part
 
 MOST = 10**9
 """Rows beyond which nobody is told a number."""
+PRECISION = 2e-3
+"""To which share of itself a number of rows is told."""
 FEWEST = 2
 """Rows of a group without which nothing is said of it: no deviation can be told from fewer."""
 
@@ -71,7 +73,7 @@ def _missing(what: str, part: Part) -> str:
 
 
 def rows_needed(expected: Expected, ends: Array, estimates: Array, rows: int) -> int | None:
-    """The least number of safety rows at which all trees are expected to pass; None beyond `MOST`.
+    """About the least number of safety rows at which all trees are expected to pass; None beyond `MOST`.
 
     Groups keep their shares of the rows, and measurements their moments. What is expected of `rows`
     rows is not quite what was found of them, as bounds look at more than moments: for each tree the
@@ -95,7 +97,7 @@ def rows_needed(expected: Expected, ends: Array, estimates: Array, rows: int) ->
         low, high = high, 2 * high
         if low > MOST:
             return None
-    while high - low > 1:
+    while high - low > max(high * PRECISION, 1):
         middle = (low + high) // 2
         low, high = (low, middle) if passes(middle) else (middle, high)
     return high

@@ -77,12 +77,14 @@ class Rows:
     def moments(self, measurements: Measurements, share: float) -> Moments:
         """What these rows say of a sample that is `share` times as large.
 
-        The deviation is NaN with fewer than 2 rows here, and so is the mean without any.
+        The deviation is NaN with fewer than 2 rows here, so is the mean without any, and both are where
+        a measurement is not finite.
         """
         part = self.measured(measurements)
         values, size = part.sample.values, len(self.rows)
-        mean = float(values.mean()) if size else math.nan
-        deviation = float(values.std(ddof=1)) if size > 1 else math.nan
+        finite = bool(np.isfinite(values).all())
+        mean = float(values.mean()) if finite and size else math.nan
+        deviation = float(values.std(ddof=1)) if finite and size > 1 else math.nan
         expected = round(share * size)
         return Moments(self.coefficient, mean, deviation, expected, part.sample.range)
 

@@ -1,0 +1,78 @@
+"""What several numbers say together: means and shares, with their 95 % intervals."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scipy.special import betaincinv, stdtrit
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its interval; `n` counts numbers, `nan` what was left out.
+
+    The interval of a mean is Student's, `half` to either side, and there is none without two finite
+    numbers, nor a mean without one. That of a share of trials is `exact`, and not the same to both
+    sides.
+    """
+
+    mean: float | None
+    half: float | None
+    n: int
+    nan: int = 0
+    exact: tuple[float, float] | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        if self.exact is not None:
+            return self.exact
+        if self.mean is None or self.half is None:
+            return None
+        return self.mean - self.half, self.mean + self.half
+
+    @property
+    def low(self) -> float | None:
+        return self.interval[0] if self.interval else None
+
+    @property
+    def high(self) -> float | None:
+        return self.interval[1] if self.interval else None
+
+
+NOTHING = Estimate(None, None, 0)
+
+
+def estimate(values: Iterable[float]) -> Estimate:
+    everything = list(values)
+    numbers = [value for value in everything if not math.isnan(value)]
+    n, nan = len(numbers), len(everything) - len(numbers)
+    if not numbers:
+        return Estimate(None, None, 0, nan)
+    if not all(map(math.isfinite, numbers)):
+        return Estimate(_infinite(numbers), None, n, nan)
+    mean = float(statistics.mean(numbers))
+    if n == 1:
+        return Estimate(mean, None, n, nan)
+    quantile = float(stdtrit(n - 1, (1 + LEVEL) / 2))
+    return Estimate(mean, quantile * statistics.stdev(numbers) / math.sqrt(n), n, nan)
+
+
+def share(count: int, n: int, unknown: int = 0) -> Estimate:
+    """`count` of `n` trials, with the interval of Clopper and Pearson (1934); `unknown` are in neither."""
+    if not n:
+        return Estimate(None, None, 0, unknown)
+    tail = (1 - LEVEL) / 2
+    low = float(betaincinv(count, n - count + 1, tail)) if count else 0.0
+    high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
+    return Estimate(count / n, None, n, unknown, (low, high))
+
+
+def _infinite(numbers: list[float]) -> float:
+    """The mean of numbers with an infinity among them: that infinity, or nothing if both are."""
+    infinite = {number for number in numbers if math.isinf(number)}
+    return infinite.pop() if len(infinite) == 1 else math.nan

@@ -1,0 +1,173 @@
+"""What a plot of guarantees shows: performance, solution rate and failure rate along a swept number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ratecli.report.estimates import Estimate
+from ratecli.report.groups import Group, groups, of_variant
+from ratecli.report.ledger import Ledger
+from ratecli.report.naming import plot_name
+from ratecli.report.outcomes import ANSWERED
+from ratecli.report.series import EVERYTHING, Choice
+from ratecli.report.sheet import scalar
+from ratecli.report.tradeoff import panels
+from ratecli.runner.records import Planned
+from ratecli.spec.algorithm import label_of
+from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
+from ratecli.spec.safety import DELTA
+
+GUARANTEE = "guarantee"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A plot as the file asks for it; `truth` is the split on which a classifier fails or not."""
+
+    name: str
+    title: str
+    x: str
+    y: str
+    truth: str = "test"
+    constraint: str = ""
+    choice: Choice = EVERYTHING
+    by: str = ""
+    panels: tuple[Any, ...] = ()
+
+    @property
+    def caption(self) -> str:
+        rates = "solution rate and failure rate"
+        return self.title or f"{self.y}, {rates} by {self.x} ({self.truth} rows as the truth)"
+
+    @property
+    def metrics(self) -> tuple[str, str, str]:
+        """What the three panels show."""
+        failure = f"{FAILURE_RATE}.{self.constraint}" if self.constraint else FAILURE_RATE
+        return self.y, SOLUTION_RATE, failure
+
+    def parts(self) -> list[Guarantee]:
+        """Each value of the name `by` as a plot of its own; the plot itself without one."""
+        if not self.panels:
+            return [self]
+        return [
+            replace(
+                self,
+                title=f"{self.by} = {scalar(value)}",
+                choice=replace(self.choice, at=(self.by, value)),
+                panels=(),
+            )
+            for value in self.panels
+        ]
+
+    def takes(self, trial: Planned) -> bool:
+        return self.choice.takes(trial.label) and self.choice.takes_point(trial.point)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """What the three panels show at a swept number; None where the algorithm has no such."""
+
+    x: float | None
+    shown: tuple[Estimate, Estimate, Estimate]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One variant of one algorithm, along the swept number."""
+
+    name: str
+    algorithm: int
+    variant: int
+    spots: tuple[Spot, ...]
+
+
+def guarantee(ledger: Ledger, position: int) -> Guarantee:
+    """The plot at a position among all that the file asks for."""
+    every = ledger.asked("plots")
+    asked = every[position]
+    choice = Choice(*(tuple(asked.get(key) or ()) for key in ("algorithms", "variants")))
+    by = asked.get("by") or ""
+    return Guarantee(
+        name=plot_name(every, position),
+        title=asked.get("title") or "",
+        x=asked["x"],
+        y=asked["y"],
+        truth=asked.get("truth") or "test",
+        constraint=asked.get("constraint") or "",
+        choice=choice,
+        by=by,
+        panels=panels(ledger, by, choice),
+    )
+
+
+def lines(ledger: Ledger, plot: Guarantee) -> list[Line]:
+    """One for each variant, and for each setting of what else is swept, in the order of the plan."""
+    own: dict[str, list[Group]] = {}
+    for group in groups(ledger):
+        own.setdefault(group.label, []).append(group)
+    found = []
+    for position, (label, several) in enumerate(own.items()):
+        # of trials that never gave a classifier the variant has no name
+        variants = sorted({group.variant for group in several} - {""}) or [""]
+        for number, variant in enumerate(variants):
+            if plot.choice.takes(label) and plot.choice.takes_variant(variant, variants):
+                name = f"{label} ({variant})" if len(variants) > 1 else label
+                settings = _settings(plot, several, variant)
+                found += [Line(name, position, number, spots) for spots in settings]
+    return found
+
+
+def deltas(ledger: Ledger, plot: Guarantee) -> dict[float, str]:
+    """The failure rates that were allowed, each with how its line is called."""
+    wanted = [plot.constraint] if plot.constraint else list(ledger.constraints)
+    found: dict[float, dict[str, None]] = {}
+    for trial in filter(plot.takes, ledger.plan):
+        test = _safety(ledger, trial.label)
+        for name in wanted if test is not None else ():
+            delta = (test or {}).get("delta", DELTA)
+            own = delta.get(name, DELTA) if isinstance(delta, Mapping) else delta
+            value = trial.point.get(own) if isinstance(own, str) else own
+            if isinstance(value, int | float):
+                found.setdefault(float(value), {})[name] = None
+    alike = all(len(names) == len(wanted) for names in found.values())
+    return {
+        value: f"delta {value:g}" if alike else f"delta {value:g}: {', '.join(names)}"
+        for value, names in sorted(found.items())
+    }
+
+
+def unanswered(ledger: Ledger, plot: Guarantee) -> Mapping[str, int]:
+    """How many of the trials that are drawn said nothing, by what became of them."""
+    statuses = (ledger.status(trial) for trial in ledger.plan if plot.takes(trial))
+    return Counter(status for status in statuses if status not in ANSWERED)
+
+
+def _settings(plot: Guarantee, several: Sequence[Group], variant: str) -> list[tuple[Spot, ...]]:
+    """The points along x of one variant, apart for each setting of the other swept names."""
+    points: dict[str, list[Group]] = {}
+    for group in several:
+        if plot.choice.takes_point(group.point):
+            points.setdefault(repr(group.point), []).append(group)
+    found: dict[str, list[Spot]] = {}
+    for here in points.values():
+        group = of_variant(here, variant)
+        x = group.point.get(plot.x)
+        performance, solution, failure = (group.estimate(plot.truth, m) for m in plot.metrics)
+        spot = Spot(None if x is None else float(x), (performance, solution, failure))
+        others = [pair for pair in group.point.items() if pair[0] != plot.x]
+        found.setdefault(repr(others), []).append(spot)
+    return [tuple(sorted(spots, key=lambda spot: spot.x or 0.0)) for spots in found.values()]
+
+
+def _safety(ledger: Ledger, label: str) -> Mapping[str, Any] | None:
+    """The test of an algorithm's candidates, its own keys before those of the file; None without one."""
+    entries = ledger.experiment.get("algorithms") or ()
+    entry = next((each for each in entries if label_of(each) == label), None)
+    options = next(iter(entry.values())) if isinstance(entry, Mapping) else None
+    common, own = ledger.experiment.get("safety"), (options or {}).get("safety")
+    if own is False or (common is None and own is None):
+        return None
+    return {**(common or {}), **(own or {})}

@@ -1,0 +1,187 @@
+"""Plots of guarantees: three panels along a swept number."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+from guarantees import (
+    AMOUNTS,
+    BROKEN,
+    PLAIN,
+    PLOT,
+    SAFE,
+    SOLVED,
+    TRIALS,
+    ledger_of,
+    nothing,
+    promised,
+    returned,
+)
+from synthetic_ledger import measured, planned
+
+from ratecli.report.along import Along
+from ratecli.report.guarantee import deltas, guarantee, lines, unanswered
+from ratecli.report.guarantee_panels import draw_guarantee, spread
+from ratecli.report.plots import pictures
+from ratecli.runner.records import TrialResult
+
+
+def drawn(ledger):
+    plot = guarantee(ledger, 0)
+    return {line.name: line for line in lines(ledger, plot)}
+
+
+def rates(line, column):
+    return [spot.shown[column].mean for spot in line.spots]
+
+
+def of(pairs, *plots, **experiment):
+    return ledger_of(pairs, report={"plots": list(plots) or [PLOT]}, **experiment)
+
+
+def answers(*points, label="fit", violation=-0.1):
+    return [
+        (trial, returned(trial, violation)) for at in points for trial in [planned(label, 0, **at)]
+    ]
+
+
+def test_every_rate_is_what_it_was_made():
+    found = drawn(promised())
+    for label in (SAFE, PLAIN):
+        line = found[label]
+        assert [spot.x for spot in line.spots] == list(AMOUNTS)
+        assert rates(line, 1) == [k / TRIALS for k in SOLVED[label]]
+        assert rates(line, 2) == [k / TRIALS for k in BROKEN[label]]
+    assert rates(found[SAFE], 0) == [None, *map(pytest.approx, (0.29, 0.2585714, 0.23, 0.2))]
+    assert {spot.shown[0].n for spot in found[PLAIN].spots} == {TRIALS}
+
+
+def test_what_crashed_is_left_out_and_told():
+    ledger = promised()
+    for trial in [t for t in ledger.plan if t.label == SAFE and t.seed in (18, 19)]:
+        ledger.results[trial.key] = TrialResult(trial.key, "error", "E501")
+    line = drawn(ledger)[SAFE]
+    assert [spot.shown[1].n for spot in line.spots] == [18] * 5
+    assert rates(line, 1) == [0.0, 5 / 18, 14 / 18, 1.0, 1.0]
+    assert unanswered(ledger, guarantee(ledger, 0)) == {"error": 10}
+    (picture,) = pictures(ledger)
+    assert b"left out, neither solved nor safe: error 10" in picture.svg
+    assert b"shares of 18 to 20 trials" in picture.svg
+
+
+def test_where_a_variant_was_never_kept_its_solution_rate_is_0():
+    pairs = []
+    for amount, kept in ((10, ("a", "b")), (20, ("a",)), (30, ())):
+        trial = planned("fit", 0, amount=amount)
+        numbers = {(name, "test"): {"violation.parity": -1.0} for name in kept}
+        pairs.append((trial, measured(trial, numbers) if kept else nothing(trial)))
+    found = drawn(of(pairs))
+    assert rates(found["fit (a)"], 1) == [1, 1, 0]
+    assert rates(found["fit (b)"], 1) == [1, 0, 0]
+    assert list(drawn(of(pairs, PLOT | {"variants": ["b"]}))) == ["fit (b)"]
+
+
+def test_who_never_found_anything_is_drawn():
+    pairs = [(t, nothing(t)) for t in (planned("fit", 0, amount=a) for a in (10, 20))]
+    line = drawn(of(pairs))["fit"]
+    assert [rates(line, column) for column in range(3)] == [[None] * 2, [0.0] * 2, [0.0] * 2]
+
+
+def test_other_swept_names_make_lines_and_panels():
+    points = [{"amount": a, "task": t} for t in ("gpa", "adult") for a in (20, 10)]
+    ledger = of(answers(*points), PLOT, PLOT | {"by": "task"})
+    found = lines(ledger, guarantee(ledger, 0))
+    assert [[spot.x for spot in line.spots] for line in found] == [[10, 20]] * 2
+    plot = guarantee(ledger, 1)
+    assert [part.title for part in plot.parts()] == ["task = gpa", "task = adult"]
+    assert [len(lines(ledger, part)) for part in plot.parts()] == [1, 1]
+    first, second = pictures(ledger)
+    assert b"a line for each setting of what else is swept" in first.svg
+    assert b"a line for each" not in second.svg
+    assert b"<!-- task = adult -->" in second.svg
+
+
+def test_without_the_swept_name_it_goes_across():
+    ledger = of([*answers({}), *answers({"amount": 10}, {"amount": 20}, label="other")])
+    assert [spot.x for spot in drawn(ledger)["fit"].spots] == [None]
+    assert b"<!-- fit -->" in pictures(ledger)[0].svg
+
+
+ENTRY = {"seldonian": {"as": SAFE}}
+
+
+@pytest.mark.parametrize(
+    ("safety", "entry", "constraint", "expected"),
+    [
+        ({"delta": 0.05}, {}, "", {0.05: "delta 0.05"}),
+        ({"delta": 0.05}, {"safety": {"delta": 0.1}}, "", {0.1: "delta 0.1"}),
+        ({"delta": 0.05}, {"safety": {"bound": "hoeffding"}}, "", {0.05: "delta 0.05"}),
+        ({"delta": 0.05}, {"safety": False}, "", {}),
+        (None, {"safety": {"delta": 0.2}}, "", {0.2: "delta 0.2"}),
+        (None, {}, "", {}),
+        (None, {"safety": {}}, "", {0.05: "delta 0.05"}),
+        ({"delta": {"parity": 0.1}}, {}, "odds", {0.05: "delta 0.05"}),
+        ({"delta": {"parity": 0.1, "odds": 0.05}}, {}, "", {0.05: "delta 0.05: odds", 0.1: "delta 0.1: parity"}),
+        ({"delta": {"parity": 0.1, "odds": 0.05}}, {}, "odds", {0.05: "delta 0.05"}),
+        ({"delta": "amount"}, {}, "parity", {0.1: "delta 0.1", 0.2: "delta 0.2"}),
+    ],
+)  # fmt: skip
+def test_lines_at_what_was_allowed(safety, entry, constraint, expected):
+    pairs = answers({"amount": 0.1}, {"amount": 0.2}, label=SAFE)
+    ledger = of(
+        pairs,
+        PLOT | ({"constraint": constraint} if constraint else {}),
+        constraints={"parity": "...", "odds": "..."},
+        safety=safety,
+        algorithms=[{"seldonian": {"as": SAFE, **entry}}, "other"],
+    )
+    assert deltas(ledger, guarantee(ledger, 0)) == expected
+
+
+def test_labels_keep_apart():
+    assert spread([0.1, 0.5], 0.1) == [0.1, 0.5]
+    assert spread([0.1, 0.12, 0.14], 0.1) == pytest.approx([0.1, 0.2, 0.3])
+    assert spread([0.94, 0.96], 0.1) == pytest.approx([0.9, 1.0])
+    assert spread([], 0.1) == []
+
+
+def test_the_axis_is_logarithmic_beyond_a_decade():
+    assert Along((1, 10.5), 1).logarithmic
+    assert not Along((1, 10), 1).logarithmic
+    assert not Along((0, 100), 1).logarithmic
+
+
+@pytest.mark.parametrize("values", [(1.0, 2.0, 3.0), (1.0, 10.0, 1000.0), (5.0,)])
+def test_lines_stand_side_by_side_and_nearest_to_their_own_value(values):
+    along = Along(values, 30)
+    for x in values:
+        places = [along.place(x, line) for line in range(30)]
+        assert places == sorted(set(places))
+        assert all(min(values, key=lambda value: abs(value - place)) == x for place in places)
+    assert Along(values, 3).place(values[0], 1) == pytest.approx(values[0])
+
+
+def test_the_drawing_says_what_it_shows():
+    ledger = promised(safety={"delta": 0.05}, algorithms=[{"x": {"as": SAFE}}])
+    plot = guarantee(ledger, 0)
+    picture = draw_guarantee(ledger, plot)
+    svg = picture.svg.decode()
+    ET.fromstring(svg)
+    for text in (
+        "error (test)", "solution rate", "failure rate (any constraint, test)", "amount", "10000",
+        "delta 0.05", SAFE, PLAIN,
+    ):  # fmt: skip
+        assert f"<!-- {text} -->" in svg
+    assert "breaks a constraint on test rows, which stand for the truth" in svg
+    assert (
+        picture.caption
+        == "error, solution rate and failure rate by amount (test rows as the truth)"
+    )
+    assert picture.name == "guarantee-amount-error"
+
+
+def test_nothing_to_draw_says_so():
+    pairs = [(t, nothing(t, "error")) for t in [planned("fit", 0, amount=10)]]
+    (picture,) = pictures(of(pairs))
+    assert picture.svg.count(b"no trial gave these numbers") == 3
