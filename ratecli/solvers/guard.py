@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ratecli.rates.analysis import Goal
 from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.safety.outlook import Outlook, outlooks
 
 ROUNDS = 6
 """Times a problem is solved, at most."""
@@ -39,10 +40,14 @@ class Guard:
         Whose rows judge.
     margin
         Confidence of a one-sided normal interval whose end must meet the constraint, above a half.
+    aim
+        Probability with which the safety test that follows is to be passed, at least a half; training
+        rows judge what it is likely to find (see `solvers.safety.outlook`).
     """
 
     split: Literal["train", "validation"] = "train"
     margin: float | None = None
+    aim: float | None = None
 
 
 def guarded(
@@ -56,14 +61,14 @@ def guarded(
 
     Of those tried it is the one of least objective, or, if none is safe, the nearest to that, with the
     status `iteration_limit` and the amount that is missing. An algorithm that enforces nothing is left
-    alone: files may not ask that of it.
+    alone, and so is one that looks out for the safety test itself.
 
     Raises
     ------
     FaultError
         E410 where validation rows are to judge and there are none.
     """
-    if guard == Guard() or solver.role != "enforces" or not problem.constraints:
+    if guard == Guard() or solver.needs_promise or solver.role != "enforces" or not problem.constraints:
         return solver.solve(problem, rng, progress)
     judge = _judge(guard, problem)
     by = [np.zeros(len(goal.pieces)) for goal in problem.constraints]
@@ -87,10 +92,38 @@ def guarded(
     missed, _, found = min(tried, key=lambda each: each[:2])
     if not missed and found.status in ANSWERED:
         return found
-    reason = f"judged on {guard.split} rows a constraint is missed by {missed:.3g}"
+    judged = "what the safety test will find" if guard.aim else f"{guard.split} rows"
+    reason = f"judged by {judged} a constraint is missed by {missed:.3g}"
     if not missed:  # what could not be met is a constraint with more room than was needed
         reason = "the constraints hold with the room asked for, but not at the least objective"
     return replace(found, status="iteration_limit", reason=reason)
+
+
+class _Judging(Protocol):
+    def shortfalls(self, classifier: Classifier) -> list[Array]:
+        """By how much each piece of each constraint is missed, room and all; negative where it is met."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Tester:
+    """Judges by what the safety test of the problem is expected to find."""
+
+    problem: Problem
+    outlooks: list[list[Outlook]]
+
+    @classmethod
+    def of(cls, problem: Problem, aim: float) -> _Tester:
+        assert problem.promise is not None
+        goals = problem.constraints
+        pieces = sum(len(goal.pieces) for goal in goals)
+        each = 1 - (1 - aim) / pieces
+        found = [outlooks(goal, problem.promise, problem.rates, each) for goal in goals]
+        return cls(problem, found)
+
+    def shortfalls(self, classifier: Classifier) -> list[Array]:
+        decisions = {"decision": self.problem.decisions(classifier)}
+        return [np.array([each.upper(decisions) for each in goal]) for goal in self.outlooks]
 
 
 @dataclass(frozen=True)
@@ -99,7 +132,6 @@ class _Judge:
     deviates: float
 
     def shortfalls(self, classifier: Classifier) -> list[Array]:
-        """By how much each piece of each constraint is missed, margin and all; negative where it is met."""
         matrix = self.problem.rates
         decisions = self.problem.decisions(classifier)
         rates, index = matrix.rates(decisions), matrix.index()
@@ -115,7 +147,9 @@ class _Judge:
         return [np.nan_to_num(each, nan=1.0) for each in found]
 
 
-def _judge(guard: Guard, problem: Problem) -> _Judge:
+def _judge(guard: Guard, problem: Problem) -> _Judging:
+    if guard.aim is not None:
+        return _Tester.of(problem, guard.aim)
     deviates = 0.0 if guard.margin is None else NormalDist().inv_cdf(guard.margin)
     if guard.split == "train":
         return _Judge(problem, deviates)
