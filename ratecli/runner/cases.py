@@ -128,8 +128,14 @@ def content(case: Case) -> dict[str, Any]:
         "algorithm": case.algorithm,
         "version": type(case.solver).version,
         "options": in_key(case.solver, rules),
-        "guard": asdict(case.guard) if case.guard != Guard() else {},
+        "guard": _guard(case.guard),
         "objective": ex.text(case.objective.expression),
         "constraints": list(rules.values()),
         "metrics": sorted({ex.text(metric) for metric in case.metrics.values()}),
     }
+
+
+def _guard(guard: Guard) -> dict[str, Any]:
+    """What of it is part of a key: nothing where it asks for nothing, the aim only where there is one."""
+    asked = asdict(guard) if guard != Guard() else {}
+    return {key: value for key, value in asked.items() if key != "aim" or value is not None}

@@ -29,7 +29,7 @@ from ratecli.runner.goal_checks import WHICH, goal_faults, range_faults, refused
 from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
-from ratecli.runner.safety import AtPoint, SafetyTest, merged
+from ratecli.runner.safety import AtPoint, SafetyTest, aim, merged
 from ratecli.runner.shown import panel_faults, report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
@@ -220,12 +220,25 @@ class Reading:
             message = f"'{entry.name}' trains for a safety test, and there is none"
             self.faults[Fault("E102", message, "say safety: {delta: 0.05}", place=place)] = None
         if found.role == "enforces":
+            self._check_room(index, entry)
             return
         for key in ("constraints_on", "margin"):
             if getattr(entry, key) != Algorithm.model_fields[key].default:
                 place = self.document.place(self._loc(index, entry, key))
                 message = f"'{entry.name}' promises nothing: '{key}' has nothing to hold"
                 self.faults[Fault("E104", message, "leave it out", place=place)] = None
+
+    def _check_room(self, index: int, entry: Algorithm) -> None:
+        """An E104 for room that is asked for twice: for a test, and in another way."""
+        if aim(self.experiment, entry) is None:
+            return
+        for key in ("constraints_on", "margin"):
+            if getattr(entry, key) != Algorithm.model_fields[key].default:
+                place = self.document.place(self._loc(index, entry, key))
+                message = (
+                    f"'aim' of the safety test says how much room there is, and so does '{key}'"
+                )
+                self.faults[Fault("E104", message, "leave one out", place=place)] = None
 
     # goals
 
@@ -253,7 +266,7 @@ class Reading:
             label=entry.label,
             algorithm=entry.name,
             solver=made,
-            guard=Guard(entry.constraints_on, entry.margin),
+            guard=Guard(entry.constraints_on, entry.margin, aim(self.experiment, entry)),
             share=share,
             safety=test,
             point=point,

@@ -10,6 +10,7 @@ from typing import Any
 
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.runner.drawing import Holdout
+from ratecli.runner.options import solver_class
 from ratecli.solvers.safety.promise import Division, Method, Promise
 from ratecli.spec.algorithm import Algorithm
 from ratecli.spec.complaint import shown
@@ -143,6 +144,13 @@ def merged(experiment: Experiment, entry: Algorithm) -> Safety | None:
         return None
     common = experiment.safety or Safety.model_validate({})
     return common.model_copy(update=_own(entry))
+
+
+def aim(experiment: Experiment, entry: Algorithm) -> float | None:
+    """The probability with which constraints are tightened for, where it is the runner that does so."""
+    test, found = merged(experiment, entry), solver_class(entry.name)
+    held = found.role == "enforces" and not found.needs_promise
+    return test.aim if test is not None and held else None
 
 
 def _own(entry: Algorithm) -> dict[str, Any]:

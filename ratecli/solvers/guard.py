@@ -68,7 +68,12 @@ def guarded(
     FaultError
         E410 where validation rows are to judge and there are none.
     """
-    if guard == Guard() or solver.needs_promise or solver.role != "enforces" or not problem.constraints:
+    if (
+        guard == Guard()
+        or solver.needs_promise
+        or solver.role != "enforces"
+        or not problem.constraints
+    ):
         return solver.solve(problem, rng, progress)
     judge = _judge(guard, problem)
     by = [np.zeros(len(goal.pieces)) for goal in problem.constraints]
@@ -92,8 +97,8 @@ def guarded(
     missed, _, found = min(tried, key=lambda each: each[:2])
     if not missed and found.status in ANSWERED:
         return found
-    judged = "what the safety test will find" if guard.aim else f"{guard.split} rows"
-    reason = f"judged by {judged} a constraint is missed by {missed:.3g}"
+    judged = "by what the safety test will find" if guard.aim else f"on {guard.split} rows"
+    reason = f"judged {judged} a constraint is missed by {missed:.3g}"
     if not missed:  # what could not be met is a constraint with more room than was needed
         reason = "the constraints hold with the room asked for, but not at the least objective"
     return replace(found, status="iteration_limit", reason=reason)

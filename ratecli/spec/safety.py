@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Lt
 from pydantic import (
     BeforeValidator,
     Field,
     PlainValidator,
+    Strict,
     ValidationError,
     WithJsonSchema,
 )
@@ -123,6 +125,12 @@ class Safety(Part):
         "shuffled",
         description="Which rows are put aside: some at random, or the last ones in the order of the "
         "file.",
+    )
+
+    aim: Annotated[float, Strict(), Ge(0.5), Lt(1)] | None = Field(
+        None,
+        description="The probability with which a model is to pass: an algorithm that takes constraints has "
+        "them tightened on training rows until that is likely. Without it the model is tested as it comes.",
     )
 
     def given(self) -> dict[str, Any]:

@@ -66,6 +66,13 @@ def test_each_key_of_it_counts(folder, change):
     assert set(plain.values()).isdisjoint(changed.values())
 
 
+def test_an_aim_counts_for_those_who_can_take_it(folder):
+    plain, aimed = keys(folder, TESTED), keys(folder, TESTED, "safety.aim=0.9")
+    assert {name: aimed[name] == plain[name] for name in plain} == {
+        name: name[0] == "unconstrained" for name in plain
+    }
+
+
 def test_the_same_test_has_the_same_key_however_it_is_written(folder):
     plain = keys(folder, TESTED)
     assert keys(folder, TESTED, "safety={fraction: 1/2}") == plain

@@ -14,6 +14,9 @@ from ratecli.solvers.guard import Guard, guarded
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.problem import Problem
+from ratecli.solvers.safety.certificate import certify
+from ratecli.solvers.safety.promise import Promise
 
 PARITY = Rules({"p": "positive_rate[g=a] <= positive_rate[g=c]", "r": "recall >= 0.7"})
 SOLVERS = {
@@ -127,3 +130,27 @@ def test_validation_rows_are_needed_to_judge():
     given = replace(split_problem(0, PARITY), validation=None)
     with pytest.raises(FaultError, match="validation rows are to judge"):
         guarded(Mixture(), Guard("validation"), given, np.random.default_rng(0))
+
+
+def with_a_test(seed: int) -> tuple[Problem, Problem]:
+    """A problem whose solution will be tested on as many rows of its kind, and these rows."""
+    rules = Rules({"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=c]", "r": "recall >= 0.6"})
+    given = split_problem(seed, rules, n=1000)
+    assert given.validation is not None
+    promise = Promise(dict.fromkeys(rules.constraints, 0.05), rows=1000)
+    return replace(given, promise=promise, validation=None), given.validation
+
+
+def passes(given: Problem, other: Problem, guard: Guard) -> bool:
+    """Whether what is found passes the test."""
+    rng = np.random.default_rng(0)
+    found = first(guarded(Mixture(), guard, given, rng))
+    decisions = {"decision": other.decisions(found)}
+    tests = certify(other.constraints, given.promise, other.rates, decisions, (0, 1), rng)
+    return all(each.passed for each in tests)
+
+
+def test_with_an_aim_candidates_pass_the_safety_test_about_so_often():
+    pairs = [with_a_test(seed) for seed in range(8)]
+    assert np.mean([passes(*pair, Guard()) for pair in pairs]) <= 0.5
+    assert np.mean([passes(*pair, Guard(aim=0.9)) for pair in pairs]) >= 0.7
