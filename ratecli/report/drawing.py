@@ -63,7 +63,7 @@ def picture(name: str, caption: str, drawn: Callable[[], Figure]) -> Picture:
         svg, png = io.BytesIO(), io.BytesIO()
         nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
         figure.savefig(svg, format="svg", metadata=nothing)
-        figure.set_layout_engine("none")  # what has found its place stays there
+        figure.set_layout_engine(None)  # what has found its place stays there
         figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     return Picture(name, caption, svg.getvalue(), png.getvalue())
 

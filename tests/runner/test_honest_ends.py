@@ -53,6 +53,7 @@ ALL = (
     "three_player: {steps: 40}",
     "three_player: {steps: 10, oracle: plugin}",
 )
+PLAYERS = "three_player: {steps: 1000}"
 LEAST = re.compile(r"any decisions miss some constraint by ([\d.]+)( or more)?$")
 
 
@@ -87,7 +88,7 @@ def test_what_no_classifier_meets_of_ratios(ends, algorithm):
 
 def test_a_ratio_that_is_undefined_is_no_constraint_met(ends):
     """Nobody is decided yes: the cleared form holds with equality, the precision is no number."""
-    found, _ = ends("three_player", objective="positive_rate", rules="p: precision >= 0.9")
+    found, _ = ends(PLAYERS, objective="positive_rate", rules="p: precision >= 0.9")
     assert found.status == "not_met"
     assert "misses 'p' as it is undefined there on training rows" in found.reason
     values = {v.metric: v.value for v in found.values
@@ -100,7 +101,7 @@ def test_a_ratio_that_is_undefined_is_no_constraint_met(ends):
 
 def test_comparisons_of_ratios_keep_away_from_bottoms_of_0(ends):
     rules = "p: 'precision[women] - precision[men] <= 0.1'"
-    found, _ = ends("three_player", objective="positive_rate", rules=rules)
+    found, _ = ends(PLAYERS, objective="positive_rate", rules=rules)
     assert found.status == "ok"
     assert all(math.isfinite(v.value) for v in found.values if v.variant == "stochastic")
 

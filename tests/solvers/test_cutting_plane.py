@@ -121,11 +121,10 @@ def test_without_a_feasible_mixture_excess_costs_the_ceiling():
     assert plan.value == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("seed", [0])
-def test_order_of_the_constraints_does_not_matter(seed):
+def test_order_of_the_constraints_does_not_matter():
     rules = Rules({"o": "max_gap(tpr, by=g) <= 0.05", "r": "recall >= 0.6"})
-    convex, chooser = first(problem(smooth_rows(seed, n=200), rules)), choosers.maximization
-    turn = np.concatenate([[0], np.random.default_rng(seed).permutation(7) + 1])
+    convex, chooser = first(problem(smooth_rows(0, n=120), rules)), choosers.maximization
+    turn = np.concatenate([[0], np.random.default_rng(0).permutation(7) + 1])
     ramp = convex.ramp
     other = ConvexProblem(
         RampProblem(ramp.rows, ramp.up[turn], ramp.down[turn], ramp.constants[turn], ramp.l2),

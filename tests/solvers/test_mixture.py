@@ -55,7 +55,7 @@ def dichotomies(X: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_is_the_best_mixture_of_all_linear_classifiers(name, seed):
     rows = grid_rows(seed, n=24, d=2)
     given = problem(rows, EVERY[name], l2=0.04)
