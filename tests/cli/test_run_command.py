@@ -11,8 +11,6 @@ from small import PLAIN, SMALL, TRIALS, quickstart
 
 from ratecli.cli.runs import ExecutorKind, _executor
 from ratecli.runner.executors import Processes, Serial
-from ratecli.runner.run import LEDGER
-from ratecli.runner.store import Store
 from ratecli.runner.world import Data, dealt_of
 
 LEFT = {
