@@ -23,7 +23,10 @@ from ratecli.rates.interval import WHOLE, Interval, sign
 Name = TypeVar("Name", bound=Hashable)
 
 MAX_PIECES = 2000
-ROUNDING = 1e-9
+
+
+Facts = tuple[Interval, Sequence[int]]
+"""In which interval an expression lies, and the direction that it has in each of its parts."""
 
 
 class Shape(StrEnum):
@@ -133,6 +136,8 @@ def shape(node: Expression) -> Shape:
 
 def interval(node: Expression) -> Interval:
     """Bounds on an expression over all rates in their ranges; `of(...)` may be any number."""
+    if isinstance(node, ex.Constant):
+        return node.value, node.value
     return _range(node, [interval(part) for part in ex.parts(node)])
 
 
@@ -199,11 +204,8 @@ def _applied(name: str, arguments: tuple[Expression, ...]) -> Curvature:
     if all(part is Curvature.CONSTANT for part in inner):
         return Curvature.CONSTANT
     ranges = [interval(argument) for argument in arguments]
-    least, most = function.domain
-    if any(low < least - ROUNDING or high > most + ROUNDING for low, high in ranges):
-        return Curvature.UNKNOWN  # `kl` clips there, others are undefined
     bend = function.bend(ranges)
-    if bend == "either":
+    if bend == "either" or not function.operation.defined(ranges):  # beyond its domain `kl` clips
         return Curvature.UNKNOWN
     own = Curvature(bend)
     for part, grown in zip(inner, function.operation.directions(ranges), strict=True):
@@ -217,31 +219,43 @@ def _applied(name: str, arguments: tuple[Expression, ...]) -> Curvature:
 
 def monotone(node: Expression) -> dict[Leaf, int]:
     """For each rate: +1 if the expression grows in it, -1 if it falls, 0 if neither is known."""
-    return grows_in(node, lambda part: part if isinstance(part, Leaf) else None)
+    return grows_in(node, lambda part: part if isinstance(part, Leaf) else None, _facts)
 
 
-def grows_in(node: Expression, named: Callable[[Expression], Name | None]) -> dict[Name, int]:
-    """`monotone` in other quantities than rates: in the parts that have a name, parents asked first."""
-    return _signs(node, named)[1]
-
-
-def _signs(
-    node: Expression, named: Callable[[Expression], Name | None]
-) -> tuple[Interval, dict[Name, int]]:
-    """The interval of an expression, and the direction that it has in each quantity."""
-    name = named(node)
-    if name is not None:
-        return interval(node), {name: 1}
-    inner = [_signs(part, named) for part in ex.parts(node)]
-    inside = [found for found, _ in inner]
-    total: dict[Name, int] = {}
+def _facts(node: Expression, inside: Sequence[Interval]) -> Facts:
     operation = ex.operation(node)
-    directions = operation.directions(inside) if operation else ()
-    for direction, (_, signs) in zip(directions, inner, strict=True):
-        for each, sign_there in signs.items():
-            turned = direction * sign_there
-            total[each] = turned if total.get(each, turned) == turned else 0
-    return _range(node, inside), total
+    return _range(node, inside), operation.directions(inside) if operation else ()
+
+
+def grows_in(
+    node: Expression,
+    named: Callable[[Expression], Name | None],
+    facts: Callable[[Expression, Sequence[Interval]], Facts],
+) -> dict[Name, int]:
+    """`monotone` in other quantities than rates: in the parts that `named` names, parents asked first.
+
+    `facts` gives the range and the directions of a node whose parts lie in intervals.
+    """
+
+    def signs(node: Expression) -> tuple[Interval, dict[Name, int]]:
+        name = named(node)
+        if name is not None:
+            return interval(node), {name: 1}
+        inner = [signs(part) for part in ex.parts(node)]
+        own, directions = facts(node, [each for each, _ in inner])
+        return own, _merged(directions, [found for _, found in inner])
+
+    return signs(node)[1]
+
+
+def _merged(directions: Sequence[int], parts: Sequence[dict[Name, int]]) -> dict[Name, int]:
+    """Signs of a node's parts, turned by the node's directions; 0 where they are of two minds."""
+    total: dict[Name, int] = {}
+    for direction, signs in zip(directions, parts, strict=True):
+        for name, own in signs.items():
+            turned = direction * own
+            total[name] = turned if total.get(name, turned) == turned else 0
+    return total
 
 
 def two_sided(node: Expression) -> tuple[Expression, Leaf] | None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import grows_in, interval
+from ratecli.rates.analysis import Facts, grows_in, interval
 from ratecli.rates.expression import Expression
-from ratecli.rates.interval import End, Operation
+from ratecli.rates.interval import NOTHING_KNOWN, WHOLE, End, Interval, Operation
 from ratecli.rates.sample import Floats
 
 BOTH = frozenset({1, -1})
@@ -39,7 +39,7 @@ class Enclosure:
 def enclosure(
     node: Expression, known: Callable[[Expression], Enclosure | None], size: int
 ) -> Enclosure:
-    """Interval arithmetic on a tree.
+    """Interval arithmetic on a tree; all numbers where a node may have no value, such as a logarithm.
 
     Parameters
     ----------
@@ -58,7 +58,8 @@ def enclosure(
     if operation is None:
         return Enclosure(*interval(node), np.zeros(size), np.zeros(size))
     inside = [enclosure(part, known, size) for part in ex.parts(node)]
-    low, high = operation.ends([(part.low, part.high) for part in inside])
+    arguments = [(part.low, part.high) for part in inside]
+    low, high = operation.ends(arguments) if operation.defined(arguments) else NOTHING_KNOWN
     return Enclosure(
         low.value,
         high.value,
@@ -85,8 +86,19 @@ def sides(
     """Which ends of which quantities the upper end of a tree can depend on: 1 upper, -1 lower.
 
     `known` is asked for every node, parents first: the name of one that is bounded as a whole, else
-    None. What grows in a part for all rates in their ranges needs the same end of it, what falls the
-    other, and else both; so limits must be clipped to the ranges of what they bound.
+    None. What grows in a part needs the same end of it, what falls the other, and else both, as does
+    what is not defined everywhere. That is judged by the intervals that the tree has while its
+    quantities are anywhere in their ranges (`analysis.interval`), so limits must be clipped to these.
     """
-    signs = grows_in(node, known)
+    signs = grows_in(node, known, _facts)
     return {name: frozenset({sign}) if sign else BOTH for name, sign in signs.items()}
+
+
+def _facts(node: Expression, inside: Sequence[Interval]) -> Facts:
+    """As `enclosure` has it, which knows nothing of parts that occur twice."""
+    operation = ex.operation(node)
+    if operation is None:
+        return interval(node), ()
+    if not operation.defined(inside):
+        return WHOLE, (0,) * len(inside)
+    return operation(*inside), operation.directions(inside)

@@ -111,9 +111,9 @@ def _power_bends(arguments: Sequence[Interval]) -> Bend:
         return "either"
     if exponent > 0 and exponent % 2 == 0:
         return "convex"
-    if low >= 0:
+    if low >= -iv.ROUNDING:
         return "concave" if 0 < exponent < 1 else "convex"
-    if high <= 0 and exponent.is_integer():
+    if high <= 0 and iv.whole(exponent):
         return "concave" if exponent % 2 else "convex"
     return "either"
 

@@ -6,8 +6,8 @@ only rule it has for intervals: the ends, and how fast they move with those of t
 (`rates.enclosure`), both follow.
 
 Results hold every value that the operation has where it is defined: a logarithm of [-1, 2] is at most
-log 2. Where it is defined nowhere, and where a NaN comes in, the result is all numbers. Nothing is
-raised, nothing is rounded outwards.
+log 2. Where it has no finite value at all, and where a NaN comes in, the result is all numbers. Nothing
+is raised, nothing is rounded outwards.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import NamedTuple
 Interval = tuple[float, float]
 INFINITY = math.inf
 WHOLE: Interval = (-INFINITY, INFINITY)
+ROUNDING = 1e-9
 NEAR = 1e-6
 """How near to the end of a domain slopes are taken where they grow beyond all bounds."""
 
@@ -75,6 +76,8 @@ class Operation:
         Of each argument.
     near
         The point nearest to a point of the domain at which all slopes are finite.
+    everywhere
+        Whether there is a value for all numbers of given intervals; None if `domain` says so.
     """
 
     value: Callable[..., float]
@@ -83,10 +86,18 @@ class Operation:
     directions: Directions
     domain: Interval = WHOLE
     near: Callable[..., Sequence[float]] = _itself
+    everywhere: Callable[[Sequence[Interval]], bool] | None = None
 
     def __call__(self, *arguments: Interval) -> Interval:
         low, high = self.ends(arguments)
         return low.value, high.value
+
+    def defined(self, arguments: Sequence[Interval]) -> bool:
+        """Whether there is a value, be it infinite, for all numbers of intervals, but for rounding."""
+        if self.everywhere:
+            return self.everywhere(arguments)
+        least, most = self.domain
+        return all(least - ROUNDING <= low and high <= most + ROUNDING for low, high in arguments)
 
     def ends(self, arguments: Sequence[Interval]) -> tuple[End, End]:
         """Lower and upper end over intervals."""
@@ -99,11 +110,16 @@ class Operation:
         found = [End(self.value(*point.at), point) for point in self.points(inside)]
         if not found or any(math.isnan(end.value) for end in found):
             return NOTHING_KNOWN
-        return min(found, key=_value), max(found, key=_value)
+        directions = self.directions(inside)
 
+        def rank(end: End) -> tuple[float, int]:
+            """Of equal values that which leans on the end that the operation goes with."""
+            ends = end.point.ends if end.point else ()
+            return end.value, sum(d * side for d, side in zip(directions, ends, strict=True))
 
-def _value(end: End) -> float:
-    return end.value
+        low, high = min(found, key=rank), max(found, key=rank)
+        beyond = low.value == INFINITY or high.value == -INFINITY
+        return NOTHING_KNOWN if beyond else (low, high)
 
 
 # points
@@ -226,6 +242,10 @@ divide = Operation(_over, _over_slopes, _fractions, _fraction_directions)
 # powers
 
 
+def whole(exponent: float) -> bool:
+    return exponent % 1 == 0
+
+
 def _odd(exponent: float) -> bool:
     return exponent % 2 == 1
 
@@ -256,7 +276,7 @@ def _near_power(x: float, exponent: float) -> tuple[float, float]:
 def _powers(arguments: Sequence[Interval]) -> Points:
     """Nothing is known of negative numbers under exponents that vary."""
     (low, high), (least, most) = arguments
-    if least < most or not least.is_integer():
+    if least < most or not whole(least):
         if low < 0 and least < most:
             return ()
         return _roots((low, high), (least, most))
@@ -289,14 +309,21 @@ def _power_directions(arguments: Sequence[Interval]) -> Sequence[int]:
     if least < most:
         grown = sign((least, most)) if base[0] >= 0 else 0
         return grown, 1 if base[0] >= 1 else -1 if base[0] >= 0 and base[1] <= 1 else 0
-    if not least.is_integer() or base[0] >= 0:
+    if not whole(least) or base[0] >= 0:
         return (1 if least >= 0 else -1), 0
     if _odd(least):
         return (1 if least > 0 else -1 if base[1] <= 0 else 0), 0
     return (sign(base) if least >= 0 else -sign(base)), 0
 
 
-power = Operation(power_of, _power_slopes, _powers, _power_directions, near=_near_power)
+def _power_defined(arguments: Sequence[Interval]) -> bool:
+    (low, _), (least, most) = arguments
+    return low >= -ROUNDING or (least == most and whole(least))
+
+
+power = Operation(
+    power_of, _power_slopes, _powers, _power_directions, near=_near_power, everywhere=_power_defined
+)
 
 
 # functions

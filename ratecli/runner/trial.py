@@ -90,6 +90,8 @@ def _judged(
 ) -> tuple[Solution, list[Value], _Ending]:
     """What is given of a solution, its numbers, and how the trial ends."""
     answers = {name: rows.predictions(variant) for name, variant in solution.variants.items()}
+    if answers:  # `of(...)` of the trial itself is its main variant
+        reference = {job.case.label: next(iter(answers.values())), **reference}
     if problem.promise is not None:
         _, rules = _with_numbers(job.case, rows, reference, "train")
         tested = SafetyRows(rows, problem.promise, problem.label_range, job.seed)
@@ -258,9 +260,7 @@ def _measured(
     answers: Mapping[str, Predictions],
     reference: Mapping[str, Predictions],
 ) -> list[Value]:
-    """Every metric of every variant on every split; `of(...)` itself is its main variant."""
-    if answers:
-        reference = {case.label: next(iter(answers.values())), **reference}
+    """Every metric of every variant on every split."""
     metrics = {ex.text(metric): metric for metric in case.metrics.values()}
     values = []
     for variant, predictions in answers.items():

@@ -41,6 +41,7 @@ TABLES = {
     "words.csv": "z,w,y\n" + "F,1,1\nM,2,0\n" * 20,
     "barren.csv": "sex,x,y\n" + "".join(f"{'FM'[k % 2]},{k * 7 % 11},{k % 2 * (k // 2 % 2)}\n" for k in range(120)),
     "gaps.csv": "sex,x,y,old\n" + "".join(f"{'FM'[k % 2]},{k % 11},{k // 2 % 2},{'' if k % 11 == 7 else k % 2}\n" for k in range(132)),
+    "weighted.csv": "w,x,y\n" + "".join(f"{k % 3 + 1},{k * 7 % 11},{k // 2 % 2}\n" for k in range(120)),
     "tiny.csv": "sex,x,y\nF,1,1\nM,2,0\nF,3,1\n",
 }  # fmt: skip
 
@@ -73,6 +74,14 @@ def expected(entry: str) -> str:
 
 def own(options: str, rest: str = "") -> str:
     return f"name: x\nalgorithms: [unconstrained]\n{rest}datasets:\n  {options}\n"
+
+
+RULE = LOANS + "constraints: {a: tpr >= 0.5}\n"
+
+
+def tested(keys: str) -> str:
+    """A safety test with some keys."""
+    return f"{RULE}algorithms: [majorize]\nsafety: {{{keys}}}\n"
 
 
 LABELLED = """\
@@ -346,4 +355,54 @@ ONE_BY_ONE = [
     Broken("a number for a condition", "E103", PLAIN + "sweep: {dataset: [d]}\ngroups: {old: {d: ⟦3⟧}}\n"),
 ]  # fmt: skip
 
-BROKEN = [*YAML, *KEYS, *NAMES, *RULES, *DATA, *ONE_BY_ONE]
+SAFETY = [
+    Broken("test of nothing", "E104", PLAIN + "⟦safety⟧: {}\n"),
+    Broken("own test of nothing", "E104", LOANS + "algorithms:\n  - unconstrained: {⟦safety⟧: {delta: 0.1}}\n"),
+    Broken("test that is a number", "E103", tested("").replace("{}", "⟦0.05⟧")),
+    Broken("own test that is true", "E103", RULE + "algorithms:\n  - majorize: {safety: ⟦true⟧}\n"),
+    Broken("key of a test", "E101", tested("⟦dela⟧: 0.1")),
+    Broken("delta of 0", "E104", tested("delta: ⟦0⟧")),
+    Broken("delta of 1", "E104", tested("delta: ⟦1⟧")),
+    Broken("delta in words", "E104", tested("delta: ⟦5 percent⟧")),
+    Broken("delta that is true", "E103", tested("delta: ⟦true⟧")),
+    Broken("delta of no constraint", "E203", tested("delta: {a: 0.1, ⟦b⟧: 0.1}")),
+    Broken("delta of one constraint", "E104", tested("delta: {a: ⟦-0.1⟧}")),
+    Broken("delta of no name", "E203", tested("delta: ⟦k⟧")),
+    Broken("delta by a sweep", "E104", tested("delta: {a: ⟦k⟧}") + "sweep: {k: [0.1, 1]}\n"),
+    Broken("delta by another algorithm's sweep", "E203", RULE + "safety: {delta: ⟦k⟧}\nalgorithms:\n  - majorize\n  - unconstrained: {sweep: {k: [0.1]}}\n"),
+    Broken("own delta by a sweep of words", "E104", RULE + "sweep: {k: [low]}\nalgorithms:\n  - majorize: {safety: {delta: ⟦k⟧}}\n"),
+    Broken("bound", "E104", tested("bound: ⟦hoefding⟧")),
+    Broken("method of a test", "E104", tested("method: ⟦leafs⟧")),
+    Broken("division of a delta", "E104", tested("division: ⟦best⟧")),
+    Broken("fraction of all", "E104", tested("fraction: ⟦2/2⟧")),
+    Broken("fraction by a sweep", "E104", tested("fraction: ⟦k⟧") + "sweep: {k: [0.5, true]}\n"),
+    Broken("fraction of too few rows", "E410", tested("fraction: ⟦0.001⟧"), 4),
+    Broken("own fraction of too few rows", "E410", RULE + "algorithms:\n  - majorize: {safety: {fraction: ⟦0.999⟧}}\n", 4),
+    Broken("column to stratify by", "E205", tested("stratify: ⟦[gender]⟧")),
+    Broken("last rows, stratified", "E104", tested("order: positional, ⟦stratify⟧: [sex]")),
+    Broken("test of copies", "E104", tested("").replace("rows: 200", "rows: 200, ⟦levels⟧: 3")),
+    Broken("test of scores", "E308", tested("").replace("tpr >= 0.5", "⟦roc_auc⟧ >= 0.8").replace("majorize", "unconstrained")),
+    Broken("test of weighted rows", "E411", own("d: {path: weighted.csv, label: y, weight: w}", "constraints: {a: ⟦tpr >= 0.5⟧}\nsafety: {}\n"), 4),
+    Broken("rows of the test in a goal", "E309", rule("⟦tpr@safety⟧ >= 0.8")),
+    Broken("rows of no test", "E208", PLAIN + "report: {tables: [{rows: [algorithm], columns: [error], split: ⟦safety⟧}]}\n"),
+    Broken("no test rows", "E208", PLAIN.replace("200", "200, split: {train: 1}") + "report: {tables: [{rows: [algorithm], columns: [error], split: ⟦test⟧}]}\n"),
+    Broken("number of a model that saw the test", "E310", HEAD.replace("[majorize]", "[majorize, unconstrained: {safety: false}]") + "constraints: {a: 'error <= 1.1 * ⟦of(unconstrained, error)⟧'}\nsafety: {}\n"),
+    Broken("decisions of a model that saw the test", "E310", HEAD.replace("[majorize]", "[majorize, unconstrained: {safety: {fraction: 0.4}}]") + "constraints: {a: churn <= 0.1}\nsafety: {}\ndeployed: {algorithm: ⟦unconstrained⟧}\n"),
+    Broken("audit of another's rows", "E310", HEAD.replace("[majorize]", "[audit: {safety: false}, unconstrained]") + "constraints: {a: tpr >= 0.5}\nsafety: {}\ndeployed: {algorithm: ⟦unconstrained⟧}\n"),
+    Broken("audit of the audit", "E310", HEAD.replace("majorize", "audit") + "deployed: {algorithm: ⟦audit⟧}\n"),
+    Broken("audit of nothing", "E307", HEAD.replace("majorize", "⟦audit⟧")),
+    Broken("audit of no decisions", "E311", GAPS.replace("majorize", "audit") + "constraints: {a: '⟦tpr⟧ >= 0.5'}\nsafety: {}\n"),
+]  # fmt: skip
+
+RESAMPLE = [
+    Broken("no rows drawn", "E104", PLAIN + "resample: ⟦0⟧\n"),
+    Broken("too many rows drawn", "E104", PLAIN + "resample: ⟦1001⟧\n"),
+    Broken("a list of rows drawn", "E103", PLAIN + "resample: ⟦[1]⟧\n"),
+    Broken("share of no name", "E203", PLAIN + "resample: ⟦amount⟧\n"),
+    Broken("share by a sweep", "E104", PLAIN + "resample: ⟦amount⟧\nsweep: {amount: [0.5, -1]}\n"),
+    Broken("share of less than a row", "E410", PLAIN + "resample: ⟦amount⟧\nsweep: {amount: [1, 0.001]}\n", 4),
+    Broken("drawn and split", "E104", PLAIN.replace("200", "200, ⟦split⟧: {train: 0.5}") + "resample: 1\n"),
+    Broken("validation rows of drawn ones", "E410", HEAD.replace("majorize", "majorize: {⟦constraints_on⟧: validation}") + "constraints: {a: tpr >= 0.5}\nresample: 1\n", 4),
+]  # fmt: skip
+
+BROKEN = [*YAML, *KEYS, *NAMES, *RULES, *DATA, *ONE_BY_ONE, *SAFETY, *RESAMPLE]

@@ -13,7 +13,7 @@ from ratecli.solvers.safety.certificate import certify
 A, B = "positive_rate[g=a]", "positive_rate[g=b]"
 UNIT = (0.0, 1.0)
 DELTA = 0.1
-DRAWS = 200
+DRAWS = 100
 
 
 def truth(goal, rates):

@@ -235,7 +235,7 @@ def test_where_limits_hold_no_tree_is_above_its_end(text, method):
     found = planned(text, method)
     leaves = ex.leaves(*found.trees)
     rng = np.random.default_rng(0)
-    for _ in range(100):
+    for _ in range(40):
         rates = dict(zip(leaves, rng.uniform(0.05, 0.95, len(leaves)).tolist(), strict=True))
         slack = 0.05 * rng.uniform(size=len(found.asked)) ** 3
         ends, _ = found.upper(limits_around(found, rates, slack))
@@ -249,7 +249,7 @@ def test_slopes_are_those_of_the_ends(text, method):
     found = planned(text, method)
     rng = np.random.default_rng(1)
     leaves = ex.leaves(*found.trees)
-    for _ in range(5):
+    for _ in range(3):
         rates = dict(zip(leaves, rng.uniform(0.3, 0.7, len(leaves)).tolist(), strict=True))
         limits = limits_around(found, rates, rng.uniform(0.01, 0.1, len(found.asked)))
         _, slopes = found.upper(limits)

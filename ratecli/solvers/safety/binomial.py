@@ -1,4 +1,4 @@
-"""Exact binomial bounds (Clopper and Pearson)."""
+"""Exact bounds on rates of decisions, from counts."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from scipy import special
+from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.solvers.safety.bound import Bound, shares, unit
+from ratecli.solvers.safety.bound import Bound, unit
+from ratecli.solvers.safety.pair import pair_limit
+from ratecli.solvers.safety.rate import upper_rate
 from ratecli.solvers.safety.samples import Measured, Moments, Predicted
 
 STEP = 1e-4
-"""Step of the difference of a beta quantile in the (fractional) count, relative to the rows' root."""
+"""Of the difference of a limit in the (fractional) count, relative to the root of the rows."""
 
 
 class ClopperPearson(Bound):
-    """Beta quantiles for counts (Clopper and Pearson 1934).
+    """Limits of Clopper and Pearson (1934) for one rate, and of `pair_limit` for the sum of two.
+
+    Of three rates or more, delta is divided over pairs: rates are sorted by width / sqrt(rows), which
+    their largest standard errors are in proportion to, neighbours are bounded together, and shares are
+    in proportion to the errors of the pairs. This looks at sizes alone.
 
     Measurements that are not at an end of their range (the probabilities of a randomized classifier)
     are decided first: each row is 1 with the probability that its place in the range says, drawn once.
@@ -35,27 +41,45 @@ class ClopperPearson(Bound):
         widths = np.array([sample.range[1] - sample.range[0] for sample in samples])
         rows = np.array([float(sample.values.size) for sample in samples])
         counts = np.array([_count(sample, rng) for sample in samples])
-        rates = upper_rate(counts, rows, delta * shares(widths, rows))
-        return math.fsum(s.range[0] for s in samples) + float(widths @ rates)
+        total = math.fsum(sample.range[0] for sample in samples)
+        for pair, share in _pairs(widths, rows):
+            if pair.size == 1:
+                total += float(widths[pair] @ upper_rate(counts[pair], rows[pair], share * delta))
+            else:
+                total += pair_limit(counts[pair], rows[pair], widths[pair], share * delta)
+        return total
 
     def _expected(self, moments: Sequence[Moments], delta: float) -> Predicted:
+        """Predict the limit of a pair by what orders its outcomes (Zou and Donner 2008)."""
         lows, highs = np.array([part.range for part in moments]).T
-        rows = np.array([float(part.rows) for part in moments])
-        widths = highs - lows
+        rows, widths = np.array([float(part.rows) for part in moments]), highs - lows
         rates = (np.array([part.mean for part in moments]) - lows) / widths
-        deltas = delta * shares(widths, rows)
-        step = STEP * np.sqrt(rows)
-        above, below = np.minimum(rates * rows + step, rows), np.maximum(rates * rows - step, 0)
-        rise = upper_rate(above, rows, deltas) - upper_rate(below, rows, deltas)
-        value = lows.sum() + widths @ upper_rate(rates * rows, rows, deltas)
-        return Predicted(float(value), rise / (above - below) * rows, np.zeros(len(moments)))
+        slopes = np.ones(rates.size)
+        value = math.fsum(part.mean for part in moments)
+        for pair, share in _pairs(widths, rows):
+            limits, rises = _limits(rates[pair], rows[pair], share * delta)
+            above = widths[pair] * (limits - rates[pair])
+            if (size := float(np.hypot.reduce(above))) > 0:
+                value += size
+                slopes[pair] += above / size * (rises - 1)
+        return Predicted(value, slopes, np.zeros(rates.size))
 
 
-def upper_rate(counts: Array, rows: Array, delta: Array | float) -> Array:
-    """Return upper limits of probabilities from counts, which may be fractions."""
-    full = counts >= rows
-    missing = np.where(full, 1.0, rows - counts)
-    return np.where(full, 1.0, special.betainccinv(counts + 1.0, missing, delta))
+def _pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], float]]:
+    """Return the places of means that are bounded together, and the share of delta they have."""
+    errors = widths / np.sqrt(rows)
+    order = np.argsort(-errors, kind="stable")
+    pairs = [order[i : i + 2] for i in range(0, order.size, 2)]
+    sizes = np.array([np.hypot.reduce(errors[pair]) for pair in pairs])
+    return list(zip(pairs, (sizes / sizes.sum()).tolist(), strict=True))
+
+
+def _limits(rates: Array, rows: Array, delta: float) -> tuple[Array, Array]:
+    """Return upper limits of rates and their slopes, by the difference of two limits near by."""
+    step = STEP * np.sqrt(rows)
+    above, below = np.minimum(rates * rows + step, rows), np.maximum(rates * rows - step, 0)
+    rises = upper_rate(above, rows, delta) - upper_rate(below, rows, delta)
+    return upper_rate(rates * rows, rows, delta), rises * rows / (above - below)
 
 
 def _count(sample: Measured, rng: np.random.Generator) -> float:

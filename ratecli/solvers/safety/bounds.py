@@ -9,6 +9,7 @@ from typing import Final
 from ratecli.solvers.safety.bernstein import EmpiricalBernstein
 from ratecli.solvers.safety.betting import Betting
 from ratecli.solvers.safety.binomial import ClopperPearson
+from ratecli.solvers.safety.bootstrap import Bootstrap
 from ratecli.solvers.safety.bound import Bound
 from ratecli.solvers.safety.hoeffding import Hoeffding
 from ratecli.solvers.safety.samples import Moments, Part
@@ -18,10 +19,9 @@ __all__ = ["AUTO", "BOUNDS", "Bound", "chosen"]
 
 AUTO: Final = "auto"
 NEARLY = 1e-9
-BOUNDS: dict[str, Bound] = {
-    bound.name: bound
-    for bound in (StudentT(), Hoeffding(), ClopperPearson(), EmpiricalBernstein(), Betting())
-}
+_EXACT: Final = (ClopperPearson(), Betting(), EmpiricalBernstein(), Hoeffding())
+_APPROXIMATE: Final = (StudentT(), Bootstrap())
+BOUNDS: dict[str, Bound] = {bound.name: bound for bound in (*_EXACT, *_APPROXIMATE)}
 
 
 def chosen(name: str, parts: Sequence[Part] | Sequence[Moments]) -> Bound:
@@ -29,6 +29,10 @@ def chosen(name: str, parts: Sequence[Part] | Sequence[Moments]) -> Bound:
 
     `clopper_pearson` where all measurements are 0/1 (or at the ends of another range), `betting` for
     other finite ranges, and `student_t`, which is approximate, where a range is not known.
+
+    A choice must not depend on the rows it is tested on. Ranges do not; whether measurements are 0/1
+    is known of a deterministic classifier. Of a randomized one all probabilities could be 0 or 1 by
+    chance: to be strict, choose by other rows' measurements or by moments.
 
     Raises
     ------

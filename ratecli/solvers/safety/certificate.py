@@ -212,10 +212,9 @@ class _Test:
     @cached_property
     def _known(self) -> Mapping[Leaf, float]:
         """The rates, without any confidence."""
-        kinds = {leaf.rate.of for leaf in self._leaves}
-        found = {of: self.rates.rates(self.measurements[of]) for of in kinds}
-        index = self.rates.index()
-        return {leaf: float(found[leaf.rate.of][index[leaf]]) for leaf in self._leaves}
+        leaves = self.rates.leaves
+        found = {leaf.rate.of: self.measurements[leaf.rate.of] for leaf in leaves}
+        return dict(zip(leaves, self.rates.measured(found).tolist(), strict=True))
 
     def _value(self, node: Expression) -> float:
         if isinstance(node, Leaf):

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
 from scipy.optimize import minimize
 
 from ratecli.models.base import Array
+from ratecli.rates.enclosure import Enclosure
 from ratecli.solvers.safety.expected import Expected
 
 LEAST = 0.1
 """Least share of a bound, in equal shares: what is expected may turn out otherwise."""
 KNOTS = 25
-"""Shares at which limits are found; between them they are interpolated in the logarithm."""
-STEPS = 150
-"""Iterations of the search for each share."""
+"""Shares at which limits are found; between them they are interpolated."""
+STEPS = 15
+"""Steps of the simplex for each share."""
+SPAN = 0.1
+"""By how much the simplex changes the logarithm of a share at first."""
+LARGE = 1e12
 
 
 def optimized(expected: Expected) -> tuple[float, ...]:
@@ -27,8 +33,8 @@ def optimized(expected: Expected) -> tuple[float, ...]:
     limits hold as they do for any other deltas fixed beforehand. Shares of one tree add up to 1, and
     lead to no larger end than equal ones, which they are where some limit is infinite.
 
-    The least end is sought by the simplex method of Nelder and Mead, from equal shares: ends have kinks
-    where the arguments of a maximum change places.
+    The least end is sought by L-BFGS from equal shares, and then by a simplex (Nelder and Mead): ends
+    have kinks where the arguments of a maximum change places, and there a gradient stops too early.
 
     Parameters
     ----------
@@ -57,21 +63,35 @@ class _Tree:
         if not np.isfinite(self._table).all():
             return equal
         start = np.zeros(len(self.own) - 1)
-        options = {"maxiter": STEPS * len(self.own), "adaptive": True, "xatol": 1e-4, "fatol": 1e-9}
-        found = minimize(
-            lambda x: self._end(self._tabulated(self._shares(x))),
-            start,
-            method="Nelder-Mead",
-            options=options,
-        )
+        near = minimize(self._smooth, start, jac=True, method="L-BFGS-B").x
+        simplex = near + SPAN * np.vstack([start, np.eye(len(start))])
+        options = {"maxiter": STEPS * len(self.own), "initial_simplex": simplex}
+        found = minimize(lambda x: self._smooth(x)[0], near, method="Nelder-Mead", options=options)
         shares = self._shares(found.x)
-        return shares if self._exact(shares) < self._exact(equal) else equal
+        return shares if self._end(self._limits(shares)) < self._end(self._limits(equal)) else equal
+
+    def _smooth(self, x: Array) -> tuple[float, Array]:
+        """The end at the shares that x (b - 1,) gives, and its slopes, of interpolated limits."""
+        shares = self._shares(x)
+        at = np.log(shares)
+        limits = np.array([curve(each) for curve, each in zip(self._curves, at, strict=True)])
+        rise = [curve(each, 1) for curve, each in zip(self._curves, at, strict=True)]
+        found = self._enclosure(limits)
+        slopes = found.high_slopes[self.own] * rise / shares
+        free = shares - LEAST / len(shares)
+        by_weight = free * (slopes - free @ slopes / (1 - LEAST))
+        return self._shown(found.high), by_weight[:-1]
 
     def _shares(self, x: Array) -> Array:
         """Any x (b - 1,) gives shares of at least the floor."""
         floor = LEAST / len(self.own)
         weights = np.exp(np.append(x, 0.0) - max(x.max(), 0.0))
         return np.asarray(floor + (1 - LEAST) * weights / weights.sum())
+
+    @cached_property
+    def _curves(self) -> list[PchipInterpolator]:
+        """Limits in the logarithms of shares: monotone, as they are."""
+        return [PchipInterpolator(np.log(self._knots), row) for row in self._table]
 
     @cached_property
     def _knots(self) -> Array:
@@ -91,20 +111,16 @@ class _Tree:
         ]
         return np.array([self.expected.limit(each) for each in asked])
 
-    def _tabulated(self, shares: Array) -> Array:
-        at, knots = np.log(shares), np.log(self._knots)
-        return np.array([np.interp(x, knots, row) for x, row in zip(at, self._table, strict=True)])
-
-    def _exact(self, shares: Array) -> float:
-        return self._end(self._limits(shares))
-
     def _end(self, limits: Array) -> float:
-        """The upper end of the tree; a large number where it is infinite."""
+        return self._shown(self._enclosure(limits).high)
+
+    def _enclosure(self, limits: Array) -> Enclosure:
         every = np.zeros(len(self.expected.tested.asked))
         every[self.own] = limits
         root = self.expected.tested.trees[self.tree]
-        end = self.expected.tested.enclosure(root, self.tree, every).high
-        return float(np.nan_to_num(end, nan=_LARGE, posinf=_LARGE))
+        return self.expected.tested.enclosure(root, self.tree, every)
 
-
-_LARGE = 1e12
+    @staticmethod
+    def _shown(end: float) -> float:
+        """A large number for an infinite end: searches subtract them."""
+        return min(end, LARGE) if not math.isnan(end) else LARGE

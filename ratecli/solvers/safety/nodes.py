@@ -11,6 +11,7 @@ from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates import syntax
 from ratecli.rates.expression import Expression
+from ratecli.rates.functions import POWER
 from ratecli.rates.interval import Interval
 from ratecli.solvers.safety.tested import Place, Tested
 
@@ -91,7 +92,8 @@ class _Tree:
             case ex.Quotient():
                 return _node("/", inside, *map(self.node, ex.children(node)))
             case ex.Apply(function=name):
-                return _node(name, inside, *map(self.node, ex.children(node)))
+                text = "**" if name == POWER else name
+                return _node(text, inside, *map(self.node, ex.children(node)))
             case _:
                 return _node(ex.text(node), inside)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from ratecli.solvers.safety.crossing import crossing
 from ratecli.solvers.safety.samples import Moments, Predicted
 
 Numbers = NDArray[np.inexact]
-NODES = 48
+NODES = 32
 TINY = 1e-30
 """Complex step: derivatives of analytic functions to the last digit, as nothing is subtracted."""
 LEAST_MEAN = 1e-9
@@ -29,60 +30,69 @@ def expected_excess(moments: Sequence[Moments], delta: float) -> Predicted:
     running variances. Slopes are those of an implicit function.
     """
     lows, highs = np.array([part.range for part in moments]).T
-    widths = highs - lows
+    widths, rows = highs - lows, np.array([float(part.rows) for part in moments])
     means = np.maximum((np.array([part.mean for part in moments]) - lows) / widths, LEAST_MEAN)
     deviations = np.array([part.deviation for part in moments]) / widths
-    rows = np.array([float(part.rows) for part in moments])
-    goal, size = math.log(1 / delta), len(moments)
+    goal, room = math.log(1 / delta), float(widths @ (1 - means))
+    sizes = _Sizes(rows, widths, delta)
+    still = sizes.game(means, deviations)
+    excess = crossing(lambda d: still.growth(d).real - goal, 0.0, room, TOLERANCE * room)
+    if excess >= room:  # no wealth rules out even the largest sum
+        return Predicted(room, -np.ones(rows.size), np.zeros(rows.size))
+    rise = still.growth(excess + TINY * 1j).imag
+    steps = TINY * 1j * np.eye(rows.size)
+    by_mean = [sizes.game(means + step, deviations).growth(excess).imag for step in steps]
+    by_deviation = [sizes.game(means, deviations + step).growth(excess).imag for step in steps]
+    scale = -1 / (rise * widths)
+    return Predicted(excess, scale * by_mean, scale * by_deviation)
 
-    def growth(excess: complex, by_mean: Numbers, by_deviation: Numbers) -> complex:
-        return _growth(
-            excess,
-            means + by_mean,
-            deviations + by_deviation,
-            rows=rows,
-            widths=widths,
-            delta=delta,
+
+@dataclass(frozen=True)
+class _Game:
+    """(P, T) stakes at T times, and (P, 1) distributions: 0, or `jump` with a probability `chance`."""
+
+    stakes: Numbers
+    means: Numbers
+    jump: Numbers
+    chance: Numbers
+    shares: Array
+    plays: Array
+
+    def growth(self, excess: complex) -> complex:
+        """Return the expected logarithm of the wealth where the sum of means is D above the true one.
+
+        Of all means with that sum the wealth is taken where each is above the true one in proportion
+        to its squared standard error at equal variances. An analytic function.
+        """
+        tested = self.means + excess * self.shares
+        wins, losses = 1 + self.stakes * tested, 1 + self.stakes * (tested - self.jump)
+        logs = np.log(wins) + self.chance * np.log(losses / wins)
+        return complex((logs * self.plays).sum())
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    rows: Array
+    widths: Array
+    delta: float
+
+    def game(self, means: Numbers, deviations: Numbers) -> _Game:
+        largest = means * (1 - means)
+        variances = np.where(deviations.real**2 < largest.real, deviations**2, largest)[:, None]
+        times, spans = _nodes(self.rows.max())
+        seen = variances + (PRIOR_VARIANCE - variances) / (times * self.rows[:, None] + 1)
+        ratios = self.widths / self.rows
+        stakes = stake_size((self.widths * ratios) @ seen, ratios.max(), self.delta)
+        means = means[:, None]
+        jump = means + variances / means
+        return _Game(
+            stakes * (ratios / ratios.max())[:, None],
+            means,
+            jump,
+            means / jump,
+            (ratios / (self.widths @ ratios))[:, None],
+            self.rows[:, None] * spans,
         )
-
-    still, room = np.zeros(size), float(widths @ (1 - means))
-    excess = crossing(lambda d: growth(d, still, still).real - goal, 0.0, room, TOLERANCE * room)
-    rise = growth(excess + TINY * 1j, still, still).imag
-    steps = TINY * 1j * np.eye(size)
-    by_mean = -np.array([growth(excess, step, still).imag for step in steps]) / rise
-    by_deviation = -np.array([growth(excess, still, step).imag for step in steps]) / rise
-    return Predicted(excess, by_mean / widths, by_deviation / widths)
-
-
-def _growth(
-    excess: complex,
-    means: Numbers,
-    deviations: Numbers,
-    *,
-    rows: Array,
-    widths: Array,
-    delta: float,
-) -> complex:
-    """Return the expected logarithm of the wealth where the sum of means is D above the true one.
-
-    Of all means with that sum the wealth is taken where each is above the true one in proportion to
-    its squared standard error at the same variance. An analytic function of all arguments.
-    """
-    largest = means * (1 - means)
-    variances = np.where(deviations.real**2 < largest.real, deviations**2, largest)
-    times, spans = _nodes(rows.max())
-    seen = variances[:, None] + (PRIOR_VARIANCE - variances[:, None]) / (times * rows[:, None] + 1)
-    ratios = widths / rows
-    stakes = stake_size((widths * ratios) @ seen, ratios.max(), delta) * (
-        ratios[:, None] / ratios.max()
-    )
-    tested = (means + excess * ratios / (widths @ ratios))[:, None]
-    jump = ((means**2 + variances) / means)[:, None]
-    chance = means[:, None] / jump
-    logs = chance * np.log(1 + stakes * (tested - jump)) + (1 - chance) * np.log(
-        1 + stakes * tested
-    )
-    return complex((logs @ spans) @ rows)
 
 
 def _nodes(rows: float) -> tuple[Array, Array]:

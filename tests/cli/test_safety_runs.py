@@ -1,0 +1,117 @@
+"""Whole runs with a safety test, by the command line."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pandas as pd
+import pytest
+
+from ratecli.solvers.baselines.unconstrained import Unconstrained
+
+LOANS = """\
+name: promised
+datasets:
+  loans: {source: loans, rows: 8000}
+groups: {women: sex = Female, men: sex = Male}
+constraints: {parity: 'positive_rate[women] >= 0.55 * positive_rate[men]'}
+safety: {delta: 0.1, fraction: 0.5}
+algorithms:
+  - unconstrained
+  - majorize: {iterations: 2, margin: 0.9999}
+metrics: {error: error, ratio: 'positive_rate[women] / positive_rate[men]', kept: error@safety}
+report:
+  tables: [{rows: [algorithm], columns: [error], split: safety, file: safe}]
+"""
+
+
+def trials(folder, name="promised"):
+    """Label to status, reason and certificates."""
+    with sqlite3.connect(folder / "results" / name / "trials.sqlite") as ledger:
+        rows = ledger.execute(
+            "SELECT label, status, reason, info FROM plan JOIN trials ON trials.key = plan.key"
+        ).fetchall()
+    return {label: (status, reason, json.loads(info)) for label, status, reason, info in rows}
+
+
+def test_what_fails_is_told_and_what_passes_is_given(folder, cli):
+    (folder / "exp.yaml").write_text(LOANS)
+    answer = cli("run", "exp.yaml", "--jobs", "1")
+    assert answer.code == 0, answer.err
+    found = trials(folder)
+    status, reason, info = found["unconstrained"]
+    assert status == "no_solution_found"
+    assert reason.startswith("'parity': the upper bound reached 0.")
+    assert info["rows"] == {"train": 2667, "test": 2667, "safety": 2666}
+    assert f"no solution: unconstrained seed=0: {reason}" in answer.out
+    status, reason, info = found["majorize"]
+    assert (status, reason) == ("ok", "")
+    main = info["certificates"][0]
+    assert (main["passed"], main["delta"], main["exact"]) == (True, 0.1, True)
+    assert main["upper"] <= 0
+    metrics = pd.read_csv(folder / "results" / "promised" / "metrics.csv")
+    assert set(metrics.split) == {"train", "test", "safety"}
+    assert set(metrics.algorithm) == {"majorize"}
+    kept = metrics[metrics.metric == "kept"]
+    assert kept.groupby("variant").value.nunique().eq(1).all()
+    assert "safe (safety): mean" in answer.out
+
+
+def test_the_same_numbers_for_any_number_of_jobs(folder, cli):
+    text = LOANS + "resample: k\nsweep: {k: [0.1, 0.5]}\n"
+    text = text.replace("rows: 8000", "rows: 1000").replace(
+        "fraction: 0.5", "fraction: 0.5, method: leaves, bound: bootstrap"
+    )
+    (folder / "exp.yaml").write_text(text)
+    found = []
+    for jobs in ("1", "2"):
+        assert cli("run", "exp.yaml", "-o", f"results{jobs}", "--jobs", jobs).code == 0
+        with sqlite3.connect(folder / f"results{jobs}" / "promised" / "trials.sqlite") as ledger:
+            trial = "SELECT key, status, reason, info FROM trials ORDER BY key"
+            values = "SELECT key, variant, split, metric, value FROM metrics ORDER BY 1, 2, 3, 4"
+            found.append([ledger.execute(query).fetchall() for query in (trial, values)])
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 4
+
+
+@pytest.mark.parametrize(("ratio", "status"), [(0.3, "ok"), (0.9, "no_solution_found")])
+def test_the_rule_in_use_is_audited(folder, cli, ratio, status):
+    text = LOANS.replace("rows: 8000", "rows: 1000, preparation: deployed, split: {train: 1}")
+    text = text.replace("0.55 *", f"{ratio} *").partition("algorithms")[0]
+    text += "deployed: {column: approved}\nalgorithms: [audit]\nmetrics: {churn: churn}\n"
+    (folder / "exp.yaml").write_text(text.replace("0.5}", "0.99}"))
+    answer = cli("run", "exp.yaml", "--jobs", "1")
+    assert answer.code == 0, answer.err
+    found, reason, info = trials(folder)["audit"]
+    assert (found, bool(reason)) == (status, status != "ok")
+    assert info["rows"] == {"train": 10, "safety": 990}
+    assert info["certificates"][0]["bound"] == "clopper_pearson"
+
+
+def test_the_problem_is_explained_with_its_test(folder, cli):
+    text = LOANS.replace("parity: '", "gap: 'max_gap(tpr, by=sex) <= 0.3', parity: '")
+    text = text.replace("delta: 0.1", "delta: {gap: 0.2}, method: leaves")
+    (folder / "exp.yaml").write_text(text.replace("majorize: {", "majorize: {safety: false, "))
+    answer = cli("explain", "exp.yaml")
+    assert answer.code == 0, answer.err
+    gap, parity = answer.out.split("constraint parity")
+    assert "delta 0.2, bound auto, method leaves, on 0.5 of the training rows" in gap
+    assert gap.count("bound of tpr[sex = ") == 4
+    assert gap.count("delta 0.05\n") == 4
+    assert "lower bound of positive_rate[sex = Female], delta 0.025" in parity
+    assert "upper bound of positive_rate[sex = Male], delta 0.025" in parity
+
+
+def test_who_trains_for_a_test_needs_one(folder, cli, monkeypatch):
+    monkeypatch.setattr(Unconstrained, "needs_promise", True)
+    text = LOANS.replace("safety: {delta: 0.1, fraction: 0.5}\n", "").partition("report")[0]
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("validate", "exp.yaml")
+    assert answer.code == 2
+    assert "error[E102]: 'unconstrained' trains for a safety test, and there is none" in answer.err
+    assert "--> exp.yaml:7:5" in answer.err
+    (folder / "exp.yaml").write_text(
+        text.replace("- unconstrained", "- unconstrained: {safety: {}}")
+    )
+    assert cli("validate", "exp.yaml").code == 0

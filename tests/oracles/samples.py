@@ -1,0 +1,48 @@
+"""Samples for confidence bounds, and what is asked of bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from ratecli.models.base import Array
+from ratecli.solvers.safety.samples import Measured, Moments, Part
+
+UNKNOWN = (-np.inf, np.inf)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def decisions(count: int, rows: int, coefficient: float = 1.0) -> Part:
+    """A part of `rows` decisions, of which `count` are yes."""
+    return Part(coefficient, Measured((np.arange(rows) < count).astype(float)))
+
+
+def sample(mean: float, deviation: float, rows: int) -> Measured:
+    """Values of an unknown range that have this mean and this deviation."""
+    values = np.linspace(-1, 1, rows)
+    return Measured(mean + deviation * values / values.std(ddof=1), UNKNOWN)
+
+
+def moments(part: Part, rows: int | None = None) -> Moments:
+    """What a part's own moments say of a sample of as many rows, or of another number."""
+    values = part.sample.values
+    return Moments(
+        part.coefficient,
+        float(values.mean()),
+        float(values.std(ddof=1)),
+        values.size if rows is None else rows,
+        part.sample.range,
+    )
+
+
+def few_enough(misses: int, draws: int, delta: float) -> bool:
+    """Whether so many misses are no proof (at 1/1000) that the bound misses oftener than delta."""
+    return misses <= stats.binom.ppf(0.999, draws, delta)
+
+
+def mass(rows: int, rate: float) -> Array:
+    """(rows + 1,) probabilities of counts."""
+    return np.asarray(stats.binom.pmf(np.arange(rows + 1), rows, rate))
