@@ -210,12 +210,14 @@ def _reasons(what: str, trials: Sequence[tuple[str, TrialResult]]) -> list[str]:
 def _places(folder: Path, written: Sequence[Path]) -> list[str]:
     """The folder and what in it a person opens first."""
     names = [path.relative_to(folder).as_posix() for path in written]
-    figures = [name for name in names if name.startswith("figures/")]
+    trees = [name for name in names if name.startswith("figures/certificate-")]
+    figures = [name for name in names if name.startswith("figures/") and name not in trees]
     tables = [name for name in names if name.startswith("tables/")]
     return [
         f"results  {folder}",
         f"tables   {', '.join(['summary.md', 'metrics.csv', *tables])}",
         *([f"plots    {', '.join(figures)}"] if figures else []),
+        *(["trees    figures/certificate-*.svg"] if trees else []),
         *(["models   models/TRIAL/VARIANT.npz"] if "models" in names else []),
         f"report   {folder / 'report.html'}",
     ]

@@ -41,7 +41,7 @@ class Along:
         low, span = self._span
         shares = [(self._scaled(value) - low) / span for value in self.values]
         gap = min((b - a for a, b in itertools.pairwise(shares)), default=1.0)
-        step = min(STEP, gap / 2 / self.lines) * span
+        step = min(STEP, gap / 2 / self.lines, EDGE / self.lines) * span
         return self._plain(self._scaled(x) + step * (line - (self.lines - 1) / 2))
 
     def put_on(self, axes: Axes) -> None:

@@ -57,7 +57,7 @@ def certificates(ledger: Ledger) -> list[Certificate]:
     ]
 
 
-def tests(ledger: Ledger) -> Sheet:
+def certificate_sheet(ledger: Ledger) -> Sheet:
     """One row for each algorithm, variant, sweep point and constraint: how many seeds passed."""
     rows: dict[tuple[str, ...], list[Certificate]] = {}
     for each in certificates(ledger):

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from ratecli.report.certificates import tests, undrawn
+from ratecli.report.certificates import certificate_sheet, undrawn
 from ratecli.report.drawing import Picture
 from ratecli.report.expectations import against
 from ratecli.report.identity import by_status
@@ -46,7 +46,7 @@ def page(
         tables=asked_sheets(ledger),
         how=how(ledger),
         figures=[(picture, inline(picture, n)) for n, picture in enumerate(drawn, 1)],
-        certificates=tests(ledger),
+        certificates=certificate_sheet(ledger),
         trees=[
             (picture, inline(picture, n), text)
             for n, (picture, text) in enumerate(trees, len(drawn) + 1)

@@ -16,8 +16,8 @@ Measure = Callable[[str, bool], float]
 
 MOST_LEAVES = 16
 """Leaves that are drawn of a tree; what is below is told by number."""
-SIGNS = {"-": "−", "*": "×"}
-LETTERS = 22
+SIGNS = {"-": "\N{MINUS SIGN}", "*": "\N{MULTIPLICATION SIGN}"}
+LETTERS = 28
 """Of a line of a node's text."""
 LINES = 5
 """Of a node's text."""
@@ -75,11 +75,9 @@ def shown(record: Mapping[str, Any]) -> Node:
     node = _node(record, quantity="estimate" in record)
     if node.leaves > MOST_LEAVES and record["text"] == "max":
         node = _narrowed(node, record)
-    depth = _depth(node)
-    while node.leaves > MOST_LEAVES and depth > 1:
-        depth -= 1
-        node = _shallow(node, depth)
-    return node
+    depths = range(_depth(node), 0, -1)
+    cut = (_shallow(node, depth) for depth in depths)
+    return next((each for each in cut if each.leaves <= MOST_LEAVES), _shallow(node, 1))
 
 
 def boxes(root: Node, measure: Measure) -> list[Box]:

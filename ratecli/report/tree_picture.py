@@ -25,9 +25,9 @@ GOOD, BAD = "#0a6b3d", "#b3261e"
 FILLS = {"operator": "#eef1f4", "quantity": "#e3eefa", "constant": "#ffffff", "cut": "#ffffff"}
 BORDER = 10.0
 """Points around everything."""
-LEAST = 330.0
+LEAST = 370.0
 """Points across that the words above a tree need."""
-LETTERS = 84
+LETTERS = 98
 """Of a line of these in that width."""
 
 

@@ -37,7 +37,8 @@ def unsolved(ledger: Ledger) -> Sheet:
         others = sum(map(len, ranked[FEW:]))
         if others:
             counted = Cell(f"{others} of {planned[label]}", others)
-            why = Cell(f"{len(ranked) - FEW} other reasons, in trials.csv")
+            more = len(ranked) - FEW
+            why = Cell(f"{more} other reason{'s' * (more > 1)}, in trials.csv")
             rows.append((Cell(label), counted, Cell(""), why))
     columns = (
         Column("algorithm"),

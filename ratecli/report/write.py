@@ -90,7 +90,5 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
         yield f"figures/{picture.name}.svg", picture.svg
         yield f"figures/{picture.name}.png", picture.png
     certified = trees(ledger)
-    for picture, _ in certified:
-        yield f"figures/{picture.name}.svg", picture.svg
-        yield f"figures/{picture.name}.png", picture.png
+    yield from ((f"figures/{picture.name}.svg", picture.svg) for picture, _ in certified)
     yield "report.html", page(ledger, drawn, certified)

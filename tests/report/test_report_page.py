@@ -113,7 +113,8 @@ def test_no_field_can_inject(example, where):
 def test_the_summary_comes_first(text):
     heads = re.findall(r"<h2>(.*?)</h2>", text)
     assert heads == [
-        "What was asked", "What came out", "Plots", "Tables", "Trials that did not finish", "Warnings", "Provenance",
+        "What was asked", "What came out", "Plots", "Tables", "Why no solution was found",
+        "Trials that did not finish", "Warnings", "Provenance",
     ]  # fmt: skip
     assert "✗ 28 of 29" in text
     assert "0a0a0a" in text

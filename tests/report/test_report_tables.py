@@ -204,7 +204,6 @@ def test_what_is_measured_nowhere_is_neither_kept_nor_broken(seeds):
 def test_failures_name_the_seeds_and_the_reason(example):
     assert texts(failures(example)) == [
         ["majorize", "1", "2", "error", "E501: ZeroDivisionError: <b>division</b> by zero"],
-        ["three_player", "1", "0, 1, 2, 3, 4", "no_solution_found", "no candidate passed"],
     ]
 
 

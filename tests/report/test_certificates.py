@@ -1,0 +1,249 @@
+"""Certificates in the report: the table, the trees, and why nothing was found."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from guarantees import (
+    SAFE,
+    certificate,
+    certified,
+    leaf,
+    ledger_of,
+    node,
+    nothing,
+    number_of,
+    returned,
+    tutorial,
+)
+from synthetic_ledger import HOSTILE, planned, store
+
+from ratecli.report.certificates import certificate_sheet, drawn, undrawn
+from ratecli.report.html import page
+from ratecli.report.promises import failures
+from ratecli.report.tree import MOST_LEAVES, SIGNS, boxes, shown
+from ratecli.report.tree_picture import trees, width
+from ratecli.report.unsolved import unsolved
+from ratecli.report.write import write_report
+from ratecli.runner.records import TrialResult
+
+
+def texts(sheet):
+    return [[cell.text for cell in row] for row in sheet.rows]
+
+
+def ending_at(uppers, **more):
+    """A ledger of seeds at two amounts, each with a test that ends there."""
+    pairs = []
+    for amount in (100, 200):
+        for seed, upper in enumerate(uppers):
+            trial = planned(SAFE, seed, amount=amount)
+            record = certificate(tutorial(), upper, passed=upper <= 0, **more)
+            make = returned if upper <= 0 else nothing
+            args = (trial, -0.1) if upper <= 0 else (trial,)
+            pairs.append((trial, make(*args, info={"certificates": [record]})))
+    return ledger_of(pairs)
+
+
+def test_a_row_is_a_constraint_at_a_point():
+    sheet = certificate_sheet(ending_at([-0.2, -0.1, 0.3], exact=True, bound="hoeffding"))
+    row = ["parity", "0.05", "hoeffding", "exact", "deterministic", "2 of 3", "-0.1000"]
+    assert texts(sheet) == [[SAFE, "main", amount, *row] for amount in ("100", "200")]
+    assert [cell.tone for cell in sheet.rows[0]][-2] == "part"
+
+
+def test_what_is_no_number_is_above_all_others():
+    ledger = certified(certificate(tutorial(), "nan"), certificate(tutorial(), "-inf", passed=True))
+    assert texts(certificate_sheet(ledger))[0][-2:] == ["1 of 2", "nan"]
+    assert texts(certificate_sheet(certified(certificate(tutorial(), "nan"))))[0][-1] == "inf"
+
+
+def test_bounds_that_differ_are_all_named():
+    records = [
+        certificate(tutorial(), bound=name, exact=e) for name, e in (("a", True), ("b", False))
+    ]
+    (row,) = texts(certificate_sheet(certified(*records)))
+    assert row[5:7] == ["a, b", "exact, approximate"]
+
+
+def test_drawn_is_the_first_seed_at_the_last_point():
+    ledger = ending_at([0.2, 0.1])
+    ((name, found),) = drawn(ledger)
+    assert name == "certificate-seldonian-main-parity"
+    assert (found.trial.point, found.trial.seed) == ({"amount": 200}, 0)
+    assert (
+        undrawn(ledger)
+        == "Trees of the first trial at the last point of the sweep that was tested."
+    )
+
+
+def test_not_more_are_drawn_than_anybody_looks_at():
+    ledger = certified(*(certificate(tutorial(), constraint=f"c{k}") for k in range(15)))
+    assert len(drawn(ledger)) == 12
+    assert undrawn(ledger).endswith("; 3 more are not drawn.")
+
+
+def test_a_plot_keeps_its_name():
+    plot = {
+        "kind": "tradeoff",
+        "x": "error",
+        "y": "error",
+        "file": "certificate-seldonian-main-parity",
+    }
+    ledger = certified(certificate(tutorial()), report={"plots": [plot]})
+    assert [name for name, _ in drawn(ledger)] == ["certificate-seldonian-main-parity-2"]
+
+
+def meet(found):
+    """Whether two boxes have a point in common, each as (x, y, width, height)."""
+    places = [(box.x, box.y, box.width, box.node.height) for box in found]
+    return any(
+        a[0] < b[0] + b[2] and b[0] < a[0] + a[2] and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
+        for k, a in enumerate(places)
+        for b in places[:k]
+    )
+
+
+def broad(count, text="tpr[{}]"):
+    return node("max", -1, 1, *(leaf(text.format(k), 0, k / count) for k in range(count)))
+
+
+def balanced(depth):
+    if not depth:
+        return leaf("tpr[women]", 0.1, 0.2)
+    return node("-", -0.1, 0.1, balanced(depth - 1), balanced(depth - 1))
+
+
+LOPSIDED = node(
+    "+", 0, 2, number_of(1), node("a name much wider than its children", 0, 1, number_of(0.5))
+)
+TREES = {
+    "tutorial": tutorial(),
+    "one": leaf("positive_rate[women] - positive_rate[men]", -0.1, -0.03, (None, 0.05)),
+    "lopsided": LOPSIDED,
+    "broad": broad(12, "a_rate_with_a_long_name[group {} of many]"),
+    "balanced": balanced(4),
+    "deep": balanced(6),
+    "broader": broad(40),
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_no_box_is_upon_another(name):
+    found = boxes(shown(TREES[name]), width)
+    assert not meet(found)
+    assert min(box.x for box in found) >= 0
+    for k, box in enumerate(found):
+        below = [other for other in found if other.parent == k]
+        assert all(other.y >= box.y + box.node.height + 20 for other in below)
+        if below:
+            assert below[0].x - box.width <= box.x <= below[-1].x + below[-1].width
+            assert all(a.x + a.width < b.x for a, b in pairwise(below))
+
+
+def test_a_parent_is_in_the_middle_of_its_children():
+    found = boxes(shown(balanced(3)), width)
+    for k, box in enumerate(found):
+        centres = [other.centre for other in found if other.parent == k]
+        assert not centres or box.centre == pytest.approx(sum(centres) / len(centres))
+
+
+def test_a_node_shows_what_was_recorded():
+    root = shown(tutorial())
+    assert (root.kind, root.text, root.numbers) == (
+        "operator",
+        (SIGNS["-"],),
+        ("[-0.0500, 1.9500]",),
+    )
+    absolute, constant = root.children
+    assert (constant.kind, constant.text, constant.numbers) == ("constant", ("0.05",), ())
+    quantity = absolute.children[0].children[0]
+    assert (quantity.kind, quantity.text) == ("quantity", ("mean_error[men]",))
+    assert quantity.numbers == (
+        "[3.0000, 4.0000]", "estimate 3.5000", "rows 312", "delta 0.0125 lower", "delta 0.0125 upper",
+        "student_t",
+    )  # fmt: skip
+
+
+def test_infinities_and_sides_that_nobody_asked_for():
+    record = leaf(
+        "fpr", 0, 1, (None, 0.05), interval=["-inf", "inf"], estimate="nan", rows=[1200, 7]
+    )
+    found = shown(record)
+    assert found.numbers[:4] == ("[-∞, ∞]", "estimate nan", "rows 1,200 + 7", "delta 0.05 upper")
+
+
+def test_of_a_maximum_the_largest_are_drawn():
+    root = shown(broad(40))
+    assert root.leaves == MOST_LEAVES
+    names = [child.text[0] for child in root.children]
+    assert names == [*(f"tpr[{k}]" for k in range(25, 40)), "25 more"]
+
+
+def test_of_a_deep_tree_the_top_is_drawn():
+    root = shown(balanced(6))
+    assert root.leaves == MOST_LEAVES
+    cut = root.children[0].children[0].children[0].children[0]
+    assert (cut.kind, cut.text) == ("cut", (SIGNS["-"],))
+    assert cut.numbers == ("[-0.1000, 0.1000]", "6 below not drawn")
+
+
+def test_the_picture_says_what_it_shows():
+    passed = certificate(
+        tutorial(), -0.1, passed=True, constraint="odds", exact=True, explanation=""
+    )
+    (first, why), (second, nothing_more) = trees(certified(certificate(tutorial()), passed))
+    assert (first.caption, why) == (
+        "parity: seldonian, amount = 100, seed 0",
+        "'parity': the upper bound reached 1.95",
+    )
+    assert nothing_more == ""
+    svg = first.svg.decode()
+    ET.fromstring(svg)
+    for text in ("parity not passed", "abs", "[-0.0500, 1.9500]", "mean_error[women]", "rows 312"):
+        assert f"<!-- {text} -->" in svg
+    assert "upper end 1.9500 not ≤ 0" in svg
+    assert "odds passed" in second.svg.decode()
+    assert "exact, for the deterministic classifier" in second.svg.decode()
+
+
+def test_page_and_files(tmp_path):
+    ledger = certified(certificate(tutorial(), explanation=HOSTILE), report={"plots": []})
+    text = page(ledger, [], trees(ledger))
+    assert "<h2>Certificates</h2>" in text
+    assert '<figure class="tree">' in text
+    assert HOSTILE not in text
+    folder = store(tmp_path, ledger, ledger.plan)
+    written = [path.relative_to(folder).as_posix() for path in write_report(folder)]
+    assert "figures/certificate-seldonian-main-parity.svg" in written
+    assert "Certificates" not in page(ledger_of([(planned("a", 0), None)]), [])
+
+
+def test_reasons_are_told_once_and_no_more_as_what_did_not_finish():
+    trials = [planned(SAFE, seed, amount=100) for seed in range(6)]
+    pairs = [(trial, nothing(trial)) for trial in trials[:3]]
+    pairs += [(trial, replace(nothing(trial), reason="no rows")) for trial in trials[3:4]]
+    pairs += [(trials[4], returned(trials[4], math.nan))]
+    pairs += [(trials[5], TrialResult(trials[5].key, "error", "E501: 7"))]
+    sheet = unsolved(ledger_of(pairs))
+    reason = "parity: the upper end 0.01 on 40 rows is above 0"
+    assert texts(sheet) == [
+        [SAFE, "3 of 6", "amount = 100, seed 0", reason],
+        [SAFE, "1 of 6", "amount = 100, seed 3", "no rows"],
+    ]
+    assert [row[3] for row in texts(failures(ledger_of(pairs)))] == ["error"]
+
+
+def test_rare_reasons_are_counted():
+    trials = [planned(SAFE, seed) for seed in range(6)]
+    pairs = [(t, replace(nothing(t), reason="abcdee"[t.seed])) for t in trials]
+    assert texts(unsolved(ledger_of(pairs)))[-1] == [
+        SAFE,
+        "2 of 6",
+        "",
+        "2 other reasons, in trials.csv",
+    ]
