@@ -109,6 +109,12 @@ BUILT_IN = (
         "ratecli.solvers.mixture.solver:Mixture",
     ),
     Algorithm(
+        "seldonian",
+        "linear model, randomized, deterministic or of a number, that is expected to pass its safety test",
+        "Thomas, Castro da Silva, Barto, Giguere, Brun, Brunskill 2019; the Seldonian Toolkit's tutorial",
+        "ratecli.solvers.seldonian.solver:Seldonian",
+    ),
+    Algorithm(
         "exponentiated_gradient",
         "fairlearn's reduction to weighted logistic regressions, under affine constraints",
         "Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018; needs ratecli[fairlearn]",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from ratecli.models.base import Array
 from ratecli.solvers.seldonian.inflation import Inflation
+from ratecli.solvers.seldonian.prediction import Prediction
 from ratecli.solvers.seldonian.selection import Point, Selection, Track
 from ratecli.solvers.seldonian.sequential import Sequential
 
@@ -44,50 +47,44 @@ def least(selection: Selection, start: Point, track: Track, enough: float = -np.
     return found
 
 
-def shortfall(selection: Selection, point: Point) -> str:
-    """Why no candidate is expected to pass, given the one of the least worst end."""
-    worst = int(np.argmax(point.upper))
-    name, end = selection.prediction.owners[worst], point.worst
-    said = f"no linear model is expected to pass the test of '{name}'"
+def shortfall(prediction: Prediction, upper: Array, times: float | None) -> str:
+    """Why no candidate is expected to pass, given the least ends (P,), and `needed`."""
+    name, end = prediction.owners[int(np.argmax(upper))], float(upper.max())
+    said = f"no model is expected to pass the test of '{name}'"
     if not np.isfinite(end):
-        return f"{said}: its bound is infinite whatever the model is, and at most 0 is needed"
-    said = f"{said}: the smallest bound attainable is {end:+.4g}, and at most 0 is needed"
-    rows = selection.prediction.rows
-    times = needed(selection, point)
+        said = f"{said}: its bound is infinite, and at most 0 is needed"
+    else:
+        said = f"{said}: the smallest bound attainable is {end:+.4g}, and at most 0 is needed"
     if times is None:
         return f"{said}; no number of rows would be enough"
-    return f"{said}; a test of about {_rounded(times * rows):,} rows, not {rows:,}, would do"
+    wanted = _rounded(times * prediction.rows)
+    return f"{said}; a test of about {wanted:,} rows, not {prediction.rows:,}, would do"
 
 
-def needed(selection: Selection, point: Point) -> float | None:
-    """How many times the rows, for candidates and test alike, would make the smallest bound 0.
+def needed(passes: Callable[[float], bool]) -> float | None:
+    """How many times the rows, for candidates and test alike, would be enough for some candidate.
 
-    None if that many are not enough that chance plays no part any more.
+    None if even so many are not that chance plays no part any more. `passes` says it of a number.
     """
-
-    def at(times: float, where: Point) -> tuple[Selection, Point]:
-        more = replace(selection, prediction=selection.prediction.scaled(times))
-        return more, more.at(where.v)
-
-    def reached(times: float, where: Point) -> Point | None:
-        more, start = at(times, where)
-        found = least(more, start, Track(), CLEAR)
-        return found if found.worst <= 0 else None
-
-    low, high, best = 1.0, 2.0, reached(2.0, point)
-    while best is None:
+    low, high = 1.0, 2.0
+    while not passes(high):
         low, high = high, 4 * high
         if high > MOST:
             return None
-        best = reached(high, point)
     for _ in range(HALVINGS):
         middle = float(np.sqrt(low * high))
-        found = reached(middle, best)
-        if found is None:
-            low = middle
-        else:
-            high, best = middle, found
+        low, high = (low, middle) if passes(middle) else (middle, high)
     return high
+
+
+def passing(selection: Selection, point: Point) -> Callable[[float], bool]:
+    """Whether some model near a point would pass with so many times the rows."""
+
+    def passes(times: float) -> bool:
+        more = replace(selection, prediction=selection.prediction.scaled(times))
+        return least(more, more.at(point.v), Track(), CLEAR).worst <= 0
+
+    return passes
 
 
 def _rounded(count: float) -> int:

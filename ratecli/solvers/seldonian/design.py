@@ -94,8 +94,8 @@ class Coordinates:
 
     def weights(self, v: Array) -> Array:
         if self.root.ndim == 1:
-            return self.origin + v / self.root
-        return self.origin + np.asarray(solve_triangular(self.root, v, check_finite=False))
+            return np.asarray(self.origin + v / self.root)
+        return np.asarray(self.origin + solve_triangular(self.root, v, check_finite=False))
 
     def place(self, w: Array) -> Array:
         """(D,) the v of weights."""

@@ -29,7 +29,7 @@ class Evolution:
 
         options = {
             "seed": self.seed, "maxiter": steps, "verbose": -9, "verb_log": 0, "verb_disp": 0,
-            "tolfun": 1e-9, "tolfunhist": 1e-10, "tolx": 1e-7,
+            "tolfun": 1e-7, "tolfunhist": 1e-8, "tolx": 1e-6,
         }  # fmt: skip
         search = cma.CMAEvolutionStrategy(start.v, SIGMA, options)
         while not search.stop():

@@ -1,2 +1,150 @@
+"""Candidates whose decisions are 0 or 1: a path of soft models, and every threshold on their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.models.linear import Logistic
+from ratecli.rates import expression as ex
+from ratecli.rates.expression import Expression
+from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.problem import ERROR, Problem
+from ratecli.solvers.safety.promise import Promise
+from ratecli.solvers.seldonian.attain import least, needed, shortfall
+from ratecli.solvers.seldonian.cuts import Cuts, DecisionSaid
+from ratecli.solvers.seldonian.prediction import Prediction, predicted
+from ratecli.solvers.seldonian.selection import Point, Selection, Track
+from ratecli.solvers.seldonian.sequential import Sequential
+
+SHARPNESS = (1.0, 4.0)
+"""How many times steeper than the model's own the chances are that soft models are held to."""
+LEVELS = 6
+"""Strictnesses, from that of the optimum without constraints to the utmost."""
+ROUNDS = 3
+"""Times that models halfway to the neighbours of the best one are looked at."""
+STEPS = 40
+TRIES = 25
+"""Thresholds of each model that are looked at for the least bound where none passes."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A model (D,) with its threshold in the bias; its objective and the largest end expected."""
+
+    w: Array
+    objective: float
+    worst: float
+
+
+@dataclass
 class Hard:
-    def __init__(self,*a): pass
+    """The best decisions by linear scores that are expected to pass.
+
+    Decisions have no slopes, so scores come from soft models: the least log loss under ends that fall
+    step by step, of the model's own chances and of steeper ones, which are nearer to decisions. On each
+    model's scores all thresholds are tried exactly, with the test's own bounds on decisions.
+    """
+
+    problem: Problem
+    promise: Promise
+    selection: Selection
+    inflated: Callable[[Prediction], Prediction]
+
+    def solve(self, progress: Progress) -> Solution:
+        track, path = Track(), list[Array]()
+        for sharpness in SHARPNESS:
+            path += self._path(sharpness)
+            progress(f"{len(path)} soft models")
+        prediction = self._prediction(path[0])
+        best: Cut | None = None
+        for w in path:
+            best = self._better(w, prediction, best, track)
+        if best is None:
+            return self._none(path, prediction, track)
+        for part in 0.5 ** np.arange(1, ROUNDS + 1):
+            for end in _around(path, best.w):
+                w = (1 - part) * _unit(best.w) + part * _unit(end)
+                best = self._better(w, prediction, best, track) or best
+        progress(f"{len(track.trace)} models, objective {best.objective:.6g}")
+        return Solution({"deterministic": _classifier(best)}, trace=tuple(track.trace))
+
+    def _path(self, sharpness: float) -> list[Array]:
+        """Weights of soft models, from the optimum without constraints to the least worst end."""
+        model = replace(self.selection.model, sharpness=sharpness)
+        soft = replace(self.selection, model=model)
+        start = soft.at(np.zeros(soft.design.width))
+        utmost = least(soft, start, Track())
+        found = [start.w]
+        if not (np.isfinite(start.worst) and utmost.worst < start.worst):
+            return [start.w, utmost.w]
+        point: Point = start
+        for level in np.linspace(start.worst, utmost.worst, LEVELS + 1)[1:-1].tolist():
+            shifted = replace(soft, prediction=replace(soft.prediction, needed=level))
+            track = Track()
+            last, _ = Sequential(shifted, track).run(shifted.at(point.v), STEPS)
+            point = track.best or last
+            found.append(point.w)
+        return [*found, utmost.w]
+
+    def _prediction(self, w: Array) -> Prediction:
+        decisions = (self.selection.design.scores(w) > 0).astype(float)
+        said = DecisionSaid(decisions)
+        return self.inflated(predicted(self.problem, self.promise, said))
+
+    def _cuts(self, w: Array, prediction: Prediction) -> Cuts:
+        scores = self.selection.design.scores(np.append(w[:-1], 0.0))
+        return Cuts(scores, self.problem.rates, self._objective(), prediction)
+
+    def _objective(self) -> Expression:
+        """The file's, if it is one of decisions, and else plain error."""
+        node = self.problem.objective.expression
+        return node if all(leaf.rate.of == "decision" for leaf in ex.leaves(node)) else ERROR
+
+    def _better(
+        self, w: Array, prediction: Prediction, best: Cut | None, track: Track
+    ) -> Cut | None:
+        cuts = self._cuts(w, prediction)
+        k = cuts.best(best.objective if best else np.inf)
+        if k is not None:
+            moved = np.append(w[:-1], -float(cuts.thresholds()[k]))
+            best = Cut(moved, float(cuts.values()[k]), cuts.worst(k))
+        if best is not None:
+            track.note(best.objective, best.worst)
+        return best
+
+    def _none(self, path: list[Array], prediction: Prediction, track: Track) -> Solution:
+        """The decisions of the least end found, and what is missing."""
+        found = list[Cut]()
+        for w in path:
+            cuts = self._cuts(w, prediction)
+            k, end = cuts.nearest(TRIES)
+            moved = np.append(w[:-1], -float(cuts.thresholds()[k]))
+            found.append(Cut(moved, float(cuts.values()[k]), end))
+            track.note(found[-1].objective, end)
+        nearest = min(found, key=lambda each: each.worst)
+        decisions = (self.selection.design.scores(nearest.w) > 0).astype(float)
+        said = DecisionSaid(decisions)
+        times = needed(lambda many: prediction.scaled(many).at(said).worst <= 0)
+        reason = shortfall(prediction, prediction.at(said).upper, times)
+        classifier = {"deterministic": _classifier(nearest)}
+        return Solution(classifier, "no_solution_found", reason, trace=tuple(track.trace))
+
+
+def _around(path: list[Array], w: Array) -> list[Array]:
+    """The models before and after the one on a path that points most nearly as w does."""
+    own = _unit(w)[:-1]
+    nearest = int(np.argmax([_unit(each)[:-1] @ own for each in path]))
+    return path[max(nearest - 1, 0) : nearest] + path[nearest + 1 : nearest + 2]
+
+
+def _unit(w: Array) -> Array:
+    """Scores in units of their own: decisions are the same."""
+    return w / max(float(np.linalg.norm(w[:-1])), 1e-300)
+
+
+def _classifier(cut: Cut) -> Logistic:
+    return Logistic(cut.w[:-1], float(cut.w[-1]))

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Chance, Estimate
-from ratecli.rates.functions import Interval
+from ratecli.rates.interval import Interval
 
 
 class Said(ABC):
@@ -28,14 +28,22 @@ class Said(ABC):
 
 @dataclass(frozen=True)
 class ChanceSaid(Said):
-    """Yes with probability sigmoid(score), which is also the estimate of a label of 0 or 1."""
+    """Yes with probability sigmoid(score), which is also the estimate of a label of 0 or 1.
+
+    Decisions may be made by a steeper function, sigmoid(sharpness * score).
+    """
 
     scores: Array
     label: Array
+    sharpness: float = 1.0
 
     @cached_property
     def chances(self) -> Array:
         return np.asarray(expit(self.scores))
+
+    @cached_property
+    def decisions(self) -> Array:
+        return self.chances if self.sharpness == 1 else expit(self.sharpness * self.scores)
 
     @cached_property
     def residuals(self) -> Array:
@@ -44,7 +52,7 @@ class ChanceSaid(Said):
     def measured(self, of: str) -> Array:
         match of:
             case "decision":
-                return self.chances
+                return self.decisions
             case "error":
                 return self.residuals
             case "squared_error":
@@ -57,6 +65,8 @@ class ChanceSaid(Said):
     def slopes(self, of: str) -> Array:
         if of == "log_loss":
             return self.residuals
+        if of == "decision":
+            return self.sharpness * self.decisions * (1 - self.decisions)
         own = self.chances * (1 - self.chances)
         return 2 * self.residuals * own if of == "squared_error" else own
 
@@ -89,16 +99,20 @@ class EstimateSaid(Said):
 
 @dataclass(frozen=True)
 class Model:
-    """Linear models of labels (n,), NaN where there is none: of 0 and 1, or numbers in a range."""
+    """Linear models of labels (n,), NaN where there is none: of 0 and 1, or numbers in a range.
+
+    `sharpness` is that of `ChanceSaid`.
+    """
 
     label: Array
     numeric: bool
     range: Interval = (0.0, 1.0)
+    sharpness: float = 1.0
 
     def said(self, scores: Array) -> Said:
         if self.numeric:
             return EstimateSaid(scores, self.label, self.range)
-        return ChanceSaid(scores, self.label)
+        return ChanceSaid(scores, self.label, self.sharpness)
 
     def classifier(self, w: Array) -> Classifier:
         if self.numeric:

@@ -84,7 +84,13 @@ class Limit:
         """The limit at (Q, 2) means and deviations, and its (Q, 2) slopes in them."""
         sign = self.asked.sign
         parts = [
-            Moments(sign * c, *moments[q].tolist(), groups[q].expected, groups[q].rows.range)
+            Moments(
+                sign * c,
+                float(moments[q, 0]),
+                float(moments[q, 1]),
+                groups[q].expected,
+                groups[q].rows.range,
+            )
             for q, c in self.groups
         ]
         found = self.bound.predicted(parts, self.asked.delta)
@@ -188,6 +194,8 @@ class Prediction:
         Of the trees, in the order of `owners`.
     rows, share
         How many rows the test has, and that over the number of candidate rows.
+    needed
+        The end at which a tree passes; ends are given less that.
     """
 
     groups: tuple[Group, ...]
@@ -195,6 +203,7 @@ class Prediction:
     rows: int
     share: float
     inflation: Inflation = field(default_factory=Inflation)
+    needed: float = 0.0
 
     @cached_property
     def owners(self) -> tuple[str, ...]:
@@ -240,7 +249,7 @@ class Prediction:
             sides = [each.predicted(moments, self.groups, self.inflation) for each in goal.limits]
             ends, by = goal.upper(np.array([side.value for side in sides]))
             inner = np.array([side.slopes for side in sides]).reshape(len(sides), *moments.shape)
-            upper.append(np.where(np.isnan(ends), np.inf, ends))
+            upper.append(np.where(np.isnan(ends), np.inf, ends - self.needed))
             with np.errstate(invalid="ignore", over="ignore"):
                 slopes.append(np.nan_to_num(np.tensordot(by, inner, axes=1), posinf=0, neginf=0))
         return np.concatenate(upper), np.concatenate(slopes)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ratecli.models.base import Array
 from ratecli.solvers.seldonian.design import Coordinates, Design
+from ratecli.solvers.seldonian.measures import Model
 from ratecli.solvers.seldonian.objective import Objective
 from ratecli.solvers.seldonian.prediction import Expected, Prediction
 
@@ -48,7 +49,7 @@ class Selection:
     objective: Objective
     l2: float
     prediction: Prediction
-    model: Any
+    model: Model
     coordinates: Coordinates
 
     def at(self, v: Array) -> Point:
@@ -90,11 +91,14 @@ class Track:
     def step(self, point: Point) -> None:
         """See a candidate that an iteration ends with."""
         self.see(point)
+        self.note(point.objective, point.worst)
+
+    def note(self, objective: float, worst: float) -> None:
         self.trace.append(
             {
                 "iteration": len(self.trace) + 1,
-                "objective": point.objective,
-                "violation": max(point.worst, 0.0),
+                "objective": objective,
+                "violation": max(worst, 0.0),
                 "seconds": time.perf_counter() - self.began,
             }
         )

@@ -22,10 +22,14 @@ MEMORY = 60
 """Pairs of steps and changes of slope that curvature is made of."""
 MARGIN = 1e-9
 """How far below 0 ends are asked to be: what converges from above must arrive."""
-EXACT = 1e-11
-"""Decrease that a step must promise."""
-PRICE, HIGHEST = 1.0, 1e7
-"""What excess costs at first, and at most, in units of the objective."""
+EXACT = 1e-9
+"""Decrease that a step must promise, relative to the objective."""
+NEAR = 1e-6
+"""The same for the worst end, which is reported to a few digits."""
+LEAST = 1e-3
+"""Size that an objective or an end is taken to have at least."""
+HIGHEST = 1e5
+"""What excess costs at most, in the objective at the start; it begins with that itself."""
 SUFFICIENT = 1e-4
 """Part of the promised decrease that a step must bring (Armijo)."""
 SHORTEST = 1e-9
@@ -110,14 +114,14 @@ class Sequential:
     worst_only: bool = False
     enough: float = -np.inf
     """With `worst_only`: the largest end at which to stop."""
-    price: float = PRICE
+    price: float = 1.0
 
     def run(self, start: Point, steps: int = STEPS) -> tuple[Point, Array]:
         """The last point, and the multipliers (P,) of the ends there."""
         point, multipliers = start, np.zeros(len(start.upper))
         curvature: Curvature | None = None
-        if self.worst_only:
-            self.price = 1.0
+        self.price = 1.0 if self.worst_only else max(abs(point.objective), LEAST)
+        highest = HIGHEST * self.price
         for _ in range(steps):
             if not np.isfinite(self._merit(point)) or point.worst <= self.enough:
                 break
@@ -127,7 +131,7 @@ class Sequential:
                 curvature = self._first(point, jacobian)
             step = self._priced(point, gradient, jacobian, curvature)
             multipliers = self._spread(step, kept)
-            if not step.promised > EXACT:
+            if not step.promised > self._little(point) or self.price > highest:
                 break
             found = self._search(point, step, gradient, jacobian, curvature)
             if found is None:
@@ -169,11 +173,15 @@ class Sequential:
         while True:
             model = self._model(point, gradient, jacobian, curvature)
             step = model.step()
-            if self.worst_only or step.multipliers[-1] > self.price / 10:
-                return step
-            if self.price >= HIGHEST:
+            dear = not self.worst_only and step.multipliers[-1] <= self.price / 10
+            if not dear or self.price > HIGHEST * max(abs(point.objective), LEAST):
                 return step
             self.price *= 10
+
+    def _little(self, point: Point) -> float:
+        if self.worst_only:
+            return NEAR * max(abs(point.worst), LEAST)
+        return EXACT * max(abs(point.objective), LEAST)
 
     def _spread(self, step: Step, kept: Array) -> Array:
         """(P,) multipliers of all trees."""

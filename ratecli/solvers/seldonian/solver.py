@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Role, Solution, Solver
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.safety.promise import Promise
-from ratecli.solvers.seldonian.attain import least, shortfall
+from ratecli.solvers.seldonian.attain import least, needed, passing, shortfall
 from ratecli.solvers.seldonian.design import Coordinates, Design
 from ratecli.solvers.seldonian.fit import fit
 from ratecli.solvers.seldonian.hard import Hard
@@ -94,22 +94,20 @@ class Seldonian(Solver):
             self.optimizer, self.iterations, self.step, self.multiplier, int(rng.integers(1, 2**31))
         )
         if self.decisions == "deterministic" and not model.numeric:
-            return Hard(problem, selection, settings).solve(self._inflated, progress)
+            return Hard(problem, promise, selection, self._inflated).solve(progress)
         track = Track()
         chosen = select(selection, settings, track)
-        if not chosen.passes:
-            start = selection.coordinates.place(chosen.point.w)
-            nearest = least(selection, selection.at(start), track)
-            chosen = replace(chosen, point=min(chosen.point, nearest, key=lambda each: each.worst))
-        progress(f"{len(track.trace)} steps, worst end expected {chosen.point.worst:+.4g}")
         name = "estimate" if model.numeric else "stochastic"
-        return Solution(
-            {name: model.classifier(chosen.point.w)},
-            "solved" if chosen.passes else "no_solution_found",
-            "" if chosen.passes else shortfall(selection, chosen.point),
-            chosen.multipliers,
-            tuple(track.trace),
-        )
+        if chosen.passes:
+            progress(f"{len(track.trace)} steps, objective {chosen.point.objective:.6g}")
+            classifier = {name: model.classifier(chosen.point.w)}
+            return Solution(classifier, "solved", "", chosen.multipliers, tuple(track.trace))
+        found = least(selection, chosen.point, track)
+        progress(f"{len(track.trace)} steps, least bound {found.worst:+.4g}")
+        times = needed(passing(selection, found))
+        reason = shortfall(selection.prediction, found.upper, times)
+        classifier = {name: model.classifier(found.w)}
+        return Solution(classifier, "no_solution_found", reason, trace=tuple(track.trace))
 
     def _selection(self, problem: Problem, promise: Promise, model: Model) -> Selection:
         design, plain = Design(problem.X), plain_objective(problem, model)
@@ -128,7 +126,9 @@ class Seldonian(Solver):
 def model_of(problem: Problem) -> Model:
     """Of labels 0 and 1, from plain error, or of numbers."""
     label: Array = problem.label
-    whole = problem.label_range == (0.0, 1.0) and bool(np.isin(label[~np.isnan(label)], (0, 1)).all())
+    whole = problem.label_range == (0.0, 1.0) and bool(
+        np.isin(label[~np.isnan(label)], (0, 1)).all()
+    )
     if not whole:
         return Model(label, numeric=True, range=problem.label_range)
     signs, _ = problem.labels()
