@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.rates.functions import Interval
+from ratecli.rates.interval import Interval
 from ratecli.solvers.safety.samples import Measured, Moments, Part, Predicted
 
 ROUNDING = 1e-9
