@@ -135,7 +135,9 @@ def shape(node: Expression) -> Shape:
 
 
 def interval(node: Expression) -> Interval:
-    """Bounds on an expression over all rates in their ranges; `of(...)` may be any number."""
+    """Bounds on an expression over all rates in their ranges; `of(...)` may be any number, and so may
+    what is not defined everywhere.
+    """
     if isinstance(node, ex.Constant):
         return node.value, node.value
     return _range(node, [interval(part) for part in ex.parts(node)])
@@ -149,7 +151,7 @@ def _range(node: Expression, inside: Sequence[Interval]) -> Interval:
     operation = ex.operation(node)
     if operation is None:
         return (0.0, 1.0) if isinstance(node, ex.Ranking) else WHOLE
-    low, high = operation(*inside)
+    low, high = (end.value for end in operation.certain(inside))
     ratio = ratio_sum(node) if isinstance(node, ex.Quotient) else None
     alone = ratio.ratios[0].range() if ratio else WHOLE
     return max(low, alone[0]), min(high, alone[1])

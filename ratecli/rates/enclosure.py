@@ -11,7 +11,7 @@ import numpy as np
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Facts, grows_in, interval
 from ratecli.rates.expression import Expression
-from ratecli.rates.interval import NOTHING_KNOWN, WHOLE, End, Interval, Operation
+from ratecli.rates.interval import End, Interval, Operation
 from ratecli.rates.sample import Floats
 
 BOTH = frozenset({1, -1})
@@ -58,8 +58,7 @@ def enclosure(
     if operation is None:
         return Enclosure(*interval(node), np.zeros(size), np.zeros(size))
     inside = [enclosure(part, known, size) for part in ex.parts(node)]
-    arguments = [(part.low, part.high) for part in inside]
-    low, high = operation.ends(arguments) if operation.defined(arguments) else NOTHING_KNOWN
+    low, high = operation.certain([(part.low, part.high) for part in inside])
     return Enclosure(
         low.value,
         high.value,
@@ -99,6 +98,6 @@ def _facts(node: Expression, inside: Sequence[Interval]) -> Facts:
     operation = ex.operation(node)
     if operation is None:
         return interval(node), ()
-    if not operation.defined(inside):
-        return WHOLE, (0,) * len(inside)
-    return operation(*inside), operation.directions(inside)
+    low, high = operation.certain(inside)
+    defined = operation.defined(inside)
+    return (low.value, high.value), operation.directions(inside) if defined else (0,) * len(inside)

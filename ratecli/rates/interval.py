@@ -99,6 +99,10 @@ class Operation:
         least, most = self.domain
         return all(least - ROUNDING <= low and high <= most + ROUNDING for low, high in arguments)
 
+    def certain(self, arguments: Sequence[Interval]) -> tuple[End, End]:
+        """As `ends`, and nothing is known where some numbers of the intervals have no value."""
+        return self.ends(arguments) if self.defined(arguments) else NOTHING_KNOWN
+
     def ends(self, arguments: Sequence[Interval]) -> tuple[End, End]:
         """Lower and upper end over intervals."""
         if any(math.isnan(end) for argument in arguments for end in argument):
@@ -223,6 +227,11 @@ def _fraction_directions(arguments: Sequence[Interval]) -> Sequence[int]:
     return (sign(bottom), -sign(top)) if sign(bottom) else (0, 0)
 
 
+def _one_sign(bottom: Interval) -> bool:
+    """Whether it is clear what a bottom of 0 makes of a fraction: in a tree, as if from above."""
+    return not bottom[0] < 0 <= bottom[1]
+
+
 def negate(argument: Interval) -> Interval:
     return -argument[1], -argument[0]
 
@@ -236,7 +245,13 @@ multiply = Operation(
     _times, lambda x, y: (y, x), corners, lambda args: (sign(args[1]), sign(args[0]))
 )
 square = Operation(lambda x: x * x, lambda x: (2 * x,), bowl, by_sign)
-divide = Operation(_over, _over_slopes, _fractions, _fraction_directions)
+divide = Operation(
+    _over,
+    _over_slopes,
+    _fractions,
+    _fraction_directions,
+    everywhere=lambda args: _one_sign(args[1]),
+)
 
 
 # powers
@@ -317,8 +332,10 @@ def _power_directions(arguments: Sequence[Interval]) -> Sequence[int]:
 
 
 def _power_defined(arguments: Sequence[Interval]) -> bool:
-    (low, _), (least, most) = arguments
-    return low >= -ROUNDING or (least == most and whole(least))
+    base, (least, most) = arguments
+    if least == most and whole(least):
+        return least >= 0 or not _odd(least) or _one_sign(base)
+    return base[0] >= -ROUNDING
 
 
 power = Operation(

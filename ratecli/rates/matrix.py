@@ -46,7 +46,7 @@ def log_loss(estimates: Floats, label: Floats) -> Floats:
     Infinite where e is 0 or 1 and wrong, or no chance; 0 on rows without a label.
     """
     chance = np.clip(estimates, 0.0, 1.0)
-    loss = -xlogy(label, chance) - xlog1py(1 - label, -chance)
+    loss = 0.0 - xlogy(label, chance) - xlog1py(1 - label, -chance)
     loss = np.where(chance == estimates, loss, np.inf)
     return np.where(np.isnan(label), 0.0, loss)
 

@@ -258,7 +258,10 @@ NAMES = [
 ]  # fmt: skip
 
 RULES = [
-    Broken("power", "E301", rule("9⟦**⟧9**9 <= tpr")),
+    Broken("hat", "E301", rule("tpr⟦^⟧2 <= 0.5")),
+    Broken("power that is no number", "E304", rule("tpr ** ⟦fpr⟧ <= 0.5")),
+    Broken("power that is too large", "E311", rule("⟦9**9**9⟧ <= tpr")),
+    Broken("root of a negative number", "E311", rule("⟦(-2) ** 0.5⟧ <= tpr")),
     Broken("code", "E301", rule("'__import__(⟦\"⟧os\").system(\"ls\") <= 1'")),
     Broken("deep parenthesis", "E302", f"{HEAD}constraints:\n  a: ⟦{PARENTHESES}tpr{')' * 10_000} <= 1⟧\n"),
     Broken("deep enough parenthesis", "E302", f"{HEAD}constraints:\n  a: {PARENTHESES[:41]}⟦t⟧pr{')' * 41} <= 1\n"),
@@ -281,6 +284,8 @@ RULES = [
     Broken("convex", "E308", rule("⟦kl(0.3, tpr) <= 0.05⟧")),
     Broken("convex objective", "E308", HEAD + "objective: ⟦kl(base_rate, positive_rate)⟧\n"),
     Broken("ranking", "E308", rule("⟦roc_auc >= 0.8⟧")),
+    Broken("estimate", "E308", rule("⟦abs(mse[women] - mse[men]) <= 0.05⟧")),
+    Broken("estimate as an objective", "E308", HEAD.replace("majorize", "mixture") + "objective: ⟦log_loss⟧\n"),
     Broken("pushes all one way", "E308", HEAD.replace("majorize", "zafar") + "constraints: {a: ⟦'positive_rate[women] >= 0.5'⟧}\n"),
     Broken("pushes all the other way", "E308", HEAD.replace("majorize", "zafar") + "constraints: {b: 'tpr[women] <= tpr[men]', a: ⟦'positive_rate[women] <= 0.5'⟧}\n"),
     Broken("pushes all one way at a sweep point", "E308", HEAD.replace("majorize", "zafar: {sweep: {k: [0, 1]}}") + "constraints: {a: ⟦'positive_rate[women] >= 0.1 + k * positive_rate[men]'⟧}\n"),

@@ -77,6 +77,11 @@ def close(a: float, b: float) -> float:
         ("g_mean <= 0.7", Shape.OTHER),
         ("tpr * fpr <= 0.2", Shape.OTHER),
         ("kl(0.2, tpr) >= 0.01", Shape.OTHER),
+        ("(tpr[a] - tpr[b]) ** 2 <= 0.01", Shape.CONVEX),
+        ("(tpr[a] - tpr[b]) ** 3 <= 0.01", Shape.OTHER),
+        ("tpr[a] * tpr[b] ** -1 >= 0.8", Shape.OTHER),
+        ("tpr ** -1 <= 2", Shape.AFFINE),
+        ("tpr ** 0 * fpr ** 1 <= 0.2", Shape.AFFINE),
         ("precision * tpr >= 0.2", Shape.OTHER),
         ("roc_auc >= 0.8", Shape.RANKING),
         ("pr_auc[a] - tpr >= 0", Shape.RANKING),
@@ -183,6 +188,15 @@ CONVEX = [
     "(tpr - fpr) * (tpr - fpr)",
     "rms(exp(tpr), kl(0.5, fpr))",
     "kl(0.2, tpr) / 3 - sqrt(fpr) / 2",
+    "(tpr - fpr) ** 2",
+    "(tpr - 0.5) ** 4 + tpr ** 3",
+    "(tpr + fpr) ** 1.5",
+    "-((tpr + fpr) ** 0.5)",
+    "(tpr + 1) ** -2",
+    "-((fpr - 1) ** 3)",
+    "kl(0.2, tpr) ** 2",
+    "exp(tpr) ** 3",
+    "-((-exp(tpr)) ** 3)",
 ]
 
 
@@ -208,6 +222,10 @@ def test_known_convex_and_concave(text: str) -> None:
         "exp(tpr) + sqrt(fpr)",
         "rms(exp(tpr) - 2, fpr)",
         "tpr * (fpr - fpr)",
+        "(tpr - fpr) ** 3",
+        "(tpr - fpr) ** 0.5",  # undefined below 0
+        "(exp(tpr) - 2) ** 2",
+        "sqrt(tpr) ** 3",
         "roc_auc",
     ],
 )
@@ -283,6 +301,11 @@ def test_curvature_of_a_long_product_is_quick() -> None:
         ("tpr / fpr", {"tpr": 1, "fpr": -1}),
         ("(tpr - 1) / (1 + fpr)", {"tpr": 1, "fpr": 1}),
         ("tpr / (fpr - 0.5)", {"tpr": 0, "fpr": 0}),
+        ("tpr / (fpr - 1.5)", {"tpr": -1, "fpr": -1}),
+        ("tpr ** 2 - fpr ** 0.5", {"tpr": 1, "fpr": -1}),
+        ("(tpr - 1) ** 2 + (fpr - 0.5) ** 2", {"tpr": -1, "fpr": 0}),
+        ("(tpr - 0.5) ** 3", {"tpr": 1}),
+        ("(tpr + 1) ** -2 + (fpr - 2) ** -3", {"tpr": -1, "fpr": -1}),
         ("kl(0.2, tpr)", {"tpr": 0}),
         ("g_mean", {"tpr": 1, "tnr": 1}),
         ("q_mean", {"fpr": -1, "fnr": -1}),
@@ -347,6 +370,16 @@ def test_monotonicity_holds_at_sampled_rates(node: Expression, seed: int) -> Non
         ("tpr * (fpr - 0.5)", (-0.5, 0.5)),
         ("1 / (fpr - 0.5)", (-math.inf, math.inf)),
         ("sqrt(tpr - 5)", (-math.inf, math.inf)),
+        ("(tpr - 0.5) ** 2", (0, 0.25)),
+        ("(tpr - 0.5) * (tpr - 0.5)", (0, 0.25)),
+        ("tpr ** 0.5 - fpr ** 3", (-1, 1)),
+        ("tpr ** -2", (1, math.inf)),
+        ("tpr / (fpr - 2)", (-1, 0)),
+        ("tpr / (fpr - 1)", (-math.inf, math.inf)),  # tpr / 0 counts as positive
+        ("(tpr - 1) ** -3", (-math.inf, math.inf)),
+        ("(tpr - 1) ** -2", (1, math.inf)),
+        ("sqrt(tpr - 0.5)", (-math.inf, math.inf)),
+        ("log_loss", (0, math.inf)),
     ],
 )
 def test_known_ranges(text: str, ends: tuple[float, float]) -> None:

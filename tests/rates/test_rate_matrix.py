@@ -14,7 +14,7 @@ from sklearn import metrics as sk
 
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf, Where
-from ratecli.rates.matrix import Predictions, RateMatrix, measure, rate_matrix
+from ratecli.rates.matrix import Predictions, RateMatrix, log_loss, measure, rate_matrix
 from ratecli.rates.parser import parse_conditions, parse_value
 from ratecli.rates.ranking import RANKING_MEASURES
 from ratecli.rates.resolve import Scope, resolve
@@ -120,6 +120,39 @@ def test_the_matrix_alone_gives_the_rates_of_decisions(seed: int) -> None:
     assert [matrix.index()[item] for item in decisive] == list(range(len(decisive)))
     expected = measure(decisive, sample, "train", predictions)
     np.testing.assert_allclose(matrix.rates(predictions.decisions), expected)
+
+
+def test_rates_of_what_each_is_a_mean_of() -> None:
+    sample, predictions = random_sample(5, 60)
+    leaves = [leaf(f"{name}{where}") for name in RATES for where in ("", "[women]", "[sex = x]")]
+    matrix = rate_matrix(leaves, sample, "train")
+    asked = predictions.measurements(leaves, sample.label)
+    assert set(asked) == {"decision", "error", "squared_error", "log_loss"}
+    expected = measure(leaves, sample, "train", predictions)
+    np.testing.assert_array_equal(matrix.measured(asked), expected)
+    decisive = rate_matrix([leaf("tpr"), leaf("error[women]")], sample, "train")
+    of_decisions = {"decision": predictions.decisions}
+    np.testing.assert_array_equal(
+        decisive.measured(of_decisions), decisive.rates(predictions.decisions)
+    )
+    with pytest.raises(KeyError):
+        matrix.measured(of_decisions)
+
+
+def test_log_loss_of_certain_and_impossible_chances() -> None:
+    estimates = np.array([0.25, 0.25, 1, 0, 1, 0, 0.5, 1.2, -0.1])
+    label = np.array([1, 0, 1, 0, 0, 1, np.nan, 1, 0])
+    expected = [math.log(4), -math.log(0.75), 0, 0, math.inf, math.inf, 0, math.inf, math.inf]
+    assert log_loss(estimates, label) == pytest.approx(expected)
+    assert not np.signbit(log_loss(estimates, label)).any()
+    sample, _ = plain([1, 0], [0, 0])
+    estimate = np.array([1.0, 0.75])
+    predictions = Predictions(estimate, estimate, estimate)
+    assert number("log_loss", sample, predictions) == pytest.approx(math.log(4) / 2)
+    assert (
+        number("log_loss + error", sample, Predictions(1 - estimate, estimate, 1 - estimate))
+        == math.inf
+    )
 
 
 def test_all_rows_count_where_no_split_is_named() -> None:

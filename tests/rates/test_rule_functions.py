@@ -52,3 +52,11 @@ def test_functions_are_not_a_number_outside_their_domain() -> None:
     assert FUNCTIONS["harmonic_mean"].value(0.0, 0.0) == 0
     assert FUNCTIONS["log"].value(0.0) == -math.inf
     assert FUNCTIONS["exp"].value(800.0) == math.inf
+    power = FUNCTIONS["power"].value
+    assert math.isnan(power(-2.0, 0.5))
+    assert (power(0.0, 0.0), power(0.0, 0.5), power(-2.0, 3.0)) == (1, 0, -8)
+    assert (power(0.0, -2.0), power(1e200, 2.0), power(-1e200, 3.0)) == (
+        math.inf,
+        math.inf,
+        -math.inf,
+    )

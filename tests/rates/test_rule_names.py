@@ -174,6 +174,11 @@ def test_a_rule_is_what_must_be_at_most_0() -> None:
         ("rms(3, 4) * rms(3, 4)", 12.5),
         ("0 * tpr", 0.0),
         ("-0.0", 0.0),
+        ("2 ** 3 ** 2", 512.0),
+        ("-2 ** 2", -4.0),
+        ("(-2) ** 3", -8.0),
+        ("4 ** -0.5", 0.5),
+        ("tpr ** 0", 1.0),
     ],
 )
 def test_constants_are_folded(text: str, number: float) -> None:
@@ -191,6 +196,10 @@ def test_constants_are_folded(text: str, number: float) -> None:
         ("1 + tpr - 1", "tpr"),
         ("tpr * 3", "3 * tpr"),
         ("--tpr", "tpr"),
+        ("power(tpr, 2)", "tpr ** 2"),
+        ("tpr ** count", "tpr ** 3"),
+        ("tpr ** 1", "tpr"),
+        ("tpr ** -1", "1 / tpr"),
     ],
 )
 def test_one_number_written_in_two_ways_is_one_tree(one: str, other: str) -> None:
@@ -221,6 +230,8 @@ def test_canonical_text_means_the_same_expression(node: Expression) -> None:
         "roc_auc[women] - pr_auc@test",
         "win_loss_ratio - 1.1 * (wins / losses)",
         "1e-300 * tpr + 1e22",
+        "-((tpr - fpr) ** 2) - (-tpr) ** 3 ** 2 / fpr ** -2",
+        "(tpr ** 2) ** 0.5 * 2 ** -1.5",
     ],
 )
 def test_canonical_text_survives_a_second_reading(text: str) -> None:

@@ -23,8 +23,12 @@ CONVEX = [
     "-sqrt(fpr)",
     "(tpr - fpr) * (tpr - fpr)",
     "max(exp(tpr), kl(0.5, fpr)) - g_mean",
+    "(tpr - fpr) ** 2 + fnr ** 1.5",
+    "-(tpr ** 0.5)",
+    "(tpr - 1) ** 4",
+    "(tpr + fpr + 0.1) ** -2",
 ]
-SMOOTH = ["f1", "precision / tpr", "tpr * fpr", "1 - f_score(2)"]
+SMOOTH = ["(tpr - fpr) ** 3", "f1", "precision / tpr", "tpr * fpr", "1 - f_score(2)"]
 UNIT = st.floats(0, 1)
 
 
