@@ -6,15 +6,21 @@ from typing import Literal
 
 import numpy as np
 
-from ratecli.models.linear import Logistic, Threshold
+from ratecli.faults import Fault, FaultError
+from ratecli.models.linear import Estimate, Logistic, Threshold
 from ratecli.solvers.liblinear import fit_logistic, with_ones
 from ratecli.solvers.majorize.augmented import Augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import Rows
 from ratecli.solvers.majorize.solution import ConvexSolution, Goal
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.seldonian.design import Design
+from ratecli.solvers.seldonian.fit import fit
+from ratecli.solvers.seldonian.measures import model_of
+from ratecli.solvers.seldonian.objective import plain_objective
 
-Loss = Literal["hinge", "logistic"]
+Loss = Literal["hinge", "logistic", "squared"]
+Separating = Literal["hinge", "logistic"]
 
 GAP = 1e-5
 """Of the SVM, relative to the mean hinge loss."""
@@ -22,12 +28,17 @@ TOLERANCE = 1e-4
 MAX_ITERATIONS = 20_000
 
 
-def plain_fit(problem: Problem, loss: Loss, rng: np.random.Generator) -> tuple[Threshold, str]:
+def plain_fit(
+    problem: Problem, loss: Separating, rng: np.random.Generator
+) -> tuple[Threshold, str]:
     """Least mean loss plus `l2 / 2 |w|^2`, the bias in it, on the labelled rows.
 
     The SVM to a certified gap, logistic regression by LIBLINEAR. Also why it is not quite the least
-    one, "" if it is. Raises E306 where no row has a label.
+    one, "" if it is. Raises E306 where no row has a label, E406 where labels are numbers.
     """
+    if model_of(problem).numeric:
+        message = f"the labels are numbers, and {loss} loss tells two classes apart"
+        raise FaultError(Fault("E406", message, "say unconstrained: {loss: squared}"))
     if loss == "logistic":
         return _logistic(problem, rng)
     svm = _svm(problem)
@@ -37,6 +48,19 @@ def plain_fit(problem: Problem, loss: Loss, rng: np.random.Generator) -> tuple[T
     )  # fmt: skip
     # in rate units the scores, and so the weights, are half those of a margin of 1
     return Threshold(2 * svm.w[:-1], 2 * float(svm.w[-1])), short
+
+
+def plain_estimate(problem: Problem) -> Estimate:
+    """Least mean squared error plus `l2 / 2 |w|^2`, the bias not in it, on the labelled rows: exact.
+
+    Raises E306 where no row has a label, E406 where labels are two classes.
+    """
+    model = model_of(problem)
+    if not model.numeric:
+        message = "the labels are two classes, and squared loss estimates numbers"
+        raise FaultError(Fault("E406", message, "say loss: hinge, or loss: logistic"))
+    w = fit(plain_objective(problem, model), Design(problem.X), problem.l2)
+    return Estimate(w[:-1], float(w[-1]), model.range)
 
 
 def _svm(problem: Problem) -> ConvexSolution:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.baselines.plain import plain_fit
+from ratecli.solvers.baselines.plain import Loss, plain_estimate, plain_fit
 from ratecli.solvers.problem import Problem
 
 
@@ -19,16 +20,19 @@ class Unconstrained(Solver):
     Attributes
     ----------
     loss
-        `hinge` (a linear SVM, to a certified gap) or `logistic` (by LIBLINEAR); the bias is
-        regularized.
+        `hinge` (a linear SVM, to a certified gap) or `logistic` (by LIBLINEAR), with the bias
+        regularized; for labels that are numbers `squared` (exact ridge regression, the bias free).
     """
 
-    loss: Literal["hinge", "logistic"] = "hinge"
+    loss: Loss = "hinge"
 
     version: ClassVar[int] = 2
     role: ClassVar[Role] = "ignores"
+    numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        if self.loss == "squared":
+            return Solution({"estimate": plain_estimate(problem)})
         classifier, reason = plain_fit(problem, self.loss, rng)
         progress(f"{self.loss} loss fitted")
         return Solution(

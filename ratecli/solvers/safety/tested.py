@@ -103,11 +103,12 @@ class Tested:
     def _placed(
         self, place: Place, asked: Mapping[tuple[int, int], int], limits: Array
     ) -> Enclosure:
-        ends = dict(zip((-1, 1), self.quantities[place.quantity].range(), strict=True))
-        slopes = {sign: np.zeros(len(limits)) for sign in (-1, 1)}
+        ends, slopes = dict[int, float](), {sign: np.zeros(len(limits)) for sign in (-1, 1)}
         for sign in (-1, 1):
             b = asked.get((place.quantity, sign))
-            if b is not None:
+            if b is None:
+                ends[sign] = self.quantities[place.quantity].range()[(sign + 1) // 2]
+            else:
                 ends[sign] = float(limits[b])
                 slopes[sign][b] = place.factor if math.isfinite(ends[sign]) else 0.0
         first, last = (-1, 1) if place.factor > 0 else (1, -1)

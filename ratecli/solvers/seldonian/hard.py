@@ -131,7 +131,7 @@ class Hard:
         times = needed(lambda many: prediction.scaled(many).at(said).worst <= 0)
         reason = shortfall(prediction, prediction.at(said).upper, times)
         classifier = {"deterministic": _classifier(nearest)}
-        return Solution(classifier, "no_solution_found", reason, trace=tuple(track.trace))
+        return Solution(classifier, "iteration_limit", reason, trace=tuple(track.trace))
 
 
 def _around(path: list[Array], w: Array) -> list[Array]:

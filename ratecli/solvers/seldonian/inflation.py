@@ -11,8 +11,8 @@ from ratecli.faults import Fault
 from ratecli.solvers.base import Checked, OptionFaultError
 
 PASS = "pass"  # noqa: S105  no password
-CALIBRATED = {PASS: 0.9}
-"""What is asked where a file says nothing."""
+WANTED = 0.9
+"""Probability to pass that is wanted where a file says nothing."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,10 @@ def calibrated(wanted: float, bounds: int) -> Inflation:
     return Inflation(1.0, NormalDist().inv_cdf(1 - (1 - wanted) / max(bounds, 1)))
 
 
-def inflation(option: float | Mapping[str, float], bounds: int) -> Inflation:
+def inflation(option: float | Mapping[str, float] | None, bounds: int) -> Inflation:
     """That of a checked option, for a number of bounds over all constraints."""
+    if option is None:
+        return calibrated(WANTED, bounds)
     if isinstance(option, Mapping):
         return calibrated(option[PASS], bounds)
     return Inflation(float(option))

@@ -12,6 +12,7 @@ from scipy.special import expit
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Chance, Estimate
 from ratecli.rates.interval import Interval
+from ratecli.solvers.problem import Problem
 
 
 class Said(ABC):
@@ -118,3 +119,13 @@ class Model:
         if self.numeric:
             return Estimate(w[:-1], float(w[-1]), self.range)
         return Chance(w[:-1], float(w[-1]))
+
+
+def model_of(problem: Problem) -> Model:
+    """Of labels 0 and 1, from plain error, or of numbers; E306 where no row has a label."""
+    label = problem.label
+    classes = bool(np.isin(label[~np.isnan(label)], (0, 1)).all())
+    if problem.label_range != (0.0, 1.0) or not classes:
+        return Model(label, numeric=True, range=problem.label_range)
+    signs, _ = problem.labels()
+    return Model(np.where(signs == 0, np.nan, signs > 0), numeric=False)

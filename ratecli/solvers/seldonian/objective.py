@@ -13,7 +13,7 @@ from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression, Leaf, leaves
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.tangent import tangent
-from ratecli.solvers.problem import Problem
+from ratecli.solvers.problem import ERROR, Problem
 from ratecli.solvers.seldonian.measures import Model
 
 
@@ -89,13 +89,13 @@ class OfRates(Objective):
         by = tangent(self.expression, found, self.rates.index()).slopes
         said = self.model.said(scores)
         total = np.zeros(len(scores))
-        for kind in set(kinds):
+        for kind in set(kinds) - {""}:
             own = np.array([of == kind for of in kinds])
             total += said.slopes(kind) * (self.rates.A.T @ np.where(own, np.nan_to_num(by), 0.0))
         return total
 
     def _rates(self, scores: Array) -> tuple[Array, list[str]]:
-        """(K,) rates and their kinds of measurement; 0 where the expression does not look."""
+        """(K,) rates and their kinds of measurement; 0 and "" where the expression does not look."""
         said = self.model.said(scores)
         spoken = set(leaves(self.expression))
         kinds = [leaf.rate.of if leaf in spoken else "" for leaf in self.rates.leaves]
@@ -103,7 +103,7 @@ class OfRates(Objective):
         for kind in set(kinds) - {""}:
             own = np.array([of == kind for of in kinds])
             found[own] = self.rates.rates(said.measured(kind))[own]
-        return found, [kind for kind in kinds if kind]
+        return found, kinds
 
 
 def smooth_objective(goal: Goal, rates: RateMatrix, model: Model) -> Objective:
@@ -122,10 +122,11 @@ def smooth_objective(goal: Goal, rates: RateMatrix, model: Model) -> Objective:
 
 def plain_objective(problem: Problem, model: Model) -> Convex:
     """Log loss of all labelled rows, or their squares; E306 where no row has a label."""
-    labelled = ~np.isnan(model.label)
-    if model.numeric:
-        return Squares(np.nan_to_num(model.label), labelled / max(int(labelled.sum()), 1))
     signs, weights = problem.labels()
+    if model.numeric:
+        k = problem.rates.index()[ERROR]
+        own = problem.rates.members[[k]].toarray()[0] / problem.rates.totals[k]
+        return Squares(np.nan_to_num(model.label), own)
     return LogLoss(signs, weights)
 
 

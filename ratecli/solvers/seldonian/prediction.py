@@ -105,7 +105,7 @@ class Limit:
             noise = self._noise(moments, groups)
             value += inflation.deviates * float(np.sqrt(noise.sum()))
             for q, _ in self.groups:
-                if noise[q] > 0:
+                if 0 < noise[q] < np.inf:
                     by = inflation.deviates / np.sqrt(noise.sum())
                     slopes[q, 1] += by * noise[q] / moments[q, 1]
         return _Side(sign * value, sign * slopes)

@@ -41,7 +41,7 @@ def lowest(curvature: Array, slope: Array, total: float) -> Array:
         parts = found[falls] / np.maximum(found[falls] - aim[falls], 1e-300)
         part = float(parts.min())
         found = found + part * (aim - found)
-        gone = np.flatnonzero(falls)[parts <= part]
+        gone = int(np.flatnonzero(falls)[np.argmin(parts)])
         found[gone], used[gone] = 0.0, False
     return np.maximum(found, 0.0)
 
@@ -50,11 +50,14 @@ def _on(curvature: Array, slope: Array, used: Array, total: float) -> Array:
     """The least value on the plane of the corners in use."""
     chosen = np.flatnonzero(used)
     count = len(chosen)
+    if count == 1:
+        return np.where(used, total, 0.0)
     system = np.ones((count + 1, count + 1))
     system[:count, :count], system[count, count] = curvature[np.ix_(chosen, chosen)], 0.0
     scale = max(float(np.abs(system[:count, :count]).max()), 1e-300)
     system[:count, :count] /= scale
-    right = np.append(slope[chosen] / scale, total)
+    # what all slopes have in common decides nothing, and may drown what sets them apart
+    right = np.append((slope[chosen] - slope[chosen].mean()) / scale, total)
     aim = np.zeros(len(slope))
     aim[chosen] = np.linalg.lstsq(system, right)[0][:count]
     return aim

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt
 
 from ratecli.faults import Fault, FaultError
-from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, Shape
 from ratecli.rates.matrix import RateMatrix
@@ -20,8 +20,8 @@ from ratecli.solvers.seldonian.attain import least, needed, passing, shortfall
 from ratecli.solvers.seldonian.design import Coordinates, Design
 from ratecli.solvers.seldonian.fit import fit
 from ratecli.solvers.seldonian.hard import Hard
-from ratecli.solvers.seldonian.inflation import CALIBRATED, InflationOption, inflation
-from ratecli.solvers.seldonian.measures import Model
+from ratecli.solvers.seldonian.inflation import InflationOption, inflation
+from ratecli.solvers.seldonian.measures import Model, model_of
 from ratecli.solvers.seldonian.objective import Convex, plain_objective, smooth_objective
 from ratecli.solvers.seldonian.prediction import Prediction, predicted
 from ratecli.solvers.seldonian.selection import Selection, Track
@@ -31,6 +31,9 @@ BENT = 4.0
 """Score beyond which a row's curvature is taken to be what it is there: those of rows that a model is
 sure of vanish, and directions would have none.
 """
+
+GUIDE = "student_t"
+"""The bound of soft models that only lead to hard decisions, for any bound of those."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Seldonian(Solver):
     1 get a logistic model, numbers a linear one. `error` is minimized by way of the mean log loss, any
     other objective as it is; the bias is not regularized.
 
+    Where no candidate is expected to pass, it is the one of the least bound, and the solution says what
+    that bound is, of which goal, and how many rows would do: the test decides.
+
     Attributes
     ----------
     decisions
@@ -53,7 +59,7 @@ class Seldonian(Solver):
     inflation
         A factor on the predicted distance of limits from estimates (2 in the tutorial), or
         `{pass: 0.9}`: as much room as makes the test pass with that probability, given that estimates on
-        both samples have errors (see `inflation.calibrated`).
+        both samples have errors (see `inflation.calibrated`). That is what is done if nothing is said.
     optimizer
         `sequential`: quadratic programs with exact slopes. `lagrangian`: the toolkit's descent on
         weights and ascent on multipliers. `cma`: search without slopes, with a barrier.
@@ -66,7 +72,7 @@ class Seldonian(Solver):
     """
 
     decisions: Literal["randomized", "deterministic"] = "randomized"
-    inflation: InflationOption = field(default_factory=lambda: dict(CALIBRATED))
+    inflation: InflationOption | None = None
     optimizer: Name = "sequential"
     iterations: Annotated[int, Ge(1)] = 1000
     step: Annotated[float, Gt(0)] = 0.01
@@ -74,6 +80,7 @@ class Seldonian(Solver):
 
     role: ClassVar[Role] = "enforces"
     needs_promise: ClassVar[bool] = True
+    numbers: ClassVar[Mapping[str, Any] | None] = {"decisions": "randomized"}
     objectives: ClassVar[frozenset[str]] = frozenset(Shape) - {Shape.RANKING}
     constraints: ClassVar[frozenset[str]] = frozenset(Shape) - {Shape.RANKING}
 
@@ -87,13 +94,14 @@ class Seldonian(Solver):
         return Fault("E308", message, "say decisions: randomized")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        promise = _promise(problem)
-        model = model_of(problem)
-        selection = self._selection(problem, promise, model)
+        promise, model = _promise(problem), model_of(problem)
+        hard = self.decisions == "deterministic"
+        guide = replace(promise, bound=GUIDE) if hard else promise
+        selection = self._selection(problem, guide, model)
         settings = Settings(
             self.optimizer, self.iterations, self.step, self.multiplier, int(rng.integers(1, 2**31))
         )
-        if self.decisions == "deterministic" and not model.numeric:
+        if hard:
             return Hard(problem, promise, selection, self._inflated).solve(progress)
         track = Track()
         chosen = select(selection, settings, track)
@@ -107,7 +115,7 @@ class Seldonian(Solver):
         times = needed(passing(selection, found))
         reason = shortfall(selection.prediction, found.upper, times)
         classifier = {name: model.classifier(found.w)}
-        return Solution(classifier, "no_solution_found", reason, trace=tuple(track.trace))
+        return Solution(classifier, "iteration_limit", reason, trace=tuple(track.trace))
 
     def _selection(self, problem: Problem, promise: Promise, model: Model) -> Selection:
         design, plain = Design(problem.X), plain_objective(problem, model)
@@ -121,18 +129,6 @@ class Seldonian(Solver):
 
     def _inflated(self, prediction: Prediction) -> Prediction:
         return prediction.inflated(inflation(self.inflation, prediction.asked))
-
-
-def model_of(problem: Problem) -> Model:
-    """Of labels 0 and 1, from plain error, or of numbers."""
-    label: Array = problem.label
-    whole = problem.label_range == (0.0, 1.0) and bool(
-        np.isin(label[~np.isnan(label)], (0, 1)).all()
-    )
-    if not whole:
-        return Model(label, numeric=True, range=problem.label_range)
-    signs, _ = problem.labels()
-    return Model(np.where(signs == 0, np.nan, signs > 0), numeric=False)
 
 
 def _promise(problem: Problem) -> Promise:

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles.goals import grid_rows, smooth_rows
+from oracles.promised import GAP, RATIO, promised
+
+from ratecli.models.linear import Logistic
+from ratecli.rates import expression as ex
+from ratecli.solvers.problem import ERROR
+from ratecli.solvers.seldonian import cuts as cuts_module
+from ratecli.solvers.seldonian.cuts import Cuts, DecisionSaid
+from ratecli.solvers.seldonian.inflation import Inflation
+from ratecli.solvers.seldonian.prediction import predicted
+from ratecli.solvers.seldonian.solver import Seldonian
+
+RULES = {"c": GAP, "d": "tpr >= 0.3"}
+
+
+def cuts_of(problem, scores, inflation=1.0) -> Cuts:
+    said = DecisionSaid((scores > 0).astype(float))
+    prediction = predicted(problem, problem.promise, said).inflated(Inflation(inflation))
+    return Cuts(scores, problem.rates, ERROR, prediction)
+
+
+def brute(problem, cuts: Cuts) -> list[tuple[float, float]]:
+    """Error and the largest expected end of every threshold, one by one."""
+    every = [-np.inf, *np.unique(cuts.scores)]
+    found = []
+    for threshold in every:
+        decisions = (cuts.scores > threshold).astype(float)
+        error = float(np.mean(decisions != problem.label))
+        found.append((error, cuts.prediction.at(DecisionSaid(decisions)).worst))
+    return found
+
+
+@pytest.mark.parametrize("bound", ["auto", "clopper_pearson", "student_t"])
+@pytest.mark.parametrize("method", ["leaves", "pieces"])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_threshold_is_judged_as_one_by_one(seed, method, bound):
+    if bound == "clopper_pearson" and method == "pieces":
+        bound = "hoeffding"  # a difference of rates is no count
+    rows = grid_rows(seed)  # few places: scores are tied
+    problem = promised(rows, RULES, method=method, bound=bound, tests=3000)
+    cuts = cuts_of(problem, rows.X @ np.array([1.0, 0.5]))
+    wanted = brute(problem, cuts)
+    assert len(wanted) == len(cuts.counts)
+    ends = [cuts.worst(k) for k in range(len(cuts.counts))]
+    np.testing.assert_allclose(sorted(ends), sorted(end for _, end in wanted), atol=1e-9)
+    np.testing.assert_allclose(
+        sorted(cuts.values()), sorted(error for error, _ in wanted), atol=1e-12
+    )
+    passing = [error for error, end in wanted if end <= 0]
+    best = cuts.best(np.inf)
+    assert (best is None) == (not passing)
+    if best is not None:
+        assert cuts.values()[best] == pytest.approx(min(passing))
+
+
+def test_thresholds_decide_what_they_are_said_to_decide():
+    rows = grid_rows(1)
+    scores = rows.X @ np.array([1.0, 0.5])
+    cuts = cuts_of(promised(rows, RULES), scores)
+    for threshold, count in zip(cuts.thresholds(), cuts.counts, strict=True):
+        assert (scores > threshold).sum() == count
+    close = np.array([0.0, np.nextafter(0, 1), 1.0])
+    near = Cuts(close, cuts.rates, ERROR, cuts.prediction)
+    assert [(close > t).sum() for t in near.thresholds()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("rule", [GAP, RATIO])
+def test_what_is_left_out_among_many_thresholds_does_not_pass(rule):
+    rows = smooth_rows(2)
+    problem = promised(rows, {"c": rule}, method="pieces", bound="auto", tests=20_000)
+    cuts = cuts_of(problem, rows.X @ np.linspace(1, -1, 5))
+    passing = [error for error, end in brute(problem, cuts) if end <= 0]
+    best = cuts.best(np.inf)
+    assert len(cuts.counts) > cuts_module.KNOTS
+    assert best is not None
+    assert cuts.values()[best] == pytest.approx(min(passing))
+
+
+@pytest.mark.parametrize("rule", [GAP, RATIO, "precision >= 0.7", "tpr[g = a] >= 0.6"])
+def test_decisions_are_expected_to_pass_and_little_worse_than_any_line(rule):
+    rows = smooth_rows(3, d=2)
+    problem = promised(rows, {"c": rule}, method="pieces", bound="auto", tests=20_000)
+    solver = Seldonian(decisions="deterministic")
+    solution = solver.solve(problem, np.random.default_rng(0), lambda _: None)
+    assert solution.status == "solved"
+    (model,) = solution.variants.values()
+    assert isinstance(model, Logistic)
+    said = DecisionSaid(model.decide(rows.X))
+    prediction = solver._inflated(predicted(problem, problem.promise, said))
+    assert prediction.at(said).worst <= 0
+    error = float(np.mean(model.decide(rows.X) != rows.label))
+    best = 1.0
+    for angle in np.linspace(0, 2 * np.pi, 30, endpoint=False):
+        scores = rows.X @ np.array([np.cos(angle), np.sin(angle)])
+        cuts = Cuts(scores, problem.rates, ERROR, prediction)
+        k = cuts.best(best)
+        best = best if k is None else float(cuts.values()[k])
+    assert error <= best + 0.015
+    assert solution.trace[-1]["objective"] == pytest.approx(error)
+
+
+def test_the_objective_of_the_file_is_that_of_decisions():
+    rows = smooth_rows(1, d=2)
+    problem = promised(rows, {"c": "tpr >= 0.4"}, "fpr", tests=20_000)
+    solution = Seldonian(decisions="deterministic").solve(
+        problem, np.random.default_rng(0), lambda _: None
+    )
+    (model,) = solution.variants.values()
+    said = model.decide(rows.X)
+    assert solution.trace[-1]["objective"] == pytest.approx(said[rows.label == 0].mean())
+
+
+def test_where_no_decisions_are_expected_to_pass_the_nearest_are_given():
+    problem = promised(smooth_rows(0), {"c": "accuracy >= 0.97"}, tests=400)
+    solution = Seldonian(decisions="deterministic").solve(
+        problem, np.random.default_rng(0), lambda _: None
+    )
+    assert solution.status == "iteration_limit"
+    assert "the smallest bound attainable is +" in solution.reason
+    assert len(solution.variants) == 1
+
+
+def test_decisions_are_held_to_rates_of_decisions_alone():
+    problem = promised(smooth_rows(0), {"c": "mse <= 0.3", "d": "tpr >= 0.2"})
+    mse, tpr = problem.constraints
+    hard, soft = Seldonian(decisions="deterministic"), Seldonian()
+    fault = hard.obstacle(mse, problem.rates)
+    assert fault is not None
+    assert fault.code == "E308"
+    assert ex.text(mse.pieces[0])
+    assert hard.obstacle(tpr, problem.rates) is soft.obstacle(mse, problem.rates) is None

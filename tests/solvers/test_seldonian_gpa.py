@@ -1,0 +1,107 @@
+"""The problems of the toolkit's GPA example: the first 40 % of the rows choose, the others test."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from oracles.goals import Rows, Rules, problem
+
+from ratecli.models.linear import Chance, Estimate
+from ratecli.solvers.base import Solution
+from ratecli.solvers.problem import Problem
+from ratecli.solvers.safety.promise import Promise
+from ratecli.solvers.seldonian.inflation import Inflation
+from ratecli.solvers.seldonian.measures import model_of
+from ratecli.solvers.seldonian.prediction import predicted
+from ratecli.solvers.seldonian.solver import Seldonian
+
+FILE = Path(os.environ.get("RATECLI_DATA_MIRROR", "data")) / "gpa" / "gpa_regression_dataset.csv"
+pytestmark = pytest.mark.skipif(not FILE.exists(), reason="needs the data set gpa")
+RATIO = "min_ratio(positive_rate, by=g) >= {}"
+GAP = "abs(mean_error[g = M] - mean_error[g = F]) <= {}"
+
+
+@cache
+def table() -> np.ndarray:
+    return np.loadtxt(FILE, delimiter=",")
+
+
+def halves(rule: str, objective: str, *, numeric: bool, delta: float = 0.05) -> list[Problem]:
+    """Of candidate and of safety rows; features standardized on all of them."""
+    data = table()
+    X, gpa = data[:, 2:11], data[:, 11]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    label = gpa if numeric else (gpa >= 3).astype(float)
+    group = np.where(data[:, 0] == 1, "M", "F").astype(object)
+    cut, found = round(0.4 * len(data)), []
+    promise = Promise({"c": delta}, len(data) - cut, "student_t", "leaves")
+    for own in (slice(0, cut), slice(cut, None)):
+        made = problem(Rows(X[own], label[own], group[own]), Rules({"c": rule}, objective), 0.0)
+        ends = (0.0, 4.0) if numeric else (0.0, 1.0)
+        found.append(replace(made, label=label[own], label_range=ends, promise=promise))
+    return found
+
+
+def solved(made: Problem, inflation: float) -> Solution:
+    solver = Seldonian(inflation=inflation)
+    return solver.solve(made, np.random.default_rng(0), lambda _: None)
+
+
+def end(made: Problem, solution: Solution, inflation: float = 1.0) -> float:
+    """The upper bound on the rows of a problem, as if the test had as many."""
+    (model,) = solution.variants.values()
+    assert isinstance(model, Chance | Estimate)
+    said = model_of(made).said(model.score(made.X))
+    assert made.promise
+    rows = made.promise.rows
+    test = predicted(made, replace(made.promise, rows=rows), said)
+    return test.inflated(Inflation(inflation)).at(said).worst
+
+
+def test_a_ratio_that_the_best_model_has_anyway():
+    candidate, safety = halves(RATIO.format(0.8), "error", numeric=False)
+    solution = solved(candidate, 2.0)
+    assert solution.status == "solved"
+    assert solution.trace[-1]["objective"] == pytest.approx(0.635083, abs=1e-6)
+    assert end(candidate, solution, 2.0) == pytest.approx(-0.0969, abs=1e-4)
+    assert end(safety, solution) == pytest.approx(-0.1047, abs=1e-3)
+
+
+def test_a_ratio_that_binds():
+    """The toolkit's descent ends at 0.642146 for 0.95, its CMA-ES nowhere that was measured."""
+    candidate, safety = halves(RATIO.format(0.95), "error", numeric=False)
+    solution = solved(candidate, 2.0)
+    best = min(row["objective"] for row in solution.trace if row["violation"] == 0)
+    assert best == pytest.approx(0.637213, abs=1e-5)
+    assert -1e-6 < end(candidate, solution, 2.0) <= 0
+    assert end(safety, solution) < 0
+
+
+def test_a_gap_of_a_twentieth_is_too_small_at_a_factor_of_two():
+    candidate, _ = halves(GAP.format(0.05), "mse", numeric=True)
+    solution = solved(candidate, 2.0)
+    assert solution.status == "iteration_limit"
+    assert end(candidate, solution, 2.0) == pytest.approx(0.0156, abs=1e-4)
+    assert "'c': the smallest bound attainable is +0.015" in solution.reason
+    assert "rows, not 25,982, would do" in solution.reason
+
+
+def test_a_gap_of_a_twentieth_passes_at_a_factor_of_one():
+    candidate, safety = halves(GAP.format(0.05), "mse", numeric=True)
+    solution = solved(candidate, 1.0)
+    assert solution.status == "solved"
+    assert solution.trace[-1]["objective"] == pytest.approx(0.689095, abs=1e-5)
+    assert end(safety, solution) < 0
+
+
+def test_a_squared_error_that_the_best_model_has_anyway():
+    candidate, safety = halves("mse <= 2", "mse", numeric=True, delta=0.1)
+    solution = solved(candidate, 2.0)
+    assert solution.trace[-1]["objective"] == pytest.approx(0.584617, abs=1e-6)
+    assert end(candidate, solution, 2.0) == pytest.approx(-1.39965, abs=1e-5)
+    assert end(safety, solution) == pytest.approx(-1.41236, abs=1e-5)

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from oracles.goals import smooth_rows
+from oracles.promised import GAP, RATIO, numbers, numeric, promised
+from scipy.optimize import approx_fprime, minimize
+from scipy.special import expit
+
+from ratecli.solvers.seldonian.design import Coordinates, Design
+from ratecli.solvers.seldonian.fit import fit
+from ratecli.solvers.seldonian.measures import Model, model_of
+from ratecli.solvers.seldonian.objective import LogLoss, Squares, plain_objective, smooth_objective
+from ratecli.solvers.seldonian.selection import Selection
+from ratecli.solvers.seldonian.simplex import lowest
+from ratecli.solvers.seldonian.solver import Seldonian
+
+CLASSES = [
+    ({"c": GAP}, "error"),
+    ({"c": RATIO}, "log_loss"),
+    ({"c": "mean_error[g = a] <= 0.1", "d": "tpr >= 0.2"}, "error[g = b]"),
+    ({"c": "mse <= 0.3", "d": "log_loss[g = b] <= 2"}, "fnr + 2 * fpr * fpr"),
+    ({"c": "precision >= 0.3"}, "mse"),
+]
+NUMBERS = [
+    ({"c": "abs(mean_error[g = a] - mean_error[g = c]) <= 0.1"}, "mse"),
+    ({"c": "mse[g = b] <= 1", "d": "mean_error >= -1"}, "mse[g = a] + mean_error"),
+]
+
+
+def selection(problem, **options) -> Selection:
+    return Seldonian(**options)._selection(problem, problem.promise, model_of(problem))
+
+
+def check(chosen: Selection, seed: int) -> None:
+    v = 0.3 * np.random.default_rng(seed).normal(size=chosen.design.width)
+    point = chosen.at(v)
+    assert np.isfinite(point.upper).all()
+    seen = approx_fprime(v, lambda at: chosen.at(at).objective, 1e-6)
+    np.testing.assert_allclose(chosen.gradient(point), seen, rtol=1e-4, atol=2e-6)
+    slopes = np.atleast_2d(approx_fprime(v, lambda at: chosen.at(at).upper, 1e-6))
+    np.testing.assert_allclose(chosen.jacobian(point), slopes, rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("inflation", [2.0, {"pass": 0.9}])
+@pytest.mark.parametrize("method", ["leaves", "pieces"])
+@pytest.mark.parametrize("case", range(len(CLASSES)))
+def test_slopes_of_chances_are_those_of_differences(case, method, inflation):
+    rules, objective = CLASSES[case]
+    problem = promised(smooth_rows(case), rules, objective, method=method, tests=4000)
+    check(selection(problem, inflation=inflation), case)
+
+
+@pytest.mark.parametrize("bound", ["auto", "hoeffding", "empirical_bernstein"])
+def test_slopes_with_other_bounds(bound):
+    problem = promised(smooth_rows(5), {"c": GAP}, bound=bound, method="forms", tests=4000)
+    check(selection(problem), 5)
+
+
+@pytest.mark.parametrize("case", range(len(NUMBERS)))
+def test_slopes_of_estimates_are_those_of_differences(case):
+    rules, objective = NUMBERS[case]
+    check(selection(numeric(numbers(case), rules, objective), inflation=1.5), case)
+
+
+def test_steeper_chances_have_the_slopes_of_differences():
+    scores = np.linspace(-2, 2, 9)
+    label = np.arange(9) % 2.0
+    for of, sharpness in itertools.product(("decision", "error", "log_loss"), (1.0, 4.0)):
+        model = Model(label, numeric=False, sharpness=sharpness)
+        seen = (
+            model.said(scores + 1e-6).measured(of) - model.said(scores - 1e-6).measured(of)
+        ) / 2e-6
+        np.testing.assert_allclose(model.said(scores).slopes(of), seen, atol=1e-8)
+    steep = Model(label, numeric=False, sharpness=4.0).said(scores)
+    np.testing.assert_allclose(steep.measured("decision"), expit(4 * scores))
+    np.testing.assert_allclose(steep.measured("error"), expit(scores) - label)
+
+
+def test_the_fit_of_chances_has_no_slope_and_that_of_numbers_is_least_squares():
+    rows = smooth_rows(1)
+    design, signs = Design(rows.X), 2 * rows.label - 1
+    even = np.full(len(rows), 1 / len(rows))
+    w = fit(LogLoss(signs, even), design, 0.0)
+    slopes = design.pull(LogLoss(signs, even).slopes(design.scores(w)))
+    np.testing.assert_allclose(slopes, 0.0, atol=1e-8)
+    own = numbers(2)
+    w = fit(Squares(own.label, np.full(len(own), 1 / len(own))), Design(own.X), 0.0)
+    ones = np.column_stack([own.X, np.ones(len(own))])
+    np.testing.assert_allclose(w, np.linalg.lstsq(ones, own.label)[0], atol=1e-9)
+
+
+def test_rows_that_can_be_told_apart_are_fitted_by_finite_weights():
+    X = np.array([[-1.0], [1.0]])
+    w = fit(LogLoss(np.array([-1.0, 1.0]), np.full(2, 0.5)), Design(X), 0.0)
+    assert np.isfinite(w).all()
+    assert w[0] > 5
+
+
+def test_features_of_any_scale_and_copies_of_each_other_are_round_in_their_coordinates():
+    rows = smooth_rows(3)
+    X = np.column_stack([1e6 * rows.X, 1e-6 * rows.X[:, :1], rows.X[:, 1], np.zeros(len(rows))])
+    design, weights = Design(X), np.full(len(rows), 0.2 / len(rows))
+    round_ = Coordinates.around(design, np.zeros(design.width), weights, 0.0)
+    v = np.random.default_rng(0).normal(size=design.width)
+    assert np.isfinite(round_.weights(v)).all()
+    np.testing.assert_allclose(round_.place(round_.weights(v)), v, atol=1e-4)
+    spread = weights @ design.scores(round_.weights(v)) ** 2
+    assert spread <= 1.01 * v @ v
+
+
+def test_error_is_minimized_by_log_loss_and_numbers_by_their_squares():
+    problem = promised(smooth_rows(4), {"c": GAP})
+    model = model_of(problem)
+    made = smooth_objective(problem.objective, problem.rates, model)
+    scores = np.linspace(-1, 1, len(problem.label))
+    plain = np.mean(np.logaddexp(0, scores) - problem.label * scores)
+    assert made.value(scores) == pytest.approx(plain, abs=1e-12)
+    own = numeric(numbers(1), {"c": "mse <= 2"})
+    made = smooth_objective(own.objective, own.rates, model_of(own))
+    scores = np.linspace(-9, 9, len(own.label))
+    assert made.value(scores) == pytest.approx(np.mean((scores - own.label) ** 2))
+    assert plain_objective(own, model_of(own)).value(scores) == pytest.approx(made.value(scores))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_least_value_on_a_simplex(seed):
+    rng = np.random.default_rng(seed)
+    size, total = int(rng.integers(1, 6)), 10 ** rng.uniform(-1, 2)
+    root = rng.normal(size=(int(rng.integers(1, size + 1)), size))
+    curvature, slope = root.T @ root, rng.normal(size=size) * total
+    found = lowest(curvature, slope, total)
+    assert found.min() >= 0
+    assert found.sum() == pytest.approx(total)
+
+    def value(s: np.ndarray) -> float:
+        return float(s @ curvature @ s / 2 - slope @ s) / total**2
+
+    even = {"type": "eq", "fun": lambda s: s.sum() / total - 1}
+    start, box = np.full(size, total / size), [(0, total)] * size
+    best = minimize(value, start, constraints=even, bounds=box, method="SLSQP", tol=1e-12).fun
+    assert value(found) <= best + 1e-7 * max(1, abs(best))
