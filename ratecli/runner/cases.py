@@ -13,7 +13,7 @@ from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, objective_goal, rule_goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
-from ratecli.runner.drawing import Drawing
+from ratecli.runner.drawing import Drawing, Holdout
 from ratecli.runner.options import in_key
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.safety import SafetyTest
@@ -32,7 +32,8 @@ class Case:
     """One algorithm at one sweep point: a trial but for its seed.
 
     `datasets` are those whose rows are put together, in alphabetical order; `share` is how many of them
-    are drawn to train on, if they are drawn, and `safety` the test that models have to pass, if any.
+    are drawn to train on, if they are drawn, `holdout` which of them are put aside, and `safety` the test
+    that models have to pass there, if any.
 
     `metrics` are all that is measured, by display name: `objective`, the file's, and
     `violation.<constraint>`. What names something that has no value here is not among them, nor
@@ -44,6 +45,7 @@ class Case:
     solver: Solver
     guard: Guard
     share: Fraction | None
+    holdout: Holdout | None
     safety: SafetyTest | None
     point: Point
     datasets: tuple[str, ...]
@@ -53,7 +55,7 @@ class Case:
 
     @property
     def drawing(self) -> Drawing:
-        return Drawing(self.share, self.safety.holdout if self.safety else None)
+        return Drawing(self.share, self.holdout)
 
     def goals(self) -> tuple[Goal, ...]:
         return (self.objective, *self.constraints)
@@ -124,6 +126,8 @@ def content(case: Case) -> dict[str, Any]:
         others["resample"] = str(case.share)
     if case.safety is not None:
         others["safety"] = case.safety.content(rules)
+    elif case.holdout is not None:
+        others["aside"] = case.holdout.content()
     return others | {
         "algorithm": case.algorithm,
         "version": type(case.solver).version,

@@ -28,6 +28,14 @@ class Holdout:
     stratify: tuple[str, ...] = ()
     positional: bool = False
 
+    def content(self) -> dict[str, Any]:
+        """What of it is part of a trial's key."""
+        return {
+            "fraction": str(self.fraction),
+            "stratify": sorted(self.stratify),
+            "positional": self.positional,
+        }
+
 
 @dataclass(frozen=True)
 class Drawing:

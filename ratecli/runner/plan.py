@@ -194,7 +194,10 @@ class _Planner:
             raise self._refused(case, label, message, self._same_test(label))
 
     def _same_test(self, label: str) -> str:
-        return f"give '{label}' the same fraction, stratify and order of `safety`"
+        return (
+            f"give '{label}' the same fraction, stratify and order of `safety`, and `test: false` if it "
+            "is not to be tested itself"
+        )
 
     def _check_deployed(self, case: Case, label: str) -> None:
         """The same of decisions of an algorithm that is deployed; an audit is of the very same rows."""

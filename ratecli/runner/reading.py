@@ -29,7 +29,7 @@ from ratecli.runner.goal_checks import WHICH, goal_faults, range_faults, refused
 from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
-from ratecli.runner.safety import AtPoint, SafetyTest, aim, merged
+from ratecli.runner.safety import AtPoint, SafetyTest, aim, tests
 from ratecli.runner.shown import panel_faults, report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
@@ -216,7 +216,7 @@ class Reading:
         if found.needs_deployed and self.experiment.deployed is None:
             message = f"'{entry.name}' takes the deployed model, and none is given"
             self.faults[Fault("E307", message, WHICH, place=place)] = None
-        if found.needs_promise and merged(self.experiment, entry) is None:
+        if found.needs_promise and not tests(self.experiment, entry):
             message = f"'{entry.name}' trains for a safety test, and there is none"
             self.faults[Fault("E102", message, "say safety: {delta: 0.05}", place=place)] = None
         if found.role == "enforces":
@@ -256,6 +256,8 @@ class Reading:
         share, test = self._rows(index, entry, point, scope.unset)
         values = {name: value for name, tree in self.trees.items()
                   if (value := self._value(name, tree, scope)) is not None}  # fmt: skip
+        holdout = None if test is None else test.holdout
+        test = test if test is not None and test.taken else None
         held = test is not None or solver_class(entry.name).role != "ignores"
         rules = {name: goal for name, rule in self.rules.items()
                  if (goal := self._rule(name, rule, scope, needed=held))}  # fmt: skip
@@ -268,6 +270,7 @@ class Reading:
             solver=made,
             guard=Guard(entry.constraints_on, entry.margin, aim(self.experiment, entry)),
             share=share,
+            holdout=holdout,
             safety=test,
             point=point,
             datasets=pool,

@@ -27,13 +27,17 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class SafetyTest:
-    """What is tested, how, and on which rows; `delta` has every constraint of the file."""
+    """What is tested, how, and on which rows; `delta` has every constraint of the file.
+
+    Where it is not `taken`, rows are put aside and that is all.
+    """
 
     delta: Mapping[str, float]
     bound: str
     method: Method
     division: Division
     holdout: Holdout
+    taken: bool = True
 
     def promise(self, rows: int) -> Promise:
         """What a candidate has to pass on so many rows."""
@@ -42,16 +46,12 @@ class SafetyTest:
 
     def content(self, rules: Mapping[str, str]) -> dict[str, Any]:
         """What of it is part of a trial's key; its record names the constraints, `rules` by name."""
-        holdout = self.holdout
-        return {
+        return self.holdout.content() | {
             "version": VERSION,
             "delta": sorted([name, rule, self.delta[name]] for name, rule in rules.items()),
             "bound": self.bound,
             "method": self.method,
             "division": self.division,
-            "fraction": str(holdout.fraction),
-            "stratify": sorted(holdout.stratify),
-            "positional": holdout.positional,
         }
 
 
@@ -95,7 +95,7 @@ class AtPoint:
         fraction = self._chance(test.fraction, self._loc("fraction"))
         holdout = Holdout(fraction, test.stratify or (), test.order == "positional")
         chances = {name: float(chance) for name, chance in delta.items()}
-        return SafetyTest(chances, test.bound, test.method, test.division, holdout)
+        return SafetyTest(chances, test.bound, test.method, test.division, holdout, taken=test.test)
 
     def _loc(self, key: str) -> Loc:
         return place_of(self.experiment, self.entry.label, key)
@@ -146,11 +146,19 @@ def merged(experiment: Experiment, entry: Algorithm) -> Safety | None:
     return common.model_copy(update=_own(entry))
 
 
+def tests(experiment: Experiment, entry: Algorithm) -> bool:
+    """Whether what an algorithm finds is tested."""
+    test = merged(experiment, entry)
+    return test is not None and test.test
+
+
 def aim(experiment: Experiment, entry: Algorithm) -> float | None:
     """The probability with which constraints are tightened for, where it is the runner that does so."""
-    test, found = merged(experiment, entry), solver_class(entry.name)
-    held = found.role == "enforces" and not found.needs_promise
-    return test.aim if test is not None and held else None
+    found = solver_class(entry.name)
+    if not tests(experiment, entry) or found.role != "enforces" or found.needs_promise:
+        return None
+    test = merged(experiment, entry)
+    return test.aim if test else None
 
 
 def _own(entry: Algorithm) -> dict[str, Any]:

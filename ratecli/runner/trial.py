@@ -142,7 +142,7 @@ NOTHING = frozenset({"E306", "E311", "E408"})
 
 def _too_few(case: Case, error: FaultError) -> bool:
     """Whether it lies in the rows that were drawn, or left to train on, that nothing can be promised."""
-    drawn = case.share is not None or case.safety is not None
+    drawn = case.share is not None or case.holdout is not None
     return drawn and {fault.code for fault in error.faults} <= NOTHING
 
 

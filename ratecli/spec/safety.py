@@ -17,7 +17,7 @@ from pydantic import (
 from ratecli.spec.complaint import WHERE, Complaint, complaints_of, raised, wrong_type
 from ratecli.spec.dataset import FRACTION, Columns, as_fraction
 from ratecli.spec.names import NAME, bad_name
-from ratecli.spec.strict import Part
+from ratecli.spec.strict import Flag, Part
 
 DELTA = 0.05
 """Of a constraint that `delta` does not name."""
@@ -127,6 +127,11 @@ class Safety(Part):
         "file.",
     )
 
+    test: Flag = Field(
+        default=True,
+        description="false puts the rows aside and tests nothing, for an algorithm that others are compared "
+        "with by of(...): it must not have seen the rows of their tests.",
+    )
     aim: Annotated[float, Strict(), Ge(0.5), Lt(1)] | None = Field(
         None,
         description="The probability with which a model is to pass: an algorithm that takes constraints has "

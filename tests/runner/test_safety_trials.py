@@ -229,3 +229,15 @@ def test_a_column_of_words_is_audited_as_it_is_read(folder):
     metrics = store.plan()[0].metrics
     known = {(v.metric, v.split): v.value for v in found["audit"].values}
     assert known[metrics["churn"], "test"] == 0.0
+
+
+def test_rows_are_put_aside_without_a_test_for_those_that_others_speak_of(folder):
+    """It breaks the constraint and is given all the same: the same rows train it as those of the test."""
+    text = FILE.replace("0.5'", "0.3', e: 'error <= of(unconstrained, error) + 0.2'")
+    text = text.replace("[unconstrained]", "[majorize, unconstrained: {safety: {test: false}}]")
+    found, _ = trials(folder, text)
+    plain = found["unconstrained"]
+    assert plain.status == "ok"
+    assert plain.info["rows"] == found["majorize"].info["rows"]
+    assert "certificates" not in plain.info
+    assert {each["constraint"] for each in found["majorize"].info["certificates"]} == {"few", "e"}
