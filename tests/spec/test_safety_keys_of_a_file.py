@@ -48,6 +48,8 @@ def test_a_resolved_file_says_the_same(load, own, given):
         "division": "equal",
         "stratify": None,
         "order": "shuffled",
+        "aim": None,
+        "test": True,
     }
     assert resolved["algorithms"][1]["majorize"]["safety"] == given
     assert "safety" not in resolved["algorithms"][0]["unconstrained"]
