@@ -160,6 +160,7 @@ def toolkit(
         script = Path(__file__).with_name("seldonian_peer.py")
         done = subprocess.run(
             [python, "-I", str(script), str(path)],  # -I: this file has the name of the package
+            cwd=folder,  # CMA-ES leaves files
             env=os.environ | dict.fromkeys(THREADS, "1"),
             capture_output=True,
             text=True,

@@ -42,6 +42,7 @@ TABLES = {
     "barren.csv": "sex,x,y\n" + "".join(f"{'FM'[k % 2]},{k * 7 % 11},{k % 2 * (k // 2 % 2)}\n" for k in range(120)),
     "gaps.csv": "sex,x,y,old\n" + "".join(f"{'FM'[k % 2]},{k % 11},{k // 2 % 2},{'' if k % 11 == 7 else k % 2}\n" for k in range(132)),
     "weighted.csv": "w,x,y\n" + "".join(f"{k % 3 + 1},{k * 7 % 11},{k // 2 % 2}\n" for k in range(120)),
+    "marks.csv": "sex,x,y\n" + "".join(f"{'FM'[k % 2]},{k * 7 % 11},{k % 9 / 2}\n" for k in range(120)),
     "tiny.csv": "sex,x,y\nF,1,1\nM,2,0\nF,3,1\n",
 }  # fmt: skip
 
@@ -307,6 +308,28 @@ RULES = [
     Broken("logarithm", "E311", rule("log(⟦-1⟧) * tpr <= 1")),
 ]  # fmt: skip
 
+MARKS = "name: x\ndatasets:\n  d: {path: marks.csv, label: y, target: number, label_range: [0, 4]}\ngroups: {women: sex = F, men: sex = M}\n"
+NUMBERS = [
+    Broken("kind of label", "E104", own("d: {path: marks.csv, label: y, target: ⟦numbers⟧}")),
+    Broken("range of no number", "E104", own("d: {path: people.csv, label: y, ⟦label_range⟧: [0, 1]}")),
+    Broken("range of three", "E103", own("d: {path: marks.csv, label: y, target: number, label_range: ⟦[0, 1, 2]⟧}")),
+    Broken("range of words", "E103", own("d: {path: marks.csv, label: y, target: number, label_range: ⟦[low, high]⟧}")),
+    Broken("range upside down", "E104", own("d: {path: marks.csv, label: y, target: number, label_range: ⟦[4, 0]⟧}")),
+    Broken("number of nothing", "E102", own("d: {path: marks.csv, ⟦target⟧: number}")),
+    Broken("positive number", "E104", own("d: {path: marks.csv, label: y, target: number, ⟦positive⟧: 4}")),
+    Broken("range of a source", "E101", own("d: {source: gpa, ⟦label_range⟧: [0, 4]}")),
+    Broken("levels of numbers", "E104", own("d: {path: marks.csv, label: y, target: number, ⟦levels⟧: 3}").replace("unconstrained", "unconstrained: {loss: squared}")),
+    Broken("number out of range", "E406", MARKS.replace("[0, 4]", "⟦[0, 3.5]⟧") + "algorithms: [unconstrained: {loss: squared}]\n", 4),
+    Broken("text for a number", "E411", own("d: {path: three.csv, label: ⟦y⟧, target: number}").replace("unconstrained", "unconstrained: {loss: squared}"), 4),
+    Broken("error of numbers", "E306", MARKS + "metrics: {e: ⟦error⟧ + mse}\nalgorithms: [unconstrained: {loss: squared}]\n"),
+    Broken("rate of numbers in a goal", "E306", MARKS + "constraints: {a: 'mse <= 1', b: '⟦tpr[women]⟧ >= 0.5'}\nalgorithms: [unconstrained: {loss: squared}]\n"),
+    Broken("rate of numbers in of", "E306", MARKS + "metrics: {a: 'mse - of(unconstrained, ⟦base_rate⟧)'}\nalgorithms: [unconstrained: {loss: squared}]\n"),
+    Broken("ranking of numbers", "E306", MARKS + "objective: ⟦roc_auc⟧\nalgorithms: [unconstrained: {loss: squared}]\n"),
+    Broken("learner of two classes", "E308", MARKS + "algorithms:\n  - ⟦unconstrained⟧\n"),
+    Broken("loss of two classes", "E308", MARKS + "algorithms:\n  - ⟦unconstrained⟧: {loss: logistic}\n"),
+    Broken("two kinds of labels", "E411", own("⟦d⟧: {path: marks.csv, label: y, target: number}\n  e: {path: people.csv, label: y}").replace("unconstrained", "unconstrained: {loss: squared}"), 4),
+]  # fmt: skip
+
 HASH = "0" * 64
 DATA = [
     Broken("no such file", "E405", own("d: {path: ⟦missing.csv⟧, label: y}"), 4),
@@ -413,4 +436,4 @@ RESAMPLE = [
     Broken("validation rows of drawn ones", "E410", HEAD.replace("majorize", "majorize: {⟦constraints_on⟧: validation}") + "constraints: {a: tpr >= 0.5}\nresample: 1\n", 4),
 ]  # fmt: skip
 
-BROKEN = [*YAML, *KEYS, *NAMES, *RULES, *DATA, *ONE_BY_ONE, *SAFETY, *RESAMPLE]
+BROKEN = [*YAML, *KEYS, *NAMES, *RULES, *NUMBERS, *DATA, *ONE_BY_ONE, *SAFETY, *RESAMPLE]
