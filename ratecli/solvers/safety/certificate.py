@@ -56,7 +56,8 @@ class Certificate:
         The upper end of what is tested, and its value on the safety rows. With the method `pieces` that
         is the goal with denominators cleared, which has the goal's sign.
     passed
-        Whether `upper` is a number and at most 0.
+        Whether `upper` is a number and at most 0, and the goal itself has a value on the safety rows:
+        a ratio of 0 and 0 has none, and cleared of its denominator it is 0.
     explanation
         Why it did not pass, and what it would have taken; empty where it did.
     """
@@ -187,8 +188,10 @@ class _Test:
         ends, _ = self.tested.upper(limits)
         estimates = np.array(self.tested.values(self._value))
         upper = float(ends.max())  # NaN if any is
-        passed = math.isfinite(upper) and upper <= 0
         goal = self.tested.goal
+        undefined = math.isnan(ex.evaluate(goal.expression, self._value))
+        passed = math.isfinite(upper) and upper <= 0 and not undefined
+        values = np.full_like(estimates, math.nan) if undefined else estimates
         used = [self._bounds[each.quantity] for each in self.tested.asked]
         return Certificate(
             goal.name,
@@ -201,7 +204,7 @@ class _Test:
             float(estimates.max()),
             passed,
             self._picture(limits).node(),
-            "" if passed else self._explanation(ends, estimates),
+            "" if passed else self._explanation(ends, values),
         )
 
     def _limit(self, asked: plan.Asked, rng: np.random.Generator) -> float:
