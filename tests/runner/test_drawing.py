@@ -70,6 +70,23 @@ def test_the_last_rows_of_the_file_are_taken_as_the_toolkit_takes_them(data):
     assert ids(tested, "safety").tolist() == kept[first:].tolist()
 
 
+def test_a_file_sorted_by_label_is_shuffled_unless_told_otherwise(folder):
+    """Defect 5 of the toolkit, which takes the last rows of any file: candidates then saw one label."""
+    frame = people(ROWS, 3).sort_values("y")
+    frame["id"] = "train"
+    frame.loc[frame.index[::4], "id"] = "test"
+    frame.to_csv(folder / "people.csv", index=False)
+    text = FILE.replace("drop: [old, id]", "drop: [old, id], split: {by: id}")
+    sorted_data = prepare(write(folder, text)).data
+    means = {}
+    for positional in (True, False):
+        sample = world(sorted_data, 0, None, holdout("0.6", positional=positional)).sample
+        parts = (sample.label[sample.part == name] for name in ("train", "safety"))
+        means[positional] = [float(part.mean()) for part in parts]
+    assert means[True][0] == 0 < means[True][1]
+    assert means[False] == pytest.approx([0.6 * means[True][1]] * 2, abs=0.1)
+
+
 def test_each_seed_puts_other_rows_aside_and_the_same_ones_again(data):
     found = [tuple(ids(world(data, seed, None, holdout("1/2")), "safety")) for seed in (1, 2, 1)]
     assert found[0] == found[2] != found[1]

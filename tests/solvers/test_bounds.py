@@ -312,6 +312,19 @@ def test_units_of_measurement_do_not_matter(bound, parts):
 
 @every_bound
 @every_case
+def test_coefficients_whose_squares_are_no_numbers(bound, parts):
+    upper = bound.upper(parts, 0.05, rng())
+    expected = bound.predicted([moments(p) for p in parts], 0.05)
+    for size in (2.0**-900, 2.0**900):
+        far = [Part(size * part.coefficient, part.sample) for part in parts]
+        assert bound.upper(far, 0.05, rng()) == size * upper
+        found = bound.predicted([moments(p) for p in far], 0.05)
+        assert found.value == size * expected.value
+        assert found.by_mean == pytest.approx(size * expected.by_mean, rel=1e-12)
+
+
+@every_bound
+@every_case
 def test_constants_cost_nothing(bound, parts):
     constant = Part(-2.0, Measured(np.full(7, 0.3), (0.3, 0.3)))
     nothing = Part(0.0, Measured(np.array([0.2, 0.9])))

@@ -157,6 +157,17 @@ def test_too_few_rows_never_pass_not_even_what_cannot_fail(bound, size):
     assert f"{size} safety row" in found.explanation
 
 
+@pytest.mark.parametrize("text", ["precision >= 0.7", "min_ratio(positive_rate, by=g) >= 0.8"])
+@pytest.mark.parametrize("bound", ["student_t", "bootstrap", "auto"])
+def test_a_ratio_of_0_and_0_does_not_pass_though_its_cleared_form_is_0(text, bound):
+    found = one(text, SMALL, np.zeros(24), Y, bound=bound)
+    assert not found.passed
+    assert "not defined" in found.explanation
+    passing = one("fpr / tpr <= 0.5", SMALL, Y, Y, bound="student_t")
+    assert passing.passed
+    assert one("tpr / fpr >= 2", SMALL, Y, Y, bound="student_t").passed  # infinite, and well above
+
+
 def test_an_end_of_exactly_0_passes():
     found = one("positive_rate <= 1", groups(a=30), np.ones(30))
     assert found.upper == 0

@@ -78,3 +78,19 @@ def test_pieces_at_the_boundary_fail_at_most_delta_and_pass_more_often_within():
         uppers, _ = found(text, sizes, within, method=method, bound="hoeffding")
         passed[method] = (uppers <= 0).mean()
     assert passed["pieces"] > passed["leaves"] + 0.4
+
+
+def test_slices_that_hardly_differ_are_not_taken_for_one():
+    """A row in a thousand is in the first slice alone, and it is decided yes: the goal is broken."""
+    rng = np.random.default_rng(3)
+    told, passed = 0, 0
+    for _ in range(20):
+        odd = rng.random(300) < 1e-3
+        columns = {"g": words("a" * 300), "h": np.where(odd, "n", "y").astype(object)}
+        test = rules("positive_rate[g=a] - positive_rate[h=y] <= 0", columns)
+        decisions = {"decision": (odd | (rng.random(300) < 0.3)).astype(float)}
+        (one,) = certify(test.goals, test.promise(DELTA), test.rates, decisions, UNIT, rng)
+        told += odd.any()
+        passed += one.passed
+    assert told < 10
+    assert consistent(passed)

@@ -26,6 +26,12 @@ def beforehand(
     return expected(given, rows, {"decision": decisions}, bound).scaled(share)
 
 
+def nodes(node):
+    yield node
+    for child in node["children"]:
+        yield from nodes(child)
+
+
 def uneven(seed=0, large=4000, small=100):
     """A large group of little spread, a small one of much."""
     rng = np.random.default_rng(seed)
@@ -124,16 +130,21 @@ def test_a_certificate_divides_by_the_candidate_s_rows_alone():
     assert uppers["optimized", 1][0] < uppers["equal", 1][0]
 
 
-def test_a_candidate_whose_rows_overlap_otherwise_leaves_shares_equal():
-    """Two slices without a common safety row have a joint bound there, and none on candidate rows."""
+def test_groups_are_disjoint_where_neither_tested_nor_candidate_rows_are_common():
     text = "positive_rate[g=a] - positive_rate[h=y] <= 0.1"
     safety = rules(text, {"g": words("aaabbb"), "h": words("nnnyyy")})
     other = rules(text, {"g": words("aaabbb"), "h": words("nyynyy")})
     promise = safety.promise(division="optimized", bound="student_t")
     measured = {"decision": np.linspace(0, 1, 6)}
-    (found,) = certify(
-        safety.goals, promise, safety.rates, measured, UNIT, np.random.default_rng(0),
-        Candidate(other.rates, measured),
-    )  # fmt: skip
-    (quantity, _) = found.tree["children"]
-    assert quantity["delta"] == [None, 0.05]
+
+    def quantities(rates):
+        (found,) = certify(
+            safety.goals, promise, safety.rates, measured, UNIT, np.random.default_rng(0),
+            Candidate(rates, measured),
+        )  # fmt: skip
+        return [node for node in nodes(found.tree) if "delta" in node]
+
+    (both,) = quantities(safety.rates)
+    assert both["delta"] == [None, 0.05]
+    first, second = quantities(other.rates)
+    assert first["delta"][1] + second["delta"][0] == pytest.approx(0.05)

@@ -78,10 +78,17 @@ def test_groups_that_overlap_have_no_joint_bound(text):
     assert parts_of(form, rates, UNIT) is None
 
 
-def test_rows_at_hand_tell_which_slices_are_the_same():
+def test_slices_are_the_same_by_what_is_written_not_by_the_rows_at_hand():
+    """Other rows may tell them apart; whether rows have labels and decisions is seen on those at hand."""
     columns = {"h": words("yyyynnnnnn")}
-    form, rates = form_of("positive_rate[g=a] + negative_rate[h=y] <= 0.5", **columns)
+    for text in ("positive_rate[g=a] + negative_rate[h=y] <= 0.5", "positive_rate - tpr <= 0.1"):
+        form, rates = form_of(text, np.ones(10), **columns)
+        assert not joint(form, rates)
+    form, rates = form_of("positive_rate[g=a] - error[g=a] + churn[g=a] <= 0.5", **columns)
     assert len(parts_of(form, rates, UNIT)) == 1
+    label = np.where(np.arange(10) < 1, np.nan, LABEL)
+    form, rates = form_of("positive_rate[g=a] - error[g=a] <= 0.5", label, **columns)
+    assert not joint(form, rates)
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,16 @@ def test_affine_terms_beside_others_are_bounded_as_one():
     assert found == pytest.approx(both(0.05 / 3, f"{FNR_M} - {FNR_F}") | {(GAP, 1): 0.05 / 3})
 
 
+def test_small_coefficients_tell_quantities_apart_and_a_rate_is_itself():
+    text = f"max({M} + 1e-14 * {F}, {M} - 1e-14 * {F}, 49 * {M} - 48) <= 0.5"
+    found = planned(text, "pieces")
+    assert [ex.text(form.expression()).replace(" = ", "=") for form in found.quantities] == [
+        f"{M} + 1e-14 * {F}",
+        f"{M} - 1e-14 * {F}",
+        M,
+    ]
+
+
 def test_pieces_that_say_the_same_are_tested_once():
     assert len(planned(f"max({GAP}, {GAP}, {M} - {F} - 0) <= 0.1", "pieces").trees) == 1
 

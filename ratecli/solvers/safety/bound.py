@@ -56,7 +56,8 @@ class Bound(ABC):
             If delta is not in (0, 1), or measurements are outside their range by more than rounding.
         """
         _check_delta(delta)
-        samples = [_measured(part) for part in parts]
+        scale = _unit(parts)
+        samples = [_measured(replace(part, coefficient=part.coefficient / scale)) for part in parts]
         if not all(np.isfinite(sample.values).all() for sample in samples):
             return math.inf
         ranges = [sample.range for sample in samples]
@@ -66,7 +67,7 @@ class Bound(ABC):
         )
         if any(live):
             known += self._above([samples[i] for i in np.flatnonzero(live)], delta, rng)
-        return _clipped(known, ranges)
+        return scale * _clipped(known, ranges)
 
     def predicted(self, parts: Sequence[Moments], delta: float) -> Predicted:
         """The bound that is expected on samples with such moments; never a certificate.
@@ -83,7 +84,8 @@ class Bound(ABC):
         by_mean, by_deviation = np.zeros(len(parts)), np.zeros(len(parts))
         if not all(math.isfinite(part.mean) and math.isfinite(part.deviation) for part in parts):
             return Predicted(math.inf, by_mean, by_deviation)
-        scaled = [_scaled(part) for part in parts]
+        scale = _unit(parts)
+        scaled = [_scaled(replace(part, coefficient=part.coefficient / scale)) for part in parts]
         live = [i for i, part in enumerate(scaled) if self._teaches(part.range, part.rows)]
         value = sum(part.range[1] for i, part in enumerate(scaled) if i not in live)
         if live:
@@ -94,7 +96,7 @@ class Bound(ABC):
             by_deviation[live] = np.abs(coefficients) * expected.by_deviation
         clipped = _clipped(value, [part.range for part in scaled])
         inside = float(clipped == value)
-        return Predicted(clipped, inside * by_mean, inside * by_deviation)
+        return Predicted(scale * clipped, inside * by_mean, inside * by_deviation)
 
     def _teaches(self, ends: Interval, rows: int) -> bool:
         if ends[0] == ends[1] or rows < self.least_rows:
@@ -131,6 +133,18 @@ def _check_delta(delta: float) -> None:
         raise ValueError(f"delta must be between 0 and 1, not {delta}")
 
 
+def _unit(parts: Sequence[Part] | Sequence[Moments]) -> float:
+    """Return a power of 2 near the largest coefficient, 1 if there is none but 0.
+
+    In units of it squares of coefficients are numbers that there are, and nothing else changes: a power
+    of 2 is divided by without rounding.
+    """
+    sizes = [abs(part.coefficient) for part in parts if part.coefficient]
+    if not all(map(math.isfinite, sizes)):
+        raise ValueError(f"a coefficient must be a finite number, not {max(sizes)}")
+    return math.ldexp(1.0, math.frexp(max(sizes))[1] - 1) if sizes else 1.0
+
+
 def _measured(part: Part) -> Measured:
     """Multiply a sample by its coefficient: values within their range, NaN and infinity kept."""
     values = np.asarray(part.sample.values, dtype=np.float64)
@@ -158,8 +172,6 @@ def _scaled(part: Moments) -> Moments:
 
 
 def _scaled_range(coefficient: float, ends: Interval) -> Interval:
-    if not math.isfinite(coefficient):
-        raise ValueError(f"a coefficient must be a finite number, not {coefficient}")
     if coefficient == 0:
         return 0.0, 0.0
     low, high = sorted((coefficient * ends[0], coefficient * ends[1]))

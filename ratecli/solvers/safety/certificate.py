@@ -56,7 +56,8 @@ class Certificate:
         The upper end of what is tested, and its value on the safety rows. With the method `pieces` that
         is the goal with denominators cleared, which has the goal's sign.
     passed
-        Whether `upper` is a number and at most 0.
+        Whether `upper` is a number and at most 0, and the goal itself has a value on the safety rows:
+        a ratio of 0 and 0 has none, and cleared of its denominator it is 0.
     explanation
         Why it did not pass, and what it would have taken; empty where it did.
     """
@@ -122,8 +123,9 @@ def certify(  # noqa: PLR0917  each is a thing of its own
         For bounds that draw: a resampling, or the decisions of a randomized classifier.
     candidate
         The rows that the candidate was chosen on: they tell what the division `optimized` is, and
-        which bound `auto`. Without them the delta is divided equally, and the bound is chosen by
-        the rows that are tested (see `bounds.chosen`).
+        which bound `auto`, and have a say in which groups are disjoint. Without them the delta is
+        divided equally, and the rest is told by the rows that are tested (see `bounds.chosen` and
+        `tested.tested`).
 
     Raises
     ------
@@ -132,10 +134,11 @@ def certify(  # noqa: PLR0917  each is a thing of its own
     """
     found = []
     for goal in goals:
-        given = plan.tested(goal, promise, rates)
+        seen = None if candidate is None else candidate.rates
+        given = plan.tested(goal, promise, rates, candidate=seen)
         if promise.division == "optimized" and candidate is not None:
             shares = _shares(given, promise, candidate, label_range)
-            given = plan.tested(goal, promise, rates, shares)
+            given = plan.tested(goal, promise, rates, shares, seen)
         bounds = _bounds(given, promise, candidate, label_range)
         test = _Test(given, promise, rates, measurements, label_range, bounds)
         found.append(test.certificate(rng))
@@ -145,24 +148,30 @@ def certify(  # noqa: PLR0917  each is a thing of its own
 def _bounds(
     given: plan.Tested, promise: Promise, candidate: Candidate | None, label_range: Interval
 ) -> Sequence[Bound] | None:
-    """The bound of each quantity as candidate rows choose it; None where they cannot."""
-    rows = None if candidate is None else rows_of(given, candidate.rates, label_range)
-    if candidate is None or rows is None:
+    """The bound of each quantity as candidate rows choose it; None without any."""
+    if candidate is None:
         return None
+    rows = _rows_of(given, candidate.rates, label_range)
     parts = ([part.measured(candidate.measurements) for part in each] for each in rows)
     return [chosen(promise.bound, each) for each in parts]
 
 
 def _shares(
     given: plan.Tested, promise: Promise, candidate: Candidate, label_range: Interval
-) -> Sequence[float] | None:
-    """None, which is equal ones, where rates have a joint bound only on the safety rows."""
-    rows = rows_of(given, candidate.rates, label_range)
-    if rows is None:
-        return None
+) -> Sequence[float]:
+    rows = _rows_of(given, candidate.rates, label_range)
     of_all = promise.rows / max(candidate.rates.members.shape[1], 1)
     beforehand = expected(given, rows, candidate.measurements, promise.bound).scaled(of_all)
     return division.optimized(beforehand)
+
+
+def _rows_of(
+    given: plan.Tested, rates: RateMatrix, label_range: Interval
+) -> list[tuple[Rows, ...]]:
+    found = rows_of(given, rates, label_range)
+    if found is None:
+        raise ValueError("quantities were found on other rows than these")
+    return found
 
 
 @dataclass(frozen=True)
@@ -179,8 +188,10 @@ class _Test:
         ends, _ = self.tested.upper(limits)
         estimates = np.array(self.tested.values(self._value))
         upper = float(ends.max())  # NaN if any is
-        passed = math.isfinite(upper) and upper <= 0
         goal = self.tested.goal
+        undefined = math.isnan(ex.evaluate(goal.expression, self._value))
+        passed = math.isfinite(upper) and upper <= 0 and not undefined
+        values = np.full_like(estimates, math.nan) if undefined else estimates
         used = [self._bounds[each.quantity] for each in self.tested.asked]
         return Certificate(
             goal.name,
@@ -193,7 +204,7 @@ class _Test:
             float(estimates.max()),
             passed,
             self._picture(limits).node(),
-            "" if passed else self._explanation(ends, estimates),
+            "" if passed else self._explanation(ends, values),
         )
 
     def _limit(self, asked: plan.Asked, rng: np.random.Generator) -> float:
@@ -207,10 +218,7 @@ class _Test:
 
     @cached_property
     def _rows(self) -> Sequence[Sequence[Rows]]:
-        found = rows_of(self.tested, self.rates, self.label_range)
-        if found is None:
-            raise ValueError("quantities were found on other rows than those that are tested")
-        return found
+        return _rows_of(self.tested, self.rates, self.label_range)
 
     @cached_property
     def _parts(self) -> Sequence[Sequence[Part]]:

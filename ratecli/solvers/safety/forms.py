@@ -30,6 +30,8 @@ from ratecli.solvers.safety.samples import Measured, Measurements, Moments, Part
 
 ROUNDING = 1e-9
 """How far, in widths of its range, a measurement may lie outside by rounding."""
+PRESENT = frozenset({"all", "labelled", "deployed"})
+"""Masks of rows that tell what is known of a row, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,10 @@ class Rows:
 def parts_of(form: Affine, rates: RateMatrix, label_range: Interval) -> tuple[Rows, ...] | None:
     """A form, less its constant, as a sum of independent parts; None where it is not known to be one.
 
-    Rates are of one sample where they count the same rows and measure the same of them. It is the
-    rows at hand that tell: slices which no row tells apart are taken for the same, and slices without
-    a common row for disjoint ones.
+    Rates are of one sample where they measure the same of the same rows by what is written: slices
+    that are told apart by no row at hand differ all the same, by rows that are rare. Whether rows have
+    a label or a deployed decision is seen on those at hand, and so is whether slices are disjoint:
+    see `tested.tested` for whose rows these are.
 
     Raises
     ------
@@ -121,7 +124,7 @@ def _groups(form: Affine, rates: RateMatrix) -> tuple[tuple[Leaf, ...], ...] | N
         same = [
             leaves
             for rows, leaves in found
-            if leaves[0].rate.of == leaf.rate.of and np.array_equal(rows, own)
+            if _alike(leaves[0], leaf) and np.array_equal(rows, own)
         ]
         if same:
             same[0].append(leaf)
@@ -131,6 +134,14 @@ def _groups(form: Affine, rates: RateMatrix) -> tuple[tuple[Leaf, ...], ...] | N
             taken[own] = True
             found.append((own, [leaf]))
     return tuple(tuple(leaves) for _, leaves in found)
+
+
+def _alike(one: Leaf, other: Leaf) -> bool:
+    """Whether two rates measure the same of the same rows, but for labels and decisions that lack."""
+    if (one.rate.of, one.where) != (other.rate.of, other.where):
+        return False
+    words = {*one.rate.among.split("&"), *other.rate.among.split("&")}
+    return one.rate.among == other.rate.among or words <= PRESENT
 
 
 def _members(leaf: Leaf, rates: RateMatrix) -> tuple[NDArray[np.intp], float]:

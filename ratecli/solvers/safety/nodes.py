@@ -83,8 +83,9 @@ class _Tree:
                 return _node(syntax.number(value), inside)
             case ex.Sum(terms=(*first, last)):
                 rest = first[0] if len(first) == 1 else ex.Sum(tuple(first))
-                sign, size = ("-", ex.negate(last)) if _negative(last) else ("+", last)
-                return _node(sign, inside, self.node(rest), self.node(size))
+                if _negative(last):
+                    return _node("-", inside, self.node(rest), self._negated(last))
+                return _node("+", inside, self.node(rest), self.node(last))
             case ex.Product(left=ex.Constant(value=-1.0), right=right):
                 return _node("-", inside, self.node(right))
             case ex.Product():
@@ -96,6 +97,12 @@ class _Tree:
                 return _node(text, inside, *map(self.node, ex.children(node)))
             case _:
                 return _node(ex.text(node), inside)
+
+    def _negated(self, node: Expression) -> Node:
+        place = self.picture.tested.places.get(node)
+        if place is None:
+            return self.node(ex.negate(node))
+        return self._placed(Place(place.quantity, -place.factor, -place.constant))
 
     def _placed(self, place: Place) -> Node:
         """`factor * quantity + constant`, spelt out as far as it is more than the quantity."""

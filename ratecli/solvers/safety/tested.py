@@ -33,7 +33,7 @@ from ratecli.solvers.safety.forms import joint
 from ratecli.solvers.safety.promise import Method, Promise
 
 PROPORTIONAL = 12
-"""Decimals to which ratios of coefficients agree if two forms are multiples of one quantity."""
+"""Digits to which ratios of coefficients agree if two forms are multiples of one quantity."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ def tested(
     promise: Promise,
     rates: RateMatrix,
     shares: Sequence[float] | None = None,  # noqa: PT028  no test, though its name begins like one
+    candidate: RateMatrix | None = None,  # noqa: PT028
 ) -> Tested:
     """What is to be bounded of a goal; the delta of each tree divided equally over its bounds.
 
@@ -136,6 +137,12 @@ def tested(
     ----------
     rates
         Of the rows that are tested, or others like them: they tell which rates have a joint bound.
+    candidate
+        Of as many other rows, or more, which must say the same. A share r of rows may be common to two
+        groups though none of n tested ones is: taken for disjoint then, they break a goal and
+        pass with a probability of at most (1 + r)^n delta, as their likelihood is less than that
+        of n rows of disjoint groups with these rates. That m others have no common row either has
+        one of (1 - r)^m, and the product is at most delta where m >= n.
     shares
         (B,) the share of the constraint's delta that each bound gets instead, adding up to at most 1
         over those of each tree.
@@ -148,7 +155,8 @@ def tested(
     _check(goal)
     whole = goal.pieces if promise.method == "pieces" else (goal.expression,)
     trees = tuple(dict.fromkeys(ex.transform(tree, _gathered) for tree in whole))
-    quantities = _quantities(trees, promise.method, rates)
+    seen = [rates] if candidate is None else [rates, candidate]
+    quantities = _quantities(trees, promise.method, seen)
     needed = [_needed(tree, quantities.places) for tree in trees]
     delta = promise.delta[goal.name]
     asked = [
@@ -206,23 +214,29 @@ class _Quantities:
         first = min(form.coefficients, key=str)
         unit = form.coefficients[first]
         key = frozenset(
-            (leaf, round(value / unit, PROPORTIONAL)) for leaf, value in form.coefficients.items()
+            (leaf, float(f"{value / unit:.{PROPORTIONAL}g}"))
+            for leaf, value in form.coefficients.items()
         )
         if key not in self._known:
             self._known[key] = len(self.forms)
-            own = Affine(dict(form.coefficients))
-            self.forms.append(own if len(key) > 1 else own * (1 / unit))
+            own = dict(form.coefficients) if len(key) > 1 else {first: 1.0}
+            self.forms.append(Affine(own))
         k = self._known[key]
         factor = unit / self.forms[k].coefficients[first]
         self.places[node] = Place(k, factor, form.constant)
 
 
-def _quantities(trees: Iterable[Expression], method: Method, rates: RateMatrix) -> _Quantities:
+def _quantities(
+    trees: Iterable[Expression], method: Method, seen: Sequence[RateMatrix]
+) -> _Quantities:
     found = _Quantities()
 
     def look(node: Expression) -> None:
         form = affine(node)
-        whole = isinstance(node, Leaf) if method == "leaves" else form and joint(form, rates)
+        if method == "leaves":
+            whole = isinstance(node, Leaf)
+        else:
+            whole = form is not None and all(joint(form, rates) for rates in seen)
         if form is not None and form.coefficients and whole:
             found.put(node, form)
             return
