@@ -45,7 +45,7 @@ def objective(solution: Solution, selection: Selection) -> float:
     return point.objective
 
 
-def best_of_starts(selection: Selection, starts: int = 4) -> float:
+def best_of_starts(selection: Selection, starts: int = 2) -> float:
     """By SciPy's SLSQP from several places."""
     rng, found = np.random.default_rng(0), []
     rule = {
@@ -69,9 +69,8 @@ def best_of_starts(selection: Selection, starts: int = 4) -> float:
 
 @pytest.mark.parametrize("method", ["leaves", "pieces"])
 @pytest.mark.parametrize("rule", [GAP, RATIO, "fpr <= 0.15", "precision >= 0.75"])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_optimum_of_chances(seed, rule, method):
-    problem = promised(smooth_rows(seed), {"c": rule}, method=method, tests=20_000)
+def test_the_optimum_of_chances(rule, method):
+    problem = promised(smooth_rows(0), {"c": rule}, method=method, tests=20_000)
     selection = chosen_by(problem, inflation=1.5)
     solution = solved(problem, inflation=1.5)
     assert solution.status == "solved"
@@ -84,7 +83,7 @@ def test_the_optimum_of_several_goals_and_of_an_objective_of_rates():
     problem = promised(smooth_rows(2), rules, "fnr + 2 * fpr", tests=20_000, l2=0.01)
     selection = chosen_by(problem, inflation=1.0)
     found = objective(solved(problem, inflation=1.0), selection)
-    assert found <= best_of_starts(selection, 6) + 1e-5
+    assert found <= best_of_starts(selection, 3) + 1e-5
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_more_rows_in_the_test_cost_less():
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "iterations", "near"), [("lagrangian", 500, 5e-3), ("cma", 60, 1e-3)]
+    ("optimizer", "iterations", "near"), [("lagrangian", 400, 1e-2), ("cma", 40, 3e-3)]
 )
 def test_other_optimizers_come_near(optimizer, iterations, near):
     problem = promised(smooth_rows(1, d=2), {"c": GAP}, tests=20_000)
@@ -187,7 +186,7 @@ def test_a_goal_that_no_model_meets_asks_for_no_rows():
 def test_groups_too_small_for_any_bound_are_told_and_nothing_breaks():
     problem = promised(smooth_rows(0), {"c": "log_loss[g = a] <= 2"}, tests=1)
     for optimizer in ("sequential", "lagrangian", "cma"):
-        solution = solved(problem, optimizer=optimizer, iterations=20)
+        solution = solved(problem, optimizer=optimizer, iterations=5)
         assert "infinite" in solution.reason
         assert len(solution.variants) == 1
 

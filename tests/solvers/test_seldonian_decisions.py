@@ -94,7 +94,7 @@ def test_decisions_are_expected_to_pass_and_little_worse_than_any_line(rule):
     assert prediction.at(said).worst <= 0
     error = float(np.mean(model.decide(rows.X) != rows.label))
     best = 1.0
-    for angle in np.linspace(0, 2 * np.pi, 30, endpoint=False):
+    for angle in np.linspace(0, 2 * np.pi, 16, endpoint=False):
         scores = rows.X @ np.array([np.cos(angle), np.sin(angle)])
         cuts = Cuts(scores, problem.rates, ERROR, prediction)
         k = cuts.best(best)
