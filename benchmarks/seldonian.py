@@ -2,7 +2,8 @@
 
 On the GPA data (where they are at hand), the toolkit's own problems with its own settings: the last 60%
 of the rows for the test, Student's t for each rate, an inflation of 2 or 1. The objective on candidate rows
-and the upper bounds, predicted and on safety rows, are computed by the toolkit for our candidates, too.
+and the upper bounds, predicted and on safety rows, are computed by the toolkit, for our candidates, too;
+beside them stand our own where they differ: our estimates of grades are cut off at 0 and 4.
 Our seconds are those of a whole trial, the test and all measurements in them, the toolkit's of candidate
 selection and test; of the processor, on one core, once the rows are read.
 
@@ -192,9 +193,25 @@ def bench_task(task: Task, python: str | None) -> None:
         line(f"ours, {answer.optimizer}", answer.seconds, figures, passed)
         if not passed:
             print(f"      {answer.result.reason}")
+        elif figures is None or not np.allclose(own(answer.result), figures[[0, 2]], atol=5e-5):
+            print(
+                "      by our own count: objective {:.6f}, safety {:+.4f}".format(
+                    *own(answer.result)
+                )
+            )
     for name, peer in peers.items():
         ratio = float(peer["seconds"]) / answers[0].seconds
         print(f"    the toolkit's {name} takes {ratio:.1f} times as long as {answers[0].optimizer}")
+
+
+def own(result: TrialResult) -> tuple[float, float]:
+    """Objective on candidate rows and upper bound of the test, as the trial has them."""
+    objective = next(
+        value.value
+        for value in result.values
+        if value.split == "train" and value.metric in {"mse", "log_loss"}
+    )
+    return objective, float(result.info["certificates"][0]["upper"])
 
 
 def line(name: str, seconds: float, figures: Array | None, passed: bool) -> None:
@@ -213,7 +230,7 @@ def bench_three_plots() -> None:
         "report": {"plots": [{"kind": "guarantee", "x": "amount", "y": "accuracy"}]},
     }
     experiment["datasets"] = {"gpa": {"source": "gpa"}}
-    experiment["safety"] = {"delta": 0.05, "fraction": 0.6}
+    experiment["safety"] = experiment["safety"] | {"order": "shuffled"}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.yaml"
         path.write_text(yaml.safe_dump(experiment))
