@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from ratecli.runner.records import Planned
 
 MOST_DRAWN = 12
 """Trees in a report."""
+About = tuple[str, str, str]
+"""Algorithm, variant and constraint."""
 NOTE = (
     "A test passes if its upper end is at most 0. With a probability of at most delta, over the draw of "
     "the safety rows, a classifier passes that breaks the constraint: at most so where the bound is "
@@ -32,8 +34,7 @@ class Certificate:
     record: Mapping[str, Any]
 
     @property
-    def about(self) -> tuple[str, str, str]:
-        """Algorithm, variant and constraint."""
+    def about(self) -> About:
         return self.trial.label, self.record.get("variant", ""), self.record["constraint"]
 
     @property
@@ -74,8 +75,10 @@ def certificate_sheet(ledger: Ledger) -> Sheet:
 def drawn(ledger: Ledger) -> list[tuple[str, Certificate]]:
     """The tests whose trees are drawn, each with the name of its files: for each algorithm, variant and
     constraint the first trial at the last point of the sweep that was tested.
+
+    Main variants come first, so that no algorithm is left out for the others of another.
     """
-    chosen: dict[tuple[str, str, str], Certificate] = {}
+    chosen: dict[About, Certificate] = {}
     for each in certificates(ledger):
         known = chosen.get(each.about)
         if known is None or repr(known.trial.point) != repr(each.trial.point):
@@ -83,11 +86,21 @@ def drawn(ledger: Ledger) -> list[tuple[str, Certificate]]:
     plots = ledger.asked("plots")
     taken = {plot_name(plots, position) for position in range(len(plots))}
     named: dict[str, Certificate] = {}
-    for about, each in list(chosen.items())[:MOST_DRAWN]:
+    for about in _mains_first(chosen)[:MOST_DRAWN]:
         named[file_name("-".join(["certificate", *filter(None, about)]), taken | named.keys())] = (
-            each
+            chosen[about]
         )
     return list(named.items())
+
+
+def _mains_first(every: Iterable[About]) -> list[About]:
+    """All first variants before all second ones, otherwise in the same order."""
+    ranks: dict[str, list[str]] = {}
+    known = list(every)
+    for label, variant, _ in known:
+        if variant not in ranks.setdefault(label, []):
+            ranks[label].append(variant)
+    return sorted(known, key=lambda about: ranks[about[0]].index(about[1]))
 
 
 def undrawn(ledger: Ledger) -> str:

@@ -42,7 +42,8 @@ def explain_safety(prepared: Prepared, name: str) -> list[str]:
 def _what(case: Case, test: SafetyTest, name: str) -> tuple[object, ...]:
     """What the lines of a case hang on."""
     rules = [ex.text(goal.expression) for goal in case.constraints if goal.name == name]
-    return *rules, test.delta[name], test.bound, test.method, test.holdout, case.datasets
+    how = test.delta[name], test.bound, test.method, test.division, case.guard.aim
+    return *rules, *how, test.holdout, case.datasets
 
 
 def _named(alike: Sequence[Case]) -> str:
@@ -57,8 +58,10 @@ def _lines(prepared: Prepared, case: Case, name: str) -> Iterator[str]:
     assert test is not None
     yield (
         f"delta {test.delta[name]:g}, bound {test.bound}, method {test.method}, on "
-        f"{float(test.holdout.fraction):g} of the training rows"
+        f"{float(test.holdout.fraction):g} of the training rows{_rows(test)}"
     )
+    if case.guard.aim is not None:
+        yield f"constraints are tightened until it is passed with a chance of {case.guard.aim:g}"
     if not prepared.plan.tasks:
         yield "which bounds are needed shows once the data is there"
         return
@@ -66,7 +69,18 @@ def _lines(prepared: Prepared, case: Case, name: str) -> Iterator[str]:
     (goal,) = (on_any_split(goal) for goal in rules if goal.name == name)
     rows = _world(prepared, case)
     rates, _ = rates_on(leaves_of([goal]), rows.sample, "safety")
-    yield from _bounds(goal, tested(goal, test.promise(rows.splits()["safety"]), rates))
+    known = tested(goal, test.promise(rows.splits()["safety"]), rates)
+    yield from _bounds(goal, known)
+    if test.division == "optimized" and len(known.asked) > len(known.trees):
+        yield "these deltas are a start: candidate rows tell how the delta is divided"
+
+
+def _rows(test: SafetyTest) -> str:
+    """Which rows these are, where they are not just any."""
+    if test.holdout.positional:
+        return ", the last ones"
+    by = test.holdout.stratify
+    return f", stratified by {', '.join(by)}: what is certified is approximate" if by else ""
 
 
 def _world(prepared: Prepared, case: Case) -> World:
@@ -94,4 +108,5 @@ def _bounds(goal: Goal, known: Tested) -> Iterator[str]:
 
 
 def _bound(asked: Asked, quantity: Affine) -> str:
-    return f"{SIDES[asked.sign]} bound of {ex.text(quantity.expression())}, delta {asked.delta:.4g}"
+    rounded = Affine({leaf: float(f"{c:.6g}") for leaf, c in quantity.coefficients.items()})
+    return f"{SIDES[asked.sign]} bound of {ex.text(rounded.expression())}, delta {asked.delta:.4g}"

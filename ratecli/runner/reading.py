@@ -29,7 +29,7 @@ from ratecli.runner.goal_checks import WHICH, goal_faults, range_faults, refused
 from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
-from ratecli.runner.safety import AtPoint, SafetyTest, aim, tests
+from ratecli.runner.safety import AtPoint, SafetyTest, aim, inflated, tests
 from ratecli.runner.shown import panel_faults, report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
@@ -197,7 +197,7 @@ class Reading:
         options = {key: _at(value, point) for key, value in entry.options.items()}
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
-        options |= {name: point[name] for name in varied}
+        options = inflated(self.experiment, entry) | options | {n: point[n] for n in varied}
         try:
             return solver(entry.name, options, self.experiment.constraints)
         except OptionError as error:

@@ -161,6 +161,14 @@ def aim(experiment: Experiment, entry: Algorithm) -> float | None:
     return test.aim if test else None
 
 
+def inflated(experiment: Experiment, entry: Algorithm) -> dict[str, Any]:
+    """What an aim is as an option of algorithms that leave room for the test themselves."""
+    test = merged(experiment, entry)
+    if test is None or test.aim is None or not solver_class(entry.name).needs_promise:
+        return {}
+    return {"inflation": {"pass": test.aim}}
+
+
 def _own(entry: Algorithm) -> dict[str, Any]:
     """The keys of the test that an entry gives itself."""
     own = entry.safety

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ratecli.faults import FaultError
+from ratecli.runner.store import Store
+
 SMALL = """\
 # a small experiment
 name: small
@@ -32,6 +35,17 @@ report:
 PLAIN = SMALL.partition("report:")[0]
 """The same without a plot: to draw takes longer than the trials."""
 TRIALS = 8
+
+
+def stored(ledger: Path) -> int:
+    """How many trials a ledger has, of a run that may still be at it."""
+    if not ledger.is_file():
+        return 0
+    try:
+        with Store(ledger, readonly=True) as store:
+            return len(store.known())
+    except FaultError:  # it is only being made
+        return 0
 
 
 def command(*arguments: object) -> list[str]:

@@ -9,12 +9,10 @@ import subprocess
 import time
 
 import pytest
-from small import command
+from small import command, stored
 
 from ratecli.cli.app import main
-from ratecli.faults import FaultError
 from ratecli.runner.run import LEDGER
-from ratecli.runner.store import Store
 
 TRIALS = 40
 MANY = f"""\
@@ -24,16 +22,6 @@ algorithms: [unconstrained]
 seeds: {TRIALS}
 metrics: {{error: error, gap: 'max_gap(positive_rate, by=sex)'}}
 """
-
-
-def stored(ledger):
-    if not ledger.is_file():
-        return 0
-    try:
-        with Store(ledger, readonly=True) as store:
-            return len(store.known())
-    except FaultError:  # it is only being made
-        return 0
 
 
 def killed_at(folder, jobs, trials, seconds):

@@ -103,6 +103,30 @@ def test_the_problem_is_explained_with_its_test(folder, cli):
     assert "upper bound of positive_rate[sex = Male], delta 0.025" in parity
 
 
+def test_how_rows_are_taken_and_delta_is_divided_is_explained(folder, cli):
+    text = LOANS.replace("fraction: 0.5", "method: leaves, division: optimized, stratify: [sex]")
+    text = text.replace("margin: 0.9999", "safety: {aim: 0.8}").replace("0.55 *", "0.1 *")
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("explain", "exp.yaml")
+    assert answer.code == 0, answer.err
+    plain, aimed = answer.out.split("    of majorize\n")
+    rows = "on 0.5 of the training rows, stratified by sex: what is certified is approximate\n"
+    divided = "these deltas are a start: candidate rows tell how the delta is divided\n"
+    assert all(part.count(rows) == part.count(divided) == 1 for part in (plain, aimed))
+    tightened = "constraints are tightened until it is passed with a chance of 0.8\n"
+    assert (tightened in plain, tightened in aimed) == (False, True)
+    (folder / "exp.yaml").write_text(LOANS.replace("fraction: 0.5", "order: positional"))
+    assert "of the training rows, the last ones\n" in cli("explain", "exp.yaml").out
+
+
+def test_no_rounding_error_is_shown(folder, cli):
+    text = LOANS.replace(
+        "parity: 'positive_rate[women] >= 0.55 * positive_rate[men]'", "p: precision >= 0.55"
+    )
+    (folder / "exp.yaml").write_text(text)
+    assert "upper bound of -0.45 * true_positives + 0.55 *" in cli("explain", "exp.yaml").out
+
+
 def test_who_trains_for_a_test_needs_one(folder, cli, monkeypatch):
     monkeypatch.setattr(Unconstrained, "needs_promise", True)
     text = LOANS.replace("safety: {delta: 0.1, fraction: 0.5}\n", "").partition("report")[0]

@@ -9,12 +9,11 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from small import PLAIN, TRIALS, command
+from small import PLAIN, TRIALS, command, stored
 
 from ratecli.faults import FaultError
 from ratecli.runner.lock import LOCK, locked
 from ratecli.runner.run import LEDGER
-from ratecli.runner.store import Store
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
@@ -50,16 +49,6 @@ def wait_for_trials(ledger, count, seconds=60):
     while stored(ledger) < count:
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
-
-
-def stored(ledger):
-    if not ledger.is_file():
-        return 0
-    try:
-        with Store(ledger, readonly=True) as store:
-            return len(store.known())
-    except FaultError:  # it is only being made
-        return 0
 
 
 def files(folder):

@@ -87,6 +87,17 @@ def test_not_more_are_drawn_than_anybody_looks_at():
     assert undrawn(ledger).endswith("; 3 more are not drawn.")
 
 
+def test_main_variants_are_drawn_before_others():
+    pairs = []
+    for label in ("many", "last"):
+        trial = planned(label, 0, amount=100)
+        variants = [f"v{k}" for k in range(20)] if label == "many" else ["main"]
+        records = [certificate(tutorial(), variant=each) for each in variants]
+        pairs.append((trial, nothing(trial, info={"certificates": records})))
+    about = [each.about[:2] for _, each in drawn(ledger_of(pairs))]
+    assert about[:3] == [("many", "v0"), ("last", "main"), ("many", "v1")]
+
+
 def test_a_plot_keeps_its_name():
     plot = {
         "kind": "tradeoff",

@@ -73,6 +73,17 @@ def test_an_aim_counts_for_those_who_can_take_it(folder):
     }
 
 
+def test_an_aim_is_the_inflation_of_those_who_leave_room_themselves(folder):
+    own = "algorithms=[seldonian: {KEYS}]"
+    plain, passing = (keys(folder, TESTED, own.replace("KEYS", f"inflation: {each}"))
+                      for each in ("2", "{pass: 0.7}"))  # fmt: skip
+    bare = own.replace("KEYS", "")
+    assert keys(folder, TESTED, bare, "safety.aim=0.7") == passing
+    assert keys(folder, TESTED, own.replace("KEYS", "safety: {aim: 0.7}")) == passing
+    assert keys(folder, TESTED, own.replace("KEYS", "inflation: 2"), "safety.aim=0.7") == plain
+    assert set(keys(folder, TESTED, bare).values()).isdisjoint(passing.values())
+
+
 def test_the_same_test_has_the_same_key_however_it_is_written(folder):
     plain = keys(folder, TESTED)
     assert keys(folder, TESTED, "safety={fraction: 1/2}") == plain

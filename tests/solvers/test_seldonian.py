@@ -188,6 +188,7 @@ def test_groups_too_small_for_any_bound_are_told_and_nothing_breaks():
     for optimizer in ("sequential", "lagrangian", "cma"):
         solution = solved(problem, optimizer=optimizer, iterations=5)
         assert "infinite" in solution.reason
+        assert "no number of rows" not in solution.reason  # more rows may well be enough
         assert len(solution.variants) == 1
 
 

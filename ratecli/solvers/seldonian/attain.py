@@ -53,6 +53,8 @@ def shortfall(prediction: Prediction, upper: Array, times: float | None) -> str:
     said = f"no model is expected to pass the test of '{name}'"
     if not np.isfinite(end):
         said = f"{said}: its bound is infinite, and at most 0 is needed"
+        if times is None:
+            return f"{said}; the rows trained on are too few to tell how many rows would be enough"
     else:
         said = f"{said}: the smallest bound attainable is {end:+.4g}, and at most 0 is needed"
     if times is None:

@@ -25,7 +25,7 @@ from ratecli.solvers.seldonian.measures import Model, model_of
 from ratecli.solvers.seldonian.objective import Convex, plain_objective, smooth_objective
 from ratecli.solvers.seldonian.prediction import Prediction, predicted
 from ratecli.solvers.seldonian.selection import Selection, Track
-from ratecli.solvers.seldonian.soft import Name, Settings, select
+from ratecli.solvers.seldonian.soft import Settings, select
 
 BENT = 4.0
 """Score beyond which a row's curvature is taken to be what it is there: those of rows that a model is
@@ -59,7 +59,7 @@ class Seldonian(Solver):
     inflation
         A factor on the predicted distance of limits from estimates (2 in the tutorial), or
         `{pass: 0.9}`: as much room as makes the test pass with that probability, given that estimates on
-        both samples have errors (see `inflation.calibrated`). That is what is done if nothing is said.
+        both samples have errors. Where nothing is said that is the test's `aim`, or else 0.9.
     optimizer
         `sequential`: quadratic programs with exact slopes. `lagrangian`: the toolkit's descent on
         weights and ascent on multipliers. `cma`: search without slopes, with a barrier.
@@ -73,7 +73,7 @@ class Seldonian(Solver):
 
     decisions: Literal["randomized", "deterministic"] = "randomized"
     inflation: InflationOption | None = None
-    optimizer: Name = "sequential"
+    optimizer: Literal["sequential", "lagrangian", "cma"] = "sequential"
     iterations: Annotated[int, Ge(1)] = 1000
     step: Annotated[float, Gt(0)] = 0.01
     multiplier: Annotated[float, Ge(0)] = 0.5
