@@ -260,11 +260,14 @@ class Prediction:
         for goal, sides in zip(self.goals, self.sides, strict=True):
             found = [side.at(moments) for side in sides]
             ends, by = goal.upper(np.array([value for value, _ in found]))
-            inner = np.array([each for _, each in found]).reshape(len(sides), *moments.shape)
+            inner = np.array([each for _, each in found]).reshape(len(sides), moments.size)
             upper.append(np.where(np.isnan(ends), np.inf, ends - self.needed))
             with np.errstate(invalid="ignore", over="ignore"):
-                slopes.append(np.nan_to_num(np.tensordot(by, inner, axes=1), posinf=0, neginf=0))
-        return np.concatenate(upper), np.concatenate(slopes)
+                slopes.append((by @ inner).reshape(-1, *moments.shape))
+        whole = np.concatenate(slopes)
+        if not np.isfinite(whole).all():
+            whole = np.nan_to_num(whole, posinf=0, neginf=0)
+        return np.concatenate(upper), whole
 
     def slopes(self, expected: Expected) -> Array:
         """(P, D) of the upper ends in the weights."""
