@@ -59,7 +59,8 @@ class Group:
         mean = float(values.mean())
         if self.count == 1:
             return mean, np.nan
-        return mean, float(np.sqrt(((values - mean) ** 2).sum() / (self.count - 1)))
+        apart = values - mean
+        return mean, float(np.sqrt(apart @ apart / (self.count - 1)))
 
     def slopes(self, said: Said, values: Array) -> Array:
         """(2, D) of mean and deviation in the weights; 0 where the deviation has a corner."""
@@ -70,7 +71,7 @@ class Group:
         apart = np.zeros_like(own)
         if deviation > 0:
             apart = (values - mean) * own / ((self.count - 1) * deviation)
-        return self.design.pull(np.stack([own / self.count, apart], axis=1)).T
+        return self.design.pull(np.stack([own / self.count, apart]).T).T
 
 
 @dataclass(frozen=True)
