@@ -34,11 +34,11 @@ def expected_excess(sizes: Sizes, sums: Array, deviations: Array, delta: float) 
     game = _game(means, spreads, sizes, delta)
     if not room > 0 or game.growth(room) < goal:  # no wealth rules out even the largest sum
         return Predicted(room, -np.ones(means.size), np.zeros(means.size))
-    excess, rise, step = 0.0, game.rise(0.0), math.inf
+    excess, rise, step = 0.0, 0.0, math.inf
     while step > TOLERANCE * room:  # the growth is concave, and so steps do not go too far
-        step = float(goal - game.growth(excess)) / rise
+        grown, rise = game.climb(excess)
+        step = (goal - grown) / rise
         excess += step
-        rise = game.rise(excess)
     steps, still = TINY * 1j * np.eye(means.size), np.zeros((means.size, means.size))
     moved = _game(
         means + np.vstack([steps, still]), spreads + np.vstack([still, steps]), sizes, delta
@@ -64,19 +64,22 @@ class _Game:
         Of all means with that sum the wealth is taken where each is above the true one in proportion
         to its squared standard error at equal variances. An analytic function, concave in D.
         """
-        wins, losses = self._outcomes(excess)
-        logs = np.log(wins) + self.chance * np.log(losses / wins)
-        return np.asarray((logs * self.plays).sum(axis=(-2, -1)))
+        return self._grown(*self._outcomes(excess))
 
-    def rise(self, excess: float) -> float:
-        """Return the derivative of the growth."""
+    def climb(self, excess: float) -> tuple[float, float]:
+        """Return the growth and its derivative, of one distribution."""
         wins, losses = self._outcomes(excess)
         rises = (1 - self.chance) / wins + self.chance / losses
-        return float((self.plays * self.stakes * self.shares * rises).sum())
+        rise = (self.plays * self.stakes * self.shares * rises).sum()
+        return float(self._grown(wins, losses)), float(rise)
 
     def _outcomes(self, excess: float) -> tuple[Numbers, Numbers]:
         tested = self.means + excess * self.shares
         return 1 + self.stakes * tested, 1 + self.stakes * (tested - self.jump)
+
+    def _grown(self, wins: Numbers, losses: Numbers) -> Numbers:
+        logs = np.log(wins) + self.chance * np.log(losses / wins)
+        return np.asarray((logs * self.plays).sum(axis=(-2, -1)))
 
 
 def _game(means: Numbers, deviations: Numbers, sizes: Sizes, delta: float) -> _Game:
