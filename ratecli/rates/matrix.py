@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import xlog1py, xlogy
 
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf, Of, Ranking, evaluate
@@ -46,7 +45,8 @@ def log_loss(estimates: Floats, label: Floats) -> Floats:
     Infinite where e is 0 or 1 and wrong, or no chance; 0 on rows without a label.
     """
     chance = np.clip(estimates, 0.0, 1.0)
-    loss = 0.0 - xlogy(label, chance) - xlog1py(1 - label, -chance)
+    with np.errstate(divide="ignore"):
+        loss = 0.0 - np.log(np.where(label == 1, chance, 1 - chance))
     loss = np.where(chance == estimates, loss, np.inf)
     return np.where(np.isnan(label), 0.0, loss)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ratecli.models.base import Array
 from ratecli.solvers.safety.bound import Bound, shares
-from ratecli.solvers.safety.samples import Measured, Moments, Predicted
+from ratecli.solvers.safety.samples import Measured, Predicted, Sizes
 
 
 class EmpiricalBernstein(Bound):
@@ -32,24 +32,20 @@ class EmpiricalBernstein(Bound):
     ) -> float:
         rows = np.array([float(sample.values.size) for sample in samples])
         ranges = np.array([sample.range for sample in samples])
-        slopes, rests = _terms(ranges, rows, delta)
+        slopes, rests = _terms(ranges[:, 1] - ranges[:, 0], rows, delta)
         means = np.array([sample.values.mean() for sample in samples])
         deviations = np.array([sample.values.std(ddof=1) for sample in samples])
         return float(np.minimum(means + slopes * deviations + rests, ranges[:, 1]).sum())
 
-    def _expected(self, moments: Sequence[Moments], delta: float) -> Predicted:
-        rows = np.array([float(part.rows) for part in moments])
-        ranges = np.array([part.range for part in moments])
-        slopes, rests = _terms(ranges, rows, delta)
-        means = np.array([part.mean for part in moments])
-        limits = means + slopes * np.array([part.deviation for part in moments]) + rests
-        inside = (limits < ranges[:, 1]).astype(float)
-        value = float(np.minimum(limits, ranges[:, 1]).sum())
+    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+        slopes, rests = _terms(sizes.widths, sizes.rows, delta)
+        limits = means + slopes * deviations + rests
+        inside = (limits < sizes.highs).astype(float)
+        value = float(np.minimum(limits, sizes.highs).sum())
         return Predicted(value, inside, inside * slopes)
 
 
-def _terms(ranges: Array, rows: Array, delta: float) -> tuple[Array, Array]:
+def _terms(widths: Array, rows: Array, delta: float) -> tuple[Array, Array]:
     """Return what the deviations are multiplied by, and what does not depend on them."""
-    widths = ranges[:, 1] - ranges[:, 0]
     logs = np.log(2 / (delta * shares(widths, rows)))
     return np.sqrt(2 * logs / rows), 7 * widths * logs / (3 * (rows - 1))

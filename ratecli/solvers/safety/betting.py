@@ -12,7 +12,7 @@ from ratecli.models.base import Array
 from ratecli.solvers.safety.bets import bets
 from ratecli.solvers.safety.bound import Bound, unit
 from ratecli.solvers.safety.crossing import crossing
-from ratecli.solvers.safety.samples import Measured, Moments, Predicted
+from ratecli.solvers.safety.samples import Measured, Predicted, Sizes
 from ratecli.solvers.safety.wagers import expected_excess
 
 NUISANCE = 0.02
@@ -51,11 +51,11 @@ class Betting(Bound):
         limits = np.array([_mean_limit(column, own) for column in values])
         return low + _sum_limit(values, weights, limits, (1 - NUISANCE) * delta)
 
-    def _expected(self, moments: Sequence[Moments], delta: float) -> Predicted:
-        level = delta if len(moments) == 1 else (1 - NUISANCE) * delta
-        excess = expected_excess(moments, level)
+    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+        level = delta if means.size == 1 else (1 - NUISANCE) * delta
+        excess = expected_excess(sizes, means, deviations, level)
         return Predicted(
-            sum(part.mean for part in moments) + excess.value,
+            float(means.sum()) + excess.value,
             1 + excess.by_mean,
             excess.by_deviation,
         )

@@ -13,7 +13,7 @@ from ratecli.models.base import Array
 from ratecli.solvers.safety.bound import Bound, unit
 from ratecli.solvers.safety.pair import pair_limit
 from ratecli.solvers.safety.rate import upper_rate
-from ratecli.solvers.safety.samples import Measured, Moments, Predicted
+from ratecli.solvers.safety.samples import Measured, Predicted, Sizes
 
 STEP = 1e-4
 """Of the difference of a limit in the (fractional) count, relative to the root of the rows."""
@@ -49,20 +49,19 @@ class ClopperPearson(Bound):
                 total += pair_limit(counts[pair], rows[pair], widths[pair], share * delta)
         return total
 
-    def _expected(self, moments: Sequence[Moments], delta: float) -> Predicted:
+    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
         """Predict the limit of a pair by what orders its outcomes (Zou and Donner 2008)."""
-        lows, highs = np.array([part.range for part in moments]).T
-        rows, widths = np.array([float(part.rows) for part in moments]), highs - lows
-        rates = (np.array([part.mean for part in moments]) - lows) / widths
+        rows, widths = sizes.rows, sizes.widths
+        rates = (means - sizes.lows) / widths
         slopes = np.ones(rates.size)
-        value = math.fsum(part.mean for part in moments)
+        value = float(means.sum())
         for pair, share in _pairs(widths, rows):
             limits, rises = _limits(rates[pair], rows[pair], share * delta)
             above = widths[pair] * (limits - rates[pair])
             if (size := float(np.hypot.reduce(above))) > 0:
                 value += size
                 slopes[pair] += above / size * (rises - 1)
-        return Predicted(value, slopes, np.zeros(rates.size))
+        return Predicted(value, slopes, np.zeros_like(deviations))
 
 
 def _pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], float]]:
@@ -76,10 +75,10 @@ def _pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], float]]:
 
 def _limits(rates: Array, rows: Array, delta: float) -> tuple[Array, Array]:
     """Return upper limits of rates and their slopes, by the difference of two limits near by."""
-    step = STEP * np.sqrt(rows)
-    above, below = np.minimum(rates * rows + step, rows), np.maximum(rates * rows - step, 0)
-    rises = upper_rate(above, rows, delta) - upper_rate(below, rows, delta)
-    return upper_rate(rates * rows, rows, delta), rises * rows / (above - below)
+    step, counts = STEP * np.sqrt(rows), rates * rows
+    above, below = np.minimum(counts + step, rows), np.maximum(counts - step, 0)
+    limits, highs, lows = upper_rate(np.stack([counts, above, below]), rows, delta)
+    return limits, (highs - lows) * rows / (above - below)
 
 
 def _count(sample: Measured, rng: np.random.Generator) -> float:

@@ -11,7 +11,7 @@ from scipy import special
 
 from ratecli.models.base import Array
 from ratecli.solvers.safety.bound import Bound
-from ratecli.solvers.safety.samples import Measured, Moments, Predicted
+from ratecli.solvers.safety.samples import Measured, Predicted, Sizes
 
 RESAMPLES, MOST_RESAMPLES = 1999, 49_999
 BEYOND = 20
@@ -53,14 +53,13 @@ class Bootstrap(Bound):
         level = special.ndtr(bias + shifted / shrunk) if shrunk > 0 else 1.0
         return mean + float(np.quantile(sums, level))
 
-    def _expected(self, moments: Sequence[Moments], delta: float) -> Predicted:
-        deviations = np.array([part.deviation for part in moments])
-        rows = np.array([float(part.rows) for part in moments])
+    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+        rows = sizes.rows
         quantile = float(special.ndtri(1 - delta))
         error = float(np.hypot.reduce(deviations / np.sqrt(rows)))
         # where all deviations are 0, the slopes are those in the direction of each alone
         slopes = deviations / rows / error if error > 0 else 1 / np.sqrt(rows)
-        value = sum(part.mean for part in moments) + quantile * error
+        value = float(means.sum()) + quantile * error
         return Predicted(value, np.ones(rows.size), quantile * slopes)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates.interval import Interval
-from ratecli.solvers.safety.samples import Measured, Moments, Part, Predicted
+from ratecli.solvers.safety.samples import Measured, Moments, Part, Predicted, Sizes
 
 ROUNDING = 1e-9
 """How far outside its range a measurement may be, relative to the larger of 1 and the range's ends."""
@@ -80,23 +81,42 @@ class Bound(ABC):
         ValueError
             If delta is not in (0, 1), or a mean is outside its range by more than rounding.
         """
+        means = np.array([part.mean for part in parts], dtype=float)
+        deviations = np.array([part.deviation for part in parts], dtype=float)
+        return self.forecast(parts, delta)(means, deviations)
+
+    def forecast(self, parts: Sequence[Moments], delta: float) -> Forecast:
+        """`predicted` for samples of such sizes and ranges, whatever their moments are.
+
+        Raises
+        ------
+        ValueError
+            If delta is not in (0, 1), or there is no such range.
+        """
         _check_delta(delta)
-        by_mean, by_deviation = np.zeros(len(parts)), np.zeros(len(parts))
-        if not all(math.isfinite(part.mean) and math.isfinite(part.deviation) for part in parts):
-            return Predicted(math.inf, by_mean, by_deviation)
+        for part in parts:
+            _check_range(part.range, np.zeros(0))
         scale = _unit(parts)
-        scaled = [_scaled(replace(part, coefficient=part.coefficient / scale)) for part in parts]
-        live = [i for i, part in enumerate(scaled) if self._teaches(part.range, part.rows)]
-        value = sum(part.range[1] for i, part in enumerate(scaled) if i not in live)
-        if live:
-            expected = self._expected([scaled[i] for i in live], delta)
-            value += expected.value
-            coefficients = np.array([parts[i].coefficient for i in live])
-            by_mean[live] = coefficients * expected.by_mean
-            by_deviation[live] = np.abs(coefficients) * expected.by_deviation
-        clipped = _clipped(value, [part.range for part in scaled])
-        inside = float(clipped == value)
-        return Predicted(scale * clipped, inside * by_mean, inside * by_deviation)
+        coefficients = [part.coefficient / scale for part in parts]
+        pairs = zip(coefficients, parts, strict=True)
+        ranges = [_scaled_range(coefficient, part.range) for coefficient, part in pairs]
+        live = [
+            i
+            for i, (ends, part) in enumerate(zip(ranges, parts, strict=True))
+            if self._teaches(ends, part.rows)
+        ]
+        scaled = [replace(part, range=ends) for part, ends in zip(parts, ranges, strict=True)]
+        return Forecast(
+            self,
+            delta,
+            scale,
+            np.array(coefficients),
+            Sizes.of(parts),
+            np.array(live, dtype=np.intp),
+            Sizes.of([scaled[i] for i in live]),
+            sum(ends[1] for i, ends in enumerate(ranges) if i not in live),
+            (sum(low for low, _ in ranges), sum(high for _, high in ranges)),
+        )
 
     def _teaches(self, ends: Interval, rows: int) -> bool:
         if ends[0] == ends[1] or rows < self.least_rows:
@@ -108,8 +128,61 @@ class Bound(ABC):
         """Bound the sum of the means of one sample or more; clipping is the caller's."""
 
     @abstractmethod
-    def _expected(self, moments: Sequence[Moments], delta: float) -> Predicted:
-        """Predict the bound on the sum of the means; all coefficients are 1."""
+    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+        """Predict the bound on the sum of the means (k,) of one sample or more; all coefficients are 1."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a bound is expected to be at moments of k samples: see `Bound.predicted`.
+
+    Attributes
+    ----------
+    scale
+        What coefficients are in units of.
+    coefficients, sizes
+        Of all samples as they are measured.
+    live, scaled
+        Which samples teach something, and their sizes once they are multiplied by their coefficients.
+    known
+        Upper ends of the others, added up.
+    ends
+        The range of the sum.
+    """
+
+    bound: Bound
+    delta: float
+    scale: float
+    coefficients: Array
+    sizes: Sizes
+    live: NDArray[np.intp]
+    scaled: Sizes
+    known: float
+    ends: Interval
+
+    def __call__(self, means: Array, deviations: Array) -> Predicted:
+        """At (k,) means and deviations; ValueError for a mean outside its range."""
+        by_mean, by_deviation = np.zeros((2, means.size))
+        if not (np.isfinite(means).all() and np.isfinite(deviations).all()):
+            return Predicted(math.inf, by_mean, by_deviation)
+        inside = np.minimum(np.maximum(means, self.sizes.lows), self.sizes.highs)
+        if (inside != means).any():
+            for i in np.flatnonzero(inside != means).tolist():
+                ends = float(self.sizes.lows[i]), float(self.sizes.highs[i])
+                _check_range(ends, means[i : i + 1])
+        value, live = self.known, self.live
+        if live.size:
+            factors = self.coefficients[live]
+            found = self.bound.expected(
+                self.scaled, factors * inside[live], np.abs(factors) * deviations[live], self.delta
+            )
+            value += found.value
+            by_mean[live] = self.scale * factors * found.by_mean
+            by_deviation[live] = self.scale * np.abs(factors) * found.by_deviation
+        clipped = math.inf if math.isnan(value) else min(max(value, self.ends[0]), self.ends[1])
+        if clipped != value:
+            by_mean, by_deviation = np.zeros((2, means.size))
+        return Predicted(self.scale * clipped, by_mean, by_deviation)
 
 
 def unit(sample: Measured) -> tuple[float, Array]:
@@ -157,18 +230,6 @@ def _measured(part: Part) -> Measured:
     ends = _scaled_range(part.coefficient, part.sample.range)
     # 0 times infinity is not a number either: a broken measurement stays one
     return Measured(np.where(np.isfinite(values), scaled, math.nan), ends)
-
-
-def _scaled(part: Moments) -> Moments:
-    _check_range(part.range, np.array([part.mean]))
-    mean = min(max(part.mean, part.range[0]), part.range[1])
-    return replace(
-        part,
-        coefficient=1.0,
-        mean=part.coefficient * mean,
-        deviation=abs(part.coefficient) * part.deviation,
-        range=_scaled_range(part.coefficient, part.range),
-    )
 
 
 def _scaled_range(coefficient: float, ends: Interval) -> Interval:

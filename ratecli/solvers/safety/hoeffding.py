@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from ratecli.models.base import Array
 from ratecli.solvers.safety.bound import Bound
-from ratecli.solvers.safety.samples import Measured, Moments, Predicted
+from ratecli.solvers.safety.samples import Measured, Predicted, Sizes
 
 
 class Hoeffding(Bound):
@@ -33,8 +34,6 @@ class Hoeffding(Bound):
         squares = ((s.range[1] - s.range[0]) ** 2 / s.values.size for s in samples)
         return mean + math.sqrt(math.log(1 / delta) / 2 * sum(squares))
 
-    def _expected(self, moments: Sequence[Moments], delta: float) -> Predicted:
-        mean = sum(part.mean for part in moments)
-        squares = ((part.range[1] - part.range[0]) ** 2 / part.rows for part in moments)
-        half = math.sqrt(math.log(1 / delta) / 2 * sum(squares))
-        return Predicted(mean + half, np.ones(len(moments)), np.zeros(len(moments)))
+    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+        half = math.sqrt(math.log(1 / delta) / 2 * float((sizes.widths**2 / sizes.rows).sum()))
+        return Predicted(float(means.sum()) + half, np.ones(means.size), np.zeros_like(deviations))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates.interval import Interval
@@ -59,6 +60,27 @@ class Moments:
     deviation: float
     rows: int
     range: Interval = (0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What moments do not change of samples: (k,) rows, and the least and largest measurements."""
+
+    rows: Array
+    lows: Array
+    highs: Array
+
+    @classmethod
+    def of(cls, parts: Sequence[Moments]) -> Sizes:
+        lows, highs = np.array([part.range for part in parts]).reshape(-1, 2).T
+        return cls(np.array([float(part.rows) for part in parts]), lows, highs)
+
+    @property
+    def widths(self) -> Array:
+        return self.highs - self.lows
+
+    def some(self, places: NDArray[np.intp]) -> Sizes:
+        return Sizes(self.rows[places], self.lows[places], self.highs[places])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from scipy import special
 
 from ratecli.models.base import Array
 from ratecli.solvers.safety.bound import Bound
-from ratecli.solvers.safety.samples import Measured, Moments, Predicted
+from ratecli.solvers.safety.samples import Measured, Predicted, Sizes
 
 STEP = 1e-4
 """Relative step of the central difference of a t quantile in its degrees of freedom."""
@@ -42,11 +42,9 @@ class StudentT(Bound):
         rows = np.array([float(sample.values.size) for sample in samples])
         return mean + _half_width(deviations, rows, delta)[0]
 
-    def _expected(self, moments: Sequence[Moments], delta: float) -> Predicted:
-        deviations = np.array([part.deviation for part in moments])
-        rows = np.array([float(part.rows) for part in moments])
-        half, slopes = _half_width(deviations, rows, delta)
-        return Predicted(sum(part.mean for part in moments) + half, np.ones(len(moments)), slopes)
+    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+        half, slopes = _half_width(deviations, sizes.rows, delta)
+        return Predicted(float(means.sum()) + half, np.ones(means.size), slopes)
 
 
 def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Array]:
@@ -57,8 +55,8 @@ def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Ar
     variances = deviations**2 / rows
     if not (total := variances.sum()) > 0:
         return 0.0, special.stdtrit(rows - 1, 1 - delta) / np.sqrt(rows)
-    weights = variances**2 / (rows - 1)
-    freedom = total**2 / weights.sum()
+    weights = (variances / total) ** 2 / (rows - 1)
+    freedom = 1 / weights.sum()
     error, quantile = np.sqrt(total), special.stdtrit(freedom, 1 - delta)
     error_slopes = deviations / rows / error
     # d ln(freedom) = 2 d ln(total) - d ln(sum of weights)

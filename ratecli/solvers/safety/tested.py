@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from ratecli.rates.affine import Affine, affine
 from ratecli.rates.analysis import Goal
 from ratecli.rates.enclosure import Enclosure, enclosure, sides
 from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.safety.forms import joint
 from ratecli.solvers.safety.promise import Method, Promise
@@ -90,24 +92,28 @@ class Tested:
 
     def enclosure(self, node: Expression, tree: int, limits: Array) -> Enclosure:
         """The interval of a node of a tree; ends that nobody asked for are as far off as can be."""
-        asked = {
-            (each.quantity, each.sign): b for b, each in enumerate(self.asked) if each.tree == tree
-        }
 
         def known(part: Expression) -> Enclosure | None:
             place = self.places.get(part)
-            return None if place is None else self._placed(place, asked, limits)
+            return None if place is None else self._placed(place, tree, limits)
 
         return enclosure(node, known, len(self.asked))
 
-    def _placed(
-        self, place: Place, asked: Mapping[tuple[int, int], int], limits: Array
-    ) -> Enclosure:
+    @cached_property
+    def _numbers(self) -> Mapping[tuple[int, int, int], int]:
+        """Of each limit that is asked for, by tree, quantity and sign."""
+        return {(each.tree, each.quantity, each.sign): b for b, each in enumerate(self.asked)}
+
+    @cached_property
+    def _ranges(self) -> Sequence[Interval]:
+        return [form.range() for form in self.quantities]
+
+    def _placed(self, place: Place, tree: int, limits: Array) -> Enclosure:
         ends, slopes = dict[int, float](), {sign: np.zeros(len(limits)) for sign in (-1, 1)}
         for sign in (-1, 1):
-            b = asked.get((place.quantity, sign))
+            b = self._numbers.get((tree, place.quantity, sign))
             if b is None:
-                ends[sign] = self.quantities[place.quantity].range()[(sign + 1) // 2]
+                ends[sign] = self._ranges[place.quantity][(sign + 1) // 2]
             else:
                 ends[sign] = float(limits[b])
                 slopes[sign][b] = place.factor if math.isfinite(ends[sign]) else 0.0

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.solvers.safety.bets import PRIOR_VARIANCE, stake_size
-from ratecli.solvers.safety.crossing import crossing
-from ratecli.solvers.safety.samples import Moments, Predicted
+from ratecli.solvers.safety.samples import Predicted, Sizes
 
 Numbers = NDArray[np.inexact]
 NODES = 32
@@ -22,34 +21,35 @@ LEAST_MEAN = 1e-9
 TOLERANCE = 1e-12
 
 
-def expected_excess(moments: Sequence[Moments], delta: float) -> Predicted:
-    """Return the width D of the bound above the sum of means, with its slopes.
+def expected_excess(sizes: Sizes, sums: Array, deviations: Array, delta: float) -> Predicted:
+    """Return the width D of the bound above the sum of means (P,), with its slopes.
 
     D is where the expected logarithm of the wealth is ln(1/delta), for values that are 0 or one larger
     number and have the moments given (0/1 decisions are that). The bets are those for the expected
     running variances. Slopes are those of an implicit function.
     """
-    lows, highs = np.array([part.range for part in moments]).T
-    widths, rows = highs - lows, np.array([float(part.rows) for part in moments])
-    means = np.maximum((np.array([part.mean for part in moments]) - lows) / widths, LEAST_MEAN)
-    deviations = np.array([part.deviation for part in moments]) / widths
+    widths = sizes.widths
+    means, spreads = np.maximum((sums - sizes.lows) / widths, LEAST_MEAN), deviations / widths
     goal, room = math.log(1 / delta), float(widths @ (1 - means))
-    sizes = _Sizes(rows, widths, delta)
-    still = sizes.game(means, deviations)
-    excess = crossing(lambda d: still.growth(d).real - goal, 0.0, room, TOLERANCE * room)
-    if excess >= room:  # no wealth rules out even the largest sum
-        return Predicted(room, -np.ones(rows.size), np.zeros(rows.size))
-    rise = still.growth(excess + TINY * 1j).imag
-    steps = TINY * 1j * np.eye(rows.size)
-    by_mean = [sizes.game(means + step, deviations).growth(excess).imag for step in steps]
-    by_deviation = [sizes.game(means, deviations + step).growth(excess).imag for step in steps]
-    scale = -1 / (rise * widths)
-    return Predicted(excess, scale * by_mean, scale * by_deviation)
+    game = _game(means, spreads, sizes, delta)
+    if not room > 0 or game.growth(room) < goal:  # no wealth rules out even the largest sum
+        return Predicted(room, -np.ones(means.size), np.zeros(means.size))
+    excess, rise, step = 0.0, 0.0, math.inf
+    while step > TOLERANCE * room:  # the growth is concave, and so steps do not go too far
+        grown, rise = game.climb(excess)
+        step = (goal - grown) / rise
+        excess += step
+    steps, still = TINY * 1j * np.eye(means.size), np.zeros((means.size, means.size))
+    moved = _game(
+        means + np.vstack([steps, still]), spreads + np.vstack([still, steps]), sizes, delta
+    )
+    by_mean, by_deviation = moved.growth(excess).imag.reshape(2, -1) / TINY / -(rise * widths)
+    return Predicted(excess, by_mean, by_deviation)
 
 
 @dataclass(frozen=True)
 class _Game:
-    """(P, T) stakes at T times, and (P, 1) distributions: 0, or `jump` with a probability `chance`."""
+    """(..., P, T) stakes at T times, and (..., P, 1) distributions: 0, or `jump` with a `chance`."""
 
     stakes: Numbers
     means: Numbers
@@ -58,43 +58,51 @@ class _Game:
     shares: Array
     plays: Array
 
-    def growth(self, excess: complex) -> complex:
+    def growth(self, excess: float) -> Numbers:
         """Return the expected logarithm of the wealth where the sum of means is D above the true one.
 
         Of all means with that sum the wealth is taken where each is above the true one in proportion
-        to its squared standard error at equal variances. An analytic function.
+        to its squared standard error at equal variances. An analytic function, concave in D.
         """
+        return self._grown(*self._outcomes(excess))
+
+    def climb(self, excess: float) -> tuple[float, float]:
+        """Return the growth and its derivative, of one distribution."""
+        wins, losses = self._outcomes(excess)
+        rises = (1 - self.chance) / wins + self.chance / losses
+        rise = (self.plays * self.stakes * self.shares * rises).sum()
+        return float(self._grown(wins, losses)), float(rise)
+
+    def _outcomes(self, excess: float) -> tuple[Numbers, Numbers]:
         tested = self.means + excess * self.shares
-        wins, losses = 1 + self.stakes * tested, 1 + self.stakes * (tested - self.jump)
+        return 1 + self.stakes * tested, 1 + self.stakes * (tested - self.jump)
+
+    def _grown(self, wins: Numbers, losses: Numbers) -> Numbers:
         logs = np.log(wins) + self.chance * np.log(losses / wins)
-        return complex((logs * self.plays).sum())
+        return np.asarray((logs * self.plays).sum(axis=(-2, -1)))
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    rows: Array
-    widths: Array
-    delta: float
-
-    def game(self, means: Numbers, deviations: Numbers) -> _Game:
-        largest = means * (1 - means)
-        variances = np.where(deviations.real**2 < largest.real, deviations**2, largest)[:, None]
-        times, spans = _nodes(self.rows.max())
-        seen = variances + (PRIOR_VARIANCE - variances) / (times * self.rows[:, None] + 1)
-        ratios = self.widths / self.rows
-        stakes = stake_size((self.widths * ratios) @ seen, ratios.max(), self.delta)
-        means = means[:, None]
-        jump = means + variances / means
-        return _Game(
-            stakes * (ratios / ratios.max())[:, None],
-            means,
-            jump,
-            means / jump,
-            (ratios / (self.widths @ ratios))[:, None],
-            self.rows[:, None] * spans,
-        )
+def _game(means: Numbers, deviations: Numbers, sizes: Sizes, delta: float) -> _Game:
+    """The game of (..., P) means and deviations, as shares of the ranges."""
+    rows, widths = sizes.rows, sizes.widths
+    largest = means * (1 - means)
+    variances = np.where(deviations.real**2 < largest.real, deviations**2, largest)[..., None]
+    times, spans = _nodes(float(rows.max()))
+    seen = variances + (PRIOR_VARIANCE - variances) / (times * rows[:, None] + 1)
+    ratios = widths / rows
+    stakes = stake_size((widths * ratios) @ seen, ratios.max(), delta)[..., None, :]
+    jump = means[..., None] + variances / means[..., None]
+    return _Game(
+        stakes * (ratios / ratios.max())[:, None],
+        means[..., None],
+        jump,
+        means[..., None] / jump,
+        (ratios / (widths @ ratios))[:, None],
+        rows[:, None] * spans,
+    )
 
 
+@lru_cache
 def _nodes(rows: float) -> tuple[Array, Array]:
     """Return times in (0, 1), close together where little has been seen, and the spans around them."""
     edges = np.concatenate(([0.0], np.geomspace(1 / rows, 1.0, NODES)))

@@ -19,11 +19,21 @@ CLEAR = -1e-7
 """An end at which a candidate surely passes."""
 MOST = 1e6
 """Times the rows beyond which more of them are no help."""
-HALVINGS = 8
+HALVINGS = 6
+ROUGH = 1e-3
+"""What `NEAR` is where only the sign of the end matters."""
+NEAR = 1e-6
+"""Decrease of the worst end that a step must promise, relative to it: it is told to a few digits."""
 STEPS = 100
 
 
-def least(selection: Selection, start: Point, track: Track, enough: float = -np.inf) -> Point:
+def least(
+    selection: Selection,
+    start: Point,
+    track: Track,
+    enough: float = -np.inf,
+    exact: float = NEAR,
+) -> Point:
     """The point of the least worst end that is reached from a start, or the first at most `enough`.
 
     Where the ends are infinite at first, as with a denominator whose interval has 0 in it, those of
@@ -37,14 +47,16 @@ def least(selection: Selection, start: Point, track: Track, enough: float = -np.
             easier = replace(selection, prediction=selection.prediction.inflated(inflation))
             ahead = easier.at(point.v)
             if np.isfinite(ahead.worst):
-                ahead, _ = Sequential(easier, Track(), worst_only=True).run(ahead, STEPS)
+                ahead, _ = Sequential(easier, Track(), worst_only=True, exact=exact).run(
+                    ahead, STEPS
+                )
                 point = selection.at(ahead.v)
                 track.see(point)
                 break
     if not np.isfinite(point.worst):
         return point
-    found, _ = Sequential(selection, track, worst_only=True, enough=enough).run(point, STEPS)
-    return found
+    search = Sequential(selection, track, worst_only=True, enough=enough, exact=exact)
+    return search.run(point, STEPS)[0]
 
 
 def shortfall(prediction: Prediction, upper: Array, times: float | None) -> str:
@@ -83,8 +95,10 @@ def passing(selection: Selection, point: Point) -> Callable[[float], bool]:
     """Whether some model near a point would pass with so many times the rows."""
 
     def passes(times: float) -> bool:
+        nonlocal point  # what is the least for so many rows is not far from it for others
         more = replace(selection, prediction=selection.prediction.scaled(times))
-        return least(more, more.at(point.v), Track(), CLEAR).worst <= 0
+        point = least(more, more.at(point.v), Track(), CLEAR, ROUGH)
+        return point.worst <= 0
 
     return passes
 

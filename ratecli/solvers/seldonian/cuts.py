@@ -18,7 +18,7 @@ from ratecli.solvers.seldonian.prediction import Group, Prediction
 
 ROUNDING = 1e-9
 """How far above 0 a goal's own value may seem to be where its predicted end is at most 0."""
-KNOTS = 64
+KNOTS = 32
 """Thresholds at which ends are found before others are left out."""
 NEARLY = 0.95
 """Part of the interpolated distance of an end from its estimate that is relied on."""

@@ -27,6 +27,8 @@ LEVELS = 6
 ROUNDS = 3
 """Times that models halfway to the neighbours of the best one are looked at."""
 STEPS = 40
+ROUGH = 1e-2
+"""Decrease that steps of soft models must promise, which only lead the way."""
 TRIES = 25
 """Thresholds of each model that are looked at for the least bound where none passes."""
 
@@ -77,7 +79,7 @@ class Hard:
         model = replace(self.selection.model, sharpness=sharpness)
         soft = replace(self.selection, model=model)
         start = soft.at(np.zeros(soft.design.width))
-        utmost = least(soft, start, Track())
+        utmost = least(soft, start, Track(), exact=ROUGH)
         found = [start.w]
         if not (np.isfinite(start.worst) and utmost.worst < start.worst):
             return [start.w, utmost.w]
@@ -85,7 +87,7 @@ class Hard:
         for level in np.linspace(start.worst, utmost.worst, LEVELS + 1)[1:-1].tolist():
             shifted = replace(soft, prediction=replace(soft.prediction, needed=level))
             track = Track()
-            last, _ = Sequential(shifted, track).run(shifted.at(point.v), STEPS)
+            last, _ = Sequential(shifted, track, exact=ROUGH).run(shifted.at(point.v), STEPS)
             point = track.best or last
             found.append(point.w)
         return [*found, utmost.w]

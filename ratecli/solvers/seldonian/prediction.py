@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates.analysis import pieces
 from ratecli.rates.expression import Expression
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.safety.bound import Forecast
 from ratecli.solvers.safety.bounds import Bound, chosen
 from ratecli.solvers.safety.forms import Rows, parts_of
 from ratecli.solvers.safety.promise import Promise
@@ -57,7 +59,8 @@ class Group:
         mean = float(values.mean())
         if self.count == 1:
             return mean, np.nan
-        return mean, float(np.sqrt(((values - mean) ** 2).sum() / (self.count - 1)))
+        apart = values - mean
+        return mean, float(np.sqrt(apart @ apart / (self.count - 1)))
 
     def slopes(self, said: Said, values: Array) -> Array:
         """(2, D) of mean and deviation in the weights; 0 where the deviation has a corner."""
@@ -68,7 +71,7 @@ class Group:
         apart = np.zeros_like(own)
         if deviation > 0:
             apart = (values - mean) * own / ((self.count - 1) * deviation)
-        return self.design.pull(np.stack([own / self.count, apart], axis=1)).T
+        return self.design.pull(np.stack([own / self.count, apart]).T).T
 
 
 @dataclass(frozen=True)
@@ -80,52 +83,54 @@ class Limit:
     groups: tuple[tuple[int, float], ...]
     """Numbers of groups and their coefficients."""
 
-    def predicted(self, moments: Array, groups: Sequence[Group], inflation: Inflation) -> _Side:
-        """The limit at (Q, 2) means and deviations, and its (Q, 2) slopes in them."""
-        sign = self.asked.sign
+    def side(self, groups: Sequence[Group], inflation: Inflation) -> Side:
+        """What it is at any moments of the groups."""
+        own, turned = [groups[q] for q, _ in self.groups], self.asked.sign
         parts = [
-            Moments(
-                sign * c,
-                float(moments[q, 0]),
-                float(moments[q, 1]),
-                groups[q].expected,
-                groups[q].rows.range,
-            )
-            for q, c in self.groups
+            Moments(turned * c, 0.0, 0.0, group.expected, group.rows.range)
+            for group, (_, c) in zip(own, self.groups, strict=True)
         ]
-        found = self.bound.predicted(parts, self.asked.delta)
-        point = sum(part.coefficient * part.mean for part in parts)
-        value = point + inflation.factor * (found.value - point) if inflation.factor else point
-        slopes = np.zeros_like(moments)
-        for k, (q, c) in enumerate(self.groups):
-            held = sign * c * (1 - inflation.factor)
-            slopes[q, 0] += held + inflation.factor * found.by_mean[k]
-            slopes[q, 1] += inflation.factor * found.by_deviation[k]
-        if inflation.deviates:
-            noise = self._noise(moments, groups)
-            value += inflation.deviates * float(np.sqrt(noise.sum()))
-            for q, _ in self.groups:
-                if 0 < noise[q] < np.inf:
-                    by = inflation.deviates / np.sqrt(noise.sum())
-                    slopes[q, 1] += by * noise[q] / moments[q, 1]
-        return _Side(sign * value, sign * slopes)
-
-    def _noise(self, moments: Array, groups: Sequence[Group]) -> Array:
-        """(Q,) variances of the difference of a mean on candidate and on safety rows."""
-        noise = np.zeros(len(moments))
-        for q, c in self.groups:
-            spread = groups[q].spread
-            if not np.isfinite(spread):
-                noise[q] = np.inf
-            elif moments[q, 1] != 0:
-                noise[q] = (c * moments[q, 1]) ** 2 * spread
-        return noise
+        return Side(
+            turned,
+            np.array([q for q, _ in self.groups], dtype=np.intp),
+            np.array([part.coefficient for part in parts]),
+            np.array([c**2 * group.spread for group, (_, c) in zip(own, self.groups, strict=True)]),
+            self.bound.forecast(parts, self.asked.delta),
+            inflation,
+        )
 
 
 @dataclass(frozen=True)
-class _Side:
-    value: float
-    slopes: Array
+class Side:
+    """A limit, upper (sign 1) or lower (-1), as a function of moments of k of the groups."""
+
+    sign: int
+    places: NDArray[np.intp]
+    coefficients: Array
+    noise: Array
+    """(k,) what squared deviations add to the variance of what is seen here less what the test sees."""
+    forecast: Forecast
+    inflation: Inflation
+
+    def at(self, moments: Array) -> tuple[float, Array]:
+        """The limit at (Q, 2) means and deviations, and its (Q, 2) slopes in them."""
+        means, deviations = moments[self.places].T
+        factor, found = self.inflation.factor, self.forecast(means, deviations)
+        point = float(self.coefficients @ means)
+        value = point + factor * (found.value - point) if factor else point
+        by_mean = self.coefficients * (1 - factor) + factor * found.by_mean
+        by_deviation = factor * found.by_deviation
+        if self.inflation.deviates:
+            error = np.inf
+            if np.isfinite(self.noise).all():
+                error = float(np.sqrt(self.noise @ deviations**2))
+            value += self.inflation.deviates * error
+            if 0 < error < np.inf:
+                scale = self.inflation.deviates / error
+                by_deviation = by_deviation + scale * self.noise * deviations
+        slopes = np.zeros_like(moments)
+        slopes[self.places, 0], slopes[self.places, 1] = by_mean, by_deviation
+        return self.sign * value, self.sign * slopes
 
 
 @dataclass(frozen=True)
@@ -210,6 +215,14 @@ class Prediction:
         """(P,) the goal of each tree."""
         return tuple(goal.name for goal in self.goals for _ in goal.nodes)
 
+    @cached_property
+    def sides(self) -> tuple[tuple[Side, ...], ...]:
+        """Of each goal, what its limits are at any moments."""
+        return tuple(
+            tuple(limit.side(self.groups, self.inflation) for limit in goal.limits)
+            for goal in self.goals
+        )
+
     @property
     def asked(self) -> int:
         """How many bounds there are in all."""
@@ -226,10 +239,10 @@ class Prediction:
     def taken_apart(self, said: Said) -> Prediction:
         """With smooth trees: see `TestedGoal`."""
         moments = self.moments(tuple(group.measured(said) for group in self.groups))
-        goals = []
-        for goal in self.goals:
-            sides = [each.predicted(moments, self.groups, self.inflation) for each in goal.limits]
-            goals.append(goal.taken_apart(np.array([side.value for side in sides])))
+        goals = [
+            goal.taken_apart(np.array([side.at(moments)[0] for side in sides]))
+            for goal, sides in zip(self.goals, self.sides, strict=True)
+        ]
         return replace(self, goals=tuple(goals))
 
     def moments(self, values: Sequence[Array]) -> Array:
@@ -245,14 +258,17 @@ class Prediction:
     def of_moments(self, moments: Array) -> tuple[Array, Array]:
         """(P,) upper ends of the trees at (Q, 2) moments, and their (P, Q, 2) slopes in those."""
         upper, slopes = [np.zeros(0)], [np.zeros((0, *moments.shape))]
-        for goal in self.goals:
-            sides = [each.predicted(moments, self.groups, self.inflation) for each in goal.limits]
-            ends, by = goal.upper(np.array([side.value for side in sides]))
-            inner = np.array([side.slopes for side in sides]).reshape(len(sides), *moments.shape)
+        for goal, sides in zip(self.goals, self.sides, strict=True):
+            found = [side.at(moments) for side in sides]
+            ends, by = goal.upper(np.array([value for value, _ in found]))
+            inner = np.array([each for _, each in found]).reshape(len(sides), moments.size)
             upper.append(np.where(np.isnan(ends), np.inf, ends - self.needed))
             with np.errstate(invalid="ignore", over="ignore"):
-                slopes.append(np.nan_to_num(np.tensordot(by, inner, axes=1), posinf=0, neginf=0))
-        return np.concatenate(upper), np.concatenate(slopes)
+                slopes.append((by @ inner).reshape(-1, *moments.shape))
+        whole = np.concatenate(slopes)
+        if not np.isfinite(whole).all():
+            whole = np.nan_to_num(whole, posinf=0, neginf=0)
+        return np.concatenate(upper), whole
 
     def slopes(self, expected: Expected) -> Array:
         """(P, D) of the upper ends in the weights."""

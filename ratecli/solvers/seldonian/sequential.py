@@ -23,9 +23,6 @@ MEMORY = 60
 MARGIN = 1e-9
 """How far below 0 ends are asked to be: what converges from above must arrive."""
 EXACT = 1e-9
-"""Decrease that a step must promise, relative to the objective."""
-NEAR = 1e-6
-"""The same for the worst end, which is reported to a few digits."""
 LEAST = 1e-3
 """Size that an objective or an end is taken to have at least."""
 HIGHEST = 1e5
@@ -114,6 +111,8 @@ class Sequential:
     worst_only: bool = False
     enough: float = -np.inf
     """With `worst_only`: the largest end at which to stop."""
+    exact: float = EXACT
+    """Decrease that a step must promise, relative to what is minimized."""
     price: float = 1.0
 
     def run(self, start: Point, steps: int = STEPS) -> tuple[Point, Array]:
@@ -179,9 +178,7 @@ class Sequential:
             self.price *= 10
 
     def _little(self, point: Point) -> float:
-        if self.worst_only:
-            return NEAR * max(abs(point.worst), LEAST)
-        return EXACT * max(abs(point.objective), LEAST)
+        return self.exact * max(abs(point.worst if self.worst_only else point.objective), LEAST)
 
     def _spread(self, step: Step, kept: Array) -> Array:
         """(P,) multipliers of all trees."""
