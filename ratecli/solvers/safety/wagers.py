@@ -34,10 +34,11 @@ def expected_excess(sizes: Sizes, sums: Array, deviations: Array, delta: float) 
     game = _game(means, spreads, sizes, delta)
     if not room > 0 or game.growth(room) < goal:  # no wealth rules out even the largest sum
         return Predicted(room, -np.ones(means.size), np.zeros(means.size))
-    excess, rise, step = 0.0, 0.0, math.inf
-    while step > TOLERANCE * room:  # the growth is concave, and so steps do not go too far
+    errors = (widths * spreads) ** 2 / sizes.rows
+    excess, rise, step = min(math.sqrt(2 * goal * float(errors.sum())), room / 2), 0.0, math.inf
+    while abs(step) > TOLERANCE * room:  # the growth is concave: steps from below do not go too far
         grown, rise = game.climb(excess)
-        step = (goal - grown) / rise
+        step = max((goal - grown) / rise, -excess)
         excess += step
     steps, still = TINY * 1j * np.eye(means.size), np.zeros((means.size, means.size))
     moved = _game(
