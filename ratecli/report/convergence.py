@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ratecli.report.ledger import MEASURED, Ledger
 from ratecli.report.naming import plot_name
 from ratecli.report.series import EVERYTHING, Choice
-from ratecli.report.sheet import scalar
 from ratecli.report.tradeoff import panels
 from ratecli.runner.records import MET
 
@@ -40,17 +39,8 @@ class Convergence:
 
     def parts(self) -> list[Convergence]:
         """Each panel as a plot of its own; the plot itself if it has none."""
-        if not self.panels:
-            return [self]
-        return [
-            replace(
-                self,
-                title=f"{self.by} = {scalar(value)}",
-                choice=replace(self.choice, at=(self.by, value)),
-                panels=(),
-            )
-            for value in self.panels
-        ]
+        values = [self.choice.in_panel(self.by, value) for value in self.panels]
+        return [replace(self, **each) for each in values] or [self]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from ratecli.report.ledger import Ledger
 from ratecli.report.naming import plot_name
 from ratecli.report.outcomes import ANSWERED
 from ratecli.report.series import EVERYTHING, Choice
-from ratecli.report.sheet import scalar
 from ratecli.report.tradeoff import panels
 from ratecli.runner.records import Planned
 from ratecli.spec.algorithm import label_of
@@ -50,17 +49,8 @@ class Guarantee:
 
     def parts(self) -> list[Guarantee]:
         """Each value of the name `by` as a plot of its own; the plot itself without one."""
-        if not self.panels:
-            return [self]
-        return [
-            replace(
-                self,
-                title=f"{self.by} = {scalar(value)}",
-                choice=replace(self.choice, at=(self.by, value)),
-                panels=(),
-            )
-            for value in self.panels
-        ]
+        values = [self.choice.in_panel(self.by, value) for value in self.panels]
+        return [replace(self, **each) for each in values] or [self]
 
     def takes(self, trial: Planned) -> bool:
         return self.choice.takes(trial.label) and self.choice.takes_point(trial.point)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ratecli.report.estimates import NOTHING, Estimate
 from ratecli.report.groups import Group, groups
 from ratecli.report.ledger import Ledger
+from ratecli.report.sheet import scalar
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Choice:
     def takes_variant(self, variant: str, siblings: Collection[str]) -> bool:
         """An algorithm with a single variant is itself, whatever that is called."""
         return not self.variants or len(siblings) == 1 or variant in self.variants
+
+    def in_panel(self, by: str, value: Any) -> dict[str, Any]:
+        """What changes in a plot that is drawn as the panel of one value of the name `by`."""
+        own = replace(self, at=(by, value))
+        return {"title": f"{by} = {scalar(value)}", "choice": own, "panels": ()}
 
     def takes_point(self, point: Mapping[str, Any]) -> bool:
         name, value = self.at or ("", None)

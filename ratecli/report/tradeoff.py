@@ -9,7 +9,6 @@ from typing import Any
 from ratecli.report.ledger import Ledger
 from ratecli.report.naming import plot_name
 from ratecli.report.series import EVERYTHING, Choice, Plane
-from ratecli.report.sheet import scalar
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,9 @@ class Tradeoff:
         return [
             replace(
                 self,
-                title=f"{self.by} = {scalar(value)}",
-                choice=replace(self.choice, at=(self.by, value)),
                 levels=_in_panel(self.levels, value),
                 heights=_in_panel(self.heights, value),
-                panels=(),
+                **self.choice.in_panel(self.by, value),
             )
             for value in self.panels
         ]

@@ -92,8 +92,11 @@ def guarded(
         if worst <= EXCESS and loose:
             break
         by = [np.maximum(each + missing, 0.0) for each, missing in zip(by, short, strict=True)]
-    if not tried:
-        return solution
+    return _chosen(tried, guard) if tried else solution
+
+
+def _chosen(tried: list[tuple[float, float, Solution]], guard: Guard) -> Solution:
+    """Of what was tried, with what is missing and the objective."""
     missed, _, found = min(tried, key=lambda each: each[:2])
     if not missed and found.status in ANSWERED:
         return found
