@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.solvers.safety.bets import PRIOR_VARIANCE, stake_size
+from ratecli.solvers.safety.bets import PRIOR_VARIANCE
 from ratecli.solvers.safety.samples import Predicted, Sizes
 
-Numbers = NDArray[np.inexact]
 NODES = 32
 TINY = 1e-30
 """Complex step: derivatives of analytic functions to the last digit, as nothing is subtracted."""
@@ -28,79 +27,60 @@ def expected_excess(sizes: Sizes, sums: Array, deviations: Array, delta: float) 
     number and have the moments given (0/1 decisions are that). The bets are those for the expected
     running variances. Slopes are those of an implicit function.
     """
-    widths = sizes.widths
+    widths, rows = sizes.widths, sizes.rows
     means, spreads = np.maximum((sums - sizes.lows) / widths, LEAST_MEAN), deviations / widths
     goal, room = math.log(1 / delta), float(widths @ (1 - means))
-    game = _game(means, spreads, sizes, delta)
-    if not room > 0 or game.growth(room) < goal:  # no wealth rules out even the largest sum
-        return Predicted(room, -np.ones(means.size), np.zeros(means.size))
-    errors = (widths * spreads) ** 2 / sizes.rows
+    game = (rows, widths, *_nodes(float(rows.max())), goal)
+    if not room > 0 or _growth(means, spreads, *game, room)[0] < goal:
+        return Predicted(room, -np.ones(means.size), np.zeros(means.size))  # no wealth rules it out
+    errors = (widths * spreads) ** 2 / rows
     excess, rise, step = min(math.sqrt(2 * goal * float(errors.sum())), room / 2), 0.0, math.inf
     while abs(step) > TOLERANCE * room:  # the growth is concave: steps from below do not go too far
-        grown, rise = game.climb(excess)
+        grown, rise = _growth(means, spreads, *game, excess)
         step = max((goal - grown) / rise, -excess)
         excess += step
-    steps, still = TINY * 1j * np.eye(means.size), np.zeros((means.size, means.size))
-    moved = _game(
-        means + np.vstack([steps, still]), spreads + np.vstack([still, steps]), sizes, delta
-    )
-    by_mean, by_deviation = moved.growth(excess).imag.reshape(2, -1) / TINY / -(rise * widths)
+    moved = np.concatenate([means, spreads]) + TINY * 1j * np.eye(2 * means.size)
+    by = [_growth(each[: means.size], each[means.size :], *game, excess)[0].imag for each in moved]
+    by_mean, by_deviation = np.reshape(by, (2, -1)) / TINY / -(rise * widths)
     return Predicted(excess, by_mean, by_deviation)
 
 
-@dataclass(frozen=True)
-class _Game:
-    """(..., P, T) stakes at T times, and (..., P, 1) distributions: 0, or `jump` with a `chance`."""
+@numba.njit(cache=True)
+def _growth(  # noqa: PLR0917  what runs compiled takes arrays and numbers
+    means: Any, spreads: Any, rows: Any, widths: Any, times: Any, spans: Any, goal: Any, excess: Any
+) -> Any:
+    """Return the expected logarithm of the wealth where the sum of means is D above the true one, and
+    its derivative in D, for (P,) means and deviations as shares of the ranges.
 
-    stakes: Numbers
-    means: Numbers
-    jump: Numbers
-    chance: Numbers
-    shares: Array
-    plays: Array
-
-    def growth(self, excess: float) -> Numbers:
-        """Return the expected logarithm of the wealth where the sum of means is D above the true one.
-
-        Of all means with that sum the wealth is taken where each is above the true one in proportion
-        to its squared standard error at equal variances. An analytic function, concave in D.
-        """
-        return self._grown(*self._outcomes(excess))
-
-    def climb(self, excess: float) -> tuple[float, float]:
-        """Return the growth and its derivative, of one distribution."""
-        wins, losses = self._outcomes(excess)
-        rises = (1 - self.chance) / wins + self.chance / losses
-        rise = (self.plays * self.stakes * self.shares * rises).sum()
-        return float(self._grown(wins, losses)), float(rise)
-
-    def _outcomes(self, excess: float) -> tuple[Numbers, Numbers]:
-        tested = self.means + excess * self.shares
-        return 1 + self.stakes * tested, 1 + self.stakes * (tested - self.jump)
-
-    def _grown(self, wins: Numbers, losses: Numbers) -> Numbers:
-        logs = np.log(wins) + self.chance * np.log(losses / wins)
-        return np.asarray((logs * self.plays).sum(axis=(-2, -1)))
-
-
-def _game(means: Numbers, deviations: Numbers, sizes: Sizes, delta: float) -> _Game:
-    """The game of (..., P) means and deviations, as shares of the ranges."""
-    rows, widths = sizes.rows, sizes.widths
-    largest = means * (1 - means)
-    variances = np.where(deviations.real**2 < largest.real, deviations**2, largest)[..., None]
-    times, spans = _nodes(float(rows.max()))
-    seen = variances + (PRIOR_VARIANCE - variances) / (times * rows[:, None] + 1)
+    Of all means with that sum the wealth is taken where each is above the true one in proportion to
+    its squared standard error at equal variances. An analytic function, concave in D. Stakes are those
+    of `bets.stake_size`, at T times.
+    """
     ratios = widths / rows
-    stakes = stake_size((widths * ratios) @ seen, ratios.max(), delta)[..., None, :]
-    jump = means[..., None] + variances / means[..., None]
-    return _Game(
-        stakes * (ratios / ratios.max())[:, None],
-        means[..., None],
-        jump,
-        means[..., None] / jump,
-        (ratios / (widths @ ratios))[:, None],
-        rows[:, None] * spans,
-    )
+    most, share = ratios.max(), 1 / (widths * ratios).sum()
+    variances = np.empty_like(means)
+    for p in range(means.size):
+        largest = means[p] * (1 - means[p])
+        squared = spreads[p] ** 2
+        variances[p] = squared if squared.real < largest.real else largest
+    grown, rise = 0 * means[0], 0 * means[0]
+    for t in range(times.size):
+        error = 0 * means[0]
+        for p in range(means.size):
+            seen = variances[p] + (PRIOR_VARIANCE - variances[p]) / (times[t] * rows[p] + 1)
+            error += widths[p] * ratios[p] * seen
+        best = most * np.sqrt(2 * goal / error)
+        odds = best + best**2 / 3
+        stake_of_most = odds / (1 + odds) / most
+        for p in range(means.size):
+            stake, own = stake_of_most * ratios[p], ratios[p] * share
+            jump = means[p] + variances[p] / means[p]
+            chance, tested = means[p] / jump, means[p] + excess * own
+            win, loss = 1 + stake * tested, 1 + stake * (tested - jump)
+            plays = rows[p] * spans[t]
+            grown += plays * (np.log(win) + chance * np.log(loss / win))
+            rise += plays * stake * own * ((1 - chance) / win + chance / loss)
+    return grown, rise
 
 
 @lru_cache
