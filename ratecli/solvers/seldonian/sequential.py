@@ -23,12 +23,14 @@ MEMORY = 60
 MARGIN = 1e-9
 """How far below 0 ends are asked to be: what converges from above must arrive."""
 EXACT = 1e-9
-LEAST = 1e-3
+LEAST = 0.1
 """Size that an objective or an end is taken to have at least."""
 HIGHEST = 1e5
 """What excess costs at most, in the objective at the start; it begins with that itself."""
 SUFFICIENT = 1e-4
 """Part of the promised decrease that a step must bring (Armijo)."""
+SLOW, CRAWL = 20, 10.0
+"""So many steps that bring less than this many times what a step must promise are the last ones."""
 SHORTEST = 1e-9
 """Part of a step below which it is given up."""
 
@@ -119,6 +121,7 @@ class Sequential:
         """The last point, and the multipliers (P,) of the ends there."""
         point, multipliers = start, np.zeros(len(start.upper))
         curvature: Curvature | None = None
+        merits = list[tuple[float, float]]()
         self.price = 1.0 if self.worst_only else max(abs(point.objective), LEAST)
         highest = HIGHEST * self.price
         for _ in range(steps):
@@ -142,7 +145,17 @@ class Sequential:
             curvature.learn(ahead.v - point.v, change, length * taken.bent)
             point = ahead
             self.track.step(point)
+            merits.append((self.price, self._merit(point)))
+            if self._crawls(merits[-SLOW - 1 :], point):
+                break
         return point, multipliers
+
+    def _crawls(self, merits: list[tuple[float, float]], point: Point) -> bool:
+        """Whether steps at one price, that promise more, bring hardly more than is worth a step."""
+        prices, values = zip(*merits, strict=True)
+        if len(merits) <= SLOW or len(set(prices)) > 1:
+            return False
+        return bool(values[0] - values[-1] < SLOW * CRAWL * self._little(point))
 
     def _slopes(self, point: Point) -> tuple[Array, Array]:
         jacobian = self.selection.jacobian(point)

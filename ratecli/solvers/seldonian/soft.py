@@ -15,8 +15,10 @@ from ratecli.solvers.seldonian.evolution import Evolution
 from ratecli.solvers.seldonian.lagrangian import Lagrangian
 from ratecli.solvers.seldonian.objective import Convex
 from ratecli.solvers.seldonian.selection import Point, Selection, Track
-from ratecli.solvers.seldonian.sequential import Sequential
+from ratecli.solvers.seldonian.sequential import EXACT, Sequential
 
+OF_A_ROW = 1e-5
+"""What part of a row's weight in the objective is worth another step."""
 Name = Literal["sequential", "lagrangian", "cma"]
 
 
@@ -75,7 +77,8 @@ def _optimizer(selection: Selection, settings: Settings, track: Track) -> Optimi
             return Lagrangian(selection, track, settings.step, settings.multiplier)
         case "cma":
             return Evolution(selection, track, settings.seed)
-    return Sequential(selection, track)
+    exact = max(EXACT, OF_A_ROW / selection.design.X.shape[0])
+    return Sequential(selection, track, exact=exact)
 
 
 def _blind(selection: Selection) -> Array:
