@@ -123,11 +123,7 @@ class _Tester:
     @classmethod
     def of(cls, problem: Problem, aim: float) -> _Tester:
         assert problem.promise is not None
-        goals = problem.constraints
-        pieces = sum(len(goal.pieces) for goal in goals)
-        each = 1 - (1 - aim) / pieces
-        found = [outlooks(goal, problem.promise, problem.rates, each) for goal in goals]
-        return cls(problem, found)
+        return cls(problem, outlooks(problem.constraints, problem.promise, problem.rates, aim))
 
     def shortfalls(self, classifier: Classifier) -> list[Array]:
         decisions = {"decision": self.problem.decisions(classifier)}

@@ -10,7 +10,7 @@ from ratecli.faults import FaultError
 from ratecli.rates.affine import affine
 from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.baselines.unconstrained import Unconstrained
-from ratecli.solvers.guard import Guard, guarded
+from ratecli.solvers.guard import Guard, _Tester, guarded
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.solver import ThreePlayer
@@ -154,3 +154,16 @@ def test_with_an_aim_candidates_pass_the_safety_test_about_so_often():
     pairs = [with_a_test(seed) for seed in range(8)]
     assert np.mean([passes(*pair, Guard()) for pair in pairs]) <= 0.5
     assert np.mean([passes(*pair, Guard(aim=0.9)) for pair in pairs]) >= 0.7
+
+
+def test_a_bound_that_is_infinite_asks_for_no_endless_room():
+    """Of two rows nothing is known of a ratio: tightening ends, and it is said what is missing."""
+    rules = Rules({"p": "precision[g=a] <= precision[g=c] + 0.1"})
+    given = replace(split_problem(0, rules, n=100), promise=Promise({"p": 0.05}, rows=2))
+    (short,) = _Tester.of(given, 0.9).shortfalls(
+        first(guarded(Mixture(), Guard(), given, np.random.default_rng(0)))
+    )
+    assert short.tolist() == [1.0]
+    found = guarded(Mixture(), Guard(aim=0.9), given, np.random.default_rng(0))
+    assert found.status == "iteration_limit"
+    assert "by what the safety test will find a constraint is missed by 1" in found.reason

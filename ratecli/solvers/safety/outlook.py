@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 import numpy as np
 
 from ratecli.rates.analysis import Goal
+from ratecli.rates.expression import Expression
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.safety.expected import Expected, rows_of
 from ratecli.solvers.safety.forms import Rows
 from ratecli.solvers.safety.promise import Promise
 from ratecli.solvers.safety.samples import Measurements, Moments
 from ratecli.solvers.safety.tested import Asked, Tested, tested
+from ratecli.solvers.seldonian.inflation import calibrated
 
 RATES = (0.0, 1.0)
+UNKNOWN = 1.0
+"""What an end without a number counts as: as much as a rate can be too large."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,7 @@ class Outlook:
     """The upper end that a test stays below with some probability, for one part of a goal.
 
     Moments on training rows stand for those of the test's rows, of which there are `share` times as
-    many. The two estimates of a mean differ by chance, with a variance of s^2 / n + s^2 / (n share): so
-    each limit is put farther off by that deviation times the normal quantile `deviates`.
+    many; each limit is put farther off by `deviates` as `seldonian.inflation.calibrated` derives it.
     """
 
     tested: Tested
@@ -40,7 +42,8 @@ class Outlook:
         )
         found = Expected(self.tested, moments, self.bound)
         limits = [self._farther(found, each) for each in self.tested.asked]
-        return float(np.nan_to_num(found.tested.upper(np.array(limits))[0], nan=1.0).max())
+        ends, _ = found.tested.upper(np.array(limits))
+        return float(np.where(np.isfinite(ends), ends, UNKNOWN).max())
 
     def _farther(self, found: Expected, asked: Asked) -> float:
         variance = sum(self._variance(part) for part in found.moments[asked.quantity])
@@ -51,22 +54,30 @@ class Outlook:
         return (part.coefficient * part.deviation) ** 2 * (1 + self.share) / rows
 
 
-def outlooks(goal: Goal, promise: Promise, rates: RateMatrix, passing: float) -> list[Outlook]:
-    """One for each piece of a goal, which is to pass with the probability `passing` by itself.
+def outlooks(
+    goals: Sequence[Goal], promise: Promise, rates: RateMatrix, aim: float
+) -> list[list[Outlook]]:
+    """One for each piece of each goal, such that all tests are passed with the probability `aim`.
 
     Where the method is not `pieces`, pieces share the delta as if each had bounds of its own.
     """
+    parts = [[_part(goal, piece, promise, rates) for piece in goal.pieces] for goal in goals]
+    bounds = sum(len(part.asked) for own in parts for part in own)
+    deviates = calibrated(aim, bounds).deviates
     share = promise.rows / max(rates.members.shape[1], 1)
-    delta = promise.delta[goal.name]
-    if promise.method != "pieces":
-        delta /= len(goal.pieces)
-    single = replace(promise, delta={goal.name: delta})
-    deviates = NormalDist().inv_cdf(passing)
-    found = []
-    for piece in goal.pieces:
-        part = tested(replace(goal, expression=piece, pieces=(piece,)), single, rates)
+
+    def outlook(part: Tested) -> Outlook:
         rows = rows_of(part, rates, RATES)
         if rows is None:
             raise ValueError("quantities were found on other rows than these")
-        found.append(Outlook(part, rows, promise.bound, share, deviates))
-    return found
+        return Outlook(part, rows, promise.bound, share, deviates)
+
+    return [[outlook(part) for part in own] for own in parts]
+
+
+def _part(goal: Goal, piece: Expression, promise: Promise, rates: RateMatrix) -> Tested:
+    delta = promise.delta[goal.name]
+    if promise.method != "pieces":
+        delta /= len(goal.pieces)
+    alone = replace(goal, expression=piece, pieces=(piece,))
+    return tested(alone, replace(promise, delta={goal.name: delta}), rates)
