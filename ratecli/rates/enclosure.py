@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,66 +18,147 @@ from ratecli.rates.sample import Floats
 BOTH = frozenset({1, -1})
 
 
+class Reach(NamedTuple):
+    """An end of what is bounded as a whole: `factor` times a confidence limit, plus `constant`.
+
+    Without the number of a limit it is the constant alone.
+    """
+
+    constant: float
+    limit: int | None = None
+    factor: float = 1.0
+
+    def at(self, limits: Sequence[float]) -> float:
+        if self.limit is None:
+            return self.constant
+        return self.factor * limits[self.limit] + self.constant
+
+
+Bounded = tuple[Reach, Reach]
+"""The lower and the upper end of a node."""
+
+
+class _Applied(NamedTuple):
+    """A node that is made of others, which are known by their numbers."""
+
+    operation: Operation
+    inside: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Inclusion:
+    """The inclusion function of a tree (Moore 1966): its interval at any confidence limits.
+
+    Attributes
+    ----------
+    nodes
+        Each distinct one once, parts before what is made of them; the last is the root.
+    size
+        B, the number of limits.
+    """
+
+    nodes: tuple[Bounded | _Applied, ...]
+    size: int
+
+    @classmethod
+    def of(
+        cls, node: Expression, known: Callable[[Expression], Bounded | None], size: int
+    ) -> Inclusion:
+        """Of a root.
+
+        `known` is asked for every node, parents first: the ends of one that is bounded as a whole, else
+        None. What has no parts and is not known lies anywhere in its range (`analysis.interval`).
+        """
+        nodes, numbers = list[Bounded | _Applied](), dict[Expression, int]()
+
+        def number(part: Expression) -> int:
+            if part not in numbers:
+                made = prepared(part)
+                numbers[part] = len(nodes)
+                nodes.append(made)
+            return numbers[part]
+
+        def prepared(part: Expression) -> Bounded | _Applied:
+            found = known(part)
+            if found is not None:
+                return found
+            operation = ex.operation(part)
+            if operation is None:
+                low, high = interval(part)
+                return Reach(low), Reach(high)
+            return _Applied(operation, tuple(map(number, ex.parts(part))))
+
+        number(node)
+        return cls(tuple(nodes), size)
+
+    def __call__(self, limits: Floats) -> Enclosure:
+        """Interval arithmetic; all numbers where a node may have no value, such as a logarithm."""
+        given, ends = limits.tolist(), list[tuple[End, End]]()
+        for node in self.nodes:
+            if isinstance(node, _Applied):
+                inside = [(ends[i][0].value, ends[i][1].value) for i in node.inside]
+                ends.append(node.operation.certain(inside))
+            else:
+                low, high = node
+                ends.append((End(low.at(given)), End(high.at(given))))
+        return Enclosure(self, ends)
+
+
 @dataclass(frozen=True)
 class Enclosure:
     """Between which numbers a quantity lies, and how its ends move with B confidence limits.
 
     Attributes
     ----------
-    low, high
-        The ends.
-    low_slopes, high_slopes
-        (B,) derivatives of each in the limits; 0 where an end is infinite. At a kink, such as a maximum
-        of equal numbers, those of one side.
+    ends
+        Lower and upper one of every node of `inclusion`.
     """
 
-    low: float
-    high: float
-    low_slopes: Floats
-    high_slopes: Floats
+    inclusion: Inclusion
+    ends: Sequence[tuple[End, End]]
 
+    @property
+    def low(self) -> float:
+        return self.ends[-1][0].value
 
-def enclosure(
-    node: Expression, known: Callable[[Expression], Enclosure | None], size: int
-) -> Enclosure:
-    """Interval arithmetic on a tree; all numbers where a node may have no value, such as a logarithm.
+    @property
+    def high(self) -> float:
+        return self.ends[-1][1].value
 
-    Parameters
-    ----------
-    node
-        The root.
-    known
-        Asked for every node, parents first: the ends of one that is bounded as a whole, else None.
-        What has no parts and is not known lies anywhere in its range (`analysis.interval`).
-    size
-        B, the number of limits that slopes are in.
-    """
-    found = known(node)
-    if found is not None:
-        return found
-    operation = ex.operation(node)
-    if operation is None:
-        return Enclosure(*interval(node), np.zeros(size), np.zeros(size))
-    inside = [enclosure(part, known, size) for part in ex.parts(node)]
-    low, high = operation.certain([(part.low, part.high) for part in inside])
-    return Enclosure(
-        low.value,
-        high.value,
-        _slopes(operation, low, inside, size),
-        _slopes(operation, high, inside, size),
-    )
+    @property
+    def low_slopes(self) -> Floats:
+        """(B,) derivatives of `low` in the limits: see `high_slopes`."""
+        return self._slopes(-1)
 
+    @property
+    def high_slopes(self) -> Floats:
+        """(B,) derivatives of `high` in the limits; 0 where an end is infinite.
 
-def _slopes(operation: Operation, end: End, inside: Sequence[Enclosure], size: int) -> Floats:
-    """(B,) the chain rule at the point where an end is reached."""
-    total = np.zeros(size)
-    if end.point is None or not math.isfinite(end.value):
+        At a kink, such as a maximum of equal numbers, those of one side.
+        """
+        return self._slopes(1)
+
+    def _slopes(self, side: int) -> Floats:
+        """The chain rule from the root down, at the points where ends are reached."""
+        total = np.zeros(self.inclusion.size)
+        left = [(len(self.ends) - 1, side, 1.0)]
+        while left:
+            number, side, weight = left.pop()
+            node, end = self.inclusion.nodes[number], self.ends[number][(side + 1) // 2]
+            if not math.isfinite(end.value):
+                continue
+            if not isinstance(node, _Applied):
+                reach = node[(side + 1) // 2]
+                if reach.limit is not None:
+                    total[reach.limit] += weight * reach.factor
+            elif end.point is not None:
+                slopes = node.operation.slopes(*node.operation.near(*end.point.at))
+                left += [
+                    (part, other, weight * slope)
+                    for slope, other, part in zip(slopes, end.point.ends, node.inside, strict=True)
+                    if other and slope and math.isfinite(slope)  # not so at an infinite argument
+                ]
         return total
-    slopes = operation.slopes(*operation.near(*end.point.at))
-    for slope, side, part in zip(slopes, end.point.ends, inside, strict=True):
-        if side and slope and math.isfinite(slope):  # not so at an infinite end of the argument
-            total += slope * (part.high_slopes if side > 0 else part.low_slopes)
-    return total
 
 
 def sides(
@@ -94,7 +176,7 @@ def sides(
 
 
 def _facts(node: Expression, inside: Sequence[Interval]) -> Facts:
-    """As `enclosure` has it, which knows nothing of parts that occur twice."""
+    """As `Inclusion` has it, which knows nothing of parts that occur twice."""
     operation = ex.operation(node)
     if operation is None:
         return interval(node), ()

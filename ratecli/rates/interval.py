@@ -105,25 +105,38 @@ class Operation:
 
     def ends(self, arguments: Sequence[Interval]) -> tuple[End, End]:
         """Lower and upper end over intervals."""
-        if any(math.isnan(end) for argument in arguments for end in argument):
+        for low, high in arguments:
+            if math.isnan(low) or math.isnan(high):
+                return NOTHING_KNOWN
+        if self.domain != WHOLE:
+            least, most = self.domain
+            arguments = [(max(low, least), min(high, most)) for low, high in arguments]
+            if any(low > high for low, high in arguments):
+                return NOTHING_KNOWN
+        points = list(self.points(arguments))
+        values = [self.value(*point.at) for point in points]
+        if not values or any(map(math.isnan, values)):
             return NOTHING_KNOWN
-        least, most = self.domain
-        inside = [(max(low, least), min(high, most)) for low, high in arguments]
-        if any(low > high for low, high in inside):
+        low, high = min(values), max(values)
+        if low == INFINITY or high == -INFINITY:
             return NOTHING_KNOWN
-        found = [End(self.value(*point.at), point) for point in self.points(inside)]
-        if not found or any(math.isnan(end.value) for end in found):
-            return NOTHING_KNOWN
-        directions = self.directions(inside)
+        found = list(map(End, values, points))
+        return self._end(low, -1, found, arguments), self._end(high, 1, found, arguments)
 
-        def rank(end: End) -> tuple[float, int]:
-            """Of equal values that which leans on the end that the operation goes with."""
+    def _end(
+        self, value: float, side: int, found: Sequence[End], arguments: Sequence[Interval]
+    ) -> End:
+        """Of equal values that which leans on the end that the operation goes with."""
+        equal = [end for end in found if end.value == value]
+        if len(equal) == 1:
+            return equal[0]
+        directions = self.directions(arguments)
+
+        def leaning(end: End) -> int:
             ends = end.point.ends if end.point else ()
-            return end.value, sum(d * side for d, side in zip(directions, ends, strict=True))
+            return side * sum(d * other for d, other in zip(directions, ends, strict=True))
 
-        low, high = min(found, key=rank), max(found, key=rank)
-        beyond = low.value == INFINITY or high.value == -INFINITY
-        return NOTHING_KNOWN if beyond else (low, high)
+        return max(equal, key=leaning)
 
 
 # points

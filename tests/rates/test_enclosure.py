@@ -16,7 +16,7 @@ from rule_strategies import EXPRESSIONS, SCOPE, expression, value
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
 from ratecli.rates.analysis import interval
-from ratecli.rates.enclosure import Enclosure, enclosure, sides
+from ratecli.rates.enclosure import Bounded, Enclosure, Inclusion, Reach, sides
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.interval import WHOLE, Interval
 from ratecli.rates.parser import parse_rule
@@ -28,15 +28,11 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def up(node: Expression, limits: Floats) -> Enclosure:
     """The root's ends; limits (2 K,) are the lower and upper one of each rate in turn."""
-    return enclosure(node, known(node, limits), len(limits))
+    return Inclusion.of(node, by_rate(node), len(limits))(limits)
 
 
-def known(node: Expression, limits: Floats) -> Callable[[Expression], Enclosure | None]:
-    unit = np.eye(len(limits))
-    found = {
-        leaf: Enclosure(*map(float, limits[2 * k : 2 * k + 2]), unit[2 * k], unit[2 * k + 1])
-        for k, leaf in enumerate(ex.leaves(node))
-    }
+def by_rate(node: Expression) -> Callable[[Expression], Bounded | None]:
+    found = {leaf: (Reach(0, 2 * k), Reach(0, 2 * k + 1)) for k, leaf in enumerate(ex.leaves(node))}
     return lambda part: found.get(part) if isinstance(part, Leaf) else None
 
 
@@ -119,10 +115,9 @@ def test_an_enclosure_of_points_is_the_value(node: Expression, seed: int) -> Non
 def test_what_is_known_as_a_whole_is_not_looked_into() -> None:
     node = expression("abs(tpr[a] - tpr[b]) - 0.05")
     gap = affine(expression("tpr[a] - tpr[b]"))
-    unit = np.eye(2)
-    found = enclosure(
-        node, lambda part: Enclosure(-0.3, 0.1, *unit) if affine(part) == gap else None, 2
-    )
+    ends = Reach(0, 0), Reach(0, 1)
+    bounded = Inclusion.of(node, lambda part: ends if affine(part) == gap else None, 2)
+    found = bounded(np.array([-0.3, 0.1]))
     assert (found.low, found.high) == (-0.05, 0.25)
     assert found.high_slopes.tolist() == [-1.0, 0.0]
     assert found.low_slopes.tolist() == [0.0, 0.0]  # 0 lies between
@@ -132,10 +127,10 @@ def test_what_is_known_as_a_whole_is_not_looked_into() -> None:
 
 
 def test_what_is_not_known_lies_anywhere_in_its_range() -> None:
-    found = enclosure(expression("2 * tpr - roc_auc + 1"), lambda _: None, 0)
+    found = Inclusion.of(expression("2 * tpr - roc_auc + 1"), lambda _: None, 0)(np.zeros(0))
     assert (found.low, found.high) == (0, 3)
     assert found.high_slopes.shape == (0,)
-    unknown = enclosure(expression("mse - tpr"), lambda _: None, 1)
+    unknown = Inclusion.of(expression("mse - tpr"), lambda _: None, 1)(np.zeros(1))
     assert (unknown.low, unknown.high) == (-1, math.inf)
 
 
@@ -145,8 +140,7 @@ def test_a_product_of_equals_is_a_square_and_repeats_are_one_quantity() -> None:
     ratio = up(expression("tpr / (tpr + fpr)"), np.array([0.25, 0.5, 0.25, 0.5]))
     assert (ratio.low, ratio.high) == (0.25, 1.0)
     assert up(expression("tpr / (fpr - 0.5)"), np.array([0.1, 0.2, 0.4, 0.6])).high == math.inf
-    nan = Enclosure(math.nan, 1.0, np.zeros(1), np.zeros(1))
-    lost = enclosure(expression("tpr * 2"), lambda n: nan if isinstance(n, Leaf) else None, 1)
+    lost = up(expression("tpr * 2"), np.array([math.nan, 1.0]))
     assert (lost.low, lost.high) == WHOLE
 
 
@@ -164,11 +158,12 @@ def test_what_may_have_no_value_may_have_any(text: str) -> None:
 
 def _steep(node: Expression, limits: Floats) -> bool:
     """Whether a slope is that of a point near by, as there is none at the end of a domain."""
-    look = known(node, limits)
+    look = by_rate(node)
     for part in ex.walk(node):
         operation = ex.operation(part)
         if operation:
-            inside = [enclosure(child, look, len(limits)) for child in ex.parts(part)]
+            trees = [Inclusion.of(child, look, len(limits)) for child in ex.parts(part)]
+            inside = [tree(limits) for tree in trees]
             ends = operation.ends([(each.low, each.high) for each in inside])
             points = [end.point.at for end in ends if end.point]
             if any(tuple(operation.near(*point)) != point for point in points):

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -163,26 +164,37 @@ class Forecast:
     def __call__(self, means: Array, deviations: Array) -> Predicted:
         """At (k,) means and deviations; ValueError for a mean outside its range."""
         by_mean, by_deviation = np.zeros((2, means.size))
-        if not (np.isfinite(means).all() and np.isfinite(deviations).all()):
+        # of a few numbers Python asks faster than NumPy, and this is asked for every candidate
+        if not all(map(math.isfinite, means.tolist() + deviations.tolist())):
             return Predicted(math.inf, by_mean, by_deviation)
-        inside = np.minimum(np.maximum(means, self.sizes.lows), self.sizes.highs)
-        if (inside != means).any():
-            for i in np.flatnonzero(inside != means).tolist():
-                ends = float(self.sizes.lows[i]), float(self.sizes.highs[i])
-                _check_range(ends, means[i : i + 1])
-        value, live = self.known, self.live
+        value, live, inside = self.known, self.live, self._inside(means)
         if live.size:
-            factors = self.coefficients[live]
+            factors, sizes = self._factors
             found = self.bound.expected(
-                self.scaled, factors * inside[live], np.abs(factors) * deviations[live], self.delta
+                self.scaled, factors * inside[live], sizes * deviations[live], self.delta
             )
             value += found.value
             by_mean[live] = self.scale * factors * found.by_mean
-            by_deviation[live] = self.scale * np.abs(factors) * found.by_deviation
+            by_deviation[live] = self.scale * sizes * found.by_deviation
         clipped = math.inf if math.isnan(value) else min(max(value, self.ends[0]), self.ends[1])
         if clipped != value:
             by_mean, by_deviation = np.zeros((2, means.size))
         return Predicted(self.scale * clipped, by_mean, by_deviation)
+
+    @cached_property
+    def _factors(self) -> tuple[Array, Array]:
+        """Of the live samples, and their sizes."""
+        factors = self.coefficients[self.live]
+        return factors, np.abs(factors)
+
+    def _inside(self, means: Array) -> Array:
+        """Within their ranges, where they are but for rounding."""
+        inside = np.minimum(np.maximum(means, self.sizes.lows), self.sizes.highs)
+        if inside.tolist() != means.tolist():
+            for i in np.flatnonzero(inside != means).tolist():
+                ends = float(self.sizes.lows[i]), float(self.sizes.highs[i])
+                _check_range(ends, means[i : i + 1])
+        return inside
 
 
 def unit(sample: Measured) -> tuple[float, Array]:

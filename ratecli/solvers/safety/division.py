@@ -12,7 +12,7 @@ from scipy.interpolate import PchipInterpolator
 from scipy.optimize import minimize
 
 from ratecli.models.base import Array
-from ratecli.rates.enclosure import Enclosure
+from ratecli.rates.enclosure import Enclosure, Inclusion
 from ratecli.solvers.safety.expected import Expected
 
 LEAST = 0.1
@@ -114,11 +114,14 @@ class _Tree:
     def _end(self, limits: Array) -> float:
         return self._shown(self._enclosure(limits).high)
 
+    @cached_property
+    def _root(self) -> Inclusion:
+        return self.expected.tested.inclusion(self.expected.tested.trees[self.tree], self.tree)
+
     def _enclosure(self, limits: Array) -> Enclosure:
         every = np.zeros(len(self.expected.tested.asked))
         every[self.own] = limits
-        root = self.expected.tested.trees[self.tree]
-        return self.expected.tested.enclosure(root, self.tree, every)
+        return self._root(every)
 
     @staticmethod
     def _shown(end: float) -> float:

@@ -70,7 +70,7 @@ class _Tree:
     tree: int
 
     def interval(self, node: Expression) -> Interval:
-        found = self.picture.tested.enclosure(node, self.tree, self.picture.limits)
+        found = self.picture.tested.inclusion(node, self.tree)(self.picture.limits)
         return found.low, found.high
 
     def node(self, node: Expression) -> Node:

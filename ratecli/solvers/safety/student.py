@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -52,9 +54,12 @@ def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Ar
 
     Where all deviations are 0 the slopes are those in the direction of each alone.
     """
+    if deviations.size == 1:  # asked for every candidate, and a quantile takes long
+        slope = _alone(float(rows[0]), delta)
+        return slope * float(deviations[0]), np.array([slope])
     variances = deviations**2 / rows
     if not (total := variances.sum()) > 0:
-        return 0.0, special.stdtrit(rows - 1, 1 - delta) / np.sqrt(rows)
+        return 0.0, np.array([_alone(each, delta) for each in rows.tolist()])
     weights = (variances / total) ** 2 / (rows - 1)
     freedom = 1 / weights.sum()
     error, quantile = np.sqrt(total), special.stdtrit(freedom, 1 - delta)
@@ -64,8 +69,14 @@ def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Ar
         4 * deviations / rows / total
         - 4 * weights / np.where(deviations > 0, deviations, 1) / weights.sum()
     )
-    quantile_slope = np.diff(special.stdtrit(freedom * np.array([1 - STEP, 1 + STEP]), 1 - delta))
-    slopes = quantile * error_slopes + error * freedom_slopes * quantile_slope / (
-        2 * STEP * freedom
-    )
-    return float(quantile * error), slopes
+    less, more = special.stdtrit(freedom * np.array([1 - STEP, 1 + STEP]), 1 - delta)
+    quantile_slope = (more - less) / (2 * STEP * freedom)
+    return float(
+        quantile * error
+    ), quantile * error_slopes + error * freedom_slopes * quantile_slope
+
+
+@lru_cache(maxsize=1024)
+def _alone(rows: float, delta: float) -> float:
+    """Return the half-width of one mean per deviation."""
+    return float(special.stdtrit(rows - 1, 1 - delta)) / math.sqrt(rows)

@@ -15,7 +15,6 @@ a goal that is broken has a tree that is broken, and passes only if that tree do
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +26,7 @@ from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine
 from ratecli.rates.analysis import Goal
-from ratecli.rates.enclosure import Enclosure, enclosure, sides
+from ratecli.rates.enclosure import Bounded, Inclusion, Reach, sides
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
@@ -85,19 +84,25 @@ class Tested:
 
         `limits` (B,) are the confidence limits themselves, upper or lower as was asked.
         """
-        found = [self.enclosure(tree, p, limits) for p, tree in enumerate(self.trees)]
+        found = [root(limits) for root in self._roots]
         ends = np.array([each.high for each in found])
         slopes = np.array([each.high_slopes for each in found])
         return ends, slopes.reshape(len(found), len(self.asked))
 
-    def enclosure(self, node: Expression, tree: int, limits: Array) -> Enclosure:
-        """The interval of a node of a tree; ends that nobody asked for are as far off as can be."""
+    def inclusion(self, node: Expression, tree: int) -> Inclusion:
+        """The interval of a node of a tree at any limits; ends that nobody asked for are as far off as
+        can be.
+        """
 
-        def known(part: Expression) -> Enclosure | None:
+        def known(part: Expression) -> Bounded | None:
             place = self.places.get(part)
-            return None if place is None else self._placed(place, tree, limits)
+            return None if place is None else self._bounded(place, tree)
 
-        return enclosure(node, known, len(self.asked))
+        return Inclusion.of(node, known, len(self.asked))
+
+    @cached_property
+    def _roots(self) -> Sequence[Inclusion]:
+        return [self.inclusion(node, tree) for tree, node in enumerate(self.trees)]
 
     @cached_property
     def _numbers(self) -> Mapping[tuple[int, int, int], int]:
@@ -108,22 +113,16 @@ class Tested:
     def _ranges(self) -> Sequence[Interval]:
         return [form.range() for form in self.quantities]
 
-    def _placed(self, place: Place, tree: int, limits: Array) -> Enclosure:
-        ends, slopes = dict[int, float](), {sign: np.zeros(len(limits)) for sign in (-1, 1)}
-        for sign in (-1, 1):
+    def _bounded(self, place: Place, tree: int) -> Bounded:
+        def reach(sign: int, farthest: float) -> Reach:
             b = self._numbers.get((tree, place.quantity, sign))
-            if b is None:
-                ends[sign] = self._ranges[place.quantity][(sign + 1) // 2]
-            else:
-                ends[sign] = float(limits[b])
-                slopes[sign][b] = place.factor if math.isfinite(ends[sign]) else 0.0
-        first, last = (-1, 1) if place.factor > 0 else (1, -1)
-        return Enclosure(
-            place.factor * ends[first] + place.constant,
-            place.factor * ends[last] + place.constant,
-            slopes[first],
-            slopes[last],
-        )
+            if b is not None:
+                return Reach(place.constant, b, place.factor)
+            return Reach(place.factor * farthest + place.constant)
+
+        low, high = self._ranges[place.quantity]
+        ends = reach(-1, low), reach(1, high)
+        return ends if place.factor > 0 else ends[::-1]
 
     def values(self, value_of: Callable[[Expression], float]) -> list[float]:
         """(P,) the numbers of the trees themselves, NaN where they are undefined."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates.analysis import pieces
+from ratecli.rates.enclosure import Inclusion
 from ratecli.rates.expression import Expression
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.safety.bound import Forecast
@@ -121,16 +123,19 @@ class Side:
         by_mean = self.coefficients * (1 - factor) + factor * found.by_mean
         by_deviation = factor * found.by_deviation
         if self.inflation.deviates:
-            error = np.inf
-            if np.isfinite(self.noise).all():
-                error = float(np.sqrt(self.noise @ deviations**2))
+            error = math.sqrt(self.noise @ deviations**2) if self._has_rows else math.inf
             value += self.inflation.deviates * error
-            if 0 < error < np.inf:
+            if 0 < error < math.inf:
                 scale = self.inflation.deviates / error
                 by_deviation = by_deviation + scale * self.noise * deviations
         slopes = np.zeros_like(moments)
         slopes[self.places, 0], slopes[self.places, 1] = by_mean, by_deviation
         return self.sign * value, self.sign * slopes
+
+    @cached_property
+    def _has_rows(self) -> bool:
+        """Whether there are some of every group, here and in the test."""
+        return bool(np.isfinite(self.noise).all())
 
 
 @dataclass(frozen=True)
@@ -154,9 +159,13 @@ class TestedGoal:
     def name(self) -> str:
         return self.tested.goal.name
 
+    @cached_property
+    def _inclusions(self) -> Sequence[Inclusion]:
+        return [self.tested.inclusion(node, tree) for tree, node in self.nodes]
+
     def upper(self, limits: Array) -> tuple[Array, Array]:
         """(P,) upper ends of the parts, and their slopes in the limits (P, B)."""
-        found = [self.tested.enclosure(node, tree, limits) for tree, node in self.nodes]
+        found = [inclusion(limits) for inclusion in self._inclusions]
         slopes = np.array([each.high_slopes for each in found])
         return np.array([each.high for each in found]), slopes.reshape(len(found), -1)
 
@@ -166,7 +175,7 @@ class TestedGoal:
         whole, _ = self.tested.upper(limits)
         for tree, (node, end) in enumerate(zip(self.tested.trees, whole, strict=True)):
             parts = pieces(node)
-            ends = [self.tested.enclosure(part, tree, limits).high for part in parts]
+            ends = [self.tested.inclusion(part, tree)(limits).high for part in parts]
             same = np.isclose(max(ends), end, rtol=1e-9, atol=1e-12)
             nodes += [(tree, part) for part in (parts if same else (node,))]
         return replace(self, nodes=tuple(nodes))
