@@ -22,6 +22,7 @@ from ratecli.solvers.seldonian.inflation import calibrated, check_inflation
 from ratecli.solvers.seldonian.lagrangian import Adam, Lagrangian
 from ratecli.solvers.seldonian.measures import model_of
 from ratecli.solvers.seldonian.selection import Selection, Track
+from ratecli.solvers.seldonian.sequential import Sequential
 from ratecli.solvers.seldonian.soft import Settings, select
 from ratecli.solvers.seldonian.solver import Seldonian
 
@@ -76,6 +77,19 @@ def test_the_optimum_of_chances(rule, method):
     assert solution.status == "solved"
     assert objective(solution, selection) <= best_of_starts(selection) + 1e-6
     assert solution.multipliers.keys() <= {"c"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_start_leads_to_a_better_candidate_on_few_rows(seed):
+    """Ends bend there, and what stops at the edge of what passes must arrive within."""
+    options = {"method": "leaves", "bound": "student_t", "tests": 60}
+    problem = promised(smooth_rows(seed, n=60, d=3), {"c": RATIO}, **options)
+    selection = chosen_by(problem, inflation=2)
+    found, rng = objective(solved(problem, inflation=2), selection), np.random.default_rng(seed)
+    for place in rng.normal(size=(8, selection.design.width)):
+        track, start = Track(), selection.at(place)
+        Sequential(selection, track).run(start)
+        assert track.best is None or found <= track.best.objective + 1e-5
 
 
 def test_the_optimum_of_several_goals_and_of_an_objective_of_rates():

@@ -20,9 +20,10 @@ from ratecli.solvers.seldonian.simplex import lowest
 STEPS = 200
 MEMORY = 60
 """Pairs of steps and changes of slope that curvature is made of."""
-MARGIN = 1e-9
+MARGIN = 1e-8
 """How far below 0 ends are asked to be: what converges from above must arrive."""
 EXACT = 1e-9
+"""Decrease that a step must promise at least, relative to what is minimized."""
 LEAST = 0.1
 """Size that an objective or an end is taken to have at least."""
 HIGHEST = 1e5
@@ -114,7 +115,7 @@ class Sequential:
     enough: float = -np.inf
     """With `worst_only`: the largest end at which to stop."""
     exact: float = EXACT
-    """Decrease that a step must promise, relative to what is minimized."""
+    """Decrease that a step from a point that passes must promise, relative to what is minimized."""
     price: float = 1.0
 
     def run(self, start: Point, steps: int = STEPS) -> tuple[Point, Array]:
@@ -138,11 +139,10 @@ class Sequential:
             found = self._search(point, step, gradient, jacobian, curvature)
             if found is None:
                 break
-            ahead, taken, length = found
+            ahead, taken, bent = found
             slopes, ends = self._slopes(ahead)
-            own = self._spread(taken, kept)
-            change = slopes + ends.T @ own + taken.bent
-            curvature.learn(ahead.v - point.v, change, length * taken.bent)
+            change = slopes + ends.T @ self._spread(taken, kept) + taken.bent
+            curvature.learn(ahead.v - point.v, change, bent)
             point = ahead
             self.track.step(point)
             merits.append((self.price, self._merit(point)))
@@ -191,7 +191,10 @@ class Sequential:
             self.price *= 10
 
     def _little(self, point: Point) -> float:
-        return self.exact * max(abs(point.worst if self.worst_only else point.objective), LEAST)
+        """What a step must promise: less than the margin costs, until a point passes."""
+        if self.worst_only:
+            return self.exact * max(abs(point.worst), LEAST)
+        return (self.exact if point.passes else EXACT) * max(abs(point.objective), LEAST)
 
     def _spread(self, step: Step, kept: Array) -> Array:
         """(P,) multipliers of all trees."""
@@ -206,14 +209,20 @@ class Sequential:
 
     def _search(
         self, point: Point, step: Step, gradient: Array, jacobian: Array, curvature: Curvature
-    ) -> tuple[Point, Step, float] | None:
-        """A point of less merit along the step, or along the step corrected for bends of the ends."""
+    ) -> tuple[Point, Step, Array] | None:
+        """A point of less merit, the step that it comes from, and the curvature times the way to it.
+
+        Where the whole step is too long the ends bend: the step that is corrected for that is the end of
+        an arc that begins along the step (Mayne, Polak 1982), and the search goes back on the arc.
+        """
         merit, length, taken = self._merit(point), 1.0, step
         while length > SHORTEST:
-            ahead = self.selection.at(point.v + length * taken.move)
+            bend = length**2 * (taken.move - step.move)
+            ahead = self.selection.at(point.v + length * step.move + bend)
             self.track.see(ahead)
             if self._merit(ahead) <= merit - SUFFICIENT * length * step.promised:
-                return ahead, taken, length
+                bent = length * step.bent + length**2 * (taken.bent - step.bent)
+                return ahead, taken, bent
             if length == 1.0 and taken is step and np.isfinite(ahead.upper).all():
                 kept = np.isfinite(point.upper)
                 model = self._model(point, gradient, jacobian, curvature)
@@ -221,10 +230,7 @@ class Sequential:
                 shift[: int(kept.sum())] = ahead.upper[kept] - (
                     point.upper[kept] + jacobian[kept] @ step.move
                 )
-                corrected = model.step(model.ends + shift)
-                taken = corrected
+                taken = model.step(model.ends + shift)
                 continue
-            if taken is not step:
-                taken = step
             length /= 2
         return None
