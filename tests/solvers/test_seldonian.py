@@ -136,7 +136,7 @@ def test_more_rows_in_the_test_cost_less():
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "iterations", "near"), [("lagrangian", 400, 1e-2), ("cma", 40, 3e-3)]
+    ("optimizer", "iterations", "near"), [("lagrangian", 400, 1e-5), ("cma", 40, 3e-3)]
 )
 def test_other_optimizers_come_near(optimizer, iterations, near):
     problem = promised(smooth_rows(1, d=2), {"c": GAP}, tests=20_000)
@@ -150,6 +150,16 @@ def test_other_optimizers_come_near(optimizer, iterations, near):
     assert isinstance(model, Chance)
     assert isinstance(other, Chance)
     np.testing.assert_array_equal(model.weights, other.weights)
+
+
+def test_multipliers_are_those_of_the_best_iterate():
+    """Not of the last (defect 14): where a goal binds, the same by both optimizers; else 0."""
+    for rule in (GAP, "positive_rate <= 0.99"):
+        problem = promised(smooth_rows(1, d=2), {"c": rule}, "error", tests=20_000)
+        options = {"inflation": 2, "iterations": 400, "step": 0.05}
+        found = solved(problem, optimizer="lagrangian", **options)
+        exact = solved(problem, inflation=2).multipliers.get("c", 0.0)
+        assert found.multipliers.get("c", 0.0) == pytest.approx(exact, abs=2e-3)
 
 
 def test_sparse_rows_give_the_same():

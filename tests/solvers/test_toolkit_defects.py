@@ -32,16 +32,16 @@ def test_multipliers_of_two_goals_may_be_whole_numbers():
     np.testing.assert_array_equal(one.weights, other.weights)
 
 
-@pytest.mark.parametrize("optimizer", ["sequential", "lagrangian"])
-def test_exam_scores_are_no_worse_features_than_deviations(optimizer):
+@pytest.mark.parametrize(("optimizer", "near"), [("sequential", 1e-4), ("lagrangian", 1e-3)])
+def test_exam_scores_are_no_worse_features_than_deviations(optimizer, near):
     """Defect 13: theirs leaves all that is useful in its first step where features are large."""
     rows = smooth_rows(1, d=2)
     exams = replace(rows, X=575 + 80 * rows.X)
-    options = {"optimizer": optimizer, "iterations": 60, "step": 0.1, "inflation": 1}
+    options = {"optimizer": optimizer, "iterations": 600, "step": 0.1, "inflation": 1}
     plain, raw = (
         chance(promised(each, RULES, l2=0.0, tests=20_000), **options)[0] for each in (rows, exams)
     )
-    np.testing.assert_allclose(raw.score(exams.X), plain.score(rows.X), atol=1e-4)
+    np.testing.assert_allclose(raw.score(exams.X), plain.score(rows.X), atol=near)
 
 
 @pytest.mark.parametrize("optimizer", ["lagrangian", "cma"])

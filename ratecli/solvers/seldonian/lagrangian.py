@@ -1,4 +1,10 @@
-"""Gradient descent on the weights and ascent on the multipliers, as in the tutorial of the toolkit."""
+"""Gradient descent on the weights and ascent on the multipliers, as the tutorial of the toolkit has it.
+
+There multipliers rise by a small part of their ends, so that a thousand steps do not get them near to
+what they should be, and both players circle around the saddle point. Here both take Adam's steps,
+multipliers are felt with what their ends are about to add to them, which damps the circles (the
+augmented Lagrangian), and steps get shorter.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,10 @@ from ratecli.solvers.seldonian.selection import Point, Selection, Track
 MOMENTUM, MEMORY = 0.9, 0.95
 """Decay of the running means of slopes and of their squares (the toolkit's)."""
 TINY = 1e-8
+DAMPING = 3.0
+"""What an end adds at once to its multiplier, in multiples of itself."""
+MARGIN = 1e-6
+"""How far below 0 ends are asked to be: what circles around the edge must be within."""
 
 
 @dataclass
@@ -41,8 +51,8 @@ class Adam:
 class Lagrangian:
     """The saddle point of `objective + multipliers . ends`; the best iterate that passes is kept.
 
-    Multipliers rise by `rate` times the ends, and stay at least 0. An end that is infinite has no
-    slope and counts as 1. An iterate that is no number ends the search; what was found before stays.
+    Multipliers stay at least 0. An end that is infinite has no slope and counts as 1. An iterate that is
+    no number ends the search; what was found before stays.
     """
 
     selection: Selection
@@ -51,16 +61,25 @@ class Lagrangian:
     multiplier: float
 
     def run(self, start: Point, steps: int) -> tuple[Point, Array]:
-        """The last point, and the multipliers (P,) of the ends there."""
-        point, adam = start, Adam(self.rate)
-        multipliers = np.full(len(start.upper), self.multiplier)
-        for _ in range(steps):
-            slopes = self.selection.gradient(point)
-            slopes = slopes + self.selection.jacobian(point).T @ multipliers
+        """The last point, and the multipliers (P,) that were felt at the best one."""
+        point, ends = start, self._ends(start)
+        descent, ascent = Adam(self.rate), Adam(self.rate)
+        multipliers = np.full(len(ends), self.multiplier)
+        of_best = multipliers
+        for k in range(steps):
+            felt = np.maximum(multipliers + DAMPING * ends, 0.0)
+            if point is self.track.best:
+                of_best = felt
+            slopes = self.selection.gradient(point) + self.selection.jacobian(point).T @ felt
             if not np.isfinite(slopes).all():
                 break
-            rise = np.where(np.isfinite(point.upper), point.upper, np.sign(point.upper))
-            multipliers = np.maximum(multipliers + self.rate * rise, 0.0)
-            point = self.selection.at(point.v + adam.step(slopes))
+            descent.rate = ascent.rate = self.rate * (1 - k / steps)
+            multipliers = np.maximum(multipliers + ascent.step(-ends), 0.0)
+            point = self.selection.at(point.v + descent.step(slopes))
+            ends = self._ends(point)
             self.track.step(point)
-        return point, multipliers
+        return point, of_best
+
+    @staticmethod
+    def _ends(point: Point) -> Array:
+        return np.where(np.isfinite(point.upper), point.upper + MARGIN, np.sign(point.upper))

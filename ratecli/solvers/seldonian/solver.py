@@ -61,12 +61,12 @@ class Seldonian(Solver):
         `{pass: 0.9}`: as much room as makes the test pass with that probability, given that estimates on
         both samples have errors. Where nothing is said that is the test's `aim`, or else 0.9.
     optimizer
-        `sequential`: quadratic programs with exact slopes. `lagrangian`: the toolkit's descent on
-        weights and ascent on multipliers. `cma`: search without slopes, with a barrier.
+        `sequential`: quadratic programs with exact slopes. `lagrangian`: descent on weights and ascent
+        on multipliers, as the toolkit's. `cma`: search without slopes, with a barrier.
     iterations
         Steps at most; `lagrangian` takes all of them, the others mostly far fewer.
     step
-        Length of the steps of `lagrangian`, for weights and multipliers.
+        Length of the first steps of `lagrangian`, for weights and multipliers.
     multiplier
         Multipliers with which `lagrangian` begins.
     """
