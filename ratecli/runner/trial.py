@@ -94,7 +94,7 @@ def _judged(
         reference = {job.case.label: next(iter(answers.values())), **reference}
     if problem.promise is not None:
         _, rules = _with_numbers(job.case, rows, reference, "train")
-        tested = SafetyRows(rows, problem.promise, problem.label_range, job.seed)
+        tested = SafetyRows(rows, problem.promise, problem.label_ends, job.seed)
         verdict = tested.verdict(solution, answers, rules)
         answers = {name: answers[name] for name in verdict.solution.variants}
         values = _measured(rows, job.case, answers, reference)
@@ -236,8 +236,7 @@ def training_problem(
     penalty = float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
     slices, label = _slices(wanted, rows, train), rows.sample.label[train]
-    label_range = rows.sample.label_range or problem.label_range
-    problem = replace(problem, slices=slices, label=label, label_range=label_range)
+    problem = replace(problem, slices=slices, label=label, label_range=rows.sample.label_range)
     moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # a goal may say @train
     others, held_out = rates_on(moved, rows.sample, "validation")
     if not len(held_out):

@@ -13,6 +13,7 @@ from ratecli.models.grouped import with_members
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
+from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
@@ -44,7 +45,8 @@ class Problem:
     label
         (n,) what is to be estimated: 1 or 0, or a number; NaN where a row has none.
     label_range
-        Least and largest value of a label that is a number; infinite where none is known.
+        Least and largest value of labels that are numbers, infinite where none is known; None for
+        labels of two classes.
     promise
         The safety test that the solution will have to pass, if any.
     deployed
@@ -59,9 +61,14 @@ class Problem:
     validation: Problem | None = None
     slices: Mapping[str, Mask] = field(default_factory=dict)
     label: Array = field(default_factory=lambda: np.zeros(0))
-    label_range: tuple[float, float] = (0.0, 1.0)
+    label_range: Interval | None = None
     promise: Promise | None = None
     deployed: Classifier | None = None
+
+    @property
+    def label_ends(self) -> Interval:
+        """Between which numbers all labels lie."""
+        return (0.0, 1.0) if self.label_range is None else self.label_range
 
     def decisions(self, classifier: Classifier) -> Array:
         """(n,) of a classifier that looks at no other slices than those of the goals."""

@@ -16,6 +16,7 @@ from ratecli.rates.resolve import Scope, resolve
 from ratecli.runner.prepare import prepare, understand
 from ratecli.runner.trial import training_problem
 from ratecli.runner.world import World, world
+from ratecli.solvers.seldonian.measures import model_of
 
 ENTRY = "path: {}.csv, label: y, target: number"
 PLAIN = f"""
@@ -114,6 +115,17 @@ def test_solvers_know_the_range_of_labels(folder, ranges, expected):
     np.testing.assert_array_equal(problem.label, rows.sample.label[train])
 
 
+def test_numbers_that_happen_to_be_0_and_1_are_numbers(folder):
+    """What is estimated is the label, and not the chance of one."""
+    (folder / "marks.csv").write_text("x,y\n" + "1,0\n2,1\n3,1\n" * 10)
+    text = f"name: x\ndatasets: {{d: {{{ENTRY.format('marks')}, label_range: [0, 1]}}}}\n"
+    rows = rows_of(folder, text + "algorithms: [unconstrained: {loss: squared}]\n")
+    goal = objective_goal("mse", resolve(parse_value("mse"), Scope()))
+    problem = training_problem(rows, goal, (), "1/n")
+    assert model_of(problem).numeric
+    assert problem.label_ends == (0, 1)
+
+
 def test_numbers_are_of_no_class(folder):
     (folder / "marks.csv").write_text("x,y\n" + "1,0\n2,1\n3,2\n" * 10)
     sample = rows_of(folder, PLAIN).sample
@@ -127,4 +139,4 @@ def test_two_classes_stay_two_classes(folder):
     rows = rows_of(folder, text)
     assert rows.sample.label_range is None
     goal = objective_goal("error", resolve(parse_value("error"), Scope()))
-    assert training_problem(rows, goal, (), "1/n").label_range == (0, 1)
+    assert training_problem(rows, goal, (), "1/n").label_range is None

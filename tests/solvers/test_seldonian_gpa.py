@@ -42,7 +42,7 @@ def halves(rule: str, objective: str, *, numeric: bool, delta: float = 0.05) -> 
     promise = Promise({"c": delta}, len(data) - cut, "student_t", "leaves")
     for own in (slice(0, cut), slice(cut, None)):
         made = problem(Rows(X[own], label[own], group[own]), Rules({"c": rule}, objective), 0.0)
-        ends = (0.0, 4.0) if numeric else (0.0, 1.0)
+        ends = (0.0, 4.0) if numeric else None
         found.append(replace(made, label=label[own], label_range=ends, promise=promise))
     return found
 

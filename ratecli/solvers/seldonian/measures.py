@@ -123,9 +123,7 @@ class Model:
 
 def model_of(problem: Problem) -> Model:
     """Of labels 0 and 1, from plain error, or of numbers; E306 where no row has a label."""
-    label = problem.label
-    classes = bool(np.isin(label[~np.isnan(label)], (0, 1)).all())
-    if problem.label_range != (0.0, 1.0) or not classes:
-        return Model(label, numeric=True, range=problem.label_range)
+    if problem.label_range is not None:
+        return Model(problem.label, numeric=True, range=problem.label_range)
     signs, _ = problem.labels()
     return Model(np.where(signs == 0, np.nan, signs > 0), numeric=False)

@@ -303,7 +303,7 @@ def predicted(problem: Problem, promise: Promise, said: Said) -> Prediction:
         found = tested(goal, promise, problem.rates)
         limits = []
         for asked in found.asked:
-            parts = parts_of(found.quantities[asked.quantity], problem.rates, problem.label_range)
+            parts = parts_of(found.quantities[asked.quantity], problem.rates, problem.label_ends)
             assert parts is not None, "a quantity is what has a joint bound"
             bound = chosen(promise.bound, [_part(rows, said) for rows in parts])
             groups = tuple((made.number(rows), rows.coefficient) for rows in parts)

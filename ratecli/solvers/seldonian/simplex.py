@@ -38,6 +38,8 @@ def lowest(curvature: Array, slope: Array, total: float) -> Array:
             used[int(np.argmin(ahead))] = True
             continue
         falls = used & (aim <= 0)
+        if not falls.any():  # no numbers
+            break
         parts = found[falls] / np.maximum(found[falls] - aim[falls], 1e-300)
         part = float(parts.min())
         found = found + part * (aim - found)
