@@ -20,6 +20,7 @@ from ratecli.runner.safety import SafetyTest
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
 from ratecli.solvers.registry import algorithms
+from ratecli.solvers.safety.promise import Promise
 from ratecli.spec.document import Loc
 from ratecli.spec.sweep import Point
 
@@ -56,6 +57,16 @@ class Case:
     @property
     def drawing(self) -> Drawing:
         return Drawing(self.share, self.holdout)
+
+    def promise(self, rows: int) -> Promise | None:
+        """What a candidate has to pass on so many rows, if there is a test."""
+        return None if self.safety is None else self.safety.promise(rows, pooled=self.pooled)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a constraint speaks of a rate of rows of several data sets."""
+        leaves = ex.leaves(*(rule.expression for rule in self.constraints))
+        return any(len(leaf.where.datasets or self.datasets) > 1 for leaf in leaves)
 
     def goals(self) -> tuple[Goal, ...]:
         return (self.objective, *self.constraints)

@@ -58,7 +58,7 @@ def _lines(prepared: Prepared, case: Case, name: str) -> Iterator[str]:
     assert test is not None
     yield (
         f"delta {test.delta[name]:g}, bound {test.bound}, method {test.method}, on "
-        f"{float(test.holdout.fraction):g} of the training rows{_rows(test)}"
+        f"{float(test.holdout.fraction):g} of the training rows{_rows(case, test)}"
     )
     if case.guard.aim is not None:
         yield f"constraints are tightened until it is passed with a chance of {case.guard.aim:g}"
@@ -69,18 +69,21 @@ def _lines(prepared: Prepared, case: Case, name: str) -> Iterator[str]:
     (goal,) = (on_any_split(goal) for goal in rules if goal.name == name)
     rows = _world(prepared, case)
     rates, _ = rates_on(leaves_of([goal]), rows.sample, "safety")
-    known = tested(goal, test.promise(rows.splits()["safety"]), rates)
+    promise = case.promise(rows.splits()["safety"])
+    assert promise is not None
+    known = tested(goal, promise, rates)
     yield from _bounds(goal, known)
     if test.division == "optimized" and len(known.asked) > len(known.trees):
         yield "these deltas are a start: candidate rows tell how the delta is divided"
 
 
-def _rows(test: SafetyTest) -> str:
+def _rows(case: Case, test: SafetyTest) -> str:
     """Which rows these are, where they are not just any."""
-    if test.holdout.positional:
-        return ", the last ones"
-    by = test.holdout.stratify
-    return f", stratified by {', '.join(by)}: what is certified is approximate" if by else ""
+    last = ", the last ones" if test.holdout.positional else ""
+    by = [*(["data set"] if case.pooled else []), *test.holdout.stratify]
+    return (
+        f"{last}, stratified by {', '.join(by)}: what is certified is approximate" if by else last
+    )
 
 
 def _world(prepared: Prepared, case: Case) -> World:

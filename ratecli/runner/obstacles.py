@@ -59,16 +59,18 @@ def untestable(sample: Sample, document: Document, cases: Sequence[Case]) -> Ite
     """
     seen = set[tuple[str, str]]()
     for case in cases:
-        test = case.safety
-        for goal in known_goals(case, lambda _: PLACEHOLDER)[1] if test else ():
-            known = (ex.text(goal.expression), test.method if test else "")
-            if test is None or known in seen:
+        promise = case.promise(int((sample.part == "safety").sum()))
+        if promise is None:
+            continue
+        for goal in known_goals(case, lambda _: PLACEHOLDER)[1]:
+            known = (ex.text(goal.expression), promise.method)
+            if known in seen:
                 continue
             seen.add(known)
             goal_there = on_any_split(goal)
-            rates, rows = rates_on(leaves_of([goal_there]), sample, "safety")
+            rates, _ = rates_on(leaves_of([goal_there]), sample, "safety")
             try:
-                tested(goal_there, test.promise(len(rows)), rates)
+                tested(goal_there, promise, rates)
             except FaultError as error:
                 place = document.place(("constraints", goal.name))
                 yield from (fault.at(place) for fault in error.faults)

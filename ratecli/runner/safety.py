@@ -39,9 +39,12 @@ class SafetyTest:
     holdout: Holdout
     taken: bool = True
 
-    def promise(self, rows: int) -> Promise:
-        """What a candidate has to pass on so many rows."""
-        stratified = bool(self.holdout.stratify)
+    def promise(self, rows: int, *, pooled: bool) -> Promise:
+        """What a candidate has to pass on so many rows.
+
+        Of each data set the same share is put aside, so rates of rows of several (`pooled`) are stratified.
+        """
+        stratified = pooled or bool(self.holdout.stratify)
         return Promise(self.delta, rows, self.bound, self.method, self.division, stratified)
 
     def content(self, rules: Mapping[str, str]) -> dict[str, Any]:

@@ -119,8 +119,7 @@ def _problem(
         objective, rules = _goals(job.case, rows, reference, "validation")
         judged = replace(problem.validation, objective=objective, constraints=rules)
         problem = replace(problem, validation=judged)
-    if job.case.safety is not None:
-        problem = replace(problem, promise=job.case.safety.promise(rows.splits()["safety"]))
+    problem = replace(problem, promise=job.case.promise(rows.splits().get("safety", 0)))
     if job.case.solver.needs_deployed:
         problem = replace(problem, deployed=_deployed(job, rows, given))
     return problem

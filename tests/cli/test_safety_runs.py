@@ -103,6 +103,20 @@ def test_the_problem_is_explained_with_its_test(folder, cli):
     assert "upper bound of positive_rate[sex = Male], delta 0.025" in parity
 
 
+def test_rates_pooled_of_several_data_sets_are_certified_approximately(folder, cli):
+    """The same share of each data set is tested: their shares are no chance, as those of groups are."""
+    both = LOANS.replace("rows: 8000}", "rows: 4000}\n  more: {source: loans, rows: 4000}")
+    for rate, exact in [("positive_rate", False), ("positive_rate[more]", True)]:
+        text = both.replace("0.55 * positive_rate[men]'", f"0.1 * {rate}'")
+        text = text.replace("positive_rate[women] >=", "positive_rate[women, loans] >=")
+        (folder / "exp.yaml").write_text(text)
+        answer = cli("explain", "exp.yaml")
+        assert answer.code == 0, answer.err
+        assert ("stratified by data set: what is certified is approximate" in answer.out) != exact
+        assert cli("run", "exp.yaml", "--jobs", "1").code == 0
+        assert trials(folder)["majorize"][2]["certificates"][0]["exact"] is exact
+
+
 def test_how_rows_are_taken_and_delta_is_divided_is_explained(folder, cli):
     text = LOANS.replace("fraction: 0.5", "method: leaves, division: optimized, stratify: [sex]")
     text = text.replace("margin: 0.9999", "safety: {aim: 0.8}").replace("0.55 *", "0.1 *")

@@ -41,9 +41,9 @@ class Promise:
     rows
         How many rows the test has, of all data sets.
     stratified
-        Whether they were taken so that groups have the same shares as among candidate rows. Then they
-        tell a little of the same chance as those, and no bound is exact: a mean over several groups
-        is as far from the truth on both as their shares are.
+        Whether they were taken so that groups, or data sets that a rate is pooled of, have the same
+        shares as among candidate rows. Then they tell a little of the same chance as those, and no bound
+        is exact: a mean over several groups is as far from the truth on both as their shares are.
     """
 
     delta: Mapping[str, float]
