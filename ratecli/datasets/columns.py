@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,20 @@ from numpy.typing import NDArray
 
 MISSING_CATEGORY = "(missing)"
 """The category, in feature names, of rows without a value."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A text column: (n,) the number of each row's level, and the levels' names, sorted."""
+
+    codes: NDArray[np.intp]
+    names: NDArray[np.object_]
+
+
+def levels(column: pd.Series) -> Levels:
+    """Those of a text column; one of their own for rows without a value."""
+    filled = column.where(column.notna(), MISSING_CATEGORY).to_numpy(dtype=object)
+    return Levels(*pd.factorize(filled, sort=True))
 
 
 def as_text(values: Any) -> pd.Series:

@@ -16,12 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import MISSING_CATEGORY, floats, is_text
+from ratecli.datasets.columns import Levels
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 
 Features: TypeAlias = NDArray[np.float64] | sparse.csr_array
-Mask: TypeAlias = NDArray[np.bool_]
+Positions: TypeAlias = NDArray[np.intp]
 
 _SPARSE_BELOW = 0.3
 """Share of entries that are not zero under which features are held sparse."""
@@ -39,8 +39,10 @@ class Numeric:
     def names(self) -> tuple[str, ...]:
         return (self.column,)
 
-    def entries(self, column: pd.Series) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        values = (floats(column) - self.mean) / self.scale
+    def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        column = table.values[self.column]
+        assert isinstance(column, np.ndarray)
+        values = (column - self.mean) / self.scale
         values[np.isnan(values)] = 0.0
         return np.zeros(len(column), dtype=np.int64), values
 
@@ -56,9 +58,12 @@ class OneHot:
     def names(self) -> tuple[str, ...]:
         return tuple(f"{self.column}={level}" for level in self.levels)
 
-    def entries(self, column: pd.Series) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Position of each row's level (0 if it has none) and 1 or 0 to put there."""
-        place = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(_filled(column)))
+        column = table.values[self.column]
+        assert isinstance(column, Levels)
+        known = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(column.names))
+        place = known[column.codes]
         return np.maximum(place, 0), (place >= 0).astype(np.float64)
 
 
@@ -74,8 +79,8 @@ class Encoder:
     idf: tuple[float, ...] | None = None
 
     @classmethod
-    def fit(cls, tables: Sequence[Table], train: Sequence[Mask]) -> Encoder:
-        """`train` marks the training rows of each table."""
+    def fit(cls, tables: Sequence[Table], train: Sequence[Positions]) -> Encoder:
+        """`train` are the training rows of each table; a row may be among them several times."""
         width = _common_width(tables)
         if width is not None:
             return cls(tuple(f"x{i + 1}" for i in range(width)), (), _fit_counts(tables, train))
@@ -88,41 +93,41 @@ class Encoder:
         if table.matrix is not None:
             return table.matrix if self.idf is None else _weighted(table.matrix, self.idf)
         if all(isinstance(block, Numeric) for block in self.blocks):
-            return self._dense(table.frame)
-        matrix = self._sparse(table.frame)
+            return self._dense(table)
+        matrix = self._sparse(table)
         filled = len(self.blocks) / max(len(self.names), 1)
         return matrix if filled < _SPARSE_BELOW else matrix.toarray()
 
-    def _dense(self, frame: pd.DataFrame) -> NDArray[np.float64]:
+    def _dense(self, table: Table) -> NDArray[np.float64]:
         """What `_sparse` gives where every block is one feature, without the way round."""
-        found = np.empty((len(frame), len(self.blocks)))
+        found = np.empty((len(table), len(self.blocks)))
         for k, block in enumerate(self.blocks):
-            found[:, k] = block.entries(frame[block.column])[1]
+            found[:, k] = block.entries(table)[1]
         return found
 
-    def _sparse(self, frame: pd.DataFrame) -> sparse.csr_array:
+    def _sparse(self, table: Table) -> sparse.csr_array:
         """Every block puts one entry in each row, in the order of the features."""
-        shape = (len(frame), len(self.blocks))
+        shape = (len(table), len(self.blocks))
         columns, values = np.empty(shape, dtype=np.int64), np.empty(shape)
         start = 0
         for k, block in enumerate(self.blocks):
-            place, values[:, k] = block.entries(frame[block.column])
+            place, values[:, k] = block.entries(table)
             columns[:, k] = start + place
             start += len(block.names)
         starts = np.arange(0, columns.size + 1, len(self.blocks))
         matrix = sparse.csr_array(
-            (values.ravel(), columns.ravel(), starts), shape=(len(frame), len(self.names))
+            (values.ravel(), columns.ravel(), starts), shape=(len(table), len(self.names))
         )
         matrix.eliminate_zeros()
         return matrix
 
 
-def _refuse_no_rows(train: Sequence[Mask]) -> None:
-    if not any(mask.any() for mask in train):
+def _refuse_no_rows(train: Sequence[Positions]) -> None:
+    if not any(map(len, train)):
         raise FaultError(Fault("E410", "there are no training rows", "look at 'split'"))
 
 
-def _fit_counts(tables: Sequence[Table], train: Sequence[Mask]) -> tuple[float, ...] | None:
+def _fit_counts(tables: Sequence[Table], train: Sequence[Positions]) -> tuple[float, ...] | None:
     """1 + log((1 + n) / (1 + n_t)) of n training rows, n_t of which have term t: scikit-learn's idf.
 
     None where no matrix holds counts.
@@ -137,7 +142,7 @@ def _fit_counts(tables: Sequence[Table], train: Sequence[Mask]) -> tuple[float, 
 
     _refuse_no_rows(train)
     matrices = [table.matrix for table in tables if table.matrix is not None]
-    rows = [matrix[mask] for matrix, mask in zip(matrices, train, strict=True)]
+    rows = [matrix[own] for matrix, own in zip(matrices, train, strict=True)]
     fitted = TfidfTransformer().fit(sparse.vstack(rows, format="csr"))
     return tuple(map(float, fitted.idf_))
 
@@ -175,15 +180,20 @@ def _common_features(tables: Sequence[Table]) -> tuple[str, ...]:
     return first
 
 
-def _fit_column(name: str, tables: Sequence[Table], train: Sequence[Mask]) -> Numeric | OneHot:
-    kinds = {is_text(table.frame[name]) for table in tables}
-    if len(kinds) > 1:
+def _fit_column(name: str, tables: Sequence[Table], train: Sequence[Positions]) -> Numeric | OneHot:
+    columns = [table.values[name] for table in tables]
+    numbers, texts = list[NDArray[np.float64]](), set[str]()
+    for column, rows in zip(columns, train, strict=True):
+        if isinstance(column, Levels):
+            texts.update(column.names[np.unique(column.codes[rows])])
+        else:
+            numbers.append(column[rows])
+    if numbers and len(numbers) < len(columns):
         message = f"column '{name}' holds numbers in one data set and text in another"
         raise FaultError(Fault("E411", message, "name it under 'categorical' in both"))
-    seen = [table.frame[name][mask] for table, mask in zip(tables, train, strict=True)]
-    if kinds.pop():
-        return OneHot(name, tuple(sorted({level for column in seen for level in _filled(column)})))
-    values = np.concatenate([floats(column) for column in seen])
+    if not numbers:
+        return OneHot(name, tuple(sorted(texts)))
+    values = np.concatenate(numbers)
     values = values[~np.isnan(values)]
     if not len(values):
         return Numeric(name, mean=0.0, scale=1.0)
@@ -193,8 +203,3 @@ def _fit_column(name: str, tables: Sequence[Table], train: Sequence[Mask]) -> Nu
         mean=float(values[0] if constant else values.mean()),
         scale=1.0 if constant else float(values.std()),
     )
-
-
-def _filled(column: pd.Series) -> NDArray[np.object_]:
-    """Levels of the rows, a word for those without a value."""
-    return column.where(column.notna(), MISSING_CATEGORY).to_numpy(dtype=object)

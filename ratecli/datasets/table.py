@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
+
+from ratecli.datasets.columns import Levels, floats, is_text, levels
 
 
 @dataclass(frozen=True)
@@ -55,3 +59,9 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.frame)
+
+    @cached_property
+    def values(self) -> Mapping[str, NDArray[np.float64] | Levels]:
+        """What rows have of each feature: every seed encodes them anew."""
+        columns = {name: self.frame[name] for name in self.features}
+        return {n: levels(each) if is_text(each) else floats(each) for n, each in columns.items()}

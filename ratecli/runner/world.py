@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ratecli.models.grouped import with_members
 from ratecli.rates.expression import EVERYWHERE
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
-from ratecli.rates.sample import Floats, Mask, Sample
+from ratecli.rates.sample import Floats, Sample
 from ratecli.runner.drawing import AS_THEY_ARE, Dealt, Drawing, dealt
 from ratecli.runner.levels import (
     check_column,
@@ -120,7 +120,7 @@ def world(
     X = _features(named, found)
     rows = _positions(named, found)
     stacked = _all_rows(data)
-    columns = {name: _taken(column, rows) for name, column in stacked.columns.items()}
+    columns = _Drawn(stacked.columns, rows)
     sample = Sample(
         columns=columns,
         label=_taken(stacked.label, rows),
@@ -135,6 +135,26 @@ def world(
     if levels == 1:
         return World(sample, X)
     return World(sample_at_levels(sample, levels), features_at_levels(X, levels), levels)
+
+
+@dataclass(frozen=True)
+class _Drawn(Mapping[str, Any]):
+    """Columns of the rows of a seed, each taken when a slice asks for it: most never do."""
+
+    of_all: Mapping[str, Any]
+    rows: Positions | None
+    taken: dict[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.taken:
+            self.taken[name] = _taken(self.of_all[name], self.rows)
+        return self.taken[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.of_all)
+
+    def __len__(self) -> int:
+        return len(self.of_all)
 
 
 @dataclass(frozen=True)
@@ -157,21 +177,15 @@ def _all_rows(data: Data) -> _Stacked:
 
 def _features(named: Mapping[str, Table], found: Mapping[str, Dealt]) -> Features:
     """(m, d) as the training rows say; each row of a table is encoded once, however often it is drawn."""
-    seen = [_fitted(table, found[name]) for name, table in named.items()]
-    encoder = Encoder.fit([table for table, _ in seen], [mask for _, mask in seen])
+    encoder = Encoder.fit(list(named.values()), [_trained(found[name]) for name in named])
     blocks = [_taken(encoder.transform(table), found[name].rows) for name, table in named.items()]
     return _stacked(blocks)
 
 
-def _fitted(table: Table, given: Dealt) -> tuple[Table, Mask]:
-    """Rows and which of them train: of drawn rows, just those."""
-    train = np.asarray(given.part == "train")
-    if given.rows is None:
-        return table, train
-    drawn = given.rows[train]
-    matrix = None if table.matrix is None else table.matrix[drawn]
-    shown = table.frame[list(table.features)].iloc[drawn]
-    return replace(table, frame=shown, matrix=matrix), np.ones(len(drawn), dtype=bool)
+def _trained(given: Dealt) -> Positions:
+    """The training rows of a table, as often as they were drawn."""
+    train = np.flatnonzero(given.part == "train")
+    return train if given.rows is None else given.rows[train]
 
 
 def _positions(named: Mapping[str, Table], found: Mapping[str, Dealt]) -> Positions | None:

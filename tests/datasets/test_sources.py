@@ -237,7 +237,7 @@ def test_compas_for_three_players(read):
 def test_they_encode(read, name: str):
     table = read(name)
     part = split(table, {}, np.random.default_rng(0))
-    encoder = Encoder.fit([table], [part == "train"])
+    encoder = Encoder.fit([table], [np.flatnonzero(part == "train")])
     X = encoder.transform(table)
     assert X.shape == (len(table), len(encoder.names))
     assert np.isfinite(X.data if hasattr(X, "tocsr") else X).all()
