@@ -23,7 +23,7 @@ from ratecli.solvers.seldonian.lagrangian import Adam, Lagrangian
 from ratecli.solvers.seldonian.measures import model_of
 from ratecli.solvers.seldonian.selection import Selection, Track
 from ratecli.solvers.seldonian.sequential import Sequential
-from ratecli.solvers.seldonian.soft import Settings, select
+from ratecli.solvers.seldonian.soft import Settings, _blind, select
 from ratecli.solvers.seldonian.solver import Seldonian
 
 
@@ -90,6 +90,16 @@ def test_no_start_leads_to_a_better_candidate_on_few_rows(seed):
         track, start = Track(), selection.at(place)
         Sequential(selection, track).run(start)
         assert track.best is None or found <= track.best.objective + 1e-5
+
+
+@pytest.mark.parametrize("bound", ["betting", "student_t"])
+def test_a_search_may_start_from_models_that_look_at_no_feature(bound):
+    """With more features than rows of a group, what has the least bound is far from anything good."""
+    problem = promised(smooth_rows(3, n=90, d=30), {"c": RATIO}, bound=bound, tests=400)
+    selection, found = chosen_by(problem, inflation=2), solved(problem, inflation=2)
+    assert found.status == "solved"
+    blind = [selection.at(place) for place in _blind(selection)]
+    assert objective(found, selection) <= min(p.objective for p in blind if p.passes)
 
 
 def test_the_optimum_of_several_goals_and_of_an_objective_of_rates():

@@ -155,7 +155,8 @@ class Sequential:
         prices, values = zip(*merits, strict=True)
         if len(merits) <= SLOW or len(set(prices)) > 1:
             return False
-        return bool(values[0] - values[-1] < SLOW * CRAWL * self._little(point))
+        least = self.exact * self._size(point)
+        return bool(values[0] - values[-1] < SLOW * CRAWL * least)
 
     def _slopes(self, point: Point) -> tuple[Array, Array]:
         jacobian = self.selection.jacobian(point)
@@ -192,9 +193,11 @@ class Sequential:
 
     def _little(self, point: Point) -> float:
         """What a step must promise: less than the margin costs, until a point passes."""
-        if self.worst_only:
-            return self.exact * max(abs(point.worst), LEAST)
-        return (self.exact if point.passes else EXACT) * max(abs(point.objective), LEAST)
+        exact = self.exact if self.worst_only or point.passes else EXACT
+        return exact * self._size(point)
+
+    def _size(self, point: Point) -> float:
+        return max(abs(point.worst if self.worst_only else point.objective), LEAST)
 
     def _spread(self, step: Step, kept: Array) -> Array:
         """(P,) multipliers of all trees."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -19,6 +19,8 @@ from ratecli.solvers.seldonian.sequential import EXACT, Sequential
 
 OF_A_ROW = 1e-5
 """What part of a row's weight in the objective is worth another step."""
+SHIFTS = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
+"""Scores of models that look at no feature: from the mean of those of the optimum, in deviations."""
 Name = Literal["sequential", "lagrangian", "cma"]
 
 
@@ -50,22 +52,17 @@ def select(selection: Selection, settings: Settings, track: Track) -> Selected:
     """The candidate of least objective among those expected to pass that are found.
 
     The optimum without constraints is the answer where it is expected to pass. Where an optimizer finds
-    nothing that is, the least worst end is sought, from that optimum and from a model that
-    looks at no feature, and the optimizer starts again from the first point that passes. If there is
-    none, the candidate is the point of the least worst end.
+    nothing that is, it starts again from another point that passes. If there is none, the candidate is
+    the point of the least worst end.
     """
     start = selection.at(np.zeros(selection.design.width))
     track.step(start)
     if start.passes and isinstance(selection.objective, Convex):
         return Selected(start, passes=True)
     _, multipliers = _optimizer(selection, settings, track).run(start, settings.iterations)
-    if track.best is None:
-        for place in (start.v, _blind(selection)):
-            found = least(selection, selection.at(place), track, CLEAR)
-            if found.passes:
-                again = _optimizer(selection, settings, track)
-                _, multipliers = again.run(found, settings.iterations)
-                break
+    if track.best is None and (found := _passing(selection, start, track)):
+        again = _optimizer(selection, settings, track)
+        _, multipliers = again.run(found, settings.iterations)
     best = track.best or track.nearest or start
     named = by_goal(selection.prediction.owners, np.where(np.isfinite(multipliers), multipliers, 0))
     return Selected(best, best.passes, named)
@@ -81,9 +78,26 @@ def _optimizer(selection: Selection, settings: Settings, track: Track) -> Optimi
     return Sequential(selection, track, exact=exact)
 
 
-def _blind(selection: Selection) -> Array:
-    """Where all weights but the bias are 0, which is that of the mean score."""
+def _passing(selection: Selection, start: Point, track: Track) -> Point | None:
+    """A point that passes: the best model that looks at no feature, or one of the least worst end from
+    there or from the optimum, which may be far from any good one.
+    """
+    blind = [selection.at(place) for place in _blind(selection)]
+    passing = [point for point in blind if point.passes]
+    if passing:
+        return min(passing, key=lambda point: point.objective)
+    for place in (start, min(blind, key=lambda point: point.worst)):
+        found = least(selection, place, track, CLEAR)
+        if found.passes:
+            return found
+    return None
+
+
+def _blind(selection: Selection) -> Iterator[Array]:
+    """Where all weights but the bias are 0, which is that of the mean score, or less or more."""
     origin = selection.coordinates.origin
-    w = np.zeros(len(origin))
-    w[-1] = float(selection.design.scores(origin).mean())
-    return selection.coordinates.place(w)
+    scores = selection.design.scores(origin)
+    for shift in SHIFTS:
+        w = np.zeros(len(origin))
+        w[-1] = float(scores.mean()) + shift * float(scores.std())
+        yield selection.coordinates.place(w)
