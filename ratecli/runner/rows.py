@@ -25,6 +25,8 @@ from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
 
 SMALL_GROUP = 30
+SORTED = 6.0
+"""Standard errors by which labels differ of the first and the last rows of a file that is in no order."""
 
 
 def known_rows(
@@ -101,6 +103,7 @@ def check_rows(
         *_goals(rows.sample, document, cases),
         *_undecided(rows.sample, document, cases),
         *_unvalidated(rows, reading, cases),
+        *_sorted(rows.sample, document, reading, cases[0]),
     ]
     errors = dict.fromkeys(fault for fault in found if fault.is_error)
     if not errors:
@@ -199,3 +202,24 @@ def _unvalidated(rows: World, reading: Reading, cases: Sequence[Case]) -> Iterat
             if key:
                 message = f"'{key}' {what}, and there are none"
                 yield Fault("E410", message, hint, place=reading.option(case.label, key))
+
+
+def _sorted(sample: Sample, document: Document, reading: Reading, case: Case) -> Iterator[Fault]:
+    """A W403 for each data set whose last rows are tested and are not like the others."""
+    if case.holdout is None or not case.holdout.positional:
+        return
+    place = document.place(place_of(reading.experiment, case.label, "order"))
+    for name in np.unique(sample.dataset).tolist():
+        known = (sample.dataset == name) & ~np.isnan(sample.label)
+        parts = [sample.label[known & (sample.part == part)] for part in ("train", "safety")]
+        if min(map(len, parts)) < SMALL_GROUP:
+            continue
+        first, last = (float(part.mean()) for part in parts)
+        error = np.sqrt(sum(part.var() / len(part) for part in parts))
+        if abs(first - last) > SORTED * error:
+            message = (
+                f"the last rows of '{name}' are tested, and are not like the others: labels are {last:.4g} "
+                f"there on average, {first:.4g} on the rows that train"
+            )
+            hint = "is the file sorted? say order: shuffled"
+            yield Fault("W403", message, hint, place=place)

@@ -117,6 +117,25 @@ def test_rates_pooled_of_several_data_sets_are_certified_approximately(folder, c
         assert trials(folder)["majorize"][2]["certificates"][0]["exact"] is exact
 
 
+def test_a_sorted_file_whose_last_rows_are_tested_is_warned_of(folder, cli):
+    """Defect 5 of the toolkit: candidate labels of 0 on average, safety labels of .83."""
+    rows = pd.DataFrame({"x": range(400), "sex": ["f", "m"] * 200, "y": [0] * 200 + [1] * 200})
+    rows.to_csv(folder / "sorted.csv", index=False)
+    rows.sample(frac=1, random_state=0).to_csv(folder / "shuffled.csv", index=False)
+    text = LOANS.replace("Female", "f").replace("Male", "m")
+    for file, test, warned in [
+        ("sorted", "order: positional", True),
+        ("shuffled", "order: positional", False),
+        ("sorted", "fraction: 0.5", False),
+    ]:
+        own = text.replace("{source: loans, rows: 8000}", f"{{path: {file}.csv, label: y}}")
+        (folder / "exp.yaml").write_text(own.replace("fraction: 0.5", test))
+        answer = cli("validate", "exp.yaml")
+        assert answer.code == 0
+        found = "warning[W403]: the last rows of 'loans' are tested" in answer.err
+        assert found == ("exp.yaml:6:" in answer.err) == warned
+
+
 def test_how_rows_are_taken_and_delta_is_divided_is_explained(folder, cli):
     text = LOANS.replace("fraction: 0.5", "method: leaves, division: optimized, stratify: [sex]")
     text = text.replace("margin: 0.9999", "safety: {aim: 0.8}").replace("0.55 *", "0.1 *")
