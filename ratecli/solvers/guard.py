@@ -15,7 +15,9 @@ from ratecli.rates.analysis import Goal
 from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.safety.outlook import Outlook, outlooks
+from ratecli.solvers.seldonian.inflation import calibrated
+from ratecli.solvers.seldonian.measures import DecisionSaid
+from ratecli.solvers.seldonian.prediction import predicted
 
 ROUNDS = 6
 """Times a problem is solved, at most."""
@@ -23,6 +25,8 @@ ENOUGH = 1e-3
 """How far a constraint may stay on the safe side of what is asked, where that cost a tightening."""
 EXCESS = 1e-5
 """Up to which a judged constraint counts as met: tightenings approach that step by step."""
+UNKNOWN = 1.0
+"""What an end without a number counts as: as much as a rate can be too large."""
 ANSWERED = {"solved", "iteration_limit"}
 
 
@@ -42,7 +46,7 @@ class Guard:
         Confidence of a one-sided normal interval whose end must meet the constraint, above a half.
     aim
         Probability with which the safety test that follows is to be passed, at least a half; training
-        rows judge what it is likely to find (see `solvers.safety.outlook`).
+        rows judge what it is likely to find (see `seldonian.inflation.calibrated`).
     """
 
     split: Literal["train", "validation"] = "train"
@@ -115,19 +119,41 @@ class _Judging(Protocol):
 
 @dataclass(frozen=True)
 class _Tester:
-    """Judges by what the safety test of the problem is expected to find."""
+    """Judges by what a safety test is expected to find, with room to pass it with probability `aim`.
+
+    Attributes
+    ----------
+    problem
+        With each piece of the constraints as a constraint of its own, in order; where the method is not
+        `pieces`, they share the delta as if each had bounds of its own.
+    counts
+        Of each constraint, how many pieces it has.
+    """
 
     problem: Problem
-    outlooks: list[list[Outlook]]
+    counts: list[int]
+    aim: float
 
     @classmethod
     def of(cls, problem: Problem, aim: float) -> _Tester:
-        assert problem.promise is not None
-        return cls(problem, outlooks(problem.constraints, problem.promise, problem.rates, aim))
+        promise, alone, delta = problem.promise, list[Goal](), dict[str, float]()
+        assert promise is not None
+        for goal in problem.constraints:
+            for piece in goal.pieces:
+                name, shared = str(len(alone)), promise.method != "pieces"
+                alone.append(replace(goal, name=name, expression=piece, pieces=(piece,)))
+                delta[name] = promise.delta[goal.name] / (len(goal.pieces) if shared else 1)
+        apart = replace(problem, constraints=tuple(alone), promise=replace(promise, delta=delta))
+        return cls(apart, [len(goal.pieces) for goal in problem.constraints], aim)
 
     def shortfalls(self, classifier: Classifier) -> list[Array]:
-        decisions = {"decision": self.problem.decisions(classifier)}
-        return [np.array([each.upper(decisions) for each in goal]) for goal in self.outlooks]
+        promise, said = self.problem.promise, DecisionSaid(self.problem.decisions(classifier))
+        assert promise is not None
+        prediction = predicted(self.problem, promise, said)
+        upper = prediction.inflated(calibrated(self.aim, prediction.asked)).at(said).upper
+        starts = [prediction.owners.index(goal.name) for goal in self.problem.constraints]
+        ends = np.maximum.reduceat(np.where(np.isfinite(upper), upper, UNKNOWN), starts)
+        return np.split(ends, np.cumsum(self.counts)[:-1])
 
 
 @dataclass(frozen=True)

@@ -116,19 +116,19 @@ def test_an_error_beyond_the_range_shows_that_the_range_was_not_known():
     assert part.measured({"error": errors}).sample.range == (-4, 4)
 
 
-def test_moments_are_of_as_large_a_share_of_other_rows():
+def test_moments_are_those_of_the_rows():
     form, rates = form_of("positive_rate[g=b] <= 0.5")
     (part,) = parts_of(form, rates, UNIT)
     decisions = np.array([9, 9, 9, 9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
-    found = part.moments({"decision": decisions}, 1.5)
-    assert found.rows == 9
+    found = part.moments({"decision": decisions})
+    assert found.rows == 6
     assert found.mean == pytest.approx(0.35)
     assert found.deviation == pytest.approx(np.std(decisions[4:], ddof=1))
 
 
 def test_no_moments_without_rows():
     (part,) = parts("tpr[g=a] <= 0.5", label=np.zeros(10))
-    found = part.moments({"decision": np.ones(10)}, 1.0)
+    found = part.moments({"decision": np.ones(10)})
     assert found.rows == 0
     assert math.isnan(found.mean)
     assert math.isnan(found.deviation)

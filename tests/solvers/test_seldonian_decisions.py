@@ -9,8 +9,9 @@ from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
 from ratecli.solvers.problem import ERROR
 from ratecli.solvers.seldonian import cuts as cuts_module
-from ratecli.solvers.seldonian.cuts import Cuts, DecisionSaid
+from ratecli.solvers.seldonian.cuts import Cuts
 from ratecli.solvers.seldonian.inflation import Inflation
+from ratecli.solvers.seldonian.measures import DecisionSaid
 from ratecli.solvers.seldonian.prediction import predicted
 from ratecli.solvers.seldonian.solver import Seldonian
 

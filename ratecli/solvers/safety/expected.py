@@ -89,5 +89,5 @@ def expected(
     tested: Tested, rows: Sequence[Sequence[Rows]], measurements: Measurements, bound: str
 ) -> Expected:
     """Of as many rows as these, given the parts of every quantity."""
-    moments = (tuple(part.moments(measurements, 1.0) for part in parts) for parts in rows)
+    moments = (tuple(part.moments(measurements) for part in parts) for parts in rows)
     return Expected(tested, tuple(moments), bound)

@@ -76,8 +76,8 @@ class Rows:
             high = math.inf
         return Part(self.coefficient, Measured(np.clip(values, low, high), (low, high)))
 
-    def moments(self, measurements: Measurements, share: float) -> Moments:
-        """What these rows say of a sample that is `share` times as large.
+    def moments(self, measurements: Measurements) -> Moments:
+        """What these rows say of a sample that is as large.
 
         The deviation is NaN with fewer than 2 rows here, so is the mean without any, and both are where
         a measurement is not finite.
@@ -87,8 +87,7 @@ class Rows:
         finite = bool(np.isfinite(values).all())
         mean = float(values.mean()) if finite and size else math.nan
         deviation = float(values.std(ddof=1)) if finite and size > 1 else math.nan
-        expected = round(share * size)
-        return Moments(self.coefficient, mean, deviation, expected, part.sample.range)
+        return Moments(self.coefficient, mean, deviation, size, part.sample.range)
 
 
 def parts_of(form: Affine, rates: RateMatrix, label_range: Interval) -> tuple[Rows, ...] | None:

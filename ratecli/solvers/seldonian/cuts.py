@@ -13,7 +13,6 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.tangent import values
-from ratecli.solvers.seldonian.measures import Said
 from ratecli.solvers.seldonian.prediction import Group, Prediction
 
 ROUNDING = 1e-9
@@ -23,21 +22,6 @@ KNOTS = 32
 NEARLY = 0.95
 """Part of the interpolated distance of an end from its estimate that is relied on."""
 Indices = NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class DecisionSaid(Said):
-    """Decisions of 0 and 1, which have no slopes."""
-
-    decisions: Array
-
-    def measured(self, of: str) -> Array:
-        if of == "decision":
-            return self.decisions
-        return np.full(len(self.decisions), np.nan)
-
-    def slopes(self, of: str) -> Array:  # noqa: ARG002
-        return np.zeros(len(self.decisions))
 
 
 @dataclass(frozen=True)

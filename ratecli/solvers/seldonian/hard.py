@@ -15,7 +15,8 @@ from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.problem import ERROR, Problem
 from ratecli.solvers.safety.promise import Promise
 from ratecli.solvers.seldonian.attain import least, needed, shortfall
-from ratecli.solvers.seldonian.cuts import Cuts, DecisionSaid
+from ratecli.solvers.seldonian.cuts import Cuts
+from ratecli.solvers.seldonian.measures import DecisionSaid
 from ratecli.solvers.seldonian.prediction import Prediction, predicted
 from ratecli.solvers.seldonian.selection import Point, Selection, Track
 from ratecli.solvers.seldonian.sequential import Sequential

@@ -99,6 +99,21 @@ class EstimateSaid(Said):
 
 
 @dataclass(frozen=True)
+class DecisionSaid(Said):
+    """Decisions as they are, 0 and 1 or chances, without slopes."""
+
+    decisions: Array
+
+    def measured(self, of: str) -> Array:
+        if of == "decision":
+            return self.decisions
+        return np.full(len(self.decisions), np.nan)
+
+    def slopes(self, of: str) -> Array:  # noqa: ARG002
+        return np.zeros(len(self.decisions))
+
+
+@dataclass(frozen=True)
 class Model:
     """Linear models of labels (n,), NaN where there is none: of 0 and 1, or numbers in a range.
 
