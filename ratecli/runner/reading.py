@@ -24,12 +24,13 @@ from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
 from ratecli.runner.cases import PLACEHOLDER, Case
+from ratecli.runner.entry_checks import entry_faults
 from ratecli.runner.expected import expect_faults
-from ratecli.runner.goal_checks import WHICH, goal_faults, range_faults, refused_goals, written
+from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals, written
 from ratecli.runner.options import OptionError, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
-from ratecli.runner.safety import AtPoint, SafetyTest, aim, inflated, tests
+from ratecli.runner.safety import AtPoint, SafetyTest, inflated, tightens
 from ratecli.runner.shown import panel_faults, report_faults, swept
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
@@ -190,14 +191,16 @@ class Reading:
         raw = self.document.data["algorithms"][index]
         return ("algorithms", index, *((entry.name,) if isinstance(raw, dict) else ()), *inside)
 
-    def _solver(self, index: int, entry: Algorithm, point: Point) -> Solver | None:
+    def _solver(
+        self, index: int, entry: Algorithm, point: Point, common: Mapping[str, Any]
+    ) -> Solver | None:
         """An option whose value is the name of a sweep takes the point's value; so does one that is
-        not given and that the algorithm's own sweep names.
+        not given and that the algorithm's own sweep names. `common` are those that the file's test says.
         """
         options = {key: _at(value, point) for key, value in entry.options.items()}
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
-        options = inflated(self.experiment, entry) | options | {n: point[n] for n in varied}
+        options = {**common} | options | {n: point[n] for n in varied}
         try:
             return solver(entry.name, options, self.experiment.constraints)
         except OptionError as error:
@@ -206,39 +209,6 @@ class Reading:
                 fault = complaint.under(*self._loc(index, entry, *inside)).fault(self.document)
                 self.faults[fault] = None
             return None
-
-    def _check_entry(self, index: int, entry: Algorithm) -> None:
-        """E307, E102 for what the algorithm needs; E104 for constraints that are to be held more firmly
-        by what does not hold them.
-        """
-        found = solver_class(entry.name)
-        place = self.document.place(self._loc(index, entry), key=True)
-        if found.needs_deployed and self.experiment.deployed is None:
-            message = f"'{entry.name}' takes the deployed model, and none is given"
-            self.faults[Fault("E307", message, WHICH, place=place)] = None
-        if found.needs_promise and not tests(self.experiment, entry):
-            message = f"'{entry.name}' trains for a safety test, and there is none"
-            self.faults[Fault("E102", message, "say safety: {delta: 0.05}", place=place)] = None
-        if found.role == "enforces":
-            self._check_room(index, entry)
-            return
-        for key in ("constraints_on", "margin"):
-            if getattr(entry, key) != Algorithm.model_fields[key].default:
-                place = self.document.place(self._loc(index, entry, key))
-                message = f"'{entry.name}' promises nothing: '{key}' has nothing to hold"
-                self.faults[Fault("E104", message, "leave it out", place=place)] = None
-
-    def _check_room(self, index: int, entry: Algorithm) -> None:
-        """An E104 for room that is asked for twice: for a test, and in another way."""
-        if aim(self.experiment, entry) is None:
-            return
-        for key in ("constraints_on", "margin"):
-            if getattr(entry, key) != Algorithm.model_fields[key].default:
-                place = self.document.place(self._loc(index, entry, key))
-                message = (
-                    f"'aim' of the safety test says how much room there is, and so does '{key}'"
-                )
-                self.faults[Fault("E104", message, "leave one out", place=place)] = None
 
     # goals
 
@@ -251,14 +221,16 @@ class Reading:
             unset=self._unset(entry, point),
             algorithms=frozenset(other.label for other in self.experiment.algorithms),
         )
-        made = self._solver(index, entry, point)
-        self._check_entry(index, entry)
         share, test = self._rows(index, entry, point, scope.unset)
+        found, aim = solver_class(entry.name), test.aim if test is not None and test.taken else None
+        made = self._solver(index, entry, point, inflated(found, aim))
+        at = self._loc(index, entry)
+        self._sort(entry_faults(self.experiment, self.document, entry, at))
         values = {name: value for name, tree in self.trees.items()
                   if (value := self._value(name, tree, scope)) is not None}  # fmt: skip
         holdout = None if test is None else test.holdout
         test = test if test is not None and test.taken else None
-        held = test is not None or solver_class(entry.name).role != "ignores"
+        held = test is not None or found.role != "ignores"
         rules = {name: goal for name, rule in self.rules.items()
                  if (goal := self._rule(name, rule, scope, needed=held))}  # fmt: skip
         if made is None or len(self.faults) > before or "objective" not in values:
@@ -268,7 +240,7 @@ class Reading:
             label=entry.label,
             algorithm=entry.name,
             solver=made,
-            guard=Guard(entry.constraints_on, entry.margin, aim(self.experiment, entry)),
+            guard=Guard(entry.constraints_on, entry.margin, aim if tightens(found) else None),
             share=share,
             holdout=holdout,
             safety=test,

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.runner.drawing import Holdout
-from ratecli.runner.options import solver_class
+from ratecli.solvers.base import Solver
 from ratecli.solvers.safety.promise import Division, Method, Promise
 from ratecli.spec.algorithm import Algorithm
-from ratecli.spec.complaint import shown
+from ratecli.spec.complaint import kind, shown
 from ratecli.spec.dataset import FRACTION
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
 from ratecli.spec.resample import MAX_SHARE
-from ratecli.spec.safety import DELTA, Safety
-from ratecli.spec.sweep import Point, Value
+from ratecli.spec.safety import BETWEEN, DELTA, HOPEFUL, Safety, between, hopeful
+from ratecli.spec.sweep import Point, Value, place_in
+
+
+class Limits(NamedTuple):
+    """What a number may be."""
+
+    hold: Callable[[Fraction], bool]
+    words: str
+
+
+CHANCES = Limits(between, BETWEEN)
+HOPES = Limits(hopeful, HOPEFUL)
+WITHIN = Limits(lambda n: 0 < n <= MAX_SHARE, f"greater than 0 and at most {MAX_SHARE}")
 
 VERSION = 1
 """Of the test, in the key of every trial that has one: counts up where its answers change."""
@@ -29,7 +41,8 @@ VERSION = 1
 class SafetyTest:
     """What is tested, how, and on which rows; `delta` has every constraint of the file.
 
-    Where it is not `taken`, rows are put aside and that is all.
+    Where it is not `taken`, rows are put aside and that is all. `aim` is the probability with which it is to
+    be passed, if the file says one.
     """
 
     delta: Mapping[str, float]
@@ -38,6 +51,7 @@ class SafetyTest:
     division: Division
     holdout: Holdout
     taken: bool = True
+    aim: float | None = None
 
     def promise(self, rows: int, *, pooled: bool) -> Promise:
         """What a candidate has to pass on so many rows.
@@ -74,7 +88,7 @@ class AtPoint:
     def share(self) -> Fraction | None:
         """How many training rows are drawn, in all rows; E104, E203 where that is no number."""
         given = self.experiment.resample
-        return None if given is None else self._number(given, ("resample",), MAX_SHARE)
+        return None if given is None else self._number(given, ("resample",), WITHIN)
 
     def test(self) -> SafetyTest | None:
         """The test, if there is one; E104, E203 where names have no values, or no chances."""
@@ -98,29 +112,35 @@ class AtPoint:
         fraction = self._chance(test.fraction, self._loc("fraction"))
         holdout = Holdout(fraction, test.stratify or (), test.order == "positional")
         chances = {name: float(chance) for name, chance in delta.items()}
-        return SafetyTest(chances, test.bound, test.method, test.division, holdout, taken=test.test)
+        aim = None
+        if test.aim is not None:
+            aim = float(self._number(test.aim, self._loc("aim"), HOPES))
+        how = test.bound, test.method, test.division
+        return SafetyTest(chances, *how, holdout, taken=test.test, aim=aim)
 
     def _loc(self, key: str) -> Loc:
         return place_of(self.experiment, self.entry.label, key)
 
     def _chance(self, given: Value, loc: Loc) -> Fraction:
-        return self._number(given, loc, 1)
+        return self._number(given, loc, CHANCES)
 
-    def _number(self, given: Value, loc: Loc, limit: int) -> Fraction:
-        """A number above 0 and, as the file is checked, up to `limit`, or what a name has here."""
-        found = self._value(given, loc)
+    def _number(self, given: Value, loc: Loc, limits: Limits) -> Fraction:
+        """A number as the file has it, or what a name has here, which nobody has looked at yet."""
+        number = exact(given)
+        if number is not None:
+            return number
+        name = str(given)
+        found = self._value(name, loc)
         number = exact(found)
-        if number is None or not 0 < number <= limit or (limit == 1 and number == 1):
-            most = "less than 1" if limit == 1 else f"at most {limit}"
-            message = f"'{loc[-1]}' must be greater than 0 and {most}, not {shown(found)}"
-            place = self.document.place(loc)
-            raise FaultError(Fault("E104", f"{message}, as '{given}' is once", place=place))
+        if number is None or not limits.hold(number):
+            key = f"the delta of '{loc[-1]}'" if loc[-2:-1] == ("delta",) else f"'{loc[-1]}'"
+            value = shown(found) if isinstance(found, str) else kind(found).split()[-1]
+            message = f"'{name}' stands for {key}, which must be {limits.words}, not {value}"
+            place = self.document.place(self._given(name, found))
+            raise FaultError(Fault("E104", message, place=place))
         return number
 
-    def _value(self, given: Value, loc: Loc) -> Value:
-        if exact(given) is not None:
-            return given
-        name = str(given)
+    def _value(self, name: str, loc: Loc) -> Value:
         if name in self.point:
             return self.point[name]
         place = self.document.place(loc)
@@ -130,14 +150,30 @@ class AtPoint:
         hint = did_you_mean(name, self.point, "names of the sweep")
         raise FaultError(Fault("E203", message, hint, place=place))
 
+    def _given(self, name: str, value: Value) -> Loc:
+        """Where the sweep, the algorithm's own or the file's, gives a name a value."""
+        own = self.entry.sweep
+        if own is not None and name in own.names:
+            return (
+                *loc_of(self.experiment, self.entry.label),
+                "sweep",
+                *place_in(own, name, value),
+            )
+        return ("sweep", *place_in(self.experiment.sweep, name, value))
+
+
+def loc_of(experiment: Experiment, label: str) -> Loc:
+    """Where the options of an algorithm stand."""
+    labels = [entry.label for entry in experiment.algorithms]
+    index = labels.index(label)
+    return ("algorithms", index, experiment.algorithms[index].name)
+
 
 def place_of(experiment: Experiment, label: str, key: str) -> Loc:
     """Where a key of an algorithm's test stands, or would stand."""
-    labels = [entry.label for entry in experiment.algorithms]
-    index = labels.index(label)
-    entry = experiment.algorithms[index]
-    if key in _own(entry) or experiment.safety is None:
-        return ("algorithms", index, entry.name, "safety", key)
+    at = loc_of(experiment, label)
+    if key in own_keys(experiment.algorithms[int(at[1])]) or experiment.safety is None:
+        return (*at, "safety", key)
     return ("safety", key)
 
 
@@ -146,7 +182,7 @@ def merged(experiment: Experiment, entry: Algorithm) -> Safety | None:
     if entry.safety is False or (entry.safety is None and experiment.safety is None):
         return None
     common = experiment.safety or Safety.model_validate({})
-    return common.model_copy(update=_own(entry))
+    return common.model_copy(update=own_keys(entry))
 
 
 def tests(experiment: Experiment, entry: Algorithm) -> bool:
@@ -155,24 +191,17 @@ def tests(experiment: Experiment, entry: Algorithm) -> bool:
     return test is not None and test.test
 
 
-def aim(experiment: Experiment, entry: Algorithm) -> float | None:
-    """The probability with which constraints are tightened for, where it is the runner that does so."""
-    found = solver_class(entry.name)
-    if not tests(experiment, entry) or found.role != "enforces" or found.needs_promise:
-        return None
-    test = merged(experiment, entry)
-    return test.aim if test else None
+def tightens(found: type[Solver]) -> bool:
+    """Whether it is the runner that tightens an algorithm's constraints for an aim."""
+    return found.role == "enforces" and not found.needs_promise
 
 
-def inflated(experiment: Experiment, entry: Algorithm) -> dict[str, Any]:
+def inflated(found: type[Solver], aim: float | None) -> dict[str, Any]:
     """What an aim is as an option of algorithms that leave room for the test themselves."""
-    test = merged(experiment, entry)
-    if test is None or test.aim is None or not solver_class(entry.name).needs_promise:
-        return {}
-    return {"inflation": {"pass": test.aim}}
+    return {"inflation": {"pass": aim}} if aim is not None and found.needs_promise else {}
 
 
-def _own(entry: Algorithm) -> dict[str, Any]:
+def own_keys(entry: Algorithm) -> dict[str, Any]:
     """The keys of the test that an entry gives itself."""
     own = entry.safety
     return (

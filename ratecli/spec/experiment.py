@@ -19,8 +19,8 @@ from ratecli.spec.expect import Expectation
 from ratecli.spec.one_by_one import DATASET, Group
 from ratecli.spec.override import overridden
 from ratecli.spec.report import Report
-from ratecli.spec.resample import Resample
-from ratecli.spec.safety import Safety
+from ratecli.spec.resample import GivenResample
+from ratecli.spec.safety import GivenSafety
 from ratecli.spec.strict import Column, Name, Part, Rule, Slug, Text
 from ratecli.spec.sweep import Point, Sweep
 
@@ -162,13 +162,13 @@ class Experiment(Part):
         None,
         description="The model in use, which churn, wins, losses and of(deployed, ...) compare with.",
     )
-    resample: Resample | None = Field(
+    resample: GivenResample = Field(
         None,
         description="Training rows of each seed are drawn with replacement from all rows of each data "
         "set, this share as many as there are (it may exceed 1), and all rows are test rows: what a "
         "model does is known exactly. A number, or a name of the sweep.",
     )
-    safety: Safety | None = Field(
+    safety: GivenSafety = Field(
         None,
         description="A test of every constraint on rows that no algorithm sees: a model that fails it "
         "is not given, and the trial ends as no_solution_found.",
@@ -211,7 +211,11 @@ class Experiment(Part):
             "seeds": list(self.seeds),
             "expect": [entry.as_file() for entry in self.expect],
         }
-        return {key: special.get(key, data.get(key)) for key in type(self).model_fields}
+        absent = {
+            key for key in ("resample", "safety") if data[key] is None
+        }  # null says nothing there
+        keys = [key for key in type(self).model_fields if key not in absent]
+        return {key: special.get(key, data.get(key)) for key in keys}
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Experiment, Document]:

@@ -9,15 +9,16 @@ from pydantic import PlainValidator, WithJsonSchema
 from ratecli.spec.complaint import WHERE, Complaint, raised, wrong_type
 from ratecli.spec.dataset import FRACTION, as_fraction
 from ratecli.spec.names import NAME, bad_name
+from ratecli.spec.strict import NoNull, stated
 
 MAX_SHARE = 1000
 """Times as many rows as there are: more were a slip."""
+WANTED = "a number greater than 0, or a name of the sweep"
 
 
 def _share(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        wanted = "a number greater than 0, or a name of the sweep"
-        raise raised([wrong_type((), wanted, value)], "share")
+        raise raised([wrong_type((), WANTED, value)], "share")
     if isinstance(value, str) and not FRACTION.fullmatch(value):
         wrong = bad_name((), value, key=False)
     else:
@@ -49,3 +50,9 @@ Resample = Annotated[
         }
     ),
 ]
+GivenResample = Annotated[
+    Resample | None,
+    NoNull(),
+    stated(WANTED, "write a number, or remove the key to train on the rows of the split"),
+]
+"""None where the key is not there; left empty it is an E103."""

@@ -2,85 +2,107 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Lt
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    Strict,
-    ValidationError,
-    WithJsonSchema,
-)
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, WithJsonSchema
 
-from ratecli.spec.complaint import WHERE, Complaint, complaints_of, raised, wrong_type
+from ratecli.spec.complaint import WHERE, Complaint, complaints_of, raised, shown, wrong_type
 from ratecli.spec.dataset import FRACTION, Columns, as_fraction
 from ratecli.spec.names import NAME, bad_name
-from ratecli.spec.strict import Flag, Part
+from ratecli.spec.strict import Flag, NoNull, Part, stated
 
 DELTA = 0.05
 """Of a constraint that `delta` does not name."""
 
 
-def _chance(value: object, *, fractions: bool = False) -> object:
-    """A number between 0 and 1, both excluded, or a name; raises what pydantic passes on."""
+def _number(value: object, within: Callable[[Fraction], bool], words: str) -> object:
+    """A number, a fraction or a name; raises what pydantic passes on (E103, E104)."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        wanted = "a number between 0 and 1, or a name of the sweep"
-        raise raised([wrong_type((), wanted, value)], "number")
-    divided = isinstance(value, str) and FRACTION.fullmatch(value) is not None and fractions
-    if isinstance(value, str) and not divided:
-        wrong = bad_name((), value, key=False)
+        raise raised([wrong_type((), f"{words}, or a name of the sweep", value)], "number")
+    if isinstance(value, str) and not FRACTION.fullmatch(value):
+        wrong = bad_name((), value, key=False) and [_no_number(value)]
     else:
-        wrong = [] if _between(value) else [Complaint((), "E104", f"{BETWEEN}, not {value}")]
+        good = _exists(value) and within(as_fraction(value))
+        wrong = [] if good else [Complaint((), "E104", f"{WHERE} must be {words}, not {value}")]
     if wrong:
         raise raised(wrong, "number")
     return value
 
 
-BETWEEN = f"{WHERE} must be greater than 0 and less than 1"
+def _no_number(text: str) -> Complaint:
+    """A text such as `5%`, which is meant as a number rather than as a name."""
+    message = (
+        f"{WHERE} must be a number such as 0.05 or 1/20, or a name of the sweep, not {shown(text)}"
+    )
+    return Complaint((), "E104", message)
 
 
-def _between(value: float | str) -> bool:
-    if isinstance(value, str):
-        return not value.endswith("/0") and 0 < as_fraction(value) < 1
+def _exists(value: float | str) -> bool:
+    return not value.endswith("/0") if isinstance(value, str) else math.isfinite(value)
+
+
+def between(value: Fraction) -> bool:
     return 0 < value < 1
 
 
-def _share(value: object) -> object:
-    return _chance(value, fractions=True)
+def hopeful(value: Fraction) -> bool:
+    """What a chance to pass may be: that of a coin is no room at all, 1 would be without end."""
+    return Fraction(1, 2) <= value < 1
+
+
+BETWEEN = "greater than 0 and less than 1"
+HOPEFUL = "at least 0.5 and less than 1"
+
+
+def _chance(value: object) -> object:
+    return _number(value, between, f"a number {BETWEEN}")
+
+
+def _aim(value: object) -> object:
+    return value if value is None else _number(value, hopeful, f"a number {HOPEFUL}")
 
 
 def _delta(value: object) -> object:
-    """One for all constraints, or one for each by its name."""
+    """One for all constraints, or one for each by its name; a fraction as the number that it is."""
     if not isinstance(value, dict):
-        return _chance(value)
+        given = _chance(value)
+        divided = isinstance(given, str) and FRACTION.fullmatch(given)
+        return float(as_fraction(str(given))) if divided else given
     found: list[Complaint] = []
-    for name, each in value.items():
+    each = dict[str, object]()
+    for name, one in value.items():
         try:
-            _chance(each)
+            each[name] = _chance(one) if isinstance(one, dict) else _delta(one)
         except ValidationError as error:
             found += [complaint.under(name) for complaint in complaints_of(error)]
     if found:
         raise raised(found, "delta")
-    return value
+    return each
 
 
 _BETWEEN: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _NAMED: dict[str, Any] = {"type": "string", "pattern": f"^{NAME.pattern}$"}
 _DIVIDED: dict[str, Any] = {"type": "string", "pattern": f"^{FRACTION.pattern}$"}
-_CHANCE: dict[str, Any] = {"anyOf": [_BETWEEN, _NAMED]}
+_HALF: dict[str, Any] = {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1}
+_CHANCES = [_BETWEEN, _DIVIDED, _NAMED]
+_CHANCE: dict[str, Any] = {"anyOf": _CHANCES}
 Delta = Annotated[
     float | str | dict[str, float | str],
     PlainValidator(_delta),
-    WithJsonSchema(
-        {"anyOf": [_BETWEEN, _NAMED, {"type": "object", "additionalProperties": _CHANCE}]}
-    ),
+    WithJsonSchema({"anyOf": [*_CHANCES, {"type": "object", "additionalProperties": _CHANCE}]}),
 ]
 Share = Annotated[
     float | str,
-    PlainValidator(_share),
-    WithJsonSchema({"anyOf": [_BETWEEN, _DIVIDED, _NAMED]}),
+    PlainValidator(_chance),
+    WithJsonSchema(_CHANCE),
+]
+Aim = Annotated[
+    float | str | None,
+    PlainValidator(_aim),
+    WithJsonSchema({"anyOf": [_HALF, _DIVIDED, _NAMED, {"type": "null"}]}),
 ]
 
 
@@ -90,7 +112,7 @@ class Safety(Part):
     delta: Delta = Field(
         DELTA,
         description="How probable a mistake may be: that a model passes which breaks a constraint. A "
-        "number, a name of the sweep, or one of these for each constraint by its name (0.05 for those "
+        "number, a fraction such as 1/20, a name of the sweep, or one of these for each constraint by its name (0.05 for those "
         "that are left out).",
     )
     bound: Literal[
@@ -132,10 +154,11 @@ class Safety(Part):
         description="false puts the rows aside and tests nothing, for an algorithm that others are compared "
         "with by of(...): it must not have seen the rows of their tests.",
     )
-    aim: Annotated[float, Strict(), Ge(0.5), Lt(1)] | None = Field(
+    aim: Aim = Field(
         None,
         description="The probability with which a model is to pass: an algorithm that takes constraints has "
-        "them tightened on training rows until that is likely. Without it the model is tested as it comes.",
+        "them tightened on training rows until that is likely. Without it the model is tested as it comes. "
+        "A number, or a name of the sweep.",
     )
 
     def given(self) -> dict[str, Any]:
@@ -143,14 +166,33 @@ class Safety(Part):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
+GivenSafety = Annotated[
+    Safety | None,
+    NoNull(),
+    stated(
+        "a mapping of keys to values",
+        "`safety: {}` is a test with the defaults; to test nothing, remove the key",
+    ),
+]
+"""The file's test, None where the key is not there; left empty it is an E103."""
+
+
 def _own(value: object) -> object:
-    if value is None or value is False or isinstance(value, Safety):
+    if value is False or isinstance(value, Safety):
         return value
     if not isinstance(value, dict):
-        hint = "`safety: false` turns the test off for this algorithm"
-        raise raised([wrong_type((), "a mapping of keys to values, or false", value, hint)], "test")
+        raise raised(
+            [wrong_type((), "a mapping of keys to values, or false", value, OWN_HINT)], "test"
+        )
     return Safety.model_validate(value)
 
 
-OwnSafety = Annotated[Safety | Literal[False] | None, BeforeValidator(_own)]
-"""What an algorithm's entry says of the test: keys that stand for those of the file's, or no test."""
+OWN_HINT = (
+    "`safety: false` turns the test off for this algorithm; without the key it has the file's test"
+)
+OwnSafety = Annotated[Safety | Literal[False] | None, NoNull(), BeforeValidator(_own)]
+"""What an algorithm's entry says of the test: keys that stand for those of the file's, or no test.
+
+None where the key is not there, and the file's test is the algorithm's. Left empty it is an E103: whoever
+emptied it may mean the one as well as the other.
+"""

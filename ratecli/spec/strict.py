@@ -10,6 +10,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     Strict,
     StringConstraints,
@@ -17,6 +18,8 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from ratecli.spec.complaint import Complaint, complaints_of, raised, wrong_type
 from ratecli.spec.names import NAME, SLUG, bad_name, bad_slug
@@ -73,6 +76,29 @@ def _without(complaints: list[Complaint], value: object) -> object:
     if complaints:
         raise raised(complaints, "value")
     return value
+
+
+class NoNull:
+    """Of a key that may be left out, but not be null: an editor is told so, too."""
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core)
+        kept = [part for part in schema["anyOf"] if part != {"type": "null"}]
+        return kept[0] if len(kept) == 1 else schema | {"anyOf": kept}
+
+
+def stated(wanted: str, hint: str) -> BeforeValidator:
+    """For a key that asks for something by being there: left empty, it would silently ask for nothing.
+
+    Raises what pydantic passes on, an E103.
+    """
+
+    def check(value: object) -> object:
+        return _without([wrong_type((), wanted, value, hint)] if value is None else [], value)
+
+    return BeforeValidator(check)
 
 
 Name = Annotated[

@@ -49,6 +49,18 @@ class Sweep:
         return axes | {key: value for key, value in rest.items() if value}
 
 
+def place_in(sweep: Sweep, name: str, value: Value) -> tuple[str | int, ...]:
+    """Where in a sweep a name is given a value: the entry of a list or of `include`, or the whole axis."""
+    axis = sweep.axes.get(name, ())
+    for k, each in enumerate(axis if isinstance(axis, tuple) else ()):
+        if _same(each) == _same(value):
+            return name, k
+    for k, point in enumerate(sweep.include):
+        if name in point and _same(point[name]) == _same(value):
+            return "include", k, name
+    return (name,)
+
+
 def points(sweep: Sweep, own: Sweep | None = None) -> list[Point]:
     """Every point once. An algorithm's `own` sweep is crossed in and replaces axes of its names."""
     if own is None:

@@ -73,6 +73,28 @@ def test_an_aim_counts_for_those_who_can_take_it(folder):
     }
 
 
+def test_an_aim_may_be_a_name_of_the_sweep(folder):
+    for own in ("majorize", "seldonian"):
+        algorithms = f"algorithms=[{own}]"
+        swept = keys(folder, TESTED, algorithms, "sweep={a: [0.7, 0.9]}", "safety.aim=a")
+        for value in (0.7, 0.9):
+            alone = keys(folder, TESTED, algorithms, "sweep={a: [0]}", f"safety.aim={value}")
+            assert swept[own, str({"a": value})] == alone[own, "{'a': 0}"]
+        assert len(set(swept.values())) == 2
+
+
+def test_a_files_aim_says_nothing_to_those_who_hold_no_constraint(folder):
+    """An entry's own is refused there: see the broken files."""
+    own = "algorithms=[unconstrained, thresholded]"
+    assert keys(folder, TESTED, own, "safety.aim=0.9") == keys(folder, TESTED, own)
+
+
+def test_a_delta_may_be_a_fraction(folder):
+    plain = keys(folder, TESTED)
+    assert keys(folder, TESTED, "safety.delta=1/20") == plain
+    assert keys(folder, TESTED, "safety.delta={some: 1/20}") == plain
+
+
 def test_an_aim_is_the_inflation_of_those_who_leave_room_themselves(folder):
     own = "algorithms=[seldonian: {KEYS}]"
     plain, passing = (keys(folder, TESTED, own.replace("KEYS", f"inflation: {each}"))
