@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratecli.datasets import registry
-from ratecli.faults import Fault, FaultError
+from ratecli.faults import Fault, FaultError, Place
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf, Ranking
 from ratecli.rates.table import RATES
@@ -56,16 +56,17 @@ class LabelKinds:
         ------
         FaultError
             E411 where labels of both kinds are one table, E306 where a rate needs classes, E308 where an
-            algorithm does, E104 where decisions at several levels are asked for.
+            algorithm does, or needs numbers, E104 where decisions at several levels are asked for.
         """
         found = dict.fromkeys(self._levels(reading.document))
         for case in cases:
             kinds = {self.numbers[name] for name in case.datasets}
             if len(kinds) > 1:
                 found |= dict.fromkeys(self._mixed(reading.document, case))
-            elif kinds == {True}:
+                continue
+            if kinds == {True}:
                 found |= dict.fromkeys(_rates(reading.document, case))
-                found |= dict.fromkeys(_algorithm(reading, case))
+            found |= dict.fromkeys(_algorithm(reading, case, numbers=kinds == {True}))
         if found:
             raise FaultError(found)
 
@@ -106,12 +107,29 @@ def _measured(node: Expression) -> Iterator[Leaf | Ranking]:
             yield from _measured(part.metric)
 
 
-def _algorithm(reading: Reading, case: Case) -> Iterator[Fault]:
-    if not case.solver.takes_numbers:
+def _algorithm(reading: Reading, case: Case, *, numbers: bool) -> Iterator[Fault]:
+    """An E308 where the algorithm, with the options that it has, learns labels of the other kind."""
+    place = reading.option(case.label, "")
+    if numbers and not case.solver.takes_numbers:
         message = f"algorithm '{case.label}' needs labels of two classes, and here they are numbers"
         able = ", ".join(_able())
         hint = f"algorithms that can: {able}" if able else "no algorithm here can yet"
-        yield Fault("E308", message, hint, place=reading.option(case.label, ""))
+        yield Fault("E308", message, hint, place=place)
+    if not numbers and not case.solver.takes_classes:
+        options = solver_class(case.algorithm).numbers or {}
+        asked = ", ".join(f"{key}: {value}" for key, value in options.items())
+        message = f"'{asked}' of '{case.label}' estimates labels that are numbers, and here they are of two classes"
+        hint = "take another value, or say `target: number` of the data set if its label is one"
+        yield Fault("E308", message, hint, place=_written(reading, case, options) or place)
+
+
+def _written(reading: Reading, case: Case, options: Mapping[str, Any]) -> Place | None:
+    """Where the entry says one of some options."""
+    said = next(
+        entry.options for entry in reading.experiment.algorithms if entry.label == case.label
+    )
+    key = next((key for key in options if key in said), None)
+    return None if key is None else reading.option(case.label, key)
 
 
 def _able() -> Iterator[str]:

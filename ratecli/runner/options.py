@@ -48,8 +48,8 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
     OptionError, E202.
     """
     found = solver_class(name)
-    options = {**algorithms()[name].preset, **options}
-    fields = option_names(name)
+    given, fields = options, option_names(name)
+    options = {**algorithms()[name].preset, **given}
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
     wrong += [_not_finite(key, value) for key, value in options.items() if _endless(value)]
     wrong = wrong or list(_checked(found, options))
@@ -60,6 +60,9 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
         made: Solver = _adapter(found).validate_json(json.dumps(options), strict=True)
     except ValidationError as error:
         raise OptionError(complaints_of(error)) from None
+    idle = [_no_part(key, why) for key, why in made.idle.items() if key in given]
+    if idle:
+        raise OptionError(idle)
     unknown = {key: rule for key, rule in _rules(made).items() if rule not in constraints}
     if unknown:
         raise OptionError([_no_rule(key, unknown[key], constraints) for key in unknown])
@@ -98,6 +101,10 @@ def _endless(value: Any) -> bool:
 
 def _not_finite(key: str, value: float) -> Complaint:
     return Complaint((key,), "E104", f"{WHERE} must be a finite number, not {value}")
+
+
+def _no_part(key: str, why: str) -> Complaint:
+    return Complaint((key,), "E104", why, "leave it out", key=True)
 
 
 def _no_rule(key: str, name: str, constraints: Collection[str]) -> Complaint:

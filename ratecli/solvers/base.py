@@ -115,6 +115,18 @@ class Solver(ABC):
         return wanted is not None and all(getattr(self, key) == wanted[key] for key in wanted)
 
     @property
+    def takes_classes(self) -> bool:
+        """Whether it learns labels of two classes with the options that it has."""
+        return True
+
+    @property
+    def idle(self) -> Mapping[str, str]:
+        """Options that have no part in what it does, by what others say: a file that gives one is refused
+        with the reason (E104).
+        """
+        return {}
+
+    @property
     def chooses_by(self) -> str:
         """The option, if any, by which settings are chosen on validation rows (E410 without any)."""
         return ""

@@ -85,6 +85,9 @@ def tested(keys: str) -> str:
     return f"{RULE}algorithms: [majorize]\nsafety: {{{keys}}}\n"
 
 
+LEFT = tested("").replace("[majorize]", "[seldonian: {%s}]")
+"""An algorithm that trains for the test itself."""
+
 LABELLED = """\
 name: x
 datasets:
@@ -327,6 +330,9 @@ NUMBERS = [
     Broken("ranking of numbers", "E306", MARKS + "objective: ⟦roc_auc⟧\nalgorithms: [unconstrained: {loss: squared}]\n"),
     Broken("learner of two classes", "E308", MARKS + "algorithms:\n  - ⟦unconstrained⟧\n"),
     Broken("loss of two classes", "E308", MARKS + "algorithms:\n  - ⟦unconstrained⟧: {loss: logistic}\n"),
+    Broken("loss of numbers", "E308", LOANS + "algorithms:\n  - unconstrained: {⟦loss⟧: squared}\n"),
+    Broken("loss of numbers by its own sweep", "E308", LOANS + "algorithms:\n  - ⟦unconstrained⟧: {sweep: {loss: [hinge, squared]}}\n"),
+    Broken("loss of numbers of one data set", "E308", MARKS.replace("groups:", "  e: {path: people.csv, label: y}\ngroups:") + "sweep: {dataset: [d, e]}\nobjective: mse\nmetrics: {a: mse}\nalgorithms:\n  - unconstrained: {⟦loss⟧: squared}\n"),
     Broken("two kinds of labels", "E411", own("⟦d⟧: {path: marks.csv, label: y, target: number}\n  e: {path: people.csv, label: y}").replace("unconstrained", "unconstrained: {loss: squared}"), 4),
 ]  # fmt: skip
 
@@ -428,6 +434,11 @@ SAFETY = [
     Broken("aim of what holds nothing", "E104", RULE + "algorithms:\n  - unconstrained: {safety: {aim: ⟦0.9⟧}}\n"),
     Broken("aim of what reads goals", "E104", tested("").replace("[majorize]", "[thresholded: {safety: {aim: ⟦0.9⟧}}]")),
     Broken("aim of the model in use", "E104", tested("").replace("[majorize]", "[unconstrained, audit: {safety: {aim: ⟦0.9⟧}}]") + "deployed: {algorithm: unconstrained}\n"),
+    Broken("optimizer of decisions", "E104", LEFT % "decisions: deterministic, ⟦optimizer⟧: sequential"),
+    Broken("iterations of decisions", "E104", LEFT % "decisions: deterministic, ⟦iterations⟧: 9"),
+    Broken("step without descent", "E104", LEFT % "⟦step⟧: 0.1"),
+    Broken("multiplier without ascent", "E104", LEFT % "optimizer: cma, ⟦multiplier⟧: 1"),
+    Broken("step of decisions by a sweep", "E104", LEFT % "decisions: deterministic, sweep: {⟦step⟧: [0.1]}"),
     Broken("margin of what leaves room itself", "E104", tested("").replace("[majorize]", "[seldonian: {margin: ⟦0.9⟧}]")),
     Broken("judged by others, leaving room itself", "E104", tested("").replace("[majorize]", "[seldonian: {constraints_on: ⟦validation⟧}]")),
     Broken("algorithm for a test, without one", "E102", RULE + "algorithms: [⟦seldonian⟧]\n"),

@@ -30,6 +30,10 @@ class Unconstrained(Solver):
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
 
+    @property
+    def takes_classes(self) -> bool:
+        return self.loss != "squared"
+
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         if self.loss == "squared":
             return Solution({"estimate": plain_estimate(problem)})

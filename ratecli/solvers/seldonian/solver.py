@@ -35,6 +35,9 @@ sure of vanish, and directions would have none.
 GUIDE = "student_t"
 """The bound of soft models that only lead to hard decisions, for any bound of those."""
 
+STEPS = ("step", "multiplier")
+"""Options of descent and ascent alone."""
+
 
 @dataclass(frozen=True)
 class Seldonian(Solver):
@@ -61,10 +64,10 @@ class Seldonian(Solver):
         `{pass: 0.9}`: as much room as makes the test pass with that probability, given that estimates on
         both samples have errors. Where nothing is said that is the test's `aim`, or else 0.9.
     optimizer
-        `sequential`: quadratic programs with exact slopes. `lagrangian`: descent on weights and ascent
+        Of randomized models and estimates. `sequential`: quadratic programs with exact slopes. `lagrangian`: descent on weights and ascent
         on multipliers, as the toolkit's. `cma`: search without slopes, with a barrier.
     iterations
-        Steps at most; `lagrangian` takes all of them, the others mostly far fewer.
+        Steps of the optimizer at most; `lagrangian` takes all of them, the others mostly far fewer.
     step
         Length of the first steps of `lagrangian`, for weights and multipliers.
     multiplier
@@ -84,6 +87,17 @@ class Seldonian(Solver):
     numbers: ClassVar[Mapping[str, Any] | None] = {"decisions": "randomized"}
     objectives: ClassVar[frozenset[str]] = frozenset(Shape) - {Shape.RANKING}
     constraints: ClassVar[frozenset[str]] = frozenset(Shape) - {Shape.RANKING}
+
+    @property
+    def idle(self) -> Mapping[str, str]:
+        """`deterministic` goes its own way to candidates (`hard.Hard`), and only one optimizer has steps."""
+        if self.decisions == "deterministic":
+            why = "is of the search for randomized models: 'decisions: deterministic' takes none"
+            return {key: f"'{key}' {why}" for key in ("optimizer", "iterations", *STEPS)}
+        if self.optimizer != "lagrangian":
+            why = f"is of 'optimizer: lagrangian', and this is {self.optimizer}"
+            return {key: f"'{key}' {why}" for key in STEPS}
+        return {}
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Fault | None:  # noqa: ARG002
         if self.decisions == "randomized":
