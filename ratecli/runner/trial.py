@@ -30,6 +30,7 @@ from ratecli.runner.keys import stream
 from ratecli.runner.plan import Job
 from ratecli.runner.records import MET, TrialResult, Value
 from ratecli.runner.undefined import of_nothing, undefined_ratios
+from ratecli.runner.unsolved import is_unsolved, unsolved
 from ratecli.runner.world import World, world
 from ratecli.solvers.base import Solution
 from ratecli.solvers.guard import guarded
@@ -43,17 +44,19 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     """Solve and measure; `given` holds the results of the trials that this one needs."""
     scikit_learn()  # imported before the clock starts: the first trial of a process is no slower
     begun = time.perf_counter()
+    lacking = unsolved(job, given)
+    if lacking:
+        rows = world(job.data, job.seed, job.deployed_column, job.case.drawing)
+        return _no_solution(job, rows, lacking, begun)
     rows = _rows(job, given)
     reference = {label: _seen(job, rows, key).predictions(_classifier(given[key], label))
-                 for label, key in job.of.items()}  # fmt: skip
+                 for label, key in job.of.items() if not is_unsolved(given[key])}  # fmt: skip
     try:
         problem = _problem(job, rows, reference, given)
     except FaultError as error:
         if not _too_few(job.case, error):
             raise
-        reason = "; ".join(fault.message for fault in error.faults)
-        seconds = time.perf_counter() - begun
-        return TrialResult(job.key, "no_solution_found", reason, seconds, {"rows": rows.splits()})
+        return _no_solution(job, rows, "; ".join(fault.message for fault in error.faults), begun)
     rng = stream(job.seed, "solver", job.case.algorithm)
     solution = guarded(job.case.solver, job.case.guard, problem, rng)
     if job.is_deployed and solution.variants:
@@ -70,6 +73,11 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
         values=tuple(values),
         models={name: dumps(classifier) for name, classifier in solution.variants.items()},
     )
+
+
+def _no_solution(job: Job, rows: World, reason: str, begun: float) -> TrialResult:
+    seconds = time.perf_counter() - begun
+    return TrialResult(job.key, "no_solution_found", reason, seconds, {"rows": rows.splits()})
 
 
 @dataclass(frozen=True)
@@ -194,6 +202,8 @@ def _rows(job: Job, given: Mapping[str, TrialResult]) -> World:
         return with_stored(rows, job.deployed_model)
     if job.deployed is None:
         return rows
+    if is_unsolved(given[job.deployed]):  # nothing is held to its decisions: see `unsolved`
+        return replace(rows, sample=rows.sample.with_deployed(np.full(len(rows.sample), np.nan)))
     classifier = _classifier(given[job.deployed], "the deployed model")
     return with_decisions(rows, classifier, _seen(job, rows, job.deployed))
 
@@ -270,8 +280,13 @@ def _measured(
 
 
 def _of(rows: World, split: str, reference: Mapping[str, Predictions], node: ex.Of) -> float:
-    """What another algorithm, or the deployed model, measures on the same split."""
+    """What another algorithm, or the deployed model, measures on the same split.
+
+    NaN where that found no solution: what hangs on it has no value.
+    """
     deployed = node.algorithm == DEPLOYED
+    if not deployed and node.algorithm not in reference:
+        return math.nan
     other = decided(rows.sample) if deployed else reference[node.algorithm]
     return measure([node.metric], rows.sample, split, other)[0]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from ratecli.faults import FaultError
+from ratecli.faults import Fault, FaultError
 from ratecli.runner.records import TrialResult
 from ratecli.runner.store import documents
 
@@ -52,11 +52,16 @@ def attempt(key: str, run: Callable[[], TrialResult]) -> TrialResult:
 def failure(key: str, error: BaseException, seconds: float = 0.0) -> TrialResult:
     """The result of a trial that raised `error`."""
     if isinstance(error, FaultError):
-        reason = "; ".join(f"{fault.code}: {fault.message}" for fault in error.faults)
+        reason = "; ".join(map(_said, error.faults))
     else:
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
     info = {"traceback": "".join(traceback.format_exception(error))}
     return TrialResult(key, "error", " ".join(reason.split()), seconds, info)
+
+
+def _said(fault: Fault) -> str:
+    """A failed trial is an E501 itself: only other codes add something."""
+    return fault.message if fault.code == "E501" else f"{fault.code}: {fault.message}"
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -81,15 +81,17 @@ def guarded(
         return solver.solve(problem, rng, progress)
     judge = _judge(guard, problem)
     by = [np.zeros(len(goal.pieces)) for goal in problem.constraints]
-    tried = list[tuple[float, float, Solution]]()
+    tried = list[_Tried]()
     for _ in range(ROUNDS):
         solution = solver.solve(_tightened(problem, by), rng, progress)
         if not (solution.variants and (tried or solution.status in ANSWERED)):
             break  # what cannot be met as it is cannot be met with room to spare
         main = next(iter(solution.variants.values()))
         short = judge.shortfalls(main)
-        worst = max(float(each.max()) for each in short)
-        tried.append((max(worst - EXCESS, 0.0), _objective(problem, main), solution))
+        ends = [float(each.max()) for each in short]
+        worst, name = max(ends), problem.constraints[int(np.argmax(ends))].name
+        missed = max(worst - EXCESS, 0.0)
+        tried.append(_Tried(missed, _objective(problem, main), name, solution))
         loose = all(
             float(b[s < -ENOUGH].max(initial=0.0)) == 0.0 for b, s in zip(by, short, strict=True)
         )
@@ -99,13 +101,21 @@ def guarded(
     return _chosen(tried, guard) if tried else solution
 
 
-def _chosen(tried: list[tuple[float, float, Solution]], guard: Guard) -> Solution:
-    """Of what was tried, with what is missing and the objective."""
-    missed, _, found = min(tried, key=lambda each: each[:2])
+class _Tried(NamedTuple):
+    """A solution with its objective, and the constraint that is missed by most, by how much."""
+
+    missed: float
+    objective: float
+    name: str
+    solution: Solution
+
+
+def _chosen(tried: list[_Tried], guard: Guard) -> Solution:
+    missed, _, name, found = min(tried, key=lambda each: (each.missed, each.objective))
     if not missed and found.status in ANSWERED:
         return found
     judged = "by what the safety test will find" if guard.aim else f"on {guard.split} rows"
-    reason = f"judged {judged} a constraint is missed by {missed:.3g}"
+    reason = f"judged {judged} '{name}' is missed by {missed:.3g}"
     if not missed:  # what could not be met is a constraint with more room than was needed
         reason = "the constraints hold with the room asked for, but not at the least objective"
     return replace(found, status="iteration_limit", reason=reason)

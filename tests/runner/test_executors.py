@@ -5,10 +5,11 @@ from graphlib import CycleError
 import pytest
 from small_trials import act, numbers
 
+from ratecli.faults import Fault, FaultError
 from ratecli.runner.executors import Hooks, Processes, Serial
 from ratecli.runner.records import TrialResult
 from ratecli.runner.schedule import Schedule, Task
-from ratecli.runner.worker import THREADS
+from ratecli.runner.worker import THREADS, failure
 
 each_executor = pytest.mark.parametrize("executor", [Serial(), Processes(2)], ids=str)
 
@@ -173,3 +174,9 @@ def test_results_are_kept_only_while_needed():
         schedule.finish(TrialResult(key, "ok"))
     assert schedule._results == {}
     assert schedule.take() is None
+
+
+def test_a_failed_trial_says_its_code_once():
+    """It is shown as an E501 itself."""
+    other = FaultError([Fault("E501", "no classifier"), Fault("E311", "no value")])
+    assert failure("k", other).reason == "no classifier; E311: no value"

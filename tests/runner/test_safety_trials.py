@@ -149,16 +149,6 @@ def test_a_rule_is_held_to_what_another_reached_on_the_same_rows(folder):
         assert record["estimate"] == pytest.approx(shown, abs=1e-12)
 
 
-def test_needs_of_a_trial_without_solution_are_an_error(folder):
-    text = FILE.replace("[unconstrained]", "[unconstrained, majorize: {as: m, iterations: 1}]")
-    text = text.replace("0.5'", "0.3', e: 'error <= of(unconstrained, error) + 0.2'")
-    found, _ = trials(folder, text)
-    assert found["unconstrained"].status == "no_solution_found"
-    assert found["m"].status == "error"
-    assert "E501" in found["m"].reason
-    assert "no_solution_found" in found["m"].reason
-
-
 def test_rows_that_lack_a_group_find_no_solution(folder):
     """A file is not refused for that: the smallest of several amounts may well lack it."""
     text = FILE + "resample: k\nsweep: {k: [0.002, 1]}\nseeds: 8\n"
@@ -241,3 +231,45 @@ def test_rows_are_put_aside_without_a_test_for_those_that_others_speak_of(folder
     assert plain.info["rows"] == found["majorize"].info["rows"]
     assert "certificates" not in plain.info
     assert {each["constraint"] for each in found["majorize"].info["certificates"]} == {"few", "e"}
+
+
+def test_who_is_held_to_a_model_that_was_not_found_has_found_none_either(folder):
+    text = FILE.replace("<= 0.5'", "<= 0.3', near: 'error <= of(unconstrained, error) + 0.1'")
+    found, _ = trials(folder, text.replace("[unconstrained]", "[unconstrained, majorize]"))
+    assert {result.status for result in found.values()} == {"no_solution_found"}
+    assert found["majorize"].reason == "'unconstrained' is needed and found no solution"
+    assert found["majorize"].info["rows"] == {"train": 1000, "test": 1000, "safety": 1000}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "rule", "needed"),
+    [("audit", "", True), ("mixture", ", near: churn <= 0.5", True), ("mixture", "", False)],
+)
+def test_the_same_of_a_deployed_model(folder, algorithm, rule, needed):
+    text = FILE.replace("<= 0.5'", f"<= 0.3'{rule}")
+    found, _ = trials(folder, text.replace("[unc", f"[{algorithm}, unc") + USED)
+    assert found["unconstrained"].status == "no_solution_found"
+    assert found[algorithm].status == "no_solution_found"
+    reason = "the deployed algorithm is needed and found no solution"
+    assert (found[algorithm].reason == reason) == needed  # or it was tested itself, and failed
+
+
+USED = "deployed: {algorithm: unconstrained}\n"
+
+
+def test_what_is_only_measured_against_a_model_that_was_not_found_has_no_value(folder):
+    text = FILE.replace("<= 0.5", "<= 0.3").replace(
+        "[unconstrained]", "[unconstrained, unconstrained: {as: free, safety: {test: false}}]"
+    )
+    text = text.replace(
+        "women: 'pos", "by: 'error - of(unconstrained, error)', changed: churn, women: 'pos"
+    )
+    found, store = trials(folder, text + USED)
+    assert found["unconstrained"].status == "no_solution_found"
+    free = found["free"]
+    assert (free.status, free.reason) == ("ok", "")
+    metrics = store.plan()[0].metrics
+    values = {v.metric: v.value for v in free.values if v.split == "test"}
+    assert np.isnan(values[metrics["by"]])
+    assert np.isnan(values[metrics["changed"]])
+    assert 0 < values[metrics["error"]] < 0.5

@@ -1,0 +1,43 @@
+"""Trials that need another one which found no solution: a legitimate end, and so is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import Goal
+from ratecli.runner.cases import Case, compares
+from ratecli.runner.plan import Job
+from ratecli.runner.records import TrialResult
+
+
+def is_unsolved(result: TrialResult) -> bool:
+    return result.status == "no_solution_found" and not result.models
+
+
+def unsolved(job: Job, given: Mapping[str, TrialResult]) -> str:
+    """Why a trial cannot be, "" if it can: a model that it cannot do without was not found.
+
+    It can do without one that it is only measured against, by `of(...)`, or as the deployed model, in a
+    metric or in a goal that it is not given: such a number has no value then.
+    """
+    goals = _held_to(job.case)
+    asked = {
+        part.algorithm
+        for goal in goals
+        for part in ex.walk(goal.expression)
+        if isinstance(part, ex.Of)
+    }
+    for label, key in job.of.items():
+        if label in asked and is_unsolved(given[key]):
+            return f"'{label}' is needed and found no solution"
+    compared = job.case.solver.needs_deployed or any(map(compares, goals))
+    if compared and job.deployed is not None and is_unsolved(given[job.deployed]):
+        return "the deployed algorithm is needed and found no solution"
+    return ""
+
+
+def _held_to(case: Case) -> tuple[Goal, ...]:
+    """Goals on whose numbers it hangs what is trained, or what of it is tested."""
+    free = case.solver.role == "ignores" and case.safety is None
+    return () if free else case.goals()
