@@ -59,9 +59,30 @@ def put_aside(
         aside = np.asarray(part == "safety")
     for name, there in (("safety", aside), ("train", ~aside)):
         if not there.any():
+            if 0 < round(fraction * len(rows)) < len(rows):
+                raise _too_many_strata(table, rows, stratify, name)
             message = f"the {name} part would be empty ({len(rows)} training rows in all)"
             raise _impossible(message, "use another fraction or more rows")
     return aside
+
+
+class StrataError(FaultError):
+    """Rows differ so much in the columns to stratify by that a part is empty."""
+
+
+def _too_many_strata(
+    table: Table, rows: NDArray[np.intp], stratify: Sequence[str], empty: str
+) -> StrataError:
+    counts = {
+        column: len(np.unique(_strata(table, {"stratify": [column]})[rows])) for column in stratify
+    }
+    worst = max(counts, key=counts.__getitem__)
+    message = (
+        f"'{worst}' has too many values to stratify by: of the {len(rows)} training rows too few are alike, "
+        f"and the {empty} part would be empty"
+    )
+    hint = "stratify by columns of few values, such as a group's or the label"
+    return StrataError(Fault("E410", message, hint))
 
 
 def _is_official(table: Table, spec: Mapping[str, Any]) -> bool:

@@ -25,6 +25,7 @@ from ratecli.runner.plan import Plan, make_plan
 from ratecli.runner.reading import Columns, Pool, Reading
 from ratecli.runner.rows import check_drawings, check_rows, known_rows
 from ratecli.runner.shown import split_faults
+from ratecli.runner.split_rows import Asked, found_rows, rowless
 from ratecli.runner.world import Data, check_table, columns_of, dealt_of
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment, load_experiment
@@ -180,14 +181,15 @@ def _drawings(cases: Sequence[Case]) -> dict[tuple[Pool, Drawing], list[Case]]:
 def _check_rows(known: Prepared, reading: Reading, cases: Sequence[Case]) -> list[Fault]:
     """Warnings about the rows of each pool of data sets; raises the faults of all of them.
 
-    Among those E208 where a report shows, or an expectation compares, a split that no data set in
-    question has rows of.
+    Among those E208 where a report shows, a metric names, or an expectation compares, a split that no data
+    set in question has rows of.
     """
     assert reading.columns is not None
     experiment, document = known.experiment, known.document
     warnings: list[Fault] = []
     faults: list[Fault] = []
     splits: dict[Pool, tuple[str, ...]] = {}
+    asked: dict[Asked, bool] = {}
     pools = _pools(cases)
     for (pool, drawing), own in _drawings(cases).items():
         data, columns = known.data.only(pool), reading.columns[pool]
@@ -195,11 +197,14 @@ def _check_rows(known: Prepared, reading: Reading, cases: Sequence[Case]) -> lis
             model = known.deployed_model
             rows = known_rows(experiment, document, data, columns, model, drawing=drawing)
             splits[pool] = tuple(dict.fromkeys([*splits.get(pool, ()), *rows.splits()]))
+            for each, there in found_rows(rows.sample, own).items():
+                asked[each] = there or asked.get(each, False)
             warnings += check_rows(rows, document, reading, own)
         except FaultError as error:
             faults += error.faults
     if splits.keys() == pools.keys():
         faults += split_faults(experiment, document, list(dict.fromkeys(chain(*splits.values()))))
+        faults += rowless(document, asked)
         faults += expected_splits(experiment, document, splits)
     if faults:
         raise FaultError(dict.fromkeys(faults))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ratecli.datasets.split import StrataError
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Where
@@ -77,7 +78,8 @@ def check_drawings(
                     dealt_of(data, name, seed, drawing)
             except FaultError as error:
                 for fault in error.faults:
-                    key = "stratify" if fault.code == "E205" else "fraction"
+                    strata = isinstance(error, StrataError) or fault.code == "E205"
+                    key = "stratify" if strata else "fraction"
                     place = document.place(place_of(experiment, case.label, key))
                     faults[replace(fault, message=f"in '{name}' {fault.message}", place=place)] = (
                         None

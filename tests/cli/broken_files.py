@@ -40,6 +40,7 @@ TABLES = {
     "label_only.csv": "y\n0\n1\n",
     "words.csv": "z,w,y\n" + "F,1,1\nM,2,0\n" * 20,
     "barren.csv": "sex,x,y\n" + "".join(f"{'FM'[k % 2]},{k * 7 % 11},{k % 2 * (k // 2 % 2)}\n" for k in range(120)),
+    "scores.csv": "sex,x,z,y\n" + "".join(f"{'FM'[k % 2]},{k * 7 % 11},{k / 8},{k // 2 % 2}\n" for k in range(120)),
     "gaps.csv": "sex,x,y,old\n" + "".join(f"{'FM'[k % 2]},{k % 11},{k // 2 % 2},{'' if k % 11 == 7 else k % 2}\n" for k in range(132)),
     "weighted.csv": "w,x,y\n" + "".join(f"{k % 3 + 1},{k * 7 % 11},{k // 2 % 2}\n" for k in range(120)),
     "marks.csv": "sex,x,y\n" + "".join(f"{'FM'[k % 2]},{k * 7 % 11},{k % 9 / 2}\n" for k in range(120)),
@@ -258,6 +259,10 @@ NAMES = [
     Broken("split that is nothing", "E103", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, ⟦split⟧: }]}\n"),
     Broken("split without rows of a data set", "E208", HALVES + "expect: [{algorithm: unconstrained, dataset: b, split: ⟦validation⟧, metric: objective, paper: 1}]\n"),
     Broken("expected of a split without rows", "E208", expected("{algorithm: majorize, metric: objective, paper: 1, split: ⟦validation⟧}")),
+    Broken("metric of a split without rows", "E208", PLAIN + "metrics: {a: 1 - ⟦tpr@validation⟧}\n"),
+    Broken("metric of rows of no test", "E208", PLAIN + "metrics: {a: ⟦error@safety⟧}\n"),
+    Broken("metric of another's split without rows", "E208", HEAD.replace("majorize", "majorize, unconstrained") + "metrics: {a: 'of(unconstrained, ⟦roc_auc@validation⟧)'}\n"),
+    Broken("metric of a split of another data set", "E208", HALVES.replace("sweep: {dataset: [a, b]}\n", "").replace("error: error", "both: 'tpr[a]@validation - ⟦tpr[b]@validation⟧'")),
     Broken("split", "E209", PLAIN + "metrics: {a: tpr@⟦tets⟧}\n"),
 ]  # fmt: skip
 
@@ -422,6 +427,7 @@ SAFETY = [
     Broken("fraction of too few rows", "E410", tested("fraction: ⟦0.001⟧"), 4),
     Broken("own fraction of too few rows", "E410", RULE + "algorithms:\n  - majorize: {safety: {fraction: ⟦0.999⟧}}\n", 4),
     Broken("column to stratify by", "E205", tested("stratify: ⟦[gender]⟧")),
+    Broken("column of too many values", "E410", own("d: {path: people.csv, label: y}", "constraints: {a: tpr >= 0.5}\nsafety: {stratify: ⟦[sex, x, z]⟧}\n").replace("people", "scores"), 4),
     Broken("last rows, stratified", "E104", tested("order: positional, ⟦stratify⟧: [sex]")),
     Broken("test of copies", "E104", tested("").replace("rows: 200", "rows: 200, ⟦levels⟧: 3")),
     Broken("test of scores", "E308", tested("").replace("tpr >= 0.5", "⟦roc_auc⟧ >= 0.8").replace("majorize", "unconstrained")),

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from broken_files import BROKEN, HEAD, LOANS, MODELS, PLAIN, TABLES, Broken, marked
+from broken_files import BROKEN, HALVES, HEAD, LOANS, MODELS, PLAIN, TABLES, Broken, marked
 
 from ratecli.datasets import loans
 from ratecli.models.storage import dumps
@@ -108,6 +108,15 @@ def test_a_bad_override(folder, cli, listing, settings, column):
     assert shown(answer.err) == [("E107", "--set", (1, column))]
     assert answer.code == 2
     assert listing() == before
+
+
+def test_a_metric_may_name_a_split_that_some_data_sets_have(folder, cli):
+    """Of those that are taken one by one; here it is the first."""
+    (folder / "exp.yaml").write_text(HALVES.replace("error: error", "a: error@validation"))
+    answer = cli("validate", "exp.yaml")
+    assert answer.code == 0, answer.err
+    answer = cli("validate", "exp.yaml", "--set", "sweep.dataset=[b]")
+    assert [code for code, *_ in shown(answer.err)] == ["E208"]
 
 
 def test_a_bad_value_of_an_override_is_shown_there(folder, cli):
