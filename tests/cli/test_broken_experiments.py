@@ -62,6 +62,26 @@ def test_what_holds_no_classifier_is_told_in_words(folder, cli):
         assert f"error[E404]: '{name}' holds no stored classifier: {reason}\n" in answer.err
 
 
+@pytest.mark.parametrize(
+    ("test", "sentence"),
+    [
+        (
+            "{delta: 5%}",
+            "'delta' must be a number such as 0.05 or 1/20, or a name of the sweep, not '5%'",
+        ),
+        (
+            "{delta: k}",
+            "'k' stands for 'delta', which must be greater than 0 and less than 1, not 1.5",
+        ),
+        ("{stratify: [income]}", "'income' has too many values to stratify by"),
+    ],
+)
+def test_what_is_wrong_with_a_test_is_told_as_the_file_has_it(folder, cli, test, sentence):
+    text = f"{PLAIN}constraints: {{a: tpr >= 0.5}}\nsweep: {{k: [0.1, 1.5]}}\nsafety: {test}\n"
+    (folder / "exp.yaml").write_text(text)
+    assert sentence in cli("validate", "exp.yaml").err
+
+
 def test_a_missing_deployed_model_is_told_in_the_words_of_the_file(folder, cli):
     text = LOANS + "algorithms: [majorize]\nconstraints: {a: 'recall >= of(deployed,  recall)'}\n"
     (folder / "exp.yaml").write_text(text)
