@@ -20,6 +20,7 @@ from ratecli.solvers.seldonian.measures import DecisionSaid
 from ratecli.solvers.seldonian.prediction import Prediction, predicted
 from ratecli.solvers.seldonian.selection import Point, Selection, Track
 from ratecli.solvers.seldonian.sequential import Sequential
+from ratecli.solvers.seldonian.soft import unsaturated
 
 SHARPNESS = (1.0, 4.0)
 """How many times steeper than the model's own the chances are that soft models are held to."""
@@ -79,7 +80,7 @@ class Hard:
         """Weights of soft models, from the optimum without constraints to the least worst end."""
         model = replace(self.selection.model, sharpness=sharpness)
         soft = replace(self.selection, model=model)
-        start = soft.at(np.zeros(soft.design.width))
+        start = unsaturated(soft, soft.at(np.zeros(soft.design.width)))
         utmost = least(soft, start, Track(), exact=ROUGH)
         found = [start.w]
         if not (np.isfinite(start.worst) and utmost.worst < start.worst):
