@@ -105,7 +105,7 @@ def test_the_problem_is_explained_with_its_test(folder, cli):
 
 def test_rates_pooled_of_several_data_sets_are_certified_approximately(folder, cli):
     """The same share of each data set is tested: their shares are no chance, as those of groups are."""
-    both = LOANS.replace("rows: 8000}", "rows: 4000}\n  more: {source: loans, rows: 4000}")
+    both = LOANS.replace("rows: 8000}", "rows: 4000}\n  more: {source: loans, rows: 4000, seed: 1}")
     for rate, exact in [("positive_rate", False), ("positive_rate[more]", True)]:
         text = both.replace("0.55 * positive_rate[men]'", f"0.1 * {rate}'")
         text = text.replace("positive_rate[women] >=", "positive_rate[women, loans] >=")
@@ -115,6 +115,23 @@ def test_rates_pooled_of_several_data_sets_are_certified_approximately(folder, c
         assert ("stratified by data set: what is certified is approximate" in answer.out) != exact
         assert cli("run", "exp.yaml", "--jobs", "1").code == 0
         assert trials(folder)["majorize"][2]["certificates"][0]["exact"] is exact
+
+
+def test_rows_that_are_tested_may_not_stand_in_another_data_set(folder, cli):
+    """Each draws its own: a row would be tested as the one and trained on as the other."""
+    rows = pd.DataFrame({"x": range(400), "sex": ["f", "m"] * 200, "y": [0, 0, 1, 1] * 100})
+    for name in ("one", "other"):
+        rows.to_csv(folder / f"{name}.csv", index=False)
+    both = "{path: one.csv, label: y}\n  more: {path: other.csv, label: y}"
+    text = LOANS.replace("{source: loans, rows: 8000}", both)
+    (folder / "exp.yaml").write_text(text.replace("Female", "f").replace("Male", "m"))
+    answer = cli("run", "exp.yaml")
+    assert (answer.code, answer.out) == (4, "")
+    assert "error[E411]: 'more' has the same rows as 'loans'" in answer.err
+    assert "exp.yaml:4:3" in answer.err
+    assert not (folder / "results").exists()
+    rows.assign(x=-1).to_csv(folder / "other.csv", index=False)
+    assert cli("validate", "exp.yaml").code == 0
 
 
 def test_a_sorted_file_whose_last_rows_are_tested_is_warned_of(folder, cli):
