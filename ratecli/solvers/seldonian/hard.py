@@ -129,11 +129,16 @@ class Hard:
             moved = np.append(w[:-1], -float(cuts.thresholds()[k]))
             found.append(Cut(moved, float(cuts.values()[k]), end))
             track.note(found[-1].objective, end)
-        nearest = min(found, key=lambda each: each.worst)
+        order = np.argsort([each.worst for each in found])
+        nearest = found[order[0]]
+
+        def passes(times: float) -> bool:
+            more = prediction.scaled(times)
+            return any(self._cuts(path[k], more).nearest(TRIES)[1] <= 0 for k in order)
+
         decisions = (self.selection.design.scores(nearest.w) > 0).astype(float)
-        said = DecisionSaid(decisions)
-        times = needed(lambda many: prediction.scaled(many).at(said).worst <= 0)
-        reason = shortfall(prediction, prediction.at(said).upper, times)
+        upper = prediction.at(DecisionSaid(decisions)).upper
+        reason = shortfall(prediction, upper, needed(passes))
         classifier = {"deterministic": _classifier(nearest)}
         return Solution(classifier, "iteration_limit", reason, trace=tuple(track.trace))
 
