@@ -122,9 +122,8 @@ class Hard:
 
     def _none(self, path: list[Array], prediction: Prediction, track: Track) -> Solution:
         """The decisions of the least end found, and what is missing."""
-        found = list[Cut]()
-        for w in path:
-            cuts = self._cuts(w, prediction)
+        found, tried = list[Cut](), [self._cuts(w, prediction) for w in path]
+        for w, cuts in zip(path, tried, strict=True):
             k, end = cuts.nearest(TRIES)
             moved = np.append(w[:-1], -float(cuts.thresholds()[k]))
             found.append(Cut(moved, float(cuts.values()[k]), end))
@@ -134,7 +133,7 @@ class Hard:
 
         def passes(times: float) -> bool:
             more = prediction.scaled(times)
-            return any(self._cuts(path[k], more).nearest(TRIES)[1] <= 0 for k in order)
+            return any(tried[k].any_passes(TRIES, more) for k in order)
 
         decisions = (self.selection.design.scores(nearest.w) > 0).astype(float)
         upper = prediction.at(DecisionSaid(decisions)).upper
