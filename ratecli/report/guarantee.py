@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ratecli.report.certificates import certificates
 from ratecli.report.estimates import Estimate
 from ratecli.report.groups import Group, groups, of_variant
 from ratecli.report.ledger import Ledger
@@ -15,9 +16,7 @@ from ratecli.report.outcomes import ANSWERED
 from ratecli.report.series import EVERYTHING, Choice
 from ratecli.report.tradeoff import panels
 from ratecli.runner.records import Planned
-from ratecli.spec.algorithm import label_of
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
-from ratecli.spec.safety import DELTA
 
 GUARANTEE = "guarantee"
 
@@ -111,17 +110,16 @@ def lines(ledger: Ledger, plot: Guarantee) -> list[Line]:
 
 
 def deltas(ledger: Ledger, plot: Guarantee) -> dict[float, str]:
-    """The failure rates that were allowed, each with how its line is called."""
+    """The failure rates that were allowed, as certificates have them, each with how its line is called.
+
+    What was never tested was allowed nothing.
+    """
     wanted = [plot.constraint] if plot.constraint else list(ledger.constraints)
     found: dict[float, dict[str, None]] = {}
-    for trial in filter(plot.takes, ledger.plan):
-        test = _safety(ledger, trial.label)
-        for name in wanted if test is not None else ():
-            delta = (test or {}).get("delta", DELTA)
-            own = delta.get(name, DELTA) if isinstance(delta, Mapping) else delta
-            value = trial.point.get(own) if isinstance(own, str) else own
-            if isinstance(value, int | float):
-                found.setdefault(float(value), {})[name] = None
+    for each in certificates(ledger):
+        *_, name = each.about
+        if name in wanted and plot.takes(each.trial):
+            found.setdefault(float(each.record["delta"]), {})[name] = None
     alike = all(len(names) == len(wanted) for names in found.values())
     return {
         value: f"delta {value:g}" if alike else f"delta {value:g}: {', '.join(names)}"
@@ -150,14 +148,3 @@ def _settings(plot: Guarantee, several: Sequence[Group], variant: str) -> list[t
         others = [pair for pair in group.point.items() if pair[0] != plot.x]
         found.setdefault(repr(others), []).append(spot)
     return [tuple(sorted(spots, key=lambda spot: spot.x or 0.0)) for spots in found.values()]
-
-
-def _safety(ledger: Ledger, label: str) -> Mapping[str, Any] | None:
-    """The test of an algorithm's candidates, its own keys before those of the file; None without one."""
-    entries = ledger.experiment.get("algorithms") or ()
-    entry = next((each for each in entries if label_of(each) == label), None)
-    options = next(iter(entry.values())) if isinstance(entry, Mapping) else None
-    common, own = ledger.experiment.get("safety"), (options or {}).get("safety")
-    if own is False or (common is None and own is None):
-        return None
-    return {**(common or {}), **(own or {})}

@@ -8,6 +8,8 @@ import sqlite3
 import pandas as pd
 import pytest
 
+from ratecli.report.guarantee import deltas, guarantee
+from ratecli.report.ledger import Ledger
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 
 LOANS = """\
@@ -172,3 +174,21 @@ def test_who_trains_for_a_test_needs_one(folder, cli, monkeypatch):
         text.replace("- unconstrained", "- unconstrained: {safety: {}}")
     )
     assert cli("validate", "exp.yaml").code == 0
+
+
+def test_a_plot_has_lines_at_the_deltas_of_the_test_and_none_of_who_is_not_tested(folder, cli):
+    """What is swept may be a fraction in words, and a test that is not taken allows nothing."""
+    text = LOANS.replace("rows: 8000", "rows: 400").replace("delta: 0.1", "delta: risk")
+    text = text.replace("majorize: {", "unconstrained: {as: aside, safety: {test: false}}\n  #")
+    text = text.replace("[{rows: [algorithm], columns: [error], split: safety, file: safe}]", "[]")
+    plots = [
+        f"{{kind: guarantee, x: n, y: error, algorithms: [{label}]}}"
+        for label in ("unconstrained", "aside")
+    ]
+    text += f"  plots: [{', '.join(plots)}]\nsweep: {{n: [1, 2], risk: ['1/10', 0.2]}}\n"
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("run", "exp.yaml", "--jobs", "1")
+    assert answer.code == 0, answer.err
+    ledger = Ledger.read(folder / "results" / "promised" / "trials.sqlite")
+    drawn = [list(deltas(ledger, guarantee(ledger, position))) for position in (0, 1)]
+    assert drawn == [[0.1, 0.2], []]
