@@ -218,8 +218,18 @@ def _places(folder: Path, written: Sequence[Path]) -> list[str]:
         f"tables   {', '.join(['summary.md', 'metrics.csv', *tables])}",
         *([f"plots    {', '.join(figures)}"] if figures else []),
         *(["trees    figures/certificate-*.svg"] if trees else []),
-        *(["models   models/TRIAL/VARIANT.npz"] if "models" in names else []),
+        *([f"models   {', '.join(_kept(folder))}"] if "models" in names else []),
         f"report   {folder / 'report.html'}",
+    ]
+
+
+def _kept(folder: Path) -> list[str]:
+    """What the folders of trials hold."""
+    kinds = {"VARIANT.npz": "*.npz", "certificates.json": "certificates.json"}
+    return [
+        f"models/TRIAL/{name}"
+        for name, pattern in kinds.items()
+        if any((folder / "models").glob(f"*/{pattern}"))
     ]
 
 

@@ -60,6 +60,35 @@ def test_what_fails_is_told_and_what_passes_is_given(folder, cli):
     assert "safe (safety): mean" in answer.out
 
 
+def test_every_tested_trial_has_its_certificates_in_a_file(folder, cli):
+    """The stored records, with all that is needed to read them; `report` writes the same again."""
+    (folder / "exp.yaml").write_text(LOANS.partition("report:")[0])
+    answer = cli("run", "exp.yaml", "--jobs", "1")
+    assert "models   models/TRIAL/VARIANT.npz, models/TRIAL/certificates.json\n" in answer.out
+    place, stored = folder / "results" / "promised" / "models", trials(folder)
+    found = {path.parent.name: path.read_bytes() for path in place.glob("*/certificates.json")}
+    assert sorted(found) == ["majorize-seed=0", "unconstrained-seed=0"]
+    assert [path.name for path in (place / "unconstrained-seed=0").iterdir()] == [
+        "certificates.json"
+    ]
+    for name, data in found.items():
+        content = json.loads(data)
+        status, reason, info = stored[content["algorithm"]]
+        assert (content["status"], content["reason"]) == (status, reason)
+        assert len(content["certificates"]) == len(info["certificates"]) > 0
+        for record, kept in zip(content["certificates"], info["certificates"], strict=True):
+            assert kept.items() <= record.items()
+            assert record["rule"] == "positive_rate[women] >= 0.55 * positive_rate[men]"
+            assert "0.55 * positive_rate[sex = Male]" in record["violation"]
+            assert (record["confidence"], record["seed"], record["safety_rows"]) == (0.9, 0, 2666)
+            assert record["model"] is None or (place / name / record["model"]).is_file()
+    for path in place.glob("*/certificates.json"):
+        path.unlink()
+    assert cli("report", "exp.yaml").code == 0
+    again = {path.parent.name: path.read_bytes() for path in place.glob("*/certificates.json")}
+    assert again == found
+
+
 def test_the_same_numbers_for_any_number_of_jobs(folder, cli):
     text = LOANS + "resample: k\nsweep: {k: [0.1, 0.5]}\n"
     text = text.replace("rows: 8000", "rows: 1000").replace(
