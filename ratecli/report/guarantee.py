@@ -14,6 +14,7 @@ from ratecli.report.ledger import Ledger
 from ratecli.report.naming import plot_name
 from ratecli.report.outcomes import ANSWERED
 from ratecli.report.series import EVERYTHING, Choice
+from ratecli.report.settings import Setting, settings
 from ratecli.report.tradeoff import panels
 from ratecli.runner.records import Planned
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
@@ -65,11 +66,12 @@ class Spot:
 
 @dataclass(frozen=True)
 class Line:
-    """One variant of one algorithm, along the swept number."""
+    """One variant of one algorithm, along the swept number, at one setting of what else is swept."""
 
     name: str
     algorithm: int
     variant: int
+    setting: Setting
     spots: tuple[Spot, ...]
 
 
@@ -104,8 +106,10 @@ def lines(ledger: Ledger, plot: Guarantee) -> list[Line]:
         for number, variant in enumerate(variants):
             if plot.choice.takes(label) and plot.choice.takes_variant(variant, variants):
                 name = f"{label} ({variant})" if len(variants) > 1 else label
-                settings = _settings(plot, several, variant)
-                found += [Line(name, position, number, spots) for spots in settings]
+                found += [
+                    Line(setting.of(name), position, number, setting, spots)
+                    for setting, spots in _settings(plot, several, variant)
+                ]
     return found
 
 
@@ -133,18 +137,23 @@ def unanswered(ledger: Ledger, plot: Guarantee) -> Mapping[str, int]:
     return Counter(status for status in statuses if status not in ANSWERED)
 
 
-def _settings(plot: Guarantee, several: Sequence[Group], variant: str) -> list[tuple[Spot, ...]]:
+def _settings(
+    plot: Guarantee, several: Sequence[Group], variant: str
+) -> list[tuple[Setting, tuple[Spot, ...]]]:
     """The points along x of one variant, apart for each setting of the other swept names."""
     points: dict[str, list[Group]] = {}
     for group in several:
         if plot.choice.takes_point(group.point):
             points.setdefault(repr(group.point), []).append(group)
     found: dict[str, list[Spot]] = {}
+    others: dict[str, Mapping[str, Any]] = {}
     for here in points.values():
         group = of_variant(here, variant)
         x = group.point.get(plot.x)
         performance, solution, failure = (group.estimate(plot.truth, m) for m in plot.metrics)
         spot = Spot(None if x is None else float(x), (performance, solution, failure))
-        others = [pair for pair in group.point.items() if pair[0] != plot.x]
-        found.setdefault(repr(others), []).append(spot)
-    return [tuple(sorted(spots, key=lambda spot: spot.x or 0.0)) for spots in found.values()]
+        other = {name: value for name, value in group.point.items() if name != plot.x}
+        others[repr(other)] = other
+        found.setdefault(repr(other), []).append(spot)
+    ordered = [tuple(sorted(spots, key=lambda spot: spot.x or 0.0)) for spots in found.values()]
+    return list(zip(settings(list(others.values())), ordered, strict=True))

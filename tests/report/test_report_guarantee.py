@@ -99,8 +99,10 @@ def test_other_swept_names_make_lines_and_panels():
     assert [part.title for part in plot.parts()] == ["task = gpa", "task = adult"]
     assert [len(lines(ledger, part)) for part in plot.parts()] == [1, 1]
     first, second = pictures(ledger)
-    assert b"a line for each setting of what else is swept" in first.svg
-    assert b"a line for each" not in second.svg
+    for task in ("gpa", "adult"):
+        assert first.svg.count(f"<!-- fit, task = {task} -->".encode()) == 1
+    assert b"<!-- fit -->" in second.svg
+    assert b"fit, task" not in second.svg
     assert b"<!-- task = adult -->" in second.svg
 
 
