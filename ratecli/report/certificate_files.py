@@ -39,11 +39,12 @@ def _named(
     ledger: Ledger, trial: Planned, record: Mapping[str, Any], models: Mapping[str, str]
 ) -> dict[str, Any]:
     """A record with the rule as the file has it, and as it was measured: at most 0 at this sweep point."""
-    name = record["constraint"]
+    name, variant = record["constraint"], record.get("variant", "")
     return {
         "constraint": name,
         "rule": ledger.constraints.get(name, ""),
         "violation": trial.metrics.get(VIOLATION + name, ""),
-        "model": models.get(record.get("variant", "")),
+        "variant": variant,
+        "model": models.get(variant),
         **record,
     }
