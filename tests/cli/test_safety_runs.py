@@ -8,6 +8,8 @@ import sqlite3
 import pandas as pd
 import pytest
 
+from ratecli.report.guarantee import deltas, guarantee
+from ratecli.report.ledger import Ledger
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 
 LOANS = """\
@@ -56,6 +58,35 @@ def test_what_fails_is_told_and_what_passes_is_given(folder, cli):
     kept = metrics[metrics.metric == "kept"]
     assert kept.groupby("variant").value.nunique().eq(1).all()
     assert "safe (safety): mean" in answer.out
+
+
+def test_every_tested_trial_has_its_certificates_in_a_file(folder, cli):
+    """The stored records, with all that is needed to read them; `report` writes the same again."""
+    (folder / "exp.yaml").write_text(LOANS.partition("report:")[0])
+    answer = cli("run", "exp.yaml", "--jobs", "1")
+    assert "models   models/TRIAL/VARIANT.npz, models/TRIAL/certificates.json\n" in answer.out
+    place, stored = folder / "results" / "promised" / "models", trials(folder)
+    found = {path.parent.name: path.read_bytes() for path in place.glob("*/certificates.json")}
+    assert sorted(found) == ["majorize-seed=0", "unconstrained-seed=0"]
+    assert [path.name for path in (place / "unconstrained-seed=0").iterdir()] == [
+        "certificates.json"
+    ]
+    for name, data in found.items():
+        content = json.loads(data)
+        status, reason, info = stored[content["algorithm"]]
+        assert (content["status"], content["reason"]) == (status, reason)
+        assert len(content["certificates"]) == len(info["certificates"]) > 0
+        for record, kept in zip(content["certificates"], info["certificates"], strict=True):
+            assert kept.items() <= record.items()
+            assert record["rule"] == "positive_rate[women] >= 0.55 * positive_rate[men]"
+            assert "0.55 * positive_rate[sex = Male]" in record["violation"]
+            assert (record["confidence"], record["seed"], record["safety_rows"]) == (0.9, 0, 2666)
+            assert record["model"] is None or (place / name / record["model"]).is_file()
+    for path in place.glob("*/certificates.json"):
+        path.unlink()
+    assert cli("report", "exp.yaml").code == 0
+    again = {path.parent.name: path.read_bytes() for path in place.glob("*/certificates.json")}
+    assert again == found
 
 
 def test_the_same_numbers_for_any_number_of_jobs(folder, cli):
@@ -194,3 +225,21 @@ def test_who_trains_for_a_test_needs_one(folder, cli, monkeypatch):
         text.replace("- unconstrained", "- unconstrained: {safety: {}}")
     )
     assert cli("validate", "exp.yaml").code == 0
+
+
+def test_a_plot_has_lines_at_the_deltas_of_the_test_and_none_of_who_is_not_tested(folder, cli):
+    """What is swept may be a fraction in words, and a test that is not taken allows nothing."""
+    text = LOANS.replace("rows: 8000", "rows: 400").replace("delta: 0.1", "delta: risk")
+    text = text.replace("majorize: {", "unconstrained: {as: aside, safety: {test: false}}\n  #")
+    text = text.replace("[{rows: [algorithm], columns: [error], split: safety, file: safe}]", "[]")
+    plots = [
+        f"{{kind: guarantee, x: n, y: error, algorithms: [{label}]}}"
+        for label in ("unconstrained", "aside")
+    ]
+    text += f"  plots: [{', '.join(plots)}]\nsweep: {{n: [1, 2], risk: ['1/10', 0.2]}}\n"
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("run", "exp.yaml", "--jobs", "1")
+    assert answer.code == 0, answer.err
+    ledger = Ledger.read(folder / "results" / "promised" / "trials.sqlite")
+    drawn = [list(deltas(ledger, guarantee(ledger, position))) for position in (0, 1)]
+    assert drawn == [[0.1, 0.2], []]
