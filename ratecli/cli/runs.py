@@ -18,6 +18,7 @@ from ratecli.cli.each import each
 from ratecli.faults import Fault, FaultError
 
 if TYPE_CHECKING:
+    from ratecli.report.ledger import Ledger
     from ratecli.runner.executors import Executor
     from ratecli.runner.prepare import Prepared
     from ratecli.runner.records import TrialResult
@@ -158,36 +159,37 @@ def _run(
 
 
 def _report(outcome: Outcome, *, quiet: bool, verbose: bool) -> None:
-    from ratecli.report.write import write_report  # noqa: PLC0415
+    from ratecli.report.differing import differing  # noqa: PLC0415
+    from ratecli.report.ledger import Ledger  # noqa: PLC0415
+    from ratecli.report.write import LEDGER, write_report  # noqa: PLC0415
 
     written = write_report(outcome.folder)
-    show(outcome.warnings)
+    ledger = Ledger.read(outcome.folder / LEDGER)
+    show([*outcome.warnings, *differing(ledger)])
     for name, result in outcome.failed if verbose else ():
         typer.echo(f"{name}\n{result.info.get('traceback', result.reason)}", err=True)
     if not quiet:
-        typer.echo("\n".join(_summary(outcome, written)))
+        typer.echo("\n".join(_summary(outcome, ledger, written)))
 
 
-def _summary(outcome: Outcome, written: Sequence[Path]) -> list[str]:
+def _summary(outcome: Outcome, ledger: Ledger, written: Sequence[Path]) -> list[str]:
     trials = sum(outcome.counts.values())
     counts = ", ".join(f"{count} {status}" for status, count in outcome.counts.items())
     new = "nothing to run, all were stored" if not outcome.ran else f"{outcome.ran} run now"
     return [
         f"{outcome.folder.name}: {counted(trials, 'trial')}: {counts} ({new})",
         "",
-        *_short_table(outcome.folder),
+        *_short_table(ledger),
         *_reasons("failed", outcome.failed),
         *_reasons("no solution", outcome.unsolved),
         *_places(outcome.folder, written),
     ]
 
 
-def _short_table(folder: Path) -> list[str]:
-    from ratecli.report.ledger import Ledger  # noqa: PLC0415
+def _short_table(ledger: Ledger) -> list[str]:
     from ratecli.report.sheets import asked_sheets  # noqa: PLC0415
-    from ratecli.runner.run import LEDGER  # noqa: PLC0415
 
-    sheet = asked_sheets(Ledger.read(folder / LEDGER))[0]
+    sheet = asked_sheets(ledger)[0]
     rows = [[cell.text for cell in row] for row in sheet.rows]
     heads = [column.title for column in sheet.columns]
     numbers = [column.title for column in sheet.columns if column.numeric]
@@ -218,8 +220,18 @@ def _places(folder: Path, written: Sequence[Path]) -> list[str]:
         f"tables   {', '.join(['summary.md', 'metrics.csv', *tables])}",
         *([f"plots    {', '.join(figures)}"] if figures else []),
         *(["trees    figures/certificate-*.svg"] if trees else []),
-        *(["models   models/TRIAL/VARIANT.npz"] if "models" in names else []),
+        *([f"models   {', '.join(_kept(folder))}"] if "models" in names else []),
         f"report   {folder / 'report.html'}",
+    ]
+
+
+def _kept(folder: Path) -> list[str]:
+    """What the folders of trials hold."""
+    kinds = {"VARIANT.npz": "*.npz", "certificates.json": "certificates.json"}
+    return [
+        f"models/TRIAL/{name}"
+        for name, pattern in kinds.items()
+        if any((folder / "models").glob(f"*/{pattern}"))
     ]
 
 

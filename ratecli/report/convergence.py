@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ratecli.report.ledger import MEASURED, Ledger
 from ratecli.report.naming import plot_name
 from ratecli.report.series import EVERYTHING, Choice
+from ratecli.report.settings import Setting, settings
 from ratecli.report.tradeoff import panels
 from ratecli.runner.records import MET
 
@@ -20,6 +21,7 @@ CONVERGENCE = "convergence"
 PIECES = 60
 """Of a line. Iterates of a game go up and down: what more of them do is told by mean and range."""
 Numbers = NDArray[np.float64]
+Trace = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Course:
     """An algorithm at one sweep point: what `seeds` trials together went through."""
 
     label: str
+    setting: Setting
     algorithm: int
     seeds: int
     objective: Curve
@@ -108,22 +111,26 @@ def convergence(ledger: Ledger, position: int) -> Convergence:
 def courses(ledger: Ledger, plot: Convergence) -> list[Course]:
     """In the order of the plan; algorithms that leave no trace, or none with this x, have none."""
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
-    traces: dict[tuple[str, str], list[Sequence[Mapping[str, Any]]]] = {}
+    traces: dict[str, dict[str, list[Trace]]] = {label: {} for label in labels}
+    points: dict[str, Mapping[str, Any]] = {}
     for trial in ledger.plan:
         if plot.choice.takes(trial.label) and plot.choice.takes_point(trial.point):
             rows = ledger.results[trial.key].trace if ledger.status(trial) in MEASURED else ()
             told = [row for row in rows if plot.x in row]
             if told:
-                traces.setdefault((trial.label, repr(trial.point)), []).append(told)
+                points[repr(trial.point)] = trial.point
+                traces[trial.label].setdefault(repr(trial.point), []).append(told)
     return [
         Course(
             label=label,
+            setting=setting,
             algorithm=labels.index(label),
             seeds=len(several),
             objective=curve(several, plot.x, "objective"),
             violation=_kept(curve(several, plot.x, "violation")),
         )
-        for (label, _), several in traces.items()
+        for label, at in traces.items()
+        for setting, several in zip(settings([points[key] for key in at]), at.values(), strict=True)
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -30,6 +31,7 @@ from ratecli.report.drawing import (
     say_nothing,
 )
 from ratecli.report.ledger import Ledger
+from ratecli.report.settings import untold
 
 LABELS = {"objective": "objective (train)", "violation": "worst violation (train)"}
 HEIGHT = 0.9
@@ -84,7 +86,8 @@ def _figure(ledger: Ledger, plot: Convergence) -> Figure:
             axes.set_xlabel(plot.x if lowest and name == which[-1] else "", fontsize=9)
             axes.set_ylabel(LABELS[name] if across == 0 else "", fontsize=9)
     if every:
-        legend_below(figure, once(map(_handle, every)), "\n".join(_notes(found)))
+        handles = [_handle(course) for course in every if course.setting.told]
+        legend_below(figure, once(handles), "\n".join(_notes(every)))
     return figure
 
 
@@ -92,7 +95,7 @@ def _fill(axes: Axes, found: Sequence[Course], which: str, *, logarithmic: bool)
     axes.tick_params(labelsize=8)
     for course in found:
         ribbon = getattr(course, which).ribbon(logarithmic=logarithmic)
-        shown = look(course.algorithm)
+        shown = _look(course)
         axes.fill_between(ribbon.places, ribbon.low, ribbon.high, **band(shown["color"]))
         ends = np.flatnonzero(np.isfinite(ribbon.mean))[-1:].tolist()
         axes.plot(ribbon.places, ribbon.mean, markevery=ends, **shown)
@@ -110,16 +113,18 @@ def _plain_words(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def _look(course: Course) -> dict[str, Any]:
+    return look(course.algorithm, shade=course.setting.shade)
+
+
 def _handle(course: Course) -> Line2D:
-    return Line2D([], [], label=course.label, **look(course.algorithm))
+    return Line2D([], [], label=course.setting.of(course.label), **_look(course))
 
 
-def _notes(found: Sequence[Sequence[Course]]) -> list[str]:
+def _notes(every: Sequence[Course]) -> list[str]:
     """What a line and its band are."""
-    counts = [course.seeds for several in found for course in several]
+    counts = [course.seeds for course in every]
     least, most = min(counts), max(counts)
     seeds = "one seed" if most == 1 else f"{most if least == most else f'{least} to {most}'} seeds"
-    notes = [f"mean and range of {seeds}, of neighbouring iterates where there are many"]
-    if any(len({course.label for course in several}) < len(several) for several in found):
-        notes.append("a line for each point of the sweep")
-    return notes
+    note = f"mean and range of {seeds}, of neighbouring iterates where there are many"
+    return [note, *untold(course.setting for course in every)]

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -17,6 +18,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Okabe and Ito's, told apart by colour-blind readers too."""
 MARKERS = "os^DvPX*"
 STYLES = ("-", "--", ":", "-.", (0, (7, 2)), (0, (4, 1, 1, 1, 1, 1)))
+LATER = 3
+"""How many styles further the lines begin of algorithms that come when every colour has been taken."""
+DARKEST, LIGHTEST = 0.45, 0.6
+"""How much of black, and of white, is in the ends of the shades of a colour."""
 FILLS = ("full", "none", "left", "bottom", "right", "top")
 GREY = "#6b6b6b"
 SIZE = (5.4, 3.7)
@@ -83,17 +88,29 @@ def rows_of(panels: int) -> int:
     return -(-panels // columns(panels))
 
 
-def look(algorithm: int, variant: int = 0) -> dict[str, Any]:
-    """Colour and marker of an algorithm by its position in the file, line and filling of a variant."""
+def look(algorithm: int, variant: int = 0, shade: float | None = None) -> dict[str, Any]:
+    """Colour and marker of an algorithm by its position in the file, line and filling of a variant,
+    and the shade of its colour, from 0, dark, to 1, light, where it has several lines.
+    """
+    again, colour = divmod(algorithm, len(COLOURS))
     return {
-        "color": COLOURS[algorithm % len(COLOURS)],
+        "color": COLOURS[colour] if shade is None else _shaded(COLOURS[colour], shade),
         "fillstyle": FILLS[variant % len(FILLS)],
-        "linestyle": STYLES[variant % len(STYLES)],
+        "linestyle": STYLES[(variant + LATER * again) % len(STYLES)],
         "linewidth": 1.3,
         "marker": MARKERS[algorithm % len(MARKERS)],
         "markerfacecoloralt": "white",
         "markersize": 5,
     }
+
+
+def _shaded(colour: str, shade: float) -> str:
+    red, green, blue = (
+        low + shade * (high - low)
+        for c in to_rgb(colour)
+        for low, high in [(c * (1 - DARKEST), c + (1 - c) * LIGHTEST)]
+    )
+    return to_hex((red, green, blue))
 
 
 def band(colour: str) -> dict[str, Any]:

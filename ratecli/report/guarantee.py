@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ratecli.report.certificates import certificates
 from ratecli.report.estimates import Estimate
 from ratecli.report.groups import Group, groups, of_variant
 from ratecli.report.ledger import Ledger
 from ratecli.report.naming import plot_name
 from ratecli.report.outcomes import ANSWERED
 from ratecli.report.series import EVERYTHING, Choice
+from ratecli.report.settings import Setting, settings
 from ratecli.report.tradeoff import panels
 from ratecli.runner.records import Planned
-from ratecli.spec.algorithm import label_of
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
-from ratecli.spec.safety import DELTA
 
 GUARANTEE = "guarantee"
 
@@ -66,11 +66,12 @@ class Spot:
 
 @dataclass(frozen=True)
 class Line:
-    """One variant of one algorithm, along the swept number."""
+    """One variant of one algorithm, along the swept number, at one setting of what else is swept."""
 
     name: str
     algorithm: int
     variant: int
+    setting: Setting
     spots: tuple[Spot, ...]
 
 
@@ -105,23 +106,24 @@ def lines(ledger: Ledger, plot: Guarantee) -> list[Line]:
         for number, variant in enumerate(variants):
             if plot.choice.takes(label) and plot.choice.takes_variant(variant, variants):
                 name = f"{label} ({variant})" if len(variants) > 1 else label
-                settings = _settings(plot, several, variant)
-                found += [Line(name, position, number, spots) for spots in settings]
+                found += [
+                    Line(setting.of(name), position, number, setting, spots)
+                    for setting, spots in _settings(plot, several, variant)
+                ]
     return found
 
 
 def deltas(ledger: Ledger, plot: Guarantee) -> dict[float, str]:
-    """The failure rates that were allowed, each with how its line is called."""
+    """The failure rates that were allowed, as certificates have them, each with how its line is called.
+
+    What was never tested was allowed nothing.
+    """
     wanted = [plot.constraint] if plot.constraint else list(ledger.constraints)
     found: dict[float, dict[str, None]] = {}
-    for trial in filter(plot.takes, ledger.plan):
-        test = _safety(ledger, trial.label)
-        for name in wanted if test is not None else ():
-            delta = (test or {}).get("delta", DELTA)
-            own = delta.get(name, DELTA) if isinstance(delta, Mapping) else delta
-            value = trial.point.get(own) if isinstance(own, str) else own
-            if isinstance(value, int | float):
-                found.setdefault(float(value), {})[name] = None
+    for each in certificates(ledger):
+        *_, name = each.about
+        if name in wanted and plot.takes(each.trial):
+            found.setdefault(float(each.record["delta"]), {})[name] = None
     alike = all(len(names) == len(wanted) for names in found.values())
     return {
         value: f"delta {value:g}" if alike else f"delta {value:g}: {', '.join(names)}"
@@ -135,29 +137,23 @@ def unanswered(ledger: Ledger, plot: Guarantee) -> Mapping[str, int]:
     return Counter(status for status in statuses if status not in ANSWERED)
 
 
-def _settings(plot: Guarantee, several: Sequence[Group], variant: str) -> list[tuple[Spot, ...]]:
+def _settings(
+    plot: Guarantee, several: Sequence[Group], variant: str
+) -> list[tuple[Setting, tuple[Spot, ...]]]:
     """The points along x of one variant, apart for each setting of the other swept names."""
     points: dict[str, list[Group]] = {}
     for group in several:
         if plot.choice.takes_point(group.point):
             points.setdefault(repr(group.point), []).append(group)
     found: dict[str, list[Spot]] = {}
+    others: dict[str, Mapping[str, Any]] = {}
     for here in points.values():
         group = of_variant(here, variant)
         x = group.point.get(plot.x)
         performance, solution, failure = (group.estimate(plot.truth, m) for m in plot.metrics)
         spot = Spot(None if x is None else float(x), (performance, solution, failure))
-        others = [pair for pair in group.point.items() if pair[0] != plot.x]
-        found.setdefault(repr(others), []).append(spot)
-    return [tuple(sorted(spots, key=lambda spot: spot.x or 0.0)) for spots in found.values()]
-
-
-def _safety(ledger: Ledger, label: str) -> Mapping[str, Any] | None:
-    """The test of an algorithm's candidates, its own keys before those of the file; None without one."""
-    entries = ledger.experiment.get("algorithms") or ()
-    entry = next((each for each in entries if label_of(each) == label), None)
-    options = next(iter(entry.values())) if isinstance(entry, Mapping) else None
-    common, own = ledger.experiment.get("safety"), (options or {}).get("safety")
-    if own is False or (common is None and own is None):
-        return None
-    return {**(common or {}), **(own or {})}
+        other = {name: value for name, value in group.point.items() if name != plot.x}
+        others[repr(other)] = other
+        found.setdefault(repr(other), []).append(spot)
+    ordered = [tuple(sorted(spots, key=lambda spot: spot.x or 0.0)) for spots in found.values()]
+    return list(zip(settings(list(others.values())), ordered, strict=True))

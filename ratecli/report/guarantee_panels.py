@@ -28,6 +28,7 @@ from ratecli.report.estimates import Estimate
 from ratecli.report.guarantee import Guarantee, Line, deltas, lines, unanswered
 from ratecli.report.ledger import Ledger
 from ratecli.report.series import absent_variants
+from ratecli.report.settings import untold
 
 LINE = 0.08
 """The share of a panel's height that a line of text takes."""
@@ -59,7 +60,8 @@ def _figure(ledger: Ledger, plot: Guarantee) -> Figure:
             if column == 2:
                 _limit(axes, several, deltas(ledger, part))
     if every:
-        handles = [Line2D([], [], label=line.name, **_look(line)) for line in every]
+        told = [line for line in every if line.setting.told]
+        handles = [Line2D([], [], label=line.name, **_look(line)) for line in told]
         legend_below(figure, once(handles), "\n".join(_notes(ledger, plot, found)))
     return figure
 
@@ -70,7 +72,7 @@ def _titles(plot: Guarantee) -> tuple[str, str, str]:
 
 
 def _look(line: Line) -> dict[str, Any]:
-    return look(line.algorithm, line.variant)
+    return look(line.algorithm, line.variant, line.setting.shade)
 
 
 def _fill(axes: Axes, several: Sequence[Line], column: int) -> None:
@@ -155,8 +157,7 @@ def _notes(ledger: Ledger, plot: Guarantee, found: Sequence[Sequence[Line]]) -> 
         f"failure: the classifier breaks {rule} on {plot.truth} rows, which stand for the truth"
     )
     notes = [f"{performance}; {rates}", f"{failure}; where no solution was found nothing fails"]
-    if any(len({line.name for line in several}) < len(several) for several in found):
-        notes.append("a line for each setting of what else is swept")
+    notes += untold(line.setting for line in every)
     left = unanswered(ledger, plot)
     if left:
         listed = ", ".join(f"{status} {count}" for status, count in sorted(left.items()))

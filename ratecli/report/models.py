@@ -1,10 +1,12 @@
-"""The classifiers of every planned trial as files, in folders that say which trial it is."""
+"""The classifiers of every planned trial and their certificates, in folders that say which trial it is."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from ratecli.report.certificate_files import CERTIFICATES, certificate_file
+from ratecli.report.certificates import certificates
 from ratecli.report.ledger import MEASURED, Ledger
 from ratecli.report.naming import file_name
 from ratecli.report.sheet import scalar
@@ -20,33 +22,37 @@ ENDING = ".npz"
 
 
 def write_models(place: Path, ledger: Ledger, store: Store) -> int:
-    """Write `place`/<trial>/<variant>.npz for each trial with numbers; gives how many there are.
+    """Write `place`/<trial>/<variant>.npz for each trial with numbers, and certificates.json for each
+    that was tested, whether it passed or not; gives how many files there are.
 
-    Classifiers of trials that are not planned any more are removed, and nothing else that lies
-    there. A file that holds what it should is left alone.
+    Those of trials that are not planned any more are removed, and nothing else that lies there. A file
+    that holds what it should is left alone.
 
     Raises
     ------
     FaultError
         E505 where the system refuses.
     """
-    keys = folders(trial for trial in ledger.plan if ledger.status(trial) in MEASURED)
-    _remove_others(place, keys)
-    return sum(_write(place / name, store.models(key)) for name, key in keys.items())
+    tested = {each.trial.key for each in certificates(ledger)}
+    trials = folders(
+        trial for trial in ledger.plan if ledger.status(trial) in MEASURED or trial.key in tested
+    )
+    _remove_others(place, trials)
+    return sum(_write(place / name, _files(ledger, trial, store)) for name, trial in trials.items())
 
 
-def folders(trials: Iterable[Planned]) -> dict[str, str]:
-    """The name of each trial's folder, such as `majorize-target=1.25-seed=0`, and the trial's key.
+def folders(trials: Iterable[Planned]) -> dict[str, Planned]:
+    """The name of each trial's folder, such as `majorize-target=1.25-seed=0`, and the trial.
 
     No two keys share a name, not even where file systems take `A` for `a`. There is no comma in a
     name, which would have to be quoted in YAML.
     """
-    names = [(_name(trial), trial.key) for trial in trials]
+    names = [(_name(trial), trial) for trial in trials]
     found: dict[str, set[str]] = {}
-    for name, key in names:
-        found.setdefault(name.casefold(), set()).add(key)
+    for name, trial in names:
+        found.setdefault(name.casefold(), set()).add(trial.key)
     shared = {name for name, several in found.items() if len(several) > 1}
-    return {_told_apart(name, key, shared): key for name, key in names}
+    return {_told_apart(name, trial.key, shared): trial for name, trial in names}
 
 
 def _name(trial: Planned) -> str:
@@ -60,11 +66,18 @@ def _told_apart(name: str, key: str, shared: Collection[str]) -> str:
     return file_name(f"{name[:LONGEST]}-{key[:PIECE]}")
 
 
-def _write(folder: Path, models: Mapping[str, bytes]) -> int:
-    stems: dict[str, bytes] = {}
-    for variant, data in models.items():
-        stems[file_name(variant, stems)] = data
-    files = {stem + ENDING: data for stem, data in stems.items()}
+def _files(ledger: Ledger, trial: Planned, store: Store) -> dict[str, bytes]:
+    """What is kept of a trial, by the names of the files."""
+    models = store.models(trial.key) if ledger.status(trial) in MEASURED else {}
+    names: dict[str, str] = {}
+    for variant in models:
+        stems = {name.removesuffix(ENDING) for name in names.values()}
+        names[variant] = file_name(variant, stems) + ENDING
+    kept = {names[variant]: data for variant, data in models.items()}
+    return kept | certificate_file(ledger, trial, names)
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> int:
     _remove(folder, files)
     with writing(folder):
         if files:
@@ -88,10 +101,11 @@ def _remove_others(place: Path, names: Collection[str]) -> None:
 
 
 def _remove(folder: Path, but: Collection[str] = ()) -> None:
-    """Remove classifiers, and what a killed run left of one; then the folder if it is empty."""
+    """Remove our files, and what a killed run left of one; then the folder if it is empty."""
     with writing(folder):
         for path in list(folder.iterdir()) if folder.is_dir() else ():
-            ours = path.suffix == ENDING or (path.suffix == ".tmp" and path.name.startswith("."))
+            half = path.suffix == ".tmp" and path.name.startswith(".")
+            ours = half or path.suffix == ENDING or path.name == CERTIFICATES
             if ours and path.name not in but and not path.is_dir():
                 path.unlink()
         if folder.is_dir() and not any(folder.iterdir()):

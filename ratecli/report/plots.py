@@ -32,11 +32,15 @@ from ratecli.report.guarantee import GUARANTEE, guarantee
 from ratecli.report.guarantee_panels import draw_guarantee
 from ratecli.report.ledger import Ledger
 from ratecli.report.series import Plane, Point, Series, absent_variants, every_series, reach
+from ratecli.report.settings import Setting, untold
 from ratecli.report.tradeoff import Level, Tradeoff, tradeoff
 
 LONG_DASHES = (0, (9, 4))
 MANY_LEVELS = 8
 MANY_ENTRIES = 6
+"""Of a legend that stands beside the axes and no longer in them."""
+TALL = 16
+"""Entries that have room one above the other."""
 MANY_POINTS = 30
 SOME_POINTS = 10
 END = 0.03
@@ -110,7 +114,7 @@ def _fill(axes: Axes, ledger: Ledger, plot: Tradeoff) -> tuple[list[Series], lis
     found, plane = every_series(ledger, plot.plane, plot.choice), plot.plane
     _draw_levels(axes, plot.levels, "x")
     _draw_levels(axes, plot.heights, "y")
-    handles = [_draw_series(axes, series, swept=plane.swept) for series in found]
+    handles = [each for series in found for each in _draw_series(axes, series, swept=plane.swept)]
     _draw_reach(axes, reach(ledger, plane, plot.choice))
     handles += _draw_frontier(axes, plot.frontier) if found else []
     handles += _draw_diagonal(axes, plane) if found and plot.diagonal else []
@@ -118,26 +122,28 @@ def _fill(axes: Axes, ledger: Ledger, plot: Tradeoff) -> tuple[list[Series], lis
 
 
 def _notes(ledger: Ledger, plot: Tradeoff, found: Sequence[Series]) -> str:
-    return "\n".join([_counted(found), *map(ABSENT.format, absent_variants(ledger, plot.choice))])
+    absent = map(ABSENT.format, absent_variants(ledger, plot.choice))
+    left = untold(setting for series in found for setting in series.settings)
+    return "\n".join([_counted(found), *left, *absent])
 
 
-def _draw_series(axes: Axes, series: Series, *, swept: bool) -> Line2D:
-    """The series, and how the legend shows it."""
-    look = _look(series)
-    if series.flat:
-        for (point,) in series.lines:
-            _draw_flat(axes, point, look, swept=swept)
-        return Line2D([], [], label=series.name, **look)
-    for line in series.lines:
+def _draw_series(axes: Axes, series: Series, *, swept: bool) -> list[Line2D]:
+    """The series, and how the legend shows it: each of its lines."""
+    for line, setting in zip(series.lines, series.settings, strict=True):
+        look = _look(series, setting)
+        if series.flat:
+            _draw_flat(axes, line[0], look, swept=swept)
+            continue
         (_draw_band if swept and len(line) > 1 else _draw_intervals)(axes, line, look["color"])
         xs, ys = _places(line)
         axes.plot(xs, ys, markevery=_marked(series, len(xs)), **look)
-    return Line2D([], [], label=series.name, **look)
+    told = [setting for setting in series.settings if setting.told]
+    return [Line2D([], [], label=each.of(series.name), **_look(series, each)) for each in told]
 
 
-def _look(series: Series) -> dict[str, Any]:
+def _look(series: Series, setting: Setting) -> dict[str, Any]:
     lined = series.flat or any(len(line) > 1 for line in series.lines)
-    found = look(series.algorithm, series.variant)
+    found = look(series.algorithm, series.variant, setting.shade)
     return found if lined else found | {"linestyle": "none"}
 
 
@@ -247,7 +253,9 @@ def _draw_levels(axes: Axes, levels: Sequence[Level], along: Literal["x", "y"]) 
 
 
 def _legend(figure: Figure, axes: Axes, handles: Sequence[Line2D], title: str) -> None:
-    if len(handles) > MANY_ENTRIES:
+    if len(handles) > TALL:
+        legend_below(figure, handles, title)
+    elif len(handles) > MANY_ENTRIES:
         figure.set_size_inches(SIZE[0] + 2.2, SIZE[1])
         figure.legend(handles=handles, title=title, loc="outside right upper", alignment="left")
     else:

@@ -10,6 +10,7 @@ from typing import Any
 from ratecli.report.estimates import NOTHING, Estimate
 from ratecli.report.groups import Group, groups
 from ratecli.report.ledger import Ledger
+from ratecli.report.settings import ALONE, Setting, settings
 from ratecli.report.sheet import scalar
 
 
@@ -82,18 +83,23 @@ class Point:
         return x, y
 
 
+Line = tuple[Point, ...]
+Told = list[tuple[Line, Setting]]
+
+
 @dataclass(frozen=True)
 class Series:
     """One variant of one algorithm; several lines if more than one name is swept.
 
     A `flat` series is drawn as horizontal lines, one at the y of each of its points; these have a
-    place of their own only where x is a metric.
+    place of their own only where x is a metric. Each line has a setting of what else is swept.
     """
 
     name: str
     algorithm: int
     variant: int
-    lines: tuple[tuple[Point, ...], ...]
+    lines: tuple[Line, ...]
+    settings: tuple[Setting, ...]
     flat: bool = False
 
 
@@ -112,11 +118,13 @@ def every_series(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> l
         flat = label in choice.lines or (
             plane.swept and _unmoved(here, plane, _points(ledger, label, choice))
         )
-        lines = _flat_lines(here, plane) if flat else _lines(ledger.sweep, here, plane)
-        if lines:
+        told = _flat_lines(here, plane) if flat else _lines(ledger.sweep, here, plane)
+        if told:
+            lines, settings = zip(*told, strict=True)
             name = f"{label} ({variant})" if len(variants) > 1 else label
             position = variants.index(variant)
-            found.append(Series(name, labels.index(label), position, lines, flat))
+            place = labels.index(label)
+            found.append(Series(name, place, position, lines, settings, flat))
     return found
 
 
@@ -169,22 +177,21 @@ def _same(a: float | None, b: float | None) -> bool:
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def _flat_lines(several: Sequence[Group], plane: Plane) -> tuple[tuple[Point, ...], ...]:
+def _flat_lines(several: Sequence[Group], plane: Plane) -> Told:
     """Every y once, with a place where x is a metric."""
-    found: dict[str, Point] = {}
+    found: dict[str, tuple[Point, Group]] = {}
     for group in several:
         point = plane.point(group)
         if plane.swept:
             point = Point(NOTHING, point.y)
         if point.y.mean is not None and math.isfinite(point.y.mean):
             # nine digits: what the sweep does not move may differ in the last bits
-            found.setdefault(f"{point.y.mean:.9g} {point.x.mean or 0:.9g}", point)
-    return tuple((point,) for point in found.values())
+            found.setdefault(f"{point.y.mean:.9g} {point.x.mean or 0:.9g}", (point, group))
+    told = settings([group.point for _, group in found.values()])
+    return [((point,), each) for (point, _), each in zip(found.values(), told, strict=True)]
 
 
-def _lines(
-    sweep: Sequence[str], several: Sequence[Group], plane: Plane
-) -> tuple[tuple[Point, ...], ...]:
+def _lines(sweep: Sequence[str], several: Sequence[Group], plane: Plane) -> Told:
     """A line along the swept x, or the name that varies fastest, for each setting of the others."""
     varying = [
         name for name in sweep if len({repr(group.point.get(name)) for group in several}) > 1
@@ -195,12 +202,15 @@ def _lines(
     for group in several:
         rest = repr([group.point.get(name) for name in others])
         lines.setdefault(rest, []).append(group)
-    points = [
-        [plane.point(group) for group in (_ordered(line, along) if along else line)]
-        for line in lines.values()
-    ]
-    drawn = [tuple(point for point in line if point.place) for line in points]
-    return _once(tuple(line for line in drawn if line))
+    drawn = []
+    for line in lines.values():
+        points = (plane.point(group) for group in (_ordered(line, along) if along else line))
+        if placed := tuple(point for point in points if point.place):
+            drawn.append((placed, line[0].point))
+    if _unmoving([line for line, _ in drawn]):
+        return [((drawn[0][0][0],), ALONE)]
+    told = settings([point for _, point in drawn], along=(along,) if along else ())
+    return [(line, each) for (line, _), each in zip(drawn, told, strict=True)]
 
 
 def _ordered(line: Sequence[Group], along: str) -> list[Group]:
@@ -211,13 +221,11 @@ def _ordered(line: Sequence[Group], along: str) -> list[Group]:
     return sorted(line, key=lambda group: float(group.point[along]))
 
 
-def _once(lines: tuple[tuple[Point, ...], ...]) -> tuple[tuple[Point, ...], ...]:
-    """What the sweep does not move is one point."""
+def _unmoving(lines: Sequence[Line]) -> bool:
+    """Whether the sweep moves nothing: all of it is one point."""
     places = [point.place for line in lines for point in line if point.place]
-    if len(places) > 1 and all(
+    return len(places) > 1 and all(
         math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
         for place in places
         for a, b in zip(place, places[0], strict=True)
-    ):
-        return ((lines[0][0],),)
-    return lines
+    )

@@ -45,9 +45,9 @@ def _obstacles(folder: Path) -> Iterator[Fault]:
 
 
 def write_report(folder: Path) -> list[Path]:
-    """Write tables, plots, page and classifiers beside the ledger in `folder`.
+    """Write tables, plots, page, classifiers and certificates beside the ledger in `folder`.
 
-    Gives the files, and for all classifiers the folder that they are in. The same ledger gives the
+    Gives the files, and for all of single trials the folder that they are in. The same ledger gives the
     same bytes.
     """
     ledger = Ledger.read(folder / LEDGER)
@@ -59,8 +59,8 @@ def write_report(folder: Path) -> list[Path]:
         atomic_write(path, content)
         written.append(path)
     with Store(folder / LEDGER, readonly=True) as store:
-        models = write_models(folder / MODELS, ledger, store)
-    return [*written, folder / MODELS] if models else written
+        kept = write_models(folder / MODELS, ledger, store)
+    return [*written, folder / MODELS] if kept else written
 
 
 def summary_markdown(ledger: Ledger) -> str:

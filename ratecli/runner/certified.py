@@ -75,6 +75,7 @@ class SafetyRows:
         else:
             status = "no_solution_found"
             reasons = [test["explanation"] for test in found[main] if not test["passed"]]
+            reasons += _told_of([name for name in found if name in passed])
         reason = "; ".join([*([solution.reason] if solution.reason else []), *reasons])
         return Verdict(replace(solution, variants={}), status, reason, records)
 
@@ -103,6 +104,12 @@ class SafetyRows:
         kinds = dict.fromkeys(["decision", *(leaf.rate.of for leaf in leaves)])
         label = self.rows.sample.label
         return {of: said.measure(of, label)[rows] for of in kinds}
+
+
+def _told_of(passed: Sequence[str]) -> list[str]:
+    """That other variants passed than the one by which the trial ends: nobody would look for them."""
+    listed = ", ".join(f"'{name}'" for name in passed)
+    return [f"its variant{'s' * (len(passed) > 1)} {listed} passed"] if passed else []
 
 
 def leaves_of(goals: Sequence[Goal]) -> list[Leaf]:

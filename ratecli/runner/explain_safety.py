@@ -79,11 +79,12 @@ def _lines(prepared: Prepared, case: Case, name: str) -> Iterator[str]:
 
 def _rows(case: Case, test: SafetyTest) -> str:
     """Which rows these are, where they are not just any."""
-    last = ", the last ones" if test.holdout.positional else ""
     by = [*(["data set"] if case.pooled else []), *test.holdout.stratify]
-    return (
-        f"{last}, stratified by {', '.join(by)}: what is certified is approximate" if by else last
-    )
+    found = [
+        *(["the last ones"] if test.holdout.positional else []),
+        *([f"stratified by {', '.join(by)}"] if by else []),
+    ]
+    return f", {', '.join(found)}: what is certified is approximate" if found else ""
 
 
 def _world(prepared: Prepared, case: Case) -> World:

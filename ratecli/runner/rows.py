@@ -21,7 +21,7 @@ from ratecli.runner.obstacles import obstacles, telling_slices, untestable
 from ratecli.runner.reading import Columns, Pool, Reading, groups_of
 from ratecli.runner.safety import place_of
 from ratecli.runner.undefined import rates_of_nothing, undefined_ratios
-from ratecli.runner.world import Data, World, dealt_of, world
+from ratecli.runner.world import Data, World, dealt_of, table, world
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
 
@@ -61,10 +61,14 @@ def known_rows(
 def check_drawings(
     experiment: Experiment, document: Document, data: Data, cases: Sequence[Case]
 ) -> None:
-    """Raises E410 where too few rows are drawn or put aside, E205 for columns to stratify by."""
+    """Raises E410 where too few rows are drawn or put aside, E205 for columns to stratify by, E411 where
+    rows that are put aside are trained on under another name.
+    """
     seed, faults = experiment.seeds[0], dict[Fault, None]()
     seen = {(case.datasets, case.drawing): case for case in reversed(cases)}
     for (pool, drawing), case in seen.items():
+        if drawing.holdout is not None:
+            faults |= dict.fromkeys(_shared(document, data, pool))
         for name in pool:
             try:
                 if drawing.share is not None:
@@ -86,6 +90,23 @@ def check_drawings(
                     )
     if faults:
         raise FaultError(faults)
+
+
+def _shared(document: Document, data: Data, pool: Pool) -> Iterator[Fault]:
+    """An E411 for each data set that has rows of one before it: each draws its own to be tested."""
+    first = dict[object, str]()
+    for name in pool:
+        rows = table(data, name)
+        for each in (rows.digest, *(sha256 for _, sha256 in rows.files)):
+            other = first.setdefault(each, name)
+            if other != name:
+                message = (
+                    f"'{name}' has the same rows as '{other}': what is tested of one is trained on "
+                    "as the other"
+                )
+                place = document.place(("datasets", name), key=True)
+                yield Fault("E411", message, "name them once, or leave out 'safety'", place=place)
+                break
 
 
 def check_rows(

@@ -58,8 +58,8 @@ class SafetyTest:
 
         Of each data set the same share is put aside, so rates of rows of several (`pooled`) are stratified.
         """
-        stratified = pooled or bool(self.holdout.stratify)
-        return Promise(self.delta, rows, self.bound, self.method, self.division, stratified)
+        at_random = not (pooled or self.holdout.stratify or self.holdout.positional)
+        return Promise(self.delta, rows, self.bound, self.method, self.division, at_random)
 
     def content(self, rules: Mapping[str, str]) -> dict[str, Any]:
         """What of it is part of a trial's key; its record names the constraints, `rules` by name."""

@@ -239,3 +239,17 @@ def test_report_of_what_never_ran(folder, cli, small):
     assert answer.code == 2
     assert "ratecli run" in answer.err
     assert not (folder / "results").exists()
+
+
+def test_what_differs_from_what_is_expected_is_a_warning_and_no_failure(folder, cli):
+    """`check` is the command that fails for it."""
+    text = "expect:\n" + "".join(
+        f"  - {{algorithm: majorize, variant: stochastic, kappa: 0.6, metric: error, at_most: {x}}}\n"
+        for x in (0.01, 0.99)
+    )
+    (folder / "exp.yaml").write_text(PLAIN.replace("seeds: 2", "seeds: 1") + text)
+    for quiet in ((), ("--quiet",)):
+        answer = cli("run", "exp.yaml", "--jobs", "1", *quiet)
+        assert answer.code == 0
+        assert answer.err.count("warning[W501]: 'error' of 'majorize' is ") == 1
+        assert "(stochastic, kappa = 0.6, test), expected is at most 0.01\n" in answer.err

@@ -8,6 +8,8 @@ import sqlite3
 import pandas as pd
 import pytest
 
+from ratecli.report.guarantee import deltas, guarantee
+from ratecli.report.ledger import Ledger
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 
 LOANS = """\
@@ -58,6 +60,35 @@ def test_what_fails_is_told_and_what_passes_is_given(folder, cli):
     assert "safe (safety): mean" in answer.out
 
 
+def test_every_tested_trial_has_its_certificates_in_a_file(folder, cli):
+    """The stored records, with all that is needed to read them; `report` writes the same again."""
+    (folder / "exp.yaml").write_text(LOANS.partition("report:")[0])
+    answer = cli("run", "exp.yaml", "--jobs", "1")
+    assert "models   models/TRIAL/VARIANT.npz, models/TRIAL/certificates.json\n" in answer.out
+    place, stored = folder / "results" / "promised" / "models", trials(folder)
+    found = {path.parent.name: path.read_bytes() for path in place.glob("*/certificates.json")}
+    assert sorted(found) == ["majorize-seed=0", "unconstrained-seed=0"]
+    assert [path.name for path in (place / "unconstrained-seed=0").iterdir()] == [
+        "certificates.json"
+    ]
+    for name, data in found.items():
+        content = json.loads(data)
+        status, reason, info = stored[content["algorithm"]]
+        assert (content["status"], content["reason"]) == (status, reason)
+        assert len(content["certificates"]) == len(info["certificates"]) > 0
+        for record, kept in zip(content["certificates"], info["certificates"], strict=True):
+            assert kept.items() <= record.items()
+            assert record["rule"] == "positive_rate[women] >= 0.55 * positive_rate[men]"
+            assert "0.55 * positive_rate[sex = Male]" in record["violation"]
+            assert (record["confidence"], record["seed"], record["safety_rows"]) == (0.9, 0, 2666)
+            assert record["model"] is None or (place / name / record["model"]).is_file()
+    for path in place.glob("*/certificates.json"):
+        path.unlink()
+    assert cli("report", "exp.yaml").code == 0
+    again = {path.parent.name: path.read_bytes() for path in place.glob("*/certificates.json")}
+    assert again == found
+
+
 def test_the_same_numbers_for_any_number_of_jobs(folder, cli):
     text = LOANS + "resample: k\nsweep: {k: [0.1, 0.5]}\n"
     text = text.replace("rows: 8000", "rows: 1000").replace(
@@ -105,7 +136,7 @@ def test_the_problem_is_explained_with_its_test(folder, cli):
 
 def test_rates_pooled_of_several_data_sets_are_certified_approximately(folder, cli):
     """The same share of each data set is tested: their shares are no chance, as those of groups are."""
-    both = LOANS.replace("rows: 8000}", "rows: 4000}\n  more: {source: loans, rows: 4000}")
+    both = LOANS.replace("rows: 8000}", "rows: 4000}\n  more: {source: loans, rows: 4000, seed: 1}")
     for rate, exact in [("positive_rate", False), ("positive_rate[more]", True)]:
         text = both.replace("0.55 * positive_rate[men]'", f"0.1 * {rate}'")
         text = text.replace("positive_rate[women] >=", "positive_rate[women, loans] >=")
@@ -115,6 +146,25 @@ def test_rates_pooled_of_several_data_sets_are_certified_approximately(folder, c
         assert ("stratified by data set: what is certified is approximate" in answer.out) != exact
         assert cli("run", "exp.yaml", "--jobs", "1").code == 0
         assert trials(folder)["majorize"][2]["certificates"][0]["exact"] is exact
+
+
+def test_rows_that_are_tested_may_not_stand_in_another_data_set(folder, cli):
+    """Each draws its own: a row would be tested as the one and trained on as the other."""
+    rows = pd.DataFrame({"x": range(400), "sex": ["f", "m"] * 200, "y": [0, 0, 1, 1] * 100})
+    for name in ("one", "other"):
+        rows.to_csv(folder / f"{name}.csv", index=False)
+    both = "{path: one.csv, label: y}\n  more: {path: other.csv, label: y}"
+    text = LOANS.replace("{source: loans, rows: 8000}", both)
+    (folder / "exp.yaml").write_text(text.replace("Female", "f").replace("Male", "m"))
+    answer = cli("run", "exp.yaml")
+    assert (answer.code, answer.out) == (4, "")
+    assert "error[E411]: 'more' has the same rows as 'loans'" in answer.err
+    assert "exp.yaml:4:3" in answer.err
+    assert not (folder / "results").exists()
+    rows.assign(x=-1).to_csv(folder / "third.csv", index=False)
+    text = (folder / "exp.yaml").read_text().replace("other.csv", "third.csv")
+    (folder / "exp.yaml").write_text(text)
+    assert cli("validate", "exp.yaml").code == 0
 
 
 def test_a_sorted_file_whose_last_rows_are_tested_is_warned_of(folder, cli):
@@ -149,7 +199,10 @@ def test_how_rows_are_taken_and_delta_is_divided_is_explained(folder, cli):
     tightened = "constraints are tightened until it is passed with a chance of 0.8\n"
     assert (tightened in plain, tightened in aimed) == (False, True)
     (folder / "exp.yaml").write_text(LOANS.replace("fraction: 0.5", "order: positional"))
-    assert "of the training rows, the last ones\n" in cli("explain", "exp.yaml").out
+    assert (
+        "of the training rows, the last ones: what is certified is approximate\n"
+        in cli("explain", "exp.yaml").out
+    )
 
 
 def test_no_rounding_error_is_shown(folder, cli):
@@ -172,3 +225,21 @@ def test_who_trains_for_a_test_needs_one(folder, cli, monkeypatch):
         text.replace("- unconstrained", "- unconstrained: {safety: {}}")
     )
     assert cli("validate", "exp.yaml").code == 0
+
+
+def test_a_plot_has_lines_at_the_deltas_of_the_test_and_none_of_who_is_not_tested(folder, cli):
+    """What is swept may be a fraction in words, and a test that is not taken allows nothing."""
+    text = LOANS.replace("rows: 8000", "rows: 400").replace("delta: 0.1", "delta: risk")
+    text = text.replace("majorize: {", "unconstrained: {as: aside, safety: {test: false}}\n  #")
+    text = text.replace("[{rows: [algorithm], columns: [error], split: safety, file: safe}]", "[]")
+    plots = [
+        f"{{kind: guarantee, x: n, y: error, algorithms: [{label}]}}"
+        for label in ("unconstrained", "aside")
+    ]
+    text += f"  plots: [{', '.join(plots)}]\nsweep: {{n: [1, 2], risk: ['1/10', 0.2]}}\n"
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("run", "exp.yaml", "--jobs", "1")
+    assert answer.code == 0, answer.err
+    ledger = Ledger.read(folder / "results" / "promised" / "trials.sqlite")
+    drawn = [list(deltas(ledger, guarantee(ledger, position))) for position in (0, 1)]
+    assert drawn == [[0.1, 0.2], []]

@@ -153,3 +153,16 @@ def trained(path: Path) -> dict[tuple[str, str, float, str], float]:
             for row in csv.DictReader(file)
             if row["split"] == "train"
         }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpa-classification", "gpa-regression"])
+def test_the_tutorials_of_the_toolkit_end_as_expected(name, cli, with_data, tmp_path):
+    path = FOLDER / "seldonian2019" / f"{name}.yaml"
+    with_data(path)
+    assert cli("run", path, "--output", tmp_path).code == 0
+    text = (tmp_path / f"seldonian2019-{name}" / "summary.md").read_text()
+    _, _, judged = text.partition("## Against ")
+    rows = [line for line in judged.partition("\n## ")[0].splitlines() if line.startswith("|")][2:]
+    assert len(rows) >= 6
+    assert all("| holds" in row for row in rows)

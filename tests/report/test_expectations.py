@@ -8,6 +8,7 @@ import io
 import pytest
 from synthetic_ledger import measured, planned
 
+from ratecli.report.differing import differing
 from ratecli.report.expectations import Verdict, against, comparisons
 from ratecli.report.html import page
 from ratecli.report.ledger import Ledger
@@ -182,3 +183,24 @@ def test_page_and_summary_show_the_table():
     assert "<h2>Against what was expected</h2>" in text
     assert "≤ 0.6" in text
     assert "&lt;i&gt;" in text
+
+
+def test_each_expectation_that_differs_is_one_warning():
+    """Not what holds, is only shown or was not measured."""
+    ledger = ledger_of(
+        entry(at_most=0.4, k=3),
+        entry(at_most=0.6),
+        entry(paper=0.1),
+        entry(paper=0.1, within="2%"),
+        entry(metric="absent", at_most=0.1),
+        {"algorithm": "fit", "metric": "error", "at_least": 0.9},
+        k=3,
+    )
+    faults = differing(ledger)
+    assert {fault.code for fault in faults} == {"W501"}
+    ours = "'error' of 'fit' is 0.5000 (main, k = 3, test), "
+    assert [fault.message.removeprefix(ours) for fault in faults] == [
+        "expected is at most 0.4",
+        "the paper has 0.1 within 2%",
+        "expected is at least 0.9, and 1 of 2 rows differs",
+    ]

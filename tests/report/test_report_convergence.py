@@ -146,13 +146,7 @@ def test_the_drawing_says_what_it_shows():
     )
     svg = first.svg.decode()
     ET.fromstring(svg)
-    texts = (
-        "iteration",
-        "worst violation (train)",
-        "1000",
-        "0.01",
-        "a line for each point of the sweep",
-    )
+    texts = ("iteration", "worst violation (train)", "1000", "0.01", "fit, kappa = 2", "slow")
     for text in texts:
         assert f"<!-- {text} -->" in svg
     assert "mean and range of 1 to 2 seeds" in svg

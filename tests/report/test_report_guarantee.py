@@ -13,10 +13,12 @@ from guarantees import (
     SAFE,
     SOLVED,
     TRIALS,
+    certificate,
     ledger_of,
     nothing,
     promised,
     returned,
+    tutorial,
 )
 from synthetic_ledger import measured, planned
 
@@ -97,8 +99,10 @@ def test_other_swept_names_make_lines_and_panels():
     assert [part.title for part in plot.parts()] == ["task = gpa", "task = adult"]
     assert [len(lines(ledger, part)) for part in plot.parts()] == [1, 1]
     first, second = pictures(ledger)
-    assert b"a line for each setting of what else is swept" in first.svg
-    assert b"a line for each" not in second.svg
+    for task in ("gpa", "adult"):
+        assert first.svg.count(f"<!-- fit, task = {task} -->".encode()) == 1
+    assert b"<!-- fit -->" in second.svg
+    assert b"fit, task" not in second.svg
     assert b"<!-- task = adult -->" in second.svg
 
 
@@ -108,34 +112,30 @@ def test_without_the_swept_name_it_goes_across():
     assert b"<!-- fit -->" in pictures(ledger)[0].svg
 
 
-ENTRY = {"seldonian": {"as": SAFE}}
+BOTH = {"parity": 0.1, "odds": 0.05}
 
 
 @pytest.mark.parametrize(
-    ("safety", "entry", "constraint", "expected"),
+    ("tests", "asked", "expected"),
     [
-        ({"delta": 0.05}, {}, "", {0.05: "delta 0.05"}),
-        ({"delta": 0.05}, {"safety": {"delta": 0.1}}, "", {0.1: "delta 0.1"}),
-        ({"delta": 0.05}, {"safety": {"bound": "hoeffding"}}, "", {0.05: "delta 0.05"}),
-        ({"delta": 0.05}, {"safety": False}, "", {}),
-        (None, {"safety": {"delta": 0.2}}, "", {0.2: "delta 0.2"}),
-        (None, {}, "", {}),
-        (None, {"safety": {}}, "", {0.05: "delta 0.05"}),
-        ({"delta": {"parity": 0.1}}, {}, "odds", {0.05: "delta 0.05"}),
-        ({"delta": {"parity": 0.1, "odds": 0.05}}, {}, "", {0.05: "delta 0.05: odds", 0.1: "delta 0.1: parity"}),
-        ({"delta": {"parity": 0.1, "odds": 0.05}}, {}, "odds", {0.05: "delta 0.05"}),
-        ({"delta": "amount"}, {}, "parity", {0.1: "delta 0.1", 0.2: "delta 0.2"}),
+        ([{"parity": 0.05, "odds": 0.05}] * 2, {}, {0.05: "delta 0.05"}),
+        ([BOTH] * 2, {}, {0.05: "delta 0.05: odds", 0.1: "delta 0.1: parity"}),
+        ([BOTH] * 2, {"constraint": "odds"}, {0.05: "delta 0.05"}),
+        ([{"parity": 0.1}, {"parity": 0.2}], {"constraint": "parity"}, {0.1: "delta 0.1", 0.2: "delta 0.2"}),
+        ([{"parity": 0.1}, {"parity": 0.2}], {"algorithms": ["other"]}, {}),
+        ([{}, BOTH], {"constraint": "odds"}, {0.05: "delta 0.05"}),
+        ([{}, {}], {}, {}),
     ],
 )  # fmt: skip
-def test_lines_at_what_was_allowed(safety, entry, constraint, expected):
-    pairs = answers({"amount": 0.1}, {"amount": 0.2}, label=SAFE)
-    ledger = of(
-        pairs,
-        PLOT | ({"constraint": constraint} if constraint else {}),
-        constraints={"parity": "...", "odds": "..."},
-        safety=safety,
-        algorithms=[{"seldonian": {"as": SAFE, **entry}}, "other"],
-    )
+def test_lines_at_what_was_allowed(tests, asked, expected):
+    """Of two trials, with the deltas at which they were tested."""
+    pairs = []
+    for amount, allowed in enumerate(tests):
+        trial = planned(SAFE, 0, amount=amount)
+        records = [certificate(tutorial(), constraint=c, delta=d) for c, d in allowed.items()]
+        pairs.append((trial, nothing(trial, info={"certificates": records})))
+    pairs += answers({"amount": 0}, label="other")
+    ledger = of(pairs, PLOT | asked, constraints={"parity": "...", "odds": "..."})
     assert deltas(ledger, guarantee(ledger, 0)) == expected
 
 
@@ -163,7 +163,10 @@ def test_lines_stand_side_by_side_and_nearest_to_their_own_value(values):
 
 
 def test_the_drawing_says_what_it_shows():
-    ledger = promised(safety={"delta": 0.05}, algorithms=[{"x": {"as": SAFE}}])
+    ledger = promised()
+    ledger.results[ledger.plan[0].key] = nothing(
+        ledger.plan[0], info={"certificates": [certificate(tutorial())]}
+    )
     plot = guarantee(ledger, 0)
     picture = draw_guarantee(ledger, plot)
     svg = picture.svg.decode()

@@ -7,9 +7,10 @@ import matplotlib as mpl
 import pytest
 from synthetic_ledger import measured, planned
 
+from ratecli.report.drawing import COLOURS, SIZE, look
 from ratecli.report.ledger import Ledger
 from ratecli.report.plots import draw, pictures
-from ratecli.report.series import Plane, every_series
+from ratecli.report.series import Choice, Plane, every_series
 from ratecli.report.tradeoff import Tradeoff, tradeoffs
 
 TEST = Plane("ratio", "error", "test")
@@ -150,3 +151,63 @@ def test_a_label_is_text_and_nothing_else(label):
     drawn = draw(ledger_of(points, label), Tradeoff("p", label, TEST))
     root = ET.fromstring(drawn.svg)
     assert root.findall(".//*[@id='legend_1']")
+
+
+def test_lines_of_other_settings_are_named_and_shaded():
+    points = [({"slow": s, "fast": f}, (f + s, s)) for s in (1, 2) for f in (10, 20, 30)]
+    ledger = ledger_of(points)
+    (series,) = every_series(ledger, TEST)
+    assert [setting.name for setting in series.settings] == ["slow = 1", "slow = 2"]
+    svg = draw(ledger, Tradeoff("p", "", TEST)).svg.decode()
+    shades = [look(0, shade=setting.shade)["color"] for setting in series.settings]
+    assert len({*shades, look(0)["color"]}) == 3
+    for setting, colour in zip(series.settings, shades, strict=True):
+        assert svg.count(f"<!-- a, {setting.name} -->") == 1
+        assert colour in svg
+
+
+def test_flat_lines_are_named_by_what_moves_them():
+    points = [
+        ({"data": d, "kappa": k}, (k, y)) for d, y in (("u", 1.0), ("v", 2.0)) for k in (1, 2)
+    ]
+    (series,) = every_series(ledger_of(points), Plane("kappa", "error", "test", swept=True))
+    assert series.flat is False
+    flat = every_series(ledger_of(points), TEST, Choice(lines=("a",)))[0]
+    assert [setting.name for setting in flat.settings] == [
+        f"data = {d}, kappa = {k}" for d in "uv" for k in (1, 2)
+    ]
+    points = [
+        ({"data": d, "kappa": k}, (0.0, y)) for d, y in (("u", 1.0), ("v", 2.0)) for k in (1, 2)
+    ]
+    flat = every_series(ledger_of(points), TEST, Choice(lines=("a",)))[0]
+    assert [setting.name for setting in flat.settings] == ["data = u", "data = v"]
+
+
+def test_of_many_lines_the_first_and_the_last_are_named():
+    points = [({"slow": s, "fast": f}, (f + s, s)) for s in range(9) for f in (10, 20)]
+    svg = draw(ledger_of(points), Tradeoff("p", "", TEST)).svg.decode()
+    assert [s for s in range(9) if f"<!-- a, slow = {s} -->" in svg] == [0, 8]
+    assert "<!-- of more than 8 lines of a kind the first, dark" in svg
+    few = draw(ledger_of(points[:-2]), Tradeoff("p", "", TEST)).svg.decode()
+    assert [s for s in range(9) if f"<!-- a, slow = {s} -->" in few] == list(range(8))
+
+
+def test_no_two_algorithms_look_alike_even_where_neither_has_markers():
+    """Of a colour there is one dash pattern each, for as many as two rounds of colours and three variants."""
+    looks = [look(a, v) for a in range(2 * len(COLOURS)) for v in range(3)]
+    assert len({(each["color"], str(each["linestyle"])) for each in looks}) == len(looks)
+    assert look(8)["linestyle"] != look(1)["linestyle"] == look(0)["linestyle"]
+
+
+def test_a_legend_too_tall_for_the_plot_goes_below():
+    def size(algorithms):
+        made = [ledger_of([({}, (k, k))], f"a{k}") for k in range(algorithms)]
+        plan = [trial for each in made for trial in each.plan]
+        results = {key: result for each in made for key, result in each.results.items()}
+        svg = draw(Ledger(plan, results, {}), Tradeoff("p", "", TEST)).svg
+        root = ET.fromstring(svg)
+        return [float(root.get(side).removesuffix("pt")) / 72 for side in ("width", "height")]
+
+    assert size(9) == pytest.approx([SIZE[0] + 2.2, SIZE[1]])
+    assert size(20)[0] == pytest.approx(SIZE[0])
+    assert size(20)[1] > SIZE[1] + 1

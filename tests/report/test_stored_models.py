@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
+from guarantees import certificate, leaf
 from synthetic_ledger import METRICS
 
 from ratecli.faults import FaultError
@@ -18,14 +20,14 @@ def trial(label, key, seed=0, **point):
     return Planned(key, label, label, {}, point, seed, METRICS)
 
 
-def write(folder, trials, models, status="ok"):
+def write(folder, trials, models, status="ok", *, info=None, meta=None):
     """What `write_models` leaves below `folder`, by path; `models` by key."""
-    results = {key: TrialResult(key, status, models=models[key]) for key in models}
+    results = {key: TrialResult(key, status, info=info or {}, models=models[key]) for key in models}
     with Store(folder / "trials.sqlite") as store:
         store.begin(trials, {})
         for result in results.values():
             store.put(result)
-        count = write_models(folder / "models", Ledger(trials, results, {}), store)
+        count = write_models(folder / "models", Ledger(trials, results, meta or {}), store)
     found = contents(folder / "models")
     assert count == sum(data != b"mine" for data in found.values())
     return found
@@ -46,7 +48,7 @@ def test_names_say_which_trial():
         trial("majorize", "c", target=1e-20, n=True),
         trial("plain", "d", seed=2**70),
     ]
-    assert folders(trials) == {
+    assert {name: found.key for name, found in folders(trials).items()} == {
         "majorize-target=1.25-n=3-seed=0": "a",
         "majorize-target=1e+20-n=-3-seed=1": "b",
         "majorize-target=1e-20-n=true-seed=0": "c",
@@ -72,12 +74,12 @@ def test_no_two_models_share_a_folder(one, other):
         for key, point in (("1", dict(one)), ("2", dict(other)))
     )
     found = folders([first, second])
-    assert list(found.values()) == [first.key, second.key]
+    assert [each.key for each in found.values()] == [first.key, second.key]
     assert folders([second, first]) == found
     assert len({name.casefold() for name in found}) == 2
-    for name, key in found.items():
+    for name, owner in found.items():
         assert len(name) <= LONGEST + 13
-        assert name.endswith(f"-{key[:12]}")
+        assert name.endswith(f"-{owner.key[:12]}")
         assert not set(name) & set("/\\: ,;\"'*?<>|&$\n")
 
 
@@ -127,6 +129,59 @@ def test_what_is_not_planned_any_more_goes_and_other_files_stay(tmp_path):
         "a-x=1-seed=0", "a-x=2-seed=0", "c-seed=0", "linked",
     ]  # fmt: skip
     assert (tmp_path / "trials.sqlite").is_file()
+
+
+TESTED = {
+    "rows": {"train": 10, "safety": 7},
+    "certificates": [
+        certificate(
+            leaf("tpr[women]", -1, 1, interval=["-inf", "inf"]),
+            "inf",
+            variant="a b",
+            confidence=0.95,
+        ),
+        certificate(leaf("tpr[men]", -1, 0), -0.25, passed=True, variant="c", estimate="nan"),
+    ],
+}
+RULES = {"experiment": {"constraints": {"parity": "tpr[women] >= kappa"}}}
+
+
+def strict(data):
+    """What is no JSON to the letter raises."""
+
+    def refused(word):
+        raise ValueError(word)
+
+    return json.loads(data, parse_constant=refused)
+
+
+def test_certificates_stand_beside_the_models_they_are_of(tmp_path):
+    models = {"k": {"a b": b"1"}}
+    found = write(tmp_path, [trial("a", "k", 3, kappa=0.5)], models, info=TESTED, meta=RULES)
+    assert set(found) == {"a-kappa=0.5-seed=3/a-b.npz", "a-kappa=0.5-seed=3/certificates.json"}
+    content = strict(found["a-kappa=0.5-seed=3/certificates.json"])
+    first, second = content.pop("certificates")
+    assert content == {
+        "key": "k", "algorithm": "a", "point": {"kappa": 0.5}, "status": "ok", "reason": ""
+    }  # fmt: skip
+    assert [(each["variant"], each["model"]) for each in (first, second)] == [
+        ("a b", "a-b.npz"), ("c", None),
+    ]  # fmt: skip
+    about = {"rule": "tpr[women] >= kappa", "violation": METRICS["violation.parity"],
+             "seed": 3, "safety_rows": 7}  # fmt: skip
+    for shown, stored in zip((first, second), TESTED["certificates"], strict=True):
+        assert stored.items() <= shown.items()
+        assert about.items() <= shown.items()
+
+
+@pytest.mark.parametrize("status", ["no_solution_found", "diverged"])
+def test_who_was_tested_and_gave_nothing_has_certificates_alone(tmp_path, status):
+    trials = [trial("a", "k"), trial("a", "l", seed=1)]
+    found = write(tmp_path, trials[:1], {"k": {"v": b"1"}}, status, info=TESTED, meta=RULES)
+    assert set(found) == {"a-seed=0/certificates.json"}
+    assert strict(found["a-seed=0/certificates.json"])["certificates"][0]["model"] is None
+    # and they go with the plan, or with the test
+    assert set(write(tmp_path, trials[1:], {"l": {"v": b"1"}})) == {"a-seed=1/v.npz"}
 
 
 def test_a_file_is_written_once_and_mended(tmp_path):

@@ -101,7 +101,7 @@ def test_every_constraint_must_pass_at_its_own_delta(folder):
     ],
 )
 def test_only_variants_that_pass_are_kept(folder, limit, margin, delta, passed):
-    """The main one decides how the trial ends."""
+    """The main one decides how the trial ends, and the reason tells of others that passed."""
     algorithm = f"algorithms=[majorize: {{iterations: 1, margin: {margin}}}]"
     text = FILE.replace("<= 0.5", f"<= {limit}").replace("delta: 0.05", f"delta: {delta}")
     result = trials(folder, text, algorithm)[0]["majorize"]
@@ -109,6 +109,8 @@ def test_only_variants_that_pass_are_kept(folder, limit, margin, delta, passed):
     assert found == dict(zip(("stochastic", "deterministic"), passed, strict=True))
     kept = [name for name, through in found.items() if through] if passed[0] else []
     assert result.status == ("ok" if passed[0] else "no_solution_found")
+    told = result.reason.endswith("; its variant 'deterministic' passed")
+    assert told is (passed == (False, True))
     assert list(result.models) == kept == list(dict.fromkeys(v.variant for v in result.values))
 
 

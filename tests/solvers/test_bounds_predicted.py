@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -90,3 +91,18 @@ def test_predictions_are_near_to_bounds(bound, parts):
     width = np.mean([bound.upper(parts, 0.05, rng(seed)) for seed in range(repeats)]) - value
     predicted = bound.predicted([moments(part) for part in parts], 0.05).value - value
     assert predicted == pytest.approx(width, rel=NEAR.get(bound.name, 1e-9))
+
+
+def test_what_betting_is_expected_to_reach_is_found_however_near_the_ends_a_mean_is():
+    """Where the room is little, steps towards the bound are less than rounding, and end all the same."""
+    random, bound = np.random.default_rng(0), BOUNDS["betting"]
+    rare = Moments(-1.0, 2.467449817766155e-05, 0.0004967281887189535, 250456)
+    assert -2.467449817766155e-05 < bound.predicted([rare], 0.05).value < 0
+    for _ in range(2000):
+        near = 10 ** random.uniform(-9, 0)
+        mean = float(random.choice([near, 1 - near]))
+        spread = random.uniform() * math.sqrt(mean * (1 - mean))
+        part = Moments(random.choice([-1.0, 1.0]), mean, spread, int(10 ** random.uniform(0.5, 10)))
+        found = bound.predicted([part], 10 ** random.uniform(-9, -0.1))
+        low, high = sorted((part.coefficient * mean, max(part.coefficient, 0.0)))
+        assert low - 1e-12 <= found.value <= high

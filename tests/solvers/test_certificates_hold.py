@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from oracles.certificates import rules, words
@@ -58,11 +60,26 @@ def consistent(failures):
     ],
 )
 def test_uppers_are_below_the_truth_at_most_so_often(text, method, bound):
-    rng = np.random.default_rng(len(text))
-    low, high = rng.uniform(0.05, 0.95, 2)
-    sizes = {"a": int(rng.integers(5, 60)), "b": int(rng.integers(5, 60))}
-    uppers, true = found(text, sizes, {"a": low, "b": high}, method=method, bound=bound)
-    assert consistent(int((uppers < true).sum()))
+    """Exactly, over all outcomes: certificates hang on counts alone, whatever the rates are."""
+    first, second = 9, 14
+    test = rules(text, {"g": words("a" * first + "b" * second)})
+    promise, rng = test.promise(DELTA, method=method, bound=bound), np.random.default_rng(0)
+    uppers = np.empty((first + 1, second + 1))
+    for i, j in itertools.product(range(first + 1), range(second + 1)):
+        decisions = np.concatenate([np.arange(first) < i, np.arange(second) < j]).astype(float)
+        (one,) = certify(test.goals, promise, test.rates, {"decision": decisions}, UNIT, rng)
+        assert one.exact
+        assert one.classifier == "deterministic"
+        uppers[i, j] = one.upper
+    missed = []
+    for low, high in itertools.product(np.linspace(0.03, 0.97, 21), repeat=2):
+        chances = np.outer(
+            stats.binom.pmf(np.arange(first + 1), first, low),
+            stats.binom.pmf(np.arange(second + 1), second, high),
+        )
+        true = truth(test.goals[0], {"a": low, "b": high})
+        missed.append(float(chances[uppers < true].sum()))
+    assert 0.01 * DELTA < max(missed) <= DELTA
 
 
 def test_pieces_at_the_boundary_fail_at_most_delta_and_pass_more_often_within():

@@ -10,6 +10,7 @@ from oracles.certificates import rules, words
 
 from ratecli.faults import FaultError
 from ratecli.rates.affine import affine
+from ratecli.solvers.safety.bounds import BOUNDS
 from ratecli.solvers.safety.forms import joint, parts_of
 
 GROUP = words("aaaabbbbbb")
@@ -26,6 +27,11 @@ def form_of(text, label=LABEL, **columns):
 
 def parts(text, label_range=UNIT, label=LABEL):
     return parts_of(*form_of(text, label), label_range)
+
+
+def ends(part):
+    """Least and largest value of what is bounded."""
+    return tuple(part.coefficient * end for end in part.range)
 
 
 def test_one_rate_keeps_decisions_at_0_and_1_and_its_coefficient_outside():
@@ -48,20 +54,28 @@ def test_rates_of_disjoint_groups_are_a_part_each():
 
 def test_a_precision_is_one_sample_over_the_rows_of_its_denominator():
     (part,) = parts("precision >= 0.7")
-    assert part.coefficient == 1
+    assert part.coefficient == 0.5  # a power of 2 near the largest
     assert len(part.rows) == 10
-    assert part.range == pytest.approx((-0.3, 0.7))
-    decided = part.values({"decision": np.ones(10)})
+    assert ends(part) == pytest.approx((-0.3, 0.7))
+    decided = part.coefficient * part.values({"decision": np.ones(10)})
     assert decided == pytest.approx(np.where(LABEL == 1, -0.3, 0.7))
 
 
 def test_ranges_are_of_rows_that_can_be_not_of_those_at_hand():
     (part,) = parts("wins - losses >= 0")
-    assert part.range == (-1, 1)
+    assert ends(part) == (-1, 1)
     (part,) = parts("0.5 * true_positives + 0.5 * false_positives <= 0.4")
-    assert part.range == (0, 0.5)  # a row is not both
+    assert ends(part) == (0, 0.5)  # a row is not both
     (part,) = parts("0.25 * churn + 0.5 * agreement <= 0.4")
-    assert part.range == (0.25, 0.5)
+    assert ends(part) == (0.25, 0.5)
+
+
+def test_coefficients_of_any_size_leave_numbers_to_square():
+    (part,) = parts("1e160 * true_positives - 1e160 * base_rate <= 3e160")
+    assert max(map(abs, part.range)) <= 2
+    sample = [part.measured({"decision": np.ones(10)})]
+    upper = BOUNDS["hoeffding"].upper(sample, 0.05, np.random.default_rng(0))
+    assert -1e160 <= upper <= 1e160
 
 
 @pytest.mark.parametrize(

@@ -266,3 +266,11 @@ def test_slopes_are_those_of_the_ends(text, method):
         for b, step in enumerate(1e-6 * np.eye(len(limits))):
             change = (found.upper(limits + step)[0] - found.upper(limits - step)[0]) / 2e-6
             assert slopes[:, b] == pytest.approx(change, abs=1e-5)
+
+
+def test_forms_whose_coefficients_have_no_ratio_are_not_one_quantity():
+    """1e-310 divides to infinity: two forms with it were once bounded as one, and a goal of .56 passed."""
+    text = f"exp(1e-310 * {M} + 0.1 * {F}) + exp(1e-310 * {M} + {F}) <= 3"
+    assert len(planned(text, "forms").quantities) == 2
+    assert len(planned(text.replace("1e-310 * ", ""), "forms").quantities) == 2
+    assert len(planned(text.replace("0.1", "1"), "forms").quantities) == 1

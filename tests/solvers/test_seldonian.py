@@ -23,7 +23,7 @@ from ratecli.solvers.seldonian.lagrangian import Adam, Lagrangian
 from ratecli.solvers.seldonian.measures import model_of
 from ratecli.solvers.seldonian.selection import Selection, Track
 from ratecli.solvers.seldonian.sequential import Sequential
-from ratecli.solvers.seldonian.soft import Settings, _blind, select
+from ratecli.solvers.seldonian.soft import SHIFTS, Settings, _blind, select
 from ratecli.solvers.seldonian.solver import Seldonian
 
 
@@ -98,8 +98,21 @@ def test_a_search_may_start_from_models_that_look_at_no_feature(bound):
     problem = promised(smooth_rows(3, n=90, d=30), {"c": RATIO}, bound=bound, tests=400)
     selection, found = chosen_by(problem, inflation=2), solved(problem, inflation=2)
     assert found.status == "solved"
-    blind = [selection.at(place) for place in _blind(selection)]
+    blind = [selection.at(_blind(selection, shift)) for shift in SHIFTS]
     assert objective(found, selection) <= min(p.objective for p in blind if p.passes)
+
+
+@pytest.mark.parametrize("optimizer", ["sequential", "lagrangian"])
+def test_rows_that_can_be_told_apart_do_not_drown_the_search(optimizer):
+    """Of chances that are all but 0 and 1 no slope leads away."""
+    rows = smooth_rows(0, n=200, d=2)
+    apart = replace(rows, label=(rows.X[:, 0] > 0.5).astype(float))
+    problem = promised(apart, {"c": "positive_rate <= 0.4"}, l2=0.0, tests=200)
+    found = objective(
+        solved(problem, inflation=1, optimizer=optimizer), chosen_by(problem, inflation=1)
+    )
+    ridged = replace(problem, l2=1e-6)
+    assert found <= objective(solved(ridged, inflation=1), chosen_by(ridged, inflation=1)) + 1e-3
 
 
 def test_the_optimum_of_several_goals_and_of_an_objective_of_rates():
@@ -190,7 +203,7 @@ def test_what_cannot_be_expected_to_pass_is_explained():
     solution = solved(problem, inflation=2)
     assert solution.status == "iteration_limit"
     assert "no model is expected to pass the test of 'c'" in solution.reason
-    assert "rows, not 400, would do" in solution.reason
+    assert "rows in the test instead of 400 would do" in solution.reason
     selection = chosen_by(problem, inflation=2)
     (model,) = solution.variants.values()
     end = selection.at(selection.coordinates.place(np.append(model.weights, model.bias))).worst

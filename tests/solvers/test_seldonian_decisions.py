@@ -125,6 +125,22 @@ def test_where_no_decisions_are_expected_to_pass_the_nearest_are_given():
     assert len(solution.variants) == 1
 
 
+@pytest.mark.parametrize("rule", ["precision >= 0.6", GAP])
+def test_the_rows_that_are_said_to_be_enough_for_decisions_are(rule):
+    """The candidate of the least bound may be one that more rows do not help, as one that says no."""
+    solver = Seldonian(decisions="deterministic", inflation=1)
+
+    def ended(tests):
+        problem = promised(smooth_rows(1), {"c": rule}, tests=tests, bound="clopper_pearson")
+        return solver.solve(problem, np.random.default_rng(0), lambda _: None)
+
+    found = ended(12)
+    assert found.status == "iteration_limit"
+    count = int(found.reason.split("about ")[1].split(" rows")[0].replace(",", ""))
+    assert ended(round(1.3 * count)).status == "solved"
+    assert ended(count // 2).status == "iteration_limit"
+
+
 def test_decisions_are_held_to_rates_of_decisions_alone():
     problem = promised(smooth_rows(0), {"c": "mse <= 0.3", "d": "tpr >= 0.2"})
     mse, tpr = problem.constraints

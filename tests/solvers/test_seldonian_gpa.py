@@ -89,7 +89,7 @@ def test_a_gap_of_a_twentieth_is_too_small_at_a_factor_of_two():
     assert solution.status == "iteration_limit"
     assert end(candidate, solution, 2.0) == pytest.approx(0.0156, abs=1e-4)
     assert "'c': the smallest bound attainable is +0.015" in solution.reason
-    assert "rows, not 25,982, would do" in solution.reason
+    assert "rows in the test instead of 25,982 would do" in solution.reason
 
 
 def test_a_gap_of_a_twentieth_passes_at_a_factor_of_one():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates.interval import Interval
-from ratecli.solvers.safety.samples import Measured, Moments, Part, Predicted, Sizes
+from ratecli.solvers.safety.samples import Measured, Moments, Part, Predicted, Sizes, power_of_2
 
 ROUNDING = 1e-9
 """How far outside its range a measurement may be, relative to the larger of 1 and the range's ends."""
@@ -219,15 +219,10 @@ def _check_delta(delta: float) -> None:
 
 
 def _unit(parts: Sequence[Part] | Sequence[Moments]) -> float:
-    """Return a power of 2 near the largest coefficient, 1 if there is none but 0.
-
-    In units of it squares of coefficients are numbers that there are, and nothing else changes: a power
-    of 2 is divided by without rounding.
-    """
-    sizes = [abs(part.coefficient) for part in parts if part.coefficient]
-    if not all(map(math.isfinite, sizes)):
-        raise ValueError(f"a coefficient must be a finite number, not {max(sizes)}")
-    return math.ldexp(1.0, math.frexp(max(sizes))[1] - 1) if sizes else 1.0
+    coefficients = [part.coefficient for part in parts]
+    if not all(map(math.isfinite, coefficients)):
+        raise ValueError(f"a coefficient must be a finite number, not {max(coefficients, key=abs)}")
+    return power_of_2(coefficients)
 
 
 def _measured(part: Part) -> Measured:

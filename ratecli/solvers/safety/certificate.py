@@ -199,7 +199,7 @@ class _Test:
             self.promise.delta[goal.name],
             self.promise.method,
             ", ".join(dict.fromkeys(bound.name for bound in used)),
-            all(bound.exact for bound in used) and not self.promise.stratified,
+            all(bound.exact for bound in used) and self.promise.at_random,
             upper,
             float(estimates.max()),
             passed,

@@ -26,7 +26,7 @@ from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import Measurement
-from ratecli.solvers.safety.samples import Measured, Measurements, Moments, Part
+from ratecli.solvers.safety.samples import Measured, Measurements, Moments, Part, power_of_2
 
 ROUNDING = 1e-9
 """How far, in widths of its range, a measurement may lie outside by rounding."""
@@ -166,7 +166,8 @@ def _rows(form: Affine, leaves: Sequence[Leaf], rates: RateMatrix, label_range: 
     first = leaves[0]
     rows, weight = _members(first, rates)
     coefficients = [form.coefficients[leaf] for leaf in leaves]
-    outer, inner = (coefficients[0], [1.0]) if len(leaves) == 1 else (1.0, coefficients)
+    outer = coefficients[0] if len(leaves) == 1 else power_of_2(coefficients)
+    inner = [each / outer for each in coefficients]
     slope, offset = np.zeros(len(rows)), np.zeros(len(rows))
     for leaf, coefficient in zip(leaves, inner, strict=True):
         k = rates.index()[leaf]

@@ -40,10 +40,11 @@ class Promise:
         candidate best on the rows it was trained on.
     rows
         How many rows the test has, of all data sets.
-    stratified
-        Whether they were taken so that groups, or data sets that a rate is pooled of, have the same
-        shares as among candidate rows. Then they tell a little of the same chance as those, and no bound
-        is exact: a mean over several groups is as far from the truth on both as their shares are.
+    at_random
+        Whether they are drawn at random, all alike. Where groups, or data sets that a rate is pooled of,
+        have the same shares as among candidate rows, the rows tell a little of the same chance as
+        those: a mean over several groups is as far from the truth on both as their shares are. And the
+        last rows of a file are like the others only if its order is that of chance. No bound is exact then.
     """
 
     delta: Mapping[str, float]
@@ -51,4 +52,4 @@ class Promise:
     bound: str = "auto"
     method: Method = "pieces"
     division: Division = "equal"
-    stratified: bool = False
+    at_random: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,16 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates.interval import Interval
+
+
+def power_of_2(coefficients: Sequence[float]) -> float:
+    """One near the largest of finite coefficients, 1 if there is none but 0.
+
+    In units of it squares of coefficients are numbers that there are, and nothing else changes: a power
+    of 2 is divided by without rounding.
+    """
+    most = max(map(abs, coefficients), default=0.0)
+    return math.ldexp(1.0, math.frexp(most)[1] - 1) if most else 1.0
 
 
 @dataclass(frozen=True)

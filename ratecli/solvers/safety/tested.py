@@ -35,6 +35,7 @@ from ratecli.solvers.safety.promise import Method, Promise
 
 PROPORTIONAL = 12
 """Digits to which ratios of coefficients agree if two forms are multiples of one quantity."""
+EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,10 @@ class _Quantities:
 
     def put(self, node: Expression, form: Affine) -> None:
         """One quantity for all forms that are multiples of each other."""
-        first = min(form.coefficients, key=str)
+        # ratios to the largest are numbers that there are; of equals the same one is taken each time
+        most = max(map(abs, form.coefficients.values()))
+        large = (leaf for leaf, c in form.coefficients.items() if abs(c) >= (1 - EQUAL) * most)
+        first = min(large, key=str)
         unit = form.coefficients[first]
         key = frozenset(
             (leaf, float(f"{value / unit:.{PROPORTIONAL}g}"))

@@ -17,7 +17,7 @@ NODES = 32
 TINY = 1e-30
 """Complex step: derivatives of analytic functions to the last digit, as nothing is subtracted."""
 LEAST_MEAN = 1e-9
-TOLERANCE = 1e-12
+TOLERANCE, STEPS = 1e-12, 100
 
 
 def expected_excess(sizes: Sizes, sums: Array, deviations: Array, delta: float) -> Predicted:
@@ -34,10 +34,13 @@ def expected_excess(sizes: Sizes, sums: Array, deviations: Array, delta: float) 
     if not room > 0 or _growth(means, spreads, *game, room)[0] < goal:
         return Predicted(room, -np.ones(means.size), np.zeros(means.size))  # no wealth rules it out
     errors = (widths * spreads) ** 2 / rows
-    excess, rise, step = min(math.sqrt(2 * goal * float(errors.sum())), room / 2), 0.0, math.inf
-    while abs(step) > TOLERANCE * room:  # the growth is concave: steps from below do not go too far
+    excess, rise = min(math.sqrt(2 * goal * float(errors.sum())), room / 2), 0.0
+    for k in range(STEPS):
         grown, rise = _growth(means, spreads, *game, excess)
         step = max((goal - grown) / rise, -excess)
+        # the growth is concave: all steps but the first lead up, until there is nothing but rounding
+        if k and step <= TOLERANCE * room:
+            break
         excess += step
     moved = np.concatenate([means, spreads]) + TINY * 1j * np.eye(2 * means.size)
     by = [_growth(each[: means.size], each[means.size :], *game, excess)[0].imag for each in moved]

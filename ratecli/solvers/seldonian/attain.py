@@ -72,7 +72,10 @@ def shortfall(prediction: Prediction, upper: Array, times: float | None) -> str:
     if times is None:
         return f"{said}; no number of rows would be enough"
     wanted = _rounded(times * prediction.rows)
-    return f"{said}; a test of about {wanted:,} rows, not {prediction.rows:,}, would do"
+    return (
+        f"{said}; about {wanted:,} rows in the test instead of {prediction.rows:,} would do, with "
+        "training rows in proportion"
+    )
 
 
 def needed(passes: Callable[[float], bool]) -> float | None:

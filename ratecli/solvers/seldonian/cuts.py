@@ -151,7 +151,15 @@ class Cuts:
 
     def nearest(self, tries: int) -> tuple[int, float]:
         """The threshold of the least largest end among the `tries` that look best, and that end."""
-        broken = self.broken()
+        return min(((k, self.worst(k)) for k in self._promising(tries)), key=lambda each: each[1])
+
+    def any_passes(self, tries: int, prediction: Prediction) -> bool:
+        """Whether one of those is expected to pass a test of more rows."""
+        found = (prediction.of_moments(self.moments[k])[0] for k in self._promising(tries))
+        return any(float(upper.max(initial=-np.inf)) <= 0 for upper in found)
+
+    def _promising(self, tries: int) -> list[int]:
+        """The thresholds at which goals are broken least, and as many all over."""
         spread = np.linspace(0, len(self.counts) - 1, tries).astype(int)
-        some = [*np.argsort(broken, kind="stable")[:tries].tolist(), *spread.tolist()]
-        return min(((cut, self.worst(cut)) for cut in some), key=lambda each: each[1])
+        least = np.argsort(self.broken(), kind="stable")[:tries]
+        return list(dict.fromkeys([*least.tolist(), *spread.tolist()]))

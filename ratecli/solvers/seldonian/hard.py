@@ -20,6 +20,7 @@ from ratecli.solvers.seldonian.measures import DecisionSaid
 from ratecli.solvers.seldonian.prediction import Prediction, predicted
 from ratecli.solvers.seldonian.selection import Point, Selection, Track
 from ratecli.solvers.seldonian.sequential import Sequential
+from ratecli.solvers.seldonian.soft import unsaturated
 
 SHARPNESS = (1.0, 4.0)
 """How many times steeper than the model's own the chances are that soft models are held to."""
@@ -79,7 +80,7 @@ class Hard:
         """Weights of soft models, from the optimum without constraints to the least worst end."""
         model = replace(self.selection.model, sharpness=sharpness)
         soft = replace(self.selection, model=model)
-        start = soft.at(np.zeros(soft.design.width))
+        start = unsaturated(soft, soft.at(np.zeros(soft.design.width)))
         utmost = least(soft, start, Track(), exact=ROUGH)
         found = [start.w]
         if not (np.isfinite(start.worst) and utmost.worst < start.worst):
@@ -121,18 +122,22 @@ class Hard:
 
     def _none(self, path: list[Array], prediction: Prediction, track: Track) -> Solution:
         """The decisions of the least end found, and what is missing."""
-        found = list[Cut]()
-        for w in path:
-            cuts = self._cuts(w, prediction)
+        found, tried = list[Cut](), [self._cuts(w, prediction) for w in path]
+        for w, cuts in zip(path, tried, strict=True):
             k, end = cuts.nearest(TRIES)
             moved = np.append(w[:-1], -float(cuts.thresholds()[k]))
             found.append(Cut(moved, float(cuts.values()[k]), end))
             track.note(found[-1].objective, end)
-        nearest = min(found, key=lambda each: each.worst)
+        order = np.argsort([each.worst for each in found])
+        nearest = found[order[0]]
+
+        def passes(times: float) -> bool:
+            more = prediction.scaled(times)
+            return any(tried[k].any_passes(TRIES, more) for k in order)
+
         decisions = (self.selection.design.scores(nearest.w) > 0).astype(float)
-        said = DecisionSaid(decisions)
-        times = needed(lambda many: prediction.scaled(many).at(said).worst <= 0)
-        reason = shortfall(prediction, prediction.at(said).upper, times)
+        upper = prediction.at(DecisionSaid(decisions)).upper
+        reason = shortfall(prediction, upper, needed(passes))
         classifier = {"deterministic": _classifier(nearest)}
         return Solution(classifier, "iteration_limit", reason, trace=tuple(track.trace))
 

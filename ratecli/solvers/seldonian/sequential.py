@@ -130,6 +130,8 @@ class Sequential:
                 break
             kept = np.isfinite(point.upper)
             gradient, jacobian = self._slopes(point)
+            if not (np.isfinite(gradient).all() and np.isfinite(jacobian).all()):
+                break
             if curvature is None:
                 curvature = self._first(point, jacobian)
             step = self._priced(point, gradient, jacobian, curvature)

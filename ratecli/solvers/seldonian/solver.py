@@ -25,12 +25,7 @@ from ratecli.solvers.seldonian.measures import Model, model_of
 from ratecli.solvers.seldonian.objective import Convex, plain_objective, smooth_objective
 from ratecli.solvers.seldonian.prediction import Prediction, predicted
 from ratecli.solvers.seldonian.selection import Selection, Track
-from ratecli.solvers.seldonian.soft import Settings, select
-
-BENT = 4.0
-"""Score beyond which a row's curvature is taken to be what it is there: those of rows that a model is
-sure of vanish, and directions would have none.
-"""
+from ratecli.solvers.seldonian.soft import BENT, Settings, select
 
 GUIDE = "student_t"
 """The bound of soft models that only lead to hard decisions, for any bound of those."""
