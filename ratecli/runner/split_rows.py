@@ -13,6 +13,7 @@ from ratecli.spec.document import Document, Loc
 
 Asked = tuple[Loc, Leaf | Ranking]
 """A rate of a split by name, and where its text stands."""
+HINT = "give a data set such rows by its split, or take another split"
 
 
 def found_rows(sample: Sample, cases: Sequence[Case]) -> dict[Asked, bool]:
@@ -41,9 +42,6 @@ def rowless(document: Document, found: Mapping[Asked, bool]) -> Iterator[Fault]:
             message = f"'{ex.text(leaf)}' has no value: there are no {leaf.split} rows{of}"
             hint = "state a test under `safety`" if leaf.split == "safety" else HINT
             yield Fault("E208", message, hint, place=document.place(loc, leaf.span))
-
-
-HINT = "give a data set such rows by its split, or take another split"
 
 
 def _of_splits(node: Expression) -> Iterator[Leaf | Ranking]:
