@@ -15,6 +15,9 @@ STEP = 0.012
 """How far apart, in shares of the axis, lines are put that have the same x: else one hides another."""
 EDGE = 0.05
 """The share of the axis that stays free at either end."""
+SHORT = 6
+"""Letters of a value that is a label of a logarithmic scale itself: 0.0013895 is none."""
+ROUNDING = 1e-9
 LETTER = 0.034
 """The share of a panel's width that a letter of a tick's label takes."""
 
@@ -55,11 +58,20 @@ class Along:
         axes.set_xticks(shown, [f"{value:g}" for value in shown])
         axes.xaxis.set_minor_locator(NullLocator())
 
+    def _wanted(self) -> tuple[float, ...]:
+        """What labels are of: the values, or powers of 10 between them where theirs are long."""
+        first, last = (math.log10(self.values[k]) if self.logarithmic else 0.0 for k in (0, -1))
+        powers = tuple(
+            10.0**k for k in range(math.ceil(first - ROUNDING), math.floor(last + ROUNDING) + 1)
+        )
+        long = any(len(f"{value:g}") > SHORT for value in self.values)
+        return powers if long and len(powers) > 1 else self.values
+
     def _labelled(self) -> list[float]:
-        """Values with room for their labels, the last among them."""
+        """Those with room for their labels, the last among them."""
         span = self._span[1]
         found: list[float] = []
-        for value in reversed(self.values):
+        for value in reversed(self._wanted()):
             letters = max(len(f"{each:g}") for each in (value, *found[-1:])) + 1
             apart = (self._scaled(found[-1]) - self._scaled(value)) / span if found else 1.0
             if apart >= LETTER * letters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 from guarantees import (
     AMOUNTS,
@@ -20,6 +21,7 @@ from guarantees import (
     returned,
     tutorial,
 )
+from matplotlib.figure import Figure
 from synthetic_ledger import measured, planned
 
 from ratecli.report.along import Along
@@ -150,6 +152,20 @@ def test_the_axis_is_logarithmic_beyond_a_decade():
     assert Along((1, 10.5), 1).logarithmic
     assert not Along((1, 10), 1).logarithmic
     assert not Along((0, 100), 1).logarithmic
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (tuple(np.geomspace(1e-4, 1, 15)), ["0.0001", "0.001", "0.01", "0.1", "1"]),
+        ((50.0, 500.0, 5000.0), ["50", "500", "5000"]),
+        ((0.1, 0.12345678, 0.2), ["0.123457", "0.2"]),  # no such axis
+    ],
+)
+def test_values_with_long_names_on_a_logarithmic_axis_are_told_by_powers_of_10(values, labels):
+    axes = Figure(figsize=(4, 3)).add_subplot()
+    Along(values, 1).put_on(axes)
+    assert [label.get_text() for label in axes.get_xticklabels()] == labels
 
 
 @pytest.mark.parametrize("values", [(1.0, 2.0, 3.0), (1.0, 10.0, 1000.0), (5.0,)])
