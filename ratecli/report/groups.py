@@ -76,11 +76,21 @@ def is_share(metric: str) -> bool:
 
 
 def groups(ledger: Ledger, *, by_seed: bool = False) -> list[Group]:
-    """In plan order, then by variant. Where no trial has numbers the variant is unknown: ''."""
+    """In plan order, then by variant.
+
+    Where no trial has numbers the variants are those that the algorithm has at other points; if it has
+    none anywhere, the variant is unknown: ''.
+    """
     trials: dict[Key, list[Planned]] = {}
+    known: dict[str, dict[str, None]] = {}
     for trial in ledger.plan:
         trials.setdefault(_key(trial, by_seed=by_seed), []).append(trial)
-    return [group for members in trials.values() for group in _variants(ledger, members, by_seed)]
+        known.setdefault(trial.label, {}).update(dict.fromkeys(ledger.numbers(trial)))
+    return [
+        group
+        for members in trials.values()
+        for group in _variants(ledger, members, by_seed, known[members[0].label])
+    ]
 
 
 def of_variant(several: Sequence[Group], variant: str) -> Group:
@@ -90,10 +100,12 @@ def of_variant(several: Sequence[Group], variant: str) -> Group:
     return next((group for group in several if group.variant == variant), nothing)
 
 
-def _variants(ledger: Ledger, members: list[Planned], by_seed: bool) -> list[Group]:
-    """The groups of trials that differ in their seed only."""
+def _variants(
+    ledger: Ledger, members: list[Planned], by_seed: bool, known: Iterable[str]
+) -> list[Group]:
+    """The groups of trials that differ in their seed only; `known` are the algorithm's variants."""
     found = [(ledger.status(trial), ledger.numbers(trial)) for trial in members]
-    first = members[0]
+    first, here = members[0], {name for _, numbers in found for name in numbers}
     return [
         Group(
             label=first.label,
@@ -102,7 +114,7 @@ def _variants(ledger: Ledger, members: list[Planned], by_seed: bool) -> list[Gro
             seed=first.seed if by_seed else None,
             outcomes=tuple(Outcome(status, numbers.get(variant)) for status, numbers in found),
         )
-        for variant in sorted({name for _, numbers in found for name in numbers}) or [""]
+        for variant in sorted(here) or sorted(known) or [""]
     ]
 
 

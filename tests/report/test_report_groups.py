@@ -61,7 +61,7 @@ def test_groups_come_in_plan_order_then_by_variant(example):
     found = [(group.label, group.variant, group.point["kappa"]) for group in groups(example)]
     assert found[:2] == [("unconstrained", "hinge", 0.5), ("unconstrained", "hinge", 0.6)]
     assert found[6:8] == [("majorize", "deterministic", 0.5), ("majorize", "stochastic", 0.5)]
-    assert found[-1] == ("three_player", "", 1.0)
+    assert found[-1] == ("three_player", "stochastic", 1.0)  # as elsewhere: nothing was found here
 
 
 def test_a_failed_trial_counts_in_the_status_only(example):
