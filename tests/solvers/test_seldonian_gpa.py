@@ -72,14 +72,14 @@ def test_a_ratio_that_the_best_model_has_anyway():
     assert end(safety, solution) == pytest.approx(-0.1047, abs=1e-3)
 
 
-@pytest.mark.parametrize("optimizer", ["sequential", "lagrangian"])
-def test_a_ratio_that_binds(optimizer):
+@pytest.mark.parametrize(("optimizer", "room"), [("sequential", 1e-6), ("lagrangian", 1e-5)])
+def test_a_ratio_that_binds(optimizer, room):
     """The toolkit's descent ends at 0.642146 for 0.95, its CMA-ES nowhere that was measured."""
     candidate, safety = halves(RATIO.format(0.95), "error", numeric=False)
     solution = solved(candidate, 2.0, optimizer)
     best = min(row["objective"] for row in solution.trace if row["violation"] == 0)
     assert best == pytest.approx(0.637213, abs=1e-5)
-    assert -1e-4 < end(candidate, solution, 2.0) <= 0
+    assert -room < end(candidate, solution, 2.0) <= 0
     assert end(safety, solution) < 0
 
 

@@ -71,9 +71,8 @@ def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Ar
     )
     less, more = special.stdtrit(freedom * np.array([1 - STEP, 1 + STEP]), 1 - delta)
     quantile_slope = (more - less) / (2 * STEP * freedom)
-    return float(
-        quantile * error
-    ), quantile * error_slopes + error * freedom_slopes * quantile_slope
+    slopes = quantile * error_slopes + error * freedom_slopes * quantile_slope
+    return float(quantile * error), slopes
 
 
 @lru_cache(maxsize=1024)

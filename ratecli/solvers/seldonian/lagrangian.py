@@ -65,11 +65,8 @@ class Lagrangian:
         point, ends = start, self._ends(start)
         descent, ascent = Adam(self.rate), Adam(self.rate)
         multipliers = np.full(len(ends), self.multiplier)
-        of_best = multipliers
+        of_best = felt = self._felt(multipliers, ends)
         for k in range(steps):
-            felt = np.maximum(multipliers + DAMPING * ends, 0.0)
-            if point is self.track.best:
-                of_best = felt
             slopes = self.selection.gradient(point) + self.selection.jacobian(point).T @ felt
             if not np.isfinite(slopes).all():
                 break
@@ -78,7 +75,14 @@ class Lagrangian:
             point = self.selection.at(point.v + descent.step(slopes))
             ends = self._ends(point)
             self.track.step(point)
+            felt = self._felt(multipliers, ends)
+            if point is self.track.best:
+                of_best = felt
         return point, of_best
+
+    @staticmethod
+    def _felt(multipliers: Array, ends: Array) -> Array:
+        return np.maximum(multipliers + DAMPING * ends, 0.0)
 
     @staticmethod
     def _ends(point: Point) -> Array:

@@ -59,8 +59,9 @@ class Seldonian(Solver):
         `{pass: 0.9}`: as much room as makes the test pass with that probability, given that estimates on
         both samples have errors. Where nothing is said that is the test's `aim`, or else 0.9.
     optimizer
-        Of randomized models and estimates. `sequential`: quadratic programs with exact slopes. `lagrangian`: descent on weights and ascent
-        on multipliers, as the toolkit's. `cma`: search without slopes, with a barrier.
+        Of randomized models and estimates. `sequential`: quadratic programs with exact slopes.
+        `lagrangian`: descent on weights and ascent on multipliers, as the toolkit's. `cma`: search
+        without slopes, with a barrier.
     iterations
         Steps of the optimizer at most; `lagrangian` takes all of them, the others mostly far fewer.
     step
