@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, cleared, ratio_sum
+from ratecli.rates.balance import balance, disclosure
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.interval import WHOLE, Interval, sign
@@ -32,18 +33,27 @@ Facts = tuple[Interval, Sequence[int]]
 class Shape(StrEnum):
     """Classes of goals, the easier ones first; a solver states which it takes.
 
-    Goals of decisions have the first five. `ESTIMATE` is any goal that speaks of estimates of the label
-    (mean_error, mse, log_loss); `RANKING` one that speaks of scores (roc_auc, pr_auc), which are no
-    means over rows.
+    Goals of decisions have the first six; `BALANCE` is a distance of shares among the rows decided yes
+    from given ones (`rates.balance`), of objectives only: a rule of it is `OTHER`. `ESTIMATE` is any goal
+    that speaks of estimates of the label (mean_error, mse, log_loss). `DISCLOSURE` is a rule
+    `disclosivity(by=...) <= alpha` and nothing else. What is `RANKING` speaks of scores (roc_auc,
+    pr_auc), which are no means over rows, and what is `REPORTED` does something else with a disclosivity.
     """
 
     AFFINE = "affine"
     CONVEX = "convex"
     RATIO = "ratio"
     RATIO_SUM = "sum of ratios"
+    BALANCE = "balance"
     OTHER = "other"
     ESTIMATE = "estimate"
+    DISCLOSURE = "disclosure"
     RANKING = "ranking"
+    REPORTED = "reported only"
+
+
+MEASURABLE = frozenset(Shape) - {Shape.DISCLOSURE, Shape.RANKING, Shape.REPORTED}
+"""Classes of goals that are functions of means over rows."""
 
 
 class Curvature(StrEnum):
@@ -84,8 +94,18 @@ def rule_goal(name: str, text: str, differences: tuple[Expression, ...], whole: 
     """A rule given as differences that must be at most 0 (see `resolve.differences`)."""
     parts = tuple(part for difference in differences for part in pieces(difference))
     normal = tuple(form.expression() if (form := cleared(part)) else part for part in parts)
-    shapes = [shape(part) for part in normal]
-    return Goal(name, text, whole, normal, max(shapes, key=list(Shape).index))
+    found = max((_of_rule(part) for part in normal), key=list(Shape).index)
+    if found is Shape.DISCLOSURE and len(normal) > 1:
+        found = Shape.REPORTED
+    return Goal(name, text, whole, normal, found)
+
+
+def _of_rule(piece: Expression) -> Shape:
+    """The class of what is to be at most 0."""
+    if disclosure(piece) is not None:
+        return Shape.DISCLOSURE
+    found = shape(piece)
+    return Shape.OTHER if found is Shape.BALANCE else found
 
 
 def pieces(node: Expression) -> tuple[Expression, ...]:
@@ -118,7 +138,9 @@ def _options(node: Expression, factor: float) -> tuple[Expression, ...]:
 
 def shape(node: Expression) -> Shape:
     """The class of an expression that is to be small."""
-    parts = [*ex.walk(node)]
+    parts = [*ex.measured(node)]
+    if any(isinstance(part, ex.Disclosure) for part in parts):
+        return Shape.REPORTED
     if any(isinstance(part, ex.Ranking) for part in parts):
         return Shape.RANKING
     if any(isinstance(part, Leaf) and part.rate.of != "decision" for part in parts):
@@ -131,7 +153,7 @@ def shape(node: Expression) -> Shape:
     if form is not None:
         alone = len(form.ratios) == 1 and not form.affine.coefficients
         return Shape.RATIO if alone else Shape.RATIO_SUM
-    return Shape.OTHER
+    return Shape.OTHER if balance(node) is None else Shape.BALANCE
 
 
 def interval(node: Expression) -> Interval:
@@ -150,7 +172,7 @@ def _range(node: Expression, inside: Sequence[Interval]) -> Interval:
         return form.range()
     operation = ex.operation(node)
     if operation is None:
-        return (0.0, 1.0) if isinstance(node, ex.Ranking) else WHOLE
+        return (0.0, 1.0) if isinstance(node, ex.Ranking | ex.Disclosure) else WHOLE
     low, high = (end.value for end in operation.certain(inside))
     ratio = ratio_sum(node) if isinstance(node, ex.Quotient) else None
     alone = ratio.ratios[0].range() if ratio else WHOLE

@@ -17,7 +17,7 @@ from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS, POWER
 from ratecli.rates.interval import Operation
 from ratecli.rates.syntax import NOWHERE, Condition
-from ratecli.rates.table import Rate
+from ratecli.rates.table import DISCLOSIVITY, Rate
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class Where:
     def visible(self) -> Where:
         """What can be told of a row from its columns: from which data set it was drawn cannot."""
         return Where((), self.conditions)
+
+    @property
+    def everyone(self) -> Where:
+        """All rows of the same data sets."""
+        return Where(self.datasets)
 
     def items(self) -> tuple[syntax.SliceItem, ...]:
         return (*map(syntax.Member, self.datasets), *self.conditions)
@@ -66,6 +71,11 @@ class Leaf:
     def __str__(self) -> str:
         return str(to_syntax(self))
 
+    @property
+    def over(self) -> Where:
+        """The rows that it is a mean over: those of the slice, or all where only they count."""
+        return self.where.everyone if self.rate.whole else self.where
+
 
 @dataclass(frozen=True)
 class Ranking:
@@ -75,6 +85,36 @@ class Ranking:
     where: Where = EVERYWHERE
     split: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """`disclosivity(by=...)`: most by which what is decided of a row tells of its value of a column.
+
+    Attributes
+    ----------
+    by
+        The columns, of which the worst counts.
+    groups
+        `joint_rate` of each value of each column, one column after the other: they say which rows are
+        of which value.
+    """
+
+    by: tuple[str, ...]
+    groups: tuple[Leaf, ...]
+    split: str | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    @property
+    def where(self) -> Where:
+        """The rows that it is measured on."""
+        return self.groups[0].over
+
+    @property
+    def columns(self) -> tuple[tuple[Leaf, ...], ...]:
+        """The groups of each column."""
+        named = [(leaf.where.conditions[0].column, leaf) for leaf in self.groups]
+        return tuple(tuple(leaf for name, leaf in named if name == column) for column in self.by)
 
 
 @dataclass(frozen=True)
@@ -116,7 +156,10 @@ class Apply:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-Expression = Constant | Leaf | Ranking | Of | Sum | Product | Quotient | Apply
+Measured = Leaf | Ranking | Disclosure
+"""What is measured on rows by itself."""
+
+Expression = Constant | Measured | Of | Sum | Product | Quotient | Apply
 
 
 def add(*terms: Expression, span: Span = NOWHERE) -> Expression:
@@ -211,7 +254,10 @@ def power(base: Expression, exponent: Expression, span: Span = NOWHERE) -> Expre
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
-    """The parts of a node; what `of(...)` measures belongs to another trial and is no part."""
+    """The parts of a node; what `of(...)` measures belongs to another trial and is no part.
+
+    Those of a disclosivity are its groups, from whose numbers it cannot be told.
+    """
     match node:
         case Sum(terms=terms):
             return terms
@@ -221,6 +267,8 @@ def children(node: Expression) -> tuple[Expression, ...]:
             return numerator, denominator
         case Apply(arguments=arguments):
             return arguments
+        case Disclosure(groups=groups):
+            return groups
         case _:
             return ()
 
@@ -241,8 +289,9 @@ def operation(node: Expression) -> Operation | None:
 
 
 def parts(node: Expression) -> tuple[Expression, ...]:
-    """The arguments of a node's operation: its children, but for a square one of both."""
-    return children(node)[:1] if operation(node) is iv.square else children(node)
+    """The arguments of a node's operation, if it has one: its children, but for a square one of both."""
+    own = operation(node)
+    return () if own is None else children(node)[:1] if own is iv.square else children(node)
 
 
 def walk(node: Expression) -> Iterator[Expression]:
@@ -256,6 +305,15 @@ def leaves(*nodes: Expression) -> list[Leaf]:
     """The rates that occur, each once, in order of appearance."""
     found = (part for node in nodes for part in walk(node) if isinstance(part, Leaf))
     return list(dict.fromkeys(found))
+
+
+def measured(node: Expression) -> Iterator[Measured]:
+    """All that is measured in an expression; a disclosivity, and not its groups."""
+    if isinstance(node, Measured):
+        yield node
+        return
+    for child in children(node):
+        yield from measured(child)
 
 
 def transform(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
@@ -280,11 +338,11 @@ def transform(node: Expression, change: Callable[[Expression], Expression | None
 def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float:
     """The number of an expression, NaN where it is undefined (a rate of no rows, 0/0).
 
-    `value_of` gives the numbers of `Leaf`, `Ranking` and `Of` nodes.
+    `value_of` gives the numbers of `Measured` and `Of` nodes.
     """
     if isinstance(node, Constant):
         return node.value
-    if isinstance(node, Leaf | Ranking | Of):
+    if isinstance(node, Measured | Of):
         return value_of(node)
     values = [evaluate(child, value_of) for child in children(node)]
     if any(math.isnan(value) for value in values):
@@ -315,10 +373,8 @@ def to_syntax(node: Expression) -> syntax.Node:
     match node:
         case Constant(value=value):
             return syntax.Number(value) if value >= 0 else syntax.Minus(syntax.Number(-value))
-        case Leaf():
-            return syntax.Name(node.rate.name, items=node.where.items(), split=node.split)
-        case Ranking():
-            return syntax.Name(node.name, items=node.where.items(), split=node.split)
+        case Leaf() | Ranking() | Disclosure():
+            return _measured_syntax(node)
         case Of():
             inside = (syntax.Name(node.algorithm), to_syntax(node.metric))
             return syntax.Name("of", inside)
@@ -332,6 +388,17 @@ def to_syntax(node: Expression) -> syntax.Node:
             return _apply_syntax(node)
         case Sum():
             return _sum_syntax(node.terms)
+
+
+def _measured_syntax(node: Measured) -> syntax.Name:
+    items = node.where.items()
+    match node:
+        case Leaf():
+            return syntax.Name(node.rate.name, items=items, split=node.split)
+        case Ranking():
+            return syntax.Name(node.name, items=items, split=node.split)
+        case Disclosure():
+            return syntax.Name(DISCLOSIVITY, (), node.by, items, node.split)
 
 
 def _apply_syntax(node: Apply) -> syntax.Node:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import Expression, Leaf, Of, Ranking, evaluate
+from ratecli.rates.disclosure import disclosivity
+from ratecli.rates.expression import Disclosure, Expression, Leaf, Of, Ranking, evaluate
 from ratecli.rates.ranking import RANKING_MEASURES
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.table import Measurement
@@ -19,11 +20,23 @@ from ratecli.rates.table import Measurement
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a classifier says of n rows: chance of a yes in [0, 1], score, estimate of the label."""
+    """What a classifier says of n rows: chance of a yes in [0, 1], score, estimate of the label.
+
+    `memberships` (n, L) are the chances of each value of a proxy for a column, where the classifier is
+    made of one; None means that yes and no are all that it says.
+    """
 
     decisions: Floats
     scores: Floats
     estimates: Floats
+    memberships: Floats | None = None
+
+    @property
+    def proxy(self) -> Floats:
+        """(n, L) chances of all that can be said of each row, adding up to 1."""
+        if self.memberships is not None:
+            return self.memberships
+        return np.stack([self.decisions, 1 - self.decisions], axis=1)
 
     def measure(self, of: Measurement, label: Floats) -> Floats:
         """The per-row measurement that takes the place of p; 0 on rows without a label."""
@@ -184,9 +197,12 @@ class _Row:
 
 def _row(leaf: Leaf, sample: Sample, split: str | None) -> _Row:
     rate = leaf.rate
-    among = np.flatnonzero(sample.rows(leaf.where, leaf.split or split) & sample.mask(rate.among))
+    among = np.flatnonzero(sample.rows(leaf.over, leaf.split or split) & sample.mask(rate.among))
     weight = sample.weight[among]
     yes, no = sample.mask(rate.yes)[among], sample.mask(rate.no)[among]
+    if rate.whole:
+        inside = sample.rows(leaf.where)[among]
+        yes, no = yes & inside, no & inside
     values = weight * (yes.astype(float) - no.astype(float))
     used = values != 0
     return _Row((among[used], values[used]), (among[no], weight[no]), (among, weight))
@@ -212,8 +228,20 @@ def measure(
             return RANKING_MEASURES[node.name](
                 sample.label[rows], predictions.scores[rows], sample.weight[rows]
             )
+        if isinstance(node, Disclosure):
+            return _disclosed(node, sample, node.split or split, predictions)
         if isinstance(node, Of) and of:
             return of(node)
         raise TypeError(f"{node} has no value of its own")
 
     return [evaluate(expression, value_of) for expression in expressions]
+
+
+def _disclosed(node: Disclosure, sample: Sample, split: str, predictions: Predictions) -> float:
+    rows = np.flatnonzero(sample.rows(node.where, split))
+    proxy, weight = predictions.proxy[rows], sample.weight[rows]
+    found = []
+    for groups in node.columns:
+        members = np.stack([sample.rows(leaf.where)[rows] for leaf in groups], axis=1)
+        found.append(disclosivity(proxy, members.astype(float), weight))
+    return float(np.max(found))

@@ -6,7 +6,7 @@
     signed     = "-" signed | power
     power      = atom ["**" signed]
     atom       = number ["%"] | "(" sum ")" | name ["(" arguments ")"] ["[" slice "]"] ["@" split]
-    arguments  = [sum ("," sum)*] ["," "by" "=" column]
+    arguments  = [sum ("," sum)*] ["," "by" "=" (column | "(" column ("," column)* ")")]
     slice      = item ("," item)*
     item       = name | column ("=" | "!=" | "<" | "<=" | ">" | ">=") (value | "(" value, ... ")")
 
@@ -37,6 +37,9 @@ from ratecli.rates.syntax import (
 )
 
 T = TypeVar("T")
+
+Columns = tuple[tuple[str, Span], ...]
+"""Names of columns, and where they stand."""
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
@@ -236,9 +239,9 @@ class _Parser:
 
     def name(self, name: str, start: int) -> Name:
         arguments: tuple[Node, ...] | None = None
-        by, by_span = None, Span(start, start)
+        by: Columns = ()
         if self.take("("):
-            arguments, by, by_span = self.deeper(self.arguments)
+            arguments, by = self.deeper(self.arguments)
         items: tuple[SliceItem, ...] = ()
         if self.take("["):
             items = self.slice_items(until="]")
@@ -249,25 +252,35 @@ class _Parser:
             if not found:
                 self.unexpected("the name of a split is wanted after '@'")
             split, split_span = found
-        return Name(name, arguments, by, items, split, self.since(start), split_span, by_span)
+        columns, spans = tuple(column for column, _ in by), tuple(span for _, span in by)
+        return Name(name, arguments, columns, items, split, self.since(start), split_span, spans)
 
-    def arguments(self) -> tuple[tuple[Node, ...], str | None, Span]:
+    def arguments(self) -> tuple[tuple[Node, ...], Columns]:
         values: list[Node] = []
-        by, by_span = None, Span(self.at, self.at)
+        by: Columns = ()
         if self.take(")"):
-            return (), by, by_span
+            return (), by
         while True:
             before = self.at
             word = self.match(_WORD)
             if word and word[0] == "by" and self.take("="):
-                by, by_span = self.column("`by=`")
+                by = self.columns()
                 break
             self.at = before
             values.append(self.sum())
             if not self.take(","):
                 break
         self.expect(")", "the arguments")
-        return tuple(values), by, by_span
+        return tuple(values), by
+
+    def columns(self) -> Columns:
+        if not self.take("("):
+            return (self.column("`by=`"),)
+        found = [self.column("`by=`")]
+        while self.take(","):
+            found.append(self.column("`by=`"))
+        self.expect(")", "the columns")
+        return tuple(found)
 
     # slices
 

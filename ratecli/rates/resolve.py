@@ -18,14 +18,24 @@ from ratecli.rates.syntax import Condition, Name, Node
 from ratecli.rates.table import (
     COMPOSITES,
     DEPLOYED,
+    DISCLOSIVITY,
     METRICS,
     OF,
     RANKINGS,
     RATES,
+    SPREADS,
     SYNONYMS,
     TEMPLATES,
     Composite,
     canonical,
+)
+from ratecli.rates.templates import (
+    OF_COLUMNS,
+    OF_ONE_COLUMN,
+    OVER_VALUES,
+    SHARED,
+    imbalance,
+    over_values,
 )
 
 SPLITS = ("train", "validation", "test", "safety")
@@ -165,12 +175,15 @@ class _Resolver:
                 return self.name(node)
 
     def name(self, node: Name) -> Expression:
-        if node.by is not None and node.name not in TEMPLATES:
-            _fault("E304", f"`by=` belongs to {', '.join(TEMPLATES)}", node.by_span)
+        if node.by and node.name not in OF_COLUMNS:
+            whole = Span(node.by_spans[0].start, node.by_spans[-1].end)
+            _fault("E304", f"`by=` belongs to {', '.join(OF_COLUMNS)}", whole)
+        if node.name in TEMPLATES or (node.by and node.name in OVER_VALUES):
+            return self.template(node)
+        if node.name in SPREADS:
+            return self.spread(node)
         if node.name in FUNCTIONS:
             return self.function(node)
-        if node.name in TEMPLATES:
-            return self.template(node)
         if node.name == OF:
             return self.of(node)
         if node.name in self.local or node.name in self.scope.parameters:
@@ -206,14 +219,18 @@ class _Resolver:
         local = dict(zip(metric.parameters, arguments, strict=True))
         inside = replace(self, where=where, split=split, local=local)
         # the metric's own text is nowhere in the file: all of it stands where the metric is named
-        return inside.value(syntax.moved(parse_value(metric.text), node.span))
+        found = inside.value(syntax.moved(parse_value(metric.text), node.span))
+        if not metric.over:
+            return found
+        bottom = ex.Leaf(RATES[metric.over], where.everyone, split, node.span)
+        return ex.divide(found, bottom, node.span)
 
     def unknown(self, node: Name) -> NoReturn:
         span = Span(node.span.start, node.span.start + len(node.name))
         if node.name in self.scope.groups or node.name in self.scope.datasets:
             _fault("E203", f"'{node.name}' is a slice, not a number", span,
                    f"write a rate of it, such as positive_rate[{node.name}]")  # fmt: skip
-        known = {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, OF}
+        known = {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *SPREADS, OF}
         known |= {*self.scope.parameters, *self.scope.unset}
         _fault("E203", f"nothing is called '{node.name}'", span,
                did_you_mean(node.name, known, "metrics, functions and sweep names"))  # fmt: skip
@@ -239,25 +256,58 @@ class _Resolver:
         return ex.apply(node.name, tuple(map(self.value, arguments)), node.span)
 
     def template(self, node: Name) -> Expression:
+        """Of a metric's values over those of a column, or of several one after the other."""
         self.plain(node)
-        if node.by is None or len(node.arguments or ()) != 1:
+        if not node.by or len(node.arguments or ()) != 1:
             _fault("E304", f"'{node.name}' takes one metric and a column", node.span,
                    f"write {node.name}(tpr, by=sex)")  # fmt: skip
         assert node.arguments is not None
-        values = self.scope.values(node.by)
-        if values is None:
-            _fault("E205", f"there is no column '{node.by}'", node.by_span,
-                   did_you_mean(node.by, self.scope.columns or (), "columns"))  # fmt: skip
-        if not 2 <= len(values) <= MAX_VALUES:
-            _fault("E304", f"'{node.by}' has {len(values)} values, '{node.name}' takes 2 to "
-                   f"{MAX_VALUES}", node.by_span)  # fmt: skip
-        parts = [self.under(Condition(node.by, "=", (value,))).value(node.arguments[0])
-                 for value in values]  # fmt: skip
+        if len(node.by) > 1 and node.name in OF_ONE_COLUMN:
+            worse = OF_ONE_COLUMN[node.name]
+            _fault("E304", f"'{node.name}' compares the values of one column", node.by_spans[1],
+                   f"write {worse}({node.name}(tpr, by=sex), {node.name}(tpr, by=race))")  # fmt: skip
+        found = [condition for column in self.columns(node) for condition in column]
+        parts = [self.under(condition).value(node.arguments[0]) for condition in found]
         sizes = (1 for part in parts for _ in ex.walk(part))
-        if sum(itertools.islice(sizes, MAX_NODES)) * len(values) > MAX_NODES:
+        if sum(itertools.islice(sizes, MAX_NODES)) * len(parts) > MAX_NODES:
             _fault("E302", f"'{node.name}' makes too many parts", node.span,
                    "take a column with fewer values, or one template at a time")  # fmt: skip
-        return _over_values(node.name, parts, node.span)
+        return over_values(node.name, parts, node.span)
+
+    def spread(self, node: Name) -> Expression:
+        """A metric of all values of its columns, on all rows of some data sets."""
+        if not node.by or node.arguments:
+            _fault("E304", f"'{node.name}' takes a column and no metric", node.span,
+                   f"write {node.name}(by=sex)")  # fmt: skip
+        where, split = self.slice(node)
+        if where.conditions:
+            _fault("E304", f"'{node.name}' is of all rows, not of those where {where.visible}",
+                   node.span, "a slice of it can name data sets only")  # fmt: skip
+        kept = None if node.name == DISCLOSIVITY else split
+        columns = [[ex.Leaf(SHARED, Where.of(where.datasets, (condition,)), kept, node.span)
+                    for condition in column] for column in self.columns(node)]  # fmt: skip
+        if node.name == DISCLOSIVITY:
+            groups = tuple(group for column in columns for group in column)
+            return ex.Disclosure(node.by, groups, split, node.span)
+        return imbalance(columns, node.span)
+
+    def columns(self, node: Name) -> list[list[Condition]]:
+        """A condition for each value of each column of a `by=`."""
+        return [[Condition(column, "=", (value,)) for value in self.values(node, k)]
+                for k, column in enumerate(node.by)]  # fmt: skip
+
+    def values(self, node: Name, k: int) -> Sequence[str | float]:
+        column, span = node.by[k], node.by_spans[k]
+        if column in node.by[:k]:
+            _fault("E304", f"'{column}' is named twice", span)
+        values = self.scope.values(column)
+        if values is None:
+            _fault("E205", f"there is no column '{column}'", span,
+                   did_you_mean(column, self.scope.columns or (), "columns"))  # fmt: skip
+        if not 2 <= len(values) <= MAX_VALUES:
+            _fault("E304", f"'{column}' has {len(values)} values, '{node.name}' takes 2 to "
+                   f"{MAX_VALUES}", span)  # fmt: skip
+        return values
 
     def under(self, condition: Condition) -> _Resolver:
         conditions = (*self.where.conditions, condition)
@@ -306,16 +356,6 @@ class _Resolver:
             _fault("E209", f"'{node.split}' is not a split", node.split_span,
                    did_you_mean(node.split, SPLITS, "splits"))  # fmt: skip
         return Where.of(datasets, conditions), node.split or self.split
-
-
-def _over_values(template: str, parts: Sequence[Expression], span: Span) -> Expression:
-    """A template of one metric's parts, one for each value of a column."""
-    if template == "mean":
-        return ex.divide(ex.add(*parts, span=span), ex.Constant(float(len(parts)), span), span)
-    pairs = itertools.permutations(parts, 2)
-    if template == "max_gap":
-        return ex.apply("max", tuple(ex.subtract(a, b, span=span) for a, b in pairs), span)
-    return ex.apply("min", tuple(ex.divide(a, b, span=span) for a, b in pairs), span)
 
 
 def _check_decides(part: Expression) -> None:

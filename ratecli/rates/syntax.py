@@ -79,23 +79,27 @@ class Number:
 
 @dataclass(frozen=True)
 class Name:
-    """`tpr`, `kappa`, `recall[d2, women]@validation`, `f_score(2)`, `max_gap(tpr, by=sex)`."""
+    """`tpr`, `kappa`, `recall[d2, women]@validation`, `f_score(2)`, `max_gap(tpr, by=sex)`.
+
+    `by` are the columns, none if there is no `by=`, and `by_spans` their places.
+    """
 
     name: str
     arguments: tuple[Node, ...] | None = None
-    by: str | None = None
+    by: tuple[str, ...] = ()
     items: tuple[SliceItem, ...] = ()
     split: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
     split_span: Span = field(default=NOWHERE, compare=False)
-    by_span: Span = field(default=NOWHERE, compare=False)
+    by_spans: tuple[Span, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         text = self.name
         if self.arguments is not None:
             inside = [str(argument) for argument in self.arguments]
-            if self.by is not None:
-                inside.append(f"by={quoted(self.by)}")
+            if self.by:
+                columns = ", ".join(map(quoted, self.by))
+                inside.append(f"by={columns}" if len(self.by) == 1 else f"by=({columns})")
             text += "(" + ", ".join(inside) + ")"
         if self.items:
             text += "[" + ", ".join(map(str, self.items)) + "]"

@@ -3,7 +3,8 @@
 A rate is a mean over the rows of a slice that its `among` mask admits: a row counts 1 where the
 decision is yes and the `yes` mask holds, or where it is no and the `no` mask holds. So it is
 `a @ p + c` in the probabilities p of a yes. Masks are read off a row's label (+, -, or none) and
-the decision of the deployed model; `&` means both.
+the decision of the deployed model; `&` means both. A `whole` rate is a mean over all rows of the data
+sets that are named, and those of its slice are the ones that count.
 
 `of` says which per-row measurement of the model takes the place of p: its decision, its error on the
 label's scale, that squared, or the log loss of its estimate as a chance. Ranking measures are no means over rows and can only be reported.
@@ -21,7 +22,8 @@ Measurement = Literal["decision", "error", "squared_error", "log_loss"]
 class Rate:
     """One row: share of `among` that has `yes` and is decided yes, or has `no` and is decided no.
 
-    `complement` is the rate with `yes` and `no` exchanged, if it has a name.
+    `complement` is the rate with `yes` and `no` exchanged, if it has a name. `whole` says that it is a
+    share of all rows of the data sets, not of the slice.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Rate:
     means: str
     complement: str = ""
     of: Measurement = "decision"
+    whole: bool = False
 
     @property
     def needs_labels(self) -> bool:
@@ -56,6 +59,8 @@ def _table(*rows: Rate) -> dict[str, Rate]:
 RATES = _table(
     Rate("positive_rate",   "all",      "all",  "none", "rows decided yes", "negative_rate"),
     Rate("negative_rate",   "all",      "none", "all",  "rows decided no", "positive_rate"),
+    Rate("joint_rate",      "all",      "all",  "none",
+         "rows of the slice that are decided yes, as a share of all rows", whole=True),
     Rate("error",           "labelled", "-",    "+",    "labelled rows decided wrongly", "accuracy"),
     Rate("accuracy",        "labelled", "+",    "-",    "labelled rows decided rightly", "error"),
     Rate("tpr",             "+",        "all",  "none", "positive rows decided yes", "fnr"),
@@ -108,11 +113,15 @@ SYNONYMS = {
 
 @dataclass(frozen=True)
 class Composite:
-    """A metric written in the language itself; `parameters` are its arguments."""
+    """A metric written in the language itself; `parameters` are its arguments.
+
+    `over` is a metric of all rows of the data sets, whatever the slice is, that the text is divided by.
+    """
 
     text: str
     means: str
     parameters: tuple[str, ...] = ()
+    over: str = ""
 
 
 COMPOSITES = {
@@ -133,6 +142,11 @@ COMPOSITES = {
     "g_mean": Composite("geo_mean(tpr, tnr)", "geometric mean of tpr and tnr"),
     "h_mean": Composite("harmonic_mean(tpr, tnr)", "harmonic mean of tpr and tnr"),
     "q_mean": Composite("1 - rms(fpr, fnr)", "1 minus the quadratic mean of fpr and fnr"),
+    "share": Composite(
+        "joint_rate",
+        "rows of the slice, as a share of the rows decided yes; undefined (nan) where no row is",
+        over="positive_rate",
+    ),
     "win_loss_ratio": Composite("wins / losses", "wins over losses against the deployed model"),
 }
 
@@ -141,11 +155,19 @@ TEMPLATES = {
     "mean": "mean of a metric over the values of a column, each counting alike",
     "min_ratio": "smallest ratio of a metric between two values of a column",
 }
+
+SPREADS = {
+    "imbalance": "distance of the shares of a column's values among the rows decided yes from equal shares",
+    "disclosivity": "most by which what is decided of a row changes the chance of a value of a column",
+}
 # fmt: on
 
 OF = "of"
 DEPLOYED = "deployed"
 """What `of` calls the deployed model."""
+
+IMBALANCE, DISCLOSIVITY = SPREADS
+"""Metrics of all values of a column, or of several: `imbalance(by=sex)`."""
 
 METRICS = (*RATES, *COMPOSITES, *RANKINGS)
 

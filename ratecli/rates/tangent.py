@@ -42,7 +42,7 @@ def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats
             return np.full(rates.shape[1], value)
         case Leaf():
             return np.asarray(rates[index[node]])
-        case ex.Ranking() | ex.Of():
+        case ex.Ranking() | ex.Disclosure() | ex.Of():
             raise ValueError(f"{ex.text(node)} is no function of the rates")
     parts = [values(child, rates, index) for child in ex.children(node)]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -78,7 +78,7 @@ def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tang
             own = np.zeros(rates.shape)
             own[index[node]] = 1.0
             return Tangents(np.asarray(rates[index[node]], dtype=float), own)
-        case ex.Ranking() | ex.Of():
+        case ex.Ranking() | ex.Disclosure() | ex.Of():
             raise ValueError(f"{ex.text(node)} is no function of the rates")
     parts = [tangents(child, rates, index) for child in ex.children(node)]
     match node:

@@ -14,7 +14,8 @@ from ratecli.datasets.sources import SOURCES
 from ratecli.faults import FaultError
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.interval import INFINITY
-from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPLATES
+from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SPREADS, SYNONYMS, TEMPLATES
+from ratecli.rates.templates import OVER_VALUES
 
 Row = dict[str, Any]
 
@@ -34,10 +35,11 @@ def datasets() -> list[Row]:
 
 
 def metrics() -> list[Row]:
-    """Rates, what is built from them, and measures of scores."""
+    """Rates, what is built from them, measures of scores, and those of all values of a column."""
     found = [{"name": rate.name, "kind": "rate", "means": rate.means} for rate in RATES.values()]
     found += [_composite(name) for name in COMPOSITES]
     found += [{"name": name, "kind": "ranking", "means": RANKINGS[name]} for name in RANKINGS]
+    found += [{"name": name, "kind": "of a column", "means": SPREADS[name]} for name in SPREADS]
     return [row | {"synonyms": _synonyms(row["name"])} for row in found]
 
 
@@ -135,8 +137,8 @@ def _term(name: str) -> Row | None:
 def _details(name: str) -> Iterator[tuple[str, Any]]:
     if name in RATES:
         rate = RATES[name]
-        yield "a mean over", rate.among
-        yield "counts a yes of", rate.yes
+        yield "a mean over", f"{rate.among}, in the slice or not" if rate.whole else rate.among
+        yield "counts a yes of", f"{rate.yes} in the slice" if rate.whole else rate.yes
         yield "counts a no of", rate.no
         if rate.complement:
             yield "complement", rate.complement
@@ -146,8 +148,15 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
         yield "arguments", "any number" if function.arity is None else function.arity
         if function.domain != (-INFINITY, INFINITY):
             yield "takes numbers from", list(map(_finite, function.domain))
+        if name in OVER_VALUES:
+            yield "of a metric's values over a column", f"{name}(tpr, by=sex)"
     if name in TEMPLATES:
         yield "written", f"{name}(tpr, by=sex)"
+    if name in OVER_VALUES or name == "mean":
+        yield "over several columns", f"{name}(tpr, by=(sex, race))"
+    if name in SPREADS:
+        yield "written", f"{name}(by=sex)"
+        yield "over several columns", f"{name}(by=(sex, race))"
     if name in PLOTS:
         yield "keys", _plot_keys(name)
 
@@ -172,7 +181,8 @@ def _finite(value: float) -> float | str:
 def _composite(name: str) -> Row:
     row = COMPOSITES[name]
     written = f"{name}({', '.join(row.parameters)})" if row.parameters else name
-    return {"name": name, "kind": "composite", "means": row.means, "is": f"{written} = {row.text}"}
+    text = f"{row.text} / {row.over} of all rows" if row.over else row.text
+    return {"name": name, "kind": "composite", "means": row.means, "is": f"{written} = {text}"}
 
 
 def _synonyms(name: str) -> list[str]:

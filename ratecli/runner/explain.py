@@ -73,7 +73,7 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
 def tree(node: Expression) -> list[str]:
     """A tree by indentation, slices spelt out."""
     heads = {ex.Sum: "sum", ex.Product: "product", ex.Quotient: "quotient"}
-    if isinstance(node, ex.Constant | ex.Leaf | ex.Ranking | ex.Of):
+    if isinstance(node, ex.Constant | ex.Measured | ex.Of):
         return [ex.text(node)]
     head = node.function if isinstance(node, ex.Apply) else heads[type(node)]
     return [head, *_under(line for child in ex.children(node) for line in tree(child))]

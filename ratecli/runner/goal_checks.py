@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ratecli.faults import Fault, Span
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, Shape, two_sided
+from ratecli.rates.balance import disclosure
 from ratecli.rates.expression import Expression
 from ratecli.rates.syntax import NOWHERE
 from ratecli.rates.table import DEPLOYED
@@ -23,9 +24,12 @@ SHAPES = {
     Shape.CONVEX: "convex in the rates",
     Shape.RATIO: "a ratio of rates",
     Shape.RATIO_SUM: "a comparison of ratios of rates",
+    Shape.BALANCE: "a distance of shares from given ones",
     Shape.OTHER: "neither convex nor a sum of ratios",
     Shape.ESTIMATE: "a measure of estimates of the label, not of decisions",
+    Shape.DISCLOSURE: "a bound on a disclosivity",
     Shape.RANKING: "a measure of scores, which can only be reported",
+    Shape.REPORTED: "more than `disclosivity(by=...) <= number`, and can only be reported",
 }
 
 
@@ -97,7 +101,7 @@ def refused_goals(document: Document, case: Case) -> Iterator[Fault]:
 def _unbounded(document: Document, case: Case) -> Iterator[Fault]:
     for goal in case.constraints if case.safety is not None else ():
         for part in ex.walk(goal.expression):
-            if isinstance(part, ex.Ranking):
+            if isinstance(part, ex.Ranking | ex.Disclosure):
                 message = f"a safety test cannot bound '{ex.text(part)}': it is no mean over rows"
                 place = document.place(("constraints", goal.name), part.span)
                 yield Fault("E308", message, "measure it under `metrics` instead", place=place)
@@ -131,20 +135,30 @@ def range_faults(
     W305 where that is so at some sweep points only; `names` are those of the constraints.
     """
     aims = [case.objective.expression for case in found if case.solver.role != "ignores"]
-    if aims and not any(True for aim in aims for _ in _measured(aim)):
+    if aims and not any(True for aim in aims for _ in ex.measured(aim)):
         hint = "write what is to be small, such as error"
         place = document.place(("objective",))
         yield Fault("E305", "the objective speaks of no rate", hint, place=place)
     for name in names:
         goals = [goal for case in found for goal in case.constraints if goal.name == name]
-        fault = _vacuous(name, goals) if goals else None
+        fault = (_disclosed(name, goals) or _vacuous(name, goals)) if goals else None
         if fault:
             yield fault.at(document.place(("constraints", name)))
 
 
+def _disclosed(name: str, goals: Sequence[Goal]) -> Fault | None:
+    """An E305 for a bound on a disclosivity that none can have, at any sweep point."""
+    bounds = (bound for goal in goals for piece in goal.pieces if (bound := disclosure(piece)))
+    for node, alpha in bounds:
+        if not 0 <= alpha <= 1:
+            message = f"'{name}' bounds '{ex.text(node)}' by {alpha:g}"
+            return Fault("E305", message, "a disclosivity lies between 0 and 1")
+    return None
+
+
 def _vacuous(name: str, goals: Sequence[Goal]) -> Fault | None:
     """What is wrong with a rule, given at all its sweep points."""
-    if not any(True for goal in goals for _ in _measured(goal.expression)):
+    if not any(True for goal in goals for _ in ex.measured(goal.expression)):
         hint = "a rule compares a rate, such as positive_rate[women], with something"
         return Fault("E305", f"'{name}' speaks of no rate", hint)
     ranges = [violation_range(goal) for goal in goals]
@@ -158,13 +172,9 @@ def _vacuous(name: str, goals: Sequence[Goal]) -> Fault | None:
     return None
 
 
-def _measured(node: Expression) -> Iterator[ex.Leaf | ex.Ranking]:
-    return (part for part in ex.walk(node) if isinstance(part, ex.Leaf | ex.Ranking))
-
-
-def _all_measured(node: Expression) -> Iterator[ex.Leaf | ex.Ranking]:
+def _all_measured(node: Expression) -> Iterator[ex.Measured]:
     """Also what `of(...)` measures."""
-    yield from _measured(node)
+    yield from ex.measured(node)
     for part in ex.walk(node):
         if isinstance(part, ex.Of):
-            yield from _measured(part.metric)
+            yield from ex.measured(part.metric)

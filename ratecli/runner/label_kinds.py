@@ -14,7 +14,7 @@ from typing import Any
 from ratecli.datasets import registry
 from ratecli.faults import Fault, FaultError, Place
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import Expression, Leaf, Ranking
+from ratecli.rates.expression import Expression, Leaf, Measured
 from ratecli.rates.table import RATES
 from ratecli.runner.cases import Case
 from ratecli.runner.options import solver_class
@@ -90,7 +90,7 @@ def _rates(document: Document, case: Case) -> Iterator[Fault]:
     """An E306 for each rate that counts decisions or ranks rows of two classes."""
     for loc, tree in case.texts():
         for leaf in _measured(tree):
-            if isinstance(leaf, Ranking) or leaf.rate.of not in ERRORS:
+            if not isinstance(leaf, Leaf) or leaf.rate.of not in ERRORS:
                 message = (
                     f"'{ex.text(leaf)}' needs labels of two classes, and here they are numbers"
                 )
@@ -98,11 +98,10 @@ def _rates(document: Document, case: Case) -> Iterator[Fault]:
                 yield Fault("E306", message, hint, place=document.place(loc, leaf.span))
 
 
-def _measured(node: Expression) -> Iterator[Leaf | Ranking]:
+def _measured(node: Expression) -> Iterator[Measured]:
     """The rates of an expression, and what `of(...)` measures."""
+    yield from ex.measured(node)
     for part in ex.walk(node):
-        if isinstance(part, Leaf | Ranking):
-            yield part
         if isinstance(part, ex.Of):
             yield from _measured(part.metric)
 

@@ -338,7 +338,7 @@ def _in_training(node: Expression) -> Expression | None:
         return None
 
     def train(part: Expression) -> Expression | None:
-        if isinstance(part, ex.Leaf | ex.Ranking) and part.split is None:
+        if isinstance(part, ex.Measured) and part.split is None:
             return replace(part, split="train")
         return None
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ratecli.faults import Fault
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import Expression, Leaf, Ranking
+from ratecli.rates.expression import Expression, Measured
 from ratecli.rates.sample import Sample
 from ratecli.runner.cases import Case
 from ratecli.spec.document import Document, Loc
 
-Asked = tuple[Loc, Leaf | Ranking]
+Asked = tuple[Loc, Measured]
 """A rate of a split by name, and where its text stands."""
 HINT = "give a data set such rows by its split, or take another split"
 
@@ -22,7 +22,7 @@ def found_rows(sample: Sample, cases: Sequence[Case]) -> dict[Asked, bool]:
     Rows of the slice may still lack: that is what a warning says of groups. Goals are of training rows.
     """
     return {
-        (loc, leaf): bool(sample.rows(ex.Where(leaf.where.datasets), leaf.split).any())
+        (loc, leaf): bool(sample.rows(leaf.where.everyone, leaf.split).any())
         for case in cases
         for loc, tree in case.texts()
         if loc[0] == "metrics"
@@ -44,10 +44,9 @@ def rowless(document: Document, found: Mapping[Asked, bool]) -> Iterator[Fault]:
             yield Fault("E208", message, hint, place=document.place(loc, leaf.span))
 
 
-def _of_splits(node: Expression) -> Iterator[Leaf | Ranking]:
+def _of_splits(node: Expression) -> Iterator[Measured]:
     """The rates of an expression that name a split, and those that `of(...)` measures."""
+    yield from (part for part in ex.measured(node) if part.split is not None)
     for part in ex.walk(node):
-        if isinstance(part, Leaf | Ranking) and part.split is not None:
-            yield part
         if isinstance(part, ex.Of):
             yield from _of_splits(part.metric)

@@ -191,7 +191,7 @@ def _anywhere(node: ex.Of) -> ex.Of:
     """What it measures without the split that `runner.reading` put there."""
 
     def free(part: ex.Expression) -> ex.Expression | None:
-        return replace(part, split=None) if isinstance(part, ex.Leaf | ex.Ranking) else None
+        return replace(part, split=None) if isinstance(part, ex.Measured) else None
 
     return replace(node, metric=ex.transform(node.metric, free))
 

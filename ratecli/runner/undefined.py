@@ -40,15 +40,15 @@ def rates_of_nothing(leaves: Iterable[Leaf], sample: Sample) -> list[Fault]:
 
 def of_nothing(leaf: Leaf, sample: Sample) -> Fault:
     """Why a rate is a mean over no rows."""
-    among = sample.rows(leaf.where, leaf.split or "train")
+    among = sample.rows(leaf.over, leaf.split or "train")
     text = ex.text(leaf)
     if leaf.rate.needs_labels and among.any() and not (among & sample.mask("labelled")).any():
-        message = f"'{text}' needs labels, and no training row of '{leaf.where}' has one"
+        message = f"'{text}' needs labels, and no training row of '{leaf.over}' has one"
         return Fault("E306", message, None, leaf.span)
-    why = f"no training row fits {_named(leaf.where, sample)}"
+    why = f"no training row fits {_named(leaf.over, sample)}"
     if among.any():
         words = " and ".join(WORDS[word] for word in leaf.rate.among.split("&"))
-        why = f"no training row of {_named(leaf.where, sample)} {words}"
+        why = f"no training row of {_named(leaf.over, sample)} {words}"
     return Fault("E408", f"'{text}' is a mean over no rows: {why}", None, leaf.span)
 
 

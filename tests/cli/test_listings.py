@@ -13,7 +13,7 @@ import pytest
 from small import SMALL, command, environment, process
 
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SYNONYMS, TEMPLATES
+from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SPREADS, SYNONYMS, TEMPLATES
 from ratecli.runner.catalogue import LISTINGS, PLOTS, describe, names
 from ratecli.runner.signature import signature
 from ratecli.solvers.registry import algorithms
@@ -71,7 +71,7 @@ def test_listings_are_tables_and_json(cli, kind):
 
 def test_all_that_has_a_name_is_listed():
     listed = {kind: [row["name"] for row in listing()] for kind, listing in LISTINGS.items()}
-    assert listed["metrics"] == [*RATES, *COMPOSITES, *RANKINGS]
+    assert listed["metrics"] == [*RATES, *COMPOSITES, *RANKINGS, *SPREADS]
     assert listed["functions"] == [*FUNCTIONS, *TEMPLATES, OF]
     assert listed["algorithms"] == list(algorithms())
     assert listed["plots"] == list(PLOTS)

@@ -63,6 +63,7 @@ Definition = tuple[Callable[[Row], bool], Callable[[Row], float]]
 
 DEFINITIONS: dict[str, Definition] = {
     "positive_rate": (_any, lambda row: row.yes),
+    "joint_rate": (_any, lambda row: row.yes),
     "negative_rate": (_any, lambda row: 1 - row.yes),
     "error": (_labelled, lambda row: 1 - row.right),
     "accuracy": (_labelled, lambda row: row.right),
@@ -87,15 +88,20 @@ DEFINITIONS: dict[str, Definition] = {
 
 
 def naive_rate(
-    name: str, sample: Sample, predictions: Predictions, keep: Callable[[int], bool]
+    name: str,
+    sample: Sample,
+    predictions: Predictions,
+    keep: Callable[[int], bool],
+    everyone: Callable[[int], bool] | None = None,
 ) -> float:
+    """A rate of the rows that are kept; a mean over more rows where `everyone` says which."""
     counts, contributes = DEFINITIONS[name]
     above = below = 0.0
     for i in range(len(sample)):
         deployed = math.nan if sample.deployed is None else sample.deployed[i]
         row = Row(predictions.decisions[i], sample.label[i], deployed, predictions.estimates[i])
-        if keep(i) and counts(row):
-            above += sample.weight[i] * contributes(row)
+        if (everyone or keep)(i) and counts(row):
+            above += sample.weight[i] * contributes(row) if keep(i) else 0
             below += sample.weight[i]
     return above / below if below else math.nan
 

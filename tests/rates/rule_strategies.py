@@ -28,6 +28,7 @@ CONDITIONS = st.builds(
     st.lists(TEXTS | FINITE, min_size=1, max_size=3).map(tuple),
 ) | st.builds(Condition, COLUMNS, st.sampled_from(["<", "<=", ">", ">="]), st.tuples(FINITE))
 ITEMS = st.lists(CONDITIONS | st.builds(Member, WORDS), max_size=2).map(tuple)
+BY = st.lists(COLUMNS, max_size=2).map(tuple)
 RATES = st.builds(Name, WORDS, items=ITEMS, split=st.none() | WORDS)
 
 
@@ -36,7 +37,7 @@ def _grown(parts: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     return (
         st.builds(Minus, parts)
         | st.builds(Binary, st.sampled_from(OPERATORS), parts, parts)
-        | st.builds(Name, WORDS, arguments, st.none() | COLUMNS, ITEMS, st.none() | WORDS)
+        | st.builds(Name, WORDS, arguments, BY, ITEMS, st.none() | WORDS)
     )
 
 
@@ -79,6 +80,7 @@ TEXTS_OF_VALUES = st.recursive(
         | _spaced("-", parts)
         | _spaced("max", "(", parts, ",", parts, ")")
         | _spaced("max_gap", "(", parts, ",", "by", "=", "sex", ")")
+        | _spaced("mean", "(", parts, ",", "by", "=", "(", "sex", ",", "'a b'", ")", ")")
     ),
     max_leaves=8,
 )

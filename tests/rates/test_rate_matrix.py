@@ -103,7 +103,12 @@ def test_a_rate_is_its_definition(
             def keep(i: int, part: str = part) -> bool:
                 return sample.part[i] == part and SLICES[where](sample, i)
 
-            expected = naive_rate(name, sample, predictions, keep)
+            def everyone(i: int, part: str = part) -> bool:
+                named = [each for each in ("d1", "d2", "d3") if each in where]
+                return sample.part[i] == part and sample.dataset[i] in (named or sample.dataset)
+
+            over = everyone if RATES[name].whole else None
+            expected = naive_rate(name, sample, predictions, keep, over)
             found = number(name + where + own, sample, predictions, split)
             assert found == pytest.approx(expected, nan_ok=True)
 
@@ -171,9 +176,10 @@ def test_a_matrix_of_no_rates_has_no_rows() -> None:
 
 def test_an_empty_slice_has_no_rate() -> None:
     sample, predictions = random_sample(1, 30)
-    for name in RATES:
+    for name in (name for name, rate in RATES.items() if not rate.whole):
         assert math.isnan(number(f"{name}[sex = x]", sample, predictions))
         assert math.isnan(number(f"1 - {name}[sex = x]", sample, predictions))
+    assert number("joint_rate[sex = x]", sample, predictions) == 0
     matrix = rate_matrix([leaf("tpr[sex = x]"), leaf("tpr")], sample, "train")
     assert np.isnan(matrix.rates(predictions.decisions)).tolist() == [True, False]
 

@@ -15,7 +15,7 @@ from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.parser import parse_rule, parse_value
 from ratecli.rates.resolve import Scope, differences, resolve, violation
 from ratecli.rates.syntax import Condition
-from ratecli.rates.table import COMPOSITES, METRICS, RATES, SYNONYMS, TEMPLATES
+from ratecli.rates.table import COMPOSITES, METRICS, RATES, SPREADS, SYNONYMS, TEMPLATES
 
 
 def rule(text: str) -> tuple[Expression, ...]:
@@ -70,11 +70,12 @@ def test_a_composite_carries_slice_and_split_to_its_rates(name: str) -> None:
     leaves = ex.leaves(value(f"{name}{arguments}[women, d2]@test"))
     where = Where(("d2",), (Condition("sex", "=", ("Female",)),))
     assert leaves
-    assert {(leaf.where, leaf.split) for leaf in leaves} == {(where, "test")}
+    over = {(Where(("d2",)), "test")} if COMPOSITES[name].over else set()
+    assert {(leaf.where, leaf.split) for leaf in leaves} == {(where, "test"), *over}
 
 
 def test_names_of_functions_templates_and_metrics_are_different_names() -> None:
-    names = [*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, "of"]
+    names = [*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *SPREADS, "of"]
     assert len(names) == len(set(names))
 
 

@@ -21,7 +21,7 @@ from scipy import sparse
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array
 from ratecli.rates.affine import Affine
-from ratecli.rates.expression import Leaf
+from ratecli.rates.expression import Leaf, Where
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Sample
@@ -137,7 +137,7 @@ def _groups(form: Affine, rates: RateMatrix) -> tuple[tuple[Leaf, ...], ...] | N
 
 def _alike(one: Leaf, other: Leaf) -> bool:
     """Whether two rates measure the same of the same rows, but for labels and decisions that lack."""
-    if (one.rate.of, one.where) != (other.rate.of, other.where):
+    if (one.rate.of, one.over) != (other.rate.of, other.over):
         return False
     words = {*one.rate.among.split("&"), *other.rate.among.split("&")}
     return one.rate.among == other.rate.among or words <= PRESENT
@@ -181,23 +181,33 @@ def _rows(form: Affine, leaves: Sequence[Leaf], rates: RateMatrix, label_range: 
 def _range(
     leaves: Sequence[Leaf], coefficients: Sequence[float], label_range: Interval
 ) -> Interval:
-    """The extremes of what is measured of a row: over all kinds of row, at the ends of m."""
-    low, high = measurement_range(leaves[0], label_range)
+    """The extremes of what is measured of a row: over all kinds of row, at the ends of m.
+
+    A row may be in any of the slices of rates that are shares of all rows, whatever others it is in.
+    """
     kinds = _kinds()
     counted = np.all([kinds.mask(leaf.rate.among) for leaf in leaves], axis=0)
-    slope, offset = np.zeros(len(kinds)), np.zeros(len(kinds))
-    for leaf, coefficient in zip(leaves, coefficients, strict=True):
-        yes, no = kinds.mask(leaf.rate.yes), kinds.mask(leaf.rate.no)
-        slope += coefficient * (yes.astype(float) - no)
-        offset += coefficient * no
     if not counted.any():  # two rates of no rows, which are the same for that reason alone
         return -math.inf, math.inf
-    ends = [
-        (s * m if s else 0.0) + o
-        for s, o in zip(slope[counted].tolist(), offset[counted].tolist(), strict=True)
-        for m in (low, high)
-    ]
-    return min(ends), max(ends)
+    totals: dict[Where, Array] = {}
+    for leaf, coefficient in zip(leaves, coefficients, strict=True):
+        yes, no = kinds.mask(leaf.rate.yes)[counted], kinds.mask(leaf.rate.no)[counted]
+        total = totals.setdefault(leaf.where, np.zeros((2, len(yes))))
+        total += coefficient * (yes.astype(float) - no), coefficient * no
+    always = totals.pop(leaves[0].over, np.zeros((2, int(counted.sum()))))
+    ends = list[float]()
+    for m in measurement_range(leaves[0], label_range):
+        sure, maybe = _at(always, m), [_at(total, m) for total in totals.values()]
+        ends.append((sure + sum(np.minimum(each, 0) for each in maybe)).min())
+        ends.append((sure + sum(np.maximum(each, 0) for each in maybe)).max())
+    return float(min(ends)), float(max(ends))
+
+
+def _at(total: Array, m: float) -> Array:
+    """`slope * m + offset` of each kind of row, with 0 times infinity 0."""
+    slope, offset = total
+    scaled = np.multiply(slope, m, out=np.zeros_like(slope), where=slope != 0)
+    return np.asarray(scaled + offset)
 
 
 def measurement_range(leaf: Leaf, label_range: Interval) -> Interval:

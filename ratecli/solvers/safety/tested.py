@@ -180,7 +180,7 @@ def tested(
 
 def _check(goal: Goal) -> None:
     for part in ex.walk(goal.expression):
-        if isinstance(part, ex.Ranking | ex.Of):
+        if isinstance(part, ex.Ranking | ex.Disclosure | ex.Of):
             message = (
                 f"'{goal.name}' speaks of '{ex.text(part)}', which no confidence bound is known for"
             )

@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt
 
 from ratecli.faults import Fault, FaultError
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import Goal, Shape
+from ratecli.rates.analysis import MEASURABLE, Goal
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Role, Solution, Solver
 from ratecli.solvers.problem import Problem
@@ -81,8 +81,8 @@ class Seldonian(Solver):
     role: ClassVar[Role] = "enforces"
     needs_promise: ClassVar[bool] = True
     numbers: ClassVar[Mapping[str, Any] | None] = {"decisions": "randomized"}
-    objectives: ClassVar[frozenset[str]] = frozenset(Shape) - {Shape.RANKING}
-    constraints: ClassVar[frozenset[str]] = frozenset(Shape) - {Shape.RANKING}
+    objectives: ClassVar[frozenset[str]] = MEASURABLE
+    constraints: ClassVar[frozenset[str]] = MEASURABLE
 
     @property
     def idle(self) -> Mapping[str, str]:
