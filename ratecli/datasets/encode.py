@@ -79,13 +79,20 @@ class Encoder:
     idf: tuple[float, ...] | None = None
 
     @classmethod
-    def fit(cls, tables: Sequence[Table], train: Sequence[Positions]) -> Encoder:
-        """`train` are the training rows of each table; a row may be among them several times."""
+    def fit(
+        cls, tables: Sequence[Table], train: Sequence[Positions], unseen: Sequence[str] = ()
+    ) -> Encoder:
+        """`train` are the training rows of each table; a row may be among them several times.
+
+        Columns that are `unseen` make no features; E411 where features are ready-made.
+        """
         width = _common_width(tables)
         if width is not None:
+            _refuse_unseen(unseen)
             return cls(tuple(f"x{i + 1}" for i in range(width)), (), _fit_counts(tables, train))
         _refuse_no_rows(train)
-        blocks = tuple(_fit_column(name, tables, train) for name in _common_features(tables))
+        seen = [name for name in _common_features(tables) if name not in unseen]
+        blocks = tuple(_fit_column(name, tables, train) for name in seen)
         return cls(tuple(name for block in blocks for name in block.names), blocks)
 
     def transform(self, table: Table) -> Features:
@@ -120,6 +127,15 @@ class Encoder:
         )
         matrix.eliminate_zeros()
         return matrix
+
+
+def _refuse_unseen(unseen: Sequence[str]) -> None:
+    if unseen:
+        listed = ", ".join(f"'{name}'" for name in unseen)
+        message = f"the features are ready-made: {listed} cannot be kept out of them"
+        raise FaultError(
+            Fault("E411", message, "take a data set of columns, such as adult for a9a")
+        )
 
 
 def _refuse_no_rows(train: Sequence[Positions]) -> None:

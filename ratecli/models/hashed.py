@@ -94,6 +94,11 @@ class HashedMixture(_Hashed, Mixture):
         return np.asarray(answers[drawn, np.arange(len(drawn))])
 
 
+def uniforms_of(X: Features, salt: int) -> Array:
+    """U(x) of each row of X, shape (n,)."""
+    return np.concatenate([np.empty(0), *(uniforms(rows, salt) for rows in _blocks(X))])
+
+
 def uniforms(rows: sparse.csr_array, salt: int) -> Array:
     """U(x) of each row, shape (n,), multiples of 2^-53 in [0, 1); `rows` hold no zeros.
 

@@ -15,6 +15,7 @@ from ratecli.models.grouped import GroupThreshold
 from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import Chance, Estimate, Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture, Vote
+from ratecli.models.proxies import Filter, Guess, Proxy, Sampled, SplitTree, guess_of
 from ratecli.models.weighed import Weighed, chances_of
 
 LINEAR = {model.kind: model for model in (Threshold, Logistic, Ramp, Chance)}
@@ -79,6 +80,10 @@ def _classifier(arrays: Arrays) -> Classifier:
         return HashedMixture(*_members(arrays), _whole(_part(arrays, "salt")))
     if kind == Weighed.kind:
         return _weighed(arrays)
+    if kind == Filter.kind:
+        return Filter(*_filtering(arrays))
+    if kind == Sampled.kind:
+        return Sampled(*_filtering(arrays), salt=_whole(_part(arrays, "salt")))
     raise ValueError(f"no stored classifier: kind '{kind}' is unknown")
 
 
@@ -125,6 +130,24 @@ def _of_kind(arrays: Arrays, name: str, kind: str, dimensions: int) -> NDArray[n
 def _weighed(arrays: Arrays) -> Weighed:
     costs, cut = _floats(_part(arrays, "costs"), 1), _floats(_part(arrays, "cut"), 0)
     return Weighed(chances_of(_inside(arrays, "chances")), costs, float(cut))
+
+
+def _filtering(arrays: Arrays) -> tuple[Proxy, Array]:
+    """A proxy, and the chances of its values."""
+    return _proxy(_inside(arrays, "proxy")), _floats(_part(arrays, "keep"), 1)
+
+
+def _proxy(arrays: Arrays) -> Proxy:
+    kind = str(_part(arrays, "kind"))
+    if kind == Guess.kind:
+        return guess_of(dict(arrays))
+    if kind != SplitTree.kind:
+        raise ValueError(f"no stored classifier: a proxy of the kind '{kind}' is unknown")
+    children = _of_kind(arrays, "children", "i", 2)
+    splits = tuple(
+        _classifier(_inside(arrays, str(k))) for k in range(max(len(children) - 1, 0) // 2)
+    )
+    return SplitTree(_whole(_part(arrays, "width")), children.astype(np.intp), splits)
 
 
 def _floats(array: NDArray[np.generic], dimensions: int) -> NDArray[np.float64]:

@@ -56,7 +56,15 @@ class Case:
 
     @property
     def drawing(self) -> Drawing:
-        return Drawing(self.share, self.holdout)
+        return Drawing(self.share, self.holdout, self.unseen)
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Columns that the algorithm is not to see: by which its goals tell groups, if it hides them."""
+        if not type(self.solver).hides_groups:
+            return ()
+        leaves = ex.leaves(*(goal.expression for goal in self.goals()))
+        return tuple(sorted({part.column for leaf in leaves for part in leaf.where.conditions}))
 
     def promise(self, rows: int) -> Promise | None:
         """What a candidate has to pass on so many rows, if there is a test."""
@@ -135,6 +143,8 @@ def content(case: Case) -> dict[str, Any]:
     others: dict[str, Any] = {"needs": {needs: metadata.version(needs)}} if needs else {}
     if case.share is not None:
         others["resample"] = str(case.share)
+    if case.unseen:
+        others["unseen"] = case.unseen
     if case.safety is not None:
         others["safety"] = case.safety.content(rules)
     elif case.holdout is not None:

@@ -1,4 +1,6 @@
-"""Which rows a trial is given: drawn anew or as they are, and some put aside for a safety test."""
+"""Which rows a trial is given, and what of them: drawn anew or as they are, some put aside for a safety
+test, some columns unseen.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,13 @@ class Drawing:
         None: rows are divided as the data set's `split` says.
     holdout
         What becomes of training rows before anything is fitted to them.
+    unseen
+        Columns that are none of the features.
     """
 
     share: Fraction | None = None
     holdout: Holdout | None = None
+    unseen: tuple[str, ...] = ()
 
 
 AS_THEY_ARE = Drawing()

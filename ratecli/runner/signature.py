@@ -21,7 +21,7 @@ BOUNDS = {
 }
 ATTRIBUTES = re.compile(r"\n\s*Attributes\n\s*-+\n")
 TYPES = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text",
-         "ConstraintName": "name of a constraint", "OracleOption": "name, or {name: options}",
+         "ConstraintName": "name of a constraint", "OracleOption": "name, or {name: options}", "ChancesOption": "name, or {name: options}",
          "InflationOption": "number, at least 0, or {pass: probability}"}  # fmt: skip
 
 

@@ -117,7 +117,7 @@ def world(
     """
     named = tables(data)
     found = {name: dealt_of(data, name, seed, drawing) for name in named}
-    X = _features(named, found)
+    X = _features(named, found, drawing.unseen)
     rows = _positions(named, found)
     stacked = _all_rows(data)
     columns = _Drawn(stacked.columns, rows)
@@ -175,9 +175,11 @@ def _all_rows(data: Data) -> _Stacked:
     )
 
 
-def _features(named: Mapping[str, Table], found: Mapping[str, Dealt]) -> Features:
+def _features(
+    named: Mapping[str, Table], found: Mapping[str, Dealt], unseen: Sequence[str]
+) -> Features:
     """(m, d) as the training rows say; each row of a table is encoded once, however often it is drawn."""
-    encoder = Encoder.fit(list(named.values()), [_trained(found[name]) for name in named])
+    encoder = Encoder.fit(list(named.values()), [_trained(found[name]) for name in named], unseen)
     blocks = [_taken(encoder.transform(table), found[name].rows) for name, table in named.items()]
     return _stacked(blocks)
 

@@ -83,7 +83,8 @@ class Solver(ABC):
     (see `rates.analysis.Shape`) it takes; goals of other classes are refused (E308) unless it
     `ignores` them all. `one_sided` says that it holds each rate from one side, so that goals must grow
     or fall in it (see `rates.analysis.two_sided`). `needs_promise` and `needs_deployed` say that it trains
-    for a safety test (`Problem.promise`), or takes the deployed model (`Problem.deployed`).
+    for a safety test (`Problem.promise`), or takes the deployed model (`Problem.deployed`). `hides_groups`
+    says that the columns by which its goals tell groups are none of its features.
     """
 
     version: ClassVar[int] = 1
@@ -91,6 +92,7 @@ class Solver(ABC):
     one_sided: ClassVar[bool] = False
     needs_promise: ClassVar[bool] = False
     needs_deployed: ClassVar[bool] = False
+    hides_groups: ClassVar[bool] = False
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
     numbers: ClassVar[Mapping[str, Any] | None] = None

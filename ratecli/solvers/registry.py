@@ -115,6 +115,25 @@ BUILT_IN = (
         "ratecli.solvers.seldonian.solver:Seldonian",
     ),
     Algorithm(
+        "balanced_tree",
+        "filter that balances groups by a tree of randomized splits, none of which says much of a group",
+        "Deng, Diana, Kearns, Roth 2023; its splits are ours",
+        "ratecli.solvers.filtering.solver:BalancedTree",
+    ),
+    Algorithm(
+        "qp_proxy",
+        "filter by a guess of the group, kept with the chances that balance groups best",
+        "Deng, Diana, Kearns, Roth 2023, Algorithms 1 and 2",
+        "ratecli.solvers.filtering.guesses:GuessedGroup",
+    ),
+    Algorithm(
+        "naive_proxy",
+        "filter by a guess of the group, as many rows kept of each",
+        "Deng, Diana, Kearns, Roth 2023, section 5",
+        "ratecli.solvers.filtering.guesses:GuessedGroup",
+        preset={"weights": "naive"},
+    ),
+    Algorithm(
         "exponentiated_gradient",
         "fairlearn's reduction to weighted logistic regressions, under affine constraints",
         "Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018; needs ratecli[fairlearn]",

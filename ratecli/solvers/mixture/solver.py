@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -12,10 +12,8 @@ from annotated_types import Ge, Gt
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.hashed import HashedMixture
-from ratecli.models.linear import Threshold
 from ratecli.models.mixture import Mixture as Stochastic
 from ratecli.models.mixture import Vote
-from ratecli.models.weighed import Weighed
 from ratecli.rates.analysis import Shape
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Progress, Solution, Solver
@@ -27,7 +25,7 @@ from ratecli.solvers.mixture.pool import Pool
 from ratecli.solvers.mixture.room import roomiest
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.choice import LINEAR, OracleOption, ground_of, knows_groups, oracle
-from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.cut import cut_at, scores_of
 from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import ERROR, Problem
 
@@ -116,12 +114,10 @@ class _Search:
         self.ended = False
 
     def start(self, problem: Problem) -> None:
-        """All yes, all no, and a classifier of small error, unless all have the same."""
+        """All yes, all no, and a classifier of small error, unless all have the same or none is known."""
         for yes in (True, False):
             self.pool.add(self.pool.ground.constant(yes=yes))
-        index = problem.rates.index()
-        prices = np.zeros(len(index))
-        prices[index[ERROR]] = 1.0
+        prices = np.array([float(leaf == ERROR) for leaf in problem.rates.leaves])
         if self.pool.ground.costs(prices).any():
             self._ask(prices, None)
 
@@ -199,11 +195,11 @@ class _Search:
         options = [(key, self.pool.members[k])]
         ground = self.pool.ground
         for member in members:
-            scores = _scores(member, ground)
+            scores = scores_of(member, ground.X)
             if scores is not None:
                 cuts, rates = ground.cut_rates(scores)
                 key, k = self._ranked(rates)
-                options.append((key, _cut(member, float(cuts[k]))))
+                options.append((key, cut_at(member, float(cuts[k]))))
         return min(options, key=lambda option: option[0])[1]
 
     def _ranked(self, rates: Array) -> tuple[tuple[float, float], int]:
@@ -227,22 +223,3 @@ class _Search:
 
     def _ask(self, prices: Array, near: Classifier | None) -> Array:
         return self.pool.add(self.oracle.answer(prices, near))
-
-
-def _scores(member: Classifier, ground: Ground) -> Array | None:
-    """(m,) what rows are ranked by, of a classifier that `_cut` can decide from it."""
-    match member:
-        case Threshold():
-            return np.asarray(ground.X @ member.weights)
-        case Weighed():
-            return member.gains(ground.X)
-        case _:
-            return None
-
-
-def _cut(member: Classifier, cut: float) -> Classifier:
-    """Yes where what the member ranks by is above `cut`."""
-    if isinstance(member, Threshold):
-        return Threshold(member.weights, -cut)
-    assert isinstance(member, Weighed)
-    return replace(member, cut=cut)

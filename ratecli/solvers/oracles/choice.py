@@ -1,4 +1,4 @@
-"""An oracle as a file names it: `linear`, `plugin`, or a classifier of scikit-learn, with options."""
+"""An oracle as a file names it: `linear`, `regression`, `plugin`, or a classifier of scikit-learn, with options."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.faults import Fault, did_you_mean
+from ratecli.models.base import Array, Features
+from ratecli.models.fitted import Fitted
 from ratecli.models.grouped import with_members
+from ratecli.models.trees import Trees
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Checked, OptionFaultError
 from ratecli.solvers.groups import Groups
@@ -17,9 +21,10 @@ from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.ground import Ground
 from ratecli.solvers.oracles.homes import HOMES
 from ratecli.solvers.oracles.linear import LinearOracle
+from ratecli.solvers.oracles.regression import PairedRegression
 from ratecli.solvers.problem import Problem
 
-LINEAR, PLUGIN = "linear", "plugin"
+LINEAR, REGRESSION, PLUGIN = "linear", "regression", "plugin"
 CHANCES, GROUPS = "probabilities", "groups"
 LOGISTIC = "LogisticRegression"
 SOME = "DecisionTreeClassifier, GaussianNB, HistGradientBoostingClassifier, LogisticRegression"
@@ -38,7 +43,7 @@ class _Named:
 def check_oracle(value: Any) -> None:
     """Raises OptionFaultError, E101, E103 or E104, for what names no oracle."""
     chosen = _named(value, ())
-    if chosen.name == LINEAR:
+    if chosen.name in (LINEAR, REGRESSION):
         _only(chosen, ())
     elif chosen.name == PLUGIN:
         _only(chosen, (CHANCES, GROUPS))
@@ -47,11 +52,36 @@ def check_oracle(value: Any) -> None:
             raise OptionFaultError((*chosen.loc, GROUPS), fault)
         _check_learner(_chances(chosen), [], chances=True)
     else:
-        _check_learner(chosen, [LINEAR, PLUGIN])
+        _check_learner(chosen, [LINEAR, REGRESSION, PLUGIN])
 
 
 OracleOption = Annotated[Any, Checked(check_oracle)]
 """An option of a solver: the name of an oracle, or `{name: {option: value}}`."""
+
+
+def check_chances(value: Any) -> None:
+    """Raises OptionFaultError, E101, E103 or E104, for what names no classifier that gives probabilities."""
+    _check_learner(_named(value, ()), [], chances=True)
+
+
+ChancesOption = Annotated[Any, Checked(check_chances)]
+"""An option of a solver: the name of a classifier of scikit-learn, or `{name: {option: value}}`."""
+
+
+def fitted_chances(
+    value: Any, rows: tuple[Features, NDArray[np.intp], Array], l2: float, rng: np.random.Generator
+) -> Trees | Fitted:
+    """The classifier that a checked option names, of rows (m, d), their classes from 0 and weights.
+
+    `l2` is that of a logistic regression that is given no other. Raises FaultError, E501, where it refuses.
+    """
+    from ratecli.solvers.oracles.estimators import fitted, made  # noqa: PLC0415
+    from ratecli.solvers.oracles.plugin import defaults  # noqa: PLC0415
+
+    chosen, (X, classes, weights) = _named(value, ()), rows
+    own = defaults(l2, X.shape[0]) if chosen.name == LOGISTIC else {}
+    model = made(chosen.name, own | dict(chosen.options), rng)
+    return fitted(model, X, classes, weights / weights.mean())
 
 
 def knows_groups(value: Any) -> bool:
@@ -76,6 +106,8 @@ def oracle(
     chosen = _named(value, ())
     if chosen.name == LINEAR:
         return LinearOracle(ground, l2, sweeps, rng)
+    if chosen.name == REGRESSION:
+        return PairedRegression(ground)
     # the rest of scikit-learn is slow to import
     from ratecli.solvers.oracles.group_plugin import GroupPlugIn  # noqa: PLC0415
     from ratecli.solvers.oracles.learner import Learner  # noqa: PLC0415

@@ -1,0 +1,279 @@
+"""Proxies of groups, and the filters that keep rows by them (Deng, Diana, Kearns, Roth 2023).
+
+A proxy maps features to one of L values, at random perhaps, without being told the group. What a filter
+decides is whether a row is kept: each value has a chance of that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.fitted import Fitted
+from ratecli.models.hashed import uniforms_of
+from ratecli.models.mixture import Mixture
+from ratecli.models.trees import LEAF, Trees
+from ratecli.models.weighed import chances_of
+
+Whole = NDArray[np.intp]
+State = dict[str, NDArray[np.generic]]
+
+
+class Proxy(Protocol):
+    """What says of each row, from d features, one of L values."""
+
+    kind: ClassVar[str]
+
+    @property
+    def width(self) -> int:
+        """How many features it looks at, d."""
+        ...
+
+    @property
+    def values(self) -> int:
+        """How many values there are, L."""
+        ...
+
+    def memberships(self, X: Features) -> Array:
+        """(n, L) the chance of each value; rows add up to 1."""
+        ...
+
+    def drawn(self, X: Features, rng: np.random.Generator) -> Whole:
+        """(n,) a value for each row, drawn anew."""
+        ...
+
+    def state(self) -> State: ...
+
+
+@dataclass(frozen=True)
+class SplitTree:
+    """A tree of randomized splits whose leaves are the values (Definitions 8 to 12).
+
+    At an inner node a row goes to the second child where the node's classifier says yes: to each with
+    the chance of that.
+
+    Attributes
+    ----------
+    size
+        d, the number of features.
+    children
+        (N, 2) nodes that stand behind their parent, LEAF in the rows of leaves. The root is node 0.
+    splits
+        The classifiers of the inner nodes, in the order of these.
+    """
+
+    kind: ClassVar[str] = "split_tree"
+    size: int
+    children: Whole
+    splits: tuple[Classifier, ...]
+
+    def __post_init__(self) -> None:
+        inner = self.children[:, 0] != LEAF
+        behind = self.children[inner] > np.flatnonzero(inner)[:, None]
+        reached = np.sort(self.children[inner], axis=None)
+        fits = (
+            self.children.shape == (2 * len(self.splits) + 1, 2)
+            and int(inner.sum()) == len(self.splits)
+            and bool((self.children[~inner] == LEAF).all())
+            and bool(behind.all())
+            and np.array_equal(reached, np.arange(1, len(self.children)))
+            and all(split.width == self.size and not split.slices for split in self.splits)
+        )
+        if not fits:
+            raise ValueError("the nodes make no tree of splits")
+
+    @property
+    def width(self) -> int:
+        return self.size
+
+    @property
+    def leaves(self) -> Whole:
+        """(L,) the nodes that are the values 0 to L - 1."""
+        return np.flatnonzero(self.children[:, 0] == LEAF)
+
+    @property
+    def values(self) -> int:
+        return len(self.splits) + 1
+
+    def memberships(self, X: Features) -> Array:
+        """Products of the chances along each way down (Definition 10)."""
+        reached = np.ones((len(self.children), X.shape[0]))
+        for node, split in self._inner():
+            no, yes = self.children[node]
+            said = split.decide(X)
+            reached[yes], reached[no] = reached[node] * said, reached[node] * (1 - said)
+        return np.ascontiguousarray(reached[self.leaves].T)
+
+    def drawn(self, X: Features, rng: np.random.Generator) -> Whole:
+        """One classifier is drawn of each mixture for each row that comes to it."""
+        at = np.zeros(X.shape[0], dtype=np.intp)
+        for node, split in self._inner():
+            here = np.flatnonzero(at == node)
+            yes = _decided(split, X[here], rng)
+            at[here] = self.children[node][yes.astype(np.intp)]
+        return np.searchsorted(self.leaves, at)
+
+    def _inner(self) -> list[tuple[int, Classifier]]:
+        inner = np.flatnonzero(self.children[:, 0] != LEAF).tolist()
+        return list(zip(inner, self.splits, strict=True))
+
+    def state(self) -> State:
+        arrays: State = {"width": np.asarray(self.size), "children": self.children}
+        for k, split in enumerate(self.splits):
+            arrays[f"{k}.kind"] = np.asarray(split.kind)
+            arrays |= {f"{k}.{name}": array for name, array in split.state().items()}
+        return arrays
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The likeliest of the groups that it ever guesses: a classifier of the group itself.
+
+    Attributes
+    ----------
+    chances
+        Gives each row's chances of Q groups.
+    groups
+        (L,) those of the Q groups that are guessed in training; others are not guessed later either.
+    noise
+        With this chance, in [0, 1], the guess is replaced by any of the L, each alike (appendix A.1.1).
+    """
+
+    kind: ClassVar[str] = "guess"
+    chances: Trees | Fitted
+    groups: Whole
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        known = len(self.groups) and bool(
+            np.isin(self.groups, np.arange(self.chances.classes)).all()
+        )
+        if not (known and 0 <= self.noise <= 1):
+            raise ValueError(f"groups {self.groups}, noise {self.noise}")
+
+    @property
+    def width(self) -> int:
+        return self.chances.width
+
+    @property
+    def values(self) -> int:
+        return len(self.groups)
+
+    def memberships(self, X: Features) -> Array:
+        sure = np.eye(self.values)[self._guesses(X)]
+        return (1 - self.noise) * sure + self.noise / self.values
+
+    def drawn(self, X: Features, rng: np.random.Generator) -> Whole:
+        guesses = self._guesses(X)
+        replaced = rng.random(len(guesses)) < self.noise
+        return np.where(replaced, rng.integers(self.values, size=len(guesses)), guesses)
+
+    def _guesses(self, X: Features) -> Whole:
+        return np.asarray(self.chances.of(X)[:, self.groups].argmax(axis=1), dtype=np.intp)
+
+    def state(self) -> State:
+        arrays: State = {"groups": self.groups, "noise": np.asarray(self.noise)}
+        arrays["chances.kind"] = np.asarray(self.chances.kind)
+        return arrays | {f"chances.{name}": array for name, array in self.chances.state().items()}
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keeps a row with the chance of its value (Algorithm 2): a yes means that it is kept.
+
+    Attributes
+    ----------
+    keep
+        (L,) the chances, in [0, 1].
+    """
+
+    kind: ClassVar[str] = "filter"
+    proxy: Proxy
+    keep: Array
+
+    def __post_init__(self) -> None:
+        good = (
+            self.keep.shape == (self.proxy.values,) and ((self.keep >= 0) & (self.keep <= 1)).all()
+        )
+        if not good:
+            raise ValueError(f"chances {self.keep} of {self.proxy.values} values")
+
+    @property
+    def width(self) -> int:
+        return self.proxy.width
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        return ()
+
+    def memberships(self, X: Features) -> Array:
+        """(n, L) of the proxy."""
+        return self.proxy.memberships(X)
+
+    def decide(self, X: Features) -> Array:
+        return np.clip(self.memberships(X) @ self.keep, 0.0, 1.0)  # of rounding
+
+    def score(self, X: Features) -> Array:
+        return self.decide(X)
+
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)
+
+    def drawn(self, X: Features, rng: np.random.Generator) -> tuple[Whole, NDArray[np.bool_]]:
+        """Of each row the value that was drawn, (n,), and whether it is kept, (n,)."""
+        values = self.proxy.drawn(X, rng)
+        return values, rng.random(len(values)) < self.keep[values]
+
+    def state(self) -> State:
+        arrays: State = {"keep": self.keep, "proxy.kind": np.asarray(self.proxy.kind)}
+        return arrays | {f"proxy.{name}": array for name, array in self.proxy.state().items()}
+
+
+@dataclass(frozen=True)
+class Sampled(Filter):
+    """One sample by a filter, the same whenever it is drawn: by a hash of the row and of `salt`.
+
+    Rows with equal features are kept or dropped together; over many salts the share kept is that of the
+    filter. What it keeps is what measurements of it speak of; its proxy is the filter's.
+    """
+
+    kind: ClassVar[str] = "sampled_filter"
+    salt: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.salt < 2**64:
+            raise ValueError(f"the salt {self.salt} is not from 0 to 2^64 - 1")
+
+    def decide(self, X: Features) -> Array:
+        return (uniforms_of(X, self.salt) < super().decide(X)).astype(float)
+
+    def state(self) -> State:
+        return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
+
+
+def _decided(split: Classifier, X: Features, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """(n,) by a member drawn for each row, if the classifier is a mixture."""
+    if not isinstance(split, Mixture):
+        return rng.random(X.shape[0]) < split.decide(X)
+    drawn = rng.choice(len(split.members), size=X.shape[0], p=split.chances / split.chances.sum())
+    yes = np.zeros(X.shape[0], dtype=bool)
+    for k, member in enumerate(split.members):
+        own = np.flatnonzero(drawn == k)
+        yes[own] = member.decide(X[own]) > 0.5
+    return yes
+
+
+def guess_of(arrays: State) -> Guess:
+    """From `state`; ValueError, KeyError or TypeError if it is none."""
+    inside = {
+        name.removeprefix("chances."): array
+        for name, array in arrays.items()
+        if name.startswith("chances.")
+    }
+    groups = arrays["groups"].astype(np.intp, casting="same_kind")
+    return Guess(chances_of(inside), groups, float(arrays["noise"].astype(float)))

@@ -1,0 +1,123 @@
+"""What a filter is to reach, as numbers of rows in groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Array, Features
+from ratecli.rates.balance import balance, disclosure
+from ratecli.rates.expression import Leaf
+from ratecli.rates.kinds import Kinds
+from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.templates import WHOLE
+from ratecli.solvers.problem import Problem
+
+Positions = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Groups to balance and groups to keep secret, on training rows.
+
+    Rows are told apart by the groups they are in and by nothing else; of a set of rows, or of chances of
+    rows, what counts is its *mass*: the R joint rates of all groups and, last, of all rows.
+
+    Attributes
+    ----------
+    X
+        (n, d) features.
+    kinds
+        Of the rows; its rates are the masses.
+    balanced, target
+        (K,) the masses of the groups to balance, and the shares that they are to have.
+    secret, base, alpha
+        (S,) the masses of the groups to keep secret, what is known of a row beforehand, and by how much
+        a value of the proxy may shift that (Definition 5).
+    """
+
+    X: Features
+    kinds: Kinds
+    balanced: Positions
+    target: Array
+    secret: Positions
+    base: Array
+    alpha: Array
+
+    @classmethod
+    def of(cls, problem: Problem) -> Aim:
+        """Of a problem whose objective is a balance and whose constraints bound disclosivities.
+
+        Without constraints nothing is secret. E408 where rows have no value of a column.
+        """
+        wanted = balance(problem.objective.expression)
+        assert wanted is not None
+        bounds = [found for goal in problem.constraints if (found := disclosure(goal.pieces[0]))]
+        secret = [leaf for node, _ in bounds for leaf in node.groups]
+        whole = Leaf(WHOLE, wanted.groups[0].over, wanted.groups[0].split)
+        matrix = _only(problem.rates, [*dict.fromkeys([*wanted.groups, *secret]), whole])
+        index, kinds = matrix.index(), Kinds.by(matrix)
+        everything = kinds.rates(kinds.totals)
+        places = np.array([index[leaf] for leaf in secret], dtype=np.intp)
+        alphas = [alpha for node, alpha in bounds for _ in node.groups]
+        return cls(
+            problem.X,
+            kinds,
+            np.array([index[leaf] for leaf in wanted.groups]),
+            np.array(wanted.target),
+            places,
+            everything[places] / everything[-1],
+            np.array(alphas, dtype=float),
+        )
+
+    @property
+    def masses(self) -> int:
+        """R, one more than there are groups."""
+        return len(self.kinds.matrix.leaves)
+
+    @cached_property
+    def shares(self) -> sparse.csr_array:
+        """(Q, n) the weight of each row, in the row of its kind."""
+        n = len(self.kinds.of)
+        entries = (self.kinds.weight, (self.kinds.of, np.arange(n)))
+        return sparse.csr_array(sparse.coo_array(entries, shape=(self.kinds.count, n)))
+
+    @property
+    def combinations(self) -> Positions:
+        """(n,) in which of the balanced groups a row is, as a number: with one column the group's own."""
+        inside = self.kinds.patterns[self.balanced]
+        return np.unique(-inside, axis=1, return_inverse=True)[1].ravel()[self.kinds.of]
+
+    def mass(self, chances: Array) -> Array:
+        """(R, ...) of rows that count with chances (n, ...)."""
+        return self.kinds.rates(np.asarray(self.shares @ chances))
+
+    def disclosed(self, masses: Array) -> float:
+        """By how much values with masses (L, R) exceed alpha at most; 0 where nothing is secret."""
+        if not len(self.secret):
+            return 0.0
+        shares = masses[:, self.secret] / masses[:, -1:]
+        return float((np.abs(shares - self.base) - self.alpha).max())
+
+
+def _only(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
+    """Some of the rates, in this order."""
+    index = rates.index()
+    at = [index[leaf] for leaf in leaves]
+    parts = (rates.sums, rates.against, rates.members)
+    return RateMatrix(tuple(leaves), *(sparse.csr_array(part[at]) for part in parts))
+
+
+def check_groups(problem: Problem) -> None:
+    """Raises E408 where there is a group without training rows, or a column with one group only."""
+    aim = Aim.of(problem)
+    for leaf, mass in zip(
+        aim.kinds.matrix.leaves, aim.mass(np.ones(len(aim.kinds.of))), strict=True
+    ):
+        if not mass > 0:
+            raise FaultError(Fault("E408", f"no training row is in '{leaf.where}'"))

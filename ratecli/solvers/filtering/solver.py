@@ -1,0 +1,120 @@
+"""Filters by a tree of randomized splits that says little of anybody's group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
+
+from ratecli.models.base import Classifier
+from ratecli.models.proxies import Filter, Sampled
+from ratecli.rates.analysis import Shape
+from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.filtering.aim import Aim
+from ratecli.solvers.filtering.progress import Progressing
+from ratecli.solvers.filtering.split import Leaf, Split, Terms, nearest_split
+from ratecli.solvers.filtering.tree import Growth, Rules, Splitter
+from ratecli.solvers.oracles.choice import REGRESSION, OracleOption, oracle
+from ratecli.solvers.problem import Problem
+
+
+@dataclass(frozen=True)
+class BalancedTree(Solver):
+    """Keeps rows so that groups are balanced, by a proxy of which no value says much of a row's group.
+
+    The objective is `imbalance(by=column)` or another distance of shares from given ones, the constraints
+    bound `disclosivity(by=column)`. A tree of randomized splits is grown; its leaves are the proxy's
+    values (Algorithm 4), the chances of keeping come from a quadratic program (Algorithm 1). Neither the
+    groups nor the columns that tell them are looked at when a row is kept.
+
+    Attributes
+    ----------
+    split
+        `nearest`: the split after which the hull of the leaves is nearest to the target, of all mixtures
+        of the oracle's classifiers: a convex program, solved by column generation to a duality gap.
+        `progress`: the paper's linear objective (Algorithm 3), the same way.
+    offset
+        Of `progress`, what a step towards the target has to bring: `zero`; `literal`, the paper's f(gamma)
+        (Lemma 4, its sign corrected), at which there is almost never a split; `both`, whichever then
+        comes nearer.
+    relaxed
+        Whether the weights of leaves need not add up to 1 while the tree grows (section 5).
+    gamma
+        A split must bring the distance from the target to at most 1 - gamma times what it was.
+    depth
+        Most splits above a leaf.
+    stop
+        The distance at which the tree is good enough.
+    kept
+        Least share of all rows that the filter keeps. With 0 there is no limit, and of the rows that are
+        kept in the end there may be few.
+    child
+        Least share of all rows in a leaf.
+    order
+        `best`: of all leaves that one is split where it helps most; `first`: the oldest where it is enough.
+    oracle
+        What finds classifiers for splits: `regression` (the paper's paired regression), or any oracle of
+        `mixture`.
+    gap
+        By how much another answer of the oracle must promise to come nearer.
+    calls
+        Most answers for one split.
+    sampled
+        Whether a variant `sampled` is added: one sample, drawn by a hash of each row.
+    """
+
+    split: Literal["nearest", "progress"] = "nearest"
+    offset: Literal["zero", "literal", "both"] = "zero"
+    relaxed: bool = False
+    gamma: Annotated[float, Ge(0), Lt(1)] = 0.01
+    depth: Annotated[int, Ge(0)] = 20
+    stop: Annotated[float, Ge(0)] = 0.0
+    kept: Annotated[float, Ge(0), Le(1)] = 0.01
+    child: Annotated[float, Ge(0), Lt(1)] = 0.001
+    order: Literal["best", "first"] = "best"
+    oracle: OracleOption = REGRESSION
+    gap: Annotated[float, Gt(0)] = 1e-3
+    calls: Annotated[int, Ge(1)] = 60
+    sampled: bool = False
+
+    hides_groups: ClassVar[bool] = True
+    objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
+    constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        aim = Aim.of(problem)
+        rules = Rules(
+            self.gamma, self.depth, self.stop, self.child, self.order, self.kept, self.relaxed
+        )
+        growth = Growth(
+            aim,
+            rules,
+            self._splitter(aim, problem, rng),
+            lambda ground: oracle(self.oracle, ground, problem.l2, rng),
+        )
+        for said in growth.grow():
+            progress(said)
+        found = Filter(growth.tree(), growth.weights.keep)
+        return Solution(variants(found, rng, sampled=self.sampled), trace=tuple(growth.trace))
+
+    def _splitter(self, aim: Aim, problem: Problem, rng: np.random.Generator) -> Splitter:
+        if self.split == "progress":
+            return Progressing(aim, problem, self.offset, self.gamma, self.gap, self.calls, self.oracle,
+                               self.relaxed, rng)  # fmt: skip
+        terms = Terms(self.relaxed, self.kept, self.child, self.gap, self.calls)
+
+        def nearest(leaves: Sequence[Leaf], own: int) -> Split | None:
+            return nearest_split(aim, terms, leaves, own)
+
+        return nearest
+
+
+def variants(found: Filter, rng: np.random.Generator, *, sampled: bool) -> dict[str, Classifier]:
+    """The filter by its chances, and one sample by it if that is asked for."""
+    both: dict[str, Classifier] = {"expected": found}
+    if sampled:
+        both["sampled"] = Sampled(found.proxy, found.keep, salt=int(rng.integers(2**31)))
+    return both

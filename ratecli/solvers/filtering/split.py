@@ -1,0 +1,186 @@
+"""The split that brings the hull of a tree's leaves nearest to the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.mixture import Mixture
+from ratecli.solvers.filtering.aim import Aim
+from ratecli.solvers.filtering.least import Least, least
+from ratecli.solvers.filtering.weights import NONE, limits, objective
+from ratecli.solvers.oracles.base import Oracle
+from ratecli.solvers.oracles.cut import cut_at, scores_of
+from ratecli.solvers.oracles.ground import Ground
+
+SHARES = (0.005, 0.01, 0.03, 0.1, 0.3, 0.6)
+"""Least shares of a leaf for which the cheapest threshold is tried."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is asked of a split.
+
+    Attributes
+    ----------
+    relaxed
+        See `weights.sampling`.
+    kept
+        Least share of all rows that a filter by the leaves keeps.
+    child
+        Least share of all rows in a new leaf.
+    gap
+        How much nearer another answer of the oracle must promise to come.
+    calls
+        Most answers.
+    """
+
+    relaxed: bool
+    kept: float
+    child: float
+    gap: float
+    calls: int
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf of a growing tree: where it is, the chance (n,) that a row comes there, its mass (R,)."""
+
+    node: int
+    depth: int
+    chances: Array
+    mass: Array
+    ground: Ground
+    oracle: Oracle
+
+
+@dataclass(frozen=True)
+class _System:
+    """The quadratic program of one leaf that is split while the others stay.
+
+    A randomized split sends mass y to the yes child and m - y to the other, y any mean of masses that
+    the oracle's classifiers decide yes. What is kept of the leaf is some t (m - y) + (s + t) y, that is
+    `t m + s y`, a sum of columns: of the leaf as it is, and of the answers with chances times s. So the
+    distance of the hull after the best split is a convex program in s times the chances. All limits are
+    linear and homogeneous in that: disclosivity of either child (the four families of appendix A.4, each
+    multiplied by its denominator), how much is kept, and how large a child is at least.
+    """
+
+    aim: Aim
+    terms: Terms
+    leaves: Sequence[Leaf]
+    own: int
+
+    def solved(self, masses: Array) -> Least:
+        """With answers of masses (T, R): the leaves as they are come first."""
+        others = np.stack([leaf.mass for leaf in self.leaves])
+        squares, right, total = self._objective(np.vstack([others, masses]))
+        limited = np.hstack([self._as_they_are(others), self._limits(masses)])
+        return least(squares, right, limited, total)
+
+    def _objective(self, masses: Array) -> tuple[Array, Array, Array | None]:
+        groups, sizes = masses[:, self.aim.balanced], masses[:, -1]
+        return objective(groups, sizes, self.aim.target, relaxed=self.terms.relaxed)
+
+    def _as_they_are(self, masses: Array) -> Array:
+        """(M, L) what the leaves themselves add to what is limited: only how much is kept."""
+        count = len(self._limits(masses[:1]))
+        limited = np.zeros((count, len(masses)))
+        if self.terms.kept > 0:
+            limited[-len(masses) :] = limits(masses[:, -1], self.terms.kept)
+        return limited
+
+    def _limits(self, masses: Array) -> Array:
+        rest = self.leaves[self.own].mass - masses
+        size, kept = masses[:, -1], self.terms.kept
+        parts = [self._beyond(masses), self._beyond(rest)]
+        parts += [(self.terms.child - each[:, -1])[None] for each in (masses, rest)]
+        if kept > 0:
+            here = np.arange(len(self.leaves)) == self.own
+            parts.append(kept * here[:, None] - size)
+        return np.vstack(parts)
+
+    def _beyond(self, masses: Array) -> Array:
+        """(2 S, T) at most 0 where groups are as secret as asked for: alpha times the mass."""
+        aim, sizes = self.aim, masses[:, -1]
+        shift = masses[:, aim.secret].T - np.outer(aim.base, sizes)
+        room = np.outer(aim.alpha, sizes)
+        return np.vstack([shift - room, -shift - room])
+
+    def prices(self, found: Least) -> tuple[Array, float]:
+        """(R,) on an answer's mass, and what any answer costs: of use is one of less than 0 in sum."""
+        corners = np.vstack([np.zeros(self.aim.masses), np.eye(self.aim.masses)])
+        squares, _, total = self._objective(corners)
+        costs = found.residual @ squares + found.prices @ self._limits(corners)
+        if total is not None:
+            costs = costs + found.level * total
+        return costs[1:] - costs[0], float(costs[0])
+
+    def gap(self, found: Least, cost: float) -> float:
+        """By how much the distance may still fall, if no answer costs less.
+
+        All answers together have at most the chances at which `kept` of all rows are kept, or a child's
+        least size; without either limit, a thousandth.
+        """
+        most = max(self.terms.kept, self.terms.child, 1e-3)
+        floor = max(found.distance**2 + 2 * min(cost, 0.0) / most, 0.0)
+        return float(found.distance - np.sqrt(floor))
+
+
+@dataclass(frozen=True)
+class Split:
+    """A randomized split, and how far from the target the hull is after it."""
+
+    classifier: Mixture
+    distance: float
+    gap: float
+
+
+def nearest_split(aim: Aim, terms: Terms, leaves: Sequence[Leaf], own: int) -> Split | None:
+    """The best split of a leaf, by column generation over its oracle's answers.
+
+    None where the oracle knows none that helps. What is promised is the optimum over all mixtures of
+    classifiers that the oracle can answer, but for the `gap`, as far as its answers are the cheapest.
+    """
+    system, leaf = _System(aim, terms, leaves, own), leaves[own]
+    answers: list[Classifier] = [leaf.ground.constant(yes=True), leaf.ground.constant(yes=False)]
+    masses = [leaf.mass, np.zeros_like(leaf.mass)]
+    for _ in range(terms.calls):
+        found = system.solved(np.stack(masses))
+        prices, constant = system.prices(found)
+        cheapest = 0.0
+        for answer in _answers(leaf, prices):
+            mass = leaf.ground.rates(leaf.ground.decide(answer))
+            cheapest = min(cheapest, float(prices @ mass) + constant)
+            answers.append(answer)
+            masses.append(mass)
+        gap = system.gap(found, cheapest)
+        if gap <= terms.gap:
+            break
+    chances = found.x[len(leaves) :]
+    if not chances.sum() > NONE:
+        return None
+    chances = chances / chances.sum()
+    used = np.flatnonzero(chances > NONE)
+    mixture = Mixture(tuple(answers[k] for k in used), chances[used] / chances[used].sum())
+    return Split(mixture, found.distance, gap)
+
+
+def _answers(leaf: Leaf, prices: Array) -> list[Classifier]:
+    """The oracle's answer, and what it ranks by at the thresholds at which a yes is cheapest for its mass.
+
+    Which mass a split needs is seen only with the other answers: beside the cheapest in sum there is one
+    for each of some least shares of the leaf. They cost next to nothing, and save calls.
+    """
+    answer = leaf.oracle.answer(prices, None)
+    scores = scores_of(answer, leaf.ground.X)
+    if scores is None:
+        return [answer]
+    cuts, rates = leaf.ground.cut_rates(scores)
+    sizes, costs = rates[-1], prices @ rates
+    each = np.divide(costs, sizes, out=np.full_like(sizes, np.inf), where=sizes > 0)
+    found = {int(np.where(sizes > s * leaf.mass[-1], each, np.inf).argmin()) for s in SHARES}
+    return [answer, *(cut_at(answer, float(cuts[k])) for k in sorted(found))]

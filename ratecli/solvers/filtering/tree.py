@@ -1,0 +1,160 @@
+"""The tree of splits whose leaves are the values of a proxy (Algorithm 4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.proxies import SplitTree
+from ratecli.models.trees import LEAF
+from ratecli.solvers.filtering.aim import Aim
+from ratecli.solvers.filtering.split import Leaf, Split
+from ratecli.solvers.filtering.weights import Sampling, sampling
+from ratecli.solvers.oracles.base import Oracle
+from ratecli.solvers.oracles.ground import Ground
+
+TOLERANCE = 1e-6
+"""By how much a leaf may disclose more than it is allowed to, in shares: what rounding leaves."""
+
+Splitter = Callable[[Sequence[Leaf], int], Split | None]
+"""Finds a split of one of the leaves."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a tree stops growing, and how its leaves are weighed.
+
+    Attributes
+    ----------
+    shrink
+        gamma: a split must bring the distance to at most `1 - gamma` times what it was.
+    depth
+        Splits above a leaf, at most.
+    stop
+        beta: near enough.
+    child
+        Least share of all rows in a leaf.
+    order
+        `best`: of all leaves that one is split where it helps most; `first`: the oldest one where it is
+        enough.
+    kept, relaxed
+        See `weights.sampling`.
+    """
+
+    shrink: float
+    depth: int
+    stop: float
+    child: float
+    order: str
+    kept: float
+    relaxed: bool
+
+
+@dataclass
+class Growth:
+    """A tree that grows; `leaves` are in the order of their nodes."""
+
+    aim: Aim
+    rules: Rules
+    split: Splitter
+    oracle: Callable[[Ground], Oracle]
+    leaves: list[Leaf] = field(default_factory=list)
+    children: list[tuple[int, int]] = field(default_factory=list)
+    splits: dict[int, Classifier] = field(default_factory=dict)
+    trace: list[dict[str, Any]] = field(default_factory=list)
+    begun: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self.children.append((LEAF, LEAF))
+        self.leaves.append(self._leaf(0, 0, np.ones(len(self.aim.kinds.of))))
+        self.weights = self._weigh(self.leaves)
+        self._note(0.0)
+
+    def grow(self) -> Iterator[str]:
+        """One split after the other; says what each has brought."""
+        while self.weights.residual > self.rules.stop:
+            found = self._next()
+            if found is None:
+                return
+            own, split, leaves, weights = found
+            self.children[self.leaves[own].node] = (leaves[-2].node, leaves[-1].node)
+            self.children += [(LEAF, LEAF), (LEAF, LEAF)]
+            self.splits[self.leaves[own].node] = split.classifier
+            self.leaves, self.weights = leaves, weights
+            self._note(split.gap)
+            yield f"{len(leaves)} leaves, {weights.residual:.4g} from the target"
+
+    def tree(self) -> SplitTree:
+        splits = tuple(self.splits[node] for node in sorted(self.splits))
+        return SplitTree(self.aim.X.shape[1], np.array(self.children, dtype=np.intp), splits)
+
+    def masses(self) -> Array:
+        """(L, R) of the leaves."""
+        return np.stack([leaf.mass for leaf in self.leaves])
+
+    def _next(self) -> tuple[int, Split, list[Leaf], Sampling] | None:
+        """The leaf to split, with the leaves and weights that there are then."""
+        best = None
+        limit = (1 - self.rules.shrink) * self.weights.residual
+        for own, leaf in enumerate(self.leaves):
+            if leaf.depth >= self.rules.depth:
+                continue
+            split = self.split(self.leaves, own)
+            after = None if split is None else self._after(own, split)
+            if split is None or after is None:
+                continue
+            weights = self._weigh(after)
+            if weights.residual <= limit and weights.residual < self.weights.residual - TOLERANCE:
+                limit, best = weights.residual, (own, split, after, weights)
+                if self.rules.order == "first":
+                    break
+        return best
+
+    def _after(self, own: int, split: Split) -> list[Leaf] | None:
+        """The leaves after a split, its children last; None where a child is too small or says too much."""
+        parent = self.leaves[own]
+        said = split.classifier.decide(self.aim.X)
+        node = len(self.children)
+        found = []
+        for k, chances in enumerate((parent.chances * (1 - said), parent.chances * said)):
+            mass = self.aim.mass(chances)
+            if mass[-1] < max(self.rules.child * (1 - TOLERANCE), TOLERANCE):
+                return None
+            found.append(
+                replace(parent, node=node + k, depth=parent.depth + 1, chances=chances, mass=mass)
+            )
+        if self.aim.disclosed(np.stack([leaf.mass for leaf in found])) > TOLERANCE:
+            return None
+        found = [self._leaf(leaf.node, leaf.depth, leaf.chances) for leaf in found]
+        return [*self.leaves[:own], *self.leaves[own + 1 :], *found]
+
+    def _leaf(self, node: int, depth: int, chances: Array) -> Leaf:
+        weighed = self.aim.shares.multiply(chances[None, :])
+        ground = Ground(self.aim.X, self.aim.kinds, weighed.tocsr())
+        return Leaf(node, depth, chances, self.aim.mass(chances), ground, self.oracle(ground))
+
+    def _weigh(self, leaves: Sequence[Leaf]) -> Sampling:
+        masses = np.stack([leaf.mass for leaf in leaves])
+        sizes = masses[:, -1]
+        shares = masses[:, self.aim.balanced] / sizes[:, None]
+        rules = self.rules
+        return sampling(shares, sizes, self.aim.target, kept=rules.kept, relaxed=rules.relaxed)
+
+    def _note(self, gap: float) -> None:
+        masses = self.masses()
+        self.trace.append(
+            {
+                "iteration": len(self.trace),
+                "objective": self.weights.imbalance,
+                "violation": max(self.aim.disclosed(masses), 0.0),
+                "gap": gap,
+                "seconds": time.perf_counter() - self.begun,
+                "leaves": len(self.leaves),
+                "kept": float(self.weights.keep @ masses[:, -1]),
+            }
+        )
