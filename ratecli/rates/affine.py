@@ -8,7 +8,7 @@ ratio is undefined and the affine form holds with equality.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,12 @@ import numpy as np
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.interval import Interval, add, multiply
+from ratecli.rates.syntax import Condition, as_number
 from ratecli.rates.table import RATES
+from ratecli.rates.templates import SHARED, WHOLE
+
+Ray = tuple[Leaf, ...]
+"""Rates that are 1 together while all others of their bundle are 0."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,62 @@ class Affine:
         return Affine(scaled, factor * self.constant)
 
     def range(self) -> Interval:
-        """Least and largest value over all rates in their ranges, each rate once."""
-        terms = (multiply((c, c), leaf.rate.range) for leaf, c in self.coefficients.items())
+        """Least and largest value over all rates in their ranges, each rate once; see `bundles`."""
+        terms = (self._bundle(rays) for rays in bundles(self.coefficients))
         return add(*terms, (self.constant, self.constant))
+
+    def along(self, ray: Ray) -> float:
+        """What is added where the rates of a ray are all 1."""
+        return sum(self.coefficients.get(leaf, 0.0) for leaf in ray)
+
+    def _bundle(self, rays: Sequence[Ray]) -> Interval:
+        sums = [self.along(ray) for ray in rays]
+        if len(rays) == 1:
+            return multiply((sums[0],) * 2, rays[0][0].rate.range)
+        return min(0.0, *sums), max(0.0, *sums)
 
     def expression(self) -> Expression:
         terms = (ex.multiply(ex.Constant(c), leaf) for leaf, c in self.coefficients.items())
         return ex.add(*terms, ex.Constant(self.constant))
+
+
+def bundles(leaves: Iterable[Leaf]) -> list[list[Ray]]:
+    """Rates that bound each other, together: what they can be is a mixture of 0 and of their rays.
+
+    Shares of all rows are parts of the rate of a yes of all rows, and parts that no row has in common
+    add up to no more than it. All other rates are by themselves.
+    """
+    found = dict[object, list[Ray]]()
+    for leaf in sorted(dict.fromkeys(leaves), key=lambda leaf: leaf.rate == SHARED):
+        if leaf.rate not in {SHARED, WHOLE}:
+            found[leaf] = [(leaf,)]
+            continue
+        key = leaf.over, leaf.split
+        if leaf.rate == WHOLE:
+            found[key] = [(leaf,)]
+            continue
+        rays = found.setdefault(key, [()])
+        if all(_apart(leaf, other) for ray in rays for other in ray if other.rate == SHARED):
+            rays.append((leaf, *rays[0]))
+        else:
+            found[leaf] = [(leaf,)]
+    return list(found.values())
+
+
+def _apart(one: Leaf, other: Leaf) -> bool:
+    """Whether no row is in both slices, by what is written."""
+    return any(
+        a.column == b.column and a.op == b.op == "=" and not _known(a) & _known(b)
+        for a in one.where.conditions
+        for b in other.where.conditions
+    )
+
+
+def _known(condition: Condition) -> set[str | float]:
+    """Values, of which a number and its text are the same."""
+    return {
+        value if math.isnan(as_number(value)) else as_number(value) for value in condition.values
+    }
 
 
 @dataclass(frozen=True)
@@ -59,8 +113,8 @@ class Ratio:
         """Bounds on `numerator / denominator`: it lies between the quotients of their terms."""
         top, bottom = self.numerator, self.denominator
         leaves = {*top.coefficients, *bottom.coefficients}
-        terms = [(top.coefficients.get(leaf, 0.0), bottom.coefficients.get(leaf, 0.0))
-                 for leaf in leaves] + [(top.constant, bottom.constant)]  # fmt: skip
+        terms = [(top.along(ray), bottom.along(ray)) for rays in bundles(leaves) for ray in rays]
+        terms += [(top.constant, bottom.constant)]
         if any(d < 0 for _, d in terms) or any(leaf.rate.range[0] < 0 for leaf in leaves):
             return -math.inf, math.inf
         quotients = [n / d if d else math.copysign(math.inf, n) for n, d in terms if n or d]

@@ -8,7 +8,7 @@ groups spelt out as conditions: renaming a group changes nothing that is stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ratecli.faults import Fault, FaultError, Span
@@ -16,41 +16,10 @@ from ratecli.rates import interval as iv
 from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS, POWER
 from ratecli.rates.interval import Operation
-from ratecli.rates.syntax import NOWHERE, Condition
+from ratecli.rates.syntax import NOWHERE
 from ratecli.rates.table import DISCLOSIVITY, Rate
-
-
-@dataclass(frozen=True)
-class Where:
-    """The rows a rate speaks of: of these data sets (all, if none is named), under these conditions."""
-
-    datasets: tuple[str, ...] = ()
-    conditions: tuple[Condition, ...] = ()
-
-    @classmethod
-    def of(cls, datasets: Iterable[str], conditions: Iterable[Condition]) -> Where:
-        """In canonical order, nothing twice."""
-        unique = {str(condition): condition for condition in conditions}
-        return cls(tuple(sorted(set(datasets))), tuple(unique[text] for text in sorted(unique)))
-
-    @property
-    def visible(self) -> Where:
-        """What can be told of a row from its columns: from which data set it was drawn cannot."""
-        return Where((), self.conditions)
-
-    @property
-    def everyone(self) -> Where:
-        """All rows of the same data sets."""
-        return Where(self.datasets)
-
-    def items(self) -> tuple[syntax.SliceItem, ...]:
-        return (*map(syntax.Member, self.datasets), *self.conditions)
-
-    def __str__(self) -> str:
-        return ", ".join(map(str, self.items())) or "all rows"
-
-
-EVERYWHERE = Where()
+from ratecli.rates.where import EVERYWHERE as EVERYWHERE  # noqa: PLC0414  a name of trees too
+from ratecli.rates.where import Where as Where  # noqa: PLC0414
 
 
 @dataclass(frozen=True)

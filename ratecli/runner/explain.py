@@ -139,8 +139,8 @@ def _of_note(goal: Goal) -> Iterator[str]:
 
 def _ratio_note(goal: Goal) -> Iterator[str]:
     """What holds where a ratio is none."""
-    for part in vanishing(goal.expression):
-        yield f"undefined where {_short(ex.text(part.denominator))} is 0: then it is measured as"
+    for bottom in dict.fromkeys(part.denominator for part in vanishing(goal.expression)):
+        yield f"undefined where {_short(ex.text(bottom))} is 0: then it is measured as"
         yield "  nan, and a constraint does not count as met"
 
 

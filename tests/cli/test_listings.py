@@ -28,7 +28,17 @@ QUICK = [
     *(["ls", kind] for kind in LISTINGS),
     *(
         ["show", name]
-        for name in ("majorize", "loans", "recall", "f1", "kl", "max_gap", "tradeoff")
+        for name in (
+            "majorize",
+            "loans",
+            "recall",
+            "f1",
+            "share",
+            "kl",
+            "max_gap",
+            "disclosivity",
+            "tradeoff",
+        )
     ),
 ]
 

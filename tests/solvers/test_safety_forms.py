@@ -52,6 +52,21 @@ def test_rates_of_disjoint_groups_are_a_part_each():
     assert women.rows.tolist() == [4, 5, 6, 7, 8, 9]
 
 
+def test_a_share_is_one_sample_over_all_rows_in_its_slice_or_not():
+    (part,) = parts("share[g=a] >= 0.4")
+    assert part.rows.tolist() == list(range(10))
+    assert ends(part) == pytest.approx((-0.6, 0.4))
+    decided = part.coefficient * part.values({"decision": np.ones(10)})
+    np.testing.assert_allclose(decided, np.where(np.array(GROUP) == "a", -0.6, 0.4))
+
+
+def test_slices_of_shares_may_have_rows_in_common():
+    """Of those at hand they have none: whether one can be in both is not said."""
+    text = "joint_rate[g=a] - 2 * joint_rate[h=c] <= 0.4 * positive_rate"
+    (part,) = parts_of(*form_of(text, h=words("ddddccccdd")), UNIT)
+    assert ends(part) == pytest.approx((-2.4, 0.6))
+
+
 def test_a_precision_is_one_sample_over_the_rows_of_its_denominator():
     (part,) = parts("precision >= 0.7")
     assert part.coefficient == 0.5  # a power of 2 near the largest

@@ -1,0 +1,398 @@
+"""Shares, imbalance and disclosivity: vectors of the paper, loops over rows, forms and faults."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from full_scope import FULL, value
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive_rates import random_sample
+from rule_marks import fault_under
+
+from ratecli.datasets.load import load
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import affine
+from ratecli.rates.analysis import Curvature, Goal, Shape, curvature, interval, rule_goal, shape
+from ratecli.rates.balance import Balance, balance, disclosure
+from ratecli.rates.disclosure import disclosivity
+from ratecli.rates.expression import Disclosure, Leaf
+from ratecli.rates.matrix import Predictions, measure
+from ratecli.rates.parser import parse_rule, parse_value
+from ratecli.rates.resolve import Scope, differences, resolve, violation
+from ratecli.rates.sample import Floats, Sample
+from ratecli.rates.tangent import tangent, values
+
+WORDS = {"sex": ("f", "m"), "zip": ("03", "1", "2.5")}
+SCOPE = Scope(datasets=frozenset({"d1", "d2", "d3"}), values=WORDS.get, columns=frozenset(WORDS))
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def goal(text: str) -> Goal:
+    parts = differences(parse_rule(text), FULL)
+    return rule_goal("rule", text, parts, violation(parts))
+
+
+def number(text: str, sample: Sample, predictions: Predictions, scope: Scope = SCOPE) -> float:
+    return measure([resolve(parse_value(text), scope)], sample, "train", predictions)[0]
+
+
+def shares(sample: Sample, chosen: Floats, column: str, datasets: str) -> list[float]:
+    """Share of each value among the training rows chosen, row by row; NaN where none is."""
+    weight = dict.fromkeys(WORDS[column], 0.0)
+    total = 0.0
+    for i in range(len(sample)):
+        if sample.part[i] == "train" and sample.dataset[i] in datasets:
+            total += sample.weight[i] * chosen[i]
+            if sample.columns[column][i] is not None:
+                weight[sample.columns[column][i]] += sample.weight[i] * chosen[i]
+    return [each / total if total else math.nan for each in weight.values()]
+
+
+# shares
+
+
+@given(seed=SEEDS, rows=st.integers(1, 40), some=st.booleans())
+def test_shares_and_what_is_made_of_them_are_their_definitions(seed, rows, *, some):
+    sample, said = random_sample(seed, rows)
+    datasets, where = ("d1 d2", "d1, d2") if some else ("d1 d2 d3", "")
+    at = f"[{where}]" if some else ""
+    sex, zips = (shares(sample, said.decisions, each, datasets) for each in WORDS)
+    near = pytest.approx
+    for name, expected in zip(WORDS["sex"], sex, strict=True):
+        slice_ = f"[{where}, sex={name}]" if some else f"[sex={name}]"
+        assert number(f"share{slice_}", sample, said) == near(expected, nan_ok=True)
+    uneven = [*(each - 1 / 2 for each in sex), *(each - 1 / 3 for each in zips)]
+    wanted = {
+        f"min(share{at}, by=sex)": min(sex),
+        f"max(share{at}, by=(zip, sex))": max(sex + zips),
+        f"mean(share{at}, by=(zip, sex))": sum(sex + zips) / 5,
+        f"rms(share{at}, by=zip)": math.sqrt(sum(each**2 for each in zips) / 3),
+        f"imbalance(by=zip){at}": math.sqrt(sum((each - 1 / 3) ** 2 for each in zips)),
+        f"imbalance(by=(sex, zip)){at}": math.sqrt(sum(each**2 for each in uneven)),
+        f"rms(share{at.replace(']', ', sex=f]') or '[sex=f]'} - 0.2) * 2": 2 * abs(sex[0] - 0.2),
+    }
+    for text, expected in wanted.items():
+        assert number(text, sample, said) == near(expected, nan_ok=True, abs=1e-12), text
+
+
+def test_a_share_bounded_below_is_one_affine_form():
+    found = goal("share[women, d1] >= 0.4")
+    joint, whole = value("joint_rate[d1, women]"), value("positive_rate[d1]")
+    assert found.shape is Shape.AFFINE
+    assert [affine(piece).coefficients for piece in found.pieces] == [{joint: -1.0, whole: 0.4}]
+    assert goal("min(share, by=race) >= 0.2").shape is Shape.AFFINE
+    assert len(goal("min(share, by=(race, sex)) >= 0.2").pieces) == 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "share[women]@test - joint_rate[d1, d2, old]",
+        "min(share, by=(race, sex)) + max(tpr, by=race) - rms(fpr - 0.1, by=sex)",
+        "mean(precision, by=(race, sex))",
+        "imbalance(by=(race, sex))[d1]@test",
+        "disclosivity(by=race)",
+        "disclosivity(by=(race, sex))[d2, d1]@validation - 0.1",
+        "of(majorize, disclosivity(by=sex) / imbalance(by=sex))",
+        "2 * max(disclosivity(by=sex), disclosivity(by=race)) ** 2",
+    ],
+)
+def test_canonical_text_means_the_same(text):
+    node = value(text)
+    assert value(ex.text(node)) == node
+    assert ex.text(value(ex.text(node))) == ex.text(node)
+
+
+def test_canonical_text_of_a_disclosivity_is_what_one_writes():
+    assert ex.text(value("disclosivity( by = ( sex ) )")) == "disclosivity(by=sex)"
+    both = "disclosivity(by=(race, sex))[d1, d2]@test"
+    assert ex.text(value("disclosivity(by=(race,sex))[d2, d1]@test")) == both
+
+
+# real tables
+
+
+@pytest.mark.skipif(
+    not os.environ.get("RATECLI_DATA_MIRROR"),
+    reason="needs the real files: set RATECLI_DATA_MIRROR",
+)
+@pytest.mark.parametrize(
+    ("source", "column", "expected"), [("adult", "race", 0.7358), ("bank", "job", 0.2518)]
+)
+def test_imbalance_of_all_rows_is_the_papers(source, column, expected, monkeypatch, tmp_path):
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path))
+    table = load({"source": source}, Path())
+    n = len(table)
+    column_values = table.frame[column].to_numpy(dtype=object)
+    words = np.full(n, "d"), np.full(n, "train")
+    sample = Sample({column: column_values}, np.zeros(n), *words, np.ones(n))
+    known = sorted(set(column_values))
+    scope = Scope(values=lambda _: known, columns=frozenset({column}))
+    everyone = Predictions(np.ones(n), np.ones(n), np.ones(n))
+    assert number(f"imbalance(by={column})", sample, everyone, scope) == pytest.approx(
+        expected, abs=5e-5
+    )
+
+
+# disclosivity
+
+
+def proxied(mixed: list[list[float]], said: list[float]) -> tuple[Floats, Floats, Floats]:
+    """Proxy, groups and weights of rows of which the proxy says j with chance `said`, and that are
+    then of group k with chance `mixed`.
+    """
+    pairs = [(j, k) for j in range(len(said)) for k in range(len(mixed[0]))]
+    proxy = np.array([np.eye(len(said))[j] for j, _ in pairs])
+    groups = np.array([np.eye(len(mixed[0]))[k] for _, k in pairs])
+    return proxy, groups, np.array([said[j] * mixed[j][k] for j, k in pairs])
+
+
+@pytest.mark.parametrize(
+    ("mixed", "said", "base", "expected"),
+    [
+        ([[0.6, 0.3, 0.1], [0.35, 0.3, 0.35]], [0.6, 0.4], [0.5, 0.3, 0.2], 0.15),
+        ([[0.8, 0.2], [0.4, 0.6]], [0.75, 0.25], [0.7, 0.3], 0.3),
+    ],
+)
+def test_vectors_of_disclosivity(mixed, said, base, expected):
+    proxy, groups, weight = proxied(mixed, said)
+    np.testing.assert_allclose(weight @ groups, base)
+    assert disclosivity(proxy, groups, weight) == pytest.approx(expected)
+    assert disclosivity(proxy, groups, 7 * weight) == pytest.approx(expected)
+
+
+def test_what_a_proxy_never_says_and_rows_without_a_group_count_for_nothing():
+    proxy, groups, weight = proxied([[0.8, 0.2], [0.4, 0.6], [0.0, 1.0]], [0.75, 0.25, 1e-14])
+    assert disclosivity(proxy, groups, weight) == pytest.approx(0.3)
+    lost = np.vstack([proxy, np.eye(3)]), np.vstack([groups, np.zeros((3, 2))])
+    assert disclosivity(*lost, np.append(weight, [5, 6, 7])) == pytest.approx(0.3)
+    assert math.isnan(disclosivity(proxy, 0 * groups, weight))
+    assert math.isnan(disclosivity(proxy, groups, 0 * weight))
+
+
+@given(seed=SEEDS, rows=st.integers(1, 40), kinds=st.integers(2, 4), own=st.booleans())
+@settings(max_examples=40)
+def test_disclosivity_is_its_definition(seed, rows, kinds, *, own):
+    sample, said = random_sample(seed, rows)
+    chances = np.stack([said.decisions, 1 - said.decisions], axis=1)
+    if own:
+        chances = np.random.default_rng(seed).dirichlet(np.ones(kinds), rows)
+        said = Predictions(said.decisions, said.scores, said.estimates, chances)
+
+    def naive(column: str) -> float:
+        kept = [i for i in range(rows) if sample.part[i] == "train" and sample.columns[column][i]]
+        total = sum(sample.weight[i] for i in kept)
+        worst = math.nan
+        for j in range(chances.shape[1]):
+            spoken = sum(sample.weight[i] * chances[i, j] for i in kept)
+            for name in WORDS[column]:
+                of = [i for i in kept if sample.columns[column][i] == name]
+                if spoken > 0:
+                    told = sum(sample.weight[i] * chances[i, j] for i in of) / spoken
+                    gap = abs(told - sum(sample.weight[i] for i in of) / total)
+                    worst = gap if math.isnan(worst) else max(worst, gap)
+        return worst
+
+    sex, zips = naive("sex"), naive("zip")
+    near = pytest.approx
+    assert number("disclosivity(by=sex)", sample, said) == near(sex, nan_ok=True, abs=1e-12)
+    both = math.nan if math.isnan(sex + zips) else max(sex, zips)
+    found = number("1 - disclosivity(by=(sex, zip))", sample, said)
+    assert found == near(1 - both, nan_ok=True, abs=1e-12)
+    other = number("disclosivity(by=sex)@test", sample, said)
+    assert other == measure([value_of("disclosivity(by=sex)")], sample, "test", said)[0] or (
+        math.isnan(other)
+    )
+
+
+def value_of(text: str) -> ex.Expression:
+    return resolve(parse_value(text), SCOPE)
+
+
+def test_a_constant_decision_discloses_nothing():
+    sample, said = random_sample(3, 60)
+    always = Predictions(np.full(60, 0.3), said.scores, said.estimates)
+    assert number("disclosivity(by=(sex, zip))", sample, always) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_disclosivity_shows_its_groups_to_solvers_and_no_number_of_them():
+    node = value("disclosivity(by=(race, sex))[d1]@test")
+    assert isinstance(node, Disclosure)
+    assert [len(groups) for groups in node.columns] == [3, 2]
+    assert ex.leaves(node) == list(node.groups)
+    assert {leaf.rate.name for leaf in node.groups} == {"joint_rate"}
+    assert (str(node.where), node.split) == ("d1", "test")
+    assert [*ex.measured(value("1 - 2 * disclosivity(by=sex) / tpr"))] == [
+        value("disclosivity(by=sex)"),
+        value("tpr"),
+    ]
+    assert interval(node) == (0, 1)
+    assert curvature(node) is Curvature.UNKNOWN
+    for ask in (values, tangent):
+        with pytest.raises(ValueError, match="disclosivity"):
+            ask(node, np.zeros((5, 1)), {leaf: k for k, leaf in enumerate(node.groups)})
+
+
+# normal forms and classes
+
+
+def test_an_imbalance_is_a_balance_of_equal_shares():
+    found = balance(value("imbalance(by=(race, sex))"))
+    groups = [f"race = {race}" for race in ("Asian", "Black", "White")]
+    groups += ["sex = Female", "sex = Male"]
+    assert [str(leaf.where) for leaf in found.groups] == groups
+    assert found.target == pytest.approx([1 / 3] * 3 + [1 / 2] * 2)
+    assert found.factor == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "factor"),
+    [
+        ("rms(share[women] - 0.2, share[men] - 0.8) * sqrt(2)", (0.2, 0.8), 1),
+        ("3 * rms(0.2 - share[women], 2 * (share[men] - 0.8) - share[men] + 0.8)", (0.2, 0.8), 3 / math.sqrt(2)),
+        ("sqrt((share[women] - 0.2) ** 2 + (0.8 - share[men]) * (0.8 - share[men]))", (0.2, 0.8), 1),
+        ("rms((joint_rate[women] - 0.2 * positive_rate) / positive_rate)", (0.2,), 1),
+        ("rms(4 * share[women] - 1, 2 - 4 * share[men]) / 2", (0.25, 0.5), math.sqrt(2)),
+        ("rms(share[women, d1], share[men, d1])", (0, 0), math.sqrt(1 / 2)),
+        ("imbalance(by=sex)@train", (0.5, 0.5), 1),
+    ],
+)  # fmt: skip
+def test_distances_written_by_hand(text, target, factor):
+    found = balance(value(text))
+    assert isinstance(found, Balance)
+    assert found.target == pytest.approx(target)
+    assert found.factor == pytest.approx(factor)
+    assert shape(value(text)) is Shape.BALANCE
+    sample, said = random_sample(1, 80)
+    node = resolve(parse_value(text.replace("women", "sex=f").replace("men", "sex=m")), SCOPE)
+    own = balance(node)
+    each = [group.where for group in own.groups]
+    got = shares(sample, said.decisions, "sex", "d1" if "d1" in text else "d1 d2 d3")
+    picked = [got[WORDS["sex"].index(where.conditions[0].values[0])] for where in each]
+    by_hand = own.factor * math.dist(picked, own.target)
+    assert measure([node], sample, "train", said)[0] == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-imbalance(by=sex)",
+        "imbalance(by=sex) + 0.1",
+        "imbalance(by=sex) + imbalance(by=race)",
+        "rms(share[women] - 0.2, 2 * share[men] - 0.8)",
+        "rms(share[women, d1] - 0.2, share[men] - 0.8)",
+        "rms(share[women] - 0.2, positive_rate[men])",
+        "rms(share[women] - share[men], 0.1 - share[men])",
+        "rms(joint_rate[women] / positive_rate[men] - 0.2, share[men])",
+        "rms(joint_rate[women] / (positive_rate + 0.1), share[men])",
+        "rms(share[women], tpr / (tpr + fpr))",
+        "sqrt((share[women] - 0.2) ** 2 + abs(share[men]))",
+    ],
+)
+def test_what_is_no_distance_of_shares(text):
+    assert balance(value(text)) is None
+    assert shape(value(text)) is not Shape.BALANCE
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("imbalance(by=sex) <= 0.1", Shape.OTHER),
+        ("imbalance(by=sex) <= 0", Shape.OTHER),
+        ("disclosivity(by=sex) <= 0.1", Shape.DISCLOSURE),
+        ("kappa >= disclosivity(by=(sex, race))[d1]@train", Shape.DISCLOSURE),
+        ("disclosivity(by=sex) <= 0", Shape.DISCLOSURE),
+        ("disclosivity(by=sex) >= 0.1", Shape.REPORTED),
+        ("2 * disclosivity(by=sex) <= 0.1", Shape.REPORTED),
+        ("disclosivity(by=sex) <= error", Shape.REPORTED),
+        ("0.1 <= disclosivity(by=sex) <= 0.2", Shape.REPORTED),
+        ("max(disclosivity(by=sex), disclosivity(by=race)) <= 0.2", Shape.REPORTED),
+        ("max(disclosivity(by=sex), error) <= 0.2", Shape.REPORTED),
+        ("disclosivity(by=sex) * roc_auc <= 0.1", Shape.REPORTED),
+    ],
+)
+def test_shapes_of_rules_of_filters(rule, expected):
+    assert goal(rule).shape is expected
+
+
+def test_a_disclosivity_to_be_small_is_for_nobody():
+    assert shape(value("disclosivity(by=sex)")) is Shape.REPORTED
+    assert shape(value("error + disclosivity(by=sex)")) is Shape.REPORTED
+
+
+def test_the_bound_of_a_disclosivity():
+    (piece,) = goal("disclosivity(by=sex) + 0.1 <= kappa - 0.2").pieces
+    node, alpha = disclosure(piece)
+    assert node == value("disclosivity(by=sex)")
+    assert alpha == pytest.approx(0.5)
+    assert disclosure(goal("disclosivity(by=sex) <= 0").pieces[0])[1] == 0
+    assert disclosure(goal("error <= 0.1").pieces[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("share[women]", (0, 1)),
+        ("(joint_rate[women] + joint_rate[men]) / positive_rate", (0, 1)),
+        ("0.5 * joint_rate[women] + 2 * joint_rate[men] - positive_rate", (-1, 1)),
+        ("positive_rate - joint_rate[women]", (0, 1)),
+        ("joint_rate[women] + joint_rate[old]", (0, 2)),
+        ("joint_rate[women] + joint_rate[women]@test", (0, 2)),
+        ("joint_rate[women, d1] - positive_rate", (-1, 1)),
+        ("joint_rate[age = 20] + joint_rate[age = '20.0']", (0, 2)),
+        ("imbalance(by=sex)", (0, math.sqrt(1 / 2))),
+    ],
+)
+def test_shares_of_all_rows_are_parts_of_the_rows_decided_yes(text, expected):
+    scope = Scope(FULL.datasets, FULL.groups)
+    node = value(text) if "age" not in text else resolve(parse_value(text), scope)
+    assert interval(node) == pytest.approx(expected)
+
+
+@given(seed=SEEDS, weights=st.lists(st.integers(-3, 3), min_size=5, max_size=5))
+def test_ranges_hold_the_numbers_of_all_samples(seed, weights):
+    sample, said = random_sample(seed, 12)
+    names = ("positive_rate", *(f"joint_rate[{each}]" for each in ("sex=f", "sex=m", "zip=1", "")))
+    text = " + ".join(
+        f"({w}) * {name.replace('[]', '')}" for w, name in zip(weights, names, strict=True)
+    )
+    found = number(text, sample, said)
+    low, high = interval(resolve(parse_value(text), SCOPE))
+    assert math.isnan(found) or low - 1e-9 <= found <= high + 1e-9
+
+
+# faults
+
+
+@pytest.mark.parametrize(
+    ("mark", "code", "message"),
+    [
+        ("tpr(by=(«sex, race»))", "E304", "max, min, rms, imbalance, disclosivity"),
+        ("sqrt(tpr, by=«sex»)", "E304", "belongs to"),
+        ("1 - «imbalance»", "E304", "takes a column and no metric"),
+        ("«imbalance(tpr, by=sex)»", "E304", "takes a column and no metric"),
+        ("«disclosivity(by=sex)[women]»", "E304", "not of those where sex = Female"),
+        ("max(«imbalance(by=race)», by=sex)", "E304", "not of those where sex = Female"),
+        ("disclosivity(by=sex)@«tset»", "E209", "'tset' is not a split"),
+        ("imbalance(by=(sex, «gender»))", "E205", "there is no column 'gender'"),
+        ("disclosivity(by=(sex, «sex»))", "E304", "'sex' is named twice"),
+        ("disclosivity(by=«zip»)", "E304", "31 values"),
+        ("max_gap(tpr, by=(sex, «race»))", "E304", "compares the values of one column"),
+        ("«min(tpr, fpr, by=sex)»", "E304", "takes one metric and a column"),
+    ],
+)  # fmt: skip
+def test_faults_of_columns(mark, code, message):
+    fault = fault_under(mark, value)
+    assert fault.code == code
+    assert message in fault.message
+
+
+def test_shares_of_groups_are_found_again_as_leaves():
+    assert isinstance(value("joint_rate[women]"), Leaf)
+    assert value("joint_rate[women]").over == ex.EVERYWHERE
+    assert value("tpr[women]").over == value("tpr[women]").where
