@@ -21,6 +21,7 @@ from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier, Features
 from ratecli.models.grouped import with_members
+from ratecli.models.proxies import Filter
 from ratecli.rates.expression import EVERYWHERE
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
@@ -80,6 +81,8 @@ class World:
     def predictions(self, classifier: Classifier) -> Predictions:
         """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""
         X = with_members(self.X, memberships(self.sample, classifier.slices))
+        if isinstance(classifier, Filter):
+            return _filtered(classifier, X)
         return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
 
     def splits(self) -> dict[str, int]:
@@ -135,6 +138,11 @@ def world(
     if levels == 1:
         return World(sample, X)
     return World(sample_at_levels(sample, levels), features_at_levels(X, levels), levels)
+
+
+def _filtered(found: Filter, X: Features) -> Predictions:
+    kept = found.decide(X)
+    return Predictions(kept, kept, kept, found.memberships(X))
 
 
 @dataclass(frozen=True)
