@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -37,15 +37,33 @@ def surprises(encoder: Encoder, frame: pd.DataFrame) -> list[Fault]:
     return [fault for block in encoder.blocks for fault in _surprise(block, table)]
 
 
-def as_known(frame: pd.DataFrame, kinds: Mapping[str, Kind | None]) -> pd.DataFrame:
+def as_known(
+    frame: pd.DataFrame, kinds: Mapping[str, Kind | None], names: Collection[str] = ()
+) -> pd.DataFrame:
     """Some columns of a table, each of the kind that it is known to be (None: of either).
+
+    `names` are all that the table has, where the frame has not: one of them may be a column misspelt.
 
     Raises
     ------
     FaultError
         As `apply`.
     """
-    faults = [fault for name, kind in kinds.items() for fault in _unfit(frame, name, kind)]
+    hints = {
+        name: did_you_mean(name, names or map(str, frame.columns), "columns")
+        for name in kinds
+        if name not in frame
+    }
+    faults = [
+        Fault("E205", f"there is no column '{name}', which the model needs", hint)
+        for name, hint in hints.items()
+    ]
+    faults += [
+        fault
+        for name, kind in kinds.items()
+        if name not in hints
+        for fault in _unfit(frame[name], name, kind)
+    ]
     if faults:
         raise FaultError(faults)
     return pd.DataFrame({
@@ -59,15 +77,12 @@ def _table(encoder: Encoder, frame: pd.DataFrame) -> Table:
     return Table(as_known(frame, kinds), tuple(kinds), np.full(len(frame), np.nan), digest="")
 
 
-def _unfit(frame: pd.DataFrame, name: str, kind: Kind | None) -> Iterator[Fault]:
-    if name not in frame:
-        hint = did_you_mean(name, map(str, frame.columns), "columns")
-        yield Fault("E205", f"there is no column '{name}', which the model needs", hint)
-    elif kind == "text" and not is_text(frame[name]):
+def _unfit(column: pd.Series, name: str, kind: Kind | None) -> Iterator[Fault]:
+    if kind == "text" and not is_text(column):
         message = f"column '{name}' holds numbers, and it held text in training"
         yield Fault("E411", message, "give its values as text, written as they were in training")
     elif kind == "number":
-        yield from _no_numbers(frame[name], name)
+        yield from _no_numbers(column, name)
 
 
 def _no_numbers(column: pd.Series, name: str) -> Iterator[Fault]:

@@ -69,6 +69,13 @@ def separator_of(path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
+def check_separator(separator: str) -> None:
+    """Raises E104 for what cannot separate columns."""
+    if len(separator) != 1 or separator in _NO_SEPARATORS or not separator.isascii():
+        message = f"{separator!r} cannot separate columns"
+        raise FaultError(Fault("E104", message, "use a comma, semicolon, tab or the like"))
+
+
 def format_of(path: Path) -> str:
     """The format that the file's name promises."""
     kind = FORMATS.get(path.suffix.lower())
@@ -93,9 +100,7 @@ def _refuse_repeated(path: Path, names: list[str]) -> None:
 
 
 def _read_csv(path: Path, separator: str) -> pa.Table:
-    if separator in _NO_SEPARATORS or not separator.isascii():
-        message = f"{separator!r} cannot separate columns"
-        raise FaultError(Fault("E104", message, "use a comma, semicolon, tab or the like"))
+    check_separator(separator)
     names = _header(path, separator)
     _refuse_repeated(path, names)
     unstripped = _header(path, separator, strip=False)
