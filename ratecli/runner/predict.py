@@ -77,8 +77,11 @@ def predict(asked: Asked) -> Predicted:
     table = _read(asked)
     form = format_of_output(asked.table, asked.output)
     known = _known_columns(model, asked.table, table)
-    X = _seen(model.classifier, apply(model.encoding.encoder, known), known)
-    found = answers(model.classifier, X, asked.seed)
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # `answers` tells of scores that are no numbers
+        X = _seen(model.classifier, apply(model.encoding.encoder, known), known)
+        found = answers(model.classifier, X, asked.seed)
     whole = _with_columns(table, found.columns, asked.prefix)
     written = content(whole, form, _separator(asked, asked.output or asked.table))
     warnings = tuple(surprises(model.encoding.encoder, known))

@@ -411,6 +411,19 @@ def test_an_encoder_of_other_features(folder, cli):
 
 
 @pytest.mark.usefixtures("rows")
+def test_a_number_too_large_for_the_model(folder, cli):
+    path = folder / trial("unconstrained") / "encoder.json"
+    content = json.loads(path.read_text())
+    for block in content["blocks"]:
+        block.update({"scale": 1e-3} if "scale" in block else {})
+    path.write_text(json.dumps(content))
+    (folder / "t.csv").write_text("x,z,job,zip\n1,1,smith,01\n1e307,-1e307,smith,01\n")
+    answer = cli("predict", path.parent, "t.csv")
+    assert (answer.code, answer.out) == (4, "")
+    assert answer.err.startswith("error[E404]: the model gives row 2 a score that is not finite")
+
+
+@pytest.mark.usefixtures("rows")
 def test_rows_at_several_levels_are_refused(cli):
     answer = cli("predict", trial("unconstrained", "levels"), "people.csv")
     assert answer.code == 4
