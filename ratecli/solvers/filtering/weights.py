@@ -27,15 +27,18 @@ class Sampling:
         (K,) shares of the groups in what is kept, `q A`.
     imbalance
         Euclidean distance of that from the target.
+    nearest
+        (K,) the point that is nearest to the target: the same, or, relaxed, `q A` with a q that need not add
+        up to 1.
     residual
-        What was minimized: the imbalance, or, relaxed, the distance of `q A` with a q that need not add
-        up to 1, which no sample has where it is less.
+        Distance of that from the target, which, relaxed, no sample has.
     """
 
     mix: Array
     keep: Array
     induced: Array
     imbalance: float
+    nearest: Array
     residual: float
 
 
@@ -65,14 +68,16 @@ def sampling(
     found = least(squares, right, limits(sizes, kept), total)
     mix = np.zeros(len(shares))
     mix[occurs] = found.x * sizes
+    nearest = target + found.residual if relaxed else None
     if not mix.any():  # relaxed, and no value holds any of what is wanted
         mix[occurs] = sizes
     mix /= mix.sum()
     keep = np.divide(mix, shares, out=np.zeros_like(mix), where=occurs)
     induced = mix @ np.where(occurs[:, None], A, 0.0)
     imbalance = float(np.linalg.norm(induced - target))
-    residual = found.distance if relaxed else imbalance
-    return Sampling(mix, keep / keep.max(), induced, imbalance, residual)
+    if nearest is None:
+        return Sampling(mix, keep / keep.max(), induced, imbalance, induced, imbalance)
+    return Sampling(mix, keep / keep.max(), induced, imbalance, nearest, found.distance)
 
 
 def objective(
