@@ -80,6 +80,10 @@ class BalancedTree(Solver):
     calls: Annotated[int, Ge(1)] = 60
     sampled: bool = False
 
+    def __post_init__(self) -> None:
+        if self.relaxed and self.kept:
+            raise ValueError("with 'relaxed' weights there is no least share to keep: say kept: 0")
+
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})
@@ -97,8 +101,9 @@ class BalancedTree(Solver):
         )
         for said in growth.grow():
             progress(said)
-        found = Filter(growth.tree(), growth.weights.keep)
-        return Solution(variants(found, rng, sampled=self.sampled), trace=tuple(growth.trace))
+        return Solution(
+            variants(growth.filter(), rng, sampled=self.sampled), trace=tuple(growth.trace)
+        )
 
     def _splitter(self, aim: Aim) -> Splitter:
         terms = Terms(self.relaxed, self.kept, self.child, self.gap, self.calls)

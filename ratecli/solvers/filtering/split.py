@@ -11,7 +11,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.mixture import Mixture
 from ratecli.solvers.filtering.aim import Aim
 from ratecli.solvers.filtering.least import Least, least
-from ratecli.solvers.filtering.weights import NONE, limits, objective
+from ratecli.solvers.filtering.weights import NONE
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.cut import cut_at
 from ratecli.solvers.oracles.ground import Ground
@@ -82,15 +82,17 @@ class _System:
         return least(squares, right, limited, total)
 
     def _objective(self, masses: Array) -> tuple[Array, Array, Array | None]:
-        groups, sizes = masses[:, self.aim.balanced], masses[:, -1]
-        return objective(groups, sizes, self.aim.target, relaxed=self.terms.relaxed)
+        groups, sizes, target = masses[:, self.aim.balanced].T, masses[:, -1], self.aim.target
+        if self.terms.relaxed:
+            return groups, target, None
+        return groups - np.outer(target, sizes), np.zeros(len(target)), sizes
 
     def _as_they_are(self, masses: Array) -> Array:
         """(M, L) what the leaves themselves add to what is limited: only how much is kept."""
         count = len(self._limits(masses[:1]))
         limited = np.zeros((count, len(masses)))
         if self.terms.kept > 0:
-            limited[-len(masses) :] = limits(masses[:, -1], self.terms.kept)
+            limited[-len(masses) :] = self.terms.kept * np.eye(len(masses)) - masses[:, -1]
         return limited
 
     def _limits(self, masses: Array) -> Array:
