@@ -28,9 +28,12 @@ from ratecli.report.drawing import (
     rows_of,
     say_nothing,
 )
+from ratecli.report.filters import GROUP_SHARES, POSTERIORS
+from ratecli.report.group_shares import draw_group_shares, group_shares
 from ratecli.report.guarantee import GUARANTEE, guarantee
 from ratecli.report.guarantee_panels import draw_guarantee
 from ratecli.report.ledger import Ledger
+from ratecli.report.posteriors import draw_posteriors, posteriors
 from ratecli.report.series import Plane, Point, Series, absent_variants, every_series, reach
 from ratecli.report.settings import Setting, untold
 from ratecli.report.tradeoff import Level, Tradeoff, tradeoff
@@ -61,6 +64,10 @@ def _drawn(ledger: Ledger, position: int) -> Picture:
         return draw_convergence(ledger, convergence(ledger, position))
     if kind == GUARANTEE:
         return draw_guarantee(ledger, guarantee(ledger, position))
+    if kind == POSTERIORS:
+        return draw_posteriors(ledger, posteriors(ledger, position))
+    if kind == GROUP_SHARES:
+        return draw_group_shares(ledger, group_shares(ledger, position))
     return draw(ledger, tradeoff(ledger, position))
 
 
