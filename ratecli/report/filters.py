@@ -15,7 +15,7 @@ from ratecli.spec.sweep import Value, among
 
 POSTERIORS = "posteriors"
 GROUP_SHARES = "group_shares"
-UNTOLD = "stored before trials kept what filters do; `ratecli run --fresh` runs them anew"
+UNTOLD = "left out, stored when trials kept nothing of filters (run them afresh)"
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def untold(ledger: Ledger, found: Sequence[Panel]) -> list[str]:
         for panel in found
         for trial in panel.trials
     )
-    return [f"left out, {UNTOLD}: {lacking}"] if lacking else []
+    return [f"{UNTOLD}: {lacking}"] if lacking else []
 
 
 def _filters(ledger: Ledger, trial: Planned) -> Mapping[str, Any]:

@@ -9,7 +9,8 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from ratecli.report.drawing import (
@@ -49,6 +50,8 @@ HEADS = 1.15
 """Inches above a panel for its title and the names of groups."""
 WIDTH = 11.5
 """Inches of a figure of several panels at most."""
+BAR = 0.9
+"""Inches beside all panels for the bar of colours."""
 GAP = 0.35
 """Between the row of all rows and the first value, in rows."""
 
@@ -140,42 +143,53 @@ def _explained(ledger: Ledger, plot: FilterPlot) -> str:
 
 
 def _fill(figure: Figure, found: Sequence[Map | str], drawn: Sequence[Map]) -> None:
-    """All panels, of cells of one size; shorter ones end above."""
+    """All panels, of cells of one size; of those side by side the shorter ones end above."""
     across = max(len(each.groups) for each in drawn)
-    down = max(len(each.cells) for each in drawn)
-    roomy = across <= MOST[0] and down <= MOST[1]
+    roomy = across <= MOST[0] and max(len(each.cells) for each in drawn) <= MOST[1]
     cell = CELL if roomy else SMALL
-    panel = LABELS + across * cell[0], HEADS + (down + GAP) * cell[1]
-    wide = max(1, min(len(found), ABREAST, int(WIDTH / panel[0])))
-    high = -(-len(found) // wide)
-    figure.set_size_inches(max(wide * panel[0] + 0.9, SIZE[0]), max(high * panel[1], 2.0))
-    meshes, every = [], []
+    width = LABELS + across * cell[0]
+    wide = max(1, min(len(found), ABREAST, int(WIDTH / width)))
+    rows = [found[start : start + wide] for start in range(0, len(found), wide)]
+    downs = [max(map(_height, row)) for row in rows]
+    height = sum(HEADS + down * cell[1] for down in downs)
+    figure.set_size_inches(max(wide * width + BAR, SIZE[0]), height)
+    grid = figure.add_gridspec(len(rows), wide, height_ratios=downs)
     for position, each in enumerate(found):
-        axes = figure.add_subplot(high, wide, position + 1)
-        every.append(axes)
-        axes.set_title(each if isinstance(each, str) else each.title, fontsize=9)
+        row, column = divmod(position, wide)
+        axes = figure.add_subplot(grid[row, column])
         axes.grid(visible=False)
         if isinstance(each, str):
+            axes.set_title(each, fontsize=9)
             axes.set_xticks([])
             axes.set_yticks([])
             say_nothing(axes)
         else:
-            meshes.append(_draw(axes, each, numbers=roomy))
+            _draw(axes, each, numbers=roomy)
             axes.set_xlim(0, across)
-            axes.set_ylim(down + GAP, 0)
-    bar = figure.colorbar(meshes[0], ax=every, fraction=0.05, aspect=30, shrink=0.8)
+            axes.set_ylim(downs[row], 0)
+    _add_bar(figure)
+
+
+def _height(shown: Map | str) -> float:
+    """Of a panel, in rows of cells."""
+    return 2 + GAP if isinstance(shown, str) else len(shown.cells) + GAP
+
+
+def _add_bar(figure: Figure) -> None:
+    scale = ScalarMappable(Normalize(0, 1), COLOURS)
+    bar = figure.colorbar(scale, ax=figure.axes, fraction=0.04, aspect=25, anchor=(0.0, 1.0))
     bar.ax.tick_params(labelsize=8)
-    bar.set_label("share of the group", fontsize=8)
+    bar.set_label("share", fontsize=8)
     bar.outline.set_visible(False)
 
 
-def _draw(axes: Axes, shown: Map, *, numbers: bool) -> QuadMesh:
-    """One panel; the mesh that its colours are of."""
+def _draw(axes: Axes, shown: Map, *, numbers: bool) -> None:
+    """One panel; axes grow downwards, a unit a row of cells."""
     cells = np.array(shown.cells)
     tops = [0.0, *(k + GAP for k in range(1, len(cells)))]
     across = np.arange(cells.shape[1] + 1)
     for top, row in zip(tops, cells, strict=True):
-        mesh = axes.pcolormesh(
+        axes.pcolormesh(
             across, [top, top + 1], row[None], cmap=COLOURS, vmin=0, vmax=1,
             edgecolors="white", linewidth=0.8,
         )  # fmt: skip
@@ -188,4 +202,4 @@ def _draw(axes: Axes, shown: Map, *, numbers: bool) -> QuadMesh:
     axes.set_xticks(across[:-1] + 0.5, shown.groups, fontsize=7, rotation=45, ha="left")
     axes.tick_params(length=0, pad=2)
     axes.spines[:].set_visible(False)
-    return mesh
+    axes.set_title(shown.title, fontsize=9)
