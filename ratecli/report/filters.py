@@ -15,6 +15,8 @@ from ratecli.spec.sweep import Value, among
 
 POSTERIORS = "posteriors"
 GROUP_SHARES = "group_shares"
+EDGE = 0.08
+"""Inches that stay free on either side: row labels of panels may be wider than their layout thinks."""
 UNTOLD = "left out, stored when trials kept nothing of filters (run them afresh)"
 
 
@@ -61,8 +63,6 @@ class Panel:
     """An algorithm at a sweep point: a trial for each seed."""
 
     title: str
-    label: str
-    algorithm: int
     trials: tuple[Planned, ...]
 
 
@@ -92,10 +92,7 @@ def panels(ledger: Ledger, plot: FilterPlot) -> list[Panel]:
         if trial.label in shown and among(trial.point, plot.at):
             found.setdefault((trial.label, repr(trial.point)), []).append(trial)
     several = len({label for label, _ in found}) > 1
-    return [
-        Panel(_title(ledger, trials[0], several), label, labels.index(label), tuple(trials))
-        for (label, _), trials in found.items()
-    ]
+    return [Panel(_title(ledger, trials[0], several), tuple(trials)) for trials in found.values()]
 
 
 def _is_shown(ledger: Ledger, plot: FilterPlot, label: str) -> bool:
@@ -118,7 +115,9 @@ def _title(ledger: Ledger, trial: Planned, several: bool) -> str:
 def census(ledger: Ledger, plot: FilterPlot, trial: Planned, split: str) -> Census | None:
     """What a trial kept of its filter; None if it has no answer, or no such variant, column or split."""
     variants = _filters(ledger, trial)
-    variant = variants.get(plot.variant or next(iter(variants), ""), {})
+    main = next(iter(variants), "")
+    named = plot.variant if len(variants) > 1 else ""  # a single one is itself, as in other plots
+    variant = variants.get(named or main, {})
     columns = variant.get("columns") or {}
     column = columns.get(plot.column or next(iter(columns), ""), {})
     found = (column.get("splits") or {}).get(split)

@@ -25,7 +25,7 @@ from ratecli.report.drawing import (
     say_nothing,
 )
 from ratecli.report.estimates import Estimate, estimate
-from ratecli.report.filters import FilterPlot, census, column_of, filter_plot, panels, untold
+from ratecli.report.filters import EDGE, FilterPlot, census, column_of, filter_plot, panels, untold
 from ratecli.report.ledger import Ledger
 from ratecli.runner.records import Planned
 
@@ -105,6 +105,7 @@ def _figure(ledger: Ledger, plot: FilterPlot) -> Figure:
     found = bars(ledger, plot)
     drawn = [each for several in found for each in several if isinstance(each, Bars)]
     figure = empty_figure(SIZE)
+    figure.set_layout_engine("constrained", w_pad=EDGE)
     figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
     notes = untold(ledger, panels(ledger, plot))
     if not drawn:

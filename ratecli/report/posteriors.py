@@ -25,6 +25,7 @@ from ratecli.report.drawing import (
     say_nothing,
 )
 from ratecli.report.filters import (
+    EDGE,
     Census,
     FilterPlot,
     census,
@@ -123,6 +124,7 @@ def _figure(ledger: Ledger, plot: FilterPlot) -> Figure:
     found = maps(ledger, plot)
     drawn = [each for each in found if isinstance(each, Map)]
     figure = empty_figure(SIZE)
+    figure.set_layout_engine("constrained", w_pad=EDGE)
     figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
     if not drawn:
         figure.text(0.5, 0.5, NOTHING, ha="center")

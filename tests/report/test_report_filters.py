@@ -133,6 +133,13 @@ def test_a_map_is_of_the_seed_split_and_variant_that_is_asked_for(asked, last):
     assert found.cells[2] == pytest.approx(last)
 
 
+def test_a_single_variant_is_shown_whatever_it_is_called():
+    ledger = ledger_of(POSTERIORS | {"variant": "drawn"}, alphas=(0.2,))
+    for each in ledger.results.values():
+        del each.info["filters"]["drawn"]
+    assert isinstance(maps(ledger, posteriors(ledger, 0))[0], Map)
+
+
 def test_a_map_is_of_the_column_that_is_asked_for():
     ledger = ledger_of(POSTERIORS | {"column": "sex"})
     plot = posteriors(ledger, 0)
