@@ -32,6 +32,7 @@ from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.safety import AtPoint, SafetyTest, inflated, tightens
 from ratecli.runner.shown import panel_faults, report_faults, swept
+from ratecli.runner.shown_filters import filter_faults
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
 from ratecli.solvers.registry import algorithms
@@ -85,6 +86,7 @@ class Reading:
         self._sort(self._written_nowhere(found))
         self._sort(report_faults(self.experiment, self.document))
         self._sort(panel_faults(self.experiment, self.document, found))
+        self._sort(filter_faults(self.experiment, self.document, found))
         self._sort(expect_faults(self.experiment, self.document, found))
         if self.faults or (refuse and self.refusals):
             raise FaultError(self.faults | self.refusals)
