@@ -54,7 +54,7 @@ class Progressing:
             return None
         others = [each.mass for k, each in enumerate(leaves) if k != own]
         after = self._weights([*others, leaf.mass - yes, yes])
-        return Split(classifier, after.residual, float(search.trace[-1]["gap"]))
+        return Split(classifier, after.imbalance, float(search.trace[-1]["gap"]))
 
     def _weights(self, masses: Sequence[Array]) -> Sampling:
         stacked = np.stack(masses)

@@ -47,7 +47,8 @@ class BalancedTree(Solver):
     depth
         Most splits above a leaf.
     stop
-        The distance at which the tree is good enough.
+        The distance at which the tree is good enough. Trees that go on are balanced ever better in training,
+        and on new rows hardly.
     kept
         Least share of all rows that the filter keeps. With 0 there is no limit, and of the rows that are
         kept in the end there may be few.
@@ -56,8 +57,9 @@ class BalancedTree(Solver):
     order
         `best`: of all leaves that one is split where it helps most; `first`: the oldest where it is enough.
     oracle
-        What finds classifiers for splits: `regression` (the paper's paired regression), or any oracle of
-        `mixture`.
+        What finds classifiers for splits: `plugin`, which fits chances of the groups in each leaf once,
+        `regression` (the paper's paired regression), faster and often a little less good, or any other
+        oracle of `mixture`.
     gap
         By how much another answer of the oracle must promise to come nearer.
     calls
@@ -71,11 +73,11 @@ class BalancedTree(Solver):
     relaxed: bool = False
     gamma: Annotated[float, Ge(0), Lt(1)] = 0.01
     depth: Annotated[int, Ge(0)] = 20
-    stop: Annotated[float, Ge(0)] = 0.0
+    stop: Annotated[float, Ge(0)] = 0.1
     kept: Annotated[float, Ge(0), Le(1)] = 0.01
     child: Annotated[float, Ge(0), Lt(1)] = 0.001
     order: Literal["best", "first"] = "best"
-    oracle: OracleOption = "regression"
+    oracle: OracleOption = "plugin"
     gap: Annotated[float, Gt(0)] = 1e-3
     calls: Annotated[int, Ge(1)] = 60
     sampled: bool = False

@@ -112,6 +112,22 @@ class _System:
         room = np.outer(aim.alpha, sizes)
         return np.vstack([shift - room, -shift - room])
 
+    def largest(self, chances: Array, masses: Array) -> Array:
+        """(T,) of answers with masses (T, R), the second of which is no to all: the same yes child, as large
+        as the limits let it be. How large it is makes no difference to the distance.
+        """
+        others = np.where(np.arange(len(chances)) == 1, 0.0, chances)
+        own = others.sum() / chances.sum()
+        child = others @ masses / others.sum()
+        ends = self._limits(np.stack([np.zeros_like(child), child]))
+        low, high = ends[:, 0], ends[:, 1]
+        steps = high - low
+        bounds = -low[steps > NONE] / steps[steps > NONE]
+        most = float(np.clip(bounds.min(initial=1.0), own, 1.0))
+        larger = np.asarray(others / others.sum() * most)
+        larger[1] = 1 - most
+        return larger
+
     def prices(self, found: Least) -> tuple[Array, float]:
         """(R,) on an answer's mass, and what any answer costs: of use is one of less than 0 in sum."""
         corners = np.vstack([np.zeros(self.aim.masses), np.eye(self.aim.masses)])
@@ -162,9 +178,9 @@ def nearest_split(aim: Aim, terms: Terms, leaves: Sequence[Leaf], own: int) -> S
         if gap <= terms.gap:
             break
     chances = found.x[len(leaves) :]
-    if not chances.sum() > NONE:
+    if not chances.sum() - chances[1] > NONE:
         return None
-    chances = chances / chances.sum()
+    chances = system.largest(chances, np.stack(masses[: len(chances)]))
     used = np.flatnonzero(chances > NONE)
     mixture = Mixture(tuple(answers[k] for k in used), chances[used] / chances[used].sum())
     return Split(mixture, found.distance, gap)

@@ -32,7 +32,8 @@ class Rules:
     Attributes
     ----------
     shrink
-        gamma: a split must bring the distance to at most `1 - gamma` times what it was.
+        gamma: a split must bring the imbalance to at most `1 - gamma` times what it was. That of the sample,
+        also with relaxed weights.
     depth
         Splits above a leaf, at most.
     stop
@@ -77,7 +78,7 @@ class Growth:
 
     def grow(self) -> Iterator[str]:
         """One split after the other; says what each has brought."""
-        while self.weights.residual > self.rules.stop:
+        while self.weights.imbalance > self.rules.stop:
             found = self._next()
             if found is None:
                 return
@@ -87,7 +88,7 @@ class Growth:
             self.splits[self.leaves[own].node] = split.classifier
             self.leaves, self.weights = leaves, weights
             self._note(split.gap)
-            yield f"{len(leaves)} leaves, {weights.residual:.4g} from the target"
+            yield f"{len(leaves)} leaves, {weights.imbalance:.4g} from the target"
 
     def filter(self) -> Filter:
         """By the leaves, with the weights that keep most of those that are best."""
@@ -105,7 +106,7 @@ class Growth:
     def _next(self) -> tuple[int, Split, list[Leaf], Sampling] | None:
         """The leaf to split, with the leaves and weights that there are then."""
         best = None
-        limit = (1 - self.rules.shrink) * self.weights.residual
+        limit = (1 - self.rules.shrink) * self.weights.imbalance
         for own, leaf in enumerate(self.leaves):
             if leaf.depth >= self.rules.depth:
                 continue
@@ -114,8 +115,11 @@ class Growth:
             if split is None or after is None:
                 continue
             weights = self._weigh(after)
-            if weights.residual <= limit and weights.residual < self.weights.residual - TOLERANCE:
-                limit, best = weights.residual, (own, split, after, weights)
+            if (
+                weights.imbalance <= limit
+                and weights.imbalance < self.weights.imbalance - TOLERANCE
+            ):
+                limit, best = weights.imbalance, (own, split, after, weights)
                 if self.rules.order == "first":
                     break
         return best
