@@ -38,7 +38,7 @@ class Case:
 
     `metrics` are all that is measured, by display name: `objective`, the file's, and
     `violation.<constraint>`. What names something that has no value here is not among them, nor
-    among the constraints.
+    among the constraints. `filtering` is what training rows go through first.
     """
 
     label: str
@@ -53,6 +53,7 @@ class Case:
     objective: Goal
     constraints: tuple[Goal, ...]
     metrics: Mapping[str, Expression]
+    filtering: Filtering | None = None
 
     @property
     def drawing(self) -> Drawing:
@@ -97,6 +98,18 @@ class Case:
         trees = [goal.expression for goal in self.goals()]
         trees += [] if goals_only else self.metrics.values()
         return (node for tree in trees for node in ex.walk(tree) if isinstance(node, ex.Of))
+
+
+@dataclass(frozen=True)
+class Filtering:
+    """A balanced filter of training rows, as a case whose trial finds it.
+
+    `take` is `weights`, where rows count by the chance that they are kept, or `sample`, where they are
+    drawn with it.
+    """
+
+    case: Case
+    take: str
 
 
 def ruling(case: Case) -> tuple[Goal, ...]:

@@ -22,6 +22,10 @@ VIOLATION = "violation."
 """What the name of a metric begins with that is a constraint's violation; the constraint's follows."""
 
 
+STAGE = "filter."
+"""What the names of all metrics begin with that are measured of the filter before training."""
+
+
 @dataclass(frozen=True)
 class Planned:
     """One (algorithm, sweep point, seed) of an experiment.
