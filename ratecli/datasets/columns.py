@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+Kind: TypeAlias = Literal["number", "text"]
 
 MISSING_CATEGORY = "(missing)"
 """The category, in feature names, of rows without a value."""

@@ -7,16 +7,17 @@ of terms become TF-IDF. Row weights play no part, and no bias is added: that is 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import Levels
+from ratecli.datasets.columns import Kind, Levels
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 
@@ -25,6 +26,10 @@ Positions: TypeAlias = NDArray[np.intp]
 
 _SPARSE_BELOW = 0.3
 """Share of entries that are not zero under which features are held sparse."""
+
+
+class ReadyMadeError(ValueError):
+    """The features came ready-made, so that no columns of a table become them."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,43 @@ class Encoder:
             return cls(tuple(f"x{i + 1}" for i in range(width)), (), _fit_counts(tables, train))
         _refuse_no_rows(train)
         seen = [name for name in _common_features(tables) if name not in unseen]
+        if not seen:
+            raise FaultError(Fault("E411", f"there are no features but {' and '.join(unseen)}"))
         blocks = tuple(_fit_column(name, tables, train) for name in seen)
+        return cls(tuple(name for block in blocks for name in block.names), blocks)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The columns that features are made of, and what each holds."""
+        return {
+            block.column: "number" if isinstance(block, Numeric) else "text"
+            for block in self.blocks
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values from which `from_json` makes the same encoder again.
+
+        Of ready-made features only what they are: `matrix`, or `counts` of terms.
+        """
+        if not self.blocks:
+            return {"ready_made": "matrix" if self.idf is None else "counts"}
+        return {"blocks": [asdict(block) for block in self.blocks]}
+
+    @classmethod
+    def from_json(cls, content: object) -> Encoder:
+        """Raises ReadyMadeError where features came ready-made, ValueError for whatever `as_json` does not
+        give.
+        """
+        match content:
+            case {"ready_made": "matrix" | "counts" as what}:
+                raise ReadyMadeError(what)
+            case {"blocks": [_, *_] as found}:
+                blocks = tuple(map(_block, found))
+            case _:
+                raise ValueError("it says of no column what becomes of it")
+        columns = [block.column for block in blocks]
+        if len(set(columns)) < len(columns):
+            raise ValueError("it says of one column twice what becomes of it")
         return cls(tuple(name for block in blocks for name in block.names), blocks)
 
     def transform(self, table: Table) -> Features:
@@ -136,6 +177,31 @@ def _refuse_unseen(unseen: Sequence[str]) -> None:
         raise FaultError(
             Fault("E411", message, "take a data set of columns, such as adult for a9a")
         )
+
+
+def _block(content: object) -> Numeric | OneHot:
+    """One of `as_json`."""
+    match content:
+        case {"column": str(column), "mean": mean, "scale": scale}:
+            if _finite(scale) <= 0:
+                raise ValueError(f"the scale of column '{column}' is {scale}")
+            return Numeric(column, _finite(mean), _finite(scale))
+        case {"column": str(column), "levels": [_, *_] as levels}:
+            if not all(isinstance(level, str) for level in levels):
+                raise ValueError(f"the levels of column '{column}' are not all text")
+            if len(set(levels)) < len(levels):
+                raise ValueError(f"column '{column}' has a level twice")
+            return OneHot(column, tuple(levels))
+        case _:
+            raise ValueError("it has a column with neither mean and scale nor levels")
+
+
+def _finite(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a mean or a scale is no number")  # noqa: TRY004  one error for all
+    if not abs(value) <= sys.float_info.max:  # nor NaN; and JSON knows whole numbers of any length
+        raise ValueError("a mean or a scale is not finite")
+    return float(value)
 
 
 def _refuse_no_rows(train: Sequence[Positions]) -> None:

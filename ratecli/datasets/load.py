@@ -133,7 +133,7 @@ class _Roles:
 def _load_own(options: Options, base: Path) -> Table:
     path = _own_file(options, base)
     kind = options.get("format") or own.format_of(path)
-    separator = options.get("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    separator = options.get("separator") or own.separator_of(path)
     categorical = options.get("categorical", ())
     frame = own.read(path, kind, separator, categorical)
     roles = _roles(options, [str(name) for name in frame.columns])

@@ -40,16 +40,40 @@ _LARGEST_EXACT = 2**53
 
 def read(path: Path, kind: str, separator: str, categorical: Collection[str]) -> pd.DataFrame:
     """The columns of the file, numeric or text; index 0..n-1."""
+    table = as_it_stands(path, kind, separator)
+    return typed(path, table, table.column_names, categorical)
+
+
+def as_it_stands(path: Path, kind: str, separator: str) -> pa.Table:
+    """The table as the file has it, columns of a CSV as text; only names lose the spaces around them."""
     table = _read_parquet(path) if kind == "parquet" else _read_csv(path, separator)
     names = [name.strip() for name in table.column_names]
     _refuse_repeated(path, names)
     if table.num_rows == 0:
-        raise _no_table(path, "it has no rows", "give at least one row for each class")
+        raise _no_table(path, "it has no rows", "give it some below the names of its columns")
+    return table.rename_columns(names)
+
+
+def typed(
+    path: Path, table: pa.Table, names: Collection[str], categorical: Collection[str]
+) -> pd.DataFrame:
+    """Some columns of such a table, numeric or text; index 0..n-1."""
     columns = {
-        name: _typed(path, name, column, text=name in categorical)
-        for name, column in zip(names, table.columns, strict=True)
+        name: _typed(path, name, table.column(name), text=name in categorical) for name in names
     }
     return pd.DataFrame(columns)
+
+
+def separator_of(path: Path) -> str:
+    """What separates columns where nobody says: a tab in a .tsv, else a comma."""
+    return "\t" if path.suffix.lower() == ".tsv" else ","
+
+
+def check_separator(separator: str) -> None:
+    """Raises E104 for what cannot separate columns."""
+    if len(separator) != 1 or separator in _NO_SEPARATORS or not separator.isascii():
+        message = f"{separator!r} cannot separate columns"
+        raise FaultError(Fault("E104", message, "use a comma, semicolon, tab or the like"))
 
 
 def format_of(path: Path) -> str:
@@ -76,9 +100,7 @@ def _refuse_repeated(path: Path, names: list[str]) -> None:
 
 
 def _read_csv(path: Path, separator: str) -> pa.Table:
-    if separator in _NO_SEPARATORS or not separator.isascii():
-        message = f"{separator!r} cannot separate columns"
-        raise FaultError(Fault("E104", message, "use a comma, semicolon, tab or the like"))
+    check_separator(separator)
     names = _header(path, separator)
     _refuse_repeated(path, names)
     unstripped = _header(path, separator, strip=False)

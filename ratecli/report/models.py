@@ -1,4 +1,4 @@
-"""The classifiers of every planned trial and their certificates, in folders that say which trial it is."""
+"""The classifiers of every planned trial with what they need, in folders that say which trial it is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 
 from ratecli.report.certificate_files import CERTIFICATES, certificate_file
 from ratecli.report.certificates import certificates
+from ratecli.report.encoder_files import encoder_file
 from ratecli.report.ledger import MEASURED, Ledger
 from ratecli.report.naming import file_name
 from ratecli.report.sheet import scalar
-from ratecli.runner.files import atomic_write, writing
+from ratecli.runner.files import ENCODER, atomic_write, writing
 from ratecli.runner.records import Planned
 from ratecli.runner.store import Store
 
@@ -22,8 +23,8 @@ ENDING = ".npz"
 
 
 def write_models(place: Path, ledger: Ledger, store: Store) -> int:
-    """Write `place`/<trial>/<variant>.npz for each trial with numbers, and certificates.json for each
-    that was tested, whether it passed or not; gives how many files there are.
+    """Write `place`/<trial>/<variant>.npz and encoder.json for each trial with numbers, and
+    certificates.json for each that was tested, whether it passed or not; gives how many files there are.
 
     Those of trials that are not planned any more are removed, and nothing else that lies there. A file
     that holds what it should is left alone.
@@ -74,7 +75,8 @@ def _files(ledger: Ledger, trial: Planned, store: Store) -> dict[str, bytes]:
         stems = {name.removesuffix(ENDING) for name in names.values()}
         names[variant] = file_name(variant, stems) + ENDING
     kept = {names[variant]: data for variant, data in models.items()}
-    return kept | certificate_file(ledger, trial, names)
+    encoder = encoder_file(trial, store.encoding(trial.key), names, models) if models else {}
+    return kept | encoder | certificate_file(ledger, trial, names)
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> int:
@@ -105,7 +107,7 @@ def _remove(folder: Path, but: Collection[str] = ()) -> None:
     with writing(folder):
         for path in list(folder.iterdir()) if folder.is_dir() else ():
             half = path.suffix == ".tmp" and path.name.startswith(".")
-            ours = half or path.suffix == ENDING or path.name == CERTIFICATES
+            ours = half or path.suffix == ENDING or path.name in {CERTIFICATES, ENCODER}
             if ours and path.name not in but and not path.is_dir():
                 path.unlink()
         if folder.is_dir() and not any(folder.iterdir()):

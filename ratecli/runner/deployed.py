@@ -48,15 +48,22 @@ def _read(given: str, folder: Path) -> bytes:
         blob = path.read_bytes()
     except OSError as error:
         raise unreadable(given, path, error) from error
+    classifier_of(given, blob)
+    return blob
+
+
+def classifier_of(given: str, blob: bytes) -> Classifier:
+    """The classifier that the file `given` holds; E404 where it holds none."""
     try:
-        for text in loads(blob).slices:
+        classifier = loads(blob)
+        for text in classifier.slices:
             parse_conditions(text)
     except (ValueError, FaultError) as error:
         reason = str(error).removeprefix("no stored classifier: ")
         hint = "it must be an .npz that a run left, results/NAME/models/TRIAL/VARIANT.npz"
         message = f"'{given}' holds no stored classifier: {reason}"
         raise FaultError(Fault("E404", message, hint)) from None
-    return blob
+    return classifier
 
 
 def check_kept(

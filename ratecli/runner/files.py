@@ -13,6 +13,9 @@ from ratecli.faults import Fault, FaultError
 MODELS = "models"
 """Where in the folder of its results a run leaves its classifiers."""
 
+ENCODER = "encoder.json"
+"""Beside the classifiers of a trial: which they are, and how their features are made of columns."""
+
 
 def cannot_write(path: Path, reason: str) -> Fault:
     hint = "make room there, or choose another folder with --output"

@@ -56,7 +56,11 @@ class Value:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """How a trial ended and all that it measured."""
+    """How a trial ended and all that it measured.
+
+    `encoding` says how the features that its models see are made of columns (`runner.encoding`); it is
+    empty where there are no models.
+    """
 
     key: str
     status: str
@@ -67,3 +71,4 @@ class TrialResult:
     multipliers: Mapping[str, float] = field(default_factory=dict)
     values: tuple[Value, ...] = ()
     models: Mapping[str, bytes] = field(default_factory=dict)
+    encoding: str = ""

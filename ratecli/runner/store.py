@@ -8,6 +8,7 @@ cut, not only a `kill -9`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from ratecli.faults import Fault, FaultError
 from ratecli.runner.records import CACHED, Planned, TrialResult, Value
 
 VERSION = 1
-"""Stands in the file as `user_version`; counts up when the tables below change."""
+"""Stands in the file as `user_version`; counts up when the tables below can no longer be read."""
 
 APPLICATION = 0x72617465
 """`application_id` of a ledger: "rate" in ASCII."""
@@ -50,6 +51,16 @@ SCHEMA = (
         JOIN trials ON trials.id = trial JOIN measures ON measures.id = measure""",
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {VERSION}",
+)
+
+# Trials of the same rows share an encoding, which is stored once. The first ledgers have no such tables:
+# they get them when something is written.
+ENCODINGS = (
+    """CREATE TABLE IF NOT EXISTS encodings (
+        id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, content TEXT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS encoded (
+        trial INTEGER PRIMARY KEY REFERENCES trials ON DELETE CASCADE,
+        encoding INTEGER NOT NULL REFERENCES encodings)""",
 )
 
 
@@ -122,26 +133,31 @@ class Store:
         return {name: json.loads(value) for name, value in rows}
 
     def results(self) -> dict[str, TrialResult]:
-        """Every stored trial by key, failed ones included, without the models."""
+        """Every stored trial by key, failed ones included, without models and encodings."""
         with self._transaction() as db:
             trials = db.execute("SELECT * FROM trials ORDER BY id").fetchall()
             values = _values(db)
         return {row[1]: _result(row, values.get(row[0], ())) for row in trials}
 
     def result(self, key: str) -> TrialResult:
-        """One trial with its models; KeyError if it is not stored."""
+        """One trial with its models and their encoding; KeyError if it is not stored."""
         with self._transaction() as db:
             row = db.execute("SELECT * FROM trials WHERE key = ?", (key,)).fetchone()
             if row is None:
                 raise KeyError(key)
             values = _values(db, "WHERE trial = ?", row[0])
-            models = _models(db, key)
-        return _result(row, values.get(row[0], ()), models)
+            models, encoding = _models(db, key), _encoding(db, key)
+        return _result(row, values.get(row[0], ()), models, encoding)
 
     def models(self, key: str) -> dict[str, bytes]:
         """The classifiers of one trial by variant, the main one first; none if it is not stored."""
         with self._transaction() as db:
             return _models(db, key)
+
+    def encoding(self, key: str) -> str:
+        """How one trial's features are made of columns; empty if that is not stored."""
+        with self._transaction() as db:
+            return _encoding(db, key)
 
     def _open(self, readonly: bool) -> None:
         self._db.execute("PRAGMA foreign_keys = ON")
@@ -160,6 +176,10 @@ class Store:
             raise FaultError(Fault("E502", message, help=help_))
         if readonly:
             self._db.execute("PRAGMA query_only = ON")
+        elif not _knows_encodings(self._db):
+            with self._transaction("IMMEDIATE") as db:
+                for statement in ENCODINGS:
+                    db.execute(statement)
 
     def _version(self) -> tuple[int, int]:
         application = self._db.execute("PRAGMA application_id").fetchone()[0]
@@ -229,6 +249,13 @@ def _insert(db: sqlite3.Connection, result: TrialResult) -> None:
     )
     models = ((trial, variant, data) for variant, data in result.models.items())
     db.executemany("INSERT INTO models VALUES (?, ?, ?)", models)
+    if result.encoding:
+        sha256 = hashlib.sha256(result.encoding.encode()).hexdigest()
+        content = (sha256, result.encoding)
+        db.execute("INSERT OR IGNORE INTO encodings VALUES (NULL, ?, ?)", content)
+        db.execute(
+            "INSERT INTO encoded SELECT ?, id FROM encodings WHERE sha256 = ?", (trial, sha256)
+        )
 
 
 def _values(db: sqlite3.Connection, where: str = "", *given: int) -> dict[int, tuple[Value, ...]]:
@@ -252,8 +279,27 @@ def _models(db: sqlite3.Connection, key: str) -> dict[str, bytes]:
     return dict(db.execute(query, (key,)).fetchall())
 
 
+def _knows_encodings(db: sqlite3.Connection) -> bool:
+    query = "SELECT count(*) FROM sqlite_schema WHERE name = 'encoded'"
+    return bool(db.execute(query).fetchone()[0])
+
+
+def _encoding(db: sqlite3.Connection, key: str) -> str:
+    if not _knows_encodings(db):
+        return ""
+    query = (
+        "SELECT content FROM encodings JOIN encoded ON encoding = encodings.id"
+        " JOIN trials ON trials.id = trial WHERE key = ?"
+    )
+    row = db.execute(query, (key,)).fetchone()
+    return "" if row is None else str(row[0])
+
+
 def _result(
-    row: tuple[Any, ...], values: tuple[Value, ...], models: Mapping[str, bytes] | None = None
+    row: tuple[Any, ...],
+    values: tuple[Value, ...],
+    models: Mapping[str, bytes] | None = None,
+    encoding: str = "",
 ) -> TrialResult:
     _, key, status, reason, seconds, info, trace, multipliers = row
     return TrialResult(
@@ -266,4 +312,5 @@ def _result(
         multipliers=json.loads(multipliers),
         values=values,
         models=models or {},
+        encoding=encoding,
     )

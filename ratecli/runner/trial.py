@@ -76,6 +76,7 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
         multipliers=solution.multipliers,
         values=tuple(values),
         models={name: dumps(classifier) for name, classifier in solution.variants.items()},
+        encoding=rows.encoding if solution.variants else "",
     )
 
 

@@ -27,6 +27,7 @@ from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
 from ratecli.runner.drawing import AS_THEY_ARE, Dealt, Drawing, dealt
+from ratecli.runner.encoding import Encoding
 from ratecli.runner.levels import (
     check_column,
     column_at_levels,
@@ -71,13 +72,15 @@ class Data:
 class World:
     """All rows of one seed: what slices read, and what classifiers see.
 
-    Each row of the data stands `levels` times (`runner.levels`). `before` are the rows before a filter
-    (`runner.filtered`) weighed or dropped some, if one did.
+    Each row of the data stands `levels` times (`runner.levels`). `encoding` says how features are made
+    of columns, as JSON (`runner.encoding`). `before` are the rows before a filter (`runner.filtered`)
+    weighed or dropped some, if one did.
     """
 
     sample: Sample
     X: Features
     levels: int = 1
+    encoding: str = ""
     before: Sample | None = None
 
     def predictions(self, classifier: Classifier) -> Predictions:
@@ -135,7 +138,9 @@ def world_of(
 ) -> World:
     """As `world`, of rows that are dealt already, by data set; those of no split neither train nor test."""
     named = tables(data)
-    X = _features(named, found, unseen)
+    trained = [_trained(found[name]) for name in named]
+    encoder = Encoder.fit(list(named.values()), trained, unseen)
+    X = _features(encoder, named, found)
     rows = _positions(named, found)
     stacked = _all_rows(data)
     columns = _Drawn(stacked.columns, rows)
@@ -150,9 +155,11 @@ def world_of(
     if deployed is not None:
         sample = sample.with_deployed(_decisions(columns[deployed], deployed))
     levels = levels_of_all(data)
+    encoding = Encoding.of(encoder, stacked.columns, levels).text()
     if levels == 1:
-        return World(sample, X)
-    return World(sample_at_levels(sample, levels), features_at_levels(X, levels), levels)
+        return World(sample, X, encoding=encoding)
+    X = features_at_levels(X, levels)
+    return World(sample_at_levels(sample, levels), X, levels, encoding)
 
 
 def _filtered(found: Filter, X: Features) -> Predictions:
@@ -198,11 +205,8 @@ def _all_rows(data: Data) -> _Stacked:
     )
 
 
-def _features(
-    named: Mapping[str, Table], found: Mapping[str, Dealt], unseen: Sequence[str]
-) -> Features:
-    """(m, d) as the training rows say; each row of a table is encoded once, however often it is drawn."""
-    encoder = Encoder.fit(list(named.values()), [_trained(found[name]) for name in named], unseen)
+def _features(encoder: Encoder, named: Mapping[str, Table], found: Mapping[str, Dealt]) -> Features:
+    """(m, d); each row of a table is encoded once, however often it is drawn."""
     blocks = [_taken(encoder.transform(table), found[name].rows) for name, table in named.items()]
     return _stacked(blocks)
 

@@ -30,7 +30,7 @@ def test_it_runs_as_any_other(folder, cli):
     answer = cli("run", "eg.yaml", "-j", 1)
     assert (answer.code, "error" in answer.err) == (0, False)
     models = folder / "results" / "eg" / "models" / "exponentiated_gradient-seed=0"
-    assert {path.name for path in models.iterdir()} == {"stochastic.npz", "voted.npz"}
+    assert {path.name for path in models.glob("*.npz")} == {"stochastic.npz", "voted.npz"}
 
 
 @installed

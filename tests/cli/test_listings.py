@@ -25,6 +25,7 @@ HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich",
 QUICK = [
     ["--help"],
     ["run", "--help"],
+    ["predict", "--help"],
     *(["ls", kind] for kind in LISTINGS),
     *(
         ["show", name]
@@ -156,7 +157,16 @@ def test_init_writes_a_file_that_runs_and_never_overwrites(folder, cli):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["rum"], ["ls"], ["ls", "nothing"], ["run"], ["run", "--jobs", "0", "x.yaml"], ["fetch"]],
+    [
+        ["rum"],
+        ["ls"],
+        ["ls", "nothing"],
+        ["run"],
+        ["run", "--jobs", "0", "x.yaml"],
+        ["fetch"],
+        ["predict"],
+        ["predict", "m.npz"],
+    ],
 )
 def test_bad_usage(cli, arguments):
     answer = cli(*arguments)

@@ -28,11 +28,13 @@ LEFT = {
     "figures/tradeoff.png",
 }
 MODELS = {
-    f"models/{label}-kappa={kappa}-seed=0/{variant}.npz"
-    for label, variant in (
-        ("unconstrained", "deterministic"),
-        ("majorize", "deterministic"),
-        ("majorize", "stochastic"),
+    f"models/{label}-kappa={kappa}-seed=0/{file}"
+    for label, file in (
+        ("unconstrained", "deterministic.npz"),
+        ("unconstrained", "encoder.json"),
+        ("majorize", "deterministic.npz"),
+        ("majorize", "stochastic.npz"),
+        ("majorize", "encoder.json"),
     )
     for kappa in (0.8, "1")
 }

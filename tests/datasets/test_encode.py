@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from ratecli.datasets.encode import Encoder
+from ratecli.datasets.encode import Encoder, ReadyMadeError
 from ratecli.datasets.table import Table
 from ratecli.faults import FaultError
 
@@ -142,3 +143,85 @@ def test_training_rows_are_standardized(w: list[str], x: list[float]):
     assert (X[:, :-1].sum(axis=1) == 1).all()
     assert np.isfinite(X).all()
     assert abs(X[:, -1].mean()) < 1e-6
+
+
+def again(content: object) -> object:
+    """As a file gives it back."""
+    return json.loads(json.dumps(content))
+
+
+@given(words, numbers)
+def test_an_encoder_as_json_is_the_same_again(w: list[str], x: list[float]):
+    encoder = fit(table(w=w, x=x))
+    assert Encoder.from_json(again(encoder.as_json())) == encoder
+
+
+def test_json_of_an_encoder_has_each_column_once():
+    encoder = fit(table(sex=["Male", None, "Male"], age=[20.0, 30.0, 40.0]))
+    scale = float(np.std([20, 30, 40]))
+    assert again(encoder.as_json()) == {
+        "blocks": [
+            {"column": "sex", "levels": ["(missing)", "Male"]},
+            {"column": "age", "mean": 30.0, "scale": scale},
+        ]
+    }
+    assert encoder.kinds == {"sex": "text", "age": "number"}
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_ready_made_features_are_of_no_columns(counts: bool):
+    matrix = sparse.csr_array(np.eye(3))
+    given_table = Table(
+        pd.DataFrame(index=range(3)), (), np.zeros(3), "", matrix=matrix, counts=counts
+    )
+    content = fit(given_table).as_json()
+    assert content == {"ready_made": "counts" if counts else "matrix"}
+    with pytest.raises(ReadyMadeError, match="counts" if counts else "matrix"):
+        Encoder.from_json(again(content))
+
+
+AGE = {"column": "age", "mean": 1.0, "scale": 2.0}
+BROKEN = [
+    [],
+    None,
+    "blocks",
+    {},
+    {"ready_made": "anything"},
+    {"blocks": []},
+    {"blocks": {"0": AGE}},
+    {"blocks": [AGE, AGE]},
+    {"blocks": [None]},
+    {"blocks": [{"column": "age"}]},
+    {"blocks": [AGE | {"column": 3}]},
+    *({"blocks": [AGE | {"mean": mean}]} for mean in (None, "1", True, [], 10**400, float("nan"))),
+    *({"blocks": [AGE | {"scale": scale}]} for scale in (0, -1.0, float("inf"), False, {})),
+    *(
+        {"blocks": [{"column": "a", "levels": levels}]}
+        for levels in ([], "ab", ["a", "a"], ["a", 1], ["a", None], {"a": 1}, [["a"]])
+    ),
+]
+
+
+@pytest.mark.parametrize("content", BROKEN, ids=repr)
+def test_what_is_no_encoder(content: object):
+    with pytest.raises(ValueError) as caught:
+        Encoder.from_json(content)
+    assert type(caught.value) is ValueError
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["blocks", "column", "mean", "scale", "levels"]), inner)
+    ),
+)
+
+
+@given(values | st.fixed_dictionaries({"blocks": st.lists(values, min_size=1, max_size=3)}))
+def test_anything_is_an_encoder_or_a_value_error(content: object):
+    try:
+        encoder = Encoder.from_json(content)
+    except ValueError:
+        return
+    assert len(set(encoder.kinds)) == len(encoder.blocks) > 0

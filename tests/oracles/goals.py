@@ -43,13 +43,20 @@ class Rules:
 
 def problem(rows: Rows, rules: Rules, l2: float | None = None) -> Problem:
     """The `Problem` of those rules; l2 is 1 / n if not given."""
+    return problem_of(rows, rules, {"g": rows.group}, l2)
+
+
+def problem_of(
+    rows: Rows, rules: Rules, columns: Mapping[str, NDArray[np.object_]], l2: float | None = None
+) -> Problem:
+    """The same with other columns than `g`."""
     n = len(rows)
     weight = np.ones(n) if rows.weight is None else rows.weight
     sample = Sample(
-        {"g": rows.group}, rows.label, np.full(n, "d"), np.full(n, "train"), weight, rows.deployed
+        columns, rows.label, np.full(n, "d"), np.full(n, "train"), weight, rows.deployed
     )
-    values = sorted(set(rows.group.tolist()))
-    scope = Scope(values=lambda _: values, columns=frozenset({"g"}))
+    values = {name: sorted(set(column.tolist())) for name, column in columns.items()}
+    scope = Scope(values=values.get, columns=frozenset(columns))
     objective = objective_goal(rules.objective, resolve(parse_value(rules.objective), scope))
     goals = []
     for name, text in rules.constraints.items():

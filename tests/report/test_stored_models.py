@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 
@@ -20,9 +21,12 @@ def trial(label, key, seed=0, **point):
     return Planned(key, label, label, {}, point, seed, METRICS)
 
 
-def write(folder, trials, models, status="ok", *, info=None, meta=None):
+def write(folder, trials, models, status="ok", *, info=None, meta=None, encoding=""):
     """What `write_models` leaves below `folder`, by path; `models` by key."""
-    results = {key: TrialResult(key, status, info=info or {}, models=models[key]) for key in models}
+    results = {
+        key: TrialResult(key, status, info=info or {}, models=models[key], encoding=encoding)
+        for key in models
+    }
     with Store(folder / "trials.sqlite") as store:
         store.begin(trials, {})
         for result in results.values():
@@ -182,6 +186,36 @@ def test_who_was_tested_and_gave_nothing_has_certificates_alone(tmp_path, status
     assert strict(found["a-seed=0/certificates.json"])["certificates"][0]["model"] is None
     # and they go with the plan, or with the test
     assert set(write(tmp_path, trials[1:], {"l": {"v": b"1"}})) == {"a-seed=1/v.npz"}
+
+
+ENCODING = json.dumps({"blocks": [{"column": "é", "levels": ["ü"]}], "others": {}, "levels": 1})
+
+
+def test_what_made_the_features_stands_beside_the_models(tmp_path):
+    models = {"main/x": b"1", "other": b"2"}
+    trials = [trial("a", "k", 3, kappa=0.5)]
+    found = write(tmp_path, trials, {"k": models}, encoding=ENCODING)
+    place = "a-kappa=0.5-seed=3/"
+    assert set(found) == {f"{place}main-x.npz", f"{place}other.npz", f"{place}encoder.json"}
+    content = strict(found[f"{place}encoder.json"])
+    assert content == json.loads(ENCODING) | {
+        "key": "k",
+        "algorithm": "a",
+        "point": {"kappa": 0.5},
+        "seed": 3,
+        "models": [
+            {"variant": variant, "file": file, "sha256": hashlib.sha256(data).hexdigest()}
+            for variant, file, data in (("main/x", "main-x.npz", b"1"), ("other", "other.npz", b"2"))
+        ],
+    }  # fmt: skip
+    assert "é" in found[f"{place}encoder.json"].decode()
+    # and it goes with the plan
+    assert set(write(tmp_path, [trial("b", "l")], {"l": {"v": b"1"}})) == {"b-seed=0/v.npz"}
+
+
+def test_who_has_no_model_has_no_encoder(tmp_path):
+    models = {"k": {"v": b"1"}}
+    assert write(tmp_path, [trial("a", "k")], models, "diverged", encoding=ENCODING) == {}
 
 
 def test_a_file_is_written_once_and_mended(tmp_path):

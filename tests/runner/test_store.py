@@ -35,6 +35,7 @@ FULL = trial(
     multipliers={"parity": 0.7},
     values=(Value("last", "test", "error", 0.25), Value("last", "train", "error", 1 / 3)),
     models={"last": b"\x00npz", "best": bytes(range(256)) * 100},
+    encoding='{"blocks": ["\u00e9"]}',
 )
 
 
@@ -44,7 +45,8 @@ def test_a_trial_comes_back_as_it_was(ledger):
     with Store(ledger, readonly=True) as store:
         assert store.result("k") == FULL
         (light,) = store.results().values()
-    assert light.models == {}
+        assert store.encoding("k") == FULL.encoding
+    assert (light.models, light.encoding) == ({}, "")
     assert (light.values, light.trace, light.info) == (FULL.values, FULL.trace, FULL.info)
 
 
@@ -149,6 +151,48 @@ def test_another_version_is_refused_and_untouched(ledger):
     assert found.code == "E502"
     assert "version 7, not 1" in found.message
     assert ledger.read_bytes() == before
+
+
+def test_trials_of_the_same_rows_share_an_encoding(ledger):
+    with Store(ledger) as store:
+        for number in range(6):
+            store.put(trial(f"k{number}", encoding=f"{number % 2}" * 9000))
+        store.put(trial("none"))
+        assert [store.encoding(f"k{number}")[0] for number in range(6)] == [*"010101"]
+        assert store.encoding("none") == store.encoding("unknown") == ""
+        assert store.result("none").encoding == ""
+        found = store._db.execute("SELECT length(content) FROM encodings").fetchall()
+    assert found == [(9000,), (9000,)]
+
+
+def test_a_failure_that_gives_way_takes_its_encoding_along(ledger):
+    with Store(ledger) as store:
+        store.put(trial(status="error", encoding="old"))
+        store.put(trial(encoding="new"))
+        assert store.encoding("k") == "new"
+        assert store._db.execute("SELECT count(*) FROM encoded").fetchone() == (1,)
+
+
+def without_encodings(ledger):
+    """A ledger as the first ones were."""
+    with Store(ledger) as store:
+        store.put(trial("old", models={"v": b"1"}))
+        for table in ("encoded", "encodings"):
+            store._db.execute(f"DROP TABLE {table}")
+
+
+def test_a_ledger_without_encodings_is_read_and_gets_them(ledger):
+    without_encodings(ledger)
+    before = ledger.read_bytes()
+    with Store(ledger, readonly=True) as store:
+        assert store.encoding("old") == ""
+        assert store.result("old") == trial("old", models={"v": b"1"})
+    assert ledger.read_bytes() == before
+    with Store(ledger) as store:
+        assert store.known() == {"old": "ok"}
+        store.put(trial("new", encoding="e"))
+    with Store(ledger, readonly=True) as store:
+        assert (store.encoding("old"), store.encoding("new")) == ("", "e")
 
 
 @pytest.mark.parametrize("readonly", [False, True])

@@ -16,7 +16,7 @@ from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Role, Solution, Solver
 from ratecli.solvers.filtering.aim import Aim
 from ratecli.solvers.filtering.solver import variants
-from ratecli.solvers.filtering.weights import sampling
+from ratecli.solvers.filtering.weights import keeping_most, sampling
 from ratecli.solvers.oracles.choice import ChancesOption, fitted_chances
 from ratecli.solvers.problem import Problem
 
@@ -79,4 +79,5 @@ class GuessedGroup(Solver):
         if self.weights == "naive":
             return np.asarray(sizes.min() / sizes)
         shares = masses[:, aim.balanced] / sizes[:, None]
-        return sampling(shares, sizes, aim.target, kept=self.kept).keep
+        found = sampling(shares, sizes, aim.target, kept=self.kept)
+        return keeping_most(shares, sizes, found).keep

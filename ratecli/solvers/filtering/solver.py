@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -15,9 +15,9 @@ from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.filtering.aim import Aim
 from ratecli.solvers.filtering.progress import Progressing
-from ratecli.solvers.filtering.split import Leaf, Split, Terms, nearest_split
+from ratecli.solvers.filtering.split import Terms, nearest_split
 from ratecli.solvers.filtering.tree import Growth, Rules, Splitter
-from ratecli.solvers.oracles.choice import REGRESSION, OracleOption, oracle
+from ratecli.solvers.oracles.choice import OracleOption, oracle
 from ratecli.solvers.problem import Problem
 
 
@@ -75,10 +75,14 @@ class BalancedTree(Solver):
     kept: Annotated[float, Ge(0), Le(1)] = 0.01
     child: Annotated[float, Ge(0), Lt(1)] = 0.001
     order: Literal["best", "first"] = "best"
-    oracle: OracleOption = REGRESSION
+    oracle: OracleOption = "regression"
     gap: Annotated[float, Gt(0)] = 1e-3
     calls: Annotated[int, Ge(1)] = 60
     sampled: bool = False
+
+    def __post_init__(self) -> None:
+        if self.relaxed and self.kept:
+            raise ValueError("with 'relaxed' weights there is no least share to keep: say kept: 0")
 
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
@@ -92,24 +96,20 @@ class BalancedTree(Solver):
         growth = Growth(
             aim,
             rules,
-            self._splitter(aim, problem, rng),
+            self._splitter(aim),
             lambda ground: oracle(self.oracle, ground, problem.l2, rng),
         )
         for said in growth.grow():
             progress(said)
-        found = Filter(growth.tree(), growth.weights.keep)
-        return Solution(variants(found, rng, sampled=self.sampled), trace=tuple(growth.trace))
+        return Solution(
+            variants(growth.filter(), rng, sampled=self.sampled), trace=tuple(growth.trace)
+        )
 
-    def _splitter(self, aim: Aim, problem: Problem, rng: np.random.Generator) -> Splitter:
-        if self.split == "progress":
-            return Progressing(aim, problem, self.offset, self.gamma, self.gap, self.calls, self.oracle,
-                               self.relaxed, rng)  # fmt: skip
+    def _splitter(self, aim: Aim) -> Splitter:
         terms = Terms(self.relaxed, self.kept, self.child, self.gap, self.calls)
-
-        def nearest(leaves: Sequence[Leaf], own: int) -> Split | None:
-            return nearest_split(aim, terms, leaves, own)
-
-        return nearest
+        if self.split == "progress":
+            return Progressing(aim, terms, self.offset, self.gamma)
+        return partial(nearest_split, aim, terms)
 
 
 def variants(found: Filter, rng: np.random.Generator, *, sampled: bool) -> dict[str, Classifier]:

@@ -11,9 +11,9 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.mixture import Mixture
 from ratecli.solvers.filtering.aim import Aim
 from ratecli.solvers.filtering.least import Least, least
-from ratecli.solvers.filtering.weights import NONE, limits, objective
+from ratecli.solvers.filtering.weights import NONE
 from ratecli.solvers.oracles.base import Oracle
-from ratecli.solvers.oracles.cut import cut_at, scores_of
+from ratecli.solvers.oracles.cut import cut_at
 from ratecli.solvers.oracles.ground import Ground
 
 SHARES = (0.005, 0.01, 0.03, 0.1, 0.3, 0.6)
@@ -82,15 +82,17 @@ class _System:
         return least(squares, right, limited, total)
 
     def _objective(self, masses: Array) -> tuple[Array, Array, Array | None]:
-        groups, sizes = masses[:, self.aim.balanced], masses[:, -1]
-        return objective(groups, sizes, self.aim.target, relaxed=self.terms.relaxed)
+        groups, sizes, target = masses[:, self.aim.balanced].T, masses[:, -1], self.aim.target
+        if self.terms.relaxed:
+            return groups, target, None
+        return groups - np.outer(target, sizes), np.zeros(len(target)), sizes
 
     def _as_they_are(self, masses: Array) -> Array:
         """(M, L) what the leaves themselves add to what is limited: only how much is kept."""
         count = len(self._limits(masses[:1]))
         limited = np.zeros((count, len(masses)))
         if self.terms.kept > 0:
-            limited[-len(masses) :] = limits(masses[:, -1], self.terms.kept)
+            limited[-len(masses) :] = self.terms.kept * np.eye(len(masses)) - masses[:, -1]
         return limited
 
     def _limits(self, masses: Array) -> Array:
@@ -152,8 +154,7 @@ def nearest_split(aim: Aim, terms: Terms, leaves: Sequence[Leaf], own: int) -> S
         found = system.solved(np.stack(masses))
         prices, constant = system.prices(found)
         cheapest = 0.0
-        for answer in _answers(leaf, prices):
-            mass = leaf.ground.rates(leaf.ground.decide(answer))
+        for answer, mass in _answers(leaf, prices):
             cheapest = min(cheapest, float(prices @ mass) + constant)
             answers.append(answer)
             masses.append(mass)
@@ -169,18 +170,20 @@ def nearest_split(aim: Aim, terms: Terms, leaves: Sequence[Leaf], own: int) -> S
     return Split(mixture, found.distance, gap)
 
 
-def _answers(leaf: Leaf, prices: Array) -> list[Classifier]:
-    """The oracle's answer, and what it ranks by at the thresholds at which a yes is cheapest for its mass.
+def _answers(leaf: Leaf, prices: Array) -> list[tuple[Classifier, Array]]:
+    """The oracle's answer, and what it ranks by at the thresholds at which a yes is cheapest for its mass;
+    each with its mass (R,).
 
     Which mass a split needs is seen only with the other answers: beside the cheapest in sum there is one
     for each of some least shares of the leaf. They cost next to nothing, and save calls.
     """
-    answer = leaf.oracle.answer(prices, None)
-    scores = scores_of(answer, leaf.ground.X)
-    if scores is None:
-        return [answer]
-    cuts, rates = leaf.ground.cut_rates(scores)
+    answer, ground = leaf.oracle.answer(prices, None), leaf.ground
+    found = [(answer, ground.rates(ground.decide(answer)))]
+    ranks = ground.ranks(answer)
+    if ranks is None:
+        return found
+    cuts, rates = ground.cut_rates(ranks)
     sizes, costs = rates[-1], prices @ rates
     each = np.divide(costs, sizes, out=np.full_like(sizes, np.inf), where=sizes > 0)
-    found = {int(np.where(sizes > s * leaf.mass[-1], each, np.inf).argmin()) for s in SHARES}
-    return [answer, *(cut_at(answer, float(cuts[k])) for k in sorted(found))]
+    best = {int(np.where(sizes > s * leaf.mass[-1], each, np.inf).argmin()) for s in SHARES}
+    return found + [(cut_at(answer, float(cuts[k])), rates[:, k]) for k in sorted(best)]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.proxies import SplitTree
+from ratecli.models.proxies import Filter, SplitTree
 from ratecli.models.trees import LEAF
 from ratecli.solvers.filtering.aim import Aim
 from ratecli.solvers.filtering.split import Leaf, Split
-from ratecli.solvers.filtering.weights import Sampling, sampling
+from ratecli.solvers.filtering.weights import Sampling, keeping_most, sampling
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.ground import Ground
 
@@ -57,7 +57,7 @@ class Rules:
 
 @dataclass
 class Growth:
-    """A tree that grows; `leaves` are in the order of their nodes."""
+    """A tree that grows; `leaves` are in the order of their nodes, which is that of the values."""
 
     aim: Aim
     rules: Rules
@@ -89,9 +89,14 @@ class Growth:
             self._note(split.gap)
             yield f"{len(leaves)} leaves, {weights.residual:.4g} from the target"
 
-    def tree(self) -> SplitTree:
+    def filter(self) -> Filter:
+        """By the leaves, with the weights that keep most of those that are best."""
         splits = tuple(self.splits[node] for node in sorted(self.splits))
-        return SplitTree(self.aim.X.shape[1], np.array(self.children, dtype=np.intp), splits)
+        tree = SplitTree(self.aim.X.shape[1], np.array(self.children, dtype=np.intp), splits)
+        masses = self.masses()
+        shares = masses[:, self.aim.balanced] / masses[:, -1:]
+        most = keeping_most(shares, masses[:, -1], self.weights)
+        return Filter(tree, most.keep)
 
     def masses(self) -> Array:
         """(L, R) of the leaves."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import linprog, lsq_linear, nnls
 
 from ratecli.models.base import Array
-from ratecli.solvers.filtering.least import least
 
 NONE = 1e-12
 """Below this a share of all rows is what rounding left of none."""
+
+PULL = 1e3
+"""How strongly weights are pulled to a sum of 1, beside distances of shares."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +30,18 @@ class Sampling:
         (K,) shares of the groups in what is kept, `q A`.
     imbalance
         Euclidean distance of that from the target.
+    nearest
+        (K,) the point that is nearest to the target: the same, or, relaxed, `q A` with a q that need not add
+        up to 1.
     residual
-        What was minimized: the imbalance, or, relaxed, the distance of `q A` with a q that need not add
-        up to 1, which no sample has where it is less.
+        Distance of that from the target, which, relaxed, no sample has.
     """
 
     mix: Array
     keep: Array
     induced: Array
     imbalance: float
+    nearest: Array
     residual: float
 
 
@@ -54,36 +60,60 @@ def sampling(
     target
         (K,) what the shares of the groups are to be.
     kept
-        Least share of all rows that is kept, in [0, 1].
+        Least share of all rows that is kept, in [0, 1]; not for relaxed weights.
     relaxed
         Leaves q free to add up to anything (section 5); the chances are scaled afterwards all the same.
     """
     occurs = shares > NONE
     rows, sizes = A[occurs], shares[occurs]
-    masses = rows * sizes[:, None]
-    squares, right, total = objective(masses, sizes, target, relaxed=relaxed)
-    found = least(squares, right, limits(sizes, kept), total)
-    mix = np.zeros(len(shares))
-    mix[occurs] = found.x * sizes
-    if not mix.any():  # relaxed, and no value holds any of what is wanted
-        mix[occurs] = sizes
-    mix /= mix.sum()
-    keep = np.divide(mix, shares, out=np.zeros_like(mix), where=occurs)
-    induced = mix @ np.where(occurs[:, None], A, 0.0)
+    q = nnls(rows.T, target)[0] if relaxed else _on_simplex(rows - target, sizes, kept)
+    nearest = q @ rows
+    if not q.any():  # relaxed, and no value holds any of what is wanted
+        q = sizes
+    q = q / q.sum()
+    mix, keep = np.zeros(len(shares)), np.zeros(len(shares))
+    mix[occurs], keep[occurs] = q, q / sizes
+    induced = q @ rows
     imbalance = float(np.linalg.norm(induced - target))
-    residual = found.distance if relaxed else imbalance
-    return Sampling(mix, keep / keep.max(), induced, imbalance, residual)
+    residual = float(np.linalg.norm(nearest - target)) if relaxed else imbalance
+    return Sampling(
+        mix, keep / keep.max(), induced, imbalance, nearest if relaxed else induced, residual
+    )
 
 
-def objective(
-    masses: Array, sizes: Array, target: Array, *, relaxed: bool
-) -> tuple[Array, Array, Array | None]:
-    """P (K, T), b (K,) and e (T,) for `least`, of columns with masses (T, K) of groups and (T,) of rows."""
-    if relaxed:
-        return masses.T, target, None
-    return masses.T - np.outer(target, sizes), np.zeros(len(target)), sizes
+def _on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
+    """(L,) q of least `|q @ offsets|` with `0 <= q <= sizes / kept` and, nearly, a sum of 1; by active sets.
+
+    The sum is pulled to 1 rather than held there: of `s^2 |d|^2 + w^2 (1 - s)^2` that d is least which is
+    least for s = 1, but for what the upper limits have to do with s, which is near 1.
+    """
+    system = np.vstack([offsets.T, np.full(len(sizes), PULL)])
+    right = np.append(np.zeros(offsets.shape[1]), PULL)
+    most = np.minimum(sizes / kept, 1.0) if kept > 0 else np.ones(len(sizes))
+    most = np.maximum(most, sizes)  # to keep all is always possible
+    found = lsq_linear(
+        system, right, (0.0, most), method="bvls", tol=1e-15, max_iter=50 * len(sizes)
+    )
+    return np.asarray(np.maximum(found.x, 0.0))
 
 
-def limits(sizes: Array, kept: float) -> Array:
-    """(L, L) at most 0 times x where no value is kept so often that less than `kept` of all rows are."""
-    return kept * np.eye(len(sizes)) - sizes[None, :] if kept > 0 else np.zeros((0, len(sizes)))
+def keeping_most(A: Array, shares: Array, found: Sampling) -> Sampling:
+    """Weights that induce the same shares of groups and keep as many rows as such weights can.
+
+    Where there are more values than groups many weights are best. A linear program in the mix and the
+    largest of its quotients by the shares, of which 1 over it is kept.
+    """
+    used = np.flatnonzero(shares > NONE)
+    one = np.ones((1, len(used)))
+    equal = np.hstack([np.vstack([A[used].T, one]), np.zeros((A.shape[1] + 1, 1))])
+    right = equal[:, :-1] @ found.mix[used]
+    most = np.hstack([np.eye(len(used)), -shares[used][:, None]])
+    last = np.append(np.zeros(len(used)), 1.0)
+    solved = linprog(last, most, np.zeros(len(used)), equal, right, bounds=(0, None))
+    if not solved.success:  # the mix itself is a solution, but for rounding
+        return found
+    mix = np.zeros(len(shares))
+    mix[used] = np.maximum(solved.x[:-1], 0.0)
+    mix /= mix.sum()
+    keep = np.divide(mix, shares, out=np.zeros_like(mix), where=shares > NONE)
+    return replace(found, mix=mix, keep=keep / keep.max())

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -17,15 +16,13 @@ from ratecli.models.mixture import Vote
 from ratecli.rates.analysis import Shape
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.hull.best import EXCESS, Best, best
-from ratecli.solvers.hull.columns import Columns
-from ratecli.solvers.hull.forms import Line, Program
-from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.hull.best import EXCESS
+from ratecli.solvers.hull.forms import Program
 from ratecli.solvers.mixture.pool import Pool
 from ratecli.solvers.mixture.room import roomiest
-from ratecli.solvers.oracles.base import Oracle
+from ratecli.solvers.mixture.search import Search
 from ratecli.solvers.oracles.choice import LINEAR, OracleOption, ground_of, knows_groups, oracle
-from ratecli.solvers.oracles.cut import cut_at, scores_of
+from ratecli.solvers.oracles.cut import cut_at
 from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import ERROR, Problem
 
@@ -86,8 +83,8 @@ class Mixture(Solver):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         ground = ground_of(self.oracle, problem, Kinds.by(problem.rates))
         found = oracle(self.oracle, ground, problem.l2, rng, sweeps=self.sweeps)
-        search = _Search(self, Program.of(problem), Pool(ground), found)
-        search.start(problem)
+        search = Search(Program.of(problem), Pool(ground), found, self.gap, self.calls)
+        search.start(np.array([float(leaf == ERROR) for leaf in problem.rates.leaves]))
         while search.goes_on():
             progress(search.step())
         multipliers = search.program.by_goal(search.found.multipliers)
@@ -95,91 +92,23 @@ class Mixture(Solver):
         while search.goes_on():
             progress(search.step())
         salt = int(rng.integers(2**31)) if self.hashed else None
+        answer = _Answer(search)
         return Solution(
-            search.variants(salt),
-            *search.ending(),
+            answer.variants(salt),
+            *answer.ending(),
             multipliers,
             tuple(search.trace),
         )
 
 
-class _Search:
-    def __init__(self, solver: Mixture, program: Program, pool: Pool, oracle: Oracle) -> None:
-        self.solver, self.program, self.pool, self.oracle = solver, program, pool, oracle
-        self.aim = program
-        self.begun = time.perf_counter()
-        self.trace: list[Mapping[str, Any]] = []
-        self.touching: list[list[Line]] = []
-        self.feasible = False
-        self.ended = False
+@dataclass(frozen=True)
+class _Answer:
+    """What is given of a search that has ended."""
 
-    def start(self, problem: Problem) -> None:
-        """All yes, all no, and a classifier of small error, unless all have the same or none is known."""
-        for yes in (True, False):
-            self.pool.add(self.pool.ground.constant(yes=yes))
-        prices = np.array([float(leaf == ERROR) for leaf in problem.rates.leaves])
-        if self.pool.ground.costs(prices).any():
-            self._ask(prices, None)
-
-    @property
-    def objective(self) -> float:
-        return float(self.program.value(self.program.objective, self.found.rates))
-
-    @property
-    def least(self) -> float:
-        """What the objective is certain not to fall below, as far as the oracle knows."""
-        return self.objective - float(self.trace[-1]["gap"])
-
-    def turn_to(self, room: Problem | None) -> None:
-        """Go on with what the objective leaves free, where it is reached at no price of a constraint."""
-        price = float(np.abs(self.found.multipliers).sum())
-        if room is not None and self.feasible and self.ended and price <= self.solver.gap:
-            self.aim, self.touching, self.ended = Program.of(room), [], False
-
-    def goes_on(self) -> bool:
-        return not self.ended and len(self.trace) < self.solver.calls
-
-    def step(self) -> str:
-        """The best mixture, then the oracle's answer to its prices."""
-        found = self.found = self._best()
-        near = self.pool.cheapest(found.prices)
-        saved = self._saving(found, near)
-        if saved <= self.solver.gap and self.oracle.starts:
-            saved = max(saved, self._saving(found, None))
-        row = {
-            "iteration": len(self.trace) + 1,
-            "objective": self.objective,
-            "violation": max(float(self.program.excess(found.rates)), 0.0),
-            "gap": saved,
-            "seconds": time.perf_counter() - self.begun,
-        }
-        self.trace.append(row)
-        self.ended = saved <= self.solver.gap
-        return (
-            f"objective {row['objective']:.5g}, violation {row['violation']:.2g}, gap {saved:.2g}"
-        )
-
-    def _best(self) -> Best:
-        """The best mixture of the pool, or where none is feasible the one of least violation."""
-        columns = Columns.classifiers(self.pool.rates)
-        gap = 0.5 * self.solver.gap
-        found = best(Relaxation(self.aim, columns, touching=self.touching), gap)
-        self.feasible = found is not None
-        if found is None:
-            found = best(Relaxation(self.aim, columns, elastic=True), gap)
-            assert found is not None
-        else:
-            self.touching = found.touching
-        return found
-
-    def _saving(self, found: Best, near: Classifier | None) -> float:
-        if not self.pool.ground.costs(found.prices).any():
-            return 0.0  # no decision is cheaper than another
-        answer = self._ask(found.prices, near)
-        return float(found.prices @ (found.rates - answer))
+    search: Search
 
     def variants(self, salt: int | None) -> dict[str, Classifier]:
-        members, chances = self.pool.some(self.found.weights)
+        members, chances = self.search.pool.some(self.search.found.weights)
         found: dict[str, Classifier] = {
             "stochastic": Stochastic(members, chances),
             "deterministic": self._single(members),
@@ -191,11 +120,11 @@ class _Search:
         """Of the classifiers found, and those with a chance at any threshold, the best that meets the
         constraints, or the one that is nearest to that.
         """
-        key, k = self._ranked(self.pool.rates)
-        options = [(key, self.pool.members[k])]
-        ground = self.pool.ground
+        key, k = self._ranked(self.search.pool.rates)
+        options = [(key, self.search.pool.members[k])]
+        ground = self.search.pool.ground
         for member in members:
-            scores = scores_of(member, ground.X)
+            scores = ground.ranks(member)
             if scores is not None:
                 cuts, rates = ground.cut_rates(scores)
                 key, k = self._ranked(rates)
@@ -204,22 +133,21 @@ class _Search:
 
     def _ranked(self, rates: Array) -> tuple[tuple[float, float], int]:
         """What the best column misses and its objective, and which it is."""
-        missed = np.maximum(self.program.excess(rates) - EXCESS, 0.0)
-        values = np.nan_to_num(self.program.value(self.program.objective, rates), nan=np.inf)
+        missed = np.maximum(self.search.program.excess(rates) - EXCESS, 0.0)
+        values = np.nan_to_num(
+            self.search.program.value(self.search.program.objective, rates), nan=np.inf
+        )
         k = int(np.lexsort((values, missed))[0])
         return (float(missed[k]), float(values[k])), k
 
     def ending(self) -> tuple[str, str]:
         """Status and reason."""
-        last = self.trace[-1]
-        if self.feasible and self.ended:
+        last = self.search.trace[-1]
+        if self.search.feasible and self.search.ended:
             return "solved", ""
-        if self.feasible:
+        if self.search.feasible:
             promised = f"an answer promised {last['gap']:.2g} of the objective"
-            return "iteration_limit", f"after {len(self.trace)} rounds {promised}"
-        reason = f"every mixture of {len(self.pool.members)} classifiers misses some constraint by "
+            return "iteration_limit", f"after {len(self.search.trace)} rounds {promised}"
+        reason = f"every mixture of {len(self.search.pool.members)} classifiers misses some constraint by "
         reason += f"{last['violation']:.3g} or more"
-        return unmet(self.program, self.pool.ground.kinds, reason)
-
-    def _ask(self, prices: Array, near: Classifier | None) -> Array:
-        return self.pool.add(self.oracle.answer(prices, near))
+        return unmet(self.search.program, self.search.pool.ground.kinds, reason)

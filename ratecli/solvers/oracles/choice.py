@@ -75,13 +75,14 @@ def fitted_chances(
 
     `l2` is that of a logistic regression that is given no other. Raises FaultError, E501, where it refuses.
     """
-    from ratecli.solvers.oracles.estimators import fitted, made  # noqa: PLC0415
+    from ratecli.solvers.oracles.estimators import made  # noqa: PLC0415
+    from ratecli.solvers.oracles.memory import remembered  # noqa: PLC0415
     from ratecli.solvers.oracles.plugin import defaults  # noqa: PLC0415
 
     chosen, (X, classes, weights) = _named(value, ()), rows
     own = defaults(l2, X.shape[0]) if chosen.name == LOGISTIC else {}
     model = made(chosen.name, own | dict(chosen.options), rng)
-    return fitted(model, X, classes, weights / weights.mean())
+    return remembered(model, X, classes, weights / weights.mean())
 
 
 def knows_groups(value: Any) -> bool:

@@ -124,15 +124,15 @@ class Estimating:
     options: Mapping[str, Any]
     rng: np.random.Generator
 
-    def fit(
-        self, rows: NDArray[np.intp], classes: NDArray[np.intp], weights: Array
-    ) -> tuple[BaseEstimator, Trees | Fitted]:
-        """The classifier of rows (m,) of the ground, without slices, of `classes` (m,) and weights (m,),
-        here scaled to add up to the number of rows; and what is kept of it. Raises FaultError, E501.
+    def unfitted(
+        self, rows: NDArray[np.intp], weights: Array
+    ) -> tuple[BaseEstimator, Features, Array]:
+        """A new classifier, the features of rows (m,) of the ground without slices, and weights (m,), here
+        scaled to add up to the number of rows.
         """
-        model = made(self.name, self.options, self.rng)
         X = self.ground.X[:, : self.ground.width][rows]
-        return model, fitted(model, X, classes, weights * (self.ground.count / weights.sum()))
+        model = made(self.name, self.options, self.rng)
+        return model, X, weights * (self.ground.count / weights.sum())
 
 
 def _taken(model: BaseEstimator, X: Features) -> Features:

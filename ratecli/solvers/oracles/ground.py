@@ -12,6 +12,7 @@ from scipy import sparse
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.grouped import GroupThreshold, members_of
 from ratecli.models.linear import Threshold
+from ratecli.models.weighed import Weighed
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.majorize.rows import merged
 from ratecli.solvers.oracles.threshold import cuts
@@ -64,13 +65,34 @@ class Ground:
         return GroupThreshold(plain, self.slices, nobody, np.zeros(0))
 
     def decide(self, classifier: Classifier) -> Array:
-        """(m,) decisions; scores that a GroupThreshold shifts are computed once for its scorer."""
+        """(m,) decisions; what many classifiers have in common is computed once: the scores that a
+        GroupThreshold shifts, the chances that a Weighed weighs.
+        """
+        if isinstance(classifier, Weighed):
+            return np.asarray(self._gains(classifier) > classifier.cut, dtype=float)
         if not isinstance(classifier, GroupThreshold):
             return classifier.decide(self.X)
         if self._scored.get("by") is not classifier.scorer:
             scores = classifier.scorer.score(self.X[:, : self.width])
             self._scored.update({"by": classifier.scorer, "scores": scores})
         return np.asarray(classifier.shifted(self._scored["scores"], self.members) > 0, dtype=float)
+
+    def ranks(self, classifier: Classifier) -> Array | None:
+        """(m,) what rows are ranked by, of a classifier that `cut.cut_at` can decide from it."""
+        match classifier:
+            case Threshold():
+                return np.asarray(self.X @ classifier.weights)
+            case Weighed():
+                return self._gains(classifier)
+            case _:
+                return None
+
+    def _gains(self, classifier: Weighed) -> Array:
+        if self._scored.get("of") is not classifier.chances:
+            self._scored.update(
+                {"of": classifier.chances, "chances": classifier.chances.of(self.X)}
+            )
+        return np.asarray(self._scored["chances"] @ -classifier.costs)
 
     @cached_property
     def _scored(self) -> dict[str, Any]:

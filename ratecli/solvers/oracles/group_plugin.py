@@ -14,6 +14,7 @@ from ratecli.models.weighed import GAIN, Weighed
 from ratecli.rates.sample import Mask
 from ratecli.solvers.groups import Groups
 from ratecli.solvers.oracles.estimators import Estimating
+from ratecli.solvers.oracles.memory import remembered
 from ratecli.solvers.problem import ERROR
 
 EDGE = 2.0
@@ -80,7 +81,8 @@ class GroupPlugIn(Estimating):
         labels, rows = np.nonzero(shares)
         if len(np.unique(labels)) < 2:
             return Threshold(np.zeros(self.ground.width), 1.0 if labels.any() else -1.0)
-        _, found = self.fit(rows, labels, shares[labels, rows])
+        model, X, weights = self.unfitted(rows, shares[labels, rows])
+        found = remembered(model, X, labels, weights)
         return Weighed(found, GAIN)
 
 

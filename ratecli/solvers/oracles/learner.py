@@ -11,7 +11,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.fitted import Fitted
 from ratecli.models.linear import Threshold
 from ratecli.models.weighed import GAIN, Weighed
-from ratecli.solvers.oracles.estimators import Estimating
+from ratecli.solvers.oracles.estimators import Estimating, fitted
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Learner(Estimating):
         cheap = costs[used] < 0
         if cheap.all() or not cheap.any():
             return self.ground.constant(yes=bool(cheap.all()))
-        model, found = self.fit(used, cheap.astype(np.intp), np.abs(costs[used]))
+        model, X, weights = self.unfitted(used, np.abs(costs[used]))
+        found = fitted(model, X, cheap.astype(np.intp), weights)
         line = _line(model) if isinstance(found, Fitted) else None
         return line or Weighed(found, GAIN)
 

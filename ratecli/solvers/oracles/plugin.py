@@ -15,6 +15,7 @@ from ratecli.models.fitted import Fitted
 from ratecli.models.trees import Trees
 from ratecli.models.weighed import Weighed
 from ratecli.solvers.oracles.estimators import Estimating
+from ratecli.solvers.oracles.memory import remembered
 
 ITERATIONS = 1000
 """Of the logistic regression."""
@@ -58,8 +59,8 @@ class PlugIn(Estimating):
         if len(self._kinds) == 1:
             return None
         kinds, rows = self._pairs.coords
-        _, found = self.fit(rows, np.searchsorted(self._kinds, kinds), self._pairs.data)
-        return found
+        model, X, weights = self.unfitted(rows, self._pairs.data)
+        return remembered(model, X, np.searchsorted(self._kinds, kinds), weights)
 
 
 def defaults(l2: float, rows: int) -> dict[str, Any]:

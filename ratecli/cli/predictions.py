@@ -1,0 +1,63 @@
+"""`predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ratecli.cli.console import show
+
+STDOUT = Path("-")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(predict)
+
+
+def predict(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for the main variant.",
+        ),
+    ],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CSV", help="A CSV or Parquet file with the columns that the model needs."
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where the table goes; - is standard output."
+        ),
+    ] = STDOUT,
+    *,
+    variant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Another variant of the trial in MODEL.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Decides what a randomized classifier leaves to chance.")
+    ] = 0,
+    prefix: Annotated[
+        str, typer.Option(help="Stands before the names of the columns that are added.")
+    ] = "",
+    separator: Annotated[
+        str | None,
+        typer.Option(help="Separates the columns of a CSV. Default: a comma; a tab in a .tsv."),
+    ] = None,
+) -> None:
+    """Apply a stored classifier to a table: its columns, and behind them score, chance and decision."""
+    from ratecli.runner.predict import Asked  # noqa: PLC0415
+    from ratecli.runner.predict import predict as predicted  # noqa: PLC0415
+
+    place = None if output == STDOUT else output
+    found = predicted(Asked(model, table, place, variant, separator, prefix, seed))
+    show(found.warnings)
+    if found.content is not None:
+        typer.echo(found.content, nl=False)
+    typer.echo(found.line, err=place is None)

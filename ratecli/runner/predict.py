@@ -1,0 +1,153 @@
+"""A stored classifier's answers on the rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from ratecli.datasets import own
+from ratecli.datasets.applied import apply, as_known, surprises
+from ratecli.datasets.columns import Kind, floats, is_text
+from ratecli.datasets.paths import no_file, unreadable
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Classifier, Features
+from ratecli.models.grouped import with_members
+from ratecli.rates.parser import parse_conditions
+from ratecli.rates.sample import Sample
+from ratecli.runner.answers import Answers, answers
+from ratecli.runner.files import atomic_write
+from ratecli.runner.slices import memberships
+from ratecli.runner.stored import Stored, stored
+from ratecli.runner.table_files import content, format_of_output
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be predicted, and how.
+
+    Attributes
+    ----------
+    model, variant
+        A stored classifier's file, or the folder of a trial and the variant (None: the main one).
+    table, separator
+        A CSV or Parquet file; what separates the columns of a CSV, None for what its name promises.
+    output
+        Where the table goes with the answers; None: its bytes are given back.
+    prefix
+        Stands before the names of the columns that are added.
+    seed
+        Decides what a randomized classifier leaves to chance.
+    """
+
+    model: Path
+    table: Path
+    output: Path | None = None
+    variant: str | None = None
+    separator: str | None = None
+    prefix: str = ""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What came of it: a line that sums it up, warnings, and the table's bytes if it is in no file."""
+
+    line: str
+    warnings: tuple[Fault, ...]
+    content: bytes | None = None
+
+
+def predict(asked: Asked) -> Predicted:
+    """Answer for every row, and add the answers to the table as columns.
+
+    Raises
+    ------
+    FaultError
+        As `stored`; E404, E405 where the table is none, E205, E407, E411 where it does not fit the model
+        or has columns of the names to be added, E104 for an output that cannot be, E505 where nothing
+        can be written.
+    """
+    model = stored(asked.model, asked.variant)
+    table = _read(asked)
+    form = format_of_output(asked.table, asked.output)
+    known = _known_columns(model, asked.table, table)
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # `answers` tells of scores that are no numbers
+        X = _seen(model.classifier, apply(model.encoding.encoder, known), known)
+        found = answers(model.classifier, X, asked.seed)
+    whole = _with_columns(table, found.columns, asked.prefix)
+    written = content(whole, form, _separator(asked, asked.output or asked.table))
+    warnings = tuple(surprises(model.encoding.encoder, known))
+    line = f"{asked.output or asked.table}: {_line(found, len(known))}"
+    if asked.output is None:
+        return Predicted(line, warnings, written)
+    atomic_write(asked.output, written)
+    return Predicted(line, warnings)
+
+
+def _line(found: Answers, rows: int) -> str:
+    return f"{rows} row{'s' * (rows != 1)}, {found.told}"
+
+
+def _read(asked: Asked) -> pa.Table:
+    """The table as it stands in its file."""
+    path = asked.table
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise no_file(str(path), what, "give the path of a CSV or Parquet file")
+    kind, separator = own.format_of(path), _separator(asked, path)
+    own.check_separator(separator)
+    try:
+        return own.as_it_stands(path, kind, separator)
+    except OSError as error:
+        raise unreadable(str(path), path, error) from error
+
+
+def _separator(asked: Asked, path: Path) -> str:
+    return own.separator_of(path) if asked.separator is None else asked.separator
+
+
+def _known_columns(model: Stored, path: Path, table: pa.Table) -> pd.DataFrame:
+    """The columns that a classifier needs: those of its features and of the slices it looks at."""
+    looked_at = {
+        condition.column for text in model.classifier.slices for condition in parse_conditions(text)
+    }
+    kinds: dict[str, Kind | None] = {
+        **{name: model.encoding.kind(name) for name in sorted(looked_at)},
+        **model.encoding.encoder.kinds,
+    }
+    there = [name for name in table.column_names if name in kinds]
+    as_text = [name for name in there if kinds[name] == "text"]
+    frame = own.typed(path, table.select(there), there, as_text)
+    return as_known(frame, kinds, table.column_names)
+
+
+def _seen(classifier: Classifier, X: Features, columns: pd.DataFrame) -> Features:
+    """The features, and behind them who is in the slices that the classifier looks at."""
+    n = len(columns)
+    arrays: dict[str, Any] = {
+        str(name): np.asarray(column, dtype=object) if is_text(column) else floats(column)
+        for name, column in columns.items()
+    }
+    nothing = np.full(n, "")
+    sample = Sample(arrays, np.full(n, np.nan), nothing, nothing, np.ones(n))
+    return with_members(X, memberships(sample, classifier.slices))
+
+
+def _with_columns(table: pa.Table, columns: Mapping[str, Any], prefix: str) -> pa.Table:
+    """Raises E411 where the table has one of that name."""
+    taken = [prefix + name for name in columns if prefix + name in table.column_names]
+    if taken:
+        message = f"the table has a column '{taken[0]}' already, which is to be added"
+        hint = "rename it, or put something before the names with --prefix"
+        raise FaultError(Fault("E411", message, hint))
+    for name, values in columns.items():
+        table = table.append_column(prefix + name, pa.array(values))
+    return table

@@ -1,0 +1,54 @@
+"""Tables as bytes of a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from ratecli.datasets.own import FORMATS
+from ratecli.faults import Fault, FaultError
+
+ENDINGS = "end its name in .csv, .tsv or .parquet"
+
+
+def format_of_output(table: Path, output: Path | None) -> str:
+    """`csv` or `parquet`: what the output's name promises; standard output (None) is a CSV.
+
+    Raises
+    ------
+    FaultError
+        E104 where its name promises nothing, where it is the table itself, or where it would be Parquet
+        and the table, a CSV, does not say of which types its columns are.
+    """
+    if output is None:
+        return "csv"
+    form = FORMATS.get(output.suffix.lower())
+    if form is None:
+        raise _refused(f"'{output}' does not say which format it is to have", ENDINGS)
+    if output.exists() and output.samefile(table):
+        raise _refused(f"'{output}' is the table itself", "name another file with --output")
+    if form == "parquet" and FORMATS.get(table.suffix.lower()) != "parquet":
+        message = f"'{output}' would be Parquet, and '{table}' does not say of which types its columns are"
+        raise _refused(message, "let the output be a CSV as well")
+    return form
+
+
+def content(table: pa.Table, form: str, separator: str) -> bytes:
+    """The table in the format; a CSV in UTF-8, fields in quotes only where they need them."""
+    if form == "parquet":
+        buffer = io.BytesIO()
+        pa.parquet.write_table(table, buffer)
+        return buffer.getvalue()
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=separator, lineterminator="\n")
+    writer.writerow(table.column_names)
+    writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return text.getvalue().encode()
+
+
+def _refused(message: str, way: str) -> FaultError:
+    return FaultError(Fault("E104", message, way))

@@ -1,0 +1,125 @@
+"""Column generation: the best mixture of the classifiers known, and an oracle that prices new ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ratecli.models.base import Array, Classifier
+from ratecli.solvers.hull.best import Best, best
+from ratecli.solvers.hull.columns import Columns
+from ratecli.solvers.hull.forms import Line, Program
+from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.mixture.pool import Pool
+from ratecli.solvers.oracles.base import Oracle
+from ratecli.solvers.problem import Problem
+
+
+@dataclass
+class Search:
+    """Rounds of the best mixture of a pool and an oracle's answer to its prices.
+
+    Attributes
+    ----------
+    program
+        The goals as functions of rates.
+    pool
+        The classifiers that are known, one at least before the first round.
+    gap
+        What an answer must promise to improve the objective by for another round.
+    calls
+        Most rounds.
+    found
+        The best mixture, after a round.
+    feasible
+        Whether it meets the constraints; if not it is the one of least violation.
+    ended
+        Whether no answer promises more than the gap.
+    """
+
+    program: Program
+    pool: Pool
+    oracle: Oracle
+    gap: float
+    calls: int
+    feasible: bool = False
+    ended: bool = False
+    trace: list[Mapping[str, Any]] = field(default_factory=list)
+    found: Best = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._aim = self.program
+        self._begun = time.perf_counter()
+        self._touching: list[list[Line]] = []
+
+    def start(self, prices: Array) -> None:
+        """All yes, all no, and a classifier that is cheap at prices (K,), unless all cost the same."""
+        for yes in (True, False):
+            self.pool.add(self.pool.ground.constant(yes=yes))
+        if self.pool.ground.costs(prices).any():
+            self.ask(prices, None)
+
+    @property
+    def objective(self) -> float:
+        return float(self.program.value(self.program.objective, self.found.rates))
+
+    @property
+    def least(self) -> float:
+        """What the objective is certain not to fall below, as far as the oracle knows."""
+        return self.objective - float(self.trace[-1]["gap"])
+
+    def turn_to(self, room: Problem | None) -> None:
+        """Go on with what the objective leaves free, where it is reached at no price of a constraint."""
+        price = float(np.abs(self.found.multipliers).sum())
+        if room is not None and self.feasible and self.ended and price <= self.gap:
+            self._aim, self._touching, self.ended = Program.of(room), [], False
+
+    def goes_on(self) -> bool:
+        return not self.ended and len(self.trace) < self.calls
+
+    def step(self) -> str:
+        """The best mixture, then the oracle's answer to its prices."""
+        found = self.found = self._best()
+        near = self.pool.cheapest(found.prices)
+        saved = self._saving(found, near)
+        if saved <= self.gap and self.oracle.starts:
+            saved = max(saved, self._saving(found, None))
+        row = {
+            "iteration": len(self.trace) + 1,
+            "objective": self.objective,
+            "violation": max(float(self.program.excess(found.rates)), 0.0),
+            "gap": saved,
+            "seconds": time.perf_counter() - self._begun,
+        }
+        self.trace.append(row)
+        self.ended = saved <= self.gap
+        return (
+            f"objective {row['objective']:.5g}, violation {row['violation']:.2g}, gap {saved:.2g}"
+        )
+
+    def _best(self) -> Best:
+        """The best mixture of the pool, or where none is feasible the one of least violation."""
+        columns = Columns.classifiers(self.pool.rates)
+        gap = 0.5 * self.gap
+        found = best(Relaxation(self._aim, columns, touching=self._touching), gap)
+        self.feasible = found is not None
+        if found is None:
+            found = best(Relaxation(self._aim, columns, elastic=True), gap)
+            assert found is not None
+        else:
+            self._touching = found.touching
+        return found
+
+    def _saving(self, found: Best, near: Classifier | None) -> float:
+        if not self.pool.ground.costs(found.prices).any():
+            return 0.0  # no decision is cheaper than another
+        answer = self.ask(found.prices, near)
+        return float(found.prices @ (found.rates - answer))
+
+    def ask(self, prices: Array, near: Classifier | None) -> Array:
+        """An answer goes into the pool; returns its rates (K,)."""
+        return self.pool.add(self.oracle.answer(prices, near))

@@ -1,0 +1,468 @@
+"""Stored classifiers applied to tables: the answers are those that the run measured."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sqlite3
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from ratecli.cli.app import main
+
+EXPERIMENT = """\
+name: first
+datasets:
+  people: {path: people.csv, label: y, drop: [part, sex], categorical: [zip], split: {by: part}}
+groups: {women: sex = F, men: sex = M}
+constraints: {parity: 'positive_rate[women] >= 0.95 * positive_rate[men]'}
+algorithms:
+  - unconstrained
+  - majorize: {iterations: 2}
+  - post_shift
+  - mixture: {oracle: {DecisionTreeClassifier: {max_depth: 2}}}
+metrics: {error: error, women: 'positive_rate[women]', auc: roc_auc}
+"""
+NUMBERS = """\
+name: numbers
+datasets:
+  people: {path: people.csv, label: z, target: number, drop: [part], split: {by: part}}
+algorithms: [unconstrained: {loss: squared}]
+metrics: {mse: mse}
+"""
+LEVELS = """\
+name: levels
+datasets: {people: {path: people.csv, label: y, drop: [part], split: {by: part}, levels: 3}}
+algorithms: [unconstrained]
+"""
+CLICKS = """\
+name: clicks
+datasets: {clicks: {source: clicks, rows: 600}}
+algorithms: [unconstrained]
+"""
+VARIANTS = [
+    ("unconstrained", "deterministic"),
+    ("majorize", "deterministic"),
+    ("majorize", "stochastic"),
+    ("post_shift", "stochastic"),
+    ("mixture", "stochastic"),
+]
+
+
+def people() -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    n = 240
+    sex, job = rng.choice(["F", "M"], n), rng.choice(["smith", "clerk, junior", ""], n)
+    x, z = rng.normal(size=n) + 1.2 * (sex == "M"), 5 + 2 * rng.normal(size=n)
+    y = (x + 0.5 * (z - 5) + 0.3 * (job == "smith") + 0.7 * rng.normal(size=n) > 0.6).astype(int)
+    part = np.where(np.arange(n) % 3 == 0, "test", "train")
+    code = rng.choice(["01", "02", "3a"], n)
+    return pd.DataFrame({"sex": sex, "x": x, "z": z, "job": job, "zip": code, "y": y, "part": part})
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """Where the table lies and the experiments have been run."""
+    place = tmp_path_factory.mktemp("ran")
+    people().to_csv(place / "people.csv", index=False)
+    for name, text in {"first": EXPERIMENT, "numbers": NUMBERS, "levels": LEVELS}.items():
+        (place / f"{name}.yaml").write_text(text)
+        results = str(place / "results")
+        assert main(["run", str(place / f"{name}.yaml"), "-q", "-j", "1", "-o", results]) == 0
+    return place
+
+
+@pytest.fixture
+def rows(folder, ran) -> pd.DataFrame:
+    """The table; the working folder is that of the runs."""
+    shutil.copytree(ran, folder, dirs_exist_ok=True)
+    return people()
+
+
+def trial(algorithm: str, experiment: str = "first") -> str:
+    return f"results/{experiment}/models/{algorithm}-seed=0"
+
+
+def read(text: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(text), keep_default_na=False, dtype={"zip": str})
+
+
+def measured(folder, algorithm, variant, experiment="first"):
+    with (folder / "results" / experiment / "metrics.csv").open(newline="") as file:
+        return {
+            (row["metric"], row["split"]): float(row["value"])
+            for row in csv.DictReader(file)
+            if (row["algorithm"], row["variant"]) == (algorithm, variant)
+        }
+
+
+@pytest.mark.parametrize(("algorithm", "variant"), VARIANTS)
+def test_answers_are_what_the_run_measured(folder, cli, rows, algorithm, variant):
+    answer = cli("predict", f"{trial(algorithm)}/{variant}.npz", "people.csv")
+    assert answer.code == 0
+    found = read(answer.out)
+    added = ["score", "chance", "decision"]
+    assert list(found.columns) == [*rows.columns, *added]
+    pd.testing.assert_frame_equal(found.drop(columns=added), rows)
+    known = measured(folder, algorithm, variant)
+    for split in ("train", "test"):
+        of = found[rows.part == split]
+        error = np.where(of.y == 1, 1 - of.chance, of.chance).mean()
+        assert 0 < error < 0.5
+        assert known["error", split] == pytest.approx(error, abs=1e-12)
+        women = of.chance[of.sex == "F"].mean()
+        assert known["women", split] == pytest.approx(women, abs=1e-12)
+        yes, no = (of.score[of.y == label].to_numpy() for label in (1, 0))
+        order = np.sign(yes[:, None] - no)
+        assert known["auc", split] == pytest.approx((1 + order.mean()) / 2, abs=1e-12)
+    settled = found.chance.isin((0, 1))
+    assert settled.all() == (variant == "deterministic" or "by chance" not in answer.err)
+    assert (found.decision == found.chance)[settled].all()
+    assert f"people.csv: 240 rows, {found.decision.sum()} yes" in answer.err
+
+
+def test_a_model_that_looks_at_slices_needs_their_columns(folder, cli, rows):
+    """`sex` is no feature, and thresholds differ by it."""
+    model = f"{trial('post_shift')}/stochastic.npz"
+    with np.load(model) as arrays:
+        assert any("sex" in str(array) for name, array in arrays.items() if "slices" in name)
+    swapped = rows.assign(sex=rows.sex.map({"F": "M", "M": "F"}))
+    swapped.to_csv(folder / "swapped.csv", index=False)
+    as_it_was, other = (
+        read(cli("predict", model, table).out) for table in ("people.csv", "swapped.csv")
+    )
+    assert (as_it_was.chance != other.chance).any()
+    rows.drop(columns="sex").to_csv(folder / "less.csv", index=False)
+    answer = cli("predict", model, "less.csv")
+    assert answer.code == 2
+    assert "error[E205]: there is no column 'sex', which the model needs" in answer.err
+    assert cli("predict", trial("unconstrained"), "less.csv").code == 0
+
+
+def test_other_columns_in_another_order(folder, cli, rows):
+    known = read(cli("predict", trial("unconstrained"), "people.csv").out)
+    moved = rows.drop(columns=["y", "part", "sex"])[["zip", "z", "job", "x"]].assign(note="é, ü")
+    moved.to_csv(folder / "moved.csv", index=False)
+    answer = cli("predict", trial("unconstrained"), "moved.csv", "-o", "out.csv")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith("out.csv: 240 rows, ")
+    found = read((folder / "out.csv").read_text("utf-8"))
+    pd.testing.assert_frame_equal(found[list(moved.columns)], moved)
+    pd.testing.assert_series_equal(found.score, known.score)
+    rows.iloc[:0].to_csv(folder / "none.csv", index=False)
+    answer = cli("predict", trial("unconstrained"), "none.csv", "-o", "out.csv")
+    assert answer.code == 4
+    assert "error[E404]: 'none.csv' is not a table: it has no rows" in answer.err
+    assert read((folder / "out.csv").read_text("utf-8")).equals(found)
+
+
+@pytest.mark.usefixtures("rows")
+def test_fields_are_given_back_as_they_were_written(folder, cli):
+    text = 'x, z ,job,zip,id\n+1.50,2e0,"a ""b"", c",02,007\n-0.0,3,smith,01, 1\n'
+    (folder / "t.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    answer = cli("predict", trial("unconstrained"), "t.csv")
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0] == "x,z,job,zip,id,score,chance,decision"
+    assert lines[1].startswith('+1.50,2e0,"a ""b"", c",02,007,')
+    assert lines[2].startswith("-0.0,3,smith,01, 1,")
+
+
+@pytest.mark.usefixtures("rows")
+def test_new_and_missing_values_are_told_of(folder, cli):
+    (folder / "t.csv").write_text("x,z,job,zip\n1,,smith,01\n,?,baker,9\n1,5,,02\n")
+    answer = cli("predict", trial("unconstrained"), "t.csv")
+    assert answer.code == 0
+    assert "warning[W405]: column 'x': 1 row without a number" in answer.err
+    assert "warning[W405]: column 'z': 2 rows without a number" in answer.err
+    assert "warning[W404]: column 'job': 1 row with a value" in answer.err
+    assert "such as 'baker'" in answer.err
+    assert "warning[W404]: column 'zip': 1 row" in answer.err
+    with np.load(f"{trial('unconstrained')}/deterministic.npz") as arrays:
+        weights, bias = arrays["weights"], float(arrays["bias"])
+    # the second row has no number and no known value: nothing but the bias is left of it
+    assert read(answer.out).score[1] == pytest.approx(bias, abs=1e-12)
+    assert len(weights) == 2 + 3 + 3
+
+
+@pytest.mark.usefixtures("rows")
+def test_all_columns_that_do_not_fit_are_named(folder, cli):
+    (folder / "t.csv").write_text("X,z,zip,sex\n1,old,01,F\n1,2,02,M\n")
+    answer = cli("predict", trial("unconstrained"), "t.csv", "-o", "out.csv")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "error[E205]: there is no column 'x', which the model needs" in answer.err
+    assert "did you mean 'X'? columns: X, sex, z, zip" in answer.err
+    assert "error[E205]: there is no column 'job'" in answer.err
+    assert "error[E411]: column 'z' held numbers in training, and here 'old' in row 1" in answer.err
+    assert not (folder / "out.csv").exists()
+
+
+def test_chances_are_drawn_by_seed_and_place(folder, cli, rows):
+    model = f"{trial('majorize')}/stochastic.npz"
+    found = [
+        read(cli("predict", model, "people.csv", "--seed", seed).out).decision for seed in (0, 1)
+    ]
+    again = cli("predict", trial("majorize"), "people.csv")  # the main variant, the usual seed
+    chance = read(again.out).chance
+    assert (read(again.out).decision == found[0]).all()
+    drawn = (chance > 0) & (chance < 1)
+    assert drawn.sum() > 20
+    assert f"; {drawn.sum()} of them by chance, drawn with --seed 0" in again.err
+    differ = found[0] != found[1]
+    assert differ.any()
+    assert drawn[differ].all()
+    # the share of yes over many seeds is the chance: here of one row that stands 20,000 times
+    row = int(drawn.idxmax())
+    rows.iloc[[row] * 20_000].to_csv(folder / "many.csv", index=False)
+    many = read(cli("predict", model, "many.csv").out)
+    assert (many.chance == many.chance[0]).all()
+    assert many.decision.mean() == pytest.approx(chance[row], abs=5 * 0.5 / np.sqrt(20_000))
+    # rows that follow change nothing
+    rows.head(50).to_csv(folder / "head.csv", index=False)
+    assert read(cli("predict", model, "head.csv").out).decision.equals(found[0].head(50))
+
+
+@pytest.mark.usefixtures("rows")
+def test_variants_of_a_folder(cli):
+    named = cli("predict", trial("majorize"), "people.csv", "--variant", "deterministic")
+    assert named.out == cli("predict", f"{trial('majorize')}/deterministic.npz", "people.csv").out
+    answer = cli("predict", trial("majorize"), "people.csv", "--variant", "determinstic")
+    assert answer.code == 2
+    assert "did you mean 'deterministic'?" in answer.err
+    file = f"{trial('majorize')}/deterministic.npz"
+    answer = cli("predict", file, "people.csv", "--variant", "stochastic")
+    assert answer.code == 2
+    assert "error[E104]: a variant is chosen of a trial's folder" in answer.err
+    answer = cli("predict", "results/first", "people.csv")
+    assert answer.code == 4
+    assert "such as results/first/models/majorize-seed=0" in answer.err
+
+
+def test_numbers_are_estimated(folder, cli, rows):
+    model = f"{trial('unconstrained', 'numbers')}/estimate.npz"
+    answer = cli("predict", model, "people.csv")
+    found = read(answer.out)
+    assert answer.code == 0
+    assert list(found.columns) == [*rows.columns, "estimate"]
+    known = measured(folder, "unconstrained", "estimate", "numbers")
+    for split in ("train", "test"):
+        of = found[rows.part == split]
+        assert known["mse", split] == pytest.approx(((of.estimate - of.z) ** 2).mean(), rel=1e-12)
+    low, high = found.estimate.min(), found.estimate.max()
+    assert f"people.csv: 240 rows, estimates from {low:g} to {high:g}" in answer.err
+
+
+def test_parquet_and_other_separators(folder, cli, rows):
+    known = read(cli("predict", trial("unconstrained"), "people.csv").out)
+    table = pa.Table.from_pandas(rows, preserve_index=False).append_column(
+        "more", pa.array([[1, 2]] * len(rows))
+    )
+    pa.parquet.write_table(table, folder / "t.parquet")
+    answer = cli("predict", trial("unconstrained"), "t.parquet", "-o", "out.parquet")
+    assert (answer.code, answer.err) == (0, "")
+    found = pa.parquet.read_table(folder / "out.parquet")
+    assert found.select(table.column_names).equals(table)
+    assert found["score"].to_pylist() == known.score.tolist()
+    assert found["decision"].to_pylist() == known.decision.tolist()
+    rows.to_csv(folder / "t.tsv", index=False, sep="\t")
+    found = pd.read_csv(io.StringIO(cli("predict", trial("unconstrained"), "t.tsv").out), sep="\t")
+    assert found.score.tolist() == known.score.tolist()
+    rows.to_csv(folder / "t.csv", index=False, sep=";")
+    answer = cli("predict", trial("unconstrained"), "t.csv", "--separator", ";")
+    assert answer.out.splitlines()[0] == ";".join(known.columns)
+    assert "E404" in cli("predict", trial("unconstrained"), "t.csv").err
+
+
+@pytest.mark.usefixtures("rows")
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("out.parquet", "'out.parquet' would be Parquet, and 'people.csv' does not say"),
+        ("out.xlsx", "'out.xlsx' does not say which format it is to have"),
+        ("people.csv", "'people.csv' is the table itself"),
+        ("no/out.csv", "cannot write to 'no/out.csv'"),
+    ],
+)
+def test_outputs_that_cannot_be(cli, listing, output, said):
+    before = listing()
+    answer = cli("predict", trial("unconstrained"), "people.csv", "-o", output)
+    assert answer.code == 2
+    assert said in answer.err
+    assert listing() == before
+
+
+@pytest.mark.usefixtures("rows")
+@pytest.mark.parametrize("separator", ["", "ab", '"', "é"])
+def test_what_separates_nothing(cli, separator):
+    answer = cli("predict", trial("unconstrained"), "people.csv", "--separator", separator)
+    assert (answer.code, answer.out) == (2, "")
+    assert "cannot separate columns" in answer.err
+
+
+@pytest.mark.usefixtures("rows")
+def test_two_models_of_one_table(folder, cli):
+    assert cli("predict", trial("unconstrained"), "people.csv", "-o", "one.csv").code == 0
+    answer = cli("predict", trial("majorize"), "one.csv", "-o", "two.csv")
+    assert answer.code == 4
+    assert "error[E411]: the table has a column 'score' already" in answer.err
+    answer = cli("predict", trial("majorize"), "one.csv", "-o", "two.csv", "--prefix", "fair_")
+    assert answer.code == 0
+    found = read((folder / "two.csv").read_text())
+    assert list(found.columns)[-6:] == [
+        "score", "chance", "decision", "fair_score", "fair_chance", "fair_decision",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("rows")
+def test_what_is_no_model(folder, cli):
+    for name, said in {
+        "nothing.npz": "error[E405]: 'nothing.npz' does not exist",
+        "people.csv": "error[E404]: 'people.csv' holds no stored classifier: it is no .npz file",
+        "results": "error[E405]: 'results/encoder.json' does not exist",
+    }.items():
+        answer = cli("predict", name, "people.csv")
+        assert answer.code == 4
+        assert said in answer.err
+    for table in ("nothing.csv", "results"):
+        answer = cli("predict", trial("unconstrained"), table)
+        assert answer.code == 4
+        assert f"error[E405]: '{table}' " in answer.err
+    (folder / "t.xlsx").write_text("a")
+    assert "E404" in cli("predict", trial("unconstrained"), "t.xlsx").err
+
+
+@pytest.mark.usefixtures("rows")
+def test_a_model_goes_with_its_own_encoder(folder, cli):
+    place, other = folder / trial("unconstrained"), folder / trial("unconstrained", "numbers")
+    known = cli("predict", place, "people.csv").out
+    (folder / "copied").mkdir()
+    model = folder / "copied" / "mine.npz"
+    shutil.copy(place / "deterministic.npz", model)
+    answer = cli("predict", "copied/mine.npz", "people.csv")
+    assert answer.code == 4
+    assert "error[E405]: 'copied/encoder.json' does not exist" in answer.err
+    assert "copy it along with a model" in answer.err
+    shutil.copy(other / "encoder.json", model.parent)
+    answer = cli("predict", "copied/mine.npz", "people.csv")
+    assert answer.code == 4
+    assert "'copied/mine.npz' is none of the models that the 'encoder.json' beside" in answer.err
+    shutil.copy(place / "encoder.json", model.parent)
+    assert cli("predict", "copied/mine.npz", "people.csv").out == known
+
+
+def changed(**keys):
+    return lambda content: content | keys
+
+
+BROKEN = [
+    lambda _: [],
+    lambda _: {},
+    lambda content: {name: part for name, part in content.items() if name != "others"},
+    changed(models=[]),
+    changed(models=[{"variant": "deterministic", "file": "../x.npz", "sha256": ""}]),
+    changed(blocks=[]),
+    changed(blocks=[{"column": "x", "mean": "1", "scale": 1}]),
+    changed(others={"sex": "word"}),
+    changed(others=["sex"]),
+    changed(levels=0),
+    changed(levels="1"),
+]
+
+
+@pytest.mark.usefixtures("rows")
+@pytest.mark.parametrize("change", BROKEN)
+def test_broken_encoders(folder, cli, change):
+    path = folder / trial("unconstrained") / "encoder.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    for model in (path.parent, path.parent / "deterministic.npz"):
+        answer = cli("predict", model, "people.csv")
+        assert (answer.code, answer.out) == (4, "")
+        assert "encoder.json' does not say how features are made of columns: " in answer.err
+        assert "`ratecli report FILE` writes it again" in " ".join(answer.err.split())
+    assert cli("report", "first.yaml").code == 0
+    assert cli("predict", path.parent, "people.csv").code == 0
+
+
+@pytest.mark.usefixtures("rows")
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"9" * 10_000])
+def test_encoders_that_are_no_json(folder, cli, content):
+    path = folder / trial("unconstrained") / "encoder.json"
+    path.write_bytes(content)
+    answer = cli("predict", path.parent, "people.csv")
+    assert answer.code == 4
+    assert "E404" in answer.err
+
+
+@pytest.mark.usefixtures("rows")
+def test_an_encoder_of_other_features(folder, cli):
+    path = folder / trial("unconstrained") / "encoder.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"blocks": content["blocks"][:-1]}))
+    answer = cli("predict", path.parent, "people.csv")
+    assert answer.code == 4
+    assert "takes 8 features, and 'encoder.json' makes 5" in answer.err
+
+
+@pytest.mark.usefixtures("rows")
+def test_a_number_too_large_for_the_model(folder, cli):
+    path = folder / trial("unconstrained") / "encoder.json"
+    content = json.loads(path.read_text())
+    for block in content["blocks"]:
+        block.update({"scale": 1e-3} if "scale" in block else {})
+    path.write_text(json.dumps(content))
+    (folder / "t.csv").write_text("x,z,job,zip\n1,1,smith,01\n1e307,-1e307,smith,01\n")
+    answer = cli("predict", path.parent, "t.csv")
+    assert (answer.code, answer.out) == (4, "")
+    assert answer.err.startswith("error[E404]: the model gives row 2 a score that is not finite")
+
+
+@pytest.mark.usefixtures("rows")
+def test_rows_at_several_levels_are_refused(cli):
+    answer = cli("predict", trial("unconstrained", "levels"), "people.csv")
+    assert answer.code == 4
+    assert "error[E411]: 'results/levels/models/unconstrained-seed=0/" in answer.err
+    assert "decides each row at 3 levels" in answer.err
+
+
+def test_features_that_are_not_made_of_columns(folder, cli):
+    (folder / "clicks.yaml").write_text(CLICKS)
+    assert cli("run", "clicks.yaml", "-q", "-j", 1).code == 0
+    (folder / "t.csv").write_text("text\nhello\n")
+    answer = cli("predict", trial("unconstrained", "clicks"), "t.csv")
+    assert answer.code == 4
+    assert "came ready-made: they are not made of columns" in answer.err
+
+
+@pytest.mark.usefixtures("rows")
+def test_trials_of_an_older_ratecli(folder, cli):
+    """Its ledgers have no encodings; they are read, and `predict` says what to do."""
+    ledger = folder / "results" / "first" / "trials.sqlite"
+    with sqlite3.connect(ledger) as db:
+        db.execute("DROP TABLE encoded")
+        db.execute("DROP TABLE encodings")
+    db.close()
+    assert cli("run", "first.yaml", "-q", "-j", 1).code == 0
+    assert not list((folder / "results" / "first").rglob("encoder.json"))
+    answer = cli("predict", trial("unconstrained"), "people.csv")
+    assert answer.code == 4
+    assert "encoder.json' does not exist" in answer.err
+    assert "run them again with --fresh" in " ".join(answer.err.split())
+
+
+@pytest.mark.usefixtures("rows")
+def test_trials_of_the_same_rows_share_what_is_stored(folder):
+    ledger = folder / "results" / "first" / "trials.sqlite"
+    with sqlite3.connect(ledger) as db:
+        counts = [
+            db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("trials", "encoded", "encodings")
+        ]
+    db.close()
+    assert counts == [4, 4, 1]

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from ratecli.models.linear import Threshold
+from ratecli.models.mixture import Mixture
+from ratecli.models.proxies import Filter, Guess, Sampled, SplitTree
+from ratecli.models.storage import dumps, loads
+from ratecli.models.trees import LEAF
+from ratecli.solvers.oracles.forests import FORESTS
+
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(300, 3))
+
+
+def tree() -> SplitTree:
+    """Node 0 splits into 1 and 2, node 2 into 3 and 4."""
+    first = Mixture((Threshold(np.array([1.0, 0, 0])), Threshold(np.array([0, 1.0, 0]))),
+                    np.array([0.25, 0.75]))  # fmt: skip
+    second = Threshold(np.array([0.0, 0, 1.0]), 0.2)
+    children = np.array([[1, 2], [LEAF, LEAF], [3, 4], [LEAF, LEAF], [LEAF, LEAF]])
+    return SplitTree(3, children, (first, second))
+
+
+def guess(noise: float = 0.0) -> Guess:
+    groups = (X[:, 0] > 0).astype(int) + (X[:, 1] > 1)
+    model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, groups)
+    return Guess(FORESTS["DecisionTreeClassifier"](model), np.array([0, 1, 2]), noise)
+
+
+def test_memberships_are_products_along_the_way():
+    yes = 0.25 * (X[:, 0] > 0) + 0.75 * (X[:, 1] > 0)
+    up = (X[:, 2] + 0.2 > 0).astype(float)
+    expected = np.stack([1 - yes, yes * (1 - up), yes * up], axis=1)
+    assert tree().memberships(X) == pytest.approx(expected)
+    assert tree().values == 3
+
+
+@pytest.mark.parametrize("proxy", [tree(), guess(0.3)], ids=["tree", "guess"])
+def test_drawn_values_have_the_chances_of_their_memberships(proxy):
+    rounds = 2000
+    rng = np.random.default_rng(1)
+    some = X[:40]
+    counts = np.zeros((len(some), proxy.values))
+    for _ in range(rounds):
+        counts[np.arange(len(some)), proxy.drawn(some, rng)] += 1
+    chances = proxy.memberships(some)
+    error = np.sqrt(chances * (1 - chances) / rounds)
+    assert (np.abs(counts / rounds - chances) <= 5 * error + 1e-12).all()
+
+
+def test_noise_replaces_a_guess_by_any_of_the_range():
+    """Vector 9.17: A = [[.8, .2], [.4, .6]], sizes (.75, .25), eta .4."""
+    said = np.repeat([0, 0, 1, 1], [600, 150, 100, 150])  # 750 and 250 rows
+    group = np.repeat([0, 1, 0, 1], [600, 150, 100, 150])
+    rows = said[:, None].astype(float)
+    model = DecisionTreeClassifier(random_state=0).fit(rows, said)
+    proxy = Guess(FORESTS["DecisionTreeClassifier"](model), np.array([0, 1]), 0.4)
+    chances = proxy.memberships(rows)
+    sizes = chances.mean(axis=0)
+    assert sizes == pytest.approx([0.65, 0.35])
+    posterior = np.stack([chances[group == k].sum(axis=0) for k in (0, 1)], axis=1) / 1000
+    assert posterior / sizes[:, None] == pytest.approx(
+        np.array([[0.76923, 0.23077], [0.57143, 0.42857]]), abs=1e-5
+    )
+    assert posterior.sum(axis=0) == pytest.approx([0.7, 0.3])
+
+
+@pytest.mark.parametrize("proxy", [tree(), guess(), guess(0.25)], ids=["tree", "guess", "noise"])
+def test_filters_come_back_from_storage(proxy):
+    keep = np.array([0.1, 0.0, 1.0])
+    for model in (Filter(proxy, keep), Sampled(proxy, keep, salt=7)):
+        blob = dumps(model)
+        again = loads(blob)
+        assert type(again) is type(model)
+        assert dumps(again) == blob
+        assert np.array_equal(again.decide(X), model.decide(X))
+        assert np.array_equal(again.memberships(X), model.memberships(X))
+
+
+def test_a_filter_keeps_by_the_chance_of_the_value():
+    keep = np.array([0.5, 0.0, 1.0])
+    model = Filter(tree(), keep)
+    assert model.decide(X) == pytest.approx(tree().memberships(X) @ keep)
+    rng = np.random.default_rng(0)
+    values, kept = model.drawn(np.repeat(X, 50, axis=0), rng)
+    assert kept[values == 2].all()
+    assert not kept[values == 1].any()
+    share = kept[values == 0].mean()
+    assert abs(share - 0.5) <= 5 * 0.5 / np.sqrt((values == 0).sum())
+
+
+def test_samples_over_many_salts_keep_what_the_filter_is_expected_to():
+    model = Filter(tree(), np.array([0.5, 0.1, 1.0]))
+    salts = range(300)
+    kept = np.mean([Sampled(model.proxy, model.keep, salt=s).decide(X) for s in salts], axis=0)
+    expected = model.decide(X)
+    error = np.sqrt(expected * (1 - expected) / len(salts))
+    assert (np.abs(kept - expected) <= 5 * error + 1e-12).all()
+    one = Sampled(model.proxy, model.keep, salt=3)
+    assert set(one.decide(X)) == {0.0, 1.0}
+    assert np.array_equal(one.decide(X[::-1]), one.decide(X)[::-1])
+
+
+@pytest.mark.parametrize(
+    "children",
+    [
+        [[1, 2], [LEAF, LEAF], [LEAF, LEAF]],  # a node too few for two splits
+        [[1, 2], [LEAF, LEAF], [0, 4], [LEAF, LEAF], [LEAF, LEAF]],  # a circle
+        [[1, 1], [LEAF, LEAF], [3, 4], [LEAF, LEAF], [LEAF, LEAF]],  # one child twice
+        [[1, 2], [LEAF, LEAF], [3, LEAF], [LEAF, LEAF], [LEAF, LEAF]],
+    ],
+)
+def test_what_is_no_tree_is_refused(children):
+    with pytest.raises(ValueError, match="no tree"):
+        SplitTree(3, np.array(children), tree().splits)
+
+
+def test_broken_filters_are_refused():
+    with pytest.raises(ValueError, match="chances"):
+        Filter(tree(), np.array([0.5, 1.5, 0.0]))
+    with pytest.raises(ValueError, match="chances"):
+        Filter(tree(), np.array([0.5, 0.5]))
+    with pytest.raises(ValueError, match="groups"):
+        Guess(guess().chances, np.array([0, 9]))

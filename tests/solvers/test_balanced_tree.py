@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.filters import counted, filtering, kept_shares, lines, people
+from oracles.goals import Rows
+from scipy.optimize import linprog
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.linear import Threshold
+from ratecli.models.proxies import Filter
+from ratecli.solvers.filtering.aim import Aim
+from ratecli.solvers.filtering.progress import Progressing, needed
+from ratecli.solvers.filtering.solver import BalancedTree
+from ratecli.solvers.filtering.split import Terms, nearest_split
+from ratecli.solvers.filtering.tree import TOLERANCE, Growth, Rules
+from ratecli.solvers.filtering.weights import sampling
+from ratecli.solvers.oracles.ground import Ground
+
+
+def solved(rows: Rows, alpha: float | None, **options) -> tuple[Filter, tuple]:
+    found = BalancedTree(**options).solve(
+        filtering(rows, alpha), np.random.default_rng(0), lambda _: None
+    )
+    return found.variants["expected"], found.trace
+
+
+def imbalance(shares: Array) -> float:
+    return float(np.linalg.norm(shares - 1 / len(shares)))
+
+
+SPLITS = {
+    "nearest": {"split": "nearest"},
+    "progress": {"split": "progress", "gamma": 0.1, "kept": 0.0, "child": 0.0},
+    "both": {"split": "progress", "offset": "both", "kept": 0.0},
+    "relaxed": {"split": "progress", "relaxed": True, "gamma": 0.05, "kept": 0.0},
+    "first": {"split": "nearest", "order": "first", "kept": 0.05, "child": 0.02},
+}
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(2, 6),
+    st.floats(0.0, 0.6),
+    st.sampled_from(sorted(SPLITS)),
+    st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_every_split_keeps_secrets_and_comes_nearer(seed, groups, alpha, name, weighted):
+    rows = people(seed, n=300, groups=groups, weighted=weighted)
+    options = SPLITS[name]
+    found, trace = solved(rows, alpha, calls=15, **options)
+    assert max(row["violation"] for row in trace) <= TOLERANCE
+    A, sizes, base = counted(rows, found)
+    assert np.abs(A - base).max() <= alpha + 2 * TOLERANCE
+    steps = np.array([row["objective"] for row in trace])
+    if not options.get("relaxed"):
+        shrink = 1 - options.get("gamma", 0.01)
+        assert (steps[1:] <= shrink * steps[:-1] + 1e-9).all()
+    assert imbalance(kept_shares(rows, found)) == pytest.approx(steps[-1], abs=1e-6)
+    assert found.keep @ sizes >= options.get("kept", 0.01) - 1e-6
+    assert sizes.min() >= options.get("child", 0.001) * (1 - 1e-6)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Answers prices with the cheapest of given classifiers."""
+
+    ground: Ground
+    known: list[Classifier]
+    starts = False
+
+    def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
+        costs = self.ground.costs(prices)
+        return min(self.known, key=lambda each: float(costs @ each.decide(self.ground.X)))
+
+
+def plane(seed: int) -> tuple[Rows, list[Threshold]]:
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-2, 3, size=(40, 2)).astype(float)
+    code = (X[:, 0] + rng.normal(scale=1.5, size=40) > 1).astype(int) + (rng.random(40) < 0.15)
+    code[:3] = [0, 1, 2]
+    rows = Rows(X, np.zeros(40), np.array(["a", "b", "c"], dtype=object)[code])
+    return rows, lines(X)
+
+
+def grown(rows: Rows, alpha: float, known: list[Threshold], terms: Terms) -> Growth:
+    aim = Aim.of(filtering(rows, alpha))
+    rules = Rules(0.0, 1, 0.0, terms.child, "best", terms.kept, terms.relaxed)
+    return Growth(aim, rules, lambda *_: None, lambda ground: Exact(ground, list(known)))
+
+
+def masses_of(growth: Growth, known: list[Threshold]) -> Array:
+    return np.stack([growth.aim.mass(each.decide(growth.aim.X)) for each in known])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("alpha", "kept"), [(0.05, 0.1), (0.15, 0.1), (0.6, 0.3), (0.6, 0.05)])
+def test_the_nearest_split_is_the_best_of_all_mixtures_of_lines(seed, alpha, kept):
+    """Against all mixtures of all lines: shares of groups that a child can have are the quotients of a
+    polytope, and which of two directions comes nearer is asked of a linear program (Frank and Wolfe).
+    """
+    rows, known = plane(seed)
+    terms = Terms(False, kept, 0.0, 1e-5, 400)
+    growth = grown(rows, alpha, known, terms)
+    split = nearest_split(growth.aim, terms, growth.leaves, 0)
+    assert split is not None
+    yes = growth.aim.mass(split.classifier.decide(rows.X))
+    whole, table = growth.leaves[0].mass, masses_of(growth, known)
+    children = np.stack([whole - yes, yes])
+    shares = children[:, growth.aim.balanced] / children[:, -1:]
+    found = sampling(shares, children[:, -1], growth.aim.target, kept=kept)
+    assert growth.aim.disclosed(children) <= TOLERANCE
+    assert found.imbalance == pytest.approx(split.distance, abs=1e-4)
+    # the optimum p* has <p - p*, p* - U> >= 0 for all p that another mixture could keep
+    slope = found.induced - growth.aim.target
+    best = least_over_mixtures(growth, table, slope, kept)
+    gain = float(found.induced @ slope) - best
+    assert gain <= 2 * found.imbalance * split.gap + 1e-5
+
+
+def least_over_mixtures(growth: Growth, table: Array, slope: Array, kept: float) -> float:
+    """The least `<p, slope>` of what can be kept: columns are the leaf as it is and all lines."""
+    aim, whole = growth.aim, growth.leaves[0].mass
+    columns = np.vstack([whole, table])
+    limits = []
+    for part in (table, whole - table):
+        shift = part[:, aim.secret].T - np.outer(aim.base, part[:, -1])
+        room = np.outer(aim.alpha, part[:, -1])
+        limits += [shift - room, -shift - room]
+    A = np.hstack([np.zeros((len(np.vstack(limits)), 1)), np.vstack(limits)])
+    A = np.vstack([A, kept - columns[:, -1]])
+    costs = columns[:, aim.balanced] @ slope
+    solved = linprog(costs, A, np.zeros(len(A)), columns[:, -1:].T, [1.0], bounds=(0, None))
+    assert solved.success
+    return float(solved.fun)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("alpha", [0.05, 0.2])
+def test_the_most_progress_is_that_of_a_linear_program_over_all_lines(seed, alpha):
+    rows, known = plane(seed)
+    terms = Terms(False, 0.0, 0.0, 1e-6, 200)
+    growth = grown(rows, alpha, known, terms)
+    split = Progressing(growth.aim, terms, "zero", 0.1)(growth.leaves, 0)
+    assert split is not None
+    aim, whole = growth.aim, growth.leaves[0].mass
+    table = np.vstack([masses_of(growth, known), np.zeros(len(whole)), whole])
+    base = whole[aim.balanced]
+    away = base - aim.target
+    costs = table[:, aim.balanced] @ away - float(base @ away) * table[:, -1]
+    limits = []
+    for part in (table, whole - table):
+        shift = part[:, aim.secret].T - np.outer(aim.base, part[:, -1])
+        limits += [shift - alpha * part[:, -1], -shift - alpha * part[:, -1]]
+    solved = linprog(costs, np.vstack(limits), np.zeros(12), np.ones((1, len(table))), [1.0])
+    yes = aim.mass(split.classifier.decide(rows.X))
+    reached = float(yes[aim.balanced] @ away) - float(base @ away) * yes[-1]
+    assert reached == pytest.approx(solved.fun, abs=1e-5)
+    assert aim.disclosed(np.stack([whole - yes, yes])) <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("off", "value"), [(0, 0.6164), (0.25, 0.6991), (0.5, 0.7559), (0.7358, 0.7898)]
+)
+def test_vectors_of_the_progress_that_lemma_3_asks_for(off, value):
+    assert needed(0.1, off) == pytest.approx(value, abs=5e-5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lemma_4_with_its_sign_corrected(seed):
+    """`sum of w h (-Q + (U' - U)_z) <= 0` just where the child has made the progress asked for."""
+    rng = np.random.default_rng(seed)
+    n, K, gamma = 50, 4, 0.1
+    z, w, h = rng.integers(K, size=n), rng.random(n), rng.random(n) * (rng.random(n) < 0.5)
+    U, near = np.full(K, 1 / K), rng.dirichlet(np.ones(K))
+    away = near - U
+    parent = np.bincount(z, w, K) / w.sum()
+    child = np.bincount(z, w * h, K) / (w * h).sum()
+    f = needed(gamma, float(np.linalg.norm(parent - near)))
+    for factor in (0.0, 0.1, 1.0):  # with f as it is the condition almost never holds
+        Q = float(w @ away[z]) / w.sum() - np.linalg.norm(away) * f * factor
+        progress = (child - parent) @ -away / np.linalg.norm(away)
+        assert (float((w * h) @ (away[z] - Q)) <= 0) == (progress >= f * factor)
+
+
+def test_the_literal_offset_makes_no_split_where_zero_does():
+    rows = people(3, groups=5)
+    literal, _ = solved(rows, 0.3, split="progress", offset="literal", gamma=0.1, kept=0.0)
+    zero, _ = solved(rows, 0.3, split="progress", offset="zero", gamma=0.1, kept=0.0)
+    assert literal.proxy.values == 1
+    assert zero.proxy.values > 1
+
+
+def test_without_room_everything_is_kept():
+    rows = people(1)
+    found, trace = solved(rows, 0.0)
+    assert found.proxy.values == 1
+    assert found.keep == pytest.approx([1.0])
+    assert len(trace) == 1
+
+
+def test_more_room_comes_nearer_and_balances_what_can_be_told_apart():
+    rows = people(11, n=3000, groups=3)
+    found = [imbalance(kept_shares(rows, solved(rows, alpha)[0])) for alpha in (0, 0.05, 0.1, 0.3)]
+    assert (np.diff(found) < 0).all()
+    assert found[-1] < 0.01
+    assert found[0] == pytest.approx(imbalance(counted(rows, solved(rows, 0.0)[0])[2]))
+
+
+def test_growth_ends_at_its_depth_and_where_it_is_near_enough():
+    rows = people(4, n=2000, groups=5)
+    shallow, _ = solved(rows, 0.1, depth=1, kept=0.0)
+    assert shallow.proxy.values <= 2
+    _, trace = solved(rows, 0.5, stop=0.1, gamma=0.0)
+    assert trace[-1]["objective"] <= 0.1 < trace[-2]["objective"]
+
+
+def test_what_is_secret_need_not_be_what_is_balanced():
+    """Ages are balanced; of the place, which features tell too, little may be said."""
+    rng = np.random.default_rng(2)
+    rows = people(5, n=1500, groups=3)
+    place = np.where(rows.X[:, 0] + rng.normal(size=1500) > 0, "north", "south").astype(object)
+    given = filtering_by(rows, place, 0.03)
+    found = BalancedTree().solve(given, rng, lambda _: None).variants["expected"]
+    assert isinstance(found, Filter)
+    chances = found.memberships(rows.X)
+    north = chances[place == "north"].sum(axis=0) / chances.sum(axis=0)
+    assert np.abs(north - (place == "north").mean()).max() <= 0.03 + 1e-6
+    assert imbalance(kept_shares(rows, found)) < imbalance(counted(rows, found)[2])
+
+
+def filtering_by(rows: Rows, place: np.ndarray, alpha: float):
+    from oracles.goals import Rules, problem_of  # noqa: PLC0415
+
+    rules = Rules({"secret": f"disclosivity(by=place) <= {alpha}"}, "imbalance(by=g)")
+    return problem_of(rows, rules, {"g": rows.group, "place": place})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_kept_and_dropped_nobody_learns_more_than_of_the_leaves(seed):
+    """Kept and dropped rows are mixtures of leaves: their shares lie between those of the leaves."""
+    rows = people(seed, groups=4)
+    found, _ = solved(rows, 0.15)
+    A, sizes, base = counted(rows, found)
+    kept = found.keep * sizes
+    merged = np.stack([kept @ A / kept.sum(), (sizes - kept) @ A / (sizes - kept).sum()])
+    assert np.abs(merged - base).max() <= np.abs(A - base).max() + 1e-12
+
+
+def test_expected_shares_are_those_of_a_hundred_samples():
+    rows = people(8, n=4000, groups=4)
+    found, _ = solved(rows, 0.2, kept=0.1)
+    expected = kept_shares(rows, found)
+    rng = np.random.default_rng(3)
+    names = np.array(sorted(set(rows.group.tolist())))
+    shares, counts = [], []
+    for _ in range(100):
+        _, kept = found.drawn(rows.X, rng)
+        groups = rows.group[kept]
+        shares.append([(groups == name).mean() for name in names])
+        counts.append(kept.sum())
+    error = np.std(shares, axis=0) / 10
+    assert (np.abs(np.mean(shares, axis=0) - expected) <= 4.5 * error + 1e-4).all()
+    chance = found.decide(rows.X)
+    spread = np.sqrt((chance * (1 - chance)).sum() / 100)
+    assert abs(np.mean(counts) - chance.sum()) <= 4.5 * spread
+
+
+def test_the_same_seed_gives_the_same_filter():
+    rows = people(9)
+    one, other = (solved(rows, 0.2, sampled=True)[0] for _ in range(2))
+    assert np.array_equal(one.decide(rows.X), other.decide(rows.X))
+
+
+def test_relaxed_weights_and_a_least_share_do_not_go_together():
+    with pytest.raises(ValueError, match="kept: 0"):
+        BalancedTree(relaxed=True)

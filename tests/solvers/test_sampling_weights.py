@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import nnls
+
+from ratecli.solvers.filtering.weights import keeping_most, sampling
+
+HALF = np.array([0.5, 0.5])
+VECTORS = {
+    "two": ([[0.8, 0.2], [0.4, 0.6]], [0.5, 0.5], [0.25, 0.75], [1 / 3, 1.0], 2 / 3, 0.0),
+    "rare": ([[0.8, 0.2], [0.4, 0.6]], [0.75, 0.25], [0.25, 0.75], [1 / 9, 1.0], 1 / 3, 0.0),
+    "out": ([[0.9, 0.1], [0.7, 0.3]], [0.5, 0.5], [0, 1], [0, 1], 0.5, 0.28284),
+    "three": (
+        [[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7]],
+        [1 / 3] * 3,
+        [0.40476, 0.30952, 0.28571],
+        None,
+        None,
+        0.0,
+    ),
+    "far": ([[0.6, 0.3, 0.1], [0.5, 0.4, 0.1]], [0.5, 0.5], [0, 1], [0, 1], 0.5, 0.29439),
+}
+
+
+def uniform(A):
+    return np.full(np.shape(A)[1], 1 / np.shape(A)[1])
+
+
+def instance(seed: int, rows: int, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    A = rng.dirichlet(np.full(groups, 0.7), size=rows)
+    return A, rng.dirichlet(np.ones(rows)), rng.dirichlet(np.full(groups, 3.0))
+
+
+SIZES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(2, 7))
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_vectors_of_algorithm_1(name):
+    A, shares, mix, keep, kept, imbalance = VECTORS[name]
+    found = sampling(np.array(A), np.array(shares), uniform(A))
+    assert found.mix == pytest.approx(mix, abs=1e-5)
+    assert found.imbalance == pytest.approx(imbalance, abs=1e-5)
+    if keep is not None:
+        assert found.keep == pytest.approx(keep, abs=1e-9)
+        assert found.keep @ shares == pytest.approx(kept, abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "residual"), [("out", 0.26261), ("far", 0.26227), ("two", 0.0)])
+def test_relaxed_weights_end_nearer_on_paper_only(name, residual):
+    A, shares, _, _, _, imbalance = VECTORS[name]
+    found = sampling(np.array(A), np.array(shares), uniform(A), relaxed=True)
+    assert found.residual == pytest.approx(residual, abs=1e-5)
+    assert found.imbalance == pytest.approx(imbalance, abs=1e-5)
+    assert np.linalg.norm(found.nearest - uniform(A)) == pytest.approx(residual, abs=1e-5)
+
+
+@given(SIZES)
+@settings(max_examples=80, deadline=None)
+def test_weights_are_optimal(size):
+    A, shares, target = instance(*size)
+    found = sampling(A, shares, target)
+    slopes = A @ (found.mix @ A - target)
+    assert found.mix.min() >= 0
+    assert found.mix.sum() == pytest.approx(1.0)
+    # Karush, Kuhn, Tucker on the simplex: no value is of more use than those that are kept
+    assert found.mix @ slopes - slopes.min() <= 1e-8
+    assert found.keep.max() == 1.0
+    assert (found.keep * shares) @ A / (found.keep @ shares) == pytest.approx(found.induced)
+
+
+@given(SIZES)
+@settings(max_examples=40, deadline=None)
+def test_relaxed_weights_are_those_of_non_negative_least_squares(size):
+    A, shares, target = instance(*size)
+    q, residual = nnls(A.T, target)
+    found = sampling(A, shares, target, relaxed=True)
+    assert found.residual == pytest.approx(residual, abs=1e-8)
+    assert found.nearest == pytest.approx(q @ A, abs=1e-6)
+
+
+@given(SIZES, st.floats(0.05, 1.0))
+@settings(max_examples=80, deadline=None)
+def test_as_much_is_kept_as_is_asked_for_and_weights_are_optimal_among_those(size, kept):
+    A, shares, target = instance(*size)
+    found = sampling(A, shares, target, kept=kept)
+    assert found.keep @ shares >= kept - 1e-6
+    slopes, most = A @ (found.mix @ A - target), shares / kept
+    free = found.mix < most - 1e-7
+    used = found.mix > 1e-7
+    # on a simplex with a most for each value: what could be more is of no more use than what could be less
+    if free.any() and used.any():
+        assert slopes[used].max() - slopes[free].min() <= 1e-5
+
+
+@given(SIZES, st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_of_the_best_weights_those_are_taken_that_keep_most(size, relaxed):
+    A, shares, target = instance(*size)
+    some = sampling(A, shares, target, relaxed=relaxed)
+    most = keeping_most(A, shares, some)
+    assert most.induced == pytest.approx(some.induced, abs=1e-7)
+    assert most.keep @ shares >= some.keep @ shares - 1e-7
+    assert most.keep.max() == 1.0
+    assert most.keep.min() >= 0.0
+
+
+def test_most_is_kept_where_many_weights_balance():
+    """Two values that are alike: one of them alone would do, and half of the rows would be lost."""
+    A = np.array([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1]])
+    found = keeping_most(A, np.array([0.3, 0.3, 0.4]), sampling(A, np.array([0.3, 0.3, 0.4]), HALF))
+    assert found.keep == pytest.approx([1.0, 1.0, 0.0], abs=1e-7)
+
+
+def test_a_value_that_no_row_has_is_never_kept():
+    found = sampling(np.array([[0.8, 0.2], [np.nan, np.nan], [0.4, 0.6]]),
+                     np.array([0.5, 0.0, 0.5]), HALF)  # fmt: skip
+    assert found.keep == pytest.approx([1 / 3, 0, 1])
+    assert found.induced == pytest.approx(HALF)
+
+
+def test_intersecting_groups_are_balanced_each_against_its_own_target():
+    """Appendix A.2: sex (2) and age (3) side by side, each adding up to 1."""
+    A = np.array([[0.9, 0.1, 0.5, 0.3, 0.2], [0.2, 0.8, 0.1, 0.3, 0.6], [0.5, 0.5, 0.3, 0.4, 0.3]])
+    target = np.array([0.5, 0.5, 1 / 3, 1 / 3, 1 / 3])
+    found = sampling(A, np.array([0.5, 0.2, 0.3]), target)
+    q = found.mix
+    assert np.linalg.norm(q @ A - target) == pytest.approx(found.imbalance)
+    slopes = A @ (q @ A - target)
+    assert q @ slopes - slopes.min() <= 1e-9
+
+
+def test_any_distribution_can_be_the_target():
+    A, shares = np.array([[0.8, 0.2], [0.1, 0.9]]), np.array([0.6, 0.4])
+    found = sampling(A, shares, np.array([0.3, 0.7]))
+    assert found.induced == pytest.approx([0.3, 0.7])
+    assert found.mix == pytest.approx([2 / 7, 5 / 7])
