@@ -40,7 +40,7 @@ def _alpha(value: object) -> object:
         wrong = [] if good else [Complaint((), "E104", f"{WHERE} must be {ALPHA}, not {value}")]
     if wrong:
         raise raised(wrong, "number")
-    return value
+    return value if isinstance(value, str) else float(value)
 
 
 def _algorithm(value: object) -> object:
