@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
@@ -121,7 +122,7 @@ def say_nothing(axes: Axes) -> None:
     axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center", fontsize=8, color=GREY)
 
 
-def legend_below(figure: Figure, handles: Sequence[Line2D], title: str) -> None:
+def legend_below(figure: Figure, handles: Sequence[Artist], title: str) -> None:
     """One for all panels: the figure grows by its height."""
     width, height = figure.get_size_inches()
     longest = max((len(str(handle.get_label())) for handle in handles), default=1)

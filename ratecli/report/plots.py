@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from ratecli.report.convergence import CONVERGENCE, convergence
 from ratecli.report.courses import draw_convergence
 from ratecli.report.drawing import (
+    ABREAST,
     GREY,
     NOTHING,
     PANEL,
@@ -25,17 +26,21 @@ from ratecli.report.drawing import (
     look,
     once,
     picture,
-    rows_of,
     say_nothing,
 )
+from ratecli.report.filters import GROUP_SHARES, POSTERIORS
+from ratecli.report.group_shares import draw_group_shares, group_shares
 from ratecli.report.guarantee import GUARANTEE, guarantee
 from ratecli.report.guarantee_panels import draw_guarantee
 from ratecli.report.ledger import Ledger
+from ratecli.report.posteriors import draw_posteriors, posteriors
 from ratecli.report.series import Plane, Point, Series, absent_variants, every_series, reach
 from ratecli.report.settings import Setting, untold
 from ratecli.report.tradeoff import Level, Tradeoff, tradeoff
 
 LONG_DASHES = (0, (9, 4))
+PAIR = (4.3, 3.4)
+"""Inches of each of two panels."""
 MANY_LEVELS = 8
 MANY_ENTRIES = 6
 """Of a legend that stands beside the axes and no longer in them."""
@@ -43,10 +48,15 @@ TALL = 16
 """Entries that have room one above the other."""
 MANY_POINTS = 30
 SOME_POINTS = 10
+MANY_PLACES = 60
+"""Points of all series together: of more, markers are small and intervals faint."""
+SMALL = 3
 END = 0.03
 """The share of the axis that stays free at either end of a swept x."""
 TICKS = 5
 """Most numbers along an axis of a panel."""
+MORE_TICKS = 7
+"""Of one of two."""
 ABSENT = "no trial gave a variant '{}'"
 
 
@@ -61,21 +71,25 @@ def _drawn(ledger: Ledger, position: int) -> Picture:
         return draw_convergence(ledger, convergence(ledger, position))
     if kind == GUARANTEE:
         return draw_guarantee(ledger, guarantee(ledger, position))
+    if kind == POSTERIORS:
+        return draw_posteriors(ledger, posteriors(ledger, position))
+    if kind == GROUP_SHARES:
+        return draw_group_shares(ledger, group_shares(ledger, position))
     return draw(ledger, tradeoff(ledger, position))
 
 
 def draw(ledger: Ledger, plot: Tradeoff) -> Picture:
     """One plot, in panels if it has them."""
-    drawn = _panels if plot.panels else _figure
+    drawn = _panels if plot.panels or plot.splits else _figure
     return picture(plot.name, plot.caption, partial(drawn, ledger, plot))
 
 
 def _figure(ledger: Ledger, plot: Tradeoff) -> Figure:
     figure = empty_figure(SIZE)
     axes = figure.add_subplot()
-    plane = plot.plane
-    axes.set_xlabel(plane.along)
-    axes.set_ylabel(plane.up)
+    along, up = plot.axes
+    axes.set_xlabel(along)
+    axes.set_ylabel(up)
     axes.set_title(plot.title)
     found, handles = _fill(axes, ledger, plot)
     if found:
@@ -86,24 +100,29 @@ def _figure(ledger: Ledger, plot: Tradeoff) -> Figure:
 
 
 def _panels(ledger: Ledger, plot: Tradeoff) -> Figure:
-    """Small multiples, each with axes of its own: what they show may be of another size."""
-    parts = plot.parts()
-    wide, high = columns(len(parts)), rows_of(len(parts))
-    figure = empty_figure((max(PANEL[0] * wide, SIZE[0]), PANEL[1] * high))
+    """Small multiples, each with axes of its own: what they show may be of another size. Those that
+    differ only in the split stand side by side and share them.
+    """
+    parts, (along, up) = plot.parts(), plot.axes
+    wide = len(plot.splits) or columns(len(parts))
+    high = -(-len(parts) // wide)
+    size = PAIR if wide < ABREAST and not plot.panels else PANEL
+    figure = empty_figure((max(size[0] * wide, SIZE[0]), size[1] * high))
     figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
     every: list[Series] = []
     handles: list[Line2D] = []
     for position, part in enumerate(parts):
-        axes = figure.add_subplot(high, wide, position + 1)
+        like = figure.axes[-1] if plot.splits and position % wide else None
+        axes = figure.add_subplot(high, wide, position + 1, sharex=like, sharey=like)
         axes.set_title(part.title, fontsize=9)
-        axes.set_xlabel(plot.plane.along if position + wide >= len(parts) else "", fontsize=9)
-        axes.set_ylabel(plot.plane.up if position % wide == 0 else "", fontsize=9)
+        axes.set_xlabel(along if position + wide >= len(parts) else "", fontsize=9)
+        axes.set_ylabel(up if position % wide == 0 else "", fontsize=9)
         axes.tick_params(labelsize=8)
         found, shown = _fill(axes, ledger, part)
         every, handles = every + found, handles + shown
         if not found:
             say_nothing(axes)
-        axes.locator_params(nbins=TICKS)
+        axes.locator_params(nbins=TICKS if size == PANEL else MORE_TICKS)
     if every:
         legend_below(figure, once(handles), _notes(ledger, plot, every))
     return figure
@@ -114,7 +133,12 @@ def _fill(axes: Axes, ledger: Ledger, plot: Tradeoff) -> tuple[list[Series], lis
     found, plane = every_series(ledger, plot.plane, plot.choice), plot.plane
     _draw_levels(axes, plot.levels, "x")
     _draw_levels(axes, plot.heights, "y")
-    handles = [each for series in found for each in _draw_series(axes, series, swept=plane.swept)]
+    crowded = sum(len(line) for series in found for line in series.lines) > MANY_PLACES
+    handles = [
+        each
+        for series in found
+        for each in _draw_series(axes, series, swept=plane.swept, crowded=crowded)
+    ]
     _draw_reach(axes, reach(ledger, plane, plot.choice))
     handles += _draw_frontier(axes, plot.frontier) if found else []
     handles += _draw_diagonal(axes, plane) if found and plot.diagonal else []
@@ -127,14 +151,18 @@ def _notes(ledger: Ledger, plot: Tradeoff, found: Sequence[Series]) -> str:
     return "\n".join([_counted(found), *left, *absent])
 
 
-def _draw_series(axes: Axes, series: Series, *, swept: bool) -> list[Line2D]:
+def _draw_series(axes: Axes, series: Series, *, swept: bool, crowded: bool) -> list[Line2D]:
     """The series, and how the legend shows it: each of its lines."""
+    small = {"markersize": SMALL} if crowded and not swept else {}
     for line, setting in zip(series.lines, series.settings, strict=True):
-        look = _look(series, setting)
+        look = _look(series, setting) | small
         if series.flat:
             _draw_flat(axes, line[0], look, swept=swept)
             continue
-        (_draw_band if swept and len(line) > 1 else _draw_intervals)(axes, line, look["color"])
+        if swept and len(line) > 1:
+            _draw_band(axes, line, look["color"])
+        else:
+            _draw_intervals(axes, line, look["color"], faint=crowded or len(line) > MANY_POINTS)
         xs, ys = _places(line)
         axes.plot(xs, ys, markevery=_marked(series, len(xs)), **look)
     told = [setting for setting in series.settings if setting.told]
@@ -171,7 +199,7 @@ def _draw_flat(axes: Axes, point: Point, look: Mapping[str, Any], *, swept: bool
             axes.plot(*point.place, **look)
 
 
-def _draw_intervals(axes: Axes, line: Sequence[Point], colour: str) -> None:
+def _draw_intervals(axes: Axes, line: Sequence[Point], colour: str, *, faint: bool = False) -> None:
     xerr = [point.x.half or 0.0 for point in line]
     yerr = [point.y.half or 0.0 for point in line]
     if any(xerr) or any(yerr):
@@ -181,8 +209,8 @@ def _draw_intervals(axes: Axes, line: Sequence[Point], colour: str) -> None:
             yerr=yerr,
             fmt="none",
             ecolor=colour,
-            elinewidth=0.8 if len(line) <= MANY_POINTS else 0.4,
-            alpha=0.55 if len(line) <= MANY_POINTS else 0.3,
+            elinewidth=0.5 if faint else 0.8,
+            alpha=0.4 if faint else 0.55,
         )
 
 
@@ -268,4 +296,4 @@ def _counted(found: Sequence[Series]) -> str:
     least, most = min(counts), max(counts)
     if most == 1:
         return "one seed, no intervals"
-    return f"mean, 95 % interval, {most if least == most else f'{least} to {most}'} seeds"
+    return f"mean and 95 % Student-t interval over {most if least == most else f'{least} to {most}'} seeds"

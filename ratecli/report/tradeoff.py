@@ -34,14 +34,22 @@ class Tradeoff:
     frontier: tuple[tuple[float, float], ...] = ()
     by: str = ""
     panels: tuple[Any, ...] = ()
+    splits: tuple[str, ...] = ()
+    """Those that get panels of their own, none if there is one, which the plane has."""
 
     @property
     def caption(self) -> str:
-        return self.title or f"{self.plane.y} against {self.plane.x} ({self.plane.split})"
+        splits = " and ".join(self.splits or [self.plane.split])
+        return self.title or f"{self.plane.y} against {self.plane.x} ({splits})"
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """What x and y are called; where panels are of splits, these are in the panels' titles."""
+        return (self.plane.x, self.plane.y) if self.splits else (self.plane.along, self.plane.up)
 
     def parts(self) -> list[Tradeoff]:
-        """Each panel as a plot of its own."""
-        return [
+        """Each panel as a plot of its own, those of one value of `by` next to each other."""
+        found = [
             replace(
                 self,
                 levels=_in_panel(self.levels, value),
@@ -50,6 +58,17 @@ class Tradeoff:
             )
             for value in self.panels
         ]
+        return [part for each in found or [self] for part in each.by_split()]
+
+    def by_split(self) -> list[Tradeoff]:
+        """A panel as those of each split, itself if there is one."""
+        named = f"{self.title} ({{}})" if self.by else "{}"
+        return [
+            replace(
+                self, plane=replace(self.plane, split=split), title=named.format(split), splits=()
+            )
+            for split in self.splits
+        ] or [self]
 
 
 def tradeoffs(ledger: Ledger) -> list[Tradeoff]:
@@ -64,10 +83,11 @@ def tradeoff(ledger: Ledger, position: int) -> Tradeoff:
     asked = every[position]
     choice = Choice(*(tuple(asked.get(key) or ()) for key in ("algorithms", "variants", "lines")))
     by = asked.get("by") or ""
+    splits = _splits(asked)
     return Tradeoff(
         name=plot_name(every, position),
         title=asked.get("title") or "",
-        plane=_plane(ledger, asked),
+        plane=_plane(ledger, asked, splits[0]),
         choice=choice,
         diagonal=bool(asked.get("diagonal")),
         levels=_levels(ledger, position, "levels"),
@@ -75,6 +95,7 @@ def tradeoff(ledger: Ledger, position: int) -> Tradeoff:
         frontier=_frontier(ledger, position),
         by=by,
         panels=panels(ledger, by, choice),
+        splits=splits if len(splits) > 1 else (),
     )
 
 
@@ -90,10 +111,16 @@ def _in_panel(levels: tuple[Level, ...], value: Any) -> tuple[Level, ...]:
     return tuple(each for each in levels if each.panel is None or repr(each.panel) == repr(value))
 
 
-def _plane(ledger: Ledger, asked: Mapping[str, Any]) -> Plane:
+def _splits(asked: Mapping[str, Any]) -> tuple[str, ...]:
+    """One as a text, or several as a list."""
+    split = asked.get("split") or "test"
+    return (split,) if isinstance(split, str) else tuple(split)
+
+
+def _plane(ledger: Ledger, asked: Mapping[str, Any], split: str) -> Plane:
     x = asked["x"]
     swept = x not in ledger.metrics and x in ledger.sweep
-    return Plane(x, asked["y"], asked.get("split") or "test", swept)
+    return Plane(x, asked["y"], split, swept)
 
 
 def _levels(ledger: Ledger, position: int, which: str) -> tuple[Level, ...]:

@@ -23,6 +23,8 @@ PLOTS = {
     "tradeoff": "a metric against another or against a swept name, a series an algorithm and variant",
     "convergence": "objective and worst violation on the way, a line an algorithm",
     "guarantee": "performance, solution rate and failure rate along a swept number, a series an algorithm",
+    "posteriors": "who the values of a filter's proxy are: the shares of groups in each, a heat map a sweep point",
+    "group_shares": "shares of groups among all rows and among those that a filter keeps, bars a sweep point",
 }
 OF_MEANS = (
     "what another algorithm measured, as in of(unconstrained, error), or the deployed model, as in "

@@ -33,6 +33,7 @@ from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.safety import AtPoint, SafetyTest, inflated, tightens
 from ratecli.runner.shown import panel_faults, report_faults, swept
+from ratecli.runner.shown_filters import filter_faults
 from ratecli.runner.stage import AT, Stage, stage_cases
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
@@ -88,6 +89,7 @@ class Reading:
         self._sort(report_faults(self.experiment, self.document))
         self._sort(panel_faults(self.experiment, self.document, found))
         everything = [*found, *stage_cases(found).values()]
+        self._sort(filter_faults(self.experiment, self.document, everything))
         self._sort(expect_faults(self.experiment, self.document, everything))
         if self.faults or (refuse and self.refusals):
             raise FaultError(self.faults | self.refusals)

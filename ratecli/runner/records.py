@@ -21,6 +21,9 @@ MET = 1e-6
 VIOLATION = "violation."
 """What the name of a metric begins with that is a constraint's violation; the constraint's follows."""
 
+FILTERS = "filters"
+"""Where `TrialResult.info` says what filters there are (`runner.census`)."""
+
 
 STAGE = "filter."
 """What the names of all metrics begin with that are measured of the filter before training."""

@@ -12,7 +12,7 @@ from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
 from ratecli.spec.filter import FILTER
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
-from ratecli.spec.report import GuaranteePlot, TradeoffPlot
+from ratecli.spec.report import FilterPlot, GuaranteePlot, Paneled, TradeoffPlot
 from ratecli.spec.sweep import points
 
 TRIAL = ("algorithm", "variant", "seed")
@@ -54,7 +54,11 @@ def split_faults(
         for index, table in enumerate(experiment.report.tables)
         if not all(name.startswith(VIOLATION) or name == SOLUTION_RATE for name in table.columns)
     ]
-    plots = [(("report", "plots", index), plot.split) for index, plot in tradeoffs(experiment)]
+    plots = [
+        (("report", "plots", index), split)
+        for index, plot in (*tradeoffs(experiment), *filter_plots(experiment))
+        for split in ([plot.split] if isinstance(plot.split, str) else plot.split)
+    ]
     truths = [(("report", "plots", index), plot.truth) for index, plot in guarantees(experiment)]
     asked = [(loc, "split", split) for loc, split in (*tables, *plots)]
     for loc, key, split in (*asked, *((loc, "truth", split) for loc, split in truths)):
@@ -73,12 +77,21 @@ def unknown_variants(
     """
     plots: list[tuple[int, TradeoffPlot | GuaranteePlot]]
     plots = [*tradeoffs(experiment), *guarantees(experiment)]
-    for index, plot in plots:
-        for k, name in enumerate(plot.variants or ()):
-            if given and name not in given:
-                place = document.place(("report", "plots", index, "variants", k))
-                hint = did_you_mean(name, given, "variants")
-                yield Fault("W208", f"no trial gave a variant '{name}'", hint, place=place)
+    asked: list[tuple[Loc, str]] = [
+        (("report", "plots", index, "variants", k), name)
+        for index, plot in plots
+        for k, name in enumerate(plot.variants or ())
+    ]
+    asked += [
+        (("report", "plots", index, "variant"), each.variant)
+        for index, each in filter_plots(experiment)
+        if each.variant is not None
+    ]
+    for loc, name in asked:
+        if given and name not in given:
+            hint = did_you_mean(name, given, "variants")
+            message = f"no trial gave a variant '{name}'"
+            yield Fault("W208", message, hint, place=document.place(loc))
 
 
 def tradeoffs(experiment: Experiment) -> Iterator[tuple[int, TradeoffPlot]]:
@@ -95,14 +108,27 @@ def guarantees(experiment: Experiment) -> Iterator[tuple[int, GuaranteePlot]]:
             yield index, plot
 
 
+def filter_plots(experiment: Experiment) -> Iterator[tuple[int, FilterPlot]]:
+    """As `tradeoffs`, of both kinds that show filters."""
+    for index, plot in enumerate(experiment.report.plots):
+        if isinstance(plot, FilterPlot):
+            yield index, plot
+
+
 def panel_faults(
     experiment: Experiment, document: Document, cases: Sequence[Case]
 ) -> Iterator[Fault]:
     """An E104 for every plot that asks for more panels than there is room for."""
     for index, plot in enumerate(experiment.report.plots):
+        if not isinstance(plot, Paneled):
+            continue
         values = {repr(case.point[plot.by]) for case in cases if plot.by in case.point}
-        if len(values) > MOST_PANELS:
-            message = f"'{plot.by}' has {len(values)} values, a plot room for {MOST_PANELS} panels"
+        splits = len(plot.split) if isinstance(plot, TradeoffPlot) else 1
+        if len(values) * splits > MOST_PANELS:
+            each = f", each on {splits} splits" if splits > 1 else ""
+            message = (
+                f"'{plot.by}' has {len(values)} values{each}, a plot room for {MOST_PANELS} panels"
+            )
             place = document.place(("report", "plots", index, "by"))
             yield Fault("E104", message, "sweep fewer, or make panels by another name", place=place)
 
@@ -159,7 +185,7 @@ def _plots(experiment: Experiment) -> Iterator[Asked]:
         loc: Loc = ("report", "plots", index)
         for k, name in enumerate(plot.algorithms or ()):
             yield (*loc, "algorithms", k), name, labels, "algorithms"
-        if plot.by is not None:
+        if isinstance(plot, Paneled) and plot.by is not None:
             yield (*loc, "by"), plot.by, swept(experiment), "names that vary"
     metrics = measured(experiment)
     for index, axes in tradeoffs(experiment):

@@ -23,6 +23,7 @@ from ratecli.rates.matrix import Predictions, measure, rate_matrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import Case, known_goals
+from ratecli.runner.census import census
 from ratecli.runner.certified import SafetyRows, rates_on
 from ratecli.runner.deployed import decided, of_column, with_decisions, with_stored
 from ratecli.runner.filtered import NoneKeptError, seen_rows
@@ -112,12 +113,19 @@ def _judged(
         answers = {name: answers[name] for name in verdict.solution.variants}
         values = _measured(rows, job.case, answers, reference)
         found = {"certificates": list(verdict.certificates)}
+        found |= _filters(job, rows, verdict.solution, answers)
         return verdict.solution, values, _Ending(verdict.status, verdict.reason, found)
     values = _measured(rows, job.case, answers, reference)
     status, reason = _status(job.case, solution, values)
     if status == "not_met":
         status, reason = _proven(problem, status, reason)
-    return solution, values, _Ending(status, reason)
+    return solution, values, _Ending(status, reason, _filters(job, rows, solution, answers))
+
+
+def _filters(
+    job: Job, rows: World, solution: Solution, answers: Mapping[str, Predictions]
+) -> dict[str, Any]:
+    return census(job.case.goals(), rows.sample, rows.splits(), solution.variants, answers)
 
 
 def _problem(

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema, model_validator
 
-from ratecli.spec.complaint import WHERE, Complaint, kind, raised, unknown_key, wrong_type
+from ratecli.spec.complaint import WHERE, Complaint, kind, raised, unknown_key
 from ratecli.spec.report import SplitName
-from ratecli.spec.strict import Column, Name, Part, Text
+from ratecli.spec.strict import Column, Name, Part, Scalar, Text
 from ratecli.spec.sweep import Value
 
 KINDS = ("paper", "value", "at_most", "at_least")
@@ -19,13 +19,6 @@ KINDS = ("paper", "value", "at_most", "at_least")
 CI = "ci"
 PERCENT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%")
 WITHIN_HELP = "write a number as 0.01, a share as 2%, or ci for our 95 % interval"
-
-
-def _scalar(value: object) -> object:
-    if isinstance(value, bool | int | float | str):
-        return value
-    wanted = "a number, a text or true or false, as in the sweep"
-    raise raised([wrong_type((), wanted, value)], "value")
 
 
 def _within(value: object) -> object:
@@ -42,11 +35,6 @@ def _within(value: object) -> object:
 
 INFINITY = float("inf")
 Number = Annotated[float, Strict()]
-Scalar = Annotated[
-    Value,
-    BeforeValidator(_scalar),
-    WithJsonSchema({"type": ["number", "string", "boolean"]}),
-]
 Within = Annotated[
     float | str,
     BeforeValidator(_within),

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from ratecli.spec.complaint import no_choice, raised, wrong_type
-from ratecli.spec.strict import Column, Flag, Name, Part, Slug, Text
+from ratecli.spec.complaint import Complaint, no_choice, raised, wrong_type
+from ratecli.spec.strict import Column, Flag, Name, Part, Scalar, Seed, Slug, Text
 
 SplitName = Literal["train", "validation", "test", "safety"]
+
+
+SPLITS = get_args(SplitName)
+
+
+def _listed(value: object) -> object:
+    """One split is a list of one; raises what pydantic passes on for what is none."""
+    several = tuple(value) if isinstance(value, list | tuple) else (value,)
+    found = [
+        no_choice((k,) if isinstance(value, list | tuple) else (), each, SPLITS)
+        for k, each in enumerate(several)
+        if each not in SPLITS
+    ]
+    found += [
+        Complaint((k,), "E104", f"'{each}' is named twice", "remove one")
+        for k, each in enumerate(several)
+        if each in several[:k] and each in SPLITS
+    ]
+    if found:
+        raise raised(found, "split")
+    return several
+
+
+SPLIT = {"type": "string", "enum": list(SPLITS)}
+Splits = Annotated[
+    tuple[SplitName, ...],
+    Field(min_length=1),
+    BeforeValidator(_listed),
+    WithJsonSchema({"anyOf": [SPLIT, {"type": "array", "items": SPLIT, "minItems": 1}]}),
+]
+"""One, or a list of which each gets panels of its own."""
 Names = Annotated[tuple[Column, ...], Field(min_length=1)]
 Variants = Annotated[
     Names | None,
@@ -42,12 +73,17 @@ class Drawing(Part):
     algorithms: Labels | None = Field(
         None, description="The labels of the algorithms to draw; without it all."
     )
+
+
+class Paneled(Drawing):
+    """What plots have that draw all of the sweep."""
+
     by: Column | None = Field(
         None, description="A name of the sweep, of whose values each gets a panel of its own."
     )
 
 
-class TradeoffPlot(Drawing):
+class TradeoffPlot(Paneled):
     """A metric against another, one series an algorithm and variant."""
 
     kind: Literal["tradeoff"] = Field(
@@ -57,7 +93,10 @@ class TradeoffPlot(Drawing):
         description="What is along: a metric or else a name of the sweep, if its values are numbers."
     )
     y: Column = Field(description="The metric upwards.")
-    split: SplitName = Field("test", description="The rows that are measured.")
+    split: Splits = Field(
+        ("test",),
+        description="The rows that are measured; of several each gets a panel of its own.",
+    )
     variants: Variants = None
     lines: tuple[Name, ...] = Field(
         (), description="Labels of algorithms to draw as a horizontal line at their y."
@@ -70,7 +109,7 @@ class TradeoffPlot(Drawing):
     )
 
 
-class ConvergencePlot(Drawing):
+class ConvergencePlot(Paneled):
     """Objective and worst violation on training rows, as each algorithm counts them on its way."""
 
     kind: Literal["convergence"] = Field(
@@ -81,7 +120,7 @@ class ConvergencePlot(Drawing):
     )
 
 
-class GuaranteePlot(Drawing):
+class GuaranteePlot(Paneled):
     """What safety costs: performance, how often there was a solution and how often one failed."""
 
     kind: Literal["guarantee"] = Field(
@@ -103,10 +142,54 @@ class GuaranteePlot(Drawing):
     variants: Variants = None
 
 
-KINDS: dict[str, type[TradeoffPlot | ConvergencePlot | GuaranteePlot]] = {
+class FilterDrawing(Drawing):
+    """What plots of filters have: a panel for each sweep point of each algorithm."""
+
+    variant: Column | None = Field(
+        None, description="Which of an algorithm's variants; without it the main one."
+    )
+    column: Column | None = Field(
+        None,
+        description="The column whose groups are shown; needed where the goals tell groups by several.",
+    )
+    at: dict[Column, Annotated[tuple[Scalar, ...], Field(min_length=1)]] = Field(
+        {},
+        description="Which sweep points: names of the sweep with lists of their values; without it all.",
+    )
+
+
+class PosteriorsPlot(FilterDrawing):
+    """Who the values of a filter's proxy are: a heat map of the shares of groups in each."""
+
+    kind: Literal["posteriors"] = Field(
+        description="The kind of plot; `ratecli ls plots` lists them."
+    )
+    split: SplitName = Field("train", description="The rows that are counted.")
+    seed: Seed | None = Field(
+        None, description="The seed whose filter is shown; without it the first."
+    )
+
+
+class GroupSharesPlot(FilterDrawing):
+    """What a filter does: shares of groups among all rows and among those that it keeps."""
+
+    kind: Literal["group_shares"] = Field(
+        description="The kind of plot; `ratecli ls plots` lists them."
+    )
+    split: Splits = Field(
+        ("train", "test"),
+        description="The rows that are counted; of several each gets panels of its own.",
+    )
+
+
+FilterPlot = PosteriorsPlot | GroupSharesPlot
+AnyPlot = TradeoffPlot | ConvergencePlot | GuaranteePlot | FilterPlot
+KINDS: dict[str, type[AnyPlot]] = {
     "tradeoff": TradeoffPlot,
     "convergence": ConvergencePlot,
     "guarantee": GuaranteePlot,
+    "posteriors": PosteriorsPlot,
+    "group_shares": GroupSharesPlot,
 }
 
 
@@ -121,7 +204,7 @@ def _of_its_kind(raw: object) -> object:
     return KINDS.get(str(kind), TradeoffPlot).model_validate(raw)
 
 
-Plot = Annotated[TradeoffPlot | ConvergencePlot | GuaranteePlot, BeforeValidator(_of_its_kind)]
+Plot = Annotated[AnyPlot, BeforeValidator(_of_its_kind)]
 
 
 class Report(Part):

@@ -23,6 +23,7 @@ from pydantic_core import CoreSchema
 
 from ratecli.spec.complaint import Complaint, complaints_of, raised, wrong_type
 from ratecli.spec.names import NAME, SLUG, bad_name, bad_slug
+from ratecli.spec.sweep import Value
 
 MAX_RULE = 2000
 
@@ -70,6 +71,12 @@ def as_rule(value: object) -> object:
         message = f"the rule has {len(value)} characters; at most {MAX_RULE} are allowed"
         return _without([Complaint((), "E302", message)], value)
     return value
+
+
+def _scalar(value: object) -> object:
+    right = isinstance(value, bool | int | float | str)
+    wanted = "a number, a text or true or false, as in the sweep"
+    return _without([] if right else [wrong_type((), wanted, value)], value)
 
 
 def _without(complaints: list[Complaint], value: object) -> object:
@@ -122,3 +129,9 @@ Whole = Annotated[int, Strict()]
 Flag = Annotated[bool, Strict()]
 Count = Annotated[int, Strict(), Field(ge=1)]
 Seed = Annotated[int, Strict(), Field(ge=0)]
+Scalar = Annotated[
+    Value,
+    BeforeValidator(_scalar),
+    WithJsonSchema({"type": ["number", "string", "boolean"]}),
+]
+"""A value of a swept name."""

@@ -112,6 +112,11 @@ def holds(point: Mapping[str, Value], pairs: Mapping[str, Value]) -> bool:
     return pairs.keys() <= point.keys() and _agree(point, pairs, pairs)
 
 
+def among(point: Mapping[str, Value], some: Mapping[str, Sequence[Value]]) -> bool:
+    """Whether a point has one of the values of each name."""
+    return all(any(holds(point, {name: each}) for each in values) for name, values in some.items())
+
+
 def _agree(point: Mapping[str, Value], pairs: Mapping[str, Value], names: Iterable[str]) -> bool:
     return all(_same(point[name]) == _same(pairs[name]) for name in names)
 

@@ -63,6 +63,12 @@ GUARANTEED = (
     PLAIN
     + "constraints: {cover: positive_rate <= 0.4}\nsweep: {k: [1, 2], mode: [low, high]}\nreport: {plots: [{kind: guarantee, %s}]}\n"
 )
+FILTERED = (
+    LOANS
+    + "objective: imbalance(by=sex)\nsweep: {k: [0.1, 0.2], l: [1, 2], exclude: [{k: 0.1, l: 2}]}\n"
+    + "constraints: {secret: disclosivity(by=sex) <= k}\nalgorithms: [unconstrained, balanced_tree]\n"
+    + "metrics: {m: l * error}\nreport: {plots: [{%s}]}\n"
+)
 PLAYERS = HEAD.replace("majorize", "three_player")
 
 
@@ -244,6 +250,25 @@ NAMES = [
     Broken("truth that is no split", "E104", GUARANTEED % "x: k, y: objective, truth: ⟦everything⟧"),
     Broken("guarantee of a split", "E101", GUARANTEED % "x: k, y: objective, ⟦split⟧: test"),
     Broken("guarantee without a performance", "E102", PLAIN + "report: {plots: [⟦{kind: guarantee, x: k}⟧]}\n"),
+    Broken("posteriors of no filter", "E208", FILTERED % "kind: posteriors, algorithms: [balanced_tree, ⟦unconstrained⟧]"),
+    Broken("posteriors of no algorithm", "E208", FILTERED % "kind: posteriors, algorithms: [⟦tree⟧]"),
+    Broken("posteriors where nothing is a filter", "E208", PLAIN + "report: {plots: [{kind: ⟦posteriors⟧}]}\n"),
+    Broken("shares of a column that tells no groups", "E208", FILTERED % "kind: group_shares, column: ⟦income⟧"),
+    Broken("shares of several columns", "E208", FILTERED.replace("disclosivity(by=sex)", "disclosivity(by=y)").replace(LOANS, "name: x\ndatasets: {d: {path: people.csv, label: y, split: {test: 1/3}}}\n") % "kind: ⟦group_shares⟧"),
+    Broken("posteriors of a seed that is not run", "E208", FILTERED % "kind: posteriors, seed: ⟦7⟧"),
+    Broken("posteriors at what does not vary", "E208", FILTERED % "kind: posteriors, at: {⟦alpha⟧: [0.1]}"),
+    Broken("posteriors at a value that is not run", "E104", FILTERED % "kind: posteriors, at: {k: [0.1, ⟦0.3⟧]}"),
+    Broken("shares at values that are not run together", "E104", FILTERED % "kind: group_shares, ⟦at⟧: {k: [0.1], l: [2]}"),
+    Broken("shares of too many panels", "E104", FILTERED.replace("[1, 2]", "'linspace(1, 9, 9)'") % "kind: ⟦group_shares⟧"),
+    Broken("values that are no list", "E103", FILTERED % "kind: posteriors, at: {k: ⟦0.1⟧}"),
+    Broken("values that are none", "E103", FILTERED % "kind: posteriors, at: {k: [⟦{a: 1}⟧]}"),
+    Broken("no values", "E104", FILTERED % "kind: posteriors, at: {k: ⟦[]⟧}"),
+    Broken("shares of a split without rows", "E208", FILTERED % "kind: group_shares, split: ⟦[train, validation]⟧"),
+    Broken("posteriors of several splits", "E103", FILTERED % "kind: posteriors, split: ⟦[train, test]⟧"),
+    Broken("a split twice", "E104", FILTERED % "kind: group_shares, split: [train, ⟦train⟧]"),
+    Broken("a split that is none", "E104", FILTERED % "kind: group_shares, split: [train, ⟦tests⟧]"),
+    Broken("filters by panels", "E101", FILTERED % "kind: posteriors, ⟦by⟧: k"),
+    Broken("too many panels of two splits", "E104", PLAIN + "sweep: {k: 'linspace(0, 1, 7)'}\nreport: {plots: [{kind: tradeoff, x: error, y: error, split: [train, test], by: ⟦k⟧}]}\n"),
     Broken("share in a trade-off", "E208", GUARANTEED % "x: k, y: error}, {kind: tradeoff, x: error, y: ⟦failure_rate⟧"),
     Broken("failures of no constraint in a table", "E208", PLAIN + "report: {tables: [{rows: [algorithm], columns: [solution_rate, ⟦failure_rate⟧]}]}\n"),
     Broken("expected failures of no constraint", "E208", expected("{algorithm: majorize, metric: ⟦failure_rate.a⟧, at_most: 0.1}")),

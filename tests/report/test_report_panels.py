@@ -118,3 +118,53 @@ def test_a_limit_of_y_is_a_horizontal_line():
 )
 def test_panels_stand_in_rows(panels, wide, high):
     assert (columns(panels), rows_of(panels)) == (wide, high)
+
+
+SPLITS = {"kind": "tradeoff", "x": "ratio", "y": "error", "split": ["train", "test"]}
+
+
+def split_ledger(plot, alphas=(0.2, 0.1)) -> Ledger:
+    """On test rows everything is 1 more."""
+    plan = [planned("fit", 0, data=d, alpha=a) for d in ("u", "v") for a in alphas]
+    results = {}
+    for trial in plan:
+        a = trial.point["alpha"]
+        found = {
+            ("main", split): {"ratio": a + more, "error": 2 * a + more}
+            for split, more in (("train", 0), ("test", 1))
+        }
+        results[trial.key] = measured(trial, found)
+    return Ledger(plan, results, {"experiment": {"report": {"plots": [plot]}}})
+
+
+def test_splits_stand_side_by_side():
+    ledger = split_ledger(SPLITS)
+    plot = tradeoff(ledger, 0)
+    assert plot.caption == "error against ratio (train and test)"
+    train, test = plot.parts()
+    assert (train.title, test.title) == ("train", "test")
+    (first,) = every_series(ledger, train.plane, train.choice)
+    (second,) = every_series(ledger, test.plane, test.choice)
+    assert [point.place for point in first.lines[0]] == [(0.1, 0.2), (0.2, 0.4)]
+    assert [point.place for point in second.lines[0]] == [(1.1, 1.2), (1.2, 1.4)]
+    svg = draw(ledger, plot).svg.decode()
+    assert svg.count("<!-- train -->") == svg.count("<!-- test -->") == 1
+    assert (svg.count("<!-- ratio -->"), svg.count("<!-- error -->")) == (2, 1)
+    assert "ratio (t" not in svg
+
+
+def test_splits_of_one_value_stand_in_a_row():
+    plot = tradeoff(split_ledger(SPLITS | {"by": "data"}), 0)
+    assert [part.title for part in plot.parts()] == [
+        "data = u (train)",
+        "data = u (test)",
+        "data = v (train)",
+        "data = v (test)",
+    ]
+    assert [part.plane.split for part in plot.parts()] == ["train", "test"] * 2
+
+
+def test_a_list_of_one_split_is_that_split():
+    ledger = split_ledger(SPLITS | {"split": ["train"]})
+    assert tradeoff(ledger, 0) == tradeoff(split_ledger(SPLITS | {"split": "train"}), 0)
+    assert b"<!-- ratio (train) -->" in draw(ledger, tradeoff(ledger, 0)).svg

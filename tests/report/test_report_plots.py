@@ -114,7 +114,7 @@ def test_the_drawing_says_what_it_shows(drawn):
         "majorize (stochastic)",
     ):
         assert f"<!-- {text} -->" in svg
-    assert "<!-- mean, 95 % interval, 4 to 5 seeds -->" in svg
+    assert "<!-- mean and 95 % Student-t interval over 4 to 5 seeds -->" in svg
     assert "date" not in svg
     assert first.png.startswith(b"\x89PNG")
 

@@ -57,6 +57,9 @@ report:
     - {kind: tradeoff, x: target, y: ratio, algorithms: [majorize], variants: [a], diagonal: true}
     - {kind: tradeoff, x: violation.ratio, y: error, by: target}
     - {kind: convergence, x: seconds, by: target, title: On the way}
+    - {kind: tradeoff, x: ratio, y: error, split: [train, test]}
+    - {kind: posteriors, algorithms: [a], variant: drawn, column: job, at: {target: [0.5, 1], word: [low]}, seed: 3}
+    - {kind: group_shares, split: validation, title: Whom}
     - {kind: guarantee, x: target, y: error, truth: train, constraint: ratio, variants: [a]}
 """
 

@@ -1,0 +1,300 @@
+"""Plots of filters: heat maps of posteriors and bars of shares."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from scipy import stats
+from synthetic_ledger import measured, planned
+
+from ratecli.report.drawing import COLOURS
+from ratecli.report.filters import UNTOLD, panels
+from ratecli.report.group_shares import BEFORE, Bars, bars, group_shares
+from ratecli.report.html import page
+from ratecli.report.ledger import Ledger
+from ratecli.report.plots import pictures
+from ratecli.report.posteriors import Map, caption, maps, posteriors
+from ratecli.runner.records import TrialResult
+
+POSTERIORS = {"kind": "posteriors"}
+SHARES = {"kind": "group_shares"}
+JOBS = ["clerk", "nurse", "student"]
+BASE = [0.7, 0.2, 0.1]
+MORE = {"train": 0.0, "validation": 0.0, "test": 0.05}
+"""By how much more clerks there are on a split."""
+
+
+def column(alpha, seed, names=JOBS):
+    """Of two values the second is never said where alpha is 0."""
+    splits = {}
+    for split, more in MORE.items():
+        last = BASE[2] - more
+        shift = alpha / 2 + seed / 100
+        splits[split] = {
+            "base": [BASE[0] + more, BASE[1], last],
+            "size": [1.0, 0.0] if alpha == 0 else [0.75, 0.25],
+            "posterior": [
+                [BASE[0] + more, BASE[1], last],
+                None if alpha == 0 else [BASE[0] + more - shift, BASE[1] + shift, last],
+            ],
+            "after": [BASE[0] + more - shift, BASE[1] + shift, last],
+        }
+    return {"groups": list(names), "splits": splits}
+
+
+def told(alpha, seed):
+    columns = {"job": column(alpha, seed), "sex": column(alpha, seed, ["F", "M", "X"])}
+    return {
+        "filters": {
+            "expected": {"keep": [0.125, 1.0], "columns": columns},
+            "drawn": {"keep": [0.5, 1.0], "columns": {"job": column(alpha + 0.1, seed)}},
+        }
+    }
+
+
+def result(trial, **info):
+    numbers = {("expected", "train"): {"error": 0.1}, ("drawn", "train"): {"error": 0.1}}
+    return measured(trial, numbers, info=info)
+
+
+def ledger_of(*plots, labels=("tree",), alphas=(0, 0.2, 0.4), seeds=(3, 5), **replaced):
+    """`replaced` are results by alpha and seed, as a0_2_5; 'plain' is an algorithm that gives no filter."""
+    plan = [
+        planned(label, seed, alpha=alpha) for label in labels for alpha in alphas for seed in seeds
+    ]
+    results = {}
+    for trial in plan:
+        alpha = trial.point["alpha"]
+        info = {} if trial.label == "plain" else told(alpha, trial.seed)
+        key = f"a{alpha}_{trial.seed}".replace(".", "_")
+        made = replaced.get(key, result)
+        results[trial.key] = made(trial, **info) if made is result else made(trial)
+    return Ledger(plan, results, {"experiment": {"name": "x", "report": {"plots": list(plots)}}})
+
+
+def failed(trial):
+    return TrialResult(trial.key, "error", "E501")
+
+
+def untold(trial):
+    return result(trial, rows={"train": 3})
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """What is saved, as it was drawn."""
+    found = {}
+    save = Figure.savefig
+
+    def saved(self, *args, **keys):
+        found[id(self)] = self
+        return save(self, *args, **keys)
+
+    monkeypatch.setattr(Figure, "savefig", saved)
+    return found
+
+
+def figure_of(figures, ledger):
+    figures.clear()
+    (drawn,) = pictures(ledger)
+    (figure,) = figures.values()
+    return drawn, figure
+
+
+def test_a_map_has_the_base_rates_above_a_row_for_each_value():
+    ledger = ledger_of(POSTERIORS)
+    found = maps(ledger, posteriors(ledger, 0))
+    assert [each.title for each in found] == ["alpha = 0", "alpha = 0.2", "alpha = 0.4"]
+    first, second, _ = found
+    assert first.names == ("all rows", "1 (100.0 %, 0.12)", "2 (0.0 %, 1)")
+    assert second.names == ("all rows", "1 (75.0 %, 0.12)", "2 (25.0 %, 1)")
+    assert {each.groups for each in found} == {tuple(JOBS)}
+    assert second.cells[:2] == (tuple(BASE), tuple(BASE))
+    assert second.cells[2] == pytest.approx((0.57, 0.33, 0.1))  # of the first seed, 3
+    assert first.cells[1] == tuple(BASE)
+    assert np.isnan(first.cells[2]).all()
+
+
+@pytest.mark.parametrize(
+    ("asked", "last"),
+    [
+        ({"seed": 5}, (0.55, 0.35, 0.1)),
+        ({"split": "test"}, (0.62, 0.33, 0.05)),
+        ({"variant": "drawn"}, (0.52, 0.38, 0.1)),
+    ],
+)
+def test_a_map_is_of_the_seed_split_and_variant_that_is_asked_for(asked, last):
+    ledger = ledger_of(POSTERIORS | asked | {"at": {"alpha": [0.2]}})
+    (found,) = maps(ledger, posteriors(ledger, 0))
+    assert found.cells[2] == pytest.approx(last)
+
+
+def test_a_single_variant_is_shown_whatever_it_is_called():
+    ledger = ledger_of(POSTERIORS | {"variant": "drawn"}, alphas=(0.2,))
+    for each in ledger.results.values():
+        del each.info["filters"]["drawn"]
+    assert isinstance(maps(ledger, posteriors(ledger, 0))[0], Map)
+
+
+def test_a_map_is_of_the_column_that_is_asked_for():
+    ledger = ledger_of(POSTERIORS | {"column": "sex"})
+    plot = posteriors(ledger, 0)
+    assert maps(ledger, plot)[0].groups == ("F", "M", "X")
+    assert caption(ledger, plot) == "Shares of sex by the proxy's values (train, seed 3)"
+
+
+def test_cells_are_drawn_as_they_are(figures):
+    drawn, figure = figure_of(figures, ledger_of(POSTERIORS | {"at": {"alpha": [0, 0.4]}}))
+    left, right, bar = figure.axes
+    assert [axes.get_title(loc="left") for axes in (left, right)] == ["alpha = 0", "alpha = 0.4"]
+    assert (bar.get_ylim(), bar.get_ylabel()) == ((0, 1), "share")
+    meshes = right.collections
+    values = np.concatenate([np.asarray(mesh.get_array()).reshape(1, -1) for mesh in meshes])
+    np.testing.assert_allclose(values, [BASE, BASE, [0.47, 0.43, 0.1]])
+    assert {mesh.get_clim() for mesh in meshes} == {(0, 1)}
+    written = [text.get_text() for text in right.texts]
+    assert written == ["0.70", "0.20", "0.10"] * 2 + ["0.47", "0.43", "0.10"]
+    assert [text.get_text() for text in left.texts][6:] == ["-"] * 3
+    assert [label.get_text() for label in right.get_xticklabels()] == JOBS
+    names = [label.get_text() for label in right.get_yticklabels()]
+    assert names == ["all rows", "1 (75.0 %, 0.12)", "2 (25.0 %, 1)"]
+    places = [right.transData.transform((0, y))[1] for y in right.get_yticks()]
+    assert places == sorted(places, reverse=True)
+    assert b"<!-- in brackets: share of all train rows, chance of keeping -->" in drawn.svg
+    ET.fromstring(drawn.svg)
+
+
+def test_of_many_groups_cells_have_no_numbers(figures):
+    ledger = ledger_of(POSTERIORS, alphas=(0.2,), seeds=(0,))
+    (wide,) = ledger.results.values()
+    told = wide.info["filters"]["expected"]["columns"]["job"]
+    told["groups"] = [f"g{k}" for k in range(30)]
+    for found in told["splits"].values():
+        found.update(base=[1 / 30] * 30, posterior=[[1 / 30] * 30] * 2)
+    _, figure = figure_of(figures, ledger)
+    assert [len(axes.texts) for axes in figure.axes] == [0, 0]
+    assert len(figure.axes[0].get_xticklabels()) == 30
+
+
+def test_a_panel_without_a_filter_says_so():
+    ledger = ledger_of(POSTERIORS, SHARES, a0_2_3=failed, a0_2_5=failed)
+    found = maps(ledger, posteriors(ledger, 0))
+    assert [isinstance(each, Map) for each in found] == [True, False, True]
+    assert found[1] == "alpha = 0.2"
+    (train, test) = bars(ledger, group_shares(ledger, 1))
+    assert (train[1], test[1]) == ("alpha = 0.2 (train)", "alpha = 0.2 (test)")
+    for drawn, count in zip(pictures(ledger), (1, 2), strict=True):
+        assert drawn.svg.count(b"<!-- no trial gave these numbers -->") == count
+
+
+def test_the_first_seed_is_not_replaced_by_another():
+    ledger = ledger_of(POSTERIORS, a0_2_3=failed)
+    assert maps(ledger, posteriors(ledger, 0))[1] == "alpha = 0.2"
+
+
+@pytest.mark.parametrize("plot", [POSTERIORS, SHARES])
+def test_nothing_to_draw_says_so(plot):
+    ledger = ledger_of(plot, labels=("plain",))
+    assert panels(ledger, posteriors(ledger, 0)) == []
+    (drawn,) = pictures(ledger)
+    assert b"<!-- no trial gave these numbers -->" in drawn.svg
+
+
+@pytest.mark.parametrize("plot", [POSTERIORS, SHARES])
+def test_trials_that_were_stored_without_it_are_counted(plot):
+    (drawn,) = pictures(ledger_of(plot, a0_2_3=untold, a0_4_3=untold))
+    assert f"<!-- {UNTOLD}: 2 -->".encode() in drawn.svg
+    assert UNTOLD.encode() not in pictures(ledger_of(plot))[0].svg
+
+
+def test_panels_are_of_filters_and_of_the_points_asked_for():
+    def titles(plot, **more):
+        ledger = ledger_of(plot, **more)
+        return [panel.title for panel in panels(ledger, posteriors(ledger, 0))]
+
+    both = ("plain", "tree", "guess")
+    named = [f"{label}, alpha = {a}" for label in ("tree", "guess") for a in ("0", "0.2", "0.4")]
+    assert titles(POSTERIORS, labels=both) == named
+    assert titles(POSTERIORS | {"algorithms": ["guess"]}, labels=both) == [
+        f"alpha = {a}" for a in ("0", "0.2", "0.4")
+    ]
+    assert titles(POSTERIORS | {"at": {"alpha": [0.4, 0]}}) == ["alpha = 0", "alpha = 0.4"]
+    assert titles(POSTERIORS, alphas=(0.2,)) == ["tree"]
+
+
+def test_bars_are_means_over_seeds_with_their_intervals():
+    ledger = ledger_of(SHARES, seeds=(0, 1, 2))
+    train, test = bars(ledger, group_shares(ledger, 0))
+    assert [each.title for each in train] == [f"alpha = {a} (train)" for a in ("0", "0.2", "0.4")]
+    assert [each.title for each in test] == [f"alpha = {a} (test)" for a in ("0", "0.2", "0.4")]
+    shown = test[1]
+    assert shown.groups == tuple(JOBS)
+    assert [each.mean for each in shown.before] == pytest.approx([0.75, 0.2, 0.05])
+    assert [each.mean for each in shown.after] == pytest.approx([0.64, 0.31, 0.05])
+    half = stats.t.ppf(0.975, 2) * 0.01 / np.sqrt(3)
+    assert [each.half for each in shown.after] == pytest.approx([half, half, 0])
+    assert shown.uniform == pytest.approx(1 / 3)
+
+
+def test_bars_are_drawn_as_they_are(figures):
+    drawn, figure = figure_of(figures, ledger_of(SHARES | {"at": {"alpha": [0.2, 0.4]}}))
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+        f"alpha = {a} ({split})" for split in ("train", "test") for a in (0.2, 0.4)
+    ]
+    axes = figure.axes[1]
+    widths = [patch.get_width() for patch in axes.patches]
+    assert widths == pytest.approx([*BASE, 0.46, 0.44, 0.1])
+    assert [to_hex(patch.get_facecolor()) for patch in axes.patches] == [
+        *[BEFORE] * 3,
+        *[COLOURS[0].lower()] * 3,
+    ]
+    ys = [patch.get_y() for patch in axes.patches]
+    assert ys[:3] == sorted(ys[:3])
+    assert all(before < after for before, after in zip(ys[:3], ys[3:], strict=True))
+    assert [line.get_xdata()[0] for line in axes.lines if len(set(line.get_xdata())) == 1] == [
+        pytest.approx(1 / 3)
+    ]
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    named = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
+    assert named == [JOBS, [""] * 3] * 2
+    note = "bars: mean over 2 seeds, with its 95 % Student-t interval"
+    for text in (note, "all rows", "kept rows", "uniform share"):
+        assert f"<!-- {text} -->".encode() in drawn.svg
+
+
+def test_of_some_seeds_the_bars_say_how_many():
+    (drawn,) = pictures(ledger_of(SHARES, seeds=(3, 5, 7), a0_2_5=failed))
+    assert b"mean over 2 to 3 seeds" in drawn.svg
+    (drawn,) = pictures(ledger_of(SHARES, seeds=(3,)))
+    assert b"<!-- one seed, no intervals -->" in drawn.svg
+
+
+def test_splits_are_those_asked_for():
+    for split in ("validation", ["validation"]):
+        ledger = ledger_of(SHARES | {"split": split})
+        (found,) = bars(ledger, group_shares(ledger, 0))
+        assert all(isinstance(each, Bars) for each in found)
+        assert found[0].title == "alpha = 0 (validation)"
+
+
+def test_of_what_keeps_nobody_there_is_no_share_after():
+    ledger = ledger_of(SHARES, alphas=(0.2,))
+    for each in ledger.results.values():
+        each.info["filters"]["expected"]["columns"]["job"]["splits"]["train"]["after"] = None
+    (train, _) = bars(ledger, group_shares(ledger, 0))
+    assert [each.mean for each in train[0].after] == [None] * 3
+    assert [each.mean for each in train[0].before] == BASE
+    pictures(ledger)
+
+
+def test_the_page_shows_them():
+    ledger = ledger_of(POSTERIORS | {"title": "Who is who"}, SHARES)
+    drawn = pictures(ledger)
+    assert [picture.name for picture in drawn] == ["posteriors", "group_shares"]
+    text = page(ledger, drawn)
+    assert "<figcaption>Who is who</figcaption>" in text
+    assert "<figcaption>Shares of job before and after (train and test)</figcaption>" in text
