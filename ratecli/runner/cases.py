@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import cached_property
 from importlib import metadata
 from typing import Any
 
@@ -14,6 +15,7 @@ from ratecli.rates.analysis import Goal, objective_goal, rule_goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.drawing import Drawing, Holdout
+from ratecli.runner.keys import trial_key
 from ratecli.runner.options import in_key
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.safety import SafetyTest
@@ -110,6 +112,11 @@ class Filtering:
 
     case: Case
     take: str
+
+    @cached_property
+    def key(self) -> str:
+        """The same for all sweep points at which all is the same that decides the filter's numbers."""
+        return trial_key(content(self.case) | {"datasets": self.case.datasets})
 
 
 def ruling(case: Case) -> tuple[Goal, ...]:

@@ -17,7 +17,7 @@ from ratecli.runner.options import settled
 from ratecli.runner.provenance import code_versions
 from ratecli.runner.records import Planned
 from ratecli.runner.schedule import Task
-from ratecli.runner.stage import stage_cases, stage_key
+from ratecli.runner.stage import stage_cases
 from ratecli.runner.world import Data
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Deployed, Experiment
@@ -102,7 +102,7 @@ class _Planner:
             for name, entry in options.items()
         }
         self.stages = stage_cases(cases)
-        self.of_stage: dict[int, str] = {}
+        self.of_stage: dict[tuple[str, int], Job] = {}
         self.base, self.digests = base, digests
         self.of_model: dict[str, Any] = {}
         if deployed_model is not None:
@@ -182,19 +182,21 @@ class _Planner:
 
     def stage(self, key: str, seed: int) -> Job:
         """The trial of a filter (see `stage_cases`): it hangs on nothing but rows."""
+        if (key, seed) in self.of_stage:
+            return self.of_stage[key, seed]
         case, l2 = self.stages[key], self.experiment.regularization.l2
         trial = trial_key(self.base | self._rows(case) | content(case) | {"seed": seed})
         data = self.data.only(case.datasets)
-        return Job(trial, seed, case, data, l2, {}, None, False, None, None, None, {})
+        job = Job(trial, seed, case, data, l2, {}, None, False, None, None, None, {})
+        self.of_stage[key, seed] = job
+        return job
 
     def _sieve(self, index: int, seed: int) -> Sieve | None:
         """What the training rows of a case go through."""
         filtering = self.cases[index].filtering
         if filtering is None:
             return None
-        if index not in self.of_stage:
-            self.of_stage[index] = stage_key(filtering.case)
-        job = self.stage(self.of_stage[index], seed)
+        job = self.stage(filtering.key, seed)
         return Sieve(job.key, job.case.drawing, filtering.take)
 
     def _rows(self, case: Case) -> dict[str, Any]:
@@ -309,7 +311,7 @@ def _needs(job: Job) -> tuple[str, ...]:
 def _same_filter(case: Case, other: Case) -> bool:
     """Whether training rows go through the same filter, or none."""
     found = [each.filtering for each in (case, other)]
-    said = [each and (stage_key(each.case), each.take) for each in found]
+    said = [each and (each.key, each.take) for each in found]
     return said[0] == said[1]
 
 

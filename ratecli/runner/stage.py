@@ -15,10 +15,9 @@ from ratecli.rates.parser import parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import NOWHERE, Name
 from ratecli.rates.table import DISCLOSIVITY, IMBALANCE
-from ratecli.runner.cases import Case, Filtering, content
+from ratecli.runner.cases import Case, Filtering
 from ratecli.runner.drawing import Holdout
 from ratecli.runner.goal_checks import SHAPES
-from ratecli.runner.keys import trial_key
 from ratecli.runner.options import OptionError, at_point, solver, solver_class
 from ratecli.runner.records import STAGE, VIOLATION
 from ratecli.runner.safety import AtPoint, Limits
@@ -68,7 +67,7 @@ def stage_labels(cases: Sequence[Case]) -> list[str]:
 
 
 def stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
-    """The filters that cases go through, each once, by all that decides its numbers (`stage_key`).
+    """The filters that cases go through, each once, by its key (`Filtering.key`).
 
     Each is shown at the sweep point that those who use it have in common. Two that differ though they have
     one point, since rows are put aside for some only, are told apart by the first algorithm that uses the
@@ -77,7 +76,7 @@ def stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
     users: dict[str, list[Case]] = {}
     for case in cases:
         if case.filtering is not None:
-            users.setdefault(stage_key(case.filtering.case), []).append(case)
+            users.setdefault(case.filtering.key, []).append(case)
     found, taken = dict[str, Case](), set[str]()
     for key, own in users.items():
         first, *others = own
@@ -91,15 +90,6 @@ def stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
         assert first.filtering is not None
         found[key] = replace(first.filtering.case, label=label, point=point)
     return found
-
-
-def stage_key(case: Case) -> str:
-    """Of a filter's case, the same for all sweep points at which it is the same."""
-    return trial_key(content(case) | {"datasets": case.datasets, "aside": _aside(case.holdout)})
-
-
-def _aside(holdout: Holdout | None) -> object:
-    return None if holdout is None else holdout.content()
 
 
 @dataclass(frozen=True)

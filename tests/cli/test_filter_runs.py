@@ -28,6 +28,7 @@ report:
     - {kind: tradeoff, x: alpha, y: filter.disclosivity, file: secret}
     - {kind: tradeoff, x: ratio, y: error, file: errors}
     - {kind: convergence, file: course}
+    - {kind: group_shares, at: {alpha: [0.3]}, file: kept}
 expect:
   - {algorithm: filter, metric: filter.kept, split: train, at_least: 0.05}
   - {algorithm: filter, metric: violation.disclosivity, split: train, at_most: 0.000001}
@@ -94,6 +95,7 @@ def test_reports_may_ask_for_it(folder, cli):
     svg = (results / "figures" / "secret.svg").read_text()
     assert "filter" in svg
     assert "all_rows" not in svg
+    assert "uniform share" in (results / "figures" / "kept.svg").read_text()
     assert "filter" not in (results / "figures" / "course.svg").read_text()
     summary = pd.read_csv(results / "summary.csv")
     expected = summary[summary.expect.notna()]
@@ -108,7 +110,7 @@ def test_a_report_that_asks_for_what_is_not_there(folder, cli):
     (folder / "exp.yaml").write_text(plain)
     answer = cli("validate", "exp.yaml")
     assert answer.code == 2
-    assert answer.err.count("error[E208]") == 5
+    assert answer.err.count("error[E208]") == 6
     assert "no algorithm of this file is called 'filter'" in answer.err
 
 

@@ -252,6 +252,7 @@ algorithms:
   - post_shift
   - zafar
   - mixture
+  - three_player: {steps: 300}
 """
     numbers = []
     for file, weight in (("weighed.csv", "weight: w"), ("twice.csv", "features: [sex, x, z]")):
