@@ -171,6 +171,11 @@ class Stage:
                 f"'{stage.name}' is no filter: it does not keep rows so that groups are balanced"
             )
             raise FaultError(Fault("E308", message, hint, place=place))
+        if stage.disclosivity is not None and found.role != "enforces":
+            message = f"'{stage.name}' keeps no bound on disclosivity: it is measured anyway"
+            hint = "leave 'disclosivity' out, or take balanced_tree"
+            key = document.place((*AT, "disclosivity"), key=True)
+            raise FaultError(Fault("E308", message, hint, place=key))
         try:
             return solver(stage.name, at_point(stage.algorithm[stage.name], self.said.point), ())
         except OptionError as error:

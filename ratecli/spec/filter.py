@@ -124,7 +124,7 @@ class Filter(Part):
     disclosivity: Annotated[Alpha | None, NoNull(), stated(ALPHA, UNBOUNDED)] = Field(
         None,
         description="alpha: by how much at most what the filter's proxy says of a row may move the chance "
-        "of any value of these columns. Left out, there is no bound.",
+        "of any value of these columns; balanced_tree keeps it. Left out, there is no bound.",
     )
     algorithm: FilterAlgorithm = Field(
         default_factory=lambda: dict[str, dict[str, Any]]({DEFAULT: {}}),

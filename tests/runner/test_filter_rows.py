@@ -192,6 +192,12 @@ def test_targets_that_are(tmp_path, frame, rule):
             "'noise' must be at most 1",
         ),
         ("{balance: sex, algorithm: {qp_proxy: {nois: 1}}}", "E101", 47, "unknown key 'nois'"),
+        (
+            "{balance: sex, disclosivity: 0.1, algorithm: qp_proxy}",
+            "E308",
+            24,
+            "'qp_proxy' keeps no bound on disclosivity: it is measured anyway",
+        ),
         ("{balance: sex, disclosivity: b}", "E203", 38, "nothing that varies is called 'b'"),
         ("{balance: sex, disclosivity: big}", "E104", 15, "'big' stands for 'disclosivity'"),
         ("{balance: big}", "E104", 19, "'big' stands for a column to balance, not the number 2"),
