@@ -305,7 +305,8 @@ class _Resolver:
             _fault("E205", f"there is no column '{column}'", span,
                    did_you_mean(column, self.scope.columns or (), "columns"))  # fmt: skip
         if not 2 <= len(values) <= MAX_VALUES:
-            _fault("E304", f"'{column}' has {len(values)} values, '{node.name}' takes 2 to "
+            plural = "" if len(values) == 1 else "s"
+            _fault("E304", f"'{column}' has {len(values)} value{plural}, '{node.name}' takes 2 to "
                    f"{MAX_VALUES}", span)  # fmt: skip
         return values
 

@@ -109,7 +109,12 @@ def convergence(ledger: Ledger, position: int) -> Convergence:
 
 
 def courses(ledger: Ledger, plot: Convergence) -> list[Course]:
-    """In the order of the plan; algorithms that leave no trace, or none with this x, have none."""
+    """In the order of the plan; algorithms that leave no trace, or none with this x, have none.
+
+    Nor has the filter before training, unless the plot names it: its objective is another one.
+    """
+    asked = {trial.label for trial in ledger.stage.plan} & {*plot.choice.algorithms}
+    ledger = ledger if asked else ledger.algorithms
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
     traces: dict[str, dict[str, list[Trace]]] = {label: {} for label in labels}
     points: dict[str, Mapping[str, Any]] = {}

@@ -97,7 +97,7 @@ def guarantee(ledger: Ledger, position: int) -> Guarantee:
 def lines(ledger: Ledger, plot: Guarantee) -> list[Line]:
     """One for each variant, and for each setting of what else is swept, in the order of the plan."""
     own: dict[str, list[Group]] = {}
-    for group in groups(ledger):
+    for group in groups(ledger.algorithms):
         own.setdefault(group.label, []).append(group)
     found = []
     for position, (label, several) in enumerate(own.items()):
@@ -133,7 +133,7 @@ def deltas(ledger: Ledger, plot: Guarantee) -> dict[float, str]:
 
 def unanswered(ledger: Ledger, plot: Guarantee) -> Mapping[str, int]:
     """How many of the trials that are drawn said nothing, by what became of them."""
-    statuses = (ledger.status(trial) for trial in ledger.plan if plot.takes(trial))
+    statuses = (ledger.status(trial) for trial in ledger.algorithms.plan if plot.takes(trial))
     return Counter(status for status in statuses if status not in ANSWERED)
 
 

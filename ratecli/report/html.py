@@ -81,7 +81,10 @@ def facts(ledger: Ledger) -> list[tuple[str, str]]:
         "data": ", ".join(
             f"{name} ({entry.get('rows', '?')} rows)" for name, entry in data.items()
         ),
-        "algorithms": ", ".join(dict.fromkeys(trial.label for trial in ledger.plan)),
+        "algorithms": ", ".join(dict.fromkeys(trial.label for trial in ledger.algorithms.plan)),
+        "filter": "; ".join(
+            f"{key} {text}" for key, text in _flat(ledger.experiment.get("filter"))
+        ),
         "sweep": "; ".join(f"{name}: {_values(ledger, name)}" for name in ledger.sweep),
         "seeds": ", ".join(dict.fromkeys(str(trial.seed) for trial in ledger.plan)),
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ratecli.runner.records import VIOLATION, Planned, TrialResult
+from ratecli.runner.records import STAGE, VIOLATION, Planned, TrialResult
 from ratecli.runner.store import Store
 
 MEASURED = frozenset({"ok", "not_met", "iteration_limit"})
@@ -80,6 +80,23 @@ class Ledger:
         """Splits with numbers, train first."""
         return tuple(sorted({item.split for item in self.measurements()}, key=split_order))
 
+    @cached_property
+    def algorithms(self) -> Ledger:
+        """Without the trials of the filter before training, which have metrics of their own."""
+        return replace(self, plan=[trial for trial in self.plan if not is_stage(trial)])
+
+    @cached_property
+    def stage(self) -> Ledger:
+        """With these trials only; none without a filter."""
+        return replace(self, plan=[trial for trial in self.plan if is_stage(trial)])
+
+    def of(self, metrics: Iterable[str]) -> Ledger:
+        """As `stage` where all of the metrics are the filter's, as `algorithms` where none is."""
+        theirs = [name.startswith(STAGE) for name in metrics]
+        if theirs and all(theirs):
+            return self.stage
+        return self if any(theirs) else self.algorithms
+
     def status(self, trial: Planned) -> str:
         result = self.results.get(trial.key)
         return result.status if result else NOT_RUN
@@ -115,6 +132,11 @@ class Ledger:
                     numbers = found.setdefault(variant, {})
                     numbers[split, name] = float(values[variant, split, text])
         return found
+
+
+def is_stage(trial: Planned) -> bool:
+    """Whether a trial finds the filter that training rows go through."""
+    return any(name.startswith(STAGE) for name in trial.metrics)
 
 
 def split_order(split: str) -> tuple[int, str]:

@@ -26,7 +26,7 @@ def promises(ledger: Ledger) -> Sheet:
             *_promise_cells(ledger, group, name),
             status_cell(group.statuses),
         )
-        for group in ordered(groups(ledger), identity(ledger))
+        for group in ordered(groups(ledger.algorithms), identity(ledger))
         for name in ledger.constraints
     ]
     heads = [column(ledger, name) for name in identity(ledger)]
@@ -42,7 +42,7 @@ def promises(ledger: Ledger) -> Sheet:
 def kept(ledger: Ledger) -> Sheet:
     """How often each algorithm kept each constraint, over all seeds and sweep points."""
     members: dict[tuple[str, str], list[Group]] = {}
-    for group in groups(ledger):
+    for group in groups(ledger.algorithms):
         members.setdefault((group.label, group.variant), []).append(group)
     rows = [
         (

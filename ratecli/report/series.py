@@ -105,6 +105,7 @@ class Series:
 
 def every_series(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> list[Series]:
     """Those with something to draw. Positions (of colour and marker) do not depend on the data."""
+    ledger = ledger.of([plane.y] if plane.swept else [plane.x, plane.y])
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
     members: dict[tuple[str, str], list[Group]] = {}
     for group in groups(ledger):

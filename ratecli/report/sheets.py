@@ -12,7 +12,7 @@ from ratecli.report.identity import column, identity, key_cell, ordered, status_
 from ratecli.report.ledger import Ledger
 from ratecli.report.outcomes import Place
 from ratecli.report.sheet import Cell, Column, Sheet, plain, with_interval
-from ratecli.runner.records import VIOLATION
+from ratecli.runner.records import STAGE, VIOLATION
 
 HOW = (
     "Mean ± half the width of the 95 % Student-t interval over n seeds (resampled: the seed, with "
@@ -43,19 +43,34 @@ def how(ledger: Ledger) -> str:
 
 
 def asked_sheets(ledger: Ledger) -> list[Sheet]:
-    """One for each entry of `report: tables`, or one with everything."""
+    """One for each entry of `report: tables`, or one with everything; last that of the filter, if any."""
     asked = ledger.asked("tables") or [{}]
-    return [_asked_sheet(ledger, table, position) for position, table in enumerate(asked, 1)]
+    found = []
+    for position, table in enumerate(asked, 1):
+        title = table.get("file") or f"Table {position}"
+        found.append(_asked_sheet(ledger.of(table.get("columns") or ()), table, title))
+    return [*found, *_stage_sheets(ledger.stage)]
+
+
+def _stage_sheets(stage: Ledger) -> list[Sheet]:
+    """What the filter before training did, on training rows and on test rows."""
+    splits = [split for split in ("train", "test") if split in stage.splits]
+    if stage.plan and not splits:
+        splits = ["train"]  # none was found: the table says so
+    columns = [name for name in stage.metrics if name.startswith(STAGE)]
+    title = "The filter before training"
+    return [_asked_sheet(stage, {"split": each, "columns": columns}, title) for each in splits]
 
 
 def unshown(ledger: Ledger) -> set[str]:
     """Constraints whose violations no table asks for."""
     tables = ledger.asked("tables") or [{}]
-    shown = {name for table in tables for name in table.get("columns") or ledger.metrics}
+    every = ledger.algorithms.metrics
+    shown = {name for table in tables for name in table.get("columns") or every}
     return {name for name in ledger.constraints if VIOLATION + name not in shown}
 
 
-def _asked_sheet(ledger: Ledger, table: Mapping[str, Any], position: int) -> Sheet:
+def _asked_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sheet:
     rows = list(table.get("rows") or identity(ledger))
     split = table.get("split") or "test"
     found = groups(ledger, by_seed="seed" in rows)
@@ -67,9 +82,8 @@ def _asked_sheet(ledger: Ledger, table: Mapping[str, Any], position: int) -> She
         *(_metric_field(place, shown) for place in shown),
         *_count_fields(shown),
     ]
-    title = f"{table.get('file') or f'Table {position}'} ({split})"
     cells = tuple(tuple(field.cell(group) for field in fields) for group in ordered(found, names))
-    return Sheet(title, tuple(field.column for field in fields), cells)
+    return Sheet(f"{title} ({split})", tuple(field.column for field in fields), cells)
 
 
 def _telling_apart(ledger: Ledger, asked: Sequence[str], found: Sequence[Group]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import cached_property
 from importlib import metadata
 from typing import Any
 
@@ -14,6 +15,7 @@ from ratecli.rates.analysis import Goal, objective_goal, rule_goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.drawing import Drawing, Holdout
+from ratecli.runner.keys import trial_key
 from ratecli.runner.options import in_key
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.safety import SafetyTest
@@ -38,7 +40,7 @@ class Case:
 
     `metrics` are all that is measured, by display name: `objective`, the file's, and
     `violation.<constraint>`. What names something that has no value here is not among them, nor
-    among the constraints.
+    among the constraints. `filtering` is what training rows go through first.
     """
 
     label: str
@@ -53,6 +55,7 @@ class Case:
     objective: Goal
     constraints: tuple[Goal, ...]
     metrics: Mapping[str, Expression]
+    filtering: Filtering | None = None
 
     @property
     def drawing(self) -> Drawing:
@@ -97,6 +100,23 @@ class Case:
         trees = [goal.expression for goal in self.goals()]
         trees += [] if goals_only else self.metrics.values()
         return (node for tree in trees for node in ex.walk(tree) if isinstance(node, ex.Of))
+
+
+@dataclass(frozen=True)
+class Filtering:
+    """A balanced filter of training rows, as a case whose trial finds it.
+
+    `take` is `weights`, where rows count by the chance that they are kept, or `sample`, where they are
+    drawn with it.
+    """
+
+    case: Case
+    take: str
+
+    @cached_property
+    def key(self) -> str:
+        """The same for all sweep points at which all is the same that decides the filter's numbers."""
+        return trial_key(content(self.case) | {"datasets": self.case.datasets})
 
 
 def ruling(case: Case) -> tuple[Goal, ...]:

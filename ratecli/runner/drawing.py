@@ -58,6 +58,10 @@ class Drawing:
     holdout: Holdout | None = None
     unseen: tuple[str, ...] = ()
 
+    def same_rows(self, other: Drawing) -> bool:
+        """Whether the same rows train, whatever of their columns is seen."""
+        return (self.share, self.holdout) == (other.share, other.holdout)
+
 
 AS_THEY_ARE = Drawing()
 

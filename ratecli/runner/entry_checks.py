@@ -35,6 +35,35 @@ def entry_faults(
         yield Fault("E104", message, hint, place=document.place((*at, *key)))
 
 
+def filtered_faults(
+    experiment: Experiment,
+    document: Document,
+    entry: Algorithm,
+    at: Loc,
+    *,
+    take: str,
+    aim: float | None,
+) -> Iterator[Fault]:
+    """E104 for an algorithm that cannot do with the training rows that the file's filter leaves it.
+
+    Predictions of a safety test count rows alike. An audit of a stored model has to encode features as they
+    are without the filter.
+    """
+    found, place = solver_class(entry.name), document.place(at, key=True)
+    predicts = found.needs_promise or (aim is not None and found.role == "enforces")
+    if predicts and take == "weights":
+        message = (
+            f"'{entry.label}' predicts its safety test from training rows that count alike, and the filter "
+            "weighs them"
+        )
+        hint = "say take: sample of the filter, or filter: false here"
+        yield Fault("E104", message, hint, place=place)
+    stored = experiment.deployed is not None and experiment.deployed.model is not None
+    if found.needs_deployed and stored:
+        message = f"'{entry.label}' takes a stored model as it is: no rows are filtered for it"
+        yield Fault("E104", message, "say filter: false here", place=place)
+
+
 def _idle_room(experiment: Experiment, entry: Algorithm) -> Iterator[tuple[Loc, str, str]]:
     """Keys within the entry that have no part in its trials, why, and what would be right."""
     found, given = solver_class(entry.name), [key for key in ROOM if _says(entry, key)]

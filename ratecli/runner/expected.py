@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from ratecli.faults import Fault, did_you_mean
 from ratecli.runner.cases import Case
 from ratecli.runner.records import VIOLATION
-from ratecli.runner.shown import measured, shares
+from ratecli.runner.shown import measured, shares, stages
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.expect import Expectation
 from ratecli.spec.experiment import Experiment
@@ -27,7 +27,7 @@ def expect_faults(
 
     `cases` may lack those of algorithms that have faults of their own.
     """
-    labels = [entry.label for entry in experiment.algorithms]
+    labels = [*(entry.label for entry in experiment.algorithms), *stages(experiment)]
     metrics = [*measured(experiment), *shares(experiment)]
     for index, entry in enumerate(experiment.expect):
         loc: Loc = ("expect", index)

@@ -12,6 +12,7 @@ from ratecli.rates.analysis import Goal, Shape, monotone
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import PLACEHOLDER, Case, known_goals, metrics_of
+from ratecli.runner.explain_filter import explain_filter
 from ratecli.runner.explain_safety import explain_safety
 from ratecli.runner.goal_checks import SHAPES, refusal
 from ratecli.runner.options import settled, solver_class
@@ -34,6 +35,8 @@ def explain(prepared: Prepared) -> list[str]:
     """All that the file asks: what varies, every goal taken apart, who can take it."""
     lines = [prepared.experiment.name, ""]
     lines += ["algorithms", *_under(_algorithms(prepared.cases))]
+    if stage := explain_filter(prepared):
+        lines += ["", *stage]
     for name in ("objective", *prepared.experiment.constraints):
         title = name if name == "objective" else f"constraint {name}"
         tests = [] if name == "objective" else explain_safety(prepared, name)

@@ -15,6 +15,7 @@ from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.solvers.base import Checked, ConstraintName, OptionFaultError, Solver
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.complaint import WHERE, Complaint, complaints_of, unknown_key
+from ratecli.spec.sweep import Point
 
 
 class OptionError(Exception):
@@ -67,6 +68,15 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
     if unknown:
         raise OptionError([_no_rule(key, unknown[key], constraints) for key in unknown])
     return made
+
+
+def at_point(value: Any, point: Point) -> Any:
+    """An option's value at a sweep point, whose names it may hold anywhere."""
+    if isinstance(value, str):
+        return point.get(value, value)
+    if isinstance(value, dict):
+        return {key: at_point(part, point) for key, part in value.items()}
+    return [at_point(part, point) for part in value] if isinstance(value, list) else value
 
 
 def _checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:

@@ -11,12 +11,13 @@ from ratecli.datasets.load import identity
 from ratecli.faults import Fault, FaultError
 from ratecli.rates import expression as ex
 from ratecli.runner.cases import Case, compares, content, ruling
-from ratecli.runner.drawing import Drawing
+from ratecli.runner.filtered import Seen, Sieve
 from ratecli.runner.keys import trial_key
 from ratecli.runner.options import settled
 from ratecli.runner.provenance import code_versions
 from ratecli.runner.records import Planned
 from ratecli.runner.schedule import Task
+from ratecli.runner.stage import stage_cases
 from ratecli.runner.world import Data
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Deployed, Experiment
@@ -29,7 +30,8 @@ class Job:
     `of` maps a label in `of(...)` to the key of the trial that it means; `deployed` is the key of
     the trial whose classifier is deployed, `is_deployed` says that it is this one's own,
     `deployed_column` is the column of a deployed model, and `deployed_model` a stored classifier.
-    `elsewhere` says how the rows came about of those trials that saw other training rows than this one.
+    `sieve` is what the training rows go through. `elsewhere` says how the rows came about of those trials
+    that saw other training rows than this one.
     """
 
     key: str
@@ -42,7 +44,12 @@ class Job:
     is_deployed: bool
     deployed_column: str | None
     deployed_model: bytes | None
-    elsewhere: Mapping[str, Drawing]
+    sieve: Sieve | None
+    elsewhere: Mapping[str, Seen]
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.case.drawing, self.sieve)
 
 
 @dataclass(frozen=True)
@@ -87,16 +94,19 @@ class _Planner:
         self.jobs: dict[tuple[int, int], Job] = {}
         self.contents: dict[int, dict[str, Any]] = {}
         self.open: list[tuple[int, int]] = []
-        base = {"versions": code_versions(), "l2": experiment.regularization.l2}
+        base: dict[str, Any] = {"versions": code_versions(), "l2": experiment.regularization.l2}
         options = data.options()
         digests = {
             name: {"digest": identity(entry, data.folder), "split": entry.get("split", {})}
             | {key: entry[key] for key in ("levels",) if key in entry}
             for name, entry in options.items()
         }
+        self.stages = stage_cases(cases)
+        self.of_stage: dict[tuple[str, int], Job] = {}
         self.base, self.digests = base, digests
+        self.of_model: dict[str, Any] = {}
         if deployed_model is not None:
-            self.base |= {"deployed_model": hashlib.sha256(deployed_model).hexdigest()}
+            self.of_model = {"deployed_model": hashlib.sha256(deployed_model).hexdigest()}
 
     def plan(self) -> Plan:
         planned, tasks = [], {}
@@ -106,6 +116,11 @@ class _Planner:
                 job = self.job(index, seed)
                 planned.append(replace(of_case, key=job.key, seed=seed))
                 tasks[job.key] = Task(job.key, _needs(job), job)
+        for key, case in self.stages.items():
+            for seed in self.experiment.seeds:
+                job = self.stage(key, seed)
+                planned.append(replace(_planned(case), key=job.key, seed=seed))
+                tasks[job.key] = Task(job.key, (), job)
         # a worker keeps the rows of few seeds: those that share rows follow each other
         ordered = sorted(tasks.values(), key=_of_rows)
         return Plan(tuple(planned), tuple(ordered))
@@ -128,9 +143,9 @@ class _Planner:
         of, elsewhere = {}, {}
         for label, other in self._others(index).items():
             of[label] = self.job(other, seed).key
-            if self.cases[other].drawing != case.drawing:
+            if not self.cases[other].drawing.same_rows(case.drawing):
                 self._check_independent(case, label)
-                elsewhere[of[label]] = self.cases[other].drawing
+            elsewhere[of[label]] = self.jobs[other, seed].seen
         deployed = self.experiment.deployed or Deployed.model_construct()
         key = None
         itself = deployed.algorithm == case.label
@@ -139,14 +154,17 @@ class _Planner:
         elif deployed.algorithm is not None:
             meant = self._meant(deployed.algorithm, case)
             key = self.job(meant, seed).key
-            if self.cases[meant].drawing != case.drawing:
-                self._check_deployed(case, deployed.algorithm)
-                elsewhere[key] = self.cases[meant].drawing
+            self._check_deployed(case, self.cases[meant])
+            elsewhere[key] = self.jobs[meant, seed].seen
         l2 = self.experiment.regularization.l2
         needs = {"of": of, "deployed": key, "itself": itself, "column": deployed.column}
-        rows = {"datasets": {name: self.digests[name] for name in case.datasets}}
-        trial = trial_key(self.base | rows | self._content(index) | needs | {"seed": seed})
+        sieve = self._sieve(index, seed)
+        if sieve is not None:
+            needs["filter"] = {"key": sieve.key, "take": sieve.take}
+        known = self.base | self.of_model | self._rows(case) | self._content(index) | needs
+        trial = trial_key(known | {"seed": seed})
         data = self.data.only(case.datasets)
+        own = Seen(case.drawing, sieve)
         return Job(
             trial,
             seed,
@@ -158,8 +176,32 @@ class _Planner:
             itself,
             deployed.column,
             self.deployed_model,
-            elsewhere,
+            sieve,
+            {each: seen for each, seen in elsewhere.items() if seen != own},
         )
+
+    def stage(self, key: str, seed: int) -> Job:
+        """The trial of a filter (see `stage_cases`): it hangs on nothing but rows."""
+        if (key, seed) in self.of_stage:
+            return self.of_stage[key, seed]
+        case, l2 = self.stages[key], self.experiment.regularization.l2
+        trial = trial_key(self.base | self._rows(case) | content(case) | {"seed": seed})
+        data = self.data.only(case.datasets)
+        job = Job(trial, seed, case, data, l2, {}, None, False, None, None, None, {})
+        self.of_stage[key, seed] = job
+        return job
+
+    def _sieve(self, index: int, seed: int) -> Sieve | None:
+        """What the training rows of a case go through."""
+        filtering = self.cases[index].filtering
+        if filtering is None:
+            return None
+        job = self.stage(filtering.key, seed)
+        return Sieve(job.key, job.case.drawing, filtering.take)
+
+    def _rows(self, case: Case) -> dict[str, Any]:
+        """Of a key, what says which data there is."""
+        return {"datasets": {name: self.digests[name] for name in case.datasets}}
 
     def _content(self, index: int) -> dict[str, Any]:
         """Of a case, which is the same for all seeds."""
@@ -199,16 +241,20 @@ class _Planner:
             "is not to be tested itself"
         )
 
-    def _check_deployed(self, case: Case, label: str) -> None:
+    def _check_deployed(self, case: Case, deployed: Case) -> None:
         """The same of decisions of an algorithm that is deployed; an audit is of the very same rows."""
-        if case.solver.needs_deployed:
+        alike, label = case.drawing.same_rows(deployed.drawing), deployed.label
+        hint = self._same_test(label)
+        audited = case.solver.needs_deployed
+        if audited and not (alike and _same_filter(case, deployed)):
             message = f"'{case.label}' must have the training rows of '{label}', which is deployed"
-        elif case.safety is not None and any(compares(goal) for goal in ruling(case)):
+            hint = f"say filter: false of both or of neither; {hint}" if alike else hint
+        elif not alike and case.safety is not None and any(compares(goal) for goal in ruling(case)):
             message = f"the safety test of '{case.label}' needs rows that '{label}', which is deployed, has not seen"
         else:
             return
         place = self.document.place(("deployed", "algorithm"))
-        raise FaultError(Fault("E310", message, self._same_test(label), place=place))
+        raise FaultError(Fault("E310", message, hint, place=place))
 
     def _others(self, index: int) -> dict[str, int]:
         """The cases that `of(...)` means by label; what is only measured may be the trial's own."""
@@ -252,12 +298,21 @@ class _Planner:
 
 def _of_rows(task: Task) -> tuple[tuple[str, ...], int, str]:
     job: Job = task.payload
-    return job.case.datasets, job.seed, repr(job.case.drawing)
+    return job.case.datasets, job.seed, repr(job.seen)
 
 
 def _needs(job: Job) -> tuple[str, ...]:
-    keys = [*job.of.values(), *([job.deployed] if job.deployed else [])]
+    seen = (job.seen, *job.elsewhere.values())
+    filters = [each.sieve.key for each in seen if each.sieve is not None]
+    keys = [*filters, *job.of.values(), *([job.deployed] if job.deployed else [])]
     return tuple(dict.fromkeys(keys))
+
+
+def _same_filter(case: Case, other: Case) -> bool:
+    """Whether training rows go through the same filter, or none."""
+    found = [each.filtering for each in (case, other)]
+    said = [each and (each.key, each.take) for each in found]
+    return said[0] == said[1]
 
 
 def _planned(case: Case) -> Planned:

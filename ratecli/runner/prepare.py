@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -20,13 +20,15 @@ from ratecli.runner.drawing import Drawing
 from ratecli.runner.entry_places import EntryPlaces
 from ratecli.runner.expected import expected_splits
 from ratecli.runner.frontier import unknown_optima
+from ratecli.runner.group_checks import group_faults
 from ratecli.runner.label_kinds import LabelKinds
 from ratecli.runner.plan import Plan, make_plan
 from ratecli.runner.reading import Columns, Pool, Reading
 from ratecli.runner.rows import check_drawings, check_rows, known_rows
 from ratecli.runner.shown import split_faults
 from ratecli.runner.split_rows import Asked, found_rows, rowless
-from ratecli.runner.world import Data, check_table, columns_of, dealt_of
+from ratecli.runner.stage import stage_cases, stage_place
+from ratecli.runner.world import Data, check_table, columns_of, dealt_of, world
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment, load_experiment
 
@@ -199,9 +201,14 @@ def _check_rows(known: Prepared, reading: Reading, cases: Sequence[Case]) -> lis
             splits[pool] = tuple(dict.fromkeys([*splits.get(pool, ()), *rows.splits()]))
             for each, there in found_rows(rows.sample, own).items():
                 asked[each] = there or asked.get(each, False)
+            told = group_faults(experiment, document, rows, own)
+            faults += [fault for fault in told if fault.is_error]
+            warnings += [fault for fault in told if not fault.is_error]
             warnings += check_rows(rows, document, reading, own)
         except FaultError as error:
             faults += error.faults
+    for fault in _stage_faults(known, cases):
+        (faults if fault.is_error else warnings).append(fault)
     if splits.keys() == pools.keys():
         faults += split_faults(experiment, document, list(dict.fromkeys(chain(*splits.values()))))
         faults += rowless(document, asked)
@@ -209,6 +216,19 @@ def _check_rows(known: Prepared, reading: Reading, cases: Sequence[Case]) -> lis
     if faults:
         raise FaultError(dict.fromkeys(faults))
     return list(dict.fromkeys(warnings))
+
+
+def _stage_faults(known: Prepared, cases: Sequence[Case]) -> Iterator[Fault]:
+    """What is wrong with the rows of the filters that training rows go through, and warnings."""
+    experiment, document = known.experiment, known.document
+    for (pool, drawing), own in _drawings(list(stage_cases(cases).values())).items():
+        try:
+            rows = world(known.data.only(pool), experiment.seeds[0], None, drawing)
+        except FaultError as error:
+            place = stage_place(document)
+            yield from (fault.at(place) for fault in error.faults)
+            continue
+        yield from group_faults(experiment, document, rows, own)
 
 
 def _columns(data: Data) -> Columns:

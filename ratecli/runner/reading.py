@@ -23,16 +23,18 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Node, Relation
-from ratecli.runner.cases import PLACEHOLDER, Case
-from ratecli.runner.entry_checks import entry_faults
+from ratecli.runner.cases import PLACEHOLDER, Case, Filtering
+from ratecli.runner.drawing import Holdout
+from ratecli.runner.entry_checks import entry_faults, filtered_faults
 from ratecli.runner.expected import expect_faults
 from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals, written
-from ratecli.runner.options import OptionError, option_names, solver, solver_class
+from ratecli.runner.options import OptionError, at_point, option_names, solver, solver_class
 from ratecli.runner.preliminary import preliminary_faults
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.safety import AtPoint, SafetyTest, inflated, tightens
 from ratecli.runner.shown import panel_faults, report_faults, swept
 from ratecli.runner.shown_filters import filter_faults
+from ratecli.runner.stage import AT, Stage, stage_cases
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
 from ratecli.solvers.registry import algorithms
@@ -86,8 +88,9 @@ class Reading:
         self._sort(self._written_nowhere(found))
         self._sort(report_faults(self.experiment, self.document))
         self._sort(panel_faults(self.experiment, self.document, found))
-        self._sort(filter_faults(self.experiment, self.document, found))
-        self._sort(expect_faults(self.experiment, self.document, found))
+        everything = [*found, *stage_cases(found).values()]
+        self._sort(filter_faults(self.experiment, self.document, everything))
+        self._sort(expect_faults(self.experiment, self.document, everything))
         if self.faults or (refuse and self.refusals):
             raise FaultError(self.faults | self.refusals)
         self.warnings |= self.refusals
@@ -199,7 +202,7 @@ class Reading:
         """An option whose value is the name of a sweep takes the point's value; so does one that is
         not given and that the algorithm's own sweep names. `common` are those that the file's test says.
         """
-        options = {key: _at(value, point) for key, value in entry.options.items()}
+        options = {key: at_point(value, point) for key, value in entry.options.items()}
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
         options = {**common} | options | {n: point[n] for n in varied}
@@ -231,6 +234,10 @@ class Reading:
         values = {name: value for name, tree in self.trees.items()
                   if (value := self._value(name, tree, scope)) is not None}  # fmt: skip
         holdout = None if test is None else test.holdout
+        filtering = self._filtering(entry, point, scope, (share, holdout))
+        if filtering is not None:
+            said = (self.experiment, self.document, entry, at)
+            self._sort(filtered_faults(*said, take=filtering.take, aim=aim))
         test = test if test is not None and test.taken else None
         held = test is not None or found.role != "ignores"
         rules = {name: goal for name, rule in self.rules.items()
@@ -252,6 +259,7 @@ class Reading:
             # a reordered file poses the same problem to the solver, number for number
             constraints=tuple(sorted(rules.values(), key=lambda goal: ex.text(goal.expression))),
             metrics=values | {VIOLATION + name: rules[name].expression for name in rules},
+            filtering=filtering,
         )
         self._sort(goal_faults(self.experiment, self.document, case))
         self.refusals |= dict.fromkeys(refused_goals(self.document, case))
@@ -265,6 +273,19 @@ class Reading:
         with self._placing(self._loc(index, entry)):
             return said.share(), said.test()
         return None, None
+
+    def _filtering(
+        self,
+        entry: Algorithm,
+        point: Point,
+        scope: Scope,
+        rows: tuple[Fraction | None, Holdout | None],
+    ) -> Filtering | None:
+        """What training rows go through before the algorithm sees them."""
+        said = AtPoint(self.experiment, self.document, entry, point, scope.unset)
+        with self._placing(AT, scope):
+            return Stage(said, scope, self.experiment.pool(point), *rows).filtering()
+        return None
 
     def _value(self, name: str, tree: Node, scope: Scope) -> Expression | None:
         loc = ("objective",) if name == "objective" else ("metrics", name)
@@ -290,15 +311,6 @@ def groups_of(experiment: Experiment, pool: Pool) -> Iterator[tuple[str, Loc, st
             yield name, ("groups", name), group
         else:
             yield name, ("groups", name, *pool), group[pool[0]]
-
-
-def _at(value: Any, point: Point) -> Any:
-    """An option's value at a sweep point, whose names it may hold anywhere."""
-    if isinstance(value, str):
-        return point.get(value, value)
-    if isinstance(value, dict):
-        return {key: _at(part, point) for key, part in value.items()}
-    return [_at(part, point) for part in value] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,10 @@ FILTERS = "filters"
 """Where `TrialResult.info` says what filters there are (`runner.census`)."""
 
 
+STAGE = "filter."
+"""What the names of all metrics begin with that are measured of the filter before training."""
+
+
 @dataclass(frozen=True)
 class Planned:
     """One (algorithm, sweep point, seed) of an experiment.

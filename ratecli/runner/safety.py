@@ -88,7 +88,7 @@ class AtPoint:
     def share(self) -> Fraction | None:
         """How many training rows are drawn, in all rows; E104, E203 where that is no number."""
         given = self.experiment.resample
-        return None if given is None else self._number(given, ("resample",), WITHIN)
+        return None if given is None else self.number(given, ("resample",), WITHIN)
 
     def test(self) -> SafetyTest | None:
         """The test, if there is one; E104, E203 where names have no values, or no chances."""
@@ -114,7 +114,7 @@ class AtPoint:
         chances = {name: float(chance) for name, chance in delta.items()}
         aim = None
         if test.aim is not None:
-            aim = float(self._number(test.aim, self._loc("aim"), HOPES))
+            aim = float(self.number(test.aim, self._loc("aim"), HOPES))
         how = test.bound, test.method, test.division
         return SafetyTest(chances, *how, holdout, taken=test.test, aim=aim)
 
@@ -122,9 +122,9 @@ class AtPoint:
         return place_of(self.experiment, self.entry.label, key)
 
     def _chance(self, given: Value, loc: Loc) -> Fraction:
-        return self._number(given, loc, CHANCES)
+        return self.number(given, loc, CHANCES)
 
-    def _number(self, given: Value, loc: Loc, limits: Limits) -> Fraction:
+    def number(self, given: Value, loc: Loc, limits: Limits) -> Fraction:
         """A number as the file has it, or what a name has here, which nobody has looked at yet."""
         number = exact(given)
         if number is not None:

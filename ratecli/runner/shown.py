@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 from ratecli.faults import Fault, did_you_mean
 from ratecli.runner.cases import Case
 from ratecli.runner.records import VIOLATION
+from ratecli.runner.stage import stage_metrics
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
+from ratecli.spec.filter import FILTER
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
 from ratecli.spec.report import FilterPlot, GuaranteePlot, Paneled, TradeoffPlot
 from ratecli.spec.sweep import points
@@ -134,7 +136,16 @@ def panel_faults(
 def measured(experiment: Experiment) -> list[str]:
     """The names of all numbers that a trial gives."""
     violations = [VIOLATION + name for name in experiment.constraints]
-    return ["objective", *experiment.metrics, *violations]
+    own = stage_metrics(experiment)
+    return list(dict.fromkeys(["objective", *experiment.metrics, *violations, *own]))
+
+
+def stages(experiment: Experiment) -> list[str]:
+    """What the trials of the file's filter may be called: see `stage.stage_cases`."""
+    if experiment.filter is None:
+        return []
+    entries = (each for each in experiment.algorithms if each.safety is not None or each.sweep)
+    return [FILTER, *(f"{FILTER}_{entry.label}" for entry in entries)]
 
 
 def shares(experiment: Experiment) -> list[str]:
@@ -169,7 +180,7 @@ def _tables(experiment: Experiment) -> Iterator[Asked]:
 
 
 def _plots(experiment: Experiment) -> Iterator[Asked]:
-    labels = [entry.label for entry in experiment.algorithms]
+    labels = [*(entry.label for entry in experiment.algorithms), *stages(experiment)]
     for index, plot in enumerate(experiment.report.plots):
         loc: Loc = ("report", "plots", index)
         for k, name in enumerate(plot.algorithms or ()):

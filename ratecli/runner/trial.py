@@ -26,7 +26,9 @@ from ratecli.runner.cases import Case, known_goals
 from ratecli.runner.census import census
 from ratecli.runner.certified import SafetyRows, rates_on
 from ratecli.runner.deployed import decided, of_column, with_decisions, with_stored
+from ratecli.runner.filtered import NoneKeptError, seen_rows
 from ratecli.runner.goal_checks import refusal
+from ratecli.runner.group_checks import unknown_groups
 from ratecli.runner.keys import stream
 from ratecli.runner.plan import Job
 from ratecli.runner.records import MET, TrialResult, Value
@@ -47,10 +49,12 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     begun = time.perf_counter()
     lacking = unsolved(job, given)
     if lacking:
-        rows = world(job.data, job.seed, job.deployed_column, job.case.drawing)
-        return _no_solution(job, rows, lacking, begun)
-    rows = _rows(job, given)
-    reference = {label: _seen(job, rows, key).predictions(_classifier(given[key], label))
+        return _no_solution(job, _unfiltered(job), lacking, begun)
+    try:
+        rows = _rows(job, given)
+    except NoneKeptError as error:
+        return _no_solution(job, _unfiltered(job), error.faults[0].message, begun)
+    reference = {label: _seen(job, rows, key, given).predictions(_classifier(given[key], label))
                  for label, key in job.of.items() if not is_unsolved(given[key])}  # fmt: skip
     try:
         problem = _problem(job, rows, reference, given)
@@ -131,6 +135,9 @@ def _problem(
     given: Mapping[str, TrialResult],
 ) -> Problem:
     """All that the solver is given."""
+    unknown = unknown_groups(rows.sample, job.case)
+    if unknown:
+        raise FaultError(unknown)
     problem = training_problem(rows, *_goals(job.case, rows, reference, "train"), job.l2)
     if problem.validation is not None:
         objective, rules = _goals(job.case, rows, reference, "validation")
@@ -158,7 +165,7 @@ NOTHING = frozenset({"E306", "E311", "E408"})
 
 def _too_few(case: Case, error: FaultError) -> bool:
     """Whether it lies in the rows that were drawn, or left to train on, that nothing can be promised."""
-    drawn = case.share is not None or case.holdout is not None
+    drawn = any(each is not None for each in (case.share, case.holdout, case.filtering))
     return drawn and {fault.code for fault in error.faults} <= NOTHING
 
 
@@ -206,21 +213,29 @@ def _anywhere(node: ex.Of) -> ex.Of:
 
 
 def _rows(job: Job, given: Mapping[str, TrialResult]) -> World:
-    rows = world(job.data, job.seed, job.deployed_column, job.case.drawing)
+    rows = seen_rows(job.data, job.seed, job.deployed_column, job.seen, given)
     if job.deployed_model is not None:
-        return with_stored(rows, job.deployed_model)
+        stored = with_stored(_unfiltered(job), job.deployed_model).sample  # it knows of no filter
+        assert stored.deployed is not None
+        return replace(rows, sample=rows.sample.with_deployed(stored.deployed))
     if job.deployed is None:
         return rows
     if is_unsolved(given[job.deployed]):  # nothing is held to its decisions: see `unsolved`
         return replace(rows, sample=rows.sample.with_deployed(np.full(len(rows.sample), np.nan)))
     classifier = _classifier(given[job.deployed], "the deployed model")
-    return with_decisions(rows, classifier, _seen(job, rows, job.deployed))
+    return with_decisions(rows, classifier, _seen(job, rows, job.deployed, given))
 
 
-def _seen(job: Job, rows: World, key: str) -> World:
+def _unfiltered(job: Job) -> World:
+    return world(job.data, job.seed, job.deployed_column, job.case.drawing)
+
+
+def _seen(job: Job, rows: World, key: str, given: Mapping[str, TrialResult]) -> World:
     """The same rows as another trial saw them, whose features follow its own training rows."""
-    drawing = job.elsewhere.get(key)
-    return rows if drawing is None else world(job.data, job.seed, job.deployed_column, drawing)
+    seen = job.elsewhere.get(key)
+    if seen is None:
+        return rows
+    return seen_rows(job.data, job.seed, job.deployed_column, seen, given)
 
 
 def _classifier(result: TrialResult, name: str) -> Classifier:

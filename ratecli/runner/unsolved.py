@@ -21,6 +21,8 @@ def unsolved(job: Job, given: Mapping[str, TrialResult]) -> str:
     It can do without one that it is only measured against, by `of(...)`, or as the deployed model, in a
     metric or in a goal that it is not given: such a number has no value then.
     """
+    if job.sieve is not None and is_unsolved(given[job.sieve.key]):
+        return "the filter is needed and found no solution"
     goals = _held_to(job.case)
     asked = {
         part.algorithm

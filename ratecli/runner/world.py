@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -73,13 +73,15 @@ class World:
     """All rows of one seed: what slices read, and what classifiers see.
 
     Each row of the data stands `levels` times (`runner.levels`). `encoding` says how features are made
-    of columns, as JSON (`runner.encoding`).
+    of columns, as JSON (`runner.encoding`). `before` are the rows before a filter (`runner.filtered`)
+    weighed or dropped some, if one did.
     """
 
     sample: Sample
     X: Features
     levels: int = 1
     encoding: str = ""
+    before: Sample | None = None
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""
@@ -87,6 +89,12 @@ class World:
         if isinstance(classifier, Filter):
             return _filtered(classifier, X)
         return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
+
+    def unfiltered(self) -> Sample:
+        """The rows with the splits and weights that they have without a filter."""
+        if self.before is None:
+            return self.sample
+        return replace(self.before, deployed=self.sample.deployed, _cache={})
 
     def splits(self) -> dict[str, int]:
         """Rows of each split that has any, in the order train, validation, test, safety."""
@@ -121,10 +129,17 @@ def world(
     Worlds that differ in what is put aside for a safety test hold the same rows in the same order, each
     as its own training rows say.
     """
+    found = {name: dealt_of(data, name, seed, drawing) for name in data.options()}
+    return world_of(data, found, deployed, drawing.unseen)
+
+
+def world_of(
+    data: Data, found: Mapping[str, Dealt], deployed: str | None, unseen: Sequence[str]
+) -> World:
+    """As `world`, of rows that are dealt already, by data set; those of no split neither train nor test."""
     named = tables(data)
-    found = {name: dealt_of(data, name, seed, drawing) for name in named}
     trained = [_trained(found[name]) for name in named]
-    encoder = Encoder.fit(list(named.values()), trained, drawing.unseen)
+    encoder = Encoder.fit(list(named.values()), trained, unseen)
     X = _features(encoder, named, found)
     rows = _positions(named, found)
     stacked = _all_rows(data)

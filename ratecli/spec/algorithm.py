@@ -22,6 +22,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ratecli.spec.complaint import Complaint, complaints_of, raised, wrong_type
+from ratecli.spec.filter import OwnFilter
 from ratecli.spec.safety import OwnSafety, Safety
 from ratecli.spec.strict import Name, Part
 from ratecli.spec.sweep import Sweep
@@ -52,7 +53,7 @@ SWEEP_SCHEMA = {
     },
 }
 
-OWN = ("constraints_on", "margin", "safety", "sweep")
+OWN = ("constraints_on", "filter", "margin", "safety", "sweep")
 """What an entry says beside the label and the algorithm's options."""
 
 SweepPart = Annotated[
@@ -87,6 +88,10 @@ class Algorithm(Part):
         None,
         description="Keys of the safety test that are others than the file's, a test for this algorithm "
         "alone where the file has none, or false: no test.",
+    )
+    filter: OwnFilter = Field(
+        None,
+        description="false: this algorithm is trained on all training rows, whatever the file's filter says.",
     )
     sweep: SweepPart | None = Field(
         None,
@@ -126,6 +131,7 @@ class Algorithm(Part):
                 "constraints_on": fields["constraints_on"],
                 "margin": fields["margin"],
                 "safety": fields["safety"],
+                "filter": fields["filter"],
                 "sweep": SWEEP_SCHEMA | {"description": fields["sweep"]["description"]},
             },
         }
@@ -146,6 +152,8 @@ class Algorithm(Part):
             own["margin"] = self.margin
         if self.safety is not None:
             own["safety"] = self.safety.given() if isinstance(self.safety, Safety) else False
+        if self.filter is not None:
+            own["filter"] = False
         return {self.name: {**self.options, "as": self.label, **own}}
 
 

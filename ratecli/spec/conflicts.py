@@ -11,6 +11,7 @@ from ratecli.faults import did_you_mean
 from ratecli.spec.algorithm import label_loc, label_of, own_sweep
 from ratecli.spec.complaint import Complaint, shown
 from ratecli.spec.document import Loc
+from ratecli.spec.filtering import filtering
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
 from ratecli.spec.one_by_one import DATASET, one_by_one
 from ratecli.spec.promises import promises
@@ -35,6 +36,7 @@ def conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     yield from _sizes(raw)
     yield from _levels(raw)
     yield from promises(raw)
+    yield from filtering(raw)
 
 
 def _twice(loc: Loc, message: str, hint: str | None = None) -> Complaint:

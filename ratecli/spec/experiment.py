@@ -16,6 +16,7 @@ from ratecli.spec.conflicts import conflicts
 from ratecli.spec.dataset import Dataset
 from ratecli.spec.document import Document
 from ratecli.spec.expect import Expectation
+from ratecli.spec.filter import GivenFilter
 from ratecli.spec.one_by_one import DATASET, Group
 from ratecli.spec.override import overridden
 from ratecli.spec.report import Report
@@ -173,6 +174,11 @@ class Experiment(Part):
         description="A test of every constraint on rows that no algorithm sees: a model that fails it "
         "is not given, and the trial ends as no_solution_found.",
     )
+    filter: GivenFilter = Field(
+        None,
+        description="A balanced filter that training rows go through before any algorithm sees them; its own "
+        "trials are called filter.",
+    )
     sweep: SweepPart = Field(
         default_factory=Sweep,
         description="What varies: names with their values; rules and options use the names.",
@@ -209,10 +215,11 @@ class Experiment(Part):
             "datasets": {name: entry.options() for name, entry in self.datasets.items()},
             "algorithms": [entry.as_file() for entry in self.algorithms],
             "seeds": list(self.seeds),
+            "filter": self.filter and self.filter.given(),
             "expect": [entry.as_file() for entry in self.expect],
         }
         absent = {
-            key for key in ("resample", "safety") if data[key] is None
+            key for key in ("resample", "safety", "filter") if data[key] is None
         }  # null says nothing there
         keys = [key for key in type(self).model_fields if key not in absent]
         return {key: special.get(key, data.get(key)) for key in keys}

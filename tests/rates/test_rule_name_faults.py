@@ -67,7 +67,7 @@ def mark_of(
         mark_of("tpr(by=«sex»)", "E304", "", "max_gap, mean, min_ratio"),
         mark_of("«max_gap(tpr)»", "E304", "max_gap(tpr, by=sex)"),
         mark_of("«max_gap(tpr, fpr, by=sex)»", "E304", "max_gap(tpr, by=sex)"),
-        mark_of("max_gap(tpr, by=«alone»)", "E304", "", "1 values"),
+        mark_of("max_gap(tpr, by=«alone»)", "E304", "", "1 value,"),
         mark_of("max_gap(tpr, by=«zip»)", "E304", "", "31 values"),
         mark_of("mean(tpr, by=«zip»)", "E304", "", "31 values, 'mean' takes 2 to 30"),
         mark_of("«mean(tpr, fpr)»", "E304", "mean(tpr, by=sex)"),

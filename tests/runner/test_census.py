@@ -22,7 +22,7 @@ name: filters
 datasets: {people: {path: people.csv, label: y, weight: w, split: {test: 1/3}}}
 objective: imbalance(by=city)
 constraints: {rule: 'disclosivity(by=sex) <= 0.3'}
-algorithms: [balanced_tree: {sampled: true}, naive_proxy]
+algorithms: [balanced_tree: {sampled: true, missing: leave_out}, naive_proxy: {missing: leave_out}]
 metrics: {far: imbalance(by=city), tells: disclosivity(by=sex)}
 """
 

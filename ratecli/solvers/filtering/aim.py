@@ -50,10 +50,17 @@ class Aim:
     alpha: Array
 
     @classmethod
-    def of(cls, problem: Problem) -> Aim:
+    def of(cls, problem: Problem, *, leave_out: bool = False) -> Aim:
         """Of a problem whose objective is a balance and whose constraints bound disclosivities.
 
-        Without constraints nothing is secret. E408 where rows have no value of a column.
+        Without constraints nothing is secret. With `leave_out`, rows that are in none of the groups of some
+        column count for nothing: what is known of a row beforehand is known of the others. Groups whose
+        slices look at the same columns are those of one column.
+
+        Raises
+        ------
+        FaultError
+            E408 where no row is left.
         """
         wanted = balance(problem.objective.expression)
         assert wanted is not None
@@ -61,6 +68,8 @@ class Aim:
         secret = [leaf for node, _ in bounds for leaf in node.groups]
         whole = Leaf(WHOLE, wanted.groups[0].over, wanted.groups[0].split)
         matrix = _only(problem.rates, [*dict.fromkeys([*wanted.groups, *secret]), whole])
+        if leave_out:
+            matrix = _known(matrix)
         index, kinds = matrix.index(), Kinds.by(matrix)
         everything = kinds.rates(kinds.totals)
         places = np.array([index[leaf] for leaf in secret], dtype=np.intp)
@@ -113,11 +122,21 @@ def _only(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
     return RateMatrix(tuple(leaves), *(sparse.csr_array(part[at]) for part in parts))
 
 
-def check_groups(problem: Problem) -> None:
-    """Raises E408 where there is a group without training rows, or a column with one group only."""
-    aim = Aim.of(problem)
-    for leaf, mass in zip(
-        aim.kinds.matrix.leaves, aim.mass(np.ones(len(aim.kinds.of))), strict=True
-    ):
-        if not mass > 0:
-            raise FaultError(Fault("E408", f"no training row is in '{leaf.where}'"))
+def _known(rates: RateMatrix) -> RateMatrix:
+    """Rates of groups, and last of all rows, over the rows that have a group of every column."""
+    inside = rates.sums != 0
+    columns: dict[tuple[str, ...], list[int]] = {}
+    for k, leaf in enumerate(rates.leaves[:-1]):
+        names = tuple(condition.column for condition in leaf.where.conditions)
+        columns.setdefault(names, []).append(k)
+    kept = np.ones(inside.shape[1])
+    for own in columns.values():
+        kept *= inside[own].sum(axis=0) > 0
+    if not kept.any():
+        message = "no training row has a value of every column by which groups are told"
+        raise FaultError(Fault("E408", message))
+    over = sparse.diags_array(kept)
+    parts = [sparse.csr_array(part @ over) for part in (rates.sums, rates.against, rates.members)]
+    for part in parts:
+        part.eliminate_zeros()
+    return RateMatrix(rates.leaves, *parts)

@@ -43,6 +43,10 @@ class GuessedGroup(Solver):
         Least share of all rows that is kept, for `qp`.
     sampled
         Whether a variant `sampled` is added: one sample, drawn by a hash of each row.
+    missing
+        Training rows without a value of a column that tells groups: `refuse` them before any trial, or
+        `leave_out`, where the filter is found without them. It decides on them as on any row, and shares
+        that are measured count them among all.
     """
 
     weights: Literal["naive", "qp"] = "qp"
@@ -50,6 +54,7 @@ class GuessedGroup(Solver):
     noise: Annotated[float, Ge(0), Le(1)] = 0.0
     kept: Annotated[float, Ge(0), Le(1)] = 0.0
     sampled: bool = False
+    missing: Literal["refuse", "leave_out"] = "refuse"
 
     role: ClassVar[Role] = "reads"
     hides_groups: ClassVar[bool] = True
@@ -58,7 +63,7 @@ class GuessedGroup(Solver):
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         """Raises FaultError, E501, where the classifier refuses rows or options."""
-        aim = Aim.of(problem)
+        aim = Aim.of(problem, leave_out=self.missing == "leave_out")
         chances = self._fitted(aim, problem.l2, rng)
         progress(f"a classifier of {chances.classes} groups is fitted")
         likeliest = chances.of(aim.X).argmax(axis=1)

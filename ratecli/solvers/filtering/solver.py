@@ -66,6 +66,10 @@ class BalancedTree(Solver):
         Most answers for one split.
     sampled
         Whether a variant `sampled` is added: one sample, drawn by a hash of each row.
+    missing
+        Training rows without a value of a column that tells groups: `refuse` them before any trial, or
+        `leave_out`, where the filter is found without them. It decides on them as on any row, and shares
+        that are measured count them among all.
     """
 
     split: Literal["nearest", "progress"] = "nearest"
@@ -81,6 +85,7 @@ class BalancedTree(Solver):
     gap: Annotated[float, Gt(0)] = 1e-3
     calls: Annotated[int, Ge(1)] = 60
     sampled: bool = False
+    missing: Literal["refuse", "leave_out"] = "refuse"
 
     def __post_init__(self) -> None:
         if self.relaxed and self.kept:
@@ -91,7 +96,7 @@ class BalancedTree(Solver):
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        aim = Aim.of(problem)
+        aim = Aim.of(problem, leave_out=self.missing == "leave_out")
         rules = Rules(
             self.gamma, self.depth, self.stop, self.child, self.order, self.kept, self.relaxed
         )
