@@ -17,6 +17,9 @@ MODELS = "models"
 ENCODER = "encoder.json"
 """Beside the classifiers of a trial: which they are, and how their features are made of columns."""
 
+FILTER = "filter.json"
+"""Beside a filter that `ratecli filter` left: what it does."""
+
 
 def cannot_write(path: Path, reason: str) -> Fault:
     hint = "make room there, or choose another folder with --output"
