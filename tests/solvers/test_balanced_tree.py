@@ -62,7 +62,7 @@ def test_every_split_keeps_secrets_and_comes_nearer(seed, groups, alpha, name, w
         shrink = 1 - options.get("gamma", 0.01)
         assert (steps[1:] <= shrink * steps[:-1] + 1e-9).all()
     assert imbalance(kept_shares(rows, found)) == pytest.approx(steps[-1], abs=1e-6)
-    assert found.keep @ sizes >= options.get("kept", 0.01) - 1e-6
+    assert found.keep @ sizes >= options.get("kept", 0.005) - 1e-6
     assert sizes.min() >= options.get("child", 0.001) * (1 - 1e-6)
 
 
