@@ -167,7 +167,10 @@ def _vacuous(name: str, goals: Sequence[Goal]) -> Fault | None:
         return Fault("E305", f"'{name}' always holds, whatever the classifier does", hint)
     if all(low > 0 for low, _ in ranges):
         return Fault("E305", f"'{name}' can never hold, whatever the classifier does", hint)
-    if any(high <= 0 or low > 0 for low, high in ranges):
+    budgets = all(
+        disclosure(piece) for goal in goals for piece in goal.pieces
+    )  # up to 1, which is none
+    if not budgets and any(high <= 0 or low > 0 for low, high in ranges):
         return Fault("W305", f"'{name}' holds always or never at some sweep points", hint)
     return None
 

@@ -81,7 +81,7 @@ def test_both_panels_of_figure_2_are_asked_for(path):
     assert labels == ["unconstrained", "majorize", "zafar"]
     (target,) = experiment.algorithms[1].sweep.axes.values()
     assert target.endswith(", 96)")
-    axes = {(plot.x, plot.y, plot.split) for plot in experiment.report.plots}
+    axes = {(plot.x, plot.y, split) for plot in experiment.report.plots for split in plot.split}
     assert {("ratio", "error", "test"), ("target", "ratio", "test")} < axes
 
 

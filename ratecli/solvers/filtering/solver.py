@@ -30,6 +30,11 @@ class BalancedTree(Solver):
     values (Algorithm 4), the chances of keeping come from a quadratic program (Algorithm 1). Neither the
     groups nor the columns that tell them are looked at when a row is kept.
 
+    All that a filter by leaves does can be done by two: what is kept is a mixture of the leaves, and so is
+    what is dropped, and neither says more of a group than they do. So the split `nearest` at the root is the
+    best filter of all randomized ones over the oracle's classifiers, but for the `gap`; deeper splits are
+    of use as far as products of classifiers are new ones.
+
     Attributes
     ----------
     split
@@ -47,8 +52,7 @@ class BalancedTree(Solver):
     depth
         Most splits above a leaf.
     stop
-        The distance at which the tree is good enough. Trees that go on are balanced ever better in training,
-        and on new rows hardly.
+        The imbalance at which the tree is good enough.
     kept
         Least share of all rows that the filter keeps. With 0 there is no limit, and of the rows that are
         kept in the end there may be few.
@@ -57,7 +61,7 @@ class BalancedTree(Solver):
     order
         `best`: of all leaves that one is split where it helps most; `first`: the oldest where it is enough.
     oracle
-        What finds classifiers for splits: `plugin`, which fits chances of the groups in each leaf once,
+        What finds classifiers for splits: `plugin`, which fits chances of the groups once,
         `regression` (the paper's paired regression), faster and often a little less good, or any other
         oracle of `mixture`.
     gap
@@ -77,8 +81,8 @@ class BalancedTree(Solver):
     relaxed: bool = False
     gamma: Annotated[float, Ge(0), Lt(1)] = 0.01
     depth: Annotated[int, Ge(0)] = 20
-    stop: Annotated[float, Ge(0)] = 0.1
-    kept: Annotated[float, Ge(0), Le(1)] = 0.01
+    stop: Annotated[float, Ge(0)] = 0.0
+    kept: Annotated[float, Ge(0), Le(1)] = 0.005
     child: Annotated[float, Ge(0), Lt(1)] = 0.001
     order: Literal["best", "first"] = "best"
     oracle: OracleOption = "plugin"

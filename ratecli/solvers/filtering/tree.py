@@ -16,6 +16,7 @@ from ratecli.solvers.filtering.aim import Aim
 from ratecli.solvers.filtering.split import Leaf, Split
 from ratecli.solvers.filtering.weights import Sampling, keeping_most, sampling
 from ratecli.solvers.oracles.base import Oracle
+from ratecli.solvers.oracles.choice import reweighed
 from ratecli.solvers.oracles.ground import Ground
 
 TOLERANCE = 1e-6
@@ -145,7 +146,12 @@ class Growth:
     def _leaf(self, node: int, depth: int, chances: Array) -> Leaf:
         weighed = self.aim.shares.multiply(chances[None, :])
         ground = Ground(self.aim.X, self.aim.kinds, weighed.tocsr())
-        return Leaf(node, depth, chances, self.aim.mass(chances), ground, self.oracle(ground))
+        return Leaf(node, depth, chances, self.aim.mass(chances), ground, self._oracle(ground))
+
+    def _oracle(self, ground: Ground) -> Oracle:
+        """Where a row goes hangs on its features: what these say of its group is the same in every leaf."""
+        known = reweighed(self.leaves[0].oracle, ground) if self.leaves else None
+        return known or self.oracle(ground)
 
     def _weigh(self, leaves: Sequence[Leaf]) -> Sampling:
         masses = np.stack([leaf.mass for leaf in leaves])

@@ -122,6 +122,15 @@ def oracle(
     return Learner(ground, chosen.name, chosen.options, rng)
 
 
+def reweighed(found: Oracle, ground: Ground) -> Oracle | None:
+    """The oracle on the same rows with other weights, chosen by the features alone, if what it has fitted
+    still holds there; else None.
+    """
+    from ratecli.solvers.oracles.plugin import PlugIn  # noqa: PLC0415
+
+    return found.weighing(ground) if isinstance(found, PlugIn) else None
+
+
 def _named(value: Any, loc: tuple[str, ...]) -> _Named:
     if isinstance(value, str):
         return _Named(value, {}, loc)

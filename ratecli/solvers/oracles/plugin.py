@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from ratecli.models.fitted import Fitted
 from ratecli.models.trees import Trees
 from ratecli.models.weighed import Weighed
 from ratecli.solvers.oracles.estimators import Estimating
+from ratecli.solvers.oracles.ground import Ground
 from ratecli.solvers.oracles.memory import remembered
 
 ITERATIONS = 1000
@@ -31,14 +32,26 @@ class PlugIn(Estimating):
     features tell it: each group has a threshold of its own where it is a feature or follows from
     some. The group itself is not looked at, neither in training nor later. The class has
     `predict_proba`; parameters of the default one are `defaults`.
+
+    Attributes
+    ----------
+    known
+        Of the same rows with other weights, chosen by the features alone: chances given the features are
+        the same then, and are not fitted again.
     """
+
+    known: PlugIn | None = None
+
+    def weighing(self, ground: Ground) -> PlugIn:
+        """The same chances with the costs of other weights of the rows."""
+        return replace(self, ground=ground, known=self.known or self)
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
         """Raises FaultError, E501, where the chances cannot be fitted."""
-        costs = self.ground.kind_costs(prices)[self._kinds]
-        if self._chances is None:
+        costs = self.ground.kind_costs(prices)[self.kinds]
+        if self.chances is None:
             return self.ground.constant(yes=bool(costs.sum() < 0))
-        return Weighed(self._chances, costs)
+        return Weighed(self.chances, costs)
 
     @cached_property
     def _pairs(self) -> sparse.coo_array:
@@ -49,18 +62,22 @@ class PlugIn(Estimating):
         return sparse.coo_array((shares.data[kept], rows), shares.shape)
 
     @cached_property
-    def _kinds(self) -> NDArray[np.intp]:
+    def kinds(self) -> NDArray[np.intp]:
         """The kinds that occur."""
+        if self.known:
+            return self.known.kinds
         return np.unique(self._pairs.coords[0])
 
     @cached_property
-    def _chances(self) -> Trees | Fitted | None:
+    def chances(self) -> Trees | Fitted | None:
         """None where there is only one kind."""
-        if len(self._kinds) == 1:
+        if self.known:
+            return self.known.chances
+        if len(self.kinds) == 1:
             return None
         kinds, rows = self._pairs.coords
         model, X, weights = self.unfitted(rows, self._pairs.data)
-        return remembered(model, X, np.searchsorted(self._kinds, kinds), weights)
+        return remembered(model, X, np.searchsorted(self.kinds, kinds), weights)
 
 
 def defaults(l2: float, rows: int) -> dict[str, Any]:
