@@ -63,7 +63,7 @@ def filter_table(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Keep at least this share of the rows. Default: the algorithm's own.",
+            help="Keep at least this share of the rows. Default: 0.1; naive_proxy takes none.",
         ),
     ] = None,
     drop: Annotated[

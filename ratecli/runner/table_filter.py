@@ -22,7 +22,12 @@ from ratecli.runner.prepare import prepared
 from ratecli.runner.records import MET, Planned, TrialResult
 from ratecli.runner.stored import Stored
 from ratecli.runner.table_files import content, format_of_output
-from ratecli.runner.table_filter_checks import check_columns, check_options, check_place
+from ratecli.runner.table_filter_checks import (
+    WITHOUT_LEAST,
+    check_columns,
+    check_options,
+    check_place,
+)
 from ratecli.runner.table_filter_told import Told, imbalance, told
 from ratecli.runner.trial import run_trial
 from ratecli.spec.document import Document
@@ -32,6 +37,8 @@ MAIN = "expected"
 FILE = f"{MAIN}.npz"
 NO_NEARER = 1e-6
 """By less than this imbalance is not less."""
+KEPT = 0.1
+"""Least share of rows to keep where nobody says: of a sample of hardly any rows there is little use."""
 WAYS = {
     "E407": "fill in the values, or leave the column out with --drop",
     "E411": "correct it, or leave the column out with --drop",
@@ -52,7 +59,8 @@ class Wanted:
     disclosivity
         By how much what the filter says of a training row may shift the chance of any of these values.
     algorithm, kept
-        A filter's name, and the least share of the training rows that is to be kept, None for its own.
+        A filter's name, and the least share of the training rows that is to be kept; None is `KEPT`, and
+        nothing for a filter that keeps what it keeps.
     drop
         Further columns that the filter is not to look at.
     test
@@ -76,6 +84,13 @@ class Wanted:
     separator: str | None = None
     output: Path | None = None
     folder: Path | None = None
+
+    @property
+    def options(self) -> dict[str, float]:
+        """The filter's, as a file would have them."""
+        if self.algorithm == WITHOUT_LEAST:
+            return {}
+        return {"kept": KEPT if self.kept is None else self.kept}
 
 
 @dataclass(frozen=True)
@@ -152,13 +167,12 @@ def _experiment(wanted: Wanted, between: str) -> dict[str, object]:
         "drop": list(dict.fromkeys([*wanted.by, *wanted.drop])),
         "split": {"test": test if "/" in test else float(test), "stratify": list(wanted.by)},
     }
-    options = {} if wanted.kept is None else {"kept": wanted.kept}
     return {
         "name": "filter",
         "datasets": {"table": table},
         "objective": f"imbalance({by})",
         "constraints": {"secret": f"disclosivity({by}) <= {number(limit)}"} if limit < 1 else {},
-        "algorithms": [{wanted.algorithm: options} if options else wanted.algorithm],
+        "algorithms": [{wanted.algorithm: wanted.options}],
         "seeds": [wanted.seed],
         "metrics": {"disclosivity": f"disclosivity({by})", "kept": "positive_rate"},
     }
@@ -173,7 +187,7 @@ def _model(wanted: Wanted, planned: Planned, result: TrialResult) -> Stored:
     said = next(v.value for v in result.values if (v.split, v.metric) == ("train", metric))
     if not said <= wanted.disclosivity + MET:
         message = (
-            f"what {name} says of a row shifts the chance of its group by up to {said:.3g}, "
+            f"what {name} says of a row shifts the chance of its group by up to {said:.4f}, "
             f"more than {wanted.disclosivity:g}"
         )
         way = "balanced_tree keeps to what --disclosivity allows; or allow more"
@@ -192,7 +206,7 @@ def _asked(wanted: Wanted) -> dict[str, object]:
         "table": wanted.table.name,
         "by": list(wanted.by),
         "algorithm": wanted.algorithm,
-        "least_kept": wanted.kept,
+        "options": wanted.options,
         "test": wanted.test,
         "seed": wanted.seed,
     }
@@ -234,7 +248,7 @@ def _doubts(found: Told) -> Iterator[Fault]:
         yield Fault("W407", message, "allow more, or give columns that tell more of the groups")
     if test is not None and test.disclosivity > found.limit + MET:
         message = (
-            f"disclosivity is {test.disclosivity:.3g} on held-out rows, more than {found.limit:g}: it is "
+            f"disclosivity is {test.disclosivity:.4f} on held-out rows, more than {found.limit:g}: it is "
             "kept on training rows"
         )
         yield Fault("W402", message, "allow less, or learn on more rows")
