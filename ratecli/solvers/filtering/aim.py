@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy import sparse
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array, Features
 from ratecli.rates.balance import balance, disclosure
+from ratecli.rates.disclosure import NEVER
 from ratecli.rates.expression import Leaf
 from ratecli.rates.kinds import Kinds
 from ratecli.rates.matrix import RateMatrix
@@ -39,6 +40,9 @@ class Aim:
     secret, base, alpha
         (S,) the masses of the groups to keep secret, what is known of a row beforehand, and by how much
         a value of the proxy may shift that (Definition 5).
+    column
+        (S,) which of these are of one column of one rule: what is known of a row is which of them it is in,
+        given that it is in any.
     """
 
     X: Features
@@ -48,6 +52,7 @@ class Aim:
     secret: Positions
     base: Array
     alpha: Array
+    column: Positions
 
     @classmethod
     def of(cls, problem: Problem, *, leave_out: bool = False) -> Aim:
@@ -65,24 +70,27 @@ class Aim:
         wanted = balance(problem.objective.expression)
         assert wanted is not None
         bounds = [found for goal in problem.constraints if (found := disclosure(goal.pieces[0]))]
-        secret = [leaf for node, _ in bounds for leaf in node.groups]
+        columns = [(groups, alpha) for node, alpha in bounds for groups in node.columns]
+        secret = [leaf for groups, _ in columns for leaf in groups]
         whole = Leaf(WHOLE, wanted.groups[0].over, wanted.groups[0].split)
         matrix = _only(problem.rates, [*dict.fromkeys([*wanted.groups, *secret]), whole])
         if leave_out:
             matrix = _known(matrix)
         index, kinds = matrix.index(), Kinds.by(matrix)
-        everything = kinds.rates(kinds.totals)
         places = np.array([index[leaf] for leaf in secret], dtype=np.intp)
-        alphas = [alpha for node, alpha in bounds for _ in node.groups]
-        return cls(
+        sizes = [len(groups) for groups, _ in columns]
+        aim = cls(
             problem.X,
             kinds,
             np.array([index[leaf] for leaf in wanted.groups]),
             np.array(wanted.target),
             places,
-            everything[places] / everything[-1],
-            np.array(alphas, dtype=float),
+            np.zeros(len(places)),
+            np.repeat(np.array([alpha for _, alpha in columns], dtype=float), sizes),
+            np.repeat(np.arange(len(columns)), sizes),
         )
+        own, told = aim.told(kinds.rates(kinds.totals)[None])
+        return replace(aim, base=(own / told)[0])
 
     @property
     def masses(self) -> int:
@@ -110,8 +118,20 @@ class Aim:
         """By how much values with masses (L, R) exceed alpha at most; 0 where nothing is secret."""
         if not len(self.secret):
             return 0.0
-        shares = masses[:, self.secret] / masses[:, -1:]
+        own, told = self.told(masses)
+        shares = np.divide(own, told, out=np.tile(self.base, (len(own), 1)), where=told > NEVER)
         return float((np.abs(shares - self.base) - self.alpha).max())
+
+    def told(self, masses: Array) -> tuple[Array, Array]:
+        """Of masses (L, R) those of the secret groups, (L, S), and those of all groups of their columns."""
+        own = masses[:, self.secret]
+        return own, own @ np.equal.outer(self.column, self.column).astype(float)
+
+    def beyond(self, masses: Array) -> Array:
+        """(2 S, L) at most 0 where masses (L, R) keep groups secret: linear, alpha times what is told."""
+        own, told = self.told(masses)
+        shift, room = own - self.base * told, self.alpha * told
+        return np.hstack([shift - room, -shift - room]).T
 
 
 def _only(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
