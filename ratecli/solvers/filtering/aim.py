@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,6 +17,7 @@ from ratecli.rates.disclosure import NEVER
 from ratecli.rates.expression import Leaf
 from ratecli.rates.kinds import Kinds
 from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.sample import Mask
 from ratecli.rates.templates import WHOLE
 from ratecli.solvers.problem import Problem
 
@@ -58,9 +60,8 @@ class Aim:
     def of(cls, problem: Problem, *, leave_out: bool = False) -> Aim:
         """Of a problem whose objective is a balance and whose constraints bound disclosivities.
 
-        Without constraints nothing is secret. With `leave_out`, rows that are in none of the groups of some
-        column count for nothing: what is known of a row beforehand is known of the others. Groups whose
-        slices look at the same columns are those of one column.
+        Without constraints nothing is secret. With `leave_out`, rows without a value of some column that
+        tells groups count for nothing: what is known of a row beforehand is known of the others.
 
         Raises
         ------
@@ -75,7 +76,7 @@ class Aim:
         whole = Leaf(WHOLE, wanted.groups[0].over, wanted.groups[0].split)
         matrix = _only(problem.rates, [*dict.fromkeys([*wanted.groups, *secret]), whole])
         if leave_out:
-            matrix = _known(matrix)
+            matrix = _known(matrix, problem.known)
         index, kinds = matrix.index(), Kinds.by(matrix)
         places = np.array([index[leaf] for leaf in secret], dtype=np.intp)
         sizes = [len(groups) for groups, _ in columns]
@@ -142,20 +143,14 @@ def _only(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
     return RateMatrix(tuple(leaves), *(sparse.csr_array(part[at]) for part in parts))
 
 
-def _known(rates: RateMatrix) -> RateMatrix:
-    """Rates of groups, and last of all rows, over the rows that have a group of every column."""
-    inside = rates.sums != 0
-    columns: dict[tuple[str, ...], list[int]] = {}
-    for k, leaf in enumerate(rates.leaves[:-1]):
-        names = tuple(condition.column for condition in leaf.where.conditions)
-        columns.setdefault(names, []).append(k)
-    kept = np.ones(inside.shape[1])
-    for own in columns.values():
-        kept *= inside[own].sum(axis=0) > 0
-    if not kept.any():
+def _known(rates: RateMatrix, known: Mapping[str, Mask]) -> RateMatrix:
+    """The rates over the rows that have a value of every column that tells the groups."""
+    columns = {each.column for leaf in rates.leaves for each in leaf.where.conditions}
+    kept = np.logical_and.reduce([known[name] for name in sorted(columns)])
+    if not (kept & (rates.sums[[-1]].toarray()[0] != 0)).any():
         message = "no training row has a value of every column by which groups are told"
         raise FaultError(Fault("E408", message))
-    over = sparse.diags_array(kept)
+    over = sparse.diags_array(kept.astype(float))
     parts = [sparse.csr_array(part @ over) for part in (rates.sums, rates.against, rates.members)]
     for part in parts:
         part.eliminate_zeros()
