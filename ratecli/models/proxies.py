@@ -71,7 +71,8 @@ class SplitTree:
         behind = self.children[inner] > np.flatnonzero(inner)[:, None]
         reached = np.sort(self.children[inner], axis=None)
         fits = (
-            self.children.shape == (2 * len(self.splits) + 1, 2)
+            self.size >= 0
+            and self.children.shape == (2 * len(self.splits) + 1, 2)
             and int(inner.sum()) == len(self.splits)
             and bool((self.children[~inner] == LEAF).all())
             and bool(behind.all())
@@ -124,7 +125,8 @@ class Guess:
     chances
         Gives each row's chances of Q groups.
     groups
-        (L,) those of the Q groups that are guessed in training; others are not guessed later either.
+        (L,) those of the Q groups that are guessed in training, ascending; others are not guessed later
+        either.
     noise
         With this chance, in [0, 1], the guess is replaced by any of the L, each alike (appendix A.1.1).
     """
@@ -135,8 +137,12 @@ class Guess:
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        known = len(self.groups) and bool(
-            np.isin(self.groups, np.arange(self.chances.classes)).all()
+        groups, classes = self.groups, self.chances.classes
+        known = (
+            groups.ndim == 1
+            and groups.size > 0
+            and bool((np.diff(groups) > 0).all())
+            and 0 <= groups[0] <= groups[-1] < classes
         )
         if not (known and 0 <= self.noise <= 1):
             raise ValueError(f"groups {self.groups}, noise {self.noise}")
@@ -257,4 +263,5 @@ def guess_of(arrays: State) -> Guess:
         if name.startswith("chances.")
     }
     groups = arrays["groups"].astype(np.intp, casting="same_kind")
-    return Guess(chances_of(inside), groups, float(arrays["noise"].astype(float)))
+    noise = arrays["noise"].astype(np.float64, casting="same_kind")
+    return Guess(chances_of(inside), groups, float(noise))

@@ -59,7 +59,8 @@ class Trees:
         n, inner = len(self.feature), self.feature != LEAF
         own = np.arange(n)[inner, None]
         fits = (
-            self.threshold.shape == (n,)
+            self.start.ndim == self.roots.ndim == 1
+            and self.threshold.shape == (n,)
             and self.children.shape == (n, 2)
             and self.values.shape == (n, len(self.start))
             and bool(((self.roots >= 0) & (self.roots < n)).all())

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.faults import Fault, FaultError
@@ -270,6 +271,7 @@ def training_problem(
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
     slices, label = _slices(wanted, rows, train), rows.sample.label[train]
     problem = replace(problem, slices=slices, label=label, label_range=rows.sample.label_range)
+    problem = replace(problem, known=_known(wanted, rows, train))
     moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # a goal may say @train
     others, held_out = rates_on(moved, rows.sample, "validation")
     if not len(held_out):
@@ -277,6 +279,7 @@ def training_problem(
     slices, label = _slices(wanted, rows, held_out), rows.sample.label[held_out]
     rates = replace(others, leaves=matrix.leaves)
     validation = replace(problem, X=rows.X[held_out], rates=rates, slices=slices, label=label)
+    validation = replace(validation, known=_known(wanted, rows, held_out))
     return replace(problem, validation=validation)
 
 
@@ -284,6 +287,12 @@ def _slices(leaves: Sequence[Leaf], rows: World, some: NDArray[np.intp]) -> dict
     """Which of some rows are in each slice that rates speak of, by its text."""
     wheres = dict.fromkeys(leaf.where.visible for leaf in leaves)
     return {str(where): rows.sample.rows(where)[some] for where in wheres}
+
+
+def _known(leaves: Sequence[Leaf], rows: World, some: NDArray[np.intp]) -> dict[str, Mask]:
+    """Which of some rows have a value of each column that tells slices, by its name."""
+    columns = dict.fromkeys(each.column for leaf in leaves for each in leaf.where.conditions)
+    return {name: np.asarray(pd.notna(rows.sample.columns[name]))[some] for name in columns}
 
 
 def _measured(

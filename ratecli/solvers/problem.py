@@ -42,6 +42,8 @@ class Problem:
         what other algorithms reach there; None where there are none.
     slices
         (n,) which rows are in each slice of the goals' rates, by the text of its conditions.
+    known
+        (n,) which rows have a value of each column by which the goals' rates tell slices, by its name.
     label
         (n,) what is to be estimated: 1 or 0, or a number; NaN where a row has none.
     label_range
@@ -60,6 +62,7 @@ class Problem:
     l2: float
     validation: Problem | None = None
     slices: Mapping[str, Mask] = field(default_factory=dict)
+    known: Mapping[str, Mask] = field(default_factory=dict)
     label: Array = field(default_factory=lambda: np.zeros(0))
     label_range: Interval | None = None
     promise: Promise | None = None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
@@ -79,6 +81,35 @@ def test_filters_come_back_from_storage(proxy):
         assert dumps(again) == blob
         assert np.array_equal(again.decide(X), model.decide(X))
         assert np.array_equal(again.memberships(X), model.memberships(X))
+
+
+@pytest.mark.parametrize(
+    ("proxy", "changed"),
+    [
+        (guess(), {"groups": np.array([[0, 1], [1, 2], [0, 2]])}),
+        (guess(), {"groups": np.array([0, 0, 1])}),
+        (guess(), {"groups": np.array([0, 1, 2**64 - 1], dtype=np.uint64)}),
+        (guess(), {"groups": np.zeros((0,), dtype=int)}),
+        (guess(), {"noise": np.array(1j)}),
+        (guess(), {"noise": np.array("0.5")}),
+        (guess(), {"noise": np.array([0.1, 0.2])}),
+        (guess(), {"chances.start": np.zeros((3, 2))}),
+        (guess(), {"chances.roots": np.zeros((1, 1), dtype=int)}),
+        (tree(), {"children": np.full((1, 2), LEAF), "width": np.array(-4)}),
+        (tree(), {"children": np.zeros((3, 0), dtype=int)}),
+        (tree(), {"children": np.full((5, 2), 2**62)}),
+        (tree(), {"kind": np.array("oracle")}),
+        (tree(), {"0.chances": np.array([0.5, np.nan])}),
+    ],
+)
+def test_what_is_no_filter_is_refused_before_it_decides(proxy, changed):
+    keep = np.array([0.1, 0.0, 1.0])
+    for size in (1, 3):  # a changed tree may have one value only
+        arrays = Filter(proxy, keep).state() | {f"proxy.{k}": array for k, array in changed.items()}
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays | {"kind": np.array(Filter.kind), "keep": keep[:size]})
+        with pytest.raises(ValueError):
+            loads(buffer.getvalue())
 
 
 def test_a_filter_keeps_by_the_chance_of_the_value():

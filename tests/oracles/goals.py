@@ -47,16 +47,20 @@ def problem(rows: Rows, rules: Rules, l2: float | None = None) -> Problem:
 
 
 def problem_of(
-    rows: Rows, rules: Rules, columns: Mapping[str, NDArray[np.object_]], l2: float | None = None
+    rows: Rows,
+    rules: Rules,
+    columns: Mapping[str, NDArray[np.object_]],
+    l2: float | None = None,
+    dataset: NDArray[np.str_] | None = None,
 ) -> Problem:
-    """The same with other columns than `g`."""
+    """The same with other columns than `g`, and of several data sets where each row's is given."""
     n = len(rows)
+    names = np.full(n, "d") if dataset is None else dataset
     weight = np.ones(n) if rows.weight is None else rows.weight
-    sample = Sample(
-        columns, rows.label, np.full(n, "d"), np.full(n, "train"), weight, rows.deployed
-    )
+    sample = Sample(columns, rows.label, names, np.full(n, "train"), weight, rows.deployed)
     values = {name: sorted(set(column.tolist())) for name, column in columns.items()}
-    scope = Scope(values=values.get, columns=frozenset(columns))
+    known = frozenset(names.tolist())
+    scope = Scope(datasets=known, values=values.get, columns=frozenset(columns))
     objective = objective_goal(rules.objective, resolve(parse_value(rules.objective), scope))
     goals = []
     for name, text in rules.constraints.items():

@@ -131,6 +131,28 @@ def test_filters_need_no_label(tmp_path, frame):
     assert (fault.code, fault.message) == ("E306", "no training row has a label")
 
 
+def test_who_is_in_no_group_of_the_goal_is_not_left_out(tmp_path, frame):
+    """A share of women is aimed at: men are known to be none."""
+    frame.loc[frame.index[frame.part == "train"][:3], "sex"] = None
+    shares = []
+    for rule in ("rms(share[sex = F] - 0.5)", "rms(share[sex = F] - 0.5, share[sex = M] - 0.5)"):
+        text = ALGORITHM.replace("constraints: {secret: 'disclosivity(by=sex) <= 0.3'}\n", "")
+        text = text.replace("imbalance(by=sex)", rule)
+        text = text.replace("[balanced_tree]", "[balanced_tree: {missing: leave_out}]")
+        folder = tmp_path / str(len(shares))
+        folder.mkdir()
+        ready = prepared(folder, frame, text)
+        _, store = run_file(ready.path)
+        (planned,) = store.plan()
+        rows = world(ready.data, 0, None, ready.cases[0].drawing)
+        chances = loads(store.result(planned.key).models["expected"]).decide(rows.X)
+        known = (rows.sample.part == "train") & pd.notna(rows.sample.columns["sex"])
+        women = rows.sample.columns["sex"][known] == "F"
+        shares.append(chances[known][women].sum() / chances[known].sum())
+    assert shares[0] == pytest.approx(shares[1], abs=1e-4)
+    assert abs(shares[0] - 0.5) < 0.5 * abs(women.mean() - 0.5)
+
+
 def test_a_seed_may_meet_what_the_first_one_did_not(tmp_path, frame):
     text = STAGE.replace(", part], split: {by: part}", "]")
     text = text.replace("algorithms", "seeds: 20\nalgorithms")

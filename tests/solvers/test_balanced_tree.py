@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.filters import counted, filtering, kept_shares, lines, people
-from oracles.goals import Rows
+from oracles.goals import Rows, problem_of
+from oracles.goals import Rules as Goals
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array, Classifier
@@ -244,10 +245,27 @@ def test_what_is_secret_need_not_be_what_is_balanced():
 
 
 def filtering_by(rows: Rows, place: np.ndarray, alpha: float):
-    from oracles.goals import Rules, problem_of  # noqa: PLC0415
-
-    rules = Rules({"secret": f"disclosivity(by=place) <= {alpha}"}, "imbalance(by=g)")
+    rules = Goals({"secret": f"disclosivity(by=place) <= {alpha}"}, "imbalance(by=g)")
     return problem_of(rows, rules, {"g": rows.group, "place": place})
+
+
+@pytest.mark.parametrize("split", ["nearest", "progress"])
+def test_what_is_secret_may_be_of_other_rows(split):
+    """People of one town are balanced, those of both keep their secret."""
+    rng = np.random.default_rng(6)
+    rows = people(5, n=1500, groups=3)
+    town = np.where(rng.random(1500) < 0.4, "here", "there")
+    moved = Rows(rows.X + (town == "there")[:, None], rows.label, rows.group)
+    goals = Goals({"secret": "disclosivity(by=g) <= 0.1"}, "imbalance(by=g)[here]")
+    given = problem_of(moved, goals, {"g": rows.group}, dataset=town)
+    solver = BalancedTree(split=split, kept=0.0)
+    found = solver.solve(given, rng, lambda _: None).variants["expected"]
+    A, _, base = counted(moved, found)
+    assert np.abs(A - base).max() <= 0.1 + 1e-6
+    kept = [np.average(rows.group[town == "here"] == name, weights=found.decide(moved.X)[town == "here"])
+            for name in "abc"]  # fmt: skip
+    before = [(rows.group[town == "here"] == name).mean() for name in "abc"]
+    assert imbalance(np.array(kept)) < 0.6 * imbalance(np.array(before))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from oracles.filters import counted, filtering, kept_shares, people
-from oracles.goals import Rules, problem_of
+from oracles.goals import Rows, Rules, problem_of
 
 from ratecli.models.proxies import Filter, Guess, Sampled
 from ratecli.solvers.filtering.guesses import GuessedGroup
@@ -60,6 +60,20 @@ def test_a_group_that_is_never_guessed_is_no_value():
     assert isinstance(found.proxy, Guess)
     assert found.proxy.values == 2
     assert set(np.unique(found.memberships(rows.X))) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("weights", ["naive", "qp"])
+def test_what_is_guessed_of_rows_without_weight_only_is_no_value(weights):
+    """The third group lies next to rows that do not count, and is outvoted where rows do."""
+    X = np.repeat([[-2.0], [2.0], [-5.0], [-9.0]], [25, 30, 15, 10], axis=0)
+    group = np.repeat(np.array(["a", "b", "c", "a", "a"], dtype=object), [25, 30, 5, 10, 10])
+    weight = np.repeat([1.0, 0.0], [70, 10])
+    rows = Rows(np.hstack([X, X**2]), np.zeros(80), group, weight=weight)
+    found = solved(filtering(rows), weights=weights, classifier="LogisticRegression")["expected"]
+    assert isinstance(found.proxy, Guess)
+    assert found.proxy.chances.of(rows.X)[-1].argmax() == 2
+    assert found.proxy.values == 2
+    assert found.keep.max() == 1
 
 
 def test_of_intersecting_groups_the_combination_is_guessed():

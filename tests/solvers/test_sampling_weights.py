@@ -115,6 +115,15 @@ def test_most_is_kept_where_many_weights_balance():
     assert found.keep == pytest.approx([1.0, 1.0, 0.0], abs=1e-7)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_rare_values_do_not_cost_what_has_to_be_kept(seed):
+    A, _, target = instance(seed, 4, 3)
+    shares = 10 ** np.random.default_rng(seed).uniform(-6, 0, size=4)
+    shares /= shares.sum()
+    some = sampling(A, shares, target, kept=1.0)
+    assert keeping_most(A, shares, some).keep @ shares >= some.keep @ shares
+
+
 def test_a_value_that_no_row_has_is_never_kept():
     found = sampling(np.array([[0.8, 0.2], [np.nan, np.nan], [0.4, 0.6]]),
                      np.array([0.5, 0.0, 0.5]), HALF)  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,9 +13,11 @@ from scipy import sparse
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array, Features
 from ratecli.rates.balance import balance, disclosure
+from ratecli.rates.disclosure import NEVER
 from ratecli.rates.expression import Leaf
 from ratecli.rates.kinds import Kinds
 from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.sample import Mask
 from ratecli.rates.templates import WHOLE
 from ratecli.solvers.problem import Problem
 
@@ -39,6 +42,9 @@ class Aim:
     secret, base, alpha
         (S,) the masses of the groups to keep secret, what is known of a row beforehand, and by how much
         a value of the proxy may shift that (Definition 5).
+    column
+        (S,) which of these are of one column of one rule: what is known of a row is which of them it is in,
+        given that it is in any.
     """
 
     X: Features
@@ -48,14 +54,14 @@ class Aim:
     secret: Positions
     base: Array
     alpha: Array
+    column: Positions
 
     @classmethod
     def of(cls, problem: Problem, *, leave_out: bool = False) -> Aim:
         """Of a problem whose objective is a balance and whose constraints bound disclosivities.
 
-        Without constraints nothing is secret. With `leave_out`, rows that are in none of the groups of some
-        column count for nothing: what is known of a row beforehand is known of the others. Groups whose
-        slices look at the same columns are those of one column.
+        Without constraints nothing is secret. With `leave_out`, rows without a value of some column that
+        tells groups count for nothing: what is known of a row beforehand is known of the others.
 
         Raises
         ------
@@ -65,24 +71,27 @@ class Aim:
         wanted = balance(problem.objective.expression)
         assert wanted is not None
         bounds = [found for goal in problem.constraints if (found := disclosure(goal.pieces[0]))]
-        secret = [leaf for node, _ in bounds for leaf in node.groups]
+        columns = [(groups, alpha) for node, alpha in bounds for groups in node.columns]
+        secret = [leaf for groups, _ in columns for leaf in groups]
         whole = Leaf(WHOLE, wanted.groups[0].over, wanted.groups[0].split)
         matrix = _only(problem.rates, [*dict.fromkeys([*wanted.groups, *secret]), whole])
         if leave_out:
-            matrix = _known(matrix)
+            matrix = _known(matrix, problem.known)
         index, kinds = matrix.index(), Kinds.by(matrix)
-        everything = kinds.rates(kinds.totals)
         places = np.array([index[leaf] for leaf in secret], dtype=np.intp)
-        alphas = [alpha for node, alpha in bounds for _ in node.groups]
-        return cls(
+        sizes = [len(groups) for groups, _ in columns]
+        aim = cls(
             problem.X,
             kinds,
             np.array([index[leaf] for leaf in wanted.groups]),
             np.array(wanted.target),
             places,
-            everything[places] / everything[-1],
-            np.array(alphas, dtype=float),
+            np.zeros(len(places)),
+            np.repeat(np.array([alpha for _, alpha in columns], dtype=float), sizes),
+            np.repeat(np.arange(len(columns)), sizes),
         )
+        own, told = aim.told(kinds.rates(kinds.totals)[None])
+        return replace(aim, base=(own / told)[0])
 
     @property
     def masses(self) -> int:
@@ -110,8 +119,20 @@ class Aim:
         """By how much values with masses (L, R) exceed alpha at most; 0 where nothing is secret."""
         if not len(self.secret):
             return 0.0
-        shares = masses[:, self.secret] / masses[:, -1:]
+        own, told = self.told(masses)
+        shares = np.divide(own, told, out=np.tile(self.base, (len(own), 1)), where=told > NEVER)
         return float((np.abs(shares - self.base) - self.alpha).max())
+
+    def told(self, masses: Array) -> tuple[Array, Array]:
+        """Of masses (L, R) those of the secret groups, (L, S), and those of all groups of their columns."""
+        own = masses[:, self.secret]
+        return own, own @ np.equal.outer(self.column, self.column).astype(float)
+
+    def beyond(self, masses: Array) -> Array:
+        """(2 S, L) at most 0 where masses (L, R) keep groups secret: linear, alpha times what is told."""
+        own, told = self.told(masses)
+        shift, room = own - self.base * told, self.alpha * told
+        return np.hstack([shift - room, -shift - room]).T
 
 
 def _only(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
@@ -122,20 +143,14 @@ def _only(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
     return RateMatrix(tuple(leaves), *(sparse.csr_array(part[at]) for part in parts))
 
 
-def _known(rates: RateMatrix) -> RateMatrix:
-    """Rates of groups, and last of all rows, over the rows that have a group of every column."""
-    inside = rates.sums != 0
-    columns: dict[tuple[str, ...], list[int]] = {}
-    for k, leaf in enumerate(rates.leaves[:-1]):
-        names = tuple(condition.column for condition in leaf.where.conditions)
-        columns.setdefault(names, []).append(k)
-    kept = np.ones(inside.shape[1])
-    for own in columns.values():
-        kept *= inside[own].sum(axis=0) > 0
-    if not kept.any():
+def _known(rates: RateMatrix, known: Mapping[str, Mask]) -> RateMatrix:
+    """The rates over the rows that have a value of every column that tells the groups."""
+    columns = {each.column for leaf in rates.leaves for each in leaf.where.conditions}
+    kept = np.logical_and.reduce([known[name] for name in sorted(columns)])
+    if not (kept & (rates.sums[[-1]].toarray()[0] != 0)).any():
         message = "no training row has a value of every column by which groups are told"
         raise FaultError(Fault("E408", message))
-    over = sparse.diags_array(kept)
+    over = sparse.diags_array(kept.astype(float))
     parts = [sparse.csr_array(part @ over) for part in (rates.sums, rates.against, rates.members)]
     for part in parts:
         part.eliminate_zeros()

@@ -67,7 +67,7 @@ class GuessedGroup(Solver):
         chances = self._fitted(aim, problem.l2, rng)
         progress(f"a classifier of {chances.classes} groups is fitted")
         likeliest = chances.of(aim.X).argmax(axis=1)
-        groups = np.unique(likeliest)
+        groups = np.unique(likeliest[aim.kinds.weight > 0])  # rows that are left out have no say
         masses = aim.mass(np.equal.outer(likeliest, groups).astype(float)).T
         keep = self._keep(aim, masses)
         found = Filter(Guess(chances, groups.astype(np.intp), self.noise), keep)

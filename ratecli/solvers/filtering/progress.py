@@ -82,12 +82,9 @@ class Progressing:
 
     def _secrets(self, leaf: Leaf) -> Iterator[Line]:
         """The four families of appendix A.4 for each group, multiplied by their denominators."""
-        for k, base, alpha in zip(self.aim.secret, self.aim.base, self.aim.alpha, strict=True):
-            for sign in (1.0, -1.0):
-                slopes = np.zeros(self.aim.masses)
-                slopes[k], slopes[-1] = sign, -sign * base - alpha
-                yield Line(slopes, 0.0)
-                yield Line(-slopes, float(slopes @ leaf.mass))
+        for slopes in self.aim.beyond(np.eye(self.aim.masses)):
+            yield Line(slopes, 0.0)
+            yield Line(-slopes, float(slopes @ leaf.mass))
 
 
 def needed(gamma: float, off: float) -> float:

@@ -98,19 +98,12 @@ class _System:
     def _limits(self, masses: Array) -> Array:
         rest = self.leaves[self.own].mass - masses
         size, kept = masses[:, -1], self.terms.kept
-        parts = [self._beyond(masses), self._beyond(rest)]
+        parts = [self.aim.beyond(masses), self.aim.beyond(rest)]
         parts += [(self.terms.child - each[:, -1])[None] for each in (masses, rest)]
         if kept > 0:
             here = np.arange(len(self.leaves)) == self.own
             parts.append(kept * here[:, None] - size)
         return np.vstack(parts)
-
-    def _beyond(self, masses: Array) -> Array:
-        """(2 S, T) at most 0 where groups are as secret as asked for: alpha times the mass."""
-        aim, sizes = self.aim, masses[:, -1]
-        shift = masses[:, aim.secret].T - np.outer(aim.base, sizes)
-        room = np.outer(aim.alpha, sizes)
-        return np.vstack([shift - room, -shift - room])
 
     def largest(self, chances: Array, masses: Array) -> Array:
         """(T,) of answers with masses (T, R), the second of which is no to all: the same yes child, as large

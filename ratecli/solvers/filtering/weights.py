@@ -116,4 +116,7 @@ def keeping_most(A: Array, shares: Array, found: Sampling) -> Sampling:
     mix[used] = np.maximum(solved.x[:-1], 0.0)
     mix /= mix.sum()
     keep = np.divide(mix, shares, out=np.zeros_like(mix), where=shares > NONE)
-    return replace(found, mix=mix, keep=keep / keep.max())
+    keep /= keep.max()
+    if keep @ shares < found.keep @ shares:  # what the program rounds is much of a rare value
+        return found
+    return replace(found, mix=mix, keep=keep)
