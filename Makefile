@@ -28,6 +28,7 @@ bench: $(READY)  ## speed as ratios against peers, in the same run
 	$(BIN)/python benchmarks/rates.py
 	$(BIN)/python benchmarks/majorize.py
 	$(BIN)/python benchmarks/players.py  # TFCO_PYTHON=... names an interpreter that has TFCO
+	$(BIN)/python benchmarks/filtering.py
 	$(BIN)/python benchmarks/seldonian.py  # SELDONIAN_PYTHON=... likewise, that has the toolkit
 
 # Everything is pinned by hash, so that pip installs these very files or nothing.

@@ -21,7 +21,8 @@ def predict(
         Path,
         typer.Argument(
             metavar="MODEL",
-            help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for the main variant.",
+            help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for the main variant; the "
+            "folder that `ratecli filter` left.",
         ),
     ],
     table: Annotated[
@@ -51,7 +52,10 @@ def predict(
         typer.Option(help="Separates the columns of a CSV. Default: a comma; a tab in a .tsv."),
     ] = None,
 ) -> None:
-    """Apply a stored classifier to a table: its columns, and behind them score, chance and decision."""
+    """Apply a stored classifier to a table: its columns, and behind them score, chance and decision.
+
+    Of a filter the columns are the chance that a row is kept, the value drawn, and whether it is kept.
+    """
     from ratecli.runner.predict import Asked  # noqa: PLC0415
     from ratecli.runner.predict import predict as predicted  # noqa: PLC0415
 

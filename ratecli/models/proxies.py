@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.fitted import Fitted
 from ratecli.models.hashed import uniforms_of
-from ratecli.models.mixture import Mixture
 from ratecli.models.trees import LEAF, Trees
 from ratecli.models.weighed import chances_of
 
@@ -40,10 +39,6 @@ class Proxy(Protocol):
 
     def memberships(self, X: Features) -> Array:
         """(n, L) the chance of each value; rows add up to 1."""
-        ...
-
-    def drawn(self, X: Features, rng: np.random.Generator) -> Whole:
-        """(n,) a value for each row, drawn anew."""
         ...
 
     def state(self) -> State: ...
@@ -109,15 +104,6 @@ class SplitTree:
             reached[yes], reached[no] = reached[node] * said, reached[node] * (1 - said)
         return np.ascontiguousarray(reached[self.leaves].T)
 
-    def drawn(self, X: Features, rng: np.random.Generator) -> Whole:
-        """One classifier is drawn of each mixture for each row that comes to it."""
-        at = np.zeros(X.shape[0], dtype=np.intp)
-        for node, split in self._inner():
-            here = np.flatnonzero(at == node)
-            yes = _decided(split, X[here], rng)
-            at[here] = self.children[node][yes.astype(np.intp)]
-        return np.searchsorted(self.leaves, at)
-
     def _inner(self) -> list[tuple[int, Classifier]]:
         inner = np.flatnonzero(self.children[:, 0] != LEAF).tolist()
         return list(zip(inner, self.splits, strict=True))
@@ -173,11 +159,6 @@ class Guess:
         sure = np.eye(self.values)[self._guesses(X)]
         return (1 - self.noise) * sure + self.noise / self.values
 
-    def drawn(self, X: Features, rng: np.random.Generator) -> Whole:
-        guesses = self._guesses(X)
-        replaced = rng.random(len(guesses)) < self.noise
-        return np.where(replaced, rng.integers(self.values, size=len(guesses)), guesses)
-
     def _guesses(self, X: Features) -> Whole:
         return np.asarray(self.chances.of(X)[:, self.groups].argmax(axis=1), dtype=np.intp)
 
@@ -220,8 +201,12 @@ class Filter:
         """(n, L) of the proxy."""
         return self.proxy.memberships(X)
 
-    def decide(self, X: Features) -> Array:
+    def chance(self, X: Features) -> Array:
+        """(n,) that a row is kept, in [0, 1]."""
         return np.clip(self.memberships(X) @ self.keep, 0.0, 1.0)  # of rounding
+
+    def decide(self, X: Features) -> Array:
+        return self.chance(X)
 
     def score(self, X: Features) -> Array:
         return self.decide(X)
@@ -230,9 +215,17 @@ class Filter:
         return self.decide(X)
 
     def drawn(self, X: Features, rng: np.random.Generator) -> tuple[Whole, NDArray[np.bool_]]:
-        """Of each row the value that was drawn, (n,), and whether it is kept, (n,)."""
-        values = self.proxy.drawn(X, rng)
-        return values, rng.random(len(values)) < self.keep[values]
+        """Of each row the value that was drawn, (n,), and whether it is kept, (n,).
+
+        The value is drawn by its chances all at once, which is as good as one classifier drawn for the row
+        at each split (Definition 9). A row takes two random numbers: what is drawn for it hangs on its
+        place, and on no other row.
+        """
+        draws = rng.random((X.shape[0], 2))
+        ends = np.cumsum(self.memberships(X), axis=1)
+        ends /= ends[:, -1:]
+        values = (draws[:, :1] >= ends).sum(axis=1)
+        return values, draws[:, 1] < self.keep[values]
 
     def state(self) -> State:
         arrays: State = {"keep": self.keep, "proxy.kind": np.asarray(self.proxy.kind)}
@@ -256,22 +249,10 @@ class Sampled(Filter):
             raise ValueError(f"the salt {self.salt} is not from 0 to 2^64 - 1")
 
     def decide(self, X: Features) -> Array:
-        return (uniforms_of(X, self.salt) < super().decide(X)).astype(float)
+        return (uniforms_of(X, self.salt) < self.chance(X)).astype(float)
 
     def state(self) -> State:
         return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
-
-
-def _decided(split: Classifier, X: Features, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """(n,) by a member drawn for each row, if the classifier is a mixture."""
-    if not isinstance(split, Mixture):
-        return rng.random(X.shape[0]) < split.decide(X)
-    drawn = rng.choice(len(split.members), size=X.shape[0], p=split.chances / split.chances.sum())
-    yes = np.zeros(X.shape[0], dtype=bool)
-    for k, member in enumerate(split.members):
-        own = np.flatnonzero(drawn == k)
-        yes[own] = member.decide(X[own]) > 0.5
-    return yes
 
 
 def guess_of(arrays: State) -> Guess:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ratecli.report.certificate_files import CERTIFICATES, certificate_file
 from ratecli.report.certificates import certificates
-from ratecli.report.encoder_files import encoder_file
 from ratecli.report.ledger import MEASURED, Ledger
 from ratecli.report.naming import file_name
 from ratecli.report.sheet import scalar
+from ratecli.runner.encoder_files import encoder_file
 from ratecli.runner.files import ENCODER, atomic_write, writing
 from ratecli.runner.records import Planned
 from ratecli.runner.store import Store

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ratecli.faults import Fault, FaultError
@@ -15,6 +16,9 @@ MODELS = "models"
 
 ENCODER = "encoder.json"
 """Beside the classifiers of a trial: which they are, and how their features are made of columns."""
+
+FILTER = "filter.json"
+"""Beside a filter that `ratecli filter` left: what it does."""
 
 
 def cannot_write(path: Path, reason: str) -> Fault:
@@ -39,15 +43,43 @@ def atomic_write(path: Path, content: str | bytes) -> None:
     FaultError
         E505 where the system refuses; what stood there before stays.
     """
-    data = content.encode() if isinstance(content, str) else content
+    write_together({path: content})
+
+
+def write_together(files: Mapping[Path, str | bytes]) -> None:
+    """Write all of some files, or none: each is put in its place only when all have been written.
+
+    Raises
+    ------
+    FaultError
+        E505 where the system refuses; what stood there before stays.
+    """
     # In the same folder, since a rename is atomic only within one file system.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    with writing(path):
-        try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    staged = {
+        path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp"): (path, content)
+        for path, content in files.items()
+    }
+    try:
+        for temporary, (path, content) in staged.items():
+            with writing(path):
+                _refuse_folder(path)
+                _write(temporary, content.encode() if isinstance(content, str) else content)
+        for temporary, (path, _) in staged.items():
+            with writing(path):
+                temporary.replace(path)
+    finally:
+        for temporary in staged:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -74,44 +74,54 @@ def predict(asked: Asked) -> Predicted:
         can be written.
     """
     model = stored(asked.model, asked.variant)
-    table = _read(asked)
+    separator = own.separator_of(asked.table) if asked.separator is None else asked.separator
+    table = table_of(asked.table, separator)
     form = format_of_output(asked.table, asked.output)
-    known = _known_columns(model, asked.table, table)
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # `answers` tells of scores that are no numbers
-        X = _seen(model.classifier, apply(model.encoding.encoder, known), known)
-        found = answers(model.classifier, X, asked.seed)
+    found, warnings = answered(model, asked.table, table, asked.seed)
     whole = _with_columns(table, found.columns, asked.prefix)
-    written = content(whole, form, _separator(asked, asked.output or asked.table))
-    warnings = tuple(surprises(model.encoding.encoder, known))
-    line = f"{asked.output or asked.table}: {_line(found, len(known))}"
+    between = own.separator_of(asked.output or asked.table)
+    written = content(whole, form, between if asked.separator is None else separator)
+    line = f"{asked.output or asked.table}: {_line(found, table.num_rows)}"
     if asked.output is None:
         return Predicted(line, warnings, written)
     atomic_write(asked.output, written)
     return Predicted(line, warnings)
 
 
+def answered(
+    model: Stored, path: Path, table: pa.Table, seed: int
+) -> tuple[Answers, tuple[Fault, ...]]:
+    """A model's answers on the rows of a table that stands in the file `path`, and warnings.
+
+    Raises
+    ------
+    FaultError
+        E205, E404, E407, E411 where the table does not fit the model.
+    """
+    known = _known_columns(model, path, table)
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # `answers` tells of scores that are no numbers
+        X = _seen(model.classifier, apply(model.encoding.encoder, known), known)
+        found = answers(model.classifier, X, seed)
+    return found, tuple(surprises(model.encoding.encoder, known))
+
+
 def _line(found: Answers, rows: int) -> str:
     return f"{rows} row{'s' * (rows != 1)}, {found.told}"
 
 
-def _read(asked: Asked) -> pa.Table:
-    """The table as it stands in its file."""
-    path = asked.table
+def table_of(path: Path, separator: str) -> pa.Table:
+    """The table as it stands in its file; E104 for what separates nothing, E404, E405 for what is none."""
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise no_file(str(path), what, "give the path of a CSV or Parquet file")
-    kind, separator = own.format_of(path), _separator(asked, path)
+    kind = own.format_of(path)
     own.check_separator(separator)
     try:
         return own.as_it_stands(path, kind, separator)
     except OSError as error:
         raise unreadable(str(path), path, error) from error
-
-
-def _separator(asked: Asked, path: Path) -> str:
-    return own.separator_of(path) if asked.separator is None else asked.separator
 
 
 def _known_columns(model: Stored, path: Path, table: pa.Table) -> pd.DataFrame:

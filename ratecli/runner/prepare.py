@@ -30,7 +30,7 @@ from ratecli.runner.split_rows import Asked, found_rows, rowless
 from ratecli.runner.stage import stage_cases, stage_place
 from ratecli.runner.world import Data, check_table, columns_of, dealt_of, world
 from ratecli.spec.document import Document
-from ratecli.spec.experiment import Experiment, load_experiment
+from ratecli.spec.experiment import Experiment, load_experiment, read_experiment
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,16 @@ def understand(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True
 
     Without `refuse`, goals that an algorithm does not take are among the warnings.
     """
-    experiment, document = load_experiment(path, overrides)
+    return _understood(*load_experiment(path, overrides), refuse=refuse)
+
+
+def prepared(document: Document) -> Prepared:
+    """An experiment that is in no file, of data that is there; its paths start from the document's folder."""
+    return _with_data(_understood(read_experiment(document), document))
+
+
+def _understood(experiment: Experiment, document: Document, *, refuse: bool = True) -> Prepared:
+    path = document.path
     data = _data(experiment, document, path)
     kinds = LabelKinds.of(data.options())
     experiment = kinds.with_defaults(experiment, document)

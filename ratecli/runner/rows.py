@@ -168,7 +168,8 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
-    if not sample.mask("labelled")[sample.part == "train"].any():
+    labelled = sample.mask("labelled")[sample.part == "train"].any()
+    if not labelled and not all(case.unseen for case in cases):  # filters need no label
         hint = "say under the data set which column is its 'label'"
         place = document.place(("datasets",), key=True)
         yield Fault("E306", "no training row has a label", hint, place=place)

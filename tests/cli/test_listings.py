@@ -26,6 +26,7 @@ QUICK = [
     ["--help"],
     ["run", "--help"],
     ["predict", "--help"],
+    ["filter", "--help"],
     *(["ls", kind] for kind in LISTINGS),
     *(
         ["show", name]
@@ -166,6 +167,8 @@ def test_init_writes_a_file_that_runs_and_never_overwrites(folder, cli):
         ["fetch"],
         ["predict"],
         ["predict", "m.npz"],
+        ["filter"],
+        ["filter", "people.csv"],
     ],
 )
 def test_bad_usage(cli, arguments):

@@ -43,11 +43,12 @@ def test_memberships_are_products_along_the_way():
 @pytest.mark.parametrize("proxy", [tree(), guess(0.3)], ids=["tree", "guess"])
 def test_drawn_values_have_the_chances_of_their_memberships(proxy):
     rounds = 2000
+    model = Filter(proxy, np.ones(proxy.values))
     rng = np.random.default_rng(1)
     some = X[:40]
     counts = np.zeros((len(some), proxy.values))
     for _ in range(rounds):
-        counts[np.arange(len(some)), proxy.drawn(some, rng)] += 1
+        counts[np.arange(len(some)), model.drawn(some, rng)[0]] += 1
     chances = proxy.memberships(some)
     error = np.sqrt(chances * (1 - chances) / rounds)
     assert (np.abs(counts / rounds - chances) <= 5 * error + 1e-12).all()
@@ -121,6 +122,19 @@ def test_a_filter_keeps_by_the_chance_of_the_value():
     assert not kept[values == 1].any()
     share = kept[values == 0].mean()
     assert abs(share - 0.5) <= 5 * 0.5 / np.sqrt((values == 0).sum())
+
+
+def test_draws_hang_on_the_seed_and_the_place_only():
+    model = Filter(tree(), np.array([0.5, 0.1, 1.0]))
+    values, kept = model.drawn(X, np.random.default_rng(4))
+    fewer = model.drawn(X[:7], np.random.default_rng(4))
+    assert np.array_equal(fewer, (values[:7], kept[:7]))
+    changed = np.vstack([X[:5] + 1, X[5:]])
+    others = model.drawn(changed, np.random.default_rng(4))
+    assert np.array_equal(np.array(others)[:, 5:], (values[5:], kept[5:]))
+    again = model.drawn(X, np.random.default_rng(5))
+    assert (again[0] != values).any()
+    assert (again[1] != kept).any()
 
 
 def test_samples_over_many_salts_keep_what_the_filter_is_expected_to():

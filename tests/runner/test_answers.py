@@ -8,6 +8,8 @@ import pytest
 from ratecli.faults import FaultError
 from ratecli.models.linear import Chance, Estimate, Logistic, Threshold
 from ratecli.models.mixture import Mixture
+from ratecli.models.proxies import Filter, Sampled, SplitTree
+from ratecli.models.trees import LEAF
 from ratecli.runner.answers import answers
 
 X = np.array([[-2.0], [0.0], [0.5], [3.0]])
@@ -54,6 +56,40 @@ def test_of_who_estimates_numbers(many):
         "estimate": [-1, 0, 0.5, 2.5]
     }
     assert found.told == "estimates from -1 to 2.5"
+
+
+CHILDREN = np.array([[1, 2], [LEAF, LEAF], [LEAF, LEAF]])
+
+
+def test_of_a_filter():
+    """The second value has the chance of a logistic curve, and is always kept."""
+    model = Filter(SplitTree(1, CHILDREN, (Chance(ONE),)), np.array([0.25, 1.0]))
+    rows = np.repeat(X, 5000, axis=0)
+    found = answers(model, rows, seed=1)
+    assert list(found.columns) == ["chance", "value", "kept"]
+    second = 1 / (1 + np.exp(-X[:, 0]))
+    chance = 0.25 + 0.75 * second
+    assert found.columns["chance"].reshape(4, 5000)[:, 0] == pytest.approx(chance)
+    value, kept = (found.columns[name].reshape(4, 5000) for name in ("value", "kept"))
+    error = 4 * 0.5 / np.sqrt(5000)
+    assert np.abs(value.mean(axis=1) - second).max() < error
+    assert np.abs(kept.mean(axis=1) - chance).max() < error
+    assert kept[value == 1].all()
+    assert found.told == f"{kept.sum()} of them kept, drawn with --seed 1"
+    fewer = answers(model, rows[:7], seed=1).columns
+    assert fewer["value"].tolist() == found.columns["value"][:7].tolist()
+    assert fewer["kept"].tolist() == found.columns["kept"][:7].tolist()
+
+
+def test_of_a_filter_that_keeps_by_a_hash():
+    model = Sampled(SplitTree(1, CHILDREN, (Chance(ONE),)), np.array([0.25, 1.0]), salt=3)
+    rows = np.linspace(-3, 3, 200)[:, None]
+    found = answers(model, rows, seed=1)
+    assert list(found.columns) == ["chance", "kept"]
+    assert found.columns["kept"].tolist() == model.decide(rows).tolist()
+    assert found.columns["kept"].tolist() == answers(model, rows, seed=2).columns["kept"].tolist()
+    assert ((found.columns["chance"] > 0.25) & (found.columns["chance"] < 1)).all()
+    assert found.told.endswith(" of them kept, by a hash of each")
 
 
 @pytest.mark.parametrize("model", [Threshold, Chance, Estimate])

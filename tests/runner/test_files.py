@@ -3,7 +3,7 @@ import stat
 import pytest
 
 from ratecli.faults import FaultError
-from ratecli.runner.files import atomic_write
+from ratecli.runner.files import atomic_write, write_together
 
 
 def names(folder):
@@ -34,3 +34,16 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path):
         atomic_write(path, "cannot replace a folder")
     assert names(tmp_path) == ["figures"]
     assert names(path) == ["old.svg"]
+
+
+def test_several_files_are_written_all_or_none(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    write_together({one: "a", two: b"b"})
+    assert (one.read_text(), two.read_text()) == ("a", "b")
+    assert sorted(names(tmp_path)) == ["one", "two"]
+    (tmp_path / "three").mkdir()
+    for last in (tmp_path / "three", tmp_path / "absent" / "four"):
+        with pytest.raises(FaultError, match=f"E505: cannot write to '{last}': "):
+            write_together({one: "changed", two: "changed", last: "c"})
+        assert (one.read_text(), two.read_text()) == ("a", "b")
+        assert sorted(names(tmp_path)) == ["one", "three", "two"]

@@ -144,6 +144,15 @@ def test_who_is_in_no_group_of_the_goal_is_not_left_out(tmp_path, frame):
     assert abs(shares[0] - 0.5) < 0.5 * abs(women.mean() - 0.5)
 
 
+def test_filters_need_no_label(tmp_path, frame):
+    text = ALGORITHM.replace("label: y, drop: [old, part]", "drop: [y, old, part]")
+    outcome, _ = run_file(prepared(tmp_path, frame, text).path)
+    assert set(outcome.counts) == {"ok"}
+    others = text.replace("[balanced_tree]", "[balanced_tree, unconstrained]")
+    (fault,) = faults(tmp_path, frame, others)
+    assert (fault.code, fault.message) == ("E306", "no training row has a label")
+
+
 def test_a_seed_may_meet_what_the_first_one_did_not(tmp_path, frame):
     text = STAGE.replace(", part], split: {by: part}", "]")
     text = text.replace("algorithms", "seeds: 20\nalgorithms")

@@ -39,6 +39,15 @@ SPLITS = {
     "progress": {"split": "progress", "gamma": 0.1, "kept": 0.0, "child": 0.0},
     "both": {"split": "progress", "offset": "both", "kept": 0.0},
     "relaxed": {"split": "progress", "relaxed": True, "gamma": 0.05, "kept": 0.0},
+    "regression": {"oracle": "regression", "kept": 0.02},
+    "lines": {"oracle": "linear", "depth": 2},
+    "trees": {"oracle": {"DecisionTreeClassifier": {"max_depth": 2}}, "depth": 2},
+    "trees' progress": {
+        "split": "progress",
+        "oracle": {"DecisionTreeClassifier": {"max_depth": 2}},
+        "kept": 0.0,
+        "depth": 2,
+    },
     "first": {"split": "nearest", "order": "first", "kept": 0.05, "child": 0.02},
 }
 
