@@ -122,6 +122,15 @@ def test_what_is_left_out_says_nothing(tmp_path, frame):
     np.testing.assert_allclose(chances[0], chances[1], atol=1e-4)
 
 
+def test_filters_need_no_label(tmp_path, frame):
+    text = ALGORITHM.replace("label: y, drop: [old, part]", "drop: [y, old, part]")
+    outcome, _ = run_file(prepared(tmp_path, frame, text).path)
+    assert set(outcome.counts) == {"ok"}
+    others = text.replace("[balanced_tree]", "[balanced_tree, unconstrained]")
+    (fault,) = faults(tmp_path, frame, others)
+    assert (fault.code, fault.message) == ("E306", "no training row has a label")
+
+
 def test_who_is_in_no_group_of_the_goal_is_not_left_out(tmp_path, frame):
     """A share of women is aimed at: men are known to be none."""
     frame.loc[frame.index[frame.part == "train"][:3], "sex"] = None
@@ -142,15 +151,6 @@ def test_who_is_in_no_group_of_the_goal_is_not_left_out(tmp_path, frame):
         shares.append(chances[known][women].sum() / chances[known].sum())
     assert shares[0] == pytest.approx(shares[1], abs=1e-4)
     assert abs(shares[0] - 0.5) < 0.5 * abs(women.mean() - 0.5)
-
-
-def test_filters_need_no_label(tmp_path, frame):
-    text = ALGORITHM.replace("label: y, drop: [old, part]", "drop: [y, old, part]")
-    outcome, _ = run_file(prepared(tmp_path, frame, text).path)
-    assert set(outcome.counts) == {"ok"}
-    others = text.replace("[balanced_tree]", "[balanced_tree, unconstrained]")
-    (fault,) = faults(tmp_path, frame, others)
-    assert (fault.code, fault.message) == ("E306", "no training row has a label")
 
 
 def test_a_seed_may_meet_what_the_first_one_did_not(tmp_path, frame):

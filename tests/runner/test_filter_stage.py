@@ -454,7 +454,7 @@ algorithms: [unconstrained]
 def test_a_filter_may_train_behind_a_filter(folder):
     file = (
         text()
-        .replace("[unconstrained, ", "[balanced_tree, ")
+        .replace("[unconstrained, ", "[{balanced_tree: {oracle: regression}}, ")
         .replace("groups:", "objective: 'imbalance(by=place)'\ngroups:")
     )
     _, store = run_file(write(folder, file))
