@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -25,8 +26,9 @@ from ratecli.solvers.problem import Problem
 class GuessedGroup(Solver):
     """Keeps rows by the group that a classifier guesses (the naive and the QP proxies of section 5).
 
-    The classifier is trained to tell the group from the features, or with several columns the combination, so that a guess says as
-    much of a group as the classifier is good for; constraints on disclosivity are measured and not kept.
+    The classifier is trained to tell the group from the features, or with several columns the
+    combination, so that a guess says as much of a group as the classifier is good for; constraints on
+    disclosivity are measured and not kept.
 
     Attributes
     ----------
@@ -60,6 +62,13 @@ class GuessedGroup(Solver):
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})
+
+    @property
+    def idle(self) -> Mapping[str, str]:
+        """Naive weights follow from the guesses alone."""
+        if self.weights == "qp":
+            return {}
+        return {"kept": "'kept' is of 'weights: qp', and these are naive"}
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         """Raises FaultError, E501, where the classifier refuses rows or options."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Literal
@@ -17,7 +18,7 @@ from ratecli.solvers.filtering.aim import Aim
 from ratecli.solvers.filtering.progress import Progressing
 from ratecli.solvers.filtering.split import Terms, nearest_split
 from ratecli.solvers.filtering.tree import Growth, Rules, Splitter
-from ratecli.solvers.oracles.choice import OracleOption, oracle
+from ratecli.solvers.oracles.choice import OracleOption, knows_groups, oracle
 from ratecli.solvers.problem import Problem
 
 
@@ -94,6 +95,15 @@ class BalancedTree(Solver):
     def __post_init__(self) -> None:
         if self.relaxed and self.kept:
             raise ValueError("with 'relaxed' weights there is no least share to keep: say kept: 0")
+        if knows_groups(self.oracle):
+            raise ValueError("a filter is not told the groups: leave out 'groups' of its 'plugin'")
+
+    @property
+    def idle(self) -> Mapping[str, str]:
+        """Progress is what the paper's split is after."""
+        if self.split == "progress":
+            return {}
+        return {"offset": "'offset' is of 'split: progress', and this is nearest"}
 
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
