@@ -92,6 +92,10 @@ class BalancedTree(Solver):
     sampled: bool = False
     missing: Literal["refuse", "leave_out"] = "refuse"
 
+    hides_groups: ClassVar[bool] = True
+    objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
+    constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})
+
     def __post_init__(self) -> None:
         if self.relaxed and self.kept:
             raise ValueError("with 'relaxed' weights there is no least share to keep: say kept: 0")
@@ -104,10 +108,6 @@ class BalancedTree(Solver):
         if self.split == "progress":
             return {}
         return {"offset": "'offset' is of 'split: progress', and this is nearest"}
-
-    hides_groups: ClassVar[bool] = True
-    objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
-    constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         aim = Aim.of(problem, leave_out=self.missing == "leave_out")
