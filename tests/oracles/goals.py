@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
@@ -58,7 +59,7 @@ def problem_of(
     names = np.full(n, "d") if dataset is None else dataset
     weight = np.ones(n) if rows.weight is None else rows.weight
     sample = Sample(columns, rows.label, names, np.full(n, "train"), weight, rows.deployed)
-    values = {name: sorted(set(column.tolist())) for name, column in columns.items()}
+    values = {name: sorted({*column.tolist()} - {None}) for name, column in columns.items()}
     known = frozenset(names.tolist())
     scope = Scope(datasets=known, values=values.get, columns=frozenset(columns))
     objective = objective_goal(rules.objective, resolve(parse_value(rules.objective), scope))
@@ -71,7 +72,8 @@ def problem_of(
     wheres = [leaf.where.visible for leaf in matrix.leaves]
     slices = {str(where): sample.rows(where) for where in wheres}
     penalty = 1 / n if l2 is None else l2
-    return Problem(rows.X, matrix, objective, tuple(goals), penalty, slices=slices)
+    told = {name: pd.notna(column) for name, column in columns.items()}
+    return Problem(rows.X, matrix, objective, tuple(goals), penalty, slices=slices, known=told)
 
 
 def shown(rows: Rows, classifier: Classifier) -> Features:

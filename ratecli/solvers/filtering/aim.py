@@ -22,6 +22,7 @@ from ratecli.rates.templates import WHOLE
 from ratecli.solvers.problem import Problem
 
 Positions = NDArray[np.intp]
+NOBODY = "no training row has a value of every column by which groups are told"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Aim:
         Raises
         ------
         FaultError
-            E408 where no row is left.
+            E408 where no row is left of those that the objective or a constraint speaks of.
         """
         wanted = balance(problem.objective.expression)
         assert wanted is not None
@@ -91,6 +92,8 @@ class Aim:
             np.repeat(np.arange(len(columns)), sizes),
         )
         own, told = aim.told(kinds.rates(kinds.totals)[None])
+        if not (told > 0).all():  # NaN is neither
+            raise FaultError(Fault("E408", NOBODY))
         return replace(aim, base=(own / told)[0])
 
     @property
@@ -148,8 +151,7 @@ def _known(rates: RateMatrix, known: Mapping[str, Mask]) -> RateMatrix:
     columns = {each.column for leaf in rates.leaves for each in leaf.where.conditions}
     kept = np.logical_and.reduce([known[name] for name in sorted(columns)])
     if not (kept & (rates.sums[[-1]].toarray()[0] != 0)).any():
-        message = "no training row has a value of every column by which groups are told"
-        raise FaultError(Fault("E408", message))
+        raise FaultError(Fault("E408", NOBODY))
     over = sparse.diags_array(kept.astype(float))
     parts = [sparse.csr_array(part @ over) for part in (rates.sums, rates.against, rates.members)]
     for part in parts:
