@@ -266,7 +266,7 @@ def training_problem(
     undefined = undefined_ratios([goal.expression for goal in (objective, *rules)], rows.sample)
     if undefined:
         raise FaultError(undefined)
-    n = len(train) / rows.levels  # copies of a row are no more rows
+    n = rows.counted(train) / rows.levels  # copies of a row are no more rows
     penalty = float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
     slices, label = _slices(wanted, rows, train), rows.sample.label[train]

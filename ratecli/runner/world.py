@@ -90,6 +90,12 @@ class World:
             return _filtered(classifier, X)
         return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
 
+    def counted(self, some: Positions) -> float:
+        """How many rows some positions are: behind a filter, how many of them are expected to be kept."""
+        if self.before is None:
+            return float(len(some))
+        return float((self.sample.weight[some] / self.before.weight[some]).sum())
+
     def unfiltered(self) -> Sample:
         """The rows with the splits and weights that they have without a filter."""
         if self.before is None:

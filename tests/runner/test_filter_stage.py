@@ -473,3 +473,16 @@ def test_explain_says_what_it_is_to_reach(folder):
     assert "    subject to  disclosivity(by=sex) <= 0.3" in shown
     assert "    wanted      0.5 of sex = F" in shown
     assert "    not seen    sex" in shown
+
+
+def test_the_penalty_counts_rows_that_are_expected_to_be_kept(folder):
+    """As many as a sample has: an algorithm behind weights is no less regularized."""
+    path = write(folder, text("weights"))
+    _, store = run_file(path)
+    (filtered,) = trials(store)["filter"]
+    given = rows_of(prepare(path), store, "unconstrained")
+    here = np.flatnonzero(given.sample.part == "train")
+    whole = int((given.before.part == "train").sum())
+    expected = filtered[2]["filter.kept", "train"] * whole
+    assert given.counted(here) == pytest.approx(expected, rel=1e-6)
+    assert given.counted(here) < 0.9 * len(here)
