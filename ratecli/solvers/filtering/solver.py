@@ -58,7 +58,7 @@ class BalancedTree(Solver):
         Least share of all rows that the filter keeps. With 0 there is no limit, and of the rows that are
         kept in the end there may be few.
     child
-        Least share of all rows in a leaf.
+        Least share of all rows in a leaf. Where groups are balanced on some data sets only, of their rows.
     order
         `best`: of all leaves that one is split where it helps most; `first`: the oldest where it is enough.
     oracle
@@ -74,7 +74,7 @@ class BalancedTree(Solver):
     missing
         Training rows without a value of a column that tells groups: `refuse` them before any trial, or
         `leave_out`, where the filter is found without them. It decides on them as on any row, and shares
-        that are measured count them among all.
+        that are measured count them among all. With several columns those are left out that lack any.
     """
 
     split: Literal["nearest", "progress"] = "nearest"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import linprog, lsq_linear, nnls
 
+from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array
 
 NONE = 1e-12
@@ -94,6 +95,8 @@ def _on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
     found = lsq_linear(
         system, right, (0.0, most), method="bvls", tol=1e-15, max_iter=50 * len(sizes)
     )
+    if found.status == 0:
+        raise FaultError(Fault("E501", "sampling weights are not found: too many active sets"))
     return np.asarray(np.maximum(found.x, 0.0))
 
 
