@@ -132,7 +132,7 @@ def test_at_every_disclosivity_of_the_qp_tree_ours_is_nearer(tmp_path, name):
     """
     needed(name)
     data = f"{{source: {name}, split: {{test: 1/3}}}}"
-    levels = "[0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995]"
+    levels = "[0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995]"
     theirs = ran(tmp_path, data, COLUMNS[name], with_noise(levels))
     points = {
         round(value, 9): theirs["qp_tree", noise, "train", "imbalance"]
