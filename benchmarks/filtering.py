@@ -30,7 +30,7 @@ PRINTED = {"bank": "about 3 h", "adult": "20 min to 2 h"}
 BUDGETS = (0.1, 0.2, 0.5)
 ROUNDS = 100
 TREES = {
-    "alpha_beta": "{split: progress, gamma: 0.1, stop: 0.1, kept: 0, child: 0}",
+    "alpha_beta": "{split: progress, oracle: regression, gamma: 0.1, stop: 0.1, kept: 0, child: 0}",
     "nearest": "{}",
 }
 GRID = "'linspace(0, 1, 21)'"

@@ -102,8 +102,8 @@ def plane(seed: int) -> tuple[Rows, list[Threshold]]:
 
 def grown(rows: Rows, alpha: float, known: list[Threshold], terms: Terms) -> Growth:
     aim = Aim.of(filtering(rows, alpha))
-    rules = Rules(0.0, 1, 0.0, terms.child, "best", terms.kept, terms.relaxed)
-    return Growth(aim, rules, lambda *_: None, lambda ground: Exact(ground, list(known)))
+    rules = Rules(0.0, 1, 0.0, "best")
+    return Growth(aim, rules, terms, lambda *_: None, lambda ground: Exact(ground, list(known)))
 
 
 def masses_of(growth: Growth, known: list[Threshold]) -> Array:

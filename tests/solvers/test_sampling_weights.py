@@ -53,7 +53,6 @@ def test_vectors_of_algorithm_1(name):
 def test_relaxed_weights_end_nearer_on_paper_only(name, residual):
     A, shares, _, _, _, imbalance = VECTORS[name]
     found = sampling(np.array(A), np.array(shares), uniform(A), relaxed=True)
-    assert found.residual == pytest.approx(residual, abs=1e-5)
     assert found.imbalance == pytest.approx(imbalance, abs=1e-5)
     assert np.linalg.norm(found.nearest - uniform(A)) == pytest.approx(residual, abs=1e-5)
 
@@ -78,7 +77,7 @@ def test_relaxed_weights_are_those_of_non_negative_least_squares(size):
     A, shares, target = instance(*size)
     q, residual = nnls(A.T, target)
     found = sampling(A, shares, target, relaxed=True)
-    assert found.residual == pytest.approx(residual, abs=1e-8)
+    assert np.linalg.norm(found.nearest - target) == pytest.approx(residual, abs=1e-8)
     assert found.nearest == pytest.approx(q @ A, abs=1e-6)
 
 

@@ -118,6 +118,11 @@ class Aim:
         """(R, ...) of rows that count with chances (n, ...)."""
         return self.kinds.rates(np.asarray(self.shares @ chances))
 
+    def values(self, masses: Array) -> tuple[Array, Array]:
+        """Of values with masses (L, R) the shares of the groups to balance, (L, K), and of all rows, (L,)."""
+        sizes = masses[:, -1]
+        return masses[:, self.balanced] / sizes[:, None], sizes
+
     def disclosed(self, masses: Array) -> float:
         """By how much values with masses (L, R) exceed alpha at most; 0 where nothing is secret."""
         if not len(self.secret):

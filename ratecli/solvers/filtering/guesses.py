@@ -89,9 +89,7 @@ class GuessedGroup(Solver):
 
     def _keep(self, aim: Aim, masses: Array) -> Array:
         """(L,) chances of guesses with masses (L, R)."""
-        sizes = masses[:, -1]
+        A, sizes = aim.values(masses)
         if self.weights == "naive":
             return np.asarray(sizes.min() / sizes)
-        shares = masses[:, aim.balanced] / sizes[:, None]
-        found = sampling(shares, sizes, aim.target, kept=self.kept)
-        return keeping_most(shares, sizes, found).keep
+        return keeping_most(A, sizes, sampling(A, sizes, aim.target, kept=self.kept)).keep

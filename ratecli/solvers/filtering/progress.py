@@ -57,12 +57,8 @@ class Progressing:
         return Split(classifier, after.imbalance, float(search.trace[-1]["gap"]))
 
     def _weights(self, masses: Sequence[Array]) -> Sampling:
-        stacked = np.stack(masses)
-        sizes = stacked[:, -1]
-        shares = stacked[:, self.aim.balanced] / sizes[:, None]
-        return sampling(
-            shares, sizes, self.aim.target, kept=self.terms.kept, relaxed=self.terms.relaxed
-        )
+        A, sizes = self.aim.values(np.stack(masses))
+        return sampling(A, sizes, self.aim.target, kept=self.terms.kept, relaxed=self.terms.relaxed)
 
     def _program(self, leaf: Leaf, projection: Array, literal: bool) -> Program:
         """In masses (R,) of the yes child, over the mass of the leaf."""

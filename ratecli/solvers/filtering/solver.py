@@ -111,13 +111,12 @@ class BalancedTree(Solver):
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         aim = Aim.of(problem, leave_out=self.missing == "leave_out")
-        rules = Rules(
-            self.gamma, self.depth, self.stop, self.child, self.order, self.kept, self.relaxed
-        )
+        terms = Terms(self.relaxed, self.kept, self.child, self.gap, self.calls)
         growth = Growth(
             aim,
-            rules,
-            self._splitter(aim),
+            Rules(self.gamma, self.depth, self.stop, self.order),
+            terms,
+            self._splitter(aim, terms),
             lambda ground: oracle(self.oracle, ground, problem.l2, rng),
         )
         for said in growth.grow():
@@ -126,8 +125,7 @@ class BalancedTree(Solver):
             variants(growth.filter(), rng, sampled=self.sampled), trace=tuple(growth.trace)
         )
 
-    def _splitter(self, aim: Aim) -> Splitter:
-        terms = Terms(self.relaxed, self.kept, self.child, self.gap, self.calls)
+    def _splitter(self, aim: Aim, terms: Terms) -> Splitter:
         if self.split == "progress":
             return Progressing(aim, terms, self.offset, self.gamma)
         return partial(nearest_split, aim, terms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.proxies import Filter, SplitTree
 from ratecli.models.trees import LEAF
 from ratecli.solvers.filtering.aim import Aim
-from ratecli.solvers.filtering.split import Leaf, Split
+from ratecli.solvers.filtering.split import Leaf, Split, Terms
 from ratecli.solvers.filtering.weights import Sampling, keeping_most, sampling
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.oracles.choice import reweighed
@@ -28,7 +28,7 @@ Splitter = Callable[[Sequence[Leaf], int], Split | None]
 
 @dataclass(frozen=True)
 class Rules:
-    """When a tree stops growing, and how its leaves are weighed.
+    """When a tree stops growing.
 
     Attributes
     ----------
@@ -39,22 +39,15 @@ class Rules:
         Splits above a leaf, at most.
     stop
         beta: near enough.
-    child
-        Least share of all rows in a leaf.
     order
         `best`: of all leaves that one is split where it helps most; `first`: the oldest one where it is
         enough.
-    kept, relaxed
-        See `weights.sampling`.
     """
 
     shrink: float
     depth: int
     stop: float
-    child: float
     order: str
-    kept: float
-    relaxed: bool
 
 
 @dataclass
@@ -63,6 +56,7 @@ class Growth:
 
     aim: Aim
     rules: Rules
+    terms: Terms
     split: Splitter
     oracle: Callable[[Ground], Oracle]
     leaves: list[Leaf] = field(default_factory=list)
@@ -95,9 +89,7 @@ class Growth:
         """By the leaves, with the weights that keep most of those that are best."""
         splits = tuple(self.splits[node] for node in sorted(self.splits))
         tree = SplitTree(self.aim.X.shape[1], np.array(self.children, dtype=np.intp), splits)
-        masses = self.masses()
-        shares = masses[:, self.aim.balanced] / masses[:, -1:]
-        most = keeping_most(shares, masses[:, -1], self.weights)
+        most = keeping_most(*self.aim.values(self.masses()), self.weights)
         return Filter(tree, most.keep)
 
     def masses(self) -> Array:
@@ -129,18 +121,14 @@ class Growth:
         """The leaves after a split, its children last; None where a child is too small or says too much."""
         parent = self.leaves[own]
         said = split.classifier.decide(self.aim.X)
-        node = len(self.children)
-        found = []
-        for k, chances in enumerate((parent.chances * (1 - said), parent.chances * said)):
-            mass = self.aim.mass(chances)
-            if mass[-1] < max(self.rules.child * (1 - TOLERANCE), TOLERANCE):
-                return None
-            found.append(
-                replace(parent, node=node + k, depth=parent.depth + 1, chances=chances, mass=mass)
-            )
-        if self.aim.disclosed(np.stack([leaf.mass for leaf in found])) > TOLERANCE:
+        ways = (parent.chances * (1 - said), parent.chances * said)
+        masses = np.stack([self.aim.mass(chances) for chances in ways])
+        if masses[:, -1].min() < max(self.terms.child * (1 - TOLERANCE), TOLERANCE):
             return None
-        found = [self._leaf(leaf.node, leaf.depth, leaf.chances) for leaf in found]
+        if self.aim.disclosed(masses) > TOLERANCE:
+            return None
+        first, depth = len(self.children), parent.depth + 1
+        found = [self._leaf(first + k, depth, chances) for k, chances in enumerate(ways)]
         return [*self.leaves[:own], *self.leaves[own + 1 :], *found]
 
     def _leaf(self, node: int, depth: int, chances: Array) -> Leaf:
@@ -154,11 +142,9 @@ class Growth:
         return known or self.oracle(ground)
 
     def _weigh(self, leaves: Sequence[Leaf]) -> Sampling:
-        masses = np.stack([leaf.mass for leaf in leaves])
-        sizes = masses[:, -1]
-        shares = masses[:, self.aim.balanced] / sizes[:, None]
-        rules = self.rules
-        return sampling(shares, sizes, self.aim.target, kept=rules.kept, relaxed=rules.relaxed)
+        A, sizes = self.aim.values(np.stack([leaf.mass for leaf in leaves]))
+        terms = self.terms
+        return sampling(A, sizes, self.aim.target, kept=terms.kept, relaxed=terms.relaxed)
 
     def _note(self, gap: float) -> None:
         masses = self.masses()

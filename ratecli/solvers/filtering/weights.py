@@ -33,9 +33,7 @@ class Sampling:
         Euclidean distance of that from the target.
     nearest
         (K,) the point that is nearest to the target: the same, or, relaxed, `q A` with a q that need not add
-        up to 1.
-    residual
-        Distance of that from the target, which, relaxed, no sample has.
+        up to 1, which then is that of no sample.
     """
 
     mix: Array
@@ -43,7 +41,6 @@ class Sampling:
     induced: Array
     imbalance: float
     nearest: Array
-    residual: float
 
 
 def sampling(
@@ -76,10 +73,7 @@ def sampling(
     mix[occurs], keep[occurs] = q, q / sizes
     induced = q @ rows
     imbalance = float(np.linalg.norm(induced - target))
-    residual = float(np.linalg.norm(nearest - target)) if relaxed else imbalance
-    return Sampling(
-        mix, keep / keep.max(), induced, imbalance, nearest if relaxed else induced, residual
-    )
+    return Sampling(mix, keep / keep.max(), induced, imbalance, nearest if relaxed else induced)
 
 
 def _on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
