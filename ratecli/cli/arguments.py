@@ -2,13 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
+KINDS = (".yaml", ".yml")
+
+
+def experiment_files(given: Sequence[Path]) -> list[Path]:
+    """The files that are meant: a folder's are all in it and below, a pattern's those that fit.
+
+    Sorted within each; a file that is meant twice counts once. Raises BadParameter where a folder or a
+    pattern means none.
+    """
+    found = {path.resolve(): path for each in reversed(given) for path in reversed(_meant(each))}
+    return list(reversed(found.values()))
+
+
+def _meant(path: Path) -> list[Path]:
+    if path.is_dir():
+        files = [each for each in sorted(path.rglob("*")) if each.suffix in KINDS]
+        said = f"there is no .yaml file in '{path}'"
+    elif not path.exists() and any(sign in str(path) for sign in "*?["):
+        files = sorted(_fitting(path))
+        said = f"no file fits '{path}'"
+    else:
+        return [path]
+    files = [each for each in files if each.is_file() and not _hidden(each, path)]
+    if not files:
+        raise typer.BadParameter(said, param_hint="FILE")
+    return files
+
+
+def _fitting(pattern: Path) -> Iterator[Path]:
+    anchor = Path(pattern.anchor)
+    return anchor.glob(str(pattern.relative_to(anchor)))
+
+
+def _hidden(found: Path, given: Path) -> bool:
+    """Whether a part of the path that was not written begins with a dot."""
+    return any(part.startswith(".") and part not in given.parts for part in found.parts)
+
+
 File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment (YAML).")]
-Files: TypeAlias = Annotated[list[Path], typer.Argument(metavar="FILE", help="Experiments (YAML).")]
+Files: TypeAlias = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE",
+        help="Experiments (YAML), folders of them, or patterns like 'exp/*.yaml'.",
+        callback=experiment_files,
+    ),
+]
 Settings: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -17,6 +17,7 @@ from ratecli.spec.dataset import Dataset
 from ratecli.spec.document import Document
 from ratecli.spec.expect import Expectation
 from ratecli.spec.filter import GivenFilter
+from ratecli.spec.limits import Limits
 from ratecli.spec.one_by_one import DATASET, Group
 from ratecli.spec.override import overridden
 from ratecli.spec.report import Report
@@ -187,6 +188,10 @@ class Experiment(Part):
         description="The algorithms to compare: names, or names with options."
     )
     seeds: Seeds = Field((0,), description="How many seeds (5 means 0 to 4), or a list of them.")
+    limits: Limits = Field(
+        default_factory=lambda: Limits.model_validate({}),
+        description="What a trial may take before it is ended.",
+    )
     metrics: dict[Name, Rule] = Field(
         default_factory=lambda: {"error": "error"},
         description="Named expressions to measure on every split.",

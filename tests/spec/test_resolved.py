@@ -120,6 +120,7 @@ def test_defaults(load):
         "sweep": {},
         "algorithms": [{"unconstrained": {"as": "unconstrained"}}],
         "seeds": [0],
+        "limits": {"time": None, "memory": None},
         "metrics": {"error": "error"},
         "report": {"tables": [], "plots": []},
         "expect": [],

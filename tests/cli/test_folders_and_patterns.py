@@ -1,0 +1,53 @@
+"""Folders and patterns in place of files."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from ratecli.cli.app import main
+from ratecli.cli.arguments import experiment_files
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("b/two.yaml", "b/one.yml", "a.yaml", "b/notes.txt", ".hidden/x.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "files"),
+    [
+        (["."], ["a.yaml", "b/one.yml", "b/two.yaml"]),
+        (["b", "a.yaml"], ["b/one.yml", "b/two.yaml", "a.yaml"]),
+        (["b/*.yaml"], ["b/two.yaml"]),
+        (["**/*.yaml"], ["a.yaml", "b/two.yaml"]),
+        (["b/two.yaml", "b", "../{}/b/one.yml"], ["b/two.yaml", "b/one.yml"]),
+        (["missing.yaml"], ["missing.yaml"]),
+    ],
+)
+def test_what_is_meant_each_once_in_the_order_given(folder, given, files):
+    found = experiment_files([Path(each.format(folder.name)) for each in given])
+    assert [path.as_posix() for path in found] == files
+
+
+def test_an_absolute_pattern(folder):
+    assert experiment_files([folder / "b" / "t*.yaml"]) == [folder / "b" / "two.yaml"]
+
+
+@pytest.mark.parametrize(("given", "said"), [("*.yml", "no file fits"), ("c", "no .yaml file in")])
+def test_a_folder_or_a_pattern_that_means_nothing_is_refused(folder, given, said):
+    (folder / "c").mkdir()
+    with pytest.raises(typer.BadParameter, match=said):
+        experiment_files([Path(given)])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_folder_is_validated_whole(capsys):
+    assert main(["validate", "b"]) == 2
+    said = capsys.readouterr().err
+    assert "b/one.yml" in said
+    assert "b/two.yaml" in said
