@@ -239,9 +239,9 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
             if not amount <= MET
         ]
         if broken:
-            warn(f"the {chosen} classifier misses {', '.join(broken)} on training rows", level=5)
+            warn(f"the {chosen} classifier misses {', '.join(broken)} on training rows")
         elif self.status_ != "ok":
-            warn(f"{self.solver} ended as {self.status_}: {self.reason_}", level=5)
+            warn(f"{self.solver} ended as {self.status_}: {self.reason_}")
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """The likelier decision of each row.

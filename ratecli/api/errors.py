@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
 
 from ratecli.cli.render import render
 from ratecli.faults import Fault, FaultError
 
 WIDTH = 100
+OURS = str(Path(__file__).parents[1])
+"""Where the files of ratecli are."""
 
 
 class MistakeError(FaultError, ValueError):
@@ -38,15 +43,24 @@ def readable() -> Iterator[None]:
         raise MistakeError(error.faults) from None
 
 
-def warn(*doubts: Fault | str, level: int = 3) -> None:
-    """One warning each, said of the caller's caller."""
+def warn(*doubts: Fault | str) -> None:
+    """One warning each, said of the line outside of ratecli from which it was called."""
     for text in dict.fromkeys(map(_text, doubts)):
-        warnings.warn(text, RatecliWarning, stacklevel=level)
+        warnings.warn(text, RatecliWarning, stacklevel=_outside())
 
 
 def warn_of(faults: Iterable[Fault]) -> None:
-    """The warnings among faults, said of the caller's caller."""
-    warn(*(fault for fault in faults if not fault.is_error), level=4)
+    """The warnings among faults."""
+    warn(*(fault for fault in faults if not fault.is_error))
+
+
+def _outside() -> int:
+    """How many calls up from the caller the first one is that is none of ours."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  warnings count from there
+    level = 1
+    while frame is not None and frame.f_code.co_filename.startswith(OURS):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _text(doubt: Fault | str) -> str:

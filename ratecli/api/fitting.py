@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.api.given import Given
@@ -56,25 +55,26 @@ class Reader:
     @classmethod
     def of(cls, given: Given, features: Sequence[str]) -> Reader:
         """Raises E407, E411 for features that are no finite numbers and no text, or where there are none."""
-        if given.frame is None:
-            return cls(None, given.kinds())
+        if given.raw is None:
+            return cls(None, given.kinds)
+        frame = given.features(features)
         for name in features:
-            check_feature(given.frame[name], name, meant_as_text=True)
-        table = Table(given.frame, tuple(features), np.full(len(given), np.nan), digest="")
-        return cls(Encoder.fit([table], [np.arange(len(given))]), given.kinds())
+            check_feature(frame[name], name, meant_as_text=True)
+        table = Table(frame, tuple(features), np.full(len(given), np.nan), digest="")
+        return cls(Encoder.fit([table], [np.arange(len(given))]), given.kinds)
 
     def features(self, given: Given) -> Features:
         """(n, d); raises E205, E407, E411 where columns are not like those of training."""
-        if self.encoder is None or given.frame is None:
+        if self.encoder is None:
             assert given.matrix is not None
             return given.matrix
-        return apply(self.encoder, given.frame)
+        return apply(self.encoder, given.features(self.encoder.kinds))
 
     def surprises(self, given: Given) -> list[Fault]:
         """W404 and W405 of values that training rows did not have."""
-        if self.encoder is None or given.frame is None:
+        if self.encoder is None:
             return []
-        return surprises(self.encoder, given.frame)
+        return surprises(self.encoder, given.features(self.encoder.kinds))
 
     def shown(self, given: Given, classifier: Classifier) -> Features:
         """(n, d + S) what a classifier looks at: features, and behind them who is in its slices.
@@ -88,9 +88,9 @@ class Reader:
         if not texts:
             return self.features(given)
         names = sorted({each.column for text in texts for each in parse_conditions(text)})
-        there = {name: pd.Series(given.columns[name]) for name in names if name in given.columns}
-        frame = pd.DataFrame(there, index=range(len(given)))
-        known = as_known(frame, {name: self.kinds.get(name) for name in names}, given.columns)
+        known = as_known(
+            given.named(names), {name: self.kinds.get(name) for name in names}, list(given.columns)
+        )
         columns = {name: np.asarray(known[name]) for name in names}
         return with_members(
             self.features(given), memberships(sample_of(columns, len(given)), texts)
@@ -162,7 +162,7 @@ def fitted(question: Question, rows: Labelled, drop: Sequence[str], seed: int) -
     FaultError
         E1xx to E4xx where what is asked cannot be read or does not go with the rows.
     """
-    read = question.read(rows.given.values())
+    read = question.read(rows.given.values)
     features = feature_names(rows.given, [*drop, *read.case.unseen, *_listed(question.deployed)])
     reader = Reader.of(rows.given, features)
     world = World(rows.sample(question.deployed), reader.features(rows.given))
@@ -185,13 +185,13 @@ def feature_names(given: Given, dropped: Sequence[str]) -> list[str]:
     if missing:
         hint = did_you_mean(missing[0], given.columns, "columns")
         raise FaultError(Fault("E205", f"there is no column '{missing[0]}'", hint))
-    if given.frame is None:
+    if given.raw is None:
         inside = [name for name in dropped if name in given.names and name not in given.beside]
         if inside:
             message = f"'{inside[0]}' is a column of an array, and all of these are features"
             raise FaultError(Fault("E411", message, "give a DataFrame, or sensitive_features"))
         return []
-    left = [name for name in given.frame.columns if name not in dropped]
+    left = [name for name in given.names if name not in dropped]
     if not left:
         raise FaultError(Fault("E411", "no column of X is left as a feature"))
     return left

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,8 @@ from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Features
 from ratecli.runner.prepare import distinct
 
+T = TypeVar("T")
+
 ALONE = "sensitive"
 """What an array of one sensitive feature is called that has no name."""
 
@@ -29,105 +31,113 @@ class Given:
 
     Attributes
     ----------
-    frame
-        The columns of X, numeric or text (`datasets.own`), where X is a frame.
+    raw
+        X, where it is a frame.
     matrix
         (n, d) X itself, where it is an array: its columns are called x0, x1, ...
     beside
         Sensitive features, numeric or text: rules see them before a column of X of the same name.
     """
 
-    frame: pd.DataFrame | None
+    raw: pd.DataFrame | None
     matrix: Features | None
     beside: pd.DataFrame
 
     @classmethod
     def of(cls, X: Any, sensitive: Any = None) -> Given:
-        """Raises E411 where a frame has columns of neither numbers nor text, ValueError for other lengths."""
-        count = X.shape[0]
-        beside = _beside(sensitive, count)
-        if isinstance(X, pd.DataFrame):
-            return cls(typed(X, "X"), None, beside)
-        return cls(None, X, beside)
+        """Raises E411 where sensitive features are neither numbers nor text, ValueError for other lengths."""
+        beside = _beside(sensitive, X.shape[0])
+        if not isinstance(X, pd.DataFrame):
+            return cls(None, X, beside)
+        named = X.set_axis(list(map(str, X.columns)), axis=1)
+        if not named.columns.is_unique:
+            twice = named.columns[named.columns.duplicated()][0]
+            raise FaultError(Fault("E404", f"X has two columns called '{twice}'"))
+        return cls(named, None, beside)
 
     def __len__(self) -> int:
         return len(self.beside)
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """Of the columns of X; a sparse array has none that can be named."""
-        if self.frame is not None:
-            return list(self.frame.columns)
-        assert self.matrix is not None
-        dense = isinstance(self.matrix, np.ndarray)
-        return [f"x{k}" for k in range(self.matrix.shape[1])] if dense else []
+        if self.raw is not None:
+            return list(self.raw.columns)
+        dense = self.matrix if isinstance(self.matrix, np.ndarray) else np.zeros((0, 0))
+        return [f"x{k}" for k in range(dense.shape[1])]
 
     @cached_property
     def columns(self) -> Mapping[str, NDArray[Any]]:
         """(n,) arrays by name: of text with None, or of floats with NaN."""
-        return _Columns(self._all)
+        return Lazy([*self.names, *self.beside.columns], self._column)
 
     @cached_property
-    def _all(self) -> dict[str, Any]:
-        return {name: self._column(name) for name in [*self.names, *self.beside.columns]}
-
-    def _column(self, name: str) -> Any:
-        if name in self.beside:
-            return self.beside[name]
-        if self.frame is not None:
-            return self.frame[name]
-        return (self.matrix, int(name[1:]))
-
-    def kinds(self) -> dict[str, Kind]:
-        """What each column holds."""
-        return {name: self._kind(column) for name, column in self._all.items()}
-
-    @staticmethod
-    def _kind(column: Any) -> Kind:
-        return "number" if isinstance(column, tuple) or not is_text(column) else "text"
-
     def values(self) -> Mapping[str, Sequence[str | float]]:
         """The texts or floats that occur in each column."""
-        return _Values(self.columns)
+        return Lazy(list(self.columns), lambda name: distinct(self.columns[name]))
+
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        """What each column holds."""
+        frames = [self.beside] if self.raw is None else [self.features(self.names), self.beside]
+        told = {str(name): is_text(each[name]) for each in frames for name in each}
+        return {name: "text" if told.get(name) else "number" for name in self.columns}
+
+    def _column(self, name: str) -> NDArray[Any]:
+        if name in self.beside:
+            return _array(self.beside[name])
+        if self.raw is not None:
+            return _array(typed(self.raw[[name]], "X")[name])
+        assert self.matrix is not None
+        return np.asarray(self.matrix[:, int(name[1:])], dtype=np.float64)
+
+    def features(self, names: Iterable[str]) -> pd.DataFrame:
+        """Those of some columns that X has, numeric or text; index 0..n-1."""
+        assert self.raw is not None
+        return typed(self.raw[[name for name in names if name in self.raw]], "X")
+
+    def named(self, names: Iterable[str]) -> pd.DataFrame:
+        """Those of some columns that rules may name."""
+        there = {name: pd.Series(self.columns[name]) for name in names if name in self.columns}
+        return pd.DataFrame(there, index=range(len(self)))
 
     def take(self, rows: NDArray[np.intp]) -> Given:
-        frame = None if self.frame is None else self.frame.iloc[rows].reset_index(drop=True)
+        raw = None if self.raw is None else self.raw.iloc[rows]
         matrix = None if self.matrix is None else self.matrix[rows]
-        return Given(frame, matrix, self.beside.iloc[rows].reset_index(drop=True))
+        return Given(raw, matrix, self.beside.iloc[rows].reset_index(drop=True))
 
 
 @dataclass(frozen=True)
-class _Columns(Mapping[str, NDArray[Any]]):
-    """Arrays made of columns when they are asked for: most never are."""
+class Lazy(Mapping[str, T]):
+    """What is made of each name when it is first asked for: of most columns nothing ever is."""
 
-    of: Mapping[str, Any]
+    names: Sequence[str]
+    make: Callable[[str], T]
+    made: dict[str, T] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        column = self.of[name]
-        if isinstance(column, tuple):
-            matrix, k = column
-            return np.asarray(matrix[:, k], dtype=np.float64)
-        return np.asarray(column, dtype=object) if is_text(column) else floats(column)
+    def __getitem__(self, name: str) -> T:
+        if name not in self.made:
+            if name not in self.known:
+                raise KeyError(name)
+            self.made[name] = self.make(name)
+        return self.made[name]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.of)
-
-    def __len__(self) -> int:
-        return len(self.of)
-
-
-@dataclass(frozen=True)
-class _Values(Mapping[str, Sequence[str | float]]):
-    of: Mapping[str, NDArray[Any]]
-
-    def __getitem__(self, name: str) -> Sequence[str | float]:
-        return distinct(self.of[name])
+    def __contains__(self, name: object) -> bool:
+        return name in self.known
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.of)
+        return iter(self.known)
 
     def __len__(self) -> int:
-        return len(self.of)
+        return len(self.known)
+
+    @cached_property
+    def known(self) -> Mapping[str, None]:
+        return dict.fromkeys(self.names)
+
+
+def _array(column: pd.Series) -> NDArray[Any]:
+    return np.asarray(column, dtype=object) if is_text(column) else floats(column)
 
 
 def typed(frame: pd.DataFrame, what: str) -> pd.DataFrame:
@@ -141,18 +151,13 @@ def typed(frame: pd.DataFrame, what: str) -> pd.DataFrame:
 
 
 def as_table(frame: pd.DataFrame, what: str) -> pa.Table:
-    """Raises E411 for columns of several kinds, E404 for two of one name."""
-    named = frame.set_axis(list(map(str, frame.columns)), axis=1)
-    if not named.columns.is_unique:
-        twice = named.columns[named.columns.duplicated()][0]
-        raise FaultError(Fault("E404", f"{what} has two columns called '{twice}'"))
+    """Raises E411 for a column of several kinds."""
     try:
-        return pa.Table.from_pandas(named, preserve_index=False)
-    except (pa.ArrowException, TypeError) as error:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
         reason = " ".join(map(str, error.args))
-        raise FaultError(
-            Fault("E411", f"a column of {what} holds neither numbers nor text: {reason}")
-        ) from None
+        message = f"a column of {what} holds neither numbers nor text: {reason}"
+        raise FaultError(Fault("E411", message)) from None
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -165,7 +170,8 @@ def _is_text(kind: pa.DataType) -> bool:
 def _beside(sensitive: Any, count: int) -> pd.DataFrame:
     if sensitive is None:
         return pd.DataFrame(index=range(count))
-    found = typed(_framed(sensitive), "sensitive_features")
+    framed = _framed(sensitive)
+    found = typed(framed.set_axis(list(map(str, framed.columns)), axis=1), "sensitive_features")
     if len(found) != count:
         raise ValueError(f"sensitive_features has {len(found)} rows, and X has {count}")
     return found

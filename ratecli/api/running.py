@@ -89,9 +89,9 @@ def _run(prepared: Prepared, folder: Path, executor: Executor, *, fresh: bool) -
         check_place(folder)
         outcome = run_trials(prepared, folder, executor, fresh=fresh, quiet=True)
         write_report(folder)
-    warn(*outcome.warnings, *differing(Ledger.read(folder / LEDGER)), level=4)
+    warn(*outcome.warnings, *differing(Ledger.read(folder / LEDGER)))
     failed = [f"{name}: {result.reason}" for name, result in outcome.failed]
-    warn(*(f"a trial failed: {each}" for each in failed), level=4)
+    warn(*(f"a trial failed: {each}" for each in failed))
 
 
 def _understood(source: str | PathLike[str] | Mapping[str, Any], settings: list[str]) -> Prepared:

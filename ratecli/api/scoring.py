@@ -218,7 +218,7 @@ def _understood(scorer: RateScorer, given: Given) -> Expression:
         parameters=scorer.parameters or {},
         metrics={} if scorer.rule else {RATE: scorer.text},
     )
-    read = question.read(given.values())
+    read = question.read(given.values)
     tree = read.case.metrics[VIOLATION + RULE if scorer.rule else RATE]
     if any(isinstance(part, ex.Of) for part in ex.walk(tree)):
         raise FaultError(Fault("E304", f"'{scorer.text}' asks for what another algorithm has"))

@@ -165,7 +165,7 @@ class SafetyTest(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
                 every = np.ones(len(given), dtype=bool)
                 return self._keep(self._candidate(X, y, sensitive_features, every, params), None)
             seed = seed_of(self.random_state)
-            read = self._question().read(given.values())
+            read = self._question().read(given.values)
             aside = self._aside(read, rows, seed)
             candidate = self._candidate(X, y, sensitive_features, ~aside, params)
             rows = replace(rows, part=np.where(aside, "safety", "train"))
