@@ -35,6 +35,8 @@ class BalancedFilter(Estimator):
     look at them, neither when it is learned nor when it is applied: only what they are balanced by is.
     Its chances are those of `ratecli filter` on the same table, options and seed.
 
+    The columns of a DataFrame are encoded as by the command; an array is taken as it is.
+
     As in imbalanced-learn, `fit_resample` gives the rows that are kept. `sample_weight` is for classifiers that
     rather weigh all rows.
 
@@ -127,7 +129,8 @@ class BalancedFilter(Estimator):
             nothing = np.full(len(given), np.nan)
             rows = Labelled(given, nothing, np.ones(len(given)))
             dropped = [name for name in self.drop if name not in by]
-            found = fitted(self._question(by), rows, dropped, self._seed)
+            encode = given.raw is not None
+            found = fitted(self._question(by), rows, self._seed, drop=dropped, encode=encode)
         warn_of(found.doubts)
         self._keep(found)
         return self

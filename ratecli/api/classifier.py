@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from ratecli.api.fitting import Fitted, Labelled, fitted
 from ratecli.api.given import Given
 from ratecli.api.labels import Classes
 from ratecli.api.question import Question, Rules
+from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.linear import Chance, Ramp, Threshold
@@ -27,7 +28,7 @@ from ratecli.models.weighed import Weighed
 from ratecli.runner.keys import stream
 from ratecli.runner.records import MET, VIOLATION
 
-AUTO = "auto"
+AUTO: Literal["auto"] = "auto"
 DETERMINISTIC = "deterministic"
 BY_SCORE = (Threshold, Ramp, Chance, Weighed, GroupThreshold)
 """Classifiers that find a yes likelier than a no just where their score is above 0."""
@@ -40,9 +41,10 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
     (n, s), a Series (n,) or an array (n,), called `sensitive`. A column is a feature unless it is dropped;
     sensitive features never are.
 
-    The columns of a DataFrame become features as in `ratecli run`: numbers are centred and scaled to standard
-    deviation 1, text becomes a feature for each value. An array is taken as it is, since a pipeline has
-    prepared it. With the same rows, seed and options the model is that of the command.
+    A DataFrame with text among its features is encoded as by `ratecli run`: numbers are centred and scaled to
+    standard deviation 1, text becomes a feature for each value. With the same rows, seed and options the model
+    is then that of the command. Numbers alone, in a DataFrame or an array, are taken as they are, as scikit-learn
+    has it: scale them in a pipeline, or say `encode=True`.
 
     Everything that predicts speaks of one classifier, `classifier_`. By default it is deterministic, though
     what many algorithms find, and what their promise is about, is randomized: say `variant="stochastic"`
@@ -66,6 +68,8 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         `parameters__NAME`, for a grid search.
     drop : list of str, default=()
         Columns of X that are no features; rules may name them. They may be missing when predicting.
+    encode : bool or "auto", default="auto"
+        Whether a DataFrame is encoded; `auto` where it has text among its features.
     deployed : str, default=None
         The column that holds the decisions, 0 or 1, of a deployed model, for churn, wins and losses.
     l2 : float or str, default="1/n"
@@ -119,6 +123,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         groups: Mapping[str, str] | None = None,
         parameters: Mapping[str, Any] | None = None,
         drop: Sequence[str] = (),
+        encode: bool | Literal["auto"] = AUTO,
         deployed: str | None = None,
         l2: float | str = "1/n",
         pos_label: Any = None,
@@ -132,6 +137,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         self.groups = groups
         self.parameters = parameters
         self.drop = drop
+        self.encode = encode
         self.deployed = deployed
         self.l2 = l2
         self.pos_label = pos_label
@@ -169,7 +175,9 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
             counted = rows.counted()
             Classes.of(np.asarray(y)[counted], self.pos_label)
             seed = seed_of(self.random_state)
-            found = fitted(self._question(), rows.take(counted), self.drop, seed)
+            found = fitted(
+                self._question(), rows.take(counted), seed, drop=self.drop, encode=self._encoding()
+            )
         warn_of(found.doubts)
         self.classes_, self._classes = classes.labels, classes
         self._reader = found.reader
@@ -187,6 +195,11 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
             self.l2,
             self.deployed,
         )
+
+    def _encoding(self) -> bool | Literal["auto"]:
+        if self.encode is True or self.encode is False or self.encode == AUTO:
+            return self.encode
+        raise FaultError(Fault("E104", f"encode is {self.encode!r}, not True, False or 'auto'"))
 
     def _unseen(self) -> list[str]:
         return [*self.drop, *([] if self.deployed is None else [self.deployed])]

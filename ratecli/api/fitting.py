@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ratecli.api.given import Given
 from ratecli.api.question import ROWS, Question, Read
 from ratecli.datasets.applied import apply, as_known, surprises
-from ratecli.datasets.columns import Kind
+from ratecli.datasets.columns import Kind, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import check_feature
 from ratecli.datasets.table import Table
-from ratecli.faults import Fault, FaultError, did_you_mean
+from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.grouped import with_members
 from ratecli.rates import expression as ex
@@ -44,35 +44,60 @@ class Reader:
     Attributes
     ----------
     encoder
-        Of frames; None where X was an array, which is taken as it is.
+        Of the columns of a frame that are encoded; None where features are numbers as they are.
+    numbers
+        The columns of a frame that are features as they are.
     kinds
         What each column that rules may name held in training.
     """
 
     encoder: Encoder | None
+    numbers: tuple[str, ...]
     kinds: Mapping[str, Kind]
 
     @classmethod
-    def of(cls, given: Given, features: Sequence[str]) -> Reader:
-        """Raises E407, E411 for features that are no finite numbers and no text, or where there are none."""
+    def of(cls, given: Given, features: Sequence[str], *, encode: bool | Literal["auto"]) -> Reader:
+        """`auto` encodes frames that have text among their features.
+
+        Raises
+        ------
+        FaultError
+            E407, E411 for features that are not finite, or cannot be taken as they are.
+        """
+        kinds = given.kinds
         if given.raw is None:
-            return cls(None, given.kinds)
+            if encode is True:
+                message = "encode is True, and X is an array: its features are taken as they are"
+                raise FaultError(Fault("E104", message, "give a DataFrame"))
+            return cls(None, (), kinds)
         frame = given.features(features)
+        text = [name for name in features if is_text(frame[name])]
+        if encode is False and text:
+            message = f"column '{text[0]}' holds text, which is no feature as it is"
+            raise FaultError(Fault("E411", message, "say encode=True, or drop it"))
         for name in features:
             check_feature(frame[name], name, meant_as_text=True)
+        if not (text if encode == "auto" else encode):
+            return cls(None, tuple(features), kinds)
         table = Table(frame, tuple(features), np.full(len(given), np.nan), digest="")
-        return cls(Encoder.fit([table], [np.arange(len(given))]), given.kinds)
+        return cls(Encoder.fit([table], [np.arange(len(given))]), (), kinds)
 
     def features(self, given: Given) -> Features:
         """(n, d); raises E205, E407, E411 where columns are not like those of training."""
-        if self.encoder is None:
+        if given.raw is None:
             assert given.matrix is not None
             return given.matrix
-        return apply(self.encoder, given.features(self.encoder.kinds))
+        if self.encoder is not None:
+            return apply(self.encoder, given.features(self.encoder.kinds))
+        kinds: dict[str, Kind | None] = dict.fromkeys(self.numbers, "number")
+        found = as_known(given.features(self.numbers), kinds, given.names)
+        for name in self.numbers:
+            check_feature(found[name], name, meant_as_text=False)
+        return found.to_numpy(dtype=np.float64)
 
     def surprises(self, given: Given) -> list[Fault]:
         """W404 and W405 of values that training rows did not have."""
-        if self.encoder is None:
+        if self.encoder is None or given.raw is None:
             return []
         return surprises(self.encoder, given.features(self.encoder.kinds))
 
@@ -128,9 +153,7 @@ class Labelled:
         found = Sample(columns, self.label, np.full(count, ROWS), part, self.weight)
         if deployed is None:
             return found
-        if deployed not in columns:
-            hint = did_you_mean(deployed, columns, "columns")
-            raise FaultError(Fault("E205", f"there is no column '{deployed}'", hint))
+        self.given.require([deployed])
         return found.with_deployed(decisions_of(columns[deployed], deployed))
 
 
@@ -154,7 +177,14 @@ class Fitted:
     doubts: tuple[Fault, ...]
 
 
-def fitted(question: Question, rows: Labelled, drop: Sequence[str], seed: int) -> Fitted:
+def fitted(
+    question: Question,
+    rows: Labelled,
+    seed: int,
+    *,
+    drop: Sequence[str],
+    encode: bool | Literal["auto"],
+) -> Fitted:
     """Solve it on training rows; columns that are dropped are no features.
 
     Raises
@@ -164,12 +194,11 @@ def fitted(question: Question, rows: Labelled, drop: Sequence[str], seed: int) -
     """
     read = question.read(rows.given.values)
     features = feature_names(rows.given, [*drop, *read.case.unseen, *_listed(question.deployed)])
-    reader = Reader.of(rows.given, features)
+    reader = Reader.of(rows.given, features, encode=encode)
     world = World(rows.sample(question.deployed), reader.features(rows.given))
     with read.written.placing():
         doubts = checked(read, world)
-        found = _Fitting(read, world, seed).solved(read.case)
-    solution, values, ending = found
+        solution, values, ending = _Fitting(read, world, seed).solved(read.case)
     return Fitted(read, reader, solution, _by_name(read.case, values), ending, tuple(doubts))
 
 
@@ -181,10 +210,7 @@ def feature_names(given: Given, dropped: Sequence[str]) -> list[str]:
     FaultError
         E205 for a dropped column that there is nowhere, E411 for one of an array, or where none is left.
     """
-    missing = [name for name in dropped if name not in given.columns]
-    if missing:
-        hint = did_you_mean(missing[0], given.columns, "columns")
-        raise FaultError(Fault("E205", f"there is no column '{missing[0]}'", hint))
+    given.require(dropped)
     if given.raw is None:
         inside = [name for name in dropped if name in given.names and name not in given.beside]
         if inside:

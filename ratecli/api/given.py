@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import own
 from ratecli.datasets.columns import Kind, floats, is_text
-from ratecli.faults import Fault, FaultError
+from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.models.base import Features
 from ratecli.runner.prepare import distinct
 
@@ -95,6 +95,13 @@ class Given:
         """Those of some columns that X has, numeric or text; index 0..n-1."""
         assert self.raw is not None
         return typed(self.raw[[name for name in names if name in self.raw]], "X")
+
+    def require(self, names: Iterable[str]) -> None:
+        """Raises E205 for a column that there is nowhere."""
+        missing = [name for name in names if name not in self.columns]
+        if missing:
+            hint = did_you_mean(missing[0], self.columns, "columns")
+            raise FaultError(Fault("E205", f"there is no column '{missing[0]}'", hint))
 
     def named(self, names: Iterable[str]) -> pd.DataFrame:
         """Those of some columns that rules may name."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
@@ -31,12 +32,12 @@ RULE, RATE = "rule", "rate"
 
 
 class RateScorer(BaseEstimator):  # type: ignore[misc]
-    """What `rate_scorer` and `violation_scorer` give: call it with an estimator, rows and labels."""
+    """What `rate_scorer` and `violation_scorer` give: call it with an estimator, rows and labels.
 
-    __metadata_request__score: ClassVar[dict[str, None]] = {
-        "sensitive_features": None,
-        "sample_weight": None,
-    }
+    With metadata routing `set_score_request(sensitive_features=True, sample_weight=True)` has them handed to it.
+    """
+
+    __metadata_request__score: ClassVar[dict[str, str]] = {"estimator": UNUSED}
 
     def __init__(
         self,
@@ -55,7 +56,11 @@ class RateScorer(BaseEstimator):  # type: ignore[misc]
         self.pos_label = pos_label
         self.greater_is_better = greater_is_better
 
-    def __call__(
+    def __call__(self, estimator: Any, X: Any, y: Any, **columns: Any) -> float:
+        """As `score`, which it is to scikit-learn."""
+        return self.score(estimator, X, y, **columns)
+
+    def score(
         self,
         estimator: Any,
         X: Any,

@@ -195,9 +195,8 @@ class SafetyTest(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         """(n,) which rows test."""
         holdout = read.case.holdout
         assert holdout is not None
-        columns = {name: rows.given.columns[name] for name in holdout.stratify if name != "label"}
-        frame = pd.DataFrame(columns, index=range(len(rows.given)))
-        table = Table(frame, (), rows.label, digest="")
+        rows.given.require(name for name in holdout.stratify if name != "label")
+        table = Table(rows.given.named(holdout.stratify), (), rows.label, digest="")
         every = np.arange(len(rows.given))
         rng = stream(seed, "safety", ROWS)
         return put_aside(table, every, holdout.fraction, rng, stratify=holdout.stratify)

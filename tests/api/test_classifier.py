@@ -166,7 +166,7 @@ def test_rules_of_arrays_name_what_stands_beside_them(loans):
     scaled = (numbers - numbers.mean(axis=0)) / numbers.std(axis=0)
     sensitive = X[["sex"]]
     array = RateConstrainedClassifier(constraints=RULE).fit(scaled, y, sensitive_features=sensitive)
-    frame = RateConstrainedClassifier(constraints=RULE)
+    frame = RateConstrainedClassifier(constraints=RULE, encode=True)
     frame.fit(X[["income", "debt", "savings"]], y, sensitive_features={"sex": list(X["sex"])})
     assert array.objective_ == pytest.approx(frame.objective_)
     assert (array.predict(scaled) == frame.predict(X[["income", "debt", "savings"]])).all()
@@ -177,6 +177,22 @@ def test_rules_of_arrays_name_what_stands_beside_them(loans):
     assert named.predict_proba(scaled)[scaled[:, 0] > 0, 1].mean() <= 0.5
     with pytest.raises(ValueError, match="599 rows, and X has 600"):
         alone.fit(scaled, y, sensitive_features=X["sex"][1:])
+
+
+def test_numbers_alone_are_taken_as_they_are(loans):
+    X, y = loans
+    numbers = X[["income", "debt", "savings"]]
+    frame = RateConstrainedClassifier(solver="majorize", variant="stochastic").fit(numbers, y)
+    array = RateConstrainedClassifier(solver="majorize", variant="stochastic").fit(numbers.to_numpy(), y)  # fmt: skip
+    np.testing.assert_array_equal(
+        frame.decision_function(numbers), array.decision_function(numbers.to_numpy())
+    )
+    with pytest.raises(ValueError, match="'debt' has no number in row 1"):
+        frame.predict(numbers.head(2).assign(debt=[np.nan, 1.0]))
+    with pytest.raises(ValueError, match="'sex' holds text"):
+        RateConstrainedClassifier(encode=False).fit(X, y)
+    with pytest.raises(ValueError, match="X is an array"):
+        RateConstrainedClassifier(encode=True).fit(numbers.to_numpy(), y)
 
 
 def test_rules_see_a_sensitive_feature_before_a_column_of_its_name(loans):
