@@ -26,6 +26,7 @@ from ratecli.models.grouped import GroupThreshold
 from ratecli.models.linear import Chance, Ramp, Threshold
 from ratecli.models.weighed import Weighed
 from ratecli.runner.keys import stream
+from ratecli.runner.options import solver_class
 from ratecli.runner.records import MET, VIOLATION
 
 AUTO: Literal["auto"] = "auto"
@@ -58,7 +59,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
     constraints : str, list of str or dict of str, default=()
         Rules, by their names in a dict.
     solver : str, default="mixture"
-        The name of an algorithm (`ratecli ls algorithms`).
+        The name of an algorithm (`ratecli ls algorithms`), but for `seldonian`.
     solver_options : dict, default=None
         Its options. One of them is also the parameter `solver_options__NAME`.
     groups : dict of str, default=None
@@ -185,6 +186,11 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         return self
 
     def _question(self) -> Question:
+        if solver_class(self.solver).needs_promise:
+            message = (
+                f"'{self.solver}' trains for a safety test, which an estimator knows nothing of"
+            )
+            raise FaultError(Fault("E308", message, "run it from a file: `ratecli.run`"))
         return Question(
             self.solver,
             self.solver_options or {},

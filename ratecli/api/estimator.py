@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ratecli.api.given import Given
@@ -90,3 +93,16 @@ def seed_of(random_state: Any) -> int:
         return int(random_state)
     found: int = check_random_state(random_state).randint(2**31 - 1)
     return found
+
+
+def predicted(estimator: Any, X: Any, sensitive: Any) -> Any:
+    """What an estimator predicts of rows, told of sensitive features if it asks for them.
+
+    It asks by metadata routing where that is enabled, and else by a parameter of `predict`.
+    """
+    name = "sensitive_features"
+    if get_config()["enable_metadata_routing"]:
+        asks = name in get_routing_for_object(estimator).consumes("predict", [name])
+    else:
+        asks = name in signature(estimator.predict).parameters
+    return estimator.predict(X, **({name: sensitive} if asks and sensitive is not None else {}))

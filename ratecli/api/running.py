@@ -37,17 +37,16 @@ def run(
     offline: bool = False,
     fresh: bool = False,
 ) -> Results:
-    """Run an experiment as `ratecli run` does: whatever is not stored yet. Then write its report.
+    """Run whatever is not stored yet of an experiment, as `ratecli run` does, and write its report.
 
     Parameters
     ----------
     source
-        The file of an experiment, or what would stand in one as a mapping; its paths then start from the
-        working folder.
+        Its file, or what would stand there as a mapping; paths then start from the working folder.
     settings
         What replaces keys of it: `["seeds=3"]` or `{"seeds": 3, "sweep.kappa": [0.8, 0.9]}`.
     output
-        The folder in which that of the results, `output/NAME`, is.
+        Where the folder NAME of the results is.
     jobs
         Trials at once, each in a process if there are several. A script must then be one that can be
         imported: what it does stands under `if __name__ == "__main__":`.
@@ -67,8 +66,6 @@ def run(
     ------
     ValueError
         Where nothing could be run; `faults` has the parts, with their places.
-    KeyboardInterrupt
-        What had ended is stored: the same call goes on from there.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")

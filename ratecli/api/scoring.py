@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
 )
 
 from ratecli.api.errors import readable
+from ratecli.api.estimator import predicted
 from ratecli.api.fitting import Labelled
 from ratecli.api.given import Given
 from ratecli.api.labels import Classes
@@ -70,7 +71,7 @@ class RateScorer(BaseEstimator):  # type: ignore[misc]
         sensitive_features: Any = None,
     ) -> float:
         """The number on these rows, so that more is better; NaN where it has no value."""
-        said = estimator.predict(X)
+        said = predicted(estimator, X, sensitive_features)
         given = X if isinstance(X, pd.DataFrame) else check_array(
             X, accept_sparse="csr", dtype=None, ensure_all_finite=False
         )  # fmt: skip

@@ -23,7 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
-from ratecli.api.estimator import seed_of
+from ratecli.api.estimator import predicted, seed_of
 from ratecli.api.fitting import Labelled, checked
 from ratecli.api.given import Given
 from ratecli.api.labels import Classes
@@ -169,7 +169,8 @@ class SafetyTest(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             aside = self._aside(read, rows, seed)
             candidate = self._candidate(X, y, sensitive_features, ~aside, params)
             rows = replace(rows, part=np.where(aside, "safety", "train"))
-            verdict = self._verdict(read, rows, classes.yes(candidate.predict(X)), seed)
+            yes = classes.yes(predicted(candidate, X, sensitive_features))
+            verdict = self._verdict(read, rows, yes, seed)
         return self._keep(candidate, verdict, read.written)
 
     def _question(self) -> Question:

@@ -11,10 +11,13 @@ from typing import Any
 
 from ratecli.faults import Fault, FaultError
 
+BELOW = -1
+
 
 @dataclass
 class Written:
-    """YAML as it grows; `places` say what the user calls each line, and how far it is moved in.
+    """YAML as it grows; `places` say what the user calls each line, and how far it is moved in (`BELOW`: the
+    text is on the next line).
 
     `names` are what the user calls constraints, by their names in the experiment.
     """
@@ -38,7 +41,8 @@ class Written:
             message = f"{place} must be a text such as 'error', not {text!r}"
             raise FaultError(Fault("E103", message))
         indent = len(name) - len(name.lstrip()) + 2
-        self.line(f"{name}: |-", place)
+        self.lines.append(f"{name}: |-")
+        self.places.append((place, BELOW))
         self.lines.append(" " * indent + " ".join(text.splitlines()).strip())
         self.places.append((place, indent))
 
@@ -66,9 +70,12 @@ class Written:
         place, indent = self.places[found.line - 1]
         if not place:
             return replace(fault, place=None)
+        here = replace(found, file=place, line=1)
+        if indent == BELOW:
+            text = self.lines[found.line].strip()
+            return fault.at(replace(here, column=1, width=len(text), excerpt=text))
         column = max(1, found.column - indent)
-        return fault.at(replace(found, file=place, line=1, column=column,
-                                excerpt=found.excerpt[indent:]))  # fmt: skip
+        return fault.at(replace(here, column=column, excerpt=found.excerpt[indent:]))
 
 
 def as_json(value: object, place: str) -> str:

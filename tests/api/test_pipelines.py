@@ -120,6 +120,25 @@ def test_a_safety_test_hands_on_what_the_classifier_asks_for(loans):
     assert (twice == once).mean() > 0.95
 
 
+@pytest.mark.parametrize("enabled", [False, True])
+def test_who_decides_by_groups_is_told_of_them(enabled, loans):
+    X, y = loans
+    bare, sex = X.drop(columns="sex"), X[["sex"]]
+    with sklearn.config_context(enable_metadata_routing=enabled):
+        model = RateConstrainedClassifier(
+            constraints=PARITY, parameters={"kappa": 1.0}, solver="post_shift"
+        )
+        if enabled:
+            asked = {"sensitive_features": True}
+            model = model.set_fit_request(**asked).set_predict_request(**asked)
+        test = SafetyTest(model, PARITY, parameters={"kappa": 0.6}, random_state=0)
+        test.fit(bare, y, sensitive_features=sex)
+        assert test.passed_
+        ratio = rate_scorer(RATIO)(test.estimator_, bare, y, sensitive_features=sex)
+        said = test.predict(bare, sensitive_features=sex)
+        assert ratio == rate_score(RATIO, y, said, sensitive_features=sex) > 0.8
+
+
 def test_a_fold_in_which_nothing_can_be_kept_is_no_number(loans):
     X, y = loans
     model = RateConstrainedClassifier(constraints="error <= 0.01", solver="majorize")
