@@ -31,6 +31,7 @@ from ratecli.runner.records import Value
 from ratecli.runner.rows import check_rows
 from ratecli.runner.slices import memberships
 from ratecli.runner.trial import Ending, problem_of, solved
+from ratecli.runner.worker import one_thread
 from ratecli.runner.world import Data, World, decisions_of
 from ratecli.solvers.base import Solution
 
@@ -196,7 +197,7 @@ def fitted(
     features = feature_names(rows.given, [*drop, *read.case.unseen, *_listed(question.deployed)])
     reader = Reader.of(rows.given, features, encode=encode)
     world = World(rows.sample(question.deployed), reader.features(rows.given))
-    with read.written.placing():
+    with read.written.placing(), one_thread():
         doubts = checked(read, world)
         solution, values, ending = _Fitting(read, world, seed).solved(read.case)
     return Fitted(read, reader, solution, _by_name(read.case, values), ending, tuple(doubts))

@@ -12,6 +12,8 @@ from typing import Any
 from ratecli.faults import Fault, FaultError
 
 BELOW = -1
+BREAKS = {code: f"\\u{code:04x}" for code in (0x7F, 0x85, 0x2028, 0x2029, 0xFEFF)}
+"""What YAML takes for the end of a line, or not at all, and JSON leaves as it is."""
 
 
 @dataclass
@@ -81,7 +83,7 @@ class Written:
 def as_json(value: object, place: str) -> str:
     """On one line; numbers of NumPy as they are. Raises E103 for what a file could not say either."""
     try:
-        return json.dumps(value, default=plain, ensure_ascii=False)
+        return json.dumps(value, default=plain, ensure_ascii=False).translate(BREAKS)
     except (TypeError, ValueError) as error:
         raise FaultError(Fault("E103", f"{place}: {error}")) from None
 

@@ -150,6 +150,31 @@ def test_mistakes_are_value_errors_that_say_a_way_out(options, told, loans):
         RateConstrainedClassifier(**options).fit(*loans)
 
 
+ODD = ["", " ", "\0", "\x85error <= 0.3 <", "error\u2028<= 0.3 +", "a: b", "- error:", "|-", "# error",
+       "'", '"', "{", "&a *a", "!!python/object:os.system", "error <= 0.3 \ud83d", "(" * 3000,
+       "constraints:\n  c: error <= 0.1\nobjective: 1"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_texts_are_mistakes_where_they_stand(text, loans):
+    X, y = loans
+    for options in (
+        {"constraints": {"odd": text}},
+        {"constraints": {text: "error <= 0.5"}},
+        {"objective": text},
+        {"groups": {"odd": text}},
+        {"groups": {text: "sex = Female"}},
+        {"solver_options": {text: 1}},
+        {"solver_options": {"oracle": text}},
+        {"parameters": {text: 1.0}},
+        {"deployed": text or "?"},
+        {"solver": text or "?"},
+        {"l2": text},
+    ):
+        with pytest.raises(ValueError, match=r"error\[E"):
+            RateConstrainedClassifier(**options).fit(X, y)
+
+
 def test_a_dropped_column_is_named_and_not_seen(loans):
     X, y = loans
     model = RateConstrainedClassifier(constraints=RULE, drop=["sex"]).fit(X, y)
