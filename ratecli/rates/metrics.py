@@ -71,15 +71,18 @@ def plugged() -> list[str]:
 def metric_of(plugin: Plugin) -> Rate | Composite:
     """What a plugin is, checked; raises E210."""
     found = plugin.load()
-    if isinstance(found, Rate):
-        why = next(_wrong_rate(plugin.name, found), "")
-    elif isinstance(found, Composite):
-        why = next(_wrong_composite(plugin.name, found), "")
-    else:
-        why = "it is neither a Rate nor a Composite of ratecli.rates.table"
-    if why or not isinstance(found, Rate | Composite):
+    if not isinstance(found, Rate | Composite):
+        raise plugin.broken("it is neither a Rate nor a Composite of ratecli.rates.table")
+    why = wrong(plugin.name, found)
+    if why:
         raise plugin.broken(why)
     return found
+
+
+def wrong(name: str, row: Rate | Composite) -> str:
+    """Why a metric cannot be used under a name, "" if it can."""
+    found = _wrong_rate(name, row) if isinstance(row, Rate) else _wrong_composite(name, row)
+    return next(found, "")
 
 
 def _wrong_rate(name: str, row: Rate) -> Iterator[str]:

@@ -113,9 +113,10 @@ def _classifier(model: Any, width: int) -> Classifier:
 
 
 def _ending(reduction: Any, violation: float) -> tuple[str, str]:
+    steps = f"after {reduction.last_iter_ + 1} steps"
+    if reduction.best_gap_ >= reduction.nu:
+        left = f"a gap of {reduction.best_gap_:.2g} is left, above {reduction.nu:.2g}"
+        return "iteration_limit", f"{steps} {left}"
     if violation > EXCESS:
-        return "iteration_limit", f"after {reduction.last_iter_ + 1} steps a constraint is missed"
-    if reduction.best_gap_ < reduction.nu:
-        return "solved", ""
-    reason = f"a gap of {reduction.best_gap_:.2g} is left, above {reduction.nu:.2g}"
-    return "iteration_limit", f"after {reduction.last_iter_ + 1} steps {reason}"
+        return "iteration_limit", f"{steps} a constraint is missed"
+    return "solved", ""
