@@ -78,7 +78,7 @@ def solvers() -> list[Row]:
     from ratecli.solvers.registry import algorithms  # noqa: PLC0415  reads what is installed
 
     return [
-        {"name": row.name, "summary": summary(row), "source": row.source}
+        {"name": row.name, "summary": summary(row), "source": "" if row.plugged else row.source}
         | {"from": row.source if row.plugged else OWN}
         for row in algorithms().values()
     ]
@@ -161,7 +161,7 @@ def _algorithm(name: str) -> Row | None:
         "name": name,
         "what": "algorithm",
         "summary": summary(algorithm),
-        "source": algorithm.source,
+        "source": "" if algorithm.plugged else algorithm.source,
         "from": algorithm.source if algorithm.plugged else OWN,
         "notes": found.text,
         "options": [asdict(option) for option in found.options],
