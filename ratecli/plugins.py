@@ -104,7 +104,7 @@ def sole(kind: Kind, name: str) -> Plugin | None:
         return None
     if len(claimed) > 1:
         packages = " and ".join(f"'{each.origin}'" for each in claimed)
-        message = f"several packages name a {kind} '{name}': {packages}"
+        message = f"several packages have the {kind} '{name}': {packages}"
         raise FaultError(Fault("E210", message, "uninstall all of them but one"))
     if not NAME.fullmatch(name):
         raise claimed[0].broken("its name is not made of letters, digits and '_'")
@@ -119,10 +119,9 @@ def doubts(kind: Kind, own: Collection[str]) -> Iterator[Fault]:
     for name, claimed in plugins(kind).items():
         if name in own:
             for each in claimed:
-                message = (
-                    f"the package '{each.origin}' names a {kind} '{name}', which is ratecli's own"
-                )
-                yield Fault("W210", f"{message}: that one is used", "rename the entry point")
+                what = f"the {kind} '{name}' of the package '{each.origin}' is not used"
+                why = f"{what}: ratecli has one of that name"
+                yield Fault("W210", why, "rename the entry point")
             continue
         try:
             plugin = sole(kind, name)

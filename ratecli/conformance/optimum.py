@@ -194,5 +194,5 @@ def lines(rows: Rows) -> Masks:
     found = [np.zeros(len(places), dtype=bool), np.ones(len(places), dtype=bool)]
     for angle in angles:
         scores = places @ np.array([np.cos(angle), np.sin(angle)])
-        found += [scores > cut for cut in np.unique(np.round(scores, 12))]
+        found += [scores > cut + EXACT for cut in scores]
     return np.asarray(np.unique(np.array(found), axis=0)[:, of.ravel()])

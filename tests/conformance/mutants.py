@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002, NPY002
 """Solvers that are wrong in one way each: all are the example's search, with something done to it."""
 
 from __future__ import annotations
