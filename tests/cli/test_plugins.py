@@ -7,11 +7,10 @@ import hashlib
 import importlib
 import json
 import sys
-import tomllib
 
 import pytest
-from plugged import EXAMPLE, install
-from small import PLAIN, environment, process
+from plugged import install
+from small import PLAIN
 
 from ratecli import plugins
 from ratecli.datasets import registry as sources
@@ -370,45 +369,3 @@ def test_the_kit_tells_what_cannot_be_used(broken, cli):
         answer = cli("test-plugin", target)
         assert answer.code == 2
         assert "E210" in answer.err
-
-
-def entry_points():
-    """Those that the example's pyproject.toml declares."""
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    return project["name"], project["version"], project["entry-points"]
-
-
-def test_the_whole_way_of_the_example(tmp_path):
-    """Real discovery in processes of its own, with workers: only the installer is left out."""
-    package, version, entries = entry_points()
-    install(tmp_path / "site", package, entries, version=version)
-    paths = [str(EXAMPLE), str(tmp_path / "site"), *filter(None, [environment().get("PYTHONPATH")])]
-    env = environment(PYTHONPATH=":".join(paths))
-    file = EXAMPLE / "experiment.yaml"
-    done = process("run", file, "-o", tmp_path / "out", "--jobs", "2", env=env)
-    assert done.returncode == 0, done.stderr
-    folder = tmp_path / "out" / "plugged-in"
-    manifest = json.loads((folder / "manifest.json").read_text())
-    found = {(each["kind"], each["name"]) for each in manifest["plugins"]}
-    assert found == {
-        ("algorithm", "random_cuts"),
-        ("data set", "housing"),
-        ("metric", "informedness"),
-        ("metric", "withdrawn"),
-    }
-    assert {(each["package"], each["version"]) for each in manifest["plugins"]} == {
-        (package, version)
-    }
-    assert "random_cuts" in (folder / "summary.csv").read_text()
-    again = process("plan", file, "-o", tmp_path / "out", env=env)
-    assert "4 stored" in again.stdout, again.stdout
-
-
-@pytest.mark.slow
-def test_the_example_s_own_tests_and_its_report(tmp_path):
-    package, version, entries = entry_points()
-    install(tmp_path / "site", package, entries, version=version)
-    paths = [str(EXAMPLE), str(tmp_path / "site"), *filter(None, [environment().get("PYTHONPATH")])]
-    done = process("test-plugin", package, env=environment(PYTHONPATH=":".join(paths)))
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.count("all checks hold") == 4
