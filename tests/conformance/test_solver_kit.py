@@ -21,6 +21,8 @@ from ratecli.solvers.base import Solution
 from ratecli.solvers.registry import algorithms
 
 QUICK = ("unconstrained", "post_shift", "audit")
+FEWER = {"three_player": {"steps": 600}, "coco": {"steps": 40}}
+"""Steps that are enough for 60 rows."""
 SLOW = sorted(set(algorithms()) - set(QUICK))
 PAIRS = [(check, mutant) for check, mutants in MUTANTS.items() for mutant in mutants]
 
@@ -29,7 +31,7 @@ def checked(name):
     algorithm = algorithms()[name]
     if algorithm.missing() is not None:
         pytest.skip(f"{name} is not installed")
-    return check_solver(algorithm.load()(**algorithm.preset), name=name)
+    return check_solver(algorithm.load()(**algorithm.preset | FEWER.get(name, {})), name=name)
 
 
 def look(check, solver):
