@@ -14,6 +14,7 @@ from ratecli.conformance.outcome import DoubtError, FailsError, SkipsError, Tria
 from ratecli.conformance.rows import edges, plain, repeated, weighted
 from ratecli.conformance.solving import SEED, Run, Subject, fresh, refused
 from ratecli.faults import FaultError
+from ratecli.models.base import Classifier
 from ratecli.models.storage import dumps, loads
 from ratecli.runner.records import TrialResult
 from ratecli.runner.store import documents
@@ -46,16 +47,22 @@ def _repeats(subject: Subject) -> None:
 
 
 def _same(one: Run, other: Run) -> bool:
-    """Bit for bit: status, variants, and what they are made of."""
+    """Bit for bit: status, variants, what they decide and what they are made of."""
     if one.solution is None or other.solution is None:
         return (one.solution is None) == (other.solution is None)
     mine, theirs = one.solution.variants, other.solution.variants
     if one.solution.status != other.solution.status or list(mine) != list(theirs):
         return False
     return all(
-        np.array_equal(one.problem.decisions(mine[name]), other.problem.decisions(theirs[name]))
+        np.array_equal(one.problem.decisions(mine[name]), one.problem.decisions(theirs[name]))
+        and _parts(mine[name]) == _parts(theirs[name])
         for name in mine
     )
+
+
+def _parts(classifier: Classifier) -> dict[str, bytes]:
+    """Two that decide these few rows alike may still be two."""
+    return {name: np.asarray(array).tobytes() for name, array in classifier.state().items()}
 
 
 def _order(subject: Subject) -> None:
