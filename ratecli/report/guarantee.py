@@ -42,6 +42,15 @@ class Guarantee:
         return self.title or f"{self.y}, {rates} by {self.x} ({self.truth} rows as the truth)"
 
     @property
+    def what(self) -> str:
+        """What the three panels show."""
+        rule = self.constraint or "a constraint"
+        return (
+            f"By {self.x}: {self.y} on {self.truth} rows; how often a classifier was given; how often one "
+            f"was given that breaks {rule} on {self.truth} rows, with the rate that was allowed dotted."
+        )
+
+    @property
     def metrics(self) -> tuple[str, str, str]:
         """What the three panels show."""
         failure = f"{FAILURE_RATE}.{self.constraint}" if self.constraint else FAILURE_RATE
