@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ from ratecli.report.drawing import (
 from ratecli.report.ledger import Ledger
 from ratecli.report.settings import untold
 from ratecli.report.sheet import number, scalar
-from ratecli.report.told import Told
+from ratecli.report.told import Facts, Told
 
 LABELS = {"objective": "objective (train)", "violation": "worst violation (train)"}
 HEIGHT = 0.9
@@ -92,7 +92,8 @@ def _figure(ledger: Ledger, plot: Convergence, told: Told) -> Figure:
             cell = (block * len(which) + row) * wide + across + 1
             axes = first = figure.add_subplot(high, wide, cell, sharex=first)
             scales.put_on(axes, name)
-            _fill(axes, several, name, plot.x, told, logarithmic=scales.along)
+            tell = partial(_tell, told, axes, (plot.x, LABELS[name]), panel=plot.panel(position))
+            _fill(axes, several, name, told, tell, logarithmic=scales.along)
             axes.set_title(part.title if plot.panels and name == which[0] else "", fontsize=9)
             axes.set_xlabel(plot.x if lowest and name == which[-1] else "", fontsize=9)
             axes.set_ylabel(LABELS[name] if across == 0 else "", fontsize=9)
@@ -103,8 +104,15 @@ def _figure(ledger: Ledger, plot: Convergence, told: Told) -> Figure:
 
 
 def _fill(
-    axes: Axes, found: Sequence[Course], which: str, along: str, told: Told, *, logarithmic: bool
+    axes: Axes,
+    found: Sequence[Course],
+    which: str,
+    told: Told,
+    tell: Callable[[Course, Ribbon], None],
+    *,
+    logarithmic: bool,
 ) -> None:
+    """One panel; `tell` notes the values of a line."""
     axes.tick_params(labelsize=8)
     for course in found:
         ribbon = getattr(course, which).ribbon(logarithmic=logarithmic)
@@ -112,9 +120,8 @@ def _fill(
         area = axes.fill_between(ribbon.places, ribbon.low, ribbon.high, **band(shown["color"]))
         ends = np.flatnonzero(np.isfinite(ribbon.mean))[-1:].tolist()
         line = axes.plot(ribbon.places, ribbon.mean, markevery=ends, **shown)
-        label = course.setting.of(course.label)
-        told.own(label, area, *line)
-        _tell(told, axes, label, (along, LABELS[which], course.seeds), ribbon)
+        told.own(course.setting.of(course.label), area, *line)
+        tell(course, ribbon)
     if not found:
         say_nothing(axes)
     if which == "violation":
@@ -123,13 +130,16 @@ def _fill(
             axes.set_yticks([0.0])  # an axis of all is well has no other numbers
 
 
-def _tell(told: Told, axes: Axes, label: str, names: tuple[str, str, int], ribbon: Ribbon) -> None:
-    """The values at every place of a line; `names` are those of x and y, and how many seeds there are."""
-    x, y, seeds = names
-    rows = zip(*(each.tolist() for each in (ribbon.places, ribbon.mean, ribbon.low, ribbon.high)), strict=True)  # fmt: skip
-    for place, mean, low, high in rows:
-        ends = [("least to greatest", f"{number(low)} to {number(high)}")] if seeds > 1 else []
-        facts = ((x, scalar(place)), (y, number(mean)), *ends, ("n", str(seeds)))
+def _tell(
+    told: Told, axes: Axes, names: tuple[str, str], course: Course, ribbon: Ribbon, *, panel: Facts
+) -> None:
+    """The values at every place of a line; `names` are those of x and y, `panel` is what all of it is at."""
+    x, y = names
+    label = course.setting.of(course.label)
+    numbers = (ribbon.places, ribbon.mean, ribbon.low, ribbon.high)
+    for place, mean, low, high in zip(*(each.tolist() for each in numbers), strict=True):
+        ends = [("least to greatest", f"{number(low)} to {number(high)}")] * (course.seeds > 1)
+        facts = (*panel, (x, scalar(place)), (y, number(mean)), *ends, ("n", str(course.seeds)))
         told.point(axes, (place, mean), label, facts)
 
 

@@ -15,6 +15,7 @@ from ratecli.report.naming import plot_name
 from ratecli.report.outcomes import ANSWERED
 from ratecli.report.series import EVERYTHING, Choice
 from ratecli.report.settings import Setting, settings
+from ratecli.report.sheet import scalar
 from ratecli.report.tradeoff import panels
 from ratecli.runner.records import Planned
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
@@ -60,6 +61,10 @@ class Guarantee:
         """Each value of the name `by` as a plot of its own; the plot itself without one."""
         values = [self.choice.in_panel(self.by, value) for value in self.panels]
         return [replace(self, **each) for each in values] or [self]
+
+    def panel(self, position: int) -> tuple[tuple[str, str], ...]:
+        """The value of the name `by` in a panel; nothing without one."""
+        return ((self.by, scalar(self.panels[position])),) if self.panels else ()
 
     def takes(self, trial: Planned) -> bool:
         return self.choice.takes(trial.label) and self.choice.takes_point(trial.point)

@@ -32,7 +32,7 @@ from ratecli.report.ledger import Ledger
 from ratecli.report.series import absent_variants
 from ratecli.report.settings import untold
 from ratecli.report.sheet import scalar, with_interval
-from ratecli.report.told import Told
+from ratecli.report.told import Facts, Told
 
 LINE = 0.08
 """The share of a panel's height that a line of text takes."""
@@ -58,7 +58,7 @@ def _figure(ledger: Ledger, plot: Guarantee, told: Told) -> Figure:
             axes.set_title(title if row == 0 else "", fontsize=9)
             axes.set_xlabel(plot.x if row == len(parts) - 1 else "", fontsize=9)
             axes.set_ylabel(part.title if plot.panels and column == 0 else "", fontsize=9)
-            _fill(axes, several, column, (plot.x, title), told)
+            _fill(axes, several, column, (plot.x, title), told, panel=plot.panel(row))
             if column == 1:
                 axes.set_ylim(-0.04, 1.04)
             if column == 2:
@@ -80,9 +80,17 @@ def _look(line: Line) -> dict[str, Any]:
 
 
 def _fill(
-    axes: Axes, several: Sequence[Line], column: int, names: tuple[str, str], told: Told
+    axes: Axes,
+    several: Sequence[Line],
+    column: int,
+    names: tuple[str, str],
+    told: Told,
+    *,
+    panel: Facts,
 ) -> None:
-    """One panel: lines with the intervals of their points; `names` are those of x and y."""
+    """One panel: lines with the intervals of their points; `names` are those of x and y, `panel` is what
+    all of it is at.
+    """
     values = sorted({spot.x for line in several for spot in line.spots if spot.x is not None})
     along = Along(tuple(values), len(several)) if values else None
     shown = False
@@ -98,7 +106,7 @@ def _fill(
             for x, spot in zip(xs, spots, strict=True):
                 found = spot.shown[column]
                 value = (names[1], with_interval(found, found.n).text)
-                facts = ((names[0], scalar(spot.x)), value, ("n", str(found.n)))
+                facts = (*panel, (names[0], scalar(spot.x)), value, ("n", str(found.n)))
                 told.point(axes, (x, found.mean or 0.0), line.name, facts)
             shown = True
     if along:

@@ -21,6 +21,8 @@ from ratecli.report.promises import counts, failures, kept, promises
 from ratecli.report.sheet import scalar
 from ratecli.report.sheets import asked_sheets, how
 from ratecli.report.unsolved import unsolved
+from ratecli.runner.unkept import unkept
+from ratecli.solvers.registry import algorithms
 
 MOST_NOTICES = 100
 OPEN_TREES = 2
@@ -107,10 +109,15 @@ def _stated(text: str | Mapping[str, str]) -> str:
 
 
 def notices(ledger: Ledger) -> list[tuple[str, int]]:
-    """The run's warnings, those of what differs, and those of its trials: each once, with how many trials
-    gave it; beyond the first `MOST_NOTICES` their number.
+    """The run's warnings, those that its numbers give, and those of its trials: each once, with how many
+    trials gave it; beyond the first `MOST_NOTICES` their number.
+
+    Of an algorithm that is not installed any more nobody knows whether it promised anything.
     """
-    apart = [f"{fault.code}: {fault.message}" for fault in differing(ledger)]
+    known = algorithms()
+    planned = [trial for trial in ledger.plan if trial.algorithm in known]
+    faults = [*unkept(planned, ledger.results), *differing(ledger)]
+    apart = [f"{fault.code}: {fault.message}" for fault in faults]
     found = Counter[str](dict.fromkeys([*(ledger.meta.get("warnings") or ()), *apart], 0))
     for key in dict.fromkeys(trial.key for trial in ledger.plan):
         result = ledger.results.get(key)

@@ -162,21 +162,21 @@ def _kept(ledger: Ledger) -> Cell:
 def _figures(title: str, what: str, several: Sequence[Row], place: Path) -> Sheet:
     """One row a figure."""
     columns = (
-        Column("experiment"), Column("source"), Column("figure"),
-        *(Column(name, numeric=True) for name in (what, "ours", "95 % interval", "n", "difference")),
-        Column("verdict"), Column("within"),
+        Column("experiment"), Column("figure"), Column("source"),
+        *(Column(name, numeric=True) for name in (what, "ours", "95 % interval")),
+        Column("verdict"), *(Column(name, numeric=True) for name in ("difference", "n")), Column("within"),
     )  # fmt: skip
     rows = tuple(
         (
             Cell(each.name, link=_link(each.folder, place)),
-            Cell(one.entry.source or ""),
             Cell(_told(one)),
+            Cell(one.entry.source or ""),
             Cell(f"{SIGNS[one.entry.kind].replace('paper ', '')}{one.figure:g}", one.figure),
             ours_cell(one.ours),
             interval_cell(one.ours),
-            plain(one.ours.n),
-            difference_cell(one),
             verdict_cell(one),
+            difference_cell(one),
+            plain(one.ours.n),
             plain(one.entry.within),
         )
         for each, one in several
