@@ -63,6 +63,7 @@ def page(
         unsolved=unsolved(ledger),
         failures=failures(ledger),
         warnings=notices(ledger),
+        ran=ran(ledger),
         provenance=provenance(ledger),
         resolved=_yaml(ledger.experiment),
     )
@@ -89,9 +90,7 @@ def facts(ledger: Ledger) -> list[tuple[str, str]]:
             f"{name} ({entry.get('rows', '?')} rows)" for name, entry in data.items()
         ),
         "algorithms": ", ".join(dict.fromkeys(trial.label for trial in ledger.algorithms.plan)),
-        "filter": "; ".join(
-            f"{key} {text}" for key, text in _flat(ledger.experiment.get("filter"))
-        ),
+        **{part: _said(ledger.experiment.get(part)) for part in ("filter", "safety", "deployed")},
         "sweep": "; ".join(f"{name}: {_values(ledger, name)}" for name in ledger.sweep),
         "seeds": _listed([str(trial.seed) for trial in ledger.plan]),
     }
@@ -99,6 +98,11 @@ def facts(ledger: Ledger) -> list[tuple[str, str]]:
         texts: Mapping[str, str | Mapping[str, str]] = ledger.experiment.get(key) or {}
         found |= {f"{name} {each}": _stated(text) for each, text in texts.items()}
     return [(name, text) for name, text in found.items() if text]
+
+
+def _said(part: Any) -> str:
+    """A part of the file in a line."""
+    return "; ".join(f"{key} {text}".strip() for key, text in _flat(part))
 
 
 def _stated(text: str | Mapping[str, str]) -> str:
@@ -135,6 +139,20 @@ def provenance(ledger: Ledger) -> list[tuple[str, list[tuple[str, str]]]]:
     run.pop("data", None)
     parts = {"datasets": data, "versions": versions, "manifest": run}
     return [(PARTS[name], list(_flat(part))) for name, part in parts.items() if part]
+
+
+def ran(ledger: Ledger) -> str:
+    """When, with what and where the run was made, as far as its record says."""
+    run = ledger.meta.get("manifest") or {}
+    versions = {**(ledger.meta.get("versions") or {}), **(run.get("versions") or {})}
+    git = run.get("git") or {}
+    ends = [f"{name} {run[name]}" for name in ("started", "ended") if run.get(name)]
+    made = [f"ratecli {versions['ratecli']}"] if versions.get("ratecli") else []
+    if git.get("commit"):
+        made.append(f"commit {str(git['commit'])[:10]}{' with changes' * bool(git.get('dirty'))}")
+    place = [str(run[name]) for name in ("python", "platform") if run.get(name)]
+    cpus = [f"{run['cpus']} processors"] if run.get("cpus") else []
+    return "; ".join(filter(None, map(", ".join, (ends, made, [*place, *cpus]))))
 
 
 def _yaml(resolved: Mapping[str, Any]) -> str:

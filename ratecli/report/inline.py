@@ -18,10 +18,11 @@ from typing import Any
 from markupsafe import Markup
 
 from ratecli.report.drawing import Picture
-from ratecli.report.told import FIXED, LEGEND, SERIES, Mark
+from ratecli.report.told import FIXED, LEGEND, MOST_MARKS, SERIES, Mark
 
 LARGEST = 1_500_000
 """Bytes of a drawing that a page has as lines: of a larger one it has the dots."""
+FIRST = f" The first {MOST_MARKS:,} marks tell their values."
 LETTER = "scale(0.015625)"
 """The transform of a letter's shape, and of nothing else."""
 DIGITS = re.compile(r"(\.\d\d)\d+")
@@ -67,7 +68,9 @@ class Drawings:
             found = ET.Element("svg", {"viewBox": root.get("viewBox", ""), "aria-hidden": "true"})
             found.extend(self._copied(child, fixed=False) for child in _kept(root))
             drawing = _markup(found)
-        return Figure(picture.name, picture.caption, picture.what, width, drawing, _told(picture))
+        left = FIRST if len(picture.marks) == MOST_MARKS else ""
+        what = f"{picture.what}{left}"
+        return Figure(picture.name, picture.caption, what, width, drawing, _told(picture))
 
     @property
     def letters(self) -> Markup:

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ratecli.report.expectations import (
+    NOT_JUDGED,
     SIGNS,
     Comparison,
     Verdict,
@@ -174,7 +175,7 @@ def _figures(title: str, what: str, several: Sequence[Row], place: Path) -> Shee
             Cell(f"{SIGNS[one.entry.kind].replace('paper ', '')}{one.figure:g}", one.figure),
             ours_cell(one.ours),
             interval_cell(one.ours),
-            verdict_cell(one),
+            verdict_cell(one) if str(one.verdict) else Cell(NOT_JUDGED, tone="none"),
             difference_cell(one),
             plain(one.ours.n),
             plain(one.entry.within),

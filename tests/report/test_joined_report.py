@@ -49,7 +49,7 @@ def test_differences_come_first_and_what_is_not_judged_last(tmp_path):
         ("0.1", "not measured: no such number"),
         ("0.4", "better"),
         ("0.12", "holds"),
-        ("0.5", ""),
+        ("0.5", "not judged"),
     ]
     assert found[3][1:3] == ["error of majorize (stochastic), kappa = 0.6, test", "Table 2"]
     low, high = map(float, found[3][5].split(" to "))

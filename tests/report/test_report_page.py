@@ -9,7 +9,7 @@ import pytest
 from synthetic_ledger import HOSTILE, planned
 
 from ratecli.report.drawing import COLOURS, SIZE, Picture
-from ratecli.report.html import goals, notices, page, provenance
+from ratecli.report.html import goals, notices, page, provenance, ran
 from ratecli.report.inline import CONTRAST, LARGEST, ON_DARK, Drawings, contrast, on_dark
 from ratecli.report.ledger import Ledger
 from ratecli.report.markup import MOST_ROWS, attributes
@@ -196,6 +196,7 @@ def test_the_manifest_is_told_without_what_the_ledger_has_already(example, tmp_p
     assert found["The run"] == [("command", "ratecli"), ("python", "3.13")]
     assert found["Versions"] == [("ratecli", "0.1.0"), ("numpy", "2.4.6"), ("pandas", "3")]
     assert dict(found["Data"])["loans.digest"] == "sha256:" + "0a" * 32
+    assert ran(with_manifest(example, tmp_path)) == "ratecli 0.1.0; 3.13"
     (tmp_path / "manifest.json").write_text("{")
     assert with_manifest(example, tmp_path) is example
 

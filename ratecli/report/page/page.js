@@ -215,7 +215,7 @@ class Plot {
   }
 }
 for (const canvas of document.querySelectorAll(".canvas")) new Plot(canvas);
-addEventListener("scroll", () => { tip.hidden = true; }, {passive: true});
+addEventListener("scroll", () => { tip.hidden = true; }, {passive: true, capture: true});
 
 // Paper has no folds.
 let unfolded = [];
