@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from ratecli.report.sheet import Cell, Column, Sheet, number, plain, scalar, wit
 from ratecli.runner.records import MET, VIOLATION
 
 OBJECTIVE = "objective"
+BEST = "best"
+MOST_NAMED = 3
+"""Of those who do best somewhere, in words."""
 PROMISED = ("worst violation", "kept in")
 SPLITS = ("test", "validation", "train")
 """Where the best is looked for: on the first of these that was measured."""
@@ -55,7 +59,7 @@ def best(ledger: Ledger) -> Sheet:
     heads = [column(ledger, name) for name in names]
     further = [name for name in ledger.sweep if name not in names]
     columns = (
-        *heads, Column("best"), *([Column("at")] if further else []),
+        *heads, Column(BEST), *([Column("at")] if further else []),
         Column(OBJECTIVE, numeric=True),
         *(Column(name, numeric=True) for name in (PROMISED if ledger.constraints else ())),
         Column("n", numeric=True),
@@ -69,6 +73,32 @@ def best(ledger: Ledger) -> Sheet:
         for found in [_first(several)]
     )
     return Sheet(f"Best answers ({split})", columns, rows, _note(ledger, split))
+
+
+def in_words(ledger: Ledger, found: Sheet) -> str:
+    """What the rows of `best` say together; nothing where there are none."""
+    if not found.rows:
+        return ""
+    titles = [each.title for each in found.columns]
+    names = [row[titles.index(BEST)] for row in found.rows]
+    kept = Counter(cell.text for cell in names if cell.tone != "bad")
+    where = f"on {found.title.partition('(')[2].rstrip(')')} rows"
+    keeps = f"keep every promise {where} on average"
+    if len(names) == 1 and not kept:
+        closest = names[0].text.removeprefix("none (").removesuffix(")")
+        return f"Nobody keeps every promise {where} on average; {closest}."
+    if len(names) == 1:
+        objective = found.rows[0][titles.index(OBJECTIVE)].text
+        among = f" of those that {keeps}" if ledger.constraints else f" {where}"
+        return f"{names[0].text} has the least objective, {objective},{among}."
+    most = [f"{name} at {count}" for name, count in kept.most_common(MOST_NAMED)]
+    rest = f" and {len(kept) - MOST_NAMED} others" if len(kept) > MOST_NAMED else ""
+    least = f"{', '.join(most)}{rest}"
+    if not ledger.constraints:
+        return f"Least objective {where}: {least} of {len(names)} sweep points."
+    total = "each" if kept.total() == len(names) else str(kept.total())
+    some = f"At {total} of {len(names)} sweep points there are algorithms that {keeps}."
+    return f"{some} The least objective among them: {least}." if most else some
 
 
 def _task_names(ledger: Ledger) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from ratecli.report.best import best
+from ratecli.report.best import best, in_words
 from ratecli.report.certificates import certificate_sheet, undrawn
 from ratecli.report.differing import differing
 from ratecli.report.drawing import Picture
@@ -35,6 +35,7 @@ def page(
 ) -> str:
     """`drawn` are the plots, `trees` those of certificates, each with what is to be said of it."""
     drawings = Drawings()
+    found = best(ledger)
     compared = in_order(comparisons(ledger))
     return render(
         "report.html.j2",
@@ -45,7 +46,8 @@ def page(
         facts=facts(ledger),
         outcome=by_status(Counter(map(ledger.status, ledger.plan))),
         verdicts=tally(compared),
-        best=best(ledger),
+        best=found,
+        in_words=in_words(ledger, found),
         kept=kept(ledger),
         promises=promises(ledger),
         against=against(ledger),

@@ -6,7 +6,7 @@ import math
 
 from synthetic_ledger import measured, planned
 
-from ratecli.report.best import best
+from ratecli.report.best import best, in_words
 from ratecli.report.ledger import Ledger
 
 
@@ -67,6 +67,33 @@ def test_another_rule_is_another_task_and_another_setting_is_not():
     ]
     swept = best(ledger_of(answers, sweep={"rate": [3, 4]}))
     assert len(swept.rows) == 4
+
+
+def said(ledger):
+    return in_words(ledger, best(ledger))
+
+
+def test_the_answer_in_words():
+    one = {("a", ()): [(0.25, -0.1)], ("b", ()): [(0.1, 0.1)]}
+    assert said(ledger_of(one)) == (
+        "a has the least objective, 0.2500, of those that keep every promise on test rows on average."
+    )
+    assert (
+        said(ledger_of(one, constraints=())) == "b has the least objective, 0.1000, on test rows."
+    )
+    nobody = {("b", ()): [(0.1, 0.1)]}
+    assert said(ledger_of(nobody)) == (
+        "Nobody keeps every promise on test rows on average; closest: b."
+    )
+    several = {("a", (("kappa", k),)): [(0.2, k - 2.0)] for k in (0, 1, 2, 3)}
+    assert said(ledger_of(several)) == (
+        "At 3 of 4 sweep points there are algorithms that keep every promise on test rows on average. "
+        "The least objective among them: a at 3."
+    )
+    assert said(ledger_of(several, constraints=(), sweep={"kappa": []})) == (
+        "Least objective on test rows: a at 4 of 4 sweep points."
+    )
+    assert said(ledger_of({("a", ()): [None]})) == ""
 
 
 def test_without_test_rows_the_next_best_split_is_looked_at():
