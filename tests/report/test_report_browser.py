@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import synthetic_ledger
-from synthetic_ledger import HOSTILE
+from synthetic_ledger import HOSTILE, measured, planned
 
 from ratecli.report.joined import write_joined
 from ratecli.report.ledger import Ledger
@@ -21,6 +21,7 @@ sync_api = pytest.importorskip("playwright.sync_api")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
 INJECT = "\"><img src=x onerror=\"throw 'injected'\"><script>throw 'injected'</script>"
+SHORT = '"><img src=x onerror=x()>'
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,22 @@ def results(tmp_path_factory) -> Path:
         (place / name).mkdir()
         write_report(synthetic_ledger.store(place / name, ledger, ledger.plan))
     write_joined([place / "first", place / "second", place / "absent"], place / "report.html")
+    (place / "hostile").mkdir()
+    ledger = _hostile()
+    write_report(synthetic_ledger.store(place / "hostile", ledger, ledger.plan))
     return place
+
+
+def _hostile() -> Ledger:
+    """Names of algorithms, variants, swept values and metrics that no file of today may have."""
+    trials = [
+        replace(planned(SHORT, 0, kappa=kappa), metrics={SHORT: "error"}) for kappa in (SHORT, "b")
+    ]
+    found = {("main", "test"): {SHORT: 0.5}, (SHORT, "test"): {SHORT: 0.25}}
+    results = {trial.key: measured(trial, found) for trial in trials}
+    plot = {"kind": "tradeoff", "x": SHORT, "y": SHORT, "title": SHORT}
+    experiment = {"name": SHORT, "objective": SHORT, "report": {"plots": [plot]}}
+    return Ledger(trials, results, {"experiment": experiment})
 
 
 @pytest.fixture
@@ -115,6 +131,23 @@ def test_what_users_write_is_read_not_run(opened):
     assert INJECT in page.locator(".description").inner_text()
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 3, "one of ours, and the values of two plots"
+
+
+def test_names_are_text_wherever_they_are_shown(opened):
+    page = opened("hostile/report.html")
+    assert page.locator("h1").inner_text() == SHORT
+    assert page.title().startswith(SHORT)
+    canvas, tip = page.locator(".canvas").first, page.locator(".tip")
+    key = canvas.get_by_role("button").first
+    key.click()
+    assert key.get_attribute("aria-pressed") == "false"
+    key.click()
+    canvas.focus()
+    page.keyboard.press("Home")
+    assert SHORT in tip.locator("strong").inner_text()
+    assert f"{SHORT} (test)" in tip.locator("dt").all_inner_texts()
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
 
 
 def test_a_click_on_a_head_sorts_by_the_mean_and_a_key_does_too(opened):
