@@ -54,8 +54,10 @@ def best(ledger: Ledger) -> Sheet:
         point = {name: group.point[name] for name in names if name in group.point}
         kinds.setdefault(group.label, set()).add(group.variant)
         if found is not None:
-            tasks.setdefault(repr(point), []).append(found)
-            points[repr(point)] = point
+            # as it is shown: 1 and 1.0 ask the same of a rule
+            key = repr({name: scalar(value) for name, value in point.items()})
+            tasks.setdefault(key, []).append(found)
+            points[key] = point
     heads = [column(ledger, name) for name in names]
     further = [name for name in ledger.sweep if name not in names]
     columns = (

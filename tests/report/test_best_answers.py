@@ -69,6 +69,11 @@ def test_another_rule_is_another_task_and_another_setting_is_not():
     assert len(swept.rows) == 4
 
 
+def test_1_and_1_point_0_are_the_same_question():
+    answers = {("a", (("kappa", 1),)): [(0.2, -1.0)], ("b", (("kappa", 1.0),)): [(0.1, -1.0)]}
+    assert [row[:2] for row in texts(ledger_of(answers))] == [["1", "b"]]
+
+
 def said(ledger):
     return in_words(ledger, best(ledger))
 
