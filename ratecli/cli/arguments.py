@@ -8,6 +8,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from ratecli.cli.completion import experiments, settings
+
 KINDS = (".yaml", ".yml")
 
 
@@ -46,13 +48,17 @@ def _hidden(found: Path, given: Path) -> bool:
     return any(part.startswith(".") and part not in given.parts for part in found.parts)
 
 
-File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment (YAML).")]
+File: TypeAlias = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="An experiment (YAML).", autocompletion=experiments),
+]
 Files: TypeAlias = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE",
         help="Experiments (YAML), folders of them, or patterns like 'exp/*.yaml'.",
         callback=experiment_files,
+        autocompletion=experiments,
     ),
 ]
 Settings: TypeAlias = Annotated[
@@ -61,6 +67,7 @@ Settings: TypeAlias = Annotated[
         "--set",
         metavar="PATH=VALUE",
         help="Change a value of the file, as in --set seeds=1; may be repeated.",
+        autocompletion=settings,
     ),
 ]
 Output: TypeAlias = Annotated[

@@ -12,6 +12,7 @@ import typer
 from ratecli.cli.arguments import File, Files, Settings
 from ratecli.cli.console import by_place, counted, print_json, show
 from ratecli.cli.each import each
+from ratecli.cli.plain_text import plain
 from ratecli.cli.starters import init
 from ratecli.faults import Fault, FaultError
 
@@ -68,7 +69,7 @@ def explain(file: File, settings: Settings = None) -> None:
     from ratecli.runner.prepare import examine  # noqa: PLC0415
 
     prepared = examine(file, settings or (), refuse=False)
-    typer.echo("\n".join(explained(prepared)))
+    typer.echo(plain("\n".join(explained(prepared))))
     show(prepared.warnings)
     errors = [fault for fault in prepared.warnings if fault.is_error]
     raise typer.Exit(FaultError(errors).exit_code if errors else 0)

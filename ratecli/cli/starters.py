@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ratecli.cli.completion import columns, tables
+from ratecli.cli.completion import templates as known_templates
 from ratecli.cli.console import show, table
+from ratecli.cli.plain_text import plain
+
+if TYPE_CHECKING:
+    from ratecli.runner.own_starter import Asked
 
 OWN = "own-data"
 STDOUT = Path("-")
@@ -22,17 +28,31 @@ def init(
     *,
     template: Annotated[
         str | None,
-        typer.Option("--template", "-t", metavar="NAME", help="Which starter file; see --list."),
+        typer.Option(
+            "--template",
+            "-t",
+            metavar="NAME",
+            help="Which starter file; see --list.",
+            autocompletion=known_templates,
+        ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Your own table, with --label and --group."),
+        typer.Option(
+            metavar="CSV", help="Your own table, with --label and --group.", autocompletion=tables
+        ),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column to predict, of two values.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The column to predict, of two values.", autocompletion=columns
+        ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that tells groups.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The column that tells groups.", autocompletion=columns
+        ),
     ] = None,
     positive: Annotated[
         str | None, typer.Option(metavar="VALUE", help="The label's value that counts as yes.")
@@ -50,18 +70,21 @@ def init(
     given = {"--label": label, "--group": group, "--positive": positive, "--separator": separator}
     if data is None:
         _refuse(given, template)
-        text, notes = _template(template), []
+        text, notes = _template(template), list[str]()
     else:
         if template not in {None, OWN}:
             raise typer.BadParameter(f"--data writes '{OWN}', not '{template}'")
         if label is None or group is None:
             raise typer.BadParameter(f"{NEEDED}; columns: {_columns(data, separator)}")
-        text, notes = _own(data, label, group, path, positive, separator)
+        from ratecli.runner.own_starter import Asked  # noqa: PLC0415
+
+        target = Path("experiment.yaml") if path == STDOUT else path
+        text, notes = _own(Asked(data, label, group, target, positive, separator))
     if path == STDOUT:
         sys.stdout.write(text)
         return
     _write(path, text, force=force)
-    typer.echo("\n".join([*notes, f"wrote {path}; next: ratecli run {path}"]))
+    typer.echo(plain("\n".join([*notes, f"wrote {path}; next: ratecli run {path}"])))
 
 
 def _refuse(given: dict[str, str | None], template: str | None) -> None:
@@ -90,13 +113,10 @@ def _template(name: str | None) -> str:
     return starter(name or FIRST)
 
 
-def _own(
-    data: Path, label: str, group: str, path: Path, positive: str | None, separator: str | None
-) -> tuple[str, list[str]]:
-    from ratecli.runner.own_starter import Asked, own_starter  # noqa: PLC0415
+def _own(asked: Asked) -> tuple[str, list[str]]:
+    from ratecli.runner.own_starter import own_starter  # noqa: PLC0415
 
-    target = Path("experiment.yaml") if path == STDOUT else path
-    made = own_starter(Asked(data, label, group, target, positive, separator))
+    made = own_starter(asked)
     show(made.warnings)
     return made.text, [*made.notes]
 

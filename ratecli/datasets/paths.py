@@ -8,13 +8,13 @@ from pathlib import Path
 
 from ratecli.faults import Fault, FaultError
 
-
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def own_path(given: str, base: Path) -> Path:
     """Where `given` leads from the folder `base`; E405 if it leaves it and is not absolute, or
-    cannot be looked at."""
+    cannot be looked at.
+    """
     if "\0" in given:
         raise no_file(repr(given), "is not a path", "give the path of a file")
     path = Path(os.path.normpath(base.absolute() / given))

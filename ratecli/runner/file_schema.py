@@ -17,10 +17,10 @@ Schema = dict[str, Any]
 RATES = "Rates: {rates}. A slice stands in brackets, as in tpr[women] or tpr[sex = Female]; @train, @validation or @test names the rows."
 FUNCTIONS = "Functions: {functions}."
 RULE = f"Two sums compared, as in tpr[women] >= 0.8 * tpr[men]. {RATES} {FUNCTIONS}"
-VALUE = f"Rates and arithmetic, as in positive_rate[women] / positive_rate[men]. {RATES} {FUNCTIONS}"
-CONDITION = (
-    "Conditions on columns: sex = Female, age >= 30 (both hold), race = Black | Hispanic (one of them)."
+VALUE = (
+    f"Rates and arithmetic, as in positive_rate[women] / positive_rate[men]. {RATES} {FUNCTIONS}"
 )
+CONDITION = "Conditions on columns: sex = Female, age >= 30 (both hold), race = Black | Hispanic (one of them)."
 
 
 def file_schema() -> Schema:

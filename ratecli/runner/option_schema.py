@@ -14,7 +14,11 @@ from ratecli.spec.names import NAME
 
 Schema = dict[str, Any]
 
-SWEPT: Schema = {"type": "string", "pattern": f"^{NAME.pattern}$", "description": "A name of the sweep."}
+SWEPT: Schema = {
+    "type": "string",
+    "pattern": f"^{NAME.pattern}$",
+    "description": "A name of the sweep.",
+}
 NUMBERS = {"whole number": "integer", "number": "number"}
 LIMITS = {"Ge": "minimum", "Gt": "exclusiveMinimum", "Le": "maximum", "Lt": "exclusiveMaximum"}
 BOUND = re.compile(rf"({'|'.join(BOUNDS.values())}) (\S+)")
@@ -53,6 +57,6 @@ def _bounds(text: str) -> Schema:
     keys = {words: LIMITS[name] for name, words in BOUNDS.items() if name in LIMITS}
     return {
         keys[words]: float(limit.rstrip(",")) if "." in limit else int(limit.rstrip(","))
-        for words, limit in BOUND.findall(text.split(", or ")[0])
+        for words, limit in BOUND.findall(text.split(", or ", maxsplit=1)[0])
         if words in keys
     }

@@ -98,7 +98,9 @@ def _answers(column: pd.Series, asked: Asked) -> tuple[str, str]:
     shown = {key(value): str(value) for value in _values(column)}
     if asked.positive is None and len(shown) == 2 and not set(shown) <= ANSWERS:
         one, other = sorted(shown.values())
-        message = f"the label '{asked.label}' has the values '{one}' and '{other}': which one is the yes?"
+        message = (
+            f"the label '{asked.label}' has the values '{one}' and '{other}': which one is the yes?"
+        )
         raise FaultError(Fault("E406", message, f"say so, as in --positive {json.dumps(other)}"))
     label = read_label(column, asked.label, asked.positive)  # raises what is wrong with it
     yes = column[label == 1].iloc[0]
@@ -130,7 +132,9 @@ def _left_out(features: pd.DataFrame) -> dict[str, str]:
         if missing:
             found[str(name)] = f"{missing} rows have no number there"
         elif is_text(column) and column.nunique() > MOST_WORDS:
-            found[str(name)] = f"{column.nunique()} different texts: a name or number of the row, perhaps"
+            found[str(name)] = (
+                f"{column.nunique()} different texts: a name or number of the row, perhaps"
+            )
     return found
 
 
@@ -160,7 +164,9 @@ def _written(
     return TEXT.format(
         slug=_slug(asked.table.stem),
         path=_yaml(_path(asked)),
-        separator="" if separator == own.separator_of(asked.table) else f"\n    separator: {_yaml(separator)}",
+        separator=""
+        if separator == own.separator_of(asked.table)
+        else f"\n    separator: {_yaml(separator)}",
         label=_yaml(asked.label),
         positive=_yaml(positive),
         drop=_yaml([asked.group, *left_out]),

@@ -27,7 +27,7 @@ from guard import TooLongError
 from looked_at import look
 
 MEMORY = 4 * 2**30
-DEAD = 120
+DEAD = 600
 """Seconds after which an example that no alarm ends is given up, with the stack."""
 
 
@@ -59,7 +59,9 @@ def _run(asked: argparse.Namespace, path: Path, kept: Path) -> int:
     slowest = (0.0, -1)
     broken = 0
     done = 0
-    numbers = [asked.only] if asked.only is not None else range(asked.first, asked.first + asked.examples)
+    numbers = (
+        [asked.only] if asked.only is not None else range(asked.first, asked.first + asked.examples)
+    )
     for number in numbers:
         if time.monotonic() - begun > asked.seconds:
             break
@@ -73,13 +75,21 @@ def _run(asked: argparse.Namespace, path: Path, kept: Path) -> int:
             broken += 1
             kept.mkdir(exist_ok=True)
             (kept / f"{asked.seed}-{number}.yaml").write_bytes(raw)
-            (kept / f"{asked.seed}-{number}.txt").write_text(traceback.format_exc(), "utf-8", "replace")
+            (kept / f"{asked.seed}-{number}.txt").write_text(
+                traceback.format_exc(), "utf-8", "replace"
+            )
             last = traceback.format_exc(limit=-2).strip().splitlines()
-            print(f"example {number}: {' | '.join(line.strip() for line in last[-3:])[:400]}", flush=True)
+            print(
+                f"example {number}: {' | '.join(line.strip() for line in last[-3:])[:400]}",
+                flush=True,
+            )
         slowest = max(slowest, (time.perf_counter() - start, number))
         done += 1
         if done % 5000 == 0:
-            print(f"{done} examples, {done / (time.monotonic() - begun):.0f} a second, {broken} broken", flush=True)
+            print(
+                f"{done} examples, {done / (time.monotonic() - begun):.0f} a second, {broken} broken",
+                flush=True,
+            )
     faulthandler.cancel_dump_traceback_later()
     seconds = time.monotonic() - begun
     print(f"seed {asked.seed}: {done} examples in {seconds:.0f} s, {done / seconds:.0f} a second; "

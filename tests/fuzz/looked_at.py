@@ -8,6 +8,7 @@ from pathlib import Path
 
 from guard import watched
 
+from ratecli.cli.plain_text import plain
 from ratecli.cli.render import render, to_github, to_json
 from ratecli.faults import Fault, FaultError
 from ratecli.runner.explain import explain
@@ -35,16 +36,18 @@ def look(path: Path, seconds: float = SECONDS) -> str:
         except FaultError as error:
             lines, faults = [], error.faults
             assert faults, "a refusal that says nothing"
+        shown = [
+            render(faults, color=False), plain("\n".join(lines)), to_json(faults), to_github(faults)
+        ]  # fmt: skip
     assert not done, f"looking at a file did {done[:5]}"
     text = path.read_bytes().decode("utf-8-sig", "replace")
     for fault in faults:
         check(fault, path, text)
-    shown = [render(faults, color=False), "\n".join(lines)]
     for said in shown:
         wild = CONTROL.search(said)
         assert wild is None, f"{wild.group()!r} reaches the terminal: {said!r}"
-    json.loads(to_json(faults))
-    assert to_github(faults).count("\n") == max(0, len(faults) - 1)
+    assert len(json.loads(shown[2])) == len(faults)
+    assert shown[3].count("\n") == max(0, len(faults) - 1)
     return " ".join(sorted({fault.code for fault in faults})) or "ok"
 
 
@@ -60,7 +63,10 @@ def check(fault: Fault, path: Path, text: str) -> None:
         return
     lines = text.split("\n")
     assert place.file == str(path), fault
-    assert 1 <= place.line <= len(re.split(r"\r\n|[\r\n\x85\u2028\u2029]", text)) + 1, (fault, len(lines))
+    assert 1 <= place.line <= len(re.split(r"\r\n|[\r\n\x85\u2028\u2029]", text)) + 1, (
+        fault,
+        len(lines),
+    )
     assert place.column >= 1, fault
     assert place.width >= 0, fault
     assert place.column - 1 <= len(place.excerpt) + 1, fault

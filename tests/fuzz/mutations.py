@@ -81,7 +81,9 @@ def file_with(chance: Random, rule: str) -> bytes:
     algorithm = chance.choice(
         ("unconstrained", "majorize", "three_player", "mixture", "seldonian", "balanced_tree", "post_shift")
     )  # fmt: skip
-    groups = "" if place.startswith("groups") else "groups: {women: sex = Female, men: sex = Male}\n"
+    groups = (
+        "" if place.startswith("groups") else "groups: {women: sex = Female, men: sex = Male}\n"
+    )
     sweep = chance.choice(("", "", "sweep: {kappa: [0.5, 1]}\n"))
     line = place.replace("%s", "\n  " + quoted if "{" not in place else quoted)
     text = f"name: x\ndatasets: {{d: {{source: loans, rows: 60}}}}\n{groups}{sweep}{line}\nalgorithms: [{algorithm}]\n"
@@ -197,7 +199,11 @@ def _structure(chance: Random, text: str) -> str:
 def _paths(data: Any, path: tuple[Any, ...] = ()) -> Any:
     yield path
     steps = (
-        data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+        data.items()
+        if isinstance(data, dict)
+        else enumerate(data)
+        if isinstance(data, list)
+        else ()
     )
     for step, inner in steps:
         yield from _paths(inner, (*path, step))
@@ -228,7 +234,9 @@ def _changed(chance: Random, data: Any, path: tuple[Any, ...], paths: list[tuple
             holder.append(_copy(holder[key]))
         case 6:
             inner = holder[key]
-            holder[key] = chance.choice(corpus.words()) if isinstance(inner, str) else chance.choice(ODD)
+            holder[key] = (
+                chance.choice(corpus.words()) if isinstance(inner, str) else chance.choice(ODD)
+            )
         case _:
             holder[key] = _copy(chance.choice(ODD))
     return data
@@ -263,7 +271,9 @@ def _blocks(chance: Random, text: str) -> str:
 
 def _long(chance: Random, text: str) -> str:
     size = chance.choice((3000, 100_000, 1_200_000))
-    line = chance.choice(("a" * size, "a: " + "b" * size, "# " + "c" * size, "[" + "1," * (size // 2) + "]"))
+    line = chance.choice(
+        ("a" * size, "a: " + "b" * size, "# " + "c" * size, "[" + "1," * (size // 2) + "]")
+    )
     return chance.choice((f"{line}\n{text}", f"{text}\n{line}", f"description: {line}"))
 
 
@@ -275,7 +285,9 @@ def _merge(chance: Random, text: str) -> str:
 
 def _nested_rule(chance: Random, rule: str) -> str:
     depth = chance.choice((3, 30, 45, 200, 900))
-    opening, closing = chance.choice((("(", ")"), ("abs(", ")"), ("-", ""), ("max(0, ", ")"), ("of(a, ", ")")))
+    opening, closing = chance.choice(
+        (("(", ")"), ("abs(", ")"), ("-", ""), ("max(0, ", ")"), ("of(a, ", ")"))
+    )
     return opening * depth + rule + closing * depth
 
 
@@ -302,11 +314,25 @@ def _joined(chance: Random, rule: str) -> str:
 
 def _odd_sign(chance: Random, rule: str) -> str:
     at = chance.randrange(len(rule) + 1)
-    sign = chance.choice("\u00b2\u0663\u202e\u00e9\U0001f600\t\n\u2264\u2212\u00d7\u00a0\ufeff\x1b\\^&|~!?;:{}#$`")
+    sign = chance.choice(
+        "\u00b2\u0663\u202e\u00e9\U0001f600\t\n\u2264\u2212\u00d7\u00a0\ufeff\x1b\\^&|~!?;:{}#$`"
+    )
     return rule[:at] + sign + rule[at:]
 
 
 BYTE_STEPS = (_flip, _put, _truncate)
 TEXT_STEPS = (_replaced, _inserted, _removed, _doubled, _swapped, _number, _lines)
-RULE_STEPS = (_replaced, _inserted, _removed, _doubled, _swapped, _number, _joined, _odd_sign, _nested_rule, _chained, _tower)
+RULE_STEPS = (
+    _replaced,
+    _inserted,
+    _removed,
+    _doubled,
+    _swapped,
+    _number,
+    _joined,
+    _odd_sign,
+    _nested_rule,
+    _chained,
+    _tower,
+)
 BOMBS = (_aliases, _deep, _blocks, _long, _merge)
