@@ -24,6 +24,12 @@ def experiment_files(given: Sequence[Path]) -> list[Path]:
 
 
 def _meant(path: Path) -> list[Path]:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError):  # such as a name that is too long: told where it is read
+        return [path]
     if path.is_dir():
         files = [each for each in sorted(path.rglob("*")) if each.suffix in KINDS]
         said = f"there is no .yaml file in '{path}'"

@@ -18,9 +18,6 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.dont_write_bytecode = True  # a module that is loaded late would write its own
-
 import corpus
 import mutations
 from guard import TooLongError
@@ -33,7 +30,7 @@ DEAD = 600
 
 def example(seed: int, number: int) -> bytes:
     """Every third is a rule in a small file."""
-    chance = Random(f"{seed}/{number}")  # noqa: S311
+    chance = Random(f"{seed}/{number}")
     if number % 3 == 2:
         return mutations.file_with(chance, mutations.mutated_rule(chance))
     return mutations.mutated_file(chance)
@@ -41,6 +38,7 @@ def example(seed: int, number: int) -> bytes:
 
 def main() -> int:
     asked = _arguments()
+    sys.dont_write_bytecode = True  # a module that is loaded late would write its own
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     kept = Path("fuzz").absolute()
     with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +113,7 @@ def _warm(path: Path) -> None:
             look(path, 60)
         except AssertionError:
             continue
-        except Exception:  # noqa: BLE001, S112
+        except Exception:
             continue
 
 
