@@ -18,6 +18,8 @@ BLUE = "\033[1;34m"
 TAB = "    "
 CUT = "..."
 NARROWEST = 20
+MOST = 100
+"""Faults that a person reads; programs are given all."""
 REACH = 20
 """Characters for each cell of the room that are looked at: a line may be as long as a file."""
 CONTEXT = 0.3
@@ -41,7 +43,10 @@ class Window(NamedTuple):
 
 def render(faults: Iterable[Fault], color: bool, width: int = 100) -> str:
     """Compiler style: code and sentence, place, line with carets, help; a blank line between."""
-    return "\n\n".join(_rendered(fault, color, width) for fault in faults)
+    several = list(faults)
+    more = len(several) - MOST
+    rest = [f"... and {more} more: mend these first"] if more > 0 else []
+    return "\n\n".join([*(_rendered(fault, color, width) for fault in several[:MOST]), *rest])
 
 
 def to_json(faults: Iterable[Fault]) -> str:

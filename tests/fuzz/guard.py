@@ -20,6 +20,9 @@ EVENTS = frozenset(
     }
 )  # fmt: skip
 
+CACHE = "__pycache__"
+"""There Python and Numba keep what they have compiled."""
+
 _seen: list[str] | None = None
 
 
@@ -28,7 +31,7 @@ class TooLongError(BaseException):
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
-    if _seen is None:
+    if _seen is None or (arguments and CACHE in str(arguments[0])):
         return
     if event == "open":
         path, mode, flags = arguments
@@ -51,7 +54,7 @@ def watched(seconds: float) -> Iterator[list[str]]:
         _hooked = True
     found: list[str] = []
     before = signal.signal(signal.SIGPROF, _ring)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1)  # again, should something swallow it
     _seen = found
     try:
         yield found
