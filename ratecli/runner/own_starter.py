@@ -158,7 +158,12 @@ def _written(
 ) -> str:
     column = quoted(asked.group)
     names = dict(zip(groups, _names(asked.group, groups), strict=True))
-    conditions = {names[value]: Condition(asked.group, "=", (value,)) for value in groups}
+    conditions = {
+        names[value]: Condition(
+            asked.group, "=", (value if isinstance(value, str) else float(value),)
+        )
+        for value in groups
+    }
     yes = {f"yes_{name}": f"positive_rate[{name}]" for name in names.values()}
     ratio = f"min_ratio(positive_rate, by={column})"
     return TEXT.format(
@@ -198,7 +203,9 @@ def _names(column: str, values: Iterable[Any]) -> list[str]:
     """Names for groups that rules can use, each once: `sex_Female`."""
     found: list[str] = []
     for value in values:
-        name = re.sub(r"\W+", "_", f"{column}_{value}", flags=re.ASCII).strip("_")[:60] or "group"
+        name = (
+            re.sub(r"[\W_]+", "_", f"{column}_{value}", flags=re.ASCII).strip("_")[:60] or "group"
+        )
         name = name if re.match("[A-Za-z_]", name) else f"group_{name}"
         taken = [each for each in found if each == name or each.startswith(f"{name}__")]
         found.append(f"{name}__{len(taken) + 1}" if taken else name)

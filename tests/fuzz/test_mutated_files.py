@@ -116,6 +116,7 @@ def test_the_guard_ends_what_does_not_end():
     ("text", "code"),
     [
         # found by the campaign: what it broke, and how it is refused now
+        ("name: x\ndatasets: {d: {source: loans, rows: 200}}\nalgorithms: [mixture: {oracle: null}]", "E103"),
         ('name: "a\\0b"', "E005"),
         ('name: x\nalgorithms: "\\ud800"', "E005"),
         ("name: x\nalgorithms: [a]\ndatasets: {d: {path: " + "a" * 4000 + ".csv, label: y}}", "E405"),
@@ -123,7 +124,7 @@ def test_the_guard_ends_what_does_not_end():
         ("name: x\ndatasets: {d: {source: loans}}\nalgorithms: [majorize]\nsweep: {k: 'linspace(0, 1, 100000)'}", "E105"),
         ("name: x\ndatasets: {d: {source: loans}}\nalgorithms: [majorize]\nsweep: {k: 'linspace(0, 1, 9999)'}\nseeds: 10000", "E104"),
     ],
-    ids=["nul", "surrogate", "long path", "thousands of faults on a line", "points", "trials"],
+    ids=["no oracle", "nul", "surrogate", "long path", "thousands of faults on a line", "points", "trials"],
 )  # fmt: skip
 def test_what_broke_something_once(folder, text, code):
     if code == "E405":
