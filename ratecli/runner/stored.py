@@ -101,7 +101,7 @@ def _record(folder: Path) -> Mapping[str, Any]:
 def _is_model(entry: object) -> bool:
     match entry:
         case {"variant": str(), "file": str(file), "sha256": str()}:
-            return Path(file).name == file  # it leads nowhere else
+            return Path(file).name == file and file.isprintable()  # it leads nowhere else
         case _:
             return False
 

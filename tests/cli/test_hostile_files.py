@@ -325,3 +325,103 @@ def test_paths_that_are_too_long(folder, cli):
     answer = cli("validate", "exp.yaml")
     assert (answer.code, "error[E405]" in answer.err) == (4, True)
     assert len(answer.err) < 3000
+
+
+OWN = """\
+name: own
+datasets: {d: {path: people.csv, label: y, categorical: [code]}}
+groups: {women: sex = F, men: sex = M}
+constraints: {parity: 'positive_rate[women] >= 0.9 * positive_rate[men]'}
+algorithms: [post_shift]
+"""
+HARM: tuple[object, ...] = (
+    None, True, -1, 0, 2**70, 1e308, "", "x", "\0", "\ud800", [], {}, [[]], [None], {"": None}, [0] * 50, {"a": {"b": 1}},
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def own_model(tmp_path_factory):
+    """The folder of a trial on a table, and the table."""
+    place = tmp_path_factory.mktemp("own")
+    rows = (f"{'FM'[k % 2]},{k * 7 % 11},{k % 3},{k // 2 % 2}\n" for k in range(200))
+    (place / "people.csv").write_text("sex,x,code,y\n" + "".join(rows))
+    (place / "own.yaml").write_text(OWN)
+    results = str(place / "results")
+    assert main(["run", str(place / "own.yaml"), "-q", "-j", "1", "-o", results]) == 0
+    return place
+
+
+def paths(data, path=()):
+    yield path
+    steps = (
+        data.items()
+        if isinstance(data, dict)
+        else enumerate(data)
+        if isinstance(data, list)
+        else ()
+    )
+    for step, inner in steps:
+        yield from paths(inner, (*path, step))
+
+
+def changed(data, path, value):
+    if not path:
+        return value
+    copy = data.copy()
+    copy[path[0]] = changed(data[path[0]], path[1:], value)
+    return copy
+
+
+def test_whatever_an_encoder_says_the_answer_is_a_table_or_a_fault(own_model, folder, cli):
+    (trial,) = (own_model / "results" / "own" / "models").iterdir()
+    (folder / "m").mkdir()
+    for path in trial.iterdir():
+        (folder / "m" / path.name).write_bytes(path.read_bytes())
+    content = json.loads((trial / "encoder.json").read_text())
+    places = list(paths(content))
+    chance = random.Random(1)
+    codes = set()
+    for _ in range(200):
+        harmed = content
+        for _ in range(chance.choice((1, 1, 2))):
+            path = chance.choice(places)
+            try:
+                harmed = changed(harmed, path, chance.choice(HARM))
+            except (KeyError, IndexError, TypeError, AttributeError):
+                continue  # the first change took the place of the second away
+        (folder / "m" / "encoder.json").write_text(json.dumps(harmed))
+        answer = cli("predict", "m", own_model / "people.csv", "-o", "out.csv")
+        assert answer.code in {0, 2, 4}, (answer.err, json.dumps(harmed)[:2000])
+        codes.add(answer.code)
+    assert {0, 4} <= codes
+
+
+TABLES = {
+    "html": b"<!DOCTYPE html><html>",
+    "binary": b"sex,x,code,y\nF,\x00,1,1\n",
+    "utf-16": "sex,x,code,y\nF,1,1,1\n".encode("utf-16"),
+    "ragged": b"sex,x,code,y\nF,1\n",
+    "quotes without end": b'sex,x,code,y\n"F,1,1,1\n',
+    "endless line": b"sex,x,code,y\n" + b"F" * 3_000_000 + b",1,1,1\n",
+    "many columns": b",".join(b"c%d" % k for k in range(20_000)) + b"\n" + b"1," * 19_999 + b"1\n",
+    "twice": b"sex,sex,x,code,y\nF,F,1,1,1\n",
+    "numbers without end": b"sex,x,code,y\nF,1e999,1,1\nM,-1e999,1,0\n",
+    "nothing": b"",
+    "a parquet that is none": b"PAR1" + b"\xff" * 64 + b"PAR1",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_hostile_tables(own_model, folder, cli, name):
+    (trial,) = (own_model / "results" / "own" / "models").iterdir()
+    (folder / "t.csv").write_bytes(TABLES[name])
+    (folder / "t.parquet").write_bytes(TABLES[name])
+    for table in ("t.csv", "t.parquet"):
+        for command in (
+            ("predict", trial, table),
+            ("filter", table, "--by", "sex"),
+            ("init", "x.yaml", "--data", table, "--label", "y", "--group", "sex"),
+        ):
+            answer = cli(*command)
+            assert answer.code in {0, 2, 4}, (command, answer.err[:2000])
+            assert len(answer.err) < 5000
