@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -21,45 +21,52 @@ STDOUT = Path("-")
 NEEDED = "--data needs --label COLUMN and --group COLUMN"
 
 
+Target: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="[PATH]", show_default=True, help="- is standard output.")
+]
+Template: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--template",
+        "-t",
+        metavar="NAME",
+        help="Which starter file; see --list.",
+        autocompletion=known_templates,
+    ),
+]
+Data: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="CSV", help="Your own table, with --label and --group.", autocompletion=tables
+    ),
+]
+Label: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="The column to predict, of two values.", autocompletion=columns
+    ),
+]
+Group: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="The column that tells groups.", autocompletion=columns),
+]
+Positive: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="VALUE", help="The label's value that counts as yes.")
+]
+Separator: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="CHARACTER", help="Between the columns of a CSV.")
+]
+
+
 def init(
-    path: Annotated[
-        Path, typer.Argument(metavar="[PATH]", show_default=True, help="- is standard output.")
-    ] = Path("experiment.yaml"),
+    path: Target = Path("experiment.yaml"),
     *,
-    template: Annotated[
-        str | None,
-        typer.Option(
-            "--template",
-            "-t",
-            metavar="NAME",
-            help="Which starter file; see --list.",
-            autocompletion=known_templates,
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="CSV", help="Your own table, with --label and --group.", autocompletion=tables
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="The column to predict, of two values.", autocompletion=columns
-        ),
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="The column that tells groups.", autocompletion=columns
-        ),
-    ] = None,
-    positive: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="The label's value that counts as yes.")
-    ] = None,
-    separator: Annotated[
-        str | None, typer.Option(metavar="CHARACTER", help="Between the columns of a CSV.")
-    ] = None,
+    template: Template = None,
+    data: Data = None,
+    label: Label = None,
+    group: Group = None,
+    positive: Positive = None,
+    separator: Separator = None,
     listed: Annotated[bool, typer.Option("--list", help="List the starter files.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
