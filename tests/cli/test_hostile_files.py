@@ -286,7 +286,7 @@ def test_damaged_archives_end_in_a_fault(tmp_path):
     whole = packed()
     chance = random.Random(3)
     ends = set()
-    for _ in range(600):
+    for _ in range(300):
         raw = bytearray(whole)
         for _ in range(chance.choice((1, 1, 2, 6))):
             raw[chance.randrange(len(raw))] = chance.randrange(256)
@@ -381,7 +381,7 @@ def test_whatever_an_encoder_says_the_answer_is_a_table_or_a_fault(own_model, fo
     places = list(paths(content))
     chance = random.Random(1)
     codes = set()
-    for _ in range(200):
+    for _ in range(80):
         harmed = content
         for _ in range(chance.choice((1, 1, 2))):
             path = chance.choice(places)
@@ -403,7 +403,7 @@ TABLES = {
     "ragged": b"sex,x,code,y\nF,1\n",
     "quotes without end": b'sex,x,code,y\n"F,1,1,1\n',
     "endless line": b"sex,x,code,y\n" + b"F" * 3_000_000 + b",1,1,1\n",
-    "many columns": b",".join(b"c%d" % k for k in range(20_000)) + b"\n" + b"1," * 19_999 + b"1\n",
+    "many columns": b",".join(b"c%d" % k for k in range(3000)) + b"\n" + b"1," * 2999 + b"1\n",
     "twice": b"sex,sex,x,code,y\nF,F,1,1,1\n",
     "numbers without end": b"sex,x,code,y\nF,1e999,1,1\nM,-1e999,1,0\n",
     "nothing": b"",

@@ -22,8 +22,8 @@ from ratecli.faults import FaultError
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import read_experiment
 
-FEW = 100
-MANY = 300
+FEW = 60
+MANY = 200
 fixed = settings(derandomize=True, database=None, max_examples=FEW)
 """New examples are for `make fuzz`: a suite that finds something new each day cannot be trusted."""
 
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
         patch.setattr(sys, "dont_write_bytecode", True)
         for name, text in corpus.TABLES.items():
             (place / name).write_text(text, encoding="utf-8")
-        for text in corpus.files()[60::9]:  # what is loaded late is loaded now
+        for text in corpus.files()[60::20]:  # what is loaded late is loaded now
             _look(place / "exp.yaml", text.encode())
         yield place
 
