@@ -13,6 +13,7 @@ import ratecli
 from ratecli.cli import catalogue, data, filters, plugins, predictions, reports, runs, specs
 from ratecli.cli.commands import Commands
 from ratecli.cli.console import forgiving
+from ratecli.cli.plain_text import plain
 
 INTERNAL = 70
 
@@ -68,4 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _internal(error: Exception) -> str:
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"internal error: {what} (`ratecli --debug ...` shows the stack; please report it)"
+    return (
+        f"internal error: {plain(what)} (`ratecli --debug ...` shows the stack; please report it)"
+    )

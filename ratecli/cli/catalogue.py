@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ratecli.cli.arguments import Json
+from ratecli.cli.completion import everything
 from ratecli.cli.console import print_json, table
 from ratecli.cli.console import show as print_faults
 
@@ -54,7 +55,12 @@ def ls(
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A data set, metric, algorithm, function or plot.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A data set, metric, algorithm, function or plot.", autocompletion=everything
+        ),
+    ],
     as_json: Json = False,
 ) -> None:
     """Show all there is to know about a name."""

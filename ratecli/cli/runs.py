@@ -15,6 +15,7 @@ from ratecli.cli.arguments import RESULTS, File, Files, Offline, Output, Setting
 from ratecli.cli.commands import INTERRUPTED
 from ratecli.cli.console import counted, show, table
 from ratecli.cli.each import each
+from ratecli.cli.plain_text import plain
 from ratecli.faults import Fault, FaultError
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _report(outcome: Outcome, *, quiet: bool, verbose: bool) -> None:
     for name, result in outcome.failed if verbose else ():
         typer.echo(f"{name}\n{result.info.get('traceback', result.reason)}", err=True)
     if not quiet:
-        typer.echo("\n".join(_summary(outcome, ledger, written)))
+        typer.echo(plain("\n".join(_summary(outcome, ledger, written))))
 
 
 def _summary(outcome: Outcome, ledger: Ledger, written: Sequence[Path]) -> list[str]:

@@ -21,7 +21,7 @@ from ratecli.report.sheet import markdown
 from ratecli.report.sheets import asked_sheets, how, unshown
 from ratecli.report.tables import csv_text, summary, tidy, trials
 from ratecli.report.tree_picture import trees
-from ratecli.runner.files import MODELS, atomic_write, cannot_write, writing
+from ratecli.runner.files import MODELS, atomic_write, cannot_write, refuse_links, writing
 from ratecli.runner.store import Store
 
 LEDGER = "trials.sqlite"
@@ -32,6 +32,7 @@ FOLDERS = ("tables", "figures", MODELS)
 
 def check_place(folder: Path) -> None:
     """Before trials run: FaultError with an E505 for all that would be in a report's way."""
+    refuse_links(folder, LEDGER, *FOLDERS)
     found = list(_obstacles(folder))
     if found:
         raise FaultError(found)
@@ -54,6 +55,7 @@ def write_report(folder: Path) -> list[Path]:
     Gives the files, and for all of single trials the folder that they are in. The same ledger gives the
     same bytes.
     """
+    refuse_links(folder, LEDGER, *FOLDERS)
     ledger = with_manifest(Ledger.read(folder / LEDGER), folder)
     written = []
     for name, content in _files(ledger):

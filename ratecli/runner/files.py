@@ -26,6 +26,22 @@ def cannot_write(path: Path, reason: str) -> Fault:
     return Fault("E505", f"cannot write to '{path}': {reason}", hint)
 
 
+def refuse_links(folder: Path, *names: str) -> None:
+    """Nothing is written through a link that leads out of the folder of all results, in which `folder` is.
+
+    Raises
+    ------
+    FaultError
+        E505 where `folder` or what has one of the names in it is such a link.
+    """
+    base = folder.parent.resolve()
+    for path in (folder, *(folder / name for name in names)):
+        if path.is_symlink() and not path.resolve().is_relative_to(base):
+            reason = f"it is a link to '{path.resolve()}', out of '{folder.parent}'"
+            hint = "remove the link, or name the folder that is meant with --output"
+            raise FaultError(Fault("E505", f"cannot write to '{path}': {reason}", hint))
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """The system's trouble with `path` as an E505."""

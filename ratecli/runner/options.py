@@ -84,7 +84,7 @@ def checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complai
     hints = _hints(found)
     for key in options.keys() & hints.keys():
         for mark in _marks(hints[key]):
-            if isinstance(mark, Checked) and options[key] is not None:
+            if isinstance(mark, Checked) and not (options[key] is None and _nullable(hints[key])):
                 try:
                     mark.check(options[key])
                 except OptionFaultError as error:
@@ -103,6 +103,10 @@ def _marks(hint: Any) -> Iterator[Any]:
     """What stands beside a type, also where it is one of several (`OracleOption | None`)."""
     for part in (hint, *get_args(hint)):
         yield from getattr(part, "__metadata__", ())
+
+
+def _nullable(hint: Any) -> bool:
+    return type(None) in get_args(hint)
 
 
 def _endless(value: Any) -> bool:

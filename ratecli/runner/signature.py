@@ -91,7 +91,20 @@ class _Spelt(ast.NodeTransformer):
             if isinstance(target, ast.Name)
         }
 
+        self.taken = {
+            (alias.asname or alias.name): (str(part.module), alias.name)
+            for part in module.body
+            if isinstance(part, ast.ImportFrom) and str(part.module).startswith("ratecli.solvers")
+            for alias in part.names
+        }
+
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self.taken and node.id not in TYPES:
+            module, name = self.taken[node.id]
+            spec = importlib.util.find_spec(module)
+            assert spec is not None
+            text = Path(str(spec.origin)).read_text("utf-8")
+            return _Spelt(ast.parse(text)).meant.get(name, node)
         return self.meant.get(node.id, node)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ratecli.faults import Fault, FaultError
+from ratecli.runner.ledger_rows import ForeignRowError, parsed_meta, planned, result, value
 from ratecli.runner.records import CACHED, Planned, TrialResult, Value
 
 VERSION = 1
@@ -124,20 +125,19 @@ class Store:
     def plan(self) -> list[Planned]:
         query = "SELECT key, label, algorithm, options, point, seed, metrics FROM plan ORDER BY position"
         with self._transaction() as db:
-            rows = db.execute(query).fetchall()
-        return [Planned(*row[:3], *map(json.loads, row[3:])) for row in rows]
+            return [planned(row) for row in db.execute(query).fetchall()]
 
     def meta(self) -> dict[str, Any]:
         with self._transaction() as db:
             rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
-        return {name: json.loads(value) for name, value in rows}
+            return {str(name): parsed_meta(value) for name, value in rows}
 
     def results(self) -> dict[str, TrialResult]:
         """Every stored trial by key, failed ones included, without models and encodings."""
         with self._transaction() as db:
             trials = db.execute("SELECT * FROM trials ORDER BY id").fetchall()
             values = _values(db)
-        return {row[1]: _result(row, values.get(row[0], ())) for row in trials}
+            return {row[1]: result(row, values.get(row[0], ())) for row in trials}
 
     def result(self, key: str) -> TrialResult:
         """One trial with its models and their encoding; KeyError if it is not stored."""
@@ -147,7 +147,7 @@ class Store:
                 raise KeyError(key)
             values = _values(db, "WHERE trial = ?", row[0])
             models, encoding = _models(db, key), _encoding(db, key)
-        return _result(row, values.get(row[0], ()), models, encoding)
+            return result(row, values.get(row[0], ()), models, encoding)
 
     def models(self, key: str) -> dict[str, bytes]:
         """The classifiers of one trial by variant, the main one first; none if it is not stored."""
@@ -201,6 +201,10 @@ class Store:
         """Turn what SQLite says about the file into one message for the user."""
         try:
             yield
+        except ForeignRowError as error:
+            message = f"the ledger '{self._path}' holds what no run has written: {error}"
+            hint = "begin a new one with --fresh, or move it away"
+            raise FaultError(Fault("E503", message, help=hint)) from error
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
             raise  # a mistake of ours, not of the file
         except sqlite3.DatabaseError as error:
@@ -263,10 +267,7 @@ def _values(db: sqlite3.Connection, where: str = "", *given: int) -> dict[int, t
     names = {at: (v, s, m) for at, v, s, m in db.execute("SELECT * FROM measures")}
     query = f"SELECT trial, measure, value FROM numbers {where} ORDER BY trial, position"  # noqa: S608
     return {
-        trial: tuple(
-            Value(*names[measure], float("nan") if value is None else value)
-            for _, measure, value in rows
-        )
+        trial: tuple(value(names.get(measure, ()), given) for _, measure, given in rows)
         for trial, rows in groupby(db.execute(query, given), key=itemgetter(0))
     }
 
@@ -276,7 +277,10 @@ def _models(db: sqlite3.Connection, key: str) -> dict[str, bytes]:
         "SELECT variant, data FROM models JOIN trials ON trials.id = trial"
         " WHERE key = ? ORDER BY models.rowid"
     )
-    return dict(db.execute(query, (key,)).fetchall())
+    found = dict(db.execute(query, (key,)).fetchall())
+    if not all(isinstance(data, bytes) and isinstance(name, str) for name, data in found.items()):
+        raise ForeignRowError("a model is no bytes")
+    return found
 
 
 def _knows_encodings(db: sqlite3.Connection) -> bool:
@@ -293,24 +297,3 @@ def _encoding(db: sqlite3.Connection, key: str) -> str:
     )
     row = db.execute(query, (key,)).fetchone()
     return "" if row is None else str(row[0])
-
-
-def _result(
-    row: tuple[Any, ...],
-    values: tuple[Value, ...],
-    models: Mapping[str, bytes] | None = None,
-    encoding: str = "",
-) -> TrialResult:
-    _, key, status, reason, seconds, info, trace, multipliers = row
-    return TrialResult(
-        key=key,
-        status=status,
-        reason=reason,
-        seconds=seconds,
-        info=json.loads(info),
-        trace=tuple(json.loads(trace)),
-        multipliers=json.loads(multipliers),
-        values=values,
-        models=models or {},
-        encoding=encoding,
-    )
