@@ -101,10 +101,9 @@ class _Spelt(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self.taken and node.id not in TYPES:
             module, name = self.taken[node.id]
-            spec = importlib.util.find_spec(module)
-            assert spec is not None
-            text = Path(str(spec.origin)).read_text("utf-8")
-            return _Spelt(ast.parse(text)).meant.get(name, node)
+            path = source_of(module)
+            assert path is not None, module
+            return _Spelt(ast.parse(path.read_text("utf-8"))).meant.get(name, node)
         return self.meant.get(node.id, node)
 
 
