@@ -6,12 +6,33 @@ import pytest
 from small_trials import act, numbers
 
 from ratecli.faults import Fault, FaultError
-from ratecli.runner.executors import Hooks, Processes, Serial
+from ratecli.runner.dask_crew import local_cluster
+from ratecli.runner.executors import Dask, Hooks, Processes, Serial
 from ratecli.runner.records import TrialResult
 from ratecli.runner.schedule import Schedule, Task
 from ratecli.runner.worker import THREADS, failure
 
-each_executor = pytest.mark.parametrize("executor", [Serial(), Processes(2)], ids=str)
+
+@pytest.fixture(scope="module")
+def cluster():
+    with local_cluster(2) as address:
+        yield address
+
+
+@pytest.fixture(params=["serial", "processes", "dask"])
+def executor(request):
+    """What all executors do, with two workers where there are any."""
+    if request.param == "dask":
+        return Dask(request.getfixturevalue("cluster"))
+    return Serial() if request.param == "serial" else Processes(2)
+
+
+@pytest.fixture(params=["processes", "dask"])
+def workers(request):
+    """Executors whose workers can die."""
+    return (
+        Processes(2) if request.param == "processes" else Dask(request.getfixturevalue("cluster"))
+    )
 
 
 def task(key, what="fine", detail="", needs=()):
@@ -30,15 +51,22 @@ def run(executor, tasks, function=act, **hooks):
     return results
 
 
-@pytest.mark.parametrize("executor", [Processes(1), Processes(2), Processes(5)], ids=str)
+@pytest.mark.parametrize("jobs", [1, 5])
+def test_results_do_not_depend_on_how_many_work(jobs):
+    assert_alike(Processes(jobs))
+
+
 def test_results_do_not_depend_on_the_executor(executor):
+    assert_alike(executor)
+
+
+def assert_alike(executor):
     tasks = [Task(f"k{i}", (f"k{i - 3}",) if i >= 3 else (), (f"k{i}", 0)) for i in range(20)]
     results = run(executor, tasks, numbers)
     assert dict(sorted(results.items())) == dict(sorted(run(Serial(), tasks, numbers).items()))
     assert len(results) == 20
 
 
-@each_executor
 def test_needs_come_first_and_are_given(executor):
     tasks = [task("c", detail=3, needs=("a", "b")), task("b", detail=2, needs=("a",)), task("a")]
     results = run(executor, tasks)
@@ -46,14 +74,12 @@ def test_needs_come_first_and_are_given(executor):
     assert results["c"].info["needs"] == {"a": "", "b": 2}
 
 
-@each_executor
 def test_needs_of_an_earlier_run_are_recalled(executor):
     earlier = {"old": TrialResult("old", "ok", info={"detail": 7})}
     results = run(executor, [task("new", needs=("old",))], recall=earlier.__getitem__)
     assert results["new"].info["needs"] == {"old": 7}
 
 
-@each_executor
 def test_failed_needs_block_their_dependants_and_no_others(executor):
     tasks = [
         task("a", "raise", "no convergence"),
@@ -71,7 +97,6 @@ def test_failed_needs_block_their_dependants_and_no_others(executor):
     assert results["c"].reason.startswith("needs trial b, ")
 
 
-@each_executor
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
@@ -88,38 +113,36 @@ def test_an_exception_is_a_result_with_one_line(executor, what, reason):
     assert results["y"].status == "ok"
 
 
-def test_what_cannot_be_sent_fails_alone():
+def test_what_cannot_be_sent_fails_alone(workers):
     tasks = [task("x", detail=lambda: 0), task("y")]
-    results = run(Processes(2), tasks)
+    results = run(workers, tasks)
     assert results["x"].status == "error"
     assert "pickle" in results["x"].reason
     assert results["y"].status == "ok"
 
 
 @pytest.mark.parametrize(("what", "how"), [("vanish", "exit code 9"), ("killed", "signal 9")])
-def test_a_dying_worker_takes_no_other_trial_along(what, how):
+def test_a_dying_worker_takes_no_other_trial_along(workers, what, how):
     tasks = [task(f"k{i}") for i in range(12)]
     tasks[1:1] = [task("x", what, 9), task("y", what, 9), task("z", needs=("x",))]
-    results = run(Processes(2), tasks)
+    results = run(workers, tasks)
     assert {key for key, result in results.items() if result.status == "error"} == set("xyz")
     assert f"({how})" in results["x"].reason
     assert len(results) == 15
 
 
-def test_a_trial_whose_worker_died_is_tried_once_more(tmp_path):
-    results = run(Processes(2), [task("x", "vanish_once", str(tmp_path / "marker")), task("y")])
+def test_a_trial_whose_worker_died_is_tried_once_more(workers, tmp_path):
+    results = run(workers, [task("x", "vanish_once", str(tmp_path / "marker")), task("y")])
     assert {result.status for result in results.values()} == {"ok"}
 
 
-@each_executor
 def test_no_more_processes_than_jobs_and_each_runs_many(executor):
     results = run(executor, [task(f"k{i}", "process") for i in range(8)])
     processes = {result.info["pid"] for result in results.values()}
-    assert len(processes) <= getattr(executor, "jobs", 1)
+    assert len(processes) <= (1 if executor == Serial() else 2)
     assert (os.getpid() in processes) == (executor == Serial())
 
 
-@each_executor
 def test_nothing_to_do_is_done(executor):
     assert run(executor, []) == {}
 
@@ -135,7 +158,6 @@ def test_sums_are_added_up_by_one_thread(monkeypatch):
     assert dict(os.environ) == before
 
 
-@each_executor
 def test_each_start_is_told(executor):
     started = []
     tasks = [task("a"), task("b", "raise"), task("c", needs=("b",)), task("d", needs=("a",))]
@@ -143,7 +165,6 @@ def test_each_start_is_told(executor):
     assert sorted(started) == ["a", "b", "d"]
 
 
-@each_executor
 def test_a_fault_of_the_ledger_ends_the_run(executor):
     ended = []
 
