@@ -43,12 +43,14 @@ class DaskCrew:
         self._jobs = jobs
         self._out: dict[Future[Answer], str] = {}
         self._ended: SimpleQueue[Future[Answer]] = SimpleQueue()
+        self._is_lost = False
         self._threads = 0
         self._looked = self._seen = time.monotonic()
         self._look()
 
     def has_room(self) -> bool:
-        return len(self._out) < min(self._threads, self._jobs or self._threads)
+        """A cluster that has no worker now may have one soon: one trial may always wait there."""
+        return len(self._out) < max(1, min(self._threads, self._jobs or self._threads))
 
     def is_busy(self) -> bool:
         return bool(self._out)
@@ -73,26 +75,27 @@ class DaskCrew:
         self._client.run(leave, self._run.name)
 
     def kill(self) -> None:
-        with suppress(Exception):  # the cluster may be gone, which is told by whoever found it
-            self._client.cancel(list(self._out))
-            self.dismiss()
+        if not self._is_lost:
+            with suppress(OSError, RuntimeError):  # what ends the run is told, not this
+                self._client.cancel(list(self._out))
+                self.dismiss()
 
     def _look(self) -> None:
         """See how large the cluster is now, and whether it is there."""
         try:
             self._threads = sum(self._client.nthreads().values())
         except (OSError, RuntimeError, ValueError) as error:
-            raise _lost("the scheduler does not answer any more") from error
+            raise self._lost("the scheduler does not answer any more") from error
         self._looked = time.monotonic()
         if self._threads:
             self._seen = self._looked
         elif self._looked - self._seen > LOST_SECONDS:
-            raise _lost(f"it has had no workers for {LOST_SECONDS:g} s")
+            raise self._lost(f"it has had no workers for {LOST_SECONDS:g} s")
 
     def _answer(self, future: Future[Answer]) -> Answer:
         key = self._out.pop(future)
         if future.cancelled():
-            raise _lost("the scheduler is gone")
+            raise self._lost("the scheduler is gone")
         error = future.exception()
         if error is None:
             return future.result()
@@ -102,6 +105,11 @@ class DaskCrew:
             raise error
         message = f"the workers of the cluster cannot run trials: {type(error).__name__}: {error}"
         raise FaultError(Fault("E507", message, "they need ratecli of the same version as here"))
+
+    def _lost(self, why: str) -> FaultError:
+        self._is_lost = True
+        hint = "what had ended is stored: run again to go on"
+        return FaultError(Fault("E508", f"the Dask cluster is lost: {why}", hint))
 
 
 @contextmanager
@@ -120,7 +128,8 @@ def local_cluster(jobs: int | None) -> Iterator[str]:
             cluster = LocalCluster(
                 n_workers=jobs,
                 threads_per_worker=1,
-                dashboard_address=None,
+                dashboard_address=":0",
+                scheduler_kwargs={"dashboard": False},
                 memory_limit=0,
                 silence_logs=logging.CRITICAL,
             )
@@ -156,8 +165,3 @@ def _silent() -> Iterator[None]:
         yield
     finally:
         log.setLevel(before)
-
-
-def _lost(why: str) -> FaultError:
-    hint = "what had ended is stored: run again to go on"
-    return FaultError(Fault("E508", f"the Dask cluster is lost: {why}", hint))

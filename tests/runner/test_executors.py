@@ -1,22 +1,17 @@
 import math
 import os
+import re
 from graphlib import CycleError
 
 import pytest
 from small_trials import act, numbers
 
 from ratecli.faults import Fault, FaultError
-from ratecli.runner.dask_crew import local_cluster
 from ratecli.runner.executors import Dask, Hooks, Processes, Serial
+from ratecli.runner.limits import UNLIMITED, Limits
 from ratecli.runner.records import TrialResult
 from ratecli.runner.schedule import Schedule, Task
 from ratecli.runner.worker import THREADS, failure
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with local_cluster(2) as address:
-        yield address
 
 
 @pytest.fixture(params=["serial", "processes", "dask"])
@@ -35,8 +30,8 @@ def workers(request):
     )
 
 
-def task(key, what="fine", detail="", needs=()):
-    return Task(key, needs, (key, what, detail))
+def task(key, what="fine", detail="", needs=(), limits=UNLIMITED):
+    return Task(key, needs, (key, what, detail), limits)
 
 
 def run(executor, tasks, function=act, **hooks):
@@ -143,18 +138,64 @@ def test_no_more_processes_than_jobs_and_each_runs_many(executor):
     assert (os.getpid() in processes) == (executor == Serial())
 
 
+def test_what_runs_too_long_is_ended(executor):
+    tasks = [task("x", "spin", limits=Limits(time=0.3)), task("y", needs=("x",)), task("z")]
+    results = run(executor, tasks)
+    assert results["x"].status == "timeout"
+    assert results["x"].reason == "took longer than 0.3 s, the limit of time"
+    assert 0.3 <= results["x"].seconds < 30
+    assert results["y"].reason.startswith("needs trial x, which ended as timeout: ")
+    assert results["z"].status == "ok"
+
+
+def test_what_holds_too_much_is_ended(executor):
+    tasks = [task("x", "hoard", 4000, limits=Limits(memory=400 * 2**20)), task("y")]
+    results = run(executor, tasks)
+    assert results["x"].status == "error"
+    found = re.fullmatch(
+        r"its process held (\d+) MiB of memory, the limit is 400 MiB; (\d+) MiB of it before the "
+        r"trial began",
+        results["x"].reason,
+    )
+    assert 400 <= int(found[1]) < 1024
+    assert int(found[2]) < 300
+    assert results["y"].status == "ok"
+
+
+def test_a_limit_below_what_a_process_takes(executor):
+    results = run(executor, [task("x", "lock", os.devnull, limits=Limits(memory=2**20))])
+    assert results["x"].status == "error"
+    assert results["x"].reason.endswith("a process alone takes more than the limit")
+
+
+def test_what_earlier_trials_left_in_memory_is_nobodys_fault():
+    limits = Limits(memory=300 * 2**20)
+    tasks = [task(key, "hoard", 150, limits=limits) for key in "abc"]
+    results = run(Processes(1), tasks)
+    assert {result.status for result in results.values()} == {"ok"}
+    assert len({result.info["pid"] for result in results.values()}) == 3
+
+
+def test_what_keeps_its_limits_is_let_be(executor):
+    limits = Limits(60, 2**40)
+    results = run(executor, [task(f"k{i}", "process", limits=limits) for i in range(4)])
+    assert {result.status for result in results.values()} == {"ok"}
+    assert os.getpid() not in {result.info["pid"] for result in results.values()}
+
+
 def test_nothing_to_do_is_done(executor):
     assert run(executor, []) == {}
 
 
-def test_sums_are_added_up_by_one_thread(monkeypatch):
+def test_sums_are_added_up_by_one_thread(executor, monkeypatch):
+    here = run(Serial(), [task("a", "threads")])["a"]
     for name in THREADS:
         monkeypatch.setenv(name, "2")
     before = dict(os.environ)
-    results = [run(executor, [task("a", "threads")])["a"] for executor in (Serial(), Processes(2))]
-    assert all(set(result.info["threads"]) == {1} for result in results)
-    assert results[0].values == results[1].values
-    assert math.isfinite(results[0].values[0].value)
+    result = run(executor, [task("a", "threads")])["a"]
+    assert set(result.info["threads"]) == {1}
+    assert result.values == here.values
+    assert math.isfinite(result.values[0].value)
     assert dict(os.environ) == before
 
 
