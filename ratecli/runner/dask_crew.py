@@ -56,10 +56,7 @@ class DaskCrew:
         return bool(self._out)
 
     def hand(self, parcel: Parcel) -> None:
-        with warnings.catch_warnings():
-            # a trial may need the models of others: they have to get there
-            warnings.filterwarnings("ignore", "Sending large graph")
-            future = self._client.submit(work, self._run, parcel, pure=False, retries=0)
+        future = self._client.submit(work, self._run, parcel, pure=False, retries=0)
         self._out[future] = parcel.key
         future.add_done_callback(self._ended.put)
 
@@ -162,6 +159,9 @@ def _silent() -> Iterator[None]:
     before = log.level
     log.setLevel(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            # a trial may need the models of others: they have to get there
+            warnings.filterwarnings("ignore", "Sending large graph")
+            yield
     finally:
         log.setLevel(before)

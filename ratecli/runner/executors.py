@@ -118,7 +118,7 @@ def executor_of(kind: str | None, jobs: int | None) -> Executor:
         case "processes":
             return Processes(many)
         case "serial" if jobs is not None and jobs > 1:
-            raise ValueError("serial runs one trial at a time: leave out --jobs")
+            raise ValueError("one process runs one trial at a time: leave out --jobs")
         case "serial":
             return Serial()
         case None:
