@@ -22,6 +22,7 @@ from ratecli.runner.schedule import Task
 from ratecli.runner.shown import unknown_variants
 from ratecli.runner.store import Store
 from ratecli.runner.unkept import unkept
+from ratecli.runner.writer import Writer
 
 LEDGER = "trials.sqlite"
 UNSOLVED = "no_solution_found"
@@ -90,26 +91,30 @@ class Ongoing:
         except BaseException:
             self._store.close()
             raise
+        self._writer = Writer(self._store)
         self.names = {each.key: display_name(each) for each in prepared.plan.planned}
         self.todo: list[Task] = [task for task in prepared.plan.tasks if task.key not in known]
         self.left = {task.key for task in self.todo}
 
     def put(self, result: TrialResult) -> None:
-        """Store a trial."""
-        self._store.put(result)
+        """Store a trial; raises what storing an earlier one raised."""
+        self._writer.put(result)
         self.left.discard(result.key)
 
     def recall(self, key: str) -> TrialResult:
         """One of its trials that is stored; KeyError if it is not."""
+        self._writer.flush()
         return self._store.result(key)
 
     def close(self) -> None:
+        self._writer.close()
         self._store.close()
 
     def finish(self) -> Outcome:
         """When nothing is left: the record is completed, the ledger closed."""
-        with self._store as store:
-            results = store.results()
+        self._writer.flush()
+        results = self._store.results()
+        self.close()
         self._write_record(datetime.now(UTC))
         ended = [results[task.key] for task in self.asked.prepared.plan.tasks]
         names = self.names

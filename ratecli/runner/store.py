@@ -1,6 +1,6 @@
 """The ledger: one SQLite file that holds an experiment's plan and every trial that ended.
 
-Each trial is one transaction. The rollback journal is kept rather than WAL: a ledger at rest is then
+A trial is stored whole or not at all. The rollback journal is kept rather than WAL: a ledger at rest is then
 one file that can be copied, read from a folder without write permission, or lie on a network disk,
 and a commit costs about a millisecond. As long as a ledger is written the journal stays, with nothing in
 it between transactions: to make it and to remove it each time takes half as long again. `synchronous = FULL` makes a stored trial survive a power
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -118,12 +118,17 @@ class Store:
 
     def put(self, result: TrialResult) -> None:
         """Store a trial. The first answer to a key stays; a failure gives way to what comes later."""
+        self.put_all([result])
+
+    def put_all(self, results: Iterable[TrialResult]) -> None:
+        """Store some trials, all or none."""
         with self._transaction("IMMEDIATE") as db:
-            row = db.execute("SELECT status FROM trials WHERE key = ?", (result.key,)).fetchone()
-            if row is not None and row[0] in CACHED:
-                return
-            db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
-            _insert(db, result)
+            for result in results:
+                query = "SELECT status FROM trials WHERE key = ?"
+                row = db.execute(query, (result.key,)).fetchone()
+                if row is None or row[0] not in CACHED:
+                    db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
+                    _insert(db, result)
 
     def plan(self) -> list[Planned]:
         query = "SELECT key, label, algorithm, options, point, seed, metrics FROM plan ORDER BY position"
@@ -223,7 +228,13 @@ class Store:
 
 def _connect(path: Path, mode: str, patience: float) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)
+    return sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=patience,
+        isolation_level=None,
+        check_same_thread=False,  # one at a time uses it, not always the same (`runner.writer`)
+    )
 
 
 def _foreign(path: Path) -> FaultError:

@@ -158,7 +158,7 @@ def test_an_interrupt_says_what_is_stored_of_each(folder, files):
     for file in files:
         file.write_text(file.read_text().replace("seeds: 1", "seeds: 60"))
     with subprocess.Popen(
-        command("run", *files, "--jobs", 2), stdout=-1, stderr=-1, cwd=folder, text=True
+        command("run", *files, "--jobs", 1), stdout=-1, stderr=-1, cwd=folder, text=True
     ) as run:
         while stored(ledger(folder, "small")) < 3:
             assert run.poll() is None
@@ -239,7 +239,9 @@ def test_an_executor_that_is_none(cli, small):
 
 def test_a_run_on_a_cluster(folder, cli, files, cluster):
     assert cli("run", files[0], "-q", "-o", "here", "--executor", "serial").code == 0
-    there = cli("run", files[0], "-o", "there", "--executor", cluster.replace("tcp:", "dask:"))
+    there = cli(
+        "run", files[0], "-o", "there", "-j", 1, "--executor", cluster.replace("tcp:", "dask:")
+    )
     assert there.code == 0
     assert "(4 run now)" in there.out
     numbers = [(folder / each / "small" / "metrics.csv").read_bytes() for each in ("here", "there")]
