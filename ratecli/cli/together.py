@@ -17,7 +17,7 @@ from ratecli.faults import Fault, FaultError
 from ratecli.report.differing import differing
 from ratecli.report.ledger import Ledger
 from ratecli.report.write import LEDGER, check_place, write_report
-from ratecli.runner.executors import Executor, Serial
+from ratecli.runner.executors import Dask, Executor, Serial
 from ratecli.runner.lock import locked
 from ratecli.runner.run import Asked, Outcome, kept, run_all
 
@@ -33,7 +33,12 @@ class Manner:
 
 
 def run_together(asked: Sequence[Asked], manner: Manner) -> int:
-    """Run experiments whose folders nobody else writes to meanwhile; gives the exit code."""
+    """Run experiments whose folders nobody else writes to meanwhile; gives the exit code.
+
+    Raises FaultError, E507, for a cluster that is not there, before anything is touched.
+    """
+    if isinstance(manner.executor, Dask):
+        manner.executor.check()
     together = _Together(asked, manner)
     with ExitStack() as stack:
         together.run([each for each in asked if together.hold(each, stack)])

@@ -20,7 +20,7 @@ from ratecli.runner.dask_worker import Run, leave, work
 from ratecli.runner.parcel import Answer, Death, Parcel
 from ratecli.runner.provenance import code_versions
 
-CONNECT_SECONDS = 20.0
+CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 LOST_SECONDS = 300.0
 """How long a cluster may be without workers: one that grows on demand needs minutes."""
@@ -113,7 +113,7 @@ class DaskCrew:
 def dask_crew(address: str | None, jobs: int | None) -> Iterator[DaskCrew]:
     """The workers of a running cluster, or of one that lasts as long as this."""
     place = local_cluster(jobs) if address is None else nullcontext(address)
-    with _silent(), place as cluster, _client(cluster) as client:
+    with _silent(), place as cluster, connected(cluster) as client:
         yield DaskCrew(client, jobs)
 
 
@@ -135,8 +135,8 @@ def local_cluster(jobs: int | None) -> Iterator[str]:
 
 
 @contextmanager
-def _client(address: str) -> Iterator[Client]:
-    """Raises FaultError, E507, where there is no scheduler, or none with workers."""
+def connected(address: str) -> Iterator[Client]:
+    """A client of the cluster at an address. FaultError, E507, where there is none, or none with workers."""
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:

@@ -91,6 +91,14 @@ class Dask:
         if find_spec("distributed") is None:
             raise FaultError(Fault("E507", "Dask is not installed", "pip install 'ratecli[dask]'"))
 
+    def check(self) -> None:
+        """Raises FaultError, E507, where no cluster with workers is at the address."""
+        from ratecli.runner.dask_crew import connected  # noqa: PLC0415  an extra
+
+        if self.address is not None:
+            with connected(self.address):
+                pass
+
     def run(
         self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
     ) -> None:

@@ -11,7 +11,7 @@ import time
 import pytest
 from small import PLAIN, SMALL, TRIALS, command, stored
 
-from ratecli.runner import limits
+from ratecli.runner import dask_crew, limits
 from ratecli.runner.executors import Serial
 from ratecli.runner.limits import held_by
 from ratecli.runner.lock import locked
@@ -229,6 +229,16 @@ def test_without_dask(cli, small, monkeypatch, folder):
         "   = help: pip install 'ratecli[dask]'",
     ]
     assert not (folder / "results").exists()
+
+
+def test_without_a_cluster_nothing_is_forgotten(folder, cli, files, monkeypatch):
+    assert cli("run", files[0], "-q", "--executor", "serial").code == 0
+    before = ledger(folder, "small").read_bytes()
+    monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.2)
+    answer = cli("run", files[0], "--fresh", "--executor", "dask://127.0.0.1:9")
+    assert answer.code == 2
+    assert "error[E507]: no Dask scheduler at tcp://127.0.0.1:9" in answer.err
+    assert ledger(folder, "small").read_bytes() == before
 
 
 def test_an_executor_that_is_none(cli, small):

@@ -87,6 +87,7 @@ def _spin(_key, _detail, _given):
 def _hoard(key, detail, _given):
     """Hold so many MiB as long as this process lives."""
     KEPT.extend(b"x" * 2**20 for _ in range(detail))
+    time.sleep(0.3)  # so that it is seen
     return TrialResult(key, "ok", info={"pid": os.getpid()})
 
 

@@ -47,9 +47,9 @@ def test_a_ledger_that_fails_is_told_and_gets_nothing_more(store, tmp_path):
     whole = (tmp_path / "trials.sqlite").read_bytes()
     (tmp_path / "trials.sqlite").write_bytes(b"no ledger" * 1000)
     writer.put(RESULTS[1])
-    with pytest.raises(FaultError, match="E50[23]"):
+    with pytest.raises(FaultError, match=r"E50[23]"):
         writer.flush()
-    with pytest.raises(FaultError, match="E50[23]"):
+    with pytest.raises(FaultError, match=r"E50[23]"):
         writer.put(RESULTS[2])
     writer.close()
     (tmp_path / "trials.sqlite").write_bytes(whole)
