@@ -9,6 +9,7 @@ import typer
 
 from ratecli.cli.arguments import Json
 from ratecli.cli.console import print_json, table
+from ratecli.cli.console import show as print_faults
 
 WIDE = 60
 """Longer values of `show` begin on a line of their own."""
@@ -21,6 +22,7 @@ class Kind(StrEnum):
     ALGORITHMS = "algorithms"
     PLOTS = "plots"
     EXPERIMENTS = "experiments"
+    PLUGINS = "plugins"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,15 +35,19 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List what has a name."""
-    from ratecli.runner.catalogue import LISTINGS  # noqa: PLC0415
+    from ratecli.plugins import OWN  # noqa: PLC0415
+    from ratecli.runner.catalogue import LISTINGS, doubtful  # noqa: PLC0415
 
     rows = LISTINGS[kind]()
+    print_faults(doubtful(kind))
     if as_json:
         print_json(rows)
     elif not rows:
         typer.echo(f"no {kind} here")
     else:
         heads = list(dict.fromkeys(key for row in rows for key in row if key != "is"))
+        if all(row.get("from") == OWN for row in rows):
+            heads.remove("from")
         cells = [[_cell(row.get(head)) for head in heads] for row in rows]
         numbers = [head for head in heads if isinstance(rows[0].get(head), int)]
         typer.echo(table(heads, cells, numbers))

@@ -12,9 +12,11 @@ import typer
 
 from ratecli.cli.commands import INTERRUPTED
 from ratecli.cli.console import show
+from ratecli.cli.reports import JOINED
 from ratecli.cli.summary import End, of_one, of_several
 from ratecli.faults import Fault, FaultError
 from ratecli.report.differing import differing
+from ratecli.report.joined import write_joined
 from ratecli.report.ledger import Ledger
 from ratecli.report.write import LEDGER, check_place, write_report
 from ratecli.runner.executors import Dask, Executor, Serial
@@ -100,12 +102,23 @@ class _Together:
             if outcome is not None:
                 end = self._reported(end, outcome)
             ends.append(end)
+        joined = self._joined() if len(ends) > 1 else []
         if self._manner.quiet:
             return
         if len(ends) > 1:
-            typer.echo("\n".join(of_several(ends)))
+            typer.echo("\n".join([*of_several(ends), *joined]))
         elif ends[0].ledger is not None:
             typer.echo("\n".join(of_one(ends[0])))
+
+    def _joined(self) -> list[str]:
+        """Where the page over all experiments is; those that did not get as far are shown so."""
+        folders = [each.folder for each in self._asked]
+        try:
+            return [f"report   {write_joined(folders, folders[0].parent / JOINED)}"]
+        except FaultError as error:
+            show(error.faults)
+            self.code = max(self.code, error.exit_code)
+            return []
 
     def _reported(self, end: End, outcome: Outcome) -> End:
         self.code = max(self.code, outcome.exit_code)

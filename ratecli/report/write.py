@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ratecli.faults import Fault, FaultError
@@ -22,6 +25,7 @@ from ratecli.runner.files import MODELS, atomic_write, cannot_write, writing
 from ratecli.runner.store import Store
 
 LEDGER = "trials.sqlite"
+MANIFEST = "manifest.json"
 PAGES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
 FOLDERS = ("tables", "figures", MODELS)
 
@@ -50,7 +54,7 @@ def write_report(folder: Path) -> list[Path]:
     Gives the files, and for all of single trials the folder that they are in. The same ledger gives the
     same bytes.
     """
-    ledger = Ledger.read(folder / LEDGER)
+    ledger = with_manifest(Ledger.read(folder / LEDGER), folder)
     written = []
     for name, content in _files(ledger):
         path = folder / name
@@ -61,6 +65,15 @@ def write_report(folder: Path) -> list[Path]:
     with Store(folder / LEDGER, readonly=True) as store:
         kept = write_models(folder / MODELS, ledger, store)
     return [*written, folder / MODELS] if kept else written
+
+
+def with_manifest(ledger: Ledger, folder: Path) -> Ledger:
+    """With the record of the last run, where it lies beside the ledger and can be read."""
+    with suppress(OSError, ValueError):
+        found = json.loads((folder / MANIFEST).read_text("utf-8"))
+        if isinstance(found, dict):
+            return replace(ledger, meta={**ledger.meta, "manifest": found})
+    return ledger
 
 
 def summary_markdown(ledger: Ledger) -> str:

@@ -15,11 +15,12 @@ from ratecli.faults import Fault
 from ratecli.runner.expected import unknown_expected_variants
 from ratecli.runner.files import atomic_write, writing
 from ratecli.runner.meta import datasets, meta
+from ratecli.runner.origins import brought
 from ratecli.runner.prepare import Prepared
 from ratecli.runner.provenance import manifest
 from ratecli.runner.records import FAILED, Planned, TrialResult
 from ratecli.runner.schedule import Task
-from ratecli.runner.shown import unknown_variants
+from ratecli.runner.shown import swept, unknown_variants
 from ratecli.runner.store import Store
 from ratecli.runner.unkept import unkept
 from ratecli.runner.writer import Writer
@@ -137,6 +138,7 @@ class Ongoing:
             ended=ended,
             folder=Path.cwd(),
             deployed_model=prepared.deployed_model,
+            plugins=brought(prepared.experiment, swept(prepared.experiment)),
         )
         atomic_write(folder / "manifest.json", json.dumps(record, indent=2) + "\n")
 

@@ -53,7 +53,7 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
     options = {**algorithms()[name].preset, **given}
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
     wrong += [_not_finite(key, value) for key, value in options.items() if _endless(value)]
-    wrong = wrong or list(_checked(found, options))
+    wrong = wrong or list(checked(found, options))
     if wrong:
         raise OptionError(wrong)
     try:
@@ -79,7 +79,7 @@ def at_point(value: Any, point: Point) -> Any:
     return [at_point(part, point) for part in value] if isinstance(value, list) else value
 
 
-def _checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
+def checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
     """What options that know more of their values than a type say of them."""
     hints = _hints(found)
     for key in options.keys() & hints.keys():

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from ratecli.faults import FaultError
 from ratecli.runner.executors import Executor, Hooks
-from ratecli.runner.ongoing import LEDGER, Asked, Ongoing, Outcome, kept
+from ratecli.runner.ongoing import LEDGER, Asked, Ongoing, Outcome, display_name, kept
 from ratecli.runner.prepare import Prepared
 from ratecli.runner.progress import Progress, open_progress
 from ratecli.runner.records import TrialResult
 from ratecli.runner.schedule import Task
 from ratecli.runner.trial import run_trial
 
-__all__ = ["LEDGER", "Asked", "Outcome", "kept", "run", "run_all"]
+__all__ = ["LEDGER", "Asked", "Outcome", "display_name", "kept", "run", "run_all"]
 
 OnEnded = Callable[[Outcome], object]
 OnFault = Callable[[Asked, FaultError], object]
