@@ -13,7 +13,7 @@ import ratecli
 from ratecli.cli import catalogue, data, filters, plugins, predictions, reports, runs, specs
 from ratecli.cli.commands import Commands
 from ratecli.cli.console import forgiving
-from ratecli.cli.plain_text import plain
+from ratecli.plain_text import plain
 
 INTERNAL = 70
 

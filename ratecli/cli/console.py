@@ -11,8 +11,8 @@ from typing import TextIO
 
 import typer
 
-from ratecli.cli.plain_text import as_json, plain
 from ratecli.faults import Fault
+from ratecli.plain_text import as_json, plain
 
 WIDEST = 120
 

@@ -10,6 +10,7 @@ import typer
 
 from ratecli.cli.arguments import Json, Offline
 from ratecli.cli.console import counted, print_json, table
+from ratecli.plain_text import plain
 
 if TYPE_CHECKING:
     from ratecli.conformance.outcome import Gap, Report
@@ -40,7 +41,7 @@ def conform(
     if as_json:
         print_json([_plain(report) for report in reports])
     else:
-        typer.echo("\n\n".join("\n".join(_lines(report)) for report in reports))
+        typer.echo(plain("\n\n".join("\n".join(_lines(report)) for report in reports)))
     raise typer.Exit(0 if all(report.holds for report in reports) else BROKEN)
 
 

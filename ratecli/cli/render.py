@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ratecli.cli.plain_text import INERT, as_json
 from ratecli.faults import Fault, Place
+from ratecli.plain_text import INERT, as_json
 
 RESET = "\033[0m"
 BOLD = "\033[1m"

@@ -12,9 +12,9 @@ import typer
 from ratecli.cli.arguments import File, Files, Settings
 from ratecli.cli.console import by_place, counted, print_json, show
 from ratecli.cli.each import each
-from ratecli.cli.plain_text import plain
 from ratecli.cli.starters import init
 from ratecli.faults import Fault, FaultError
+from ratecli.plain_text import plain
 
 
 class Format(StrEnum):

@@ -11,7 +11,7 @@ import typer
 from ratecli.cli.completion import columns, tables
 from ratecli.cli.completion import templates as known_templates
 from ratecli.cli.console import show, table
-from ratecli.cli.plain_text import plain
+from ratecli.plain_text import plain
 
 if TYPE_CHECKING:
     from ratecli.runner.own_starter import Asked

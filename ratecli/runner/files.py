@@ -51,18 +51,20 @@ def writing(path: Path) -> Iterator[None]:
         raise FaultError(cannot_write(path, error.strerror or str(error))) from error
 
 
-def atomic_write(path: Path, content: str | bytes) -> None:
+def atomic_write(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
     """Write `path` (text as UTF-8, line ends as they are) so that no reader ever sees half of it.
+
+    What is not `lasting`, since it can be made again, may be lost in a power cut.
 
     Raises
     ------
     FaultError
         E505 where the system refuses; what stood there before stays.
     """
-    write_together({path: content})
+    write_together({path: content}, lasting=lasting)
 
 
-def write_together(files: Mapping[Path, str | bytes]) -> None:
+def write_together(files: Mapping[Path, str | bytes], *, lasting: bool = True) -> None:
     """Write all of some files, or none: each is put in its place only when all have been written.
 
     Raises
@@ -79,7 +81,8 @@ def write_together(files: Mapping[Path, str | bytes]) -> None:
         for temporary, (path, content) in staged.items():
             with writing(path):
                 _refuse_folder(path)
-                _write(temporary, content.encode() if isinstance(content, str) else content)
+                data = content.encode() if isinstance(content, str) else content
+                _write(temporary, data, lasting=lasting)
         for temporary, (path, _) in staged.items():
             with writing(path):
                 temporary.replace(path)
@@ -94,8 +97,9 @@ def _refuse_folder(path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes, *, lasting: bool) -> None:
     with path.open("xb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if lasting:
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,8 +1,9 @@
 """The ledger: one SQLite file that holds an experiment's plan and every trial that ended.
 
-Each trial is one transaction. The rollback journal is kept rather than WAL: a ledger at rest is then
+A trial is stored whole or not at all. The rollback journal is kept rather than WAL: a ledger at rest is then
 one file that can be copied, read from a folder without write permission, or lie on a network disk,
-and a commit costs about a millisecond. `synchronous = FULL` makes a stored trial survive a power
+and a commit costs about a millisecond. As long as a ledger is written the journal stays, with nothing in
+it between transactions: to make it and to remove it each time takes half as long again. `synchronous = FULL` makes a stored trial survive a power
 cut, not only a `kill -9`.
 """
 
@@ -11,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -96,6 +97,9 @@ class Store:
         self.close()
 
     def close(self) -> None:
+        """The journal goes unless somebody reads just now; it is of no use to anyone any more."""
+        with suppress(sqlite3.Error):
+            self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
 
     def begin(self, plan: Sequence[Planned], meta: Mapping[str, Any]) -> None:
@@ -115,12 +119,17 @@ class Store:
 
     def put(self, result: TrialResult) -> None:
         """Store a trial. The first answer to a key stays; a failure gives way to what comes later."""
+        self.put_all([result])
+
+    def put_all(self, results: Iterable[TrialResult]) -> None:
+        """Store some trials, all or none."""
         with self._transaction("IMMEDIATE") as db:
-            row = db.execute("SELECT status FROM trials WHERE key = ?", (result.key,)).fetchone()
-            if row is not None and row[0] in CACHED:
-                return
-            db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
-            _insert(db, result)
+            for result in results:
+                query = "SELECT status FROM trials WHERE key = ?"
+                row = db.execute(query, (result.key,)).fetchone()
+                if row is None or row[0] not in CACHED:
+                    db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
+                    _insert(db, result)
 
     def plan(self) -> list[Planned]:
         query = "SELECT key, label, algorithm, options, point, seed, metrics FROM plan ORDER BY position"
@@ -176,7 +185,9 @@ class Store:
             raise FaultError(Fault("E502", message, help=help_))
         if readonly:
             self._db.execute("PRAGMA query_only = ON")
-        elif not _knows_encodings(self._db):
+            return
+        self._db.execute("PRAGMA journal_mode = PERSIST")
+        if not _knows_encodings(self._db):
             with self._transaction("IMMEDIATE") as db:
                 for statement in ENCODINGS:
                     db.execute(statement)
@@ -221,7 +232,13 @@ class Store:
 
 def _connect(path: Path, mode: str, patience: float) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)
+    return sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=patience,
+        isolation_level=None,
+        check_same_thread=False,  # one at a time uses it, not always the same (`runner.writer`)
+    )
 
 
 def _foreign(path: Path) -> FaultError:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from guard import watched
 
-from ratecli.cli.plain_text import plain
 from ratecli.cli.render import render, to_github, to_json
 from ratecli.faults import Fault, FaultError
+from ratecli.plain_text import plain
 from ratecli.runner.explain import explain
 from ratecli.runner.prepare import examine
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from json_schema import faults, malformed, parts
 
-from ratecli.cli.plain_text import as_json
 from ratecli.datasets.sources import SOURCES
+from ratecli.plain_text import as_json
 from ratecli.runner.catalogue import metrics
 from ratecli.runner.file_schema import file_schema
 from ratecli.runner.signature import signature
