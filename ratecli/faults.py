@@ -11,6 +11,9 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+CHECKS = frozenset({"E506", "E508", "E509"})
+"""A check does not hold, or cannot be made."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -61,8 +64,10 @@ class FaultError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """4 if data is the trouble, 1 for failed trials, else 2 (interface: exit codes)."""
+        """4 if data is the trouble, 1 for failed trials, 3 for checks, else 2 (interface: exit codes)."""
         codes = {fault.code for fault in self.faults if fault.is_error}
+        if codes and codes <= CHECKS:
+            return 3
         if codes <= {"E501"}:
             return 1
         return 4 if all(code == "E501" or code.startswith("E4") for code in codes) else 2

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import ratecli
-from ratecli.cli import catalogue, data, filters, predictions, reports, runs, specs
+from ratecli.cli import catalogue, checks, data, filters, predictions, reports, runs, specs
 from ratecli.cli.commands import Commands
 from ratecli.cli.console import forgiving
 
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for room in (runs, specs, data, reports, predictions, filters, catalogue):
+for room in (runs, specs, data, reports, checks, predictions, filters, catalogue):
     room.add_to(app)
 
 
