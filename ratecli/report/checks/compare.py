@@ -13,7 +13,7 @@ compared as the metric `solution_rate`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ratecli.rates.direction import Direction
@@ -74,17 +74,18 @@ class _Series:
 def compare(ledger: Ledger, reference: Reference, terms: Terms) -> list[Finding]:
     """Every number against the pinned one, in the order of the plan."""
     other = list(_other_data(ledger, reference))
-    if other:
-        return other
+    now = (pinned(ledger, point) for point in points(ledger))
+    return other or compared(now, reference.trials, terms)
+
+
+def compared(now: Iterable[Pinned], was: Iterable[Pinned], terms: Terms) -> list[Finding]:
+    """Results of the same data, in the order of `now`; what there is no more of comes last."""
+    known = {each.key: each for each in was}
     found: list[Finding | _Series] = []
-    known = {each.key: each for each in reference.trials}
-    for point in points(ledger):
-        now = pinned(ledger, point)
-        found += _of_point(now, known.pop(now.key, None))
-    found += [
-        _not_compared(each, "it is pinned and no longer in the file") for each in known.values()
-    ]
-    return _judged(found, terms)
+    for each in now:
+        found += _of_point(each, known.pop(each.key, None))
+    gone = "it is pinned and no longer in the file"
+    return _judged([*found, *(_not_compared(each, gone) for each in known.values())], terms)
 
 
 def _other_data(ledger: Ledger, reference: Reference) -> Iterator[Finding]:
