@@ -151,12 +151,11 @@ def _alike(before: float, after: float) -> bool:
 
 
 def _solutions(now: Pinned, was: Pinned) -> _Series:
-    """1 for each trial that gave a classifier, 0 for one that answered that there is none."""
+    """1 for each trial that gave a classifier, 0 for one that did not."""
     sides = []
     for each in (was, now):
         solved = {seed for numbers in each.numbers.values() for seed in numbers}
-        answered = [seed for seed, status in each.status.items() if status in ANSWERED]
-        sides.append({seed: float(seed in solved) for seed in answered})
+        sides.append({seed: float(seed in solved) for seed in each.seeds})
     return _Series(_at(now, ("", "", SOLUTION_RATE)), *sides)
 
 

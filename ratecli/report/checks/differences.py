@@ -122,10 +122,11 @@ def _difference(pair: _Pair, common: _Spread) -> Difference:
         return Difference(was, now, pair.seeds, pair.paired, largest)
     if not pair.moved:
         return Difference(was, now, pair.seeds, pair.paired, largest, 0.0)
-    own = _spread([pair])
-    error = math.sqrt(max(own.variance, common.variance))
-    df = common.df if common.variance else own.df
-    return Difference(was, now, pair.seeds, pair.paired, largest, error, df)
+    if common is NO_SPREAD:
+        common = _spread([pair])
+    own = sum(float(np.var(sample, ddof=1)) / len(sample) for sample in pair.samples)
+    error = math.sqrt(max(own, common.variance))
+    return Difference(was, now, pair.seeds, pair.paired, largest, error, common.df)
 
 
 @dataclass(frozen=True)
