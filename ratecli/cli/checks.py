@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -52,6 +53,8 @@ def check(
     ] = Format.TEXT,
 ) -> None:
     """Compare what is stored with `expect` and with the pinned reference; exit 3 if that fails."""
+    if not math.isfinite(tolerance):
+        raise typer.BadParameter(f"{tolerance} is no number", param_hint="--tolerance")
     from ratecli.report.checks.check import check as checked  # noqa: PLC0415
     from ratecli.runner.prepare import examine  # noqa: PLC0415
 
