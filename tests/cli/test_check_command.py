@@ -186,7 +186,7 @@ def test_other_data_than_was_pinned(cli):
     REFERENCE.write_text(re.sub('"loans": "..', '"loans": "zz', text))
     answer = cli("check", "small.yaml")
     assert answer.code == 3
-    assert "the rows of data set 'loans' are not those of the reference" in answer.err
+    assert "data set 'loans' has other rows than were pinned" in answer.err
     assert "--> small.yaml:4:3" in answer.err
 
 

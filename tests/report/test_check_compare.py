@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import pytest
 from pins import findings, point
+from synthetic_ledger import measured, planned
+
+from ratecli.report.checks.compare import Terms, compare
+from ratecli.report.checks.reference import reference
+from ratecli.report.ledger import Ledger
 
 FIVE = [0.20, 0.21, 0.19, 0.22, 0.18]
 NAN = "nan"
@@ -93,6 +98,27 @@ def test_what_cannot_be_compared_fails_and_says_why(now, was, told):
     assert found.verdict == "not compared"
     assert found.told.startswith(told)
     assert found.way_out
+
+
+def test_data_sets_come_and_go():
+    trial = planned("fit", 0)
+    result = {trial.key: measured(trial, {("v", "test"): {"error": 0.1}})}
+
+    def ledger(**digests):
+        data = {name: {"digest": digest} for name, digest in digests.items()}
+        return Ledger(
+            [trial], result, {"experiment": {"name": "x"}, "datasets": data, "versions": {}}
+        )
+
+    def told(now, was):
+        return [each.told for each in compare(now, reference(was), Terms(0.001, {}))]
+
+    assert told(ledger(a="1", b="2", c="3"), ledger(b="2", c="4", d="5")) == [
+        "data set 'a' is not pinned",
+        "data set 'c' has other rows than were pinned",
+        "data set 'd' is pinned and no longer in the file",
+    ]
+    assert set(told(ledger(a="1"), ledger(a="1"))) == {"1 seed: no interval"}
 
 
 def test_what_is_there_on_one_side_only_fails():

@@ -34,7 +34,7 @@ def check(prepared: Prepared, folder: Path, place: Path, tolerance: float) -> Ch
         ledger = standing(prepared, folder)
     except NothingError as nothing:
         return Check(prepared.path, name, None, [nothing.finding])
-    except FaultError as error:  # E506: the others can still be compared
+    except FaultError as error:  # E506, E502, E503: other files can still be compared
         return Check(prepared.path, name, None, list(map(_fault, error.faults)))
     found = list(unanswered(ledger, prepared.path))
     found += expected(ledger, prepared.experiment.expect)
