@@ -147,12 +147,18 @@ def test_what_is_expected_and_is_not_so(folder, cli):
 def test_missing_and_failed_trials_fail(pinned, cli):
     change(pinned, "DELETE FROM trials WHERE id = 1")
     change(pinned, "UPDATE trials SET status = 'error', reason = 'E501: <x>' WHERE id = 3")
+    first = cli("check", "small.yaml").err
+    assert "--> small.yaml:13:5\n" in first
     for command, code, said in (("check", 3, "E509"), ("pin", 2, "E507")):
         answer = cli(command, "small.yaml")
         assert answer.code == code
         assert f"error[{said}]" in answer.err
-        assert "1 not run as the file, data and code are now" in answer.err.replace(" 0 ", " 1 ")
-        assert "error: E501: <x>" in answer.err
+        missing = (
+            "unconstrained: 1 of 5 trials are not stored for the file, its data and the code as"
+        )
+        assert f"{missing} they are now, the first at kappa = 0.6, seed " in answer.err
+        assert " trials ended as error (E501: <x>), the first at kappa = 0.6, seed " in answer.err
+        assert answer.err.count("error[") == 2
         assert "Traceback" not in answer.err
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ratecli.faults import Fault, FaultError
@@ -45,10 +46,10 @@ def check(prepared: Prepared, folder: Path, place: Path, tolerance: float) -> Ch
         )
         found.append(Finding(Verdict.NOT_COMPARED, "reference", told=told, way_out=way_out))
     if known is None:
-        return Check(prepared.path, name, None, found)
+        return Check(prepared.path, name, None, _placed(prepared, found))
     found += _pinned(prepared, ledger, known, tolerance)
     versions = _versions(known.versions, ledger.meta["versions"])
-    return Check(prepared.path, name, place, found, versions)
+    return Check(prepared.path, name, place, _placed(prepared, found), versions)
 
 
 def pin(prepared: Prepared, folder: Path, place: Path) -> Reference:
@@ -82,6 +83,17 @@ def directions(experiment: Experiment) -> dict[str, Direction]:
     found = {name: direction(parse_value(rule)) for name, rule in experiment.metrics.items()}
     low = dict.fromkeys((OBJECTIVE, *LOW_OF_FILTERS), Direction.LOW)
     return found | low | dict.fromkeys((SOLUTION_RATE, LEAST), Direction.HIGH)
+
+
+def _placed(prepared: Prepared, found: Sequence[Finding]) -> list[Finding]:
+    """What is of a whole algorithm at its entry."""
+    labels = [entry.label for entry in prepared.experiment.algorithms]
+    return [
+        replace(each, loc=("algorithms", labels.index(each.algorithm)))
+        if each.loc == ("algorithms",) and each.algorithm in labels
+        else each
+        for each in found
+    ]
 
 
 def _fault(fault: Fault) -> Finding:

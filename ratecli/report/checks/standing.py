@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ratecli.report.checks.findings import Finding, Verdict
-from ratecli.report.checks.reference import Point, points
 from ratecli.report.ledger import NOT_RUN, Ledger
 from ratecli.report.outcomes import ANSWERED
+from ratecli.report.sheet import scalar
 from ratecli.report.write import LEDGER
 from ratecli.runner.meta import datasets
 from ratecli.runner.prepare import Prepared, absent_files
 from ratecli.runner.provenance import code_versions
+from ratecli.runner.records import Planned
 from ratecli.runner.store import Store
 
 ENDED = ANSWERED | {"diverged"}
@@ -54,37 +55,34 @@ def standing(prepared: Prepared, folder: Path) -> Ledger:
 
 
 def unanswered(ledger: Ledger, path: Path) -> Iterator[Finding]:
-    """A finding for each algorithm and sweep point with trials that are missing or failed."""
-    for point in points(ledger):
-        silent = [trial for trial in point.trials if ledger.status(trial) not in ENDED]
-        if silent:
-            yield Finding(
-                Verdict.NOT_COMPARED,
-                "run",
-                algorithm=point.label,
-                point=point.point,
-                told=_told(ledger, point, len(silent)),
-                way_out=f"`ratecli run {path}` runs what is missing and tries again what failed",
-                loc=("algorithms",),
-            )
-
-
-def _told(ledger: Ledger, point: Point, silent: int) -> str:
-    counted: dict[tuple[str, str], list[int]] = {}
-    for trial in point.trials:
+    """A finding for each algorithm and reason why trials of it are missing or failed."""
+    found: dict[tuple[str, str, str], list[Planned]] = {}
+    for trial in ledger.plan:
         status = ledger.status(trial)
         if status not in ENDED:
-            counted.setdefault((status, ledger.reason(trial)), []).append(trial.seed)
-    told = "; ".join(
-        f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))} {_status(status)}"
-        + (f": {reason}" if reason else "")
-        for (status, reason), seeds in counted.items()
-    )
-    return f"{silent} of {len(point.trials)} trials gave no answer ({told})"
+            found.setdefault((trial.label, status, ledger.reason(trial)), []).append(trial)
+    for (label, status, reason), silent in found.items():
+        planned = sum(trial.label == label for trial in ledger.plan)
+        told = f"{len(silent)} of {planned} trials {_ended(status, reason)}"
+        yield Finding(
+            Verdict.NOT_COMPARED,
+            "run",
+            algorithm=label,
+            told=f"{told}, the first at {_where(silent[0])}",
+            way_out=f"`ratecli run {path}` runs what is missing and tries again what failed",
+            loc=("algorithms",),
+        )
 
 
-def _status(status: str) -> str:
-    return "not run as the file, data and code are now" if status == NOT_RUN else status
+def _ended(status: str, reason: str) -> str:
+    if status == NOT_RUN:
+        return "are not stored for the file, its data and the code as they are now"
+    return f"ended as {status} ({reason})" if reason else f"ended as {status}"
+
+
+def _where(trial: Planned) -> str:
+    point = [f"{name} = {scalar(value)}" for name, value in trial.point.items()]
+    return ", ".join([*point, f"seed {trial.seed}"])
 
 
 def _nothing(prepared: Prepared, told: str, way_out: str = "") -> NothingError:
