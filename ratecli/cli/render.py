@@ -178,7 +178,7 @@ def _command(fault: Fault) -> str:
         properties |= {"col": place.column, "endColumn": end}
     properties["title"] = fault.code
     listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
-    message = _clean(fault.message) + (f"\nhelp: {_clean(fault.help)}" if fault.help else "")
+    message = clean(fault.message) + (f"\nhelp: {clean(fault.help)}" if fault.help else "")
     return f"::{_severity(fault)} {listed}::{_data(message)}"
 
 
