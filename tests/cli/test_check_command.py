@@ -139,7 +139,7 @@ def test_what_is_expected_and_is_not_so(folder, cli):
     lines = answer.out.splitlines()
     assert len(lines) == 3
     at = FILE.count("\n") + 2
-    place = rf"::error file=small\.yaml,line={at},col=\d+,title=E508::"
+    place = rf"::error file=small\.yaml,line={at},endLine={at},col=\d+,endColumn=\d+,title=E508::"
     assert all(re.match(place, line) for line in lines[:2])
     assert "expected ≤ 0.01 (Table 3)" in lines[0]
 
@@ -287,7 +287,7 @@ def test_hostile_names_are_text_and_nothing_else(folder, cli):
     assert answer.code == 3
     annotations = [line for line in answer.out.splitlines() if line.startswith("::")]
     assert len(annotations) == 1
-    assert "%0A::error::%250A" in annotations[0]
+    assert " ::error::%250A" in annotations[0]
     (case,) = [c for c in ET.parse("out.xml").iter("testcase") if c.find("error") is not None]
     assert "<b a='1'>&" in case.find("error").get("message")
     assert "\ufffd]]>" in case.find("error").text
