@@ -131,6 +131,8 @@ def _left_out(features: pd.DataFrame) -> dict[str, str]:
         missing = 0 if is_text(column) else int((~np.isfinite(floats(column))).sum())
         if missing:
             found[str(name)] = f"{missing} rows have no number there"
+        elif not is_text(column) and len(column) > 1 and (np.diff(floats(column)) == 1).all():
+            found[str(name)] = "a running number"
         elif is_text(column) and column.nunique() > MOST_WORDS:
             found[str(name)] = (
                 f"{column.nunique()} different texts: a name or number of the row, perhaps"

@@ -186,6 +186,12 @@ def test_labels_that_say_themselves_which_is_the_yes(folder, table, cli):
     assert load_experiment(folder / "exp.yaml")[0].datasets["table"].positive in {1, "1"}
 
 
+def test_a_running_number_is_left_out_and_other_numbers_are_not(table, cli):
+    table(lambda row: [int(row[0][1:]) + 7, *row[1:]])
+    left_out = [line for line in cli(*own("--positive", "yes")).out.splitlines() if "left" in line]
+    assert left_out == ['left out "id": a running number']
+
+
 def test_columns_that_cannot_be_features_are_left_out_and_told(folder, table, cli):
     table(with_cell("age", "", 5))
     answer = cli(*own("--positive", "yes"))
