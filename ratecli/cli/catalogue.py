@@ -20,6 +20,7 @@ class Kind(StrEnum):
     FUNCTIONS = "functions"
     ALGORITHMS = "algorithms"
     PLOTS = "plots"
+    CODES = "codes"
     EXPERIMENTS = "experiments"
 
 
@@ -48,7 +49,9 @@ def ls(
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A data set, metric, algorithm, function or plot.")],
+    name: Annotated[
+        str, typer.Argument(help="A data set, metric, algorithm, function, plot or code.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Show all there is to know about a name."""
