@@ -232,7 +232,7 @@ def _shell(line: str) -> tuple[int, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     python = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        ["bash", "-c", line],
+        ["bash", "-o", "pipefail", "-c", line],
         env=os.environ | {"PATH": path, "PYTHONPATH": python},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
