@@ -25,6 +25,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,12 +142,19 @@ class Run:
             text = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
-        if "jobs:" not in part.lines:  # a workflow is no experiment
+        if "jobs:" not in part.lines:
             self._command(f"ratecli validate {named[2]}", part)
+            return
+        for job in yaml.safe_load(text)["jobs"].values():  # a workflow: what it does with ratecli
+            for step in job["steps"]:
+                for line in _joined(step.get("run", "").split("\n")):
+                    if line.startswith("ratecli "):
+                        self._command(line, part)
 
     def _python(self, part: Part) -> None:
-        code = compile("\n".join(part.lines), self.page.name, "exec")
-        with _captured() as out:
+        code = compile("\n".join(part.lines), "<page>", "exec")
+        with _captured() as out, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             exec(code, self.namespace)
         self.said = out.getvalue()
 
