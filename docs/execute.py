@@ -26,7 +26,8 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,18 @@ from pages import ROOT, Page, Part, read
 PLAIN = re.compile(r"[\w ./=:,%+@'\[\]{}()-]*")
 """A command line without anything that takes a shell, but for quotes."""
 NAMED = re.compile(r"# (in )?([\w./-]+\.ya?ml)$")
+
+
+def missing(said: Mapping[str, str]) -> str:
+    """What a page or a part needs and is not there, "" where nothing is missing."""
+    for need in said.get("needs", "").split():
+        if need == "mirror":
+            found = bool(os.environ.get("RATECLI_DATA_MIRROR"))
+        else:
+            found = find_spec(need.partition(".")[0]) is not None and find_spec(need) is not None
+        if not found:
+            return need
+    return ""
 
 
 class Differs(AssertionError):
@@ -66,6 +79,8 @@ class Run:
 
     def _skipped(self, part: Part) -> bool:
         """Of a page that is slow as a whole the files are validated nevertheless."""
+        if missing(part.said):
+            return True
         whole = "slow" in self.page.said and part.kind != "yaml"
         return "not run" in part.said or (not self.slow and (whole or "slow" in part.said))
 

@@ -5,10 +5,11 @@ What is said stands in a comment before a part:
     <!-- slow: trains for a minute -->        run by `make test-slow` only
     <!-- not run: needs a second machine -->  never run
     <!-- instead: COMMAND -->                 what the tests run in its place
+    <!-- needs: mirror -->                    skipped without a mirror of the data, or without these modules
     <!-- exits: 2 -->                         the command ends with this code
     <!-- from: results/x/summary.md -->       a table, text or picture of this file; `table: 2` is the second
                                               table in it, `where: REGEX` keeps rows that fit
-and for a whole page, in the same form: `page slow`; `page needs` (`mirror`, or modules); `page apart`, whose
+and for a whole page, in the same form: `page slow`; `page needs`; `page apart`, whose
 commands are processes of their own.
 """
 

@@ -30,6 +30,3 @@ def folder(tmp_path, monkeypatch) -> Path:
         monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
     return tmp_path
 
-
-def mirror() -> bool:
-    return bool(os.environ.get("RATECLI_DATA_MIRROR"))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 
 import pytest
 from compare import same, same_line
-from conftest import mirror
-from execute import Differs, Run
+from execute import Differs, Run, missing
 from pages import Page, all_pages, read
 
 PAGES = all_pages()
@@ -23,11 +21,8 @@ def with_id(pages):
 
 
 def can(page: Page) -> None:
-    for need in page.said.get("needs", "").split():
-        if need == "mirror" and not mirror():
-            pytest.skip("no mirror of the data")
-        elif need != "mirror" and find_spec(need) is None:
-            pytest.skip(f"{need} is not installed")
+    if need := missing(page.said):
+        pytest.skip(f"needs {need}")
 
 
 def is_slow(page: Page) -> bool:
