@@ -14,6 +14,8 @@ PIECE = re.compile(
     r"|(?P<rule>-{2,}:?)|(?P<space>\s+)"
 )
 ANY = "..."
+ROUNDING = 1e-5
+"""Smaller numbers are what is left of a 0."""
 
 
 def same(shown: list[str], printed: list[str]) -> bool:
@@ -59,8 +61,8 @@ def _pattern(line: str) -> tuple[str, list[str]]:
 
 
 def _near(shown: str, printed: str) -> bool:
-    """Equal, or for numbers with decimals within one of the last digit that is shown."""
-    if shown == printed:
+    """Equal, or for numbers with decimals within one of the last digit that is shown; rounding is all alike."""
+    if shown == printed or max(abs(float(shown)), abs(float(printed))) < ROUNDING:
         return True
     mantissa, _, exponent = shown.lower().partition("e")
     decimals = len(mantissa.partition(".")[2])

@@ -52,7 +52,7 @@ def missing(said: Mapping[str, str]) -> str:
     return ""
 
 
-class Differs(AssertionError):
+class DiffersError(AssertionError):
     """What a page shows is not what comes out."""
 
 
@@ -69,7 +69,7 @@ class Run:
             (folder / name).symlink_to(ROOT / name)
 
     def all(self) -> None:
-        """Every part that is to be run. Raises Differs, with the page's line, at the first that is not so."""
+        """Every part that is to be run. Raises DiffersError, with the page's line, at the first that is not so."""
         before: Part | None = None
         for part in self.page.parts:
             if not self._skipped(part):
@@ -85,78 +85,78 @@ class Run:
         return "not run" in part.said or (not self.slow and (whole or "slow" in part.said))
 
     def _one(self, part: Part, before: Part | None) -> None:
-        of_file = "from" in part.said
         if "instead" in part.said:
             self._command(part.said["instead"], part)
-            self.ran += 1
+        elif "from" in part.said:
+            self._of_file(part)
+        elif part.kind == "text" and before is not None and before.kind == "python":
+            self._shown(part.start + 1, part.lines, self.said)
+        elif part.kind in {"table", "picture"}:
             return
-        match part.kind:
-            case "console":
-                self._console(part)
-            case "sh":
-                for line in _joined(part.lines):
-                    self._command(line, part)
-            case "yaml" if not of_file:
-                self._file(part)
-            case "python" if not of_file:
-                self._python(part)
-            case "text" if before is not None and before.kind == "python" and not of_file:
-                self._shown(part, part.start + 1, part.lines, self.said)
-            case "picture" if of_file:
-                self._picture(part)
-            case "table" if of_file:
-                self._table(part)
-            case "text" | "csv" | "yaml" | "python" if of_file:
-                self._text(part)
-            case "table" | "picture":
-                return
-            case _:
-                message = f"nobody says how a block of '{part.kind}' is to be run"
-                raise Differs(message)
+        elif part.kind in (
+            ways := {
+                "console": self._console,
+                "sh": self._lines,
+                "yaml": self._file,
+                "python": self._python,
+            }
+        ):
+            ways[part.kind](part)
+        else:
+            message = f"nobody says how a block of '{part.kind}' is to be run"
+            raise DiffersError(message)
         self.ran += 1
+
+    def _of_file(self, part: Part) -> None:
+        ways = {"table": self._table, "picture": self._picture}
+        ways.get(part.kind, self._text)(part)
+
+    def _lines(self, part: Part) -> None:
+        for line in _joined(part.lines):
+            self._command(line, part)
 
     @contextlib.contextmanager
     def _told(self, part: Part) -> Iterator[None]:
         try:
             yield
-        except Differs as trouble:
+        except DiffersError as trouble:
             message = f"{self.page.name}:{part.start + 1}: {trouble}"
-            raise Differs(message) from None
+            raise DiffersError(message) from None
 
     def _console(self, part: Part) -> None:
         starts = [k for k, line in enumerate(part.lines) if line.startswith("$ ")]
         if starts[:1] != [0]:
             message = "a console block begins with '$ '"
-            raise Differs(message)
+            raise DiffersError(message)
         for start, end in zip(starts, [*starts[1:], len(part.lines)], strict=True):
             last = start
             while part.lines[last].endswith("\\"):
                 last += 1
             line = "\n".join([part.lines[start][2:], *part.lines[start + 1 : last + 1]])
             printed = self._command(line.replace("\\\n", " "), part)
-            self._shown(part, part.start + 1 + last + 1, part.lines[last + 1 : end], printed)
+            self._shown(part.start + 1 + last + 1, part.lines[last + 1 : end], printed)
 
     def _command(self, line: str, part: Part) -> str:
-        """What a command prints, on both channels. Raises Differs unless it ends with the code said."""
+        """What a command prints, on both channels. Raises DiffersError unless it ends with the code said."""
         words = [] if "apart" in self.page.said else _words(line)
         code, printed = _ratecli(words[1:]) if words[:1] == ["ratecli"] else _shell(line)
         wanted = int(part.said.get("exits", "0"))
         if code != wanted:
             message = f"`{line}` ended with {code}, not {wanted}:\n{printed}"
-            raise Differs(message)
+            raise DiffersError(message)
         return printed
 
     def _file(self, part: Part) -> None:
         named = NAMED.match(part.lines[0]) if part.lines else None
         if named is None:
             message = "the first line names the file: `# name.yaml`, or `# in name.yaml`"
-            raise Differs(message)
+            raise DiffersError(message)
         path = self.folder / named[2]
         text = "\n".join(part.lines) + "\n"
         if named[1]:
             if not path.exists():
                 message = f"there is no {named[2]} yet"
-                raise Differs(message)
+                raise DiffersError(message)
             merged = yaml.safe_load(path.read_text("utf-8")) | yaml.safe_load(text)
             text = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,12 +177,12 @@ class Run:
             exec(code, self.namespace)
         self.said = out.getvalue()
 
-    def _shown(self, part: Part, start: int, shown: list[str], printed: str) -> None:
-        lines = [line.rstrip() for line in printed.rstrip("\n").split("\n") if line is not None]
-        lines = [] if lines == [""] else lines
-        if same(shown, lines) or (part.kind == "console" and not shown and "quiet" in part.said):
-            return
-        self._differs(start, start + len(shown), lines, shown)
+    def _shown(self, start: int, shown: list[str], printed: str) -> None:
+        lines = [line.rstrip() for line in printed.split("\n")]
+        while lines and not lines[-1]:
+            lines.pop()
+        if not same(shown, lines):
+            self._differs(start, start + len(shown), lines, shown)
 
     def _table(self, part: Part) -> None:
         found = _tables((self.folder / part.said["from"]).read_text("utf-8"))
@@ -202,21 +202,23 @@ class Run:
         made = self.folder / part.said["from"]
         if not made.is_file():
             message = f"there is no {part.said['from']}"
-            raise Differs(message)
+            raise DiffersError(message)
         kept = self.page.path.parent / part.picture
         if self.renew:
             shutil.copyfile(made, kept)
         elif not kept.is_file():
             message = f"there is no {kept}"
-            raise Differs(message)
+            raise DiffersError(message)
 
     def _differs(self, start: int, end: int, lines: list[str], shown: list[str]) -> None:
         if self.renew:
             self.changes.append((start, end, lines))
             return
-        missing = next((a for a in shown if a.strip() and not any(same_line(a, b) for b in lines)), "")
+        missing = next(
+            (a for a in shown if a.strip() and not any(same_line(a, b) for b in lines)), ""
+        )
         message = f"not so: {missing!r}\nwhat comes out:\n" + "\n".join(lines)
-        raise Differs(message)
+        raise DiffersError(message)
 
     def renewed(self) -> str:
         lines = list(self.page.lines)

@@ -18,8 +18,8 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ratecli.codes import CODES, FAMILIES  # noqa: E402
-from ratecli.runner import catalogue  # noqa: E402
+from ratecli.codes import CODES, FAMILIES
+from ratecli.runner import catalogue
 
 MADE = "Made of the code: `{}` says the same.\n"
 SAID = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
@@ -58,17 +58,17 @@ def rates() -> str:
     parts = [
         "# Rates and functions\n",
         MADE.format("ratecli ls metrics` and `ratecli ls functions"),
-        "A *rate* is a mean over the rows of a slice, so it is linear in the decisions. What is *composite* is "
-        "arithmetic over rates; a *ranking* measures scores and can be reported, not asked for. Slices stand in "
-        "brackets, as in `tpr[women]`, `tpr[sex = Female, age >= 30]`, `recall[d2]`.\n",
+        (
+            "A *rate* is a mean over the rows of a slice, so it is linear in the decisions. What is *composite* is "
+            "arithmetic over rates; a *ranking* measures scores and can be reported, not asked for. Slices stand in "
+            "brackets, as in `tpr[women]`, `tpr[sex = Female, age >= 30]`, `recall[d2]`.\n"
+        ),
     ]
     for kind in dict.fromkeys(row["kind"] for row in found):
         rows = [row for row in found if row["kind"] == kind]
         parts += [f"## {TITLES[kind]}\n", *_metrics(rows)]
     heads = ["function", "class", "what it is"]
-    functions = [
-        [f"`{row['name']}`", row["kind"], row["means"]] for row in catalogue.functions()
-    ]
+    functions = [[f"`{row['name']}`", row["kind"], row["means"]] for row in catalogue.functions()]
     return "\n".join([*parts, "## Functions\n", _table(heads, functions)])
 
 
@@ -98,17 +98,19 @@ def _metrics(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def algorithms() -> str:
     from ratecli.solvers.registry import BUILT_IN  # noqa: PLC0415
 
-    shapes = _table(
-        ["class", "what it is"], [[name, CLASSES[name]] for name in CLASSES]
-    )
+    shapes = _table(["class", "what it is"], [[name, CLASSES[name]] for name in CLASSES])
     parts = [
         "# Algorithms\n",
         MADE.format("ratecli ls algorithms` and `ratecli show NAME"),
-        "Any classifier that an algorithm gives is measured on all goals. Which goals it takes is a matter of "
-        "their class, which `ratecli explain FILE` shows; the easier ones stand first:\n",
+        (
+            "Any classifier that an algorithm gives is measured on all goals. Which goals it takes is a matter of "
+            "their class, which `ratecli explain FILE` shows; the easier ones stand first:\n"
+        ),
         shapes,
-        "In any entry stand, beside the options below, `as` (another label), `sweep`, `constraints_on`, `margin`, "
-        "`safety` and `filter` (see [the file](yaml.md)).\n",
+        (
+            "In any entry stand, beside the options below, `as` (another label), `sweep`, `constraints_on`, `margin`, "
+            "`safety` and `filter` (see [the file](yaml.md)).\n"
+        ),
     ]
     return "\n".join([*parts, *(_algorithm(each) for each in BUILT_IN)])
 
@@ -155,9 +157,11 @@ def datasets() -> str:
     parts = [
         "# Data sets\n",
         MADE.format("ratecli ls datasets` and `ratecli show NAME"),
-        "Files come from public addresses, and their checksums are pinned. `ratecli fetch NAME` brings them to "
-        "`data/`; `RATECLI_DATA_MIRROR` names a folder or address to look at first. A table of your own needs no "
-        "name here: [use your own table](../howto/own-data.md).\n",
+        (
+            "Files come from public addresses, and their checksums are pinned. `ratecli fetch NAME` brings them to "
+            "`data/`; `RATECLI_DATA_MIRROR` names a folder or address to look at first. A table of your own needs no "
+            "name here: [use your own table](../howto/own-data.md).\n"
+        ),
         _table(heads, cells),
     ]
     return "\n".join([*parts, *map(_dataset, found)])
@@ -170,7 +174,9 @@ def _dataset(row: Mapping[str, Any]) -> str:
     facts = [fact for fact in facts if fact[1]]
     text = f"```text\n{row['notes']}\n```\n" if row.get("notes") else ""
     stand_in = f"**{row['stand_in']}**\n" if row.get("stand_in") else ""
-    return "\n".join([f"## {row['name']} {{ #{row['name']} }}\n", stand_in, _table(["", ""], facts), text])
+    return "\n".join(
+        [f"## {row['name']} {{ #{row['name']} }}\n", stand_in, _table(["", ""], facts), text]
+    )
 
 
 def _link(file: Mapping[str, Any]) -> str:
@@ -181,16 +187,26 @@ def errors() -> str:
     parts = [
         "# Codes of messages\n",
         MADE.format("ratecli ls codes` and `ratecli show CODE"),
-        "A mistake is one message: its code, what is wrong, where (file, line, column), and a way out. All "
-        "mistakes of a phase are told at once. Codes that begin with E end the command, those with W warn.\n",
-        "Exit codes: 0 all trials ended, and checks hold; 1 some trial failed; 2 bad usage or file, nothing ran, or "
-        "results that cannot be written; 3 a check does not hold or cannot be made; 4 data missing, offline or "
-        "wrong; 70 internal error; 130 interrupted, what had ended is stored.\n",
+        (
+            "A mistake is one message: its code, what is wrong, where (file, line, column), and a way out. All "
+            "mistakes of a phase are told at once. Codes that begin with E end the command, those with W warn.\n"
+        ),
+        (
+            "Exit codes: 0 all trials ended, and checks hold; 1 some trial failed; 2 bad usage or file, nothing ran, or "
+            "results that cannot be written; 3 a check does not hold or cannot be made; 4 data missing, offline or "
+            "wrong; 70 internal error; 130 interrupted, what had ended is stored.\n"
+        ),
     ]
     for family, what in FAMILIES.items():
         heads = ["code", "means", "comes of", "way out", "exit"]
         rows = [
-            [f"<span id='{row.code}'>{row.code}</span>", row.means, row.cause, row.way_out, str(row.exit_code or "")]
+            [
+                f"<span id='{row.code}'>{row.code}</span>",
+                row.means,
+                row.cause,
+                row.way_out,
+                str(row.exit_code or ""),
+            ]
             for row in CODES.values()
             if row.code.startswith(family)
         ]
@@ -206,8 +222,10 @@ def keys() -> str:
     parts = [
         "# The file\n",
         MADE.format("ratecli schema"),
-        "One experiment is one YAML file. `ratecli init` writes a commented one. It is standard YAML 1.2: inside "
-        "`{ }` a rule with brackets or commas needs quotes.\n",
+        (
+            "One experiment is one YAML file. `ratecli init` writes a commented one. It is standard YAML 1.2: inside "
+            "`{ }` a rule with brackets or commas needs quotes.\n"
+        ),
         "## Experiment\n",
         _keys(schema),
     ]
@@ -233,7 +251,11 @@ def _keys(part: Mapping[str, Any]) -> str:
         [
             f"`{key}`",
             _type(field),
-            "needed" if key in required else f"`{_plain(field['default'])}`" if field.get("default") not in (None, "") else "",
+            "needed"
+            if key in required
+            else f"`{_plain(field['default'])}`"
+            if field.get("default") not in (None, "")
+            else "",
             field.get("description", ""),
         ]
         for key, field in part["properties"].items()
@@ -260,7 +282,9 @@ def _type(field: Mapping[str, Any]) -> str:
         items = field.get("items") or {}
         return f"list of {_type(items)}" if items else "list"
     if kind == "object":
-        inner = field.get("additionalProperties") or next(iter(field.get("patternProperties", {}).values()), None)
+        inner = field.get("additionalProperties") or next(
+            iter(field.get("patternProperties", {}).values()), None
+        )
         return f"names, each with {_type(inner)}" if isinstance(inner, dict) else "mapping"
     return WORDS.get(kind, kind)
 
@@ -283,8 +307,10 @@ def commands() -> str:
     parts = [
         "# Commands\n",
         MADE.format("ratecli COMMAND --help"),
-        "What is written to standard output is the answer; progress, warnings and errors go to standard error. "
-        "`NO_COLOR` switches colours off; where the output is no terminal, progress is plain lines.\n",
+        (
+            "What is written to standard output is the answer; progress, warnings and errors go to standard error. "
+            "`NO_COLOR` switches colours off; where the output is no terminal, progress is plain lines.\n"
+        ),
     ]
     for name, command in group.commands.items():
         context = typer.Context(command, info_name=f"ratecli {name}")
@@ -308,7 +334,9 @@ def _spelt(parameter: Any, context: Any) -> str:
 def _said(parameter: Any) -> str:
     text = getattr(parameter, "help", None) or ""
     default = parameter.default
-    plain = isinstance(default, int | float | str) and not isinstance(default, bool) and default != ""
+    plain = (
+        isinstance(default, int | float | str) and not isinstance(default, bool) and default != ""
+    )
     return f"{text} Default: `{default}`." if plain else text
 
 
@@ -335,7 +363,10 @@ def _cell(text: str) -> str:
     if text.startswith("<span "):
         return text
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if part.startswith("`") else html.escape(part, quote=False).replace("*", r"\*") for part in parts)
+    return "".join(
+        part if part.startswith("`") else html.escape(part, quote=False).replace("*", r"\*")
+        for part in parts
+    )
 
 
 PAGES = {

@@ -21,7 +21,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-SAID = re.compile(r"^<!-- (page )?(slow|not run|instead|exits|from|table|where|needs|apart): (.*?) -->$")
+SAID = re.compile(
+    r"^<!-- (page )?(slow|not run|instead|exits|from|table|where|needs|apart): (.*?) -->$"
+)
 FENCE = re.compile(r"^```([a-z]*)(.*)$")
 PICTURE = re.compile(r"^!\[[^\]]*\]\(([^)]+)\)")
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -29,4 +28,3 @@ def folder(tmp_path, monkeypatch) -> Path:
         monkeypatch.setenv(name, "http://127.0.0.1:9")
         monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
     return tmp_path
-

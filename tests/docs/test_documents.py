@@ -6,7 +6,7 @@ import re
 
 import pytest
 from compare import same, same_line
-from execute import Differs, Run, missing
+from execute import DiffersError, Run, missing
 from pages import Page, all_pages, read
 
 PAGES = all_pages()
@@ -113,7 +113,9 @@ print(1 + 1)
 
 
 @pytest.mark.parametrize(
-    ("trials", "sum_", "line"), [(1, 2, None), (2, 2, 8), (1, 3, 22)], ids=["right", "printed", "python"]
+    ("trials", "sum_", "line"),
+    [(1, 2, None), (2, 2, 8), (1, 3, 23)],
+    ids=["right", "printed", "python"],
 )
 def test_what_a_page_says_wrongly_is_found_at_its_line(folder, trials, sum_, line, monkeypatch):
     monkeypatch.setattr("pages.ROOT", folder)
@@ -123,16 +125,21 @@ def test_what_a_page_says_wrongly_is_found_at_its_line(folder, trials, sum_, lin
         run.all()
         assert run.ran == 5
     else:
-        with pytest.raises(Differs, match=rf"page\.md:{line}: not so"):
+        with pytest.raises(DiffersError, match=rf"page\.md:{line}: not so"):
             run.all()
 
 
 @pytest.mark.parametrize(
     "block",
-    ["```yaml\nname: x\n```", "```console\nratecli ls plots\n```", "```sh\nratecli ls plottz\n```", "```java\n```"],
+    [
+        "```yaml\nname: x\n```",
+        "```console\nratecli ls plots\n```",
+        "```sh\nratecli ls plottz\n```",
+        "```java\n```",
+    ],
 )
 def test_a_block_that_cannot_be_meant_is_refused(folder, block, monkeypatch):
     monkeypatch.setattr("pages.ROOT", folder)
     (folder / "page.md").write_text(block + "\n")
-    with pytest.raises(Differs):
+    with pytest.raises(DiffersError):
         Run(read(folder / "page.md"), folder, slow=False).all()
