@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from ratecli.codes import CODES, FAMILIES
 from ratecli.runner import catalogue
 
-MADE = "Made of the code: `{}` says the same.\n"
+MADE = "Made of the code: `{}` tells the same.\n"
 SAID = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 CLASSES = {
     "affine": "sums of rates with numbers before them, such as `tpr[women] - 0.8 * tpr`",
