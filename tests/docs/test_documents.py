@@ -7,7 +7,7 @@ import re
 import pytest
 from compare import same, same_line
 from execute import DiffersError, Run, missing
-from pages import Page, all_pages, read
+from pages import ROOT, Page, all_pages, read
 
 PAGES = all_pages()
 RUN = ("console", "sh", "yaml", "python", "text", "csv")
@@ -55,6 +55,14 @@ def test_few_parts_are_not_run():
     told = [part.said["not run"] for page in PAGES for part in page.parts if "not run" in part.said]
     assert len(told) <= NOT_RUN
     assert all(len(reason.split()) > 2 for reason in told)
+
+
+def test_links_of_the_readme_lead_somewhere():
+    (readme,) = (page for page in PAGES if page.path.name.startswith("README"))
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", "\n".join(readme.lines))
+    assert len(links) > 10
+    for link in links:
+        assert link.startswith("https://") or (ROOT / link).exists(), link
 
 
 SHOWN = "kappa  0.4874 ± 0.0114   17 rows, 0.7 s"
