@@ -138,7 +138,7 @@ def _load_own(options: Options, base: Path) -> Table:
     frame = own.read(path, kind, separator, categorical)
     roles = _roles(options, [str(name) for name in frame.columns])
     for name in roles.features:
-        _check_feature(frame[name], name, meant_as_text=name in categorical)
+        check_feature(frame[name], name, meant_as_text=name in categorical)
     label_range = registry.label_range(options)
     return Table(
         frame=frame,
@@ -192,7 +192,8 @@ def _check_names(options: Options, columns: list[str]) -> None:
         raise FaultError(faults)
 
 
-def _check_feature(column: pd.Series, name: str, *, meant_as_text: bool) -> None:
+def check_feature(column: pd.Series, name: str, *, meant_as_text: bool) -> None:
+    """Raises E407 for numbers that are missing or infinite, E411 for words among numbers."""
     if is_text(column):
         if not meant_as_text:
             _refuse_slips(column, name)

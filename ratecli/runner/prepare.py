@@ -55,9 +55,14 @@ def understand(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True
     return _understood(*load_experiment(path, overrides), refuse=refuse)
 
 
+def understand_document(document: Document) -> Prepared:
+    """As `understand`, of an experiment that is in no file; its paths start from the document's folder."""
+    return _understood(read_experiment(document), document)
+
+
 def prepared(document: Document) -> Prepared:
-    """An experiment that is in no file, of data that is there; its paths start from the document's folder."""
-    return _with_data(_understood(read_experiment(document), document))
+    """The same with data that is there, and every trial planned."""
+    return _with_data(understand_document(document))
 
 
 def _understood(experiment: Experiment, document: Document, *, refuse: bool = True) -> Prepared:
@@ -133,7 +138,11 @@ def prepare(
     progress: Progress | None = None,
 ) -> Prepared:
     """Read a file, fetch and read its data, check both and plan every trial."""
-    known = understand(path, overrides)
+    return ready(understand(path, overrides), offline=offline, progress=progress)
+
+
+def ready(known: Prepared, *, offline: bool = False, progress: Progress | None = None) -> Prepared:
+    """What is understood with its data, fetched and read, and every trial planned."""
     absent_files(known)  # before a long download: is what nobody can fetch there?
     fetch(known, offline=offline, progress=progress)
     return _with_data(known)
@@ -241,10 +250,11 @@ def _stage_faults(known: Prepared, cases: Sequence[Case]) -> Iterator[Fault]:
 
 
 def _columns(data: Data) -> Columns:
-    return Columns({name: _unique(column) for name, column in columns_of(data).items()})
+    return Columns({name: distinct(column) for name, column in columns_of(data).items()})
 
 
-def _unique(column: Any) -> list[str | float]:
+def distinct(column: Any) -> list[str | float]:
+    """The texts or floats that an (n,) array holds, sorted, without those that are missing."""
     if column.dtype.kind == "f":
         return [float(value) for value in np.unique(column[~np.isnan(column)])]
     return sorted({value for value in column if value is not None})

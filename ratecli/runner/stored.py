@@ -130,16 +130,30 @@ def _check_belongs(record: Mapping[str, Any], path: Path, blob: bytes) -> None:
 
 def _encoding(record: Mapping[str, Any], path: Path) -> Encoding:
     try:
-        encoding = Encoding.from_json(record)
-    except ReadyMadeError as error:
-        message = f"the features of '{path}' {READY[str(error)]}: they are not made of columns"
-        hint = "models can be applied whose features are columns of numbers and of text"
-        raise FaultError(Fault("E411", message, hint)) from None
+        return applicable(record, str(path))
     except ValueError as error:
         raise _broken(path.parent / ENCODER, str(error)) from None
+
+
+def applicable(record: object, name: str) -> Encoding:
+    """The encoding that JSON holds, where rows of a table can be shown to the model that is called `name`.
+
+    Raises
+    ------
+    FaultError
+        E411 where features are not made of columns or rows stand at several levels.
+    ValueError
+        For what is no encoding.
+    """
+    try:
+        encoding = Encoding.from_json(record)
+    except ReadyMadeError as error:
+        message = f"the features of '{name}' {READY[str(error)]}: they are not made of columns"
+        hint = "models can be applied whose features are columns of numbers and of text"
+        raise FaultError(Fault("E411", message, hint)) from None
     if encoding.levels > 1:
         message = (
-            f"'{path}' decides each row at {encoding.levels} levels, and a table has each row once"
+            f"'{name}' decides each row at {encoding.levels} levels, and a table has each row once"
         )
         hint = "models can be applied of data sets without 'levels'"
         raise FaultError(Fault("E411", message, hint))

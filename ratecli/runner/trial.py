@@ -58,16 +58,12 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     reference = {label: _seen(job, rows, key, given).predictions(_classifier(given[key], label))
                  for label, key in job.of.items() if not is_unsolved(given[key])}  # fmt: skip
     try:
-        problem = _problem(job, rows, reference, given)
+        problem = problem_of(job, rows, reference, given)
     except FaultError as error:
         if not _too_few(job.case, error):
             raise
         return _no_solution(job, rows, "; ".join(fault.message for fault in error.faults), begun)
-    rng = stream(job.seed, "solver", job.case.algorithm)
-    solution = guarded(job.case.solver, job.case.guard, problem, rng)
-    if job.is_deployed and solution.variants:
-        rows = with_decisions(rows, next(iter(solution.variants.values())))
-    solution, values, ending = _judged(job, rows, problem, solution, reference)
+    solution, values, ending = solved(job, rows, problem, reference)
     return TrialResult(
         key=job.key,
         status=ending.status,
@@ -88,12 +84,23 @@ def _no_solution(job: Job, rows: World, reason: str, begun: float) -> TrialResul
 
 
 @dataclass(frozen=True)
-class _Ending:
+class Ending:
     """How a trial ends, and what there is to keep of that beside the numbers."""
 
     status: str
     reason: str
     info: Mapping[str, Any] = field(default_factory=dict)
+
+
+def solved(
+    job: Job, rows: World, problem: Problem, reference: Mapping[str, Predictions]
+) -> tuple[Solution, list[Value], Ending]:
+    """What is given of the solution of a trial's problem, its numbers, and how the trial ends."""
+    rng = stream(job.seed, "solver", job.case.algorithm)
+    solution = guarded(job.case.solver, job.case.guard, problem, rng)
+    if job.is_deployed and solution.variants:
+        rows = with_decisions(rows, next(iter(solution.variants.values())))
+    return _judged(job, rows, problem, solution, reference)
 
 
 def _judged(
@@ -102,25 +109,25 @@ def _judged(
     problem: Problem,
     solution: Solution,
     reference: Mapping[str, Predictions],
-) -> tuple[Solution, list[Value], _Ending]:
+) -> tuple[Solution, list[Value], Ending]:
     """What is given of a solution, its numbers, and how the trial ends."""
     answers = {name: rows.predictions(variant) for name, variant in solution.variants.items()}
     if answers:  # `of(...)` of the trial itself is its main variant
         reference = {job.case.label: next(iter(answers.values())), **reference}
     if problem.promise is not None:
-        _, rules = _with_numbers(job.case, rows, reference, "train")
+        _, rules = with_numbers(job.case, rows, reference, "train")
         tested = SafetyRows(rows, problem.promise, problem.label_ends, job.seed)
         verdict = tested.verdict(solution, answers, rules)
         answers = {name: answers[name] for name in verdict.solution.variants}
         values = _measured(rows, job.case, answers, reference)
         found = {"certificates": list(verdict.certificates)}
         found |= _filters(job, rows, verdict.solution, answers)
-        return verdict.solution, values, _Ending(verdict.status, verdict.reason, found)
+        return verdict.solution, values, Ending(verdict.status, verdict.reason, found)
     values = _measured(rows, job.case, answers, reference)
     status, reason = _status(job.case, solution, values)
     if status == "not_met":
         status, reason = _proven(problem, status, reason)
-    return solution, values, _Ending(status, reason, _filters(job, rows, solution, answers))
+    return solution, values, Ending(status, reason, _filters(job, rows, solution, answers))
 
 
 def _filters(
@@ -129,7 +136,7 @@ def _filters(
     return census(job.case.goals(), rows.sample, rows.splits(), solution.variants, answers)
 
 
-def _problem(
+def problem_of(
     job: Job,
     rows: World,
     reference: Mapping[str, Predictions],
@@ -176,7 +183,7 @@ def _goals(
     """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them."""
     if case.solver.role == "ignores":
         return objective_goal("error", ERROR), ()
-    objective, rules = _with_numbers(case, rows, reference, split)
+    objective, rules = with_numbers(case, rows, reference, split)
     for goal in (objective, *rules):
         why, _ = refusal(type(case.solver), goal, objective=goal is objective)
         if why:  # `of(...)` turned out negative, and what was convex is concave
@@ -185,7 +192,7 @@ def _goals(
     return objective, rules
 
 
-def _with_numbers(
+def with_numbers(
     case: Case, rows: World, reference: Mapping[str, Predictions], split: str
 ) -> tuple[Goal, tuple[Goal, ...]]:
     """The goals of the file, with numbers for `of(...)`.

@@ -159,7 +159,7 @@ def world_of(
         label_range=_common_range([table.label_range for table in named.values()]),
     )
     if deployed is not None:
-        sample = sample.with_deployed(_decisions(columns[deployed], deployed))
+        sample = sample.with_deployed(decisions_of(columns[deployed], deployed))
     levels = levels_of_all(data)
     encoding = Encoding.of(encoder, stacked.columns, levels).text()
     if levels == 1:
@@ -297,7 +297,7 @@ def _stacked_column(name: str, found: Sequence[Table]) -> Any:
     ])  # fmt: skip
 
 
-def _decisions(column: Any, name: str) -> Floats:
+def decisions_of(column: Any, name: str) -> Floats:
     """The deployed model's decisions; raises E406 unless the column holds 0, 1 and gaps only."""
     decisions = column if column.dtype.kind == "f" else pd.to_numeric(column, errors="coerce")
     strange = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))

@@ -145,9 +145,7 @@ def test_a_bad_value_of_an_override_is_shown_there(folder, cli):
     assert shown(answer.err) == [("E203", "--set", (1, 11))]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"), [("missing.yaml", None), (".", None), ("exp.yaml", b"\xff\xfe")]
-)
+@pytest.mark.parametrize(("name", "content"), [("missing.yaml", None), ("exp.yaml", b"\xff\xfe")])
 def test_a_file_that_cannot_be_read(folder, cli, listing, name, content):
     if content is not None:
         (folder / name).write_bytes(content)

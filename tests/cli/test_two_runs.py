@@ -19,7 +19,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no su
 
 BUSY = "error[E504]: {}another run is writing to results/small"
 ONCE = ("--set", "seeds=1", "-j", 1)
-SEEDS = 100
+SEEDS = 400
+"""More than end while this process waits for its turn on a busy machine."""
 
 
 @pytest.fixture

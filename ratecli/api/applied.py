@@ -1,0 +1,90 @@
+"""A classifier that a run left, applied to a DataFrame."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.api.errors import readable, warn_of
+from ratecli.api.given import as_table
+from ratecli.models.base import Array, Classifier
+from ratecli.models.storage import loads
+from ratecli.runner.encoding import Encoding
+from ratecli.runner.predict import answered
+from ratecli.runner.stored import Stored, applicable
+
+
+@dataclass(frozen=True)
+class Model:
+    """A stored classifier with what makes its features of columns.
+
+    Attributes
+    ----------
+    name
+        Of the trial and the variant, such as `majorize kappa=0.8 seed=0, stochastic`.
+    classifier
+        What decides of features (n, d).
+    encoding
+        How these are made of the columns of a table.
+    """
+
+    name: str
+    classifier: Classifier
+    encoding: Encoding
+
+    @classmethod
+    def of(cls, name: str, blob: bytes, encoding: str) -> Model:
+        """Raises ValueError where features are not made of columns, or rows stand at several levels."""
+        with readable():
+            return cls(name, loads(blob), applicable(json.loads(encoding), name))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that rows must have."""
+        return list(self.encoding.encoder.kinds)
+
+    def answers(self, frame: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+        """What `ratecli predict` adds to a table.
+
+        Parameters
+        ----------
+        frame : DataFrame of n rows
+            With the columns of the training rows, in any order among others.
+        seed : int, default=0
+            Decides what a randomized classifier leaves to chance.
+
+        Returns
+        -------
+        DataFrame
+            n rows with the index of `frame`: `score`, the `chance` of a yes and a `decision`, 1 or 0; or an
+            `estimate`; or of a filter `chance`, `value` and `kept`.
+
+        Raises
+        ------
+        ValueError
+            Where the rows do not fit the model; `faults` has the parts.
+        """
+        with readable():
+            found, doubts = answered(
+                Stored(Path("X"), self.classifier, self.encoding),
+                Path("X"),
+                as_table(frame, "X"),
+                seed,
+            )
+        warn_of(doubts)
+        return pd.DataFrame(dict(found.columns), index=frame.index)
+
+    def predict(self, frame: pd.DataFrame, *, seed: int = 0) -> NDArray[Any]:
+        """(n,) decisions, 1 or 0, or estimates; of a filter which rows are kept."""
+        found = self.answers(frame, seed=seed)
+        return np.asarray(found[found.columns[-1]])
+
+    def chances(self, frame: pd.DataFrame) -> Array:
+        """(n,) that the decision is yes, or that a filter keeps the row."""
+        return np.asarray(self.answers(frame)["chance"], dtype=np.float64)

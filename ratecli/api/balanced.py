@@ -1,0 +1,226 @@
+"""A filter of rows that balances groups, as an estimator (Deng, Diana, Kearns, Roth 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
+
+from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
+from ratecli.api.estimator import Estimator, seed_of
+from ratecli.api.fitting import Fitted, Labelled, fitted
+from ratecli.api.given import Given
+from ratecli.api.question import Question
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Array
+from ratecli.models.proxies import Filter
+from ratecli.rates.syntax import number, quoted
+from ratecli.runner.answers import answers
+from ratecli.runner.records import MET
+from ratecli.runner.table_filter import MAIN
+from ratecli.runner.table_filter_checks import WITHOUT_LEAST
+
+SECRET = "secret"  # noqa: S105  the name of a rule
+TOLD = "disclosivity"
+
+
+class BalancedFilter(Estimator):
+    """Keep rows so that groups have equal shares, by chances that tell little of anybody's group.
+
+    Groups are told by columns of `X`, where it is a DataFrame, or of `sensitive_features`. The filter does not
+    look at them, neither when it is learned nor when it is applied: only what they are balanced by is.
+    Its chances are those of `ratecli filter` on the same table, options and seed.
+
+    The columns of a DataFrame are encoded as by the command; an array is taken as it is.
+
+    As in imbalanced-learn, `fit_resample` gives the rows that are kept. `sample_weight` is for classifiers that
+    rather weigh all rows.
+
+    Parameters
+    ----------
+    by : str or list of str, default=None
+        The columns whose values are to have equal shares; None for all sensitive features.
+    disclosivity : float, default=0.1
+        By how much what the filter says of a training row may shift the chance of any of these values,
+        from 0 to 1.
+    algorithm : str, default="balanced_tree"
+        `balanced_tree`, `qp_proxy` or `naive_proxy`.
+    kept : float, default=0.1
+        The least share of the training rows that is to be kept. `naive_proxy` keeps what it keeps.
+    objective : str, default=None
+        Another distance than `imbalance(by=...)`, such as `rms(share[sex = Female] - 0.4)`.
+    solver_options : dict, default=None
+        Further options of the algorithm. One of them is also the parameter `solver_options__NAME`.
+    drop : list of str, default=()
+        Further columns of X that the filter is not to look at.
+    random_state : int, RandomState or None, default=None
+        Decides what the algorithm leaves to chance, and which rows are kept.
+
+    Attributes
+    ----------
+    filter_
+        What decides, a `ratecli.models.proxies.Filter`; None where there were no groups.
+    imbalance_, disclosivity_ : float
+        What it reaches on the training rows: the objective, and how much it tells.
+    kept_ : float
+        The share of these rows that is expected to be kept.
+    sample_indices_ : ndarray
+        Which rows `fit_resample` kept last.
+
+    References
+    ----------
+    Deng, Diana, Kearns, Roth (2023), "Balanced Filtering via Disclosure-Controlled Proxies".
+    """
+
+    _mappings = ("solver_options",)
+
+    def __init__(
+        self,
+        by: str | Sequence[str] | None = None,
+        *,
+        disclosivity: float = 0.1,
+        algorithm: str = "balanced_tree",
+        kept: float = 0.1,
+        objective: str | None = None,
+        solver_options: Mapping[str, Any] | None = None,
+        drop: Sequence[str] = (),
+        random_state: Any = None,
+    ) -> None:
+        self.by = by
+        self.disclosivity = disclosivity
+        self.algorithm = algorithm
+        self.kept = kept
+        self.objective = objective
+        self.solver_options = solver_options
+        self.drop = drop
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> BalancedFilter:  # noqa: ARG002
+        """Learn a filter; without any groups it keeps every row.
+
+        Parameters
+        ----------
+        X : DataFrame, array or sparse matrix of shape (n, d)
+        y : ignored
+        sensitive_features : DataFrame, Series, dict or array, default=None
+            n rows, the groups.
+
+        Raises
+        ------
+        ValueError
+            Where anything cannot be read or does not go together; `faults` has the parts.
+        NoSolutionFoundError
+            Where no filter is found that tells as little as it is to.
+        """
+        with readable():
+            given = self._given(X, sensitive_features, reset=True)
+            self._seed = seed_of(self.random_state)
+            by = self._by(given)
+            if not by:
+                self._keep_all()
+                warn(
+                    "there are no groups to balance: name columns by `by`, or give sensitive_features"
+                )
+                return self
+            nothing = np.full(len(given), np.nan)
+            rows = Labelled(given, nothing, np.ones(len(given)))
+            dropped = [name for name in self.drop if name not in by]
+            encode = given.raw is not None
+            found = fitted(self._question(by), rows, self._seed, drop=dropped, encode=encode)
+        warn_of(found.doubts)
+        self._keep(found)
+        return self
+
+    def _by(self, given: Given) -> list[str]:
+        if self.by is None:
+            return [str(name) for name in given.beside.columns]
+        return [self.by] if isinstance(self.by, str) else list(self.by)
+
+    def _question(self, by: Sequence[str]) -> Question:
+        limit = self.disclosivity
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit <= 1:
+            raise FaultError(Fault("E104", f"disclosivity must be from 0 to 1, not {limit!r}"))
+        columns = ", ".join(map(quoted, by))
+        over = f"by=({columns})" if len(by) > 1 else f"by={columns}"
+        least = {} if self.algorithm == WITHOUT_LEAST else {"kept": self.kept}
+        rule = {SECRET: f"{TOLD}({over}) <= {number(float(limit))}"}
+        return Question(
+            self.algorithm,
+            {**least, **(self.solver_options or {})},
+            f"imbalance({over})" if self.objective is None else self.objective,
+            rule if limit < 1 else {},  # 1 always holds
+            metrics={TOLD: f"{TOLD}({over})", "kept": "positive_rate"},
+        )
+
+    def _keep_all(self) -> None:
+        self.filter_: Filter | None = None
+        self.imbalance_, self.disclosivity_, self.kept_ = 0.0, 0.0, 1.0
+
+    def _keep(self, found: Fitted) -> None:
+        chosen = found.solution.variants.get(MAIN)
+        if not isinstance(chosen, Filter):
+            reason = found.ending.reason or found.ending.status
+            raise NoSolutionFoundError(f"{self.algorithm} found no filter: {reason}")
+        values = found.values[MAIN]
+        if not values[TOLD] <= self.disclosivity + MET:
+            raise NoSolutionFoundError(
+                f"what {self.algorithm} says of a row shifts the chance of its group by up to "
+                f"{values[TOLD]:.4f}, more than {self.disclosivity:g}: allow more, or take balanced_tree"
+            )
+        self.filter_, self._reader = chosen, found.reader
+        self.imbalance_, self.disclosivity_ = values["objective"], values[TOLD]
+        self.kept_ = values["kept"]
+
+    def chances(self, X: Any) -> Array:
+        """The chance (n,) that each row is kept, in [0, 1]. X may lack the columns of `by` and `drop`."""
+        check_is_fitted(self)
+        with readable():
+            given = self._given(X, None, reset=False)
+            if self.filter_ is None:
+                return np.ones(len(given))
+            chances = self.filter_.chance(self._reader.shown(given, self.filter_))
+            warn_of(self._reader.surprises(given))
+        return chances
+
+    def sample_weight(self, X: Any) -> Array:
+        """Weights (n,) under which groups are as balanced as among rows that are kept: `chances`."""
+        return self.chances(X)
+
+    def fit_resample(
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None
+    ) -> tuple[Any, Any]:
+        """Learn a filter and draw whom to keep.
+
+        Returns
+        -------
+        X, y
+            The rows that are kept, of the types given; y is None where it was.
+        """
+        self.fit(X, y, sensitive_features=sensitive_features)
+        rows = self._drawn(X)
+        self.sample_indices_ = rows
+        return _safe_indexing(X, rows), None if y is None else _safe_indexing(y, rows)
+
+    def _drawn(self, X: Any) -> NDArray[np.intp]:
+        with readable():
+            given = self._given(X, None, reset=False)
+            if self.filter_ is None:
+                return np.arange(len(given))
+            said = answers(self.filter_, self._reader.shown(given, self.filter_), self._seed)
+        rows = np.flatnonzero(said.columns["kept"])
+        if not len(rows):
+            raise NoSolutionFoundError(f"of {len(given)} rows none is kept: ask for more by `kept`")
+        return rows
+
+    def _unseen(self) -> list[str]:
+        by = [] if self.by is None else [self.by] if isinstance(self.by, str) else list(self.by)
+        return [*by, *self.drop]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,77 @@
+"""Registered data sets as DataFrames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ratecli.api.errors import readable
+from ratecli.datasets.load import load
+from ratecli.datasets.registry import find
+from ratecli.datasets.table import Table
+
+
+class Dataset(NamedTuple):
+    """Rows X (n, d) and labels y (n,): 1 and 0, NaN where a row has none, or numbers."""
+
+    X: pd.DataFrame
+    y: pd.Series
+
+
+def load_dataset(name: str, *, split: str | None = None, **options: Any) -> Dataset:
+    """A data set that ratecli knows (`ratecli ls datasets`); fetched, where need be, and verified.
+
+    Parameters
+    ----------
+    name : str
+        Such as `loans`, which is generated, or `adult`.
+    split : str, default=None
+        `train`, `validation` or `test`, where the data set has these officially; None for all rows.
+    **options
+        Its options, as a file has them: `rows=2000`, `preparation="narasimhan2019"`.
+
+    Returns
+    -------
+    Dataset
+        A pair `X, y`. X has the columns that classifiers may see, and behind them the sensitive ones that
+        they may not, which `drop` keeps from an estimator.
+
+    Raises
+    ------
+    ValueError
+        For what does not exist or cannot be fetched, and where features are no columns (texts).
+
+    Examples
+    --------
+    >>> import ratecli
+    >>> X, y = ratecli.load_dataset("loans", rows=500)
+    >>> X.shape
+    (500, 8)
+    """
+    with readable():
+        source = find(name)
+        table = load({"source": name, **options}, Path())
+    if table.matrix is not None:
+        raise ValueError(f"the features of '{name}' are ready-made, not columns of a table")
+    extra = [
+        each for each in source.sensitive if each in table.frame and each not in table.features
+    ]
+    rows = _rows(table, name, split)
+    X = table.frame.loc[rows, [*table.features, *extra]].reset_index(drop=True)
+    label = table.label[rows]
+    whole = table.label_range is None and not np.isnan(label).any()
+    return Dataset(X, pd.Series(label.astype(np.int64) if whole else label, name=source.label))
+
+
+def _rows(table: Table, name: str, split: str | None) -> Any:
+    if split is None:
+        return np.ones(len(table), dtype=bool)
+    known = () if table.part is None else np.unique(table.part).tolist()
+    if split not in known:
+        raise ValueError(
+            f"'{name}' has no rows called '{split}', only: {', '.join(known) or 'all'}"
+        )
+    return table.part == split

@@ -1,0 +1,199 @@
+"""Rows as scikit-learn gives them: a frame or an array, and columns beside it that rules may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ratecli.datasets import own
+from ratecli.datasets.columns import Kind, floats, is_text
+from ratecli.faults import Fault, FaultError, did_you_mean
+from ratecli.models.base import Features
+from ratecli.runner.prepare import distinct
+
+T = TypeVar("T")
+
+ALONE = "sensitive"
+"""What an array of one sensitive feature is called that has no name."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """n rows.
+
+    Attributes
+    ----------
+    raw
+        X, where it is a frame.
+    matrix
+        (n, d) X itself, where it is an array: its columns are called x0, x1, ...
+    beside
+        Sensitive features, numeric or text: rules see them before a column of X of the same name.
+    """
+
+    raw: pd.DataFrame | None
+    matrix: Features | None
+    beside: pd.DataFrame
+
+    @classmethod
+    def of(cls, X: Any, sensitive: Any = None) -> Given:
+        """Raises E411 where sensitive features are neither numbers nor text, ValueError for other lengths."""
+        beside = _beside(sensitive, X.shape[0])
+        if not isinstance(X, pd.DataFrame):
+            return cls(None, X, beside)
+        named = X.set_axis(list(map(str, X.columns)), axis=1)
+        if not named.columns.is_unique:
+            twice = named.columns[named.columns.duplicated()][0]
+            raise FaultError(Fault("E404", f"X has two columns called '{twice}'"))
+        return cls(named, None, beside)
+
+    def __len__(self) -> int:
+        return len(self.beside)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the columns of X; a sparse array has none that can be named."""
+        if self.raw is not None:
+            return list(self.raw.columns)
+        dense = self.matrix if isinstance(self.matrix, np.ndarray) else np.zeros((0, 0))
+        return [f"x{k}" for k in range(dense.shape[1])]
+
+    @cached_property
+    def columns(self) -> Mapping[str, NDArray[Any]]:
+        """(n,) arrays by name: of text with None, or of floats with NaN."""
+        return Lazy([*self.names, *self.beside.columns], self._column)
+
+    @cached_property
+    def values(self) -> Mapping[str, Sequence[str | float]]:
+        """The texts or floats that occur in each column."""
+        return Lazy(list(self.columns), lambda name: distinct(self.columns[name]))
+
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        """What each column holds."""
+        frames = [self.beside] if self.raw is None else [self.features(self.names), self.beside]
+        told = {str(name): is_text(each[name]) for each in frames for name in each}
+        return {name: "text" if told.get(name) else "number" for name in self.columns}
+
+    def _column(self, name: str) -> NDArray[Any]:
+        if name in self.beside:
+            return _array(self.beside[name])
+        if self.raw is not None:
+            return _array(typed(self.raw[[name]], "X")[name])
+        assert self.matrix is not None
+        return np.asarray(self.matrix[:, int(name[1:])], dtype=np.float64)
+
+    def features(self, names: Iterable[str]) -> pd.DataFrame:
+        """Those of some columns that X has, numeric or text; index 0..n-1."""
+        assert self.raw is not None
+        return typed(self.raw[[name for name in names if name in self.raw]], "X")
+
+    def require(self, names: Iterable[str]) -> None:
+        """Raises E205 for a column that there is nowhere."""
+        missing = [name for name in names if name not in self.columns]
+        if missing:
+            hint = did_you_mean(missing[0], self.columns, "columns")
+            raise FaultError(Fault("E205", f"there is no column '{missing[0]}'", hint))
+
+    def named(self, names: Iterable[str]) -> pd.DataFrame:
+        """Those of some columns that rules may name."""
+        there = {name: pd.Series(self.columns[name]) for name in names if name in self.columns}
+        return pd.DataFrame(there, index=range(len(self)))
+
+    def take(self, rows: NDArray[np.intp]) -> Given:
+        raw = None if self.raw is None else self.raw.iloc[rows]
+        matrix = None if self.matrix is None else self.matrix[rows]
+        return Given(raw, matrix, self.beside.iloc[rows].reset_index(drop=True))
+
+
+@dataclass(frozen=True)
+class Lazy(Mapping[str, T]):
+    """What is made of each name when it is first asked for: of most columns nothing ever is."""
+
+    names: Sequence[str]
+    make: Callable[[str], T]
+    made: dict[str, T] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self.made:
+            if name not in self.known:
+                raise KeyError(name)
+            self.made[name] = self.make(name)
+        return self.made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.known)
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    @cached_property
+    def known(self) -> Mapping[str, None]:
+        return dict.fromkeys(self.names)
+
+
+def _array(column: pd.Series) -> NDArray[Any]:
+    return np.asarray(column, dtype=object) if is_text(column) else floats(column)
+
+
+def typed(frame: pd.DataFrame, what: str) -> pd.DataFrame:
+    """The columns of a frame as numbers or text, as a file of them would be read.
+
+    Categories and strings stay text, though they may look like numbers, and so do truth values.
+    """
+    table = as_table(frame, what)
+    text = [each.name for each in table.schema if _is_text(each.type)]
+    return own.typed(Path(what), table, table.column_names, text)
+
+
+def as_table(frame: pd.DataFrame, what: str) -> pa.Table:
+    """Raises E411 for a column of several kinds."""
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = " ".join(map(str, error.args))
+        message = f"a column of {what} holds neither numbers nor text: {reason}"
+        raise FaultError(Fault("E411", message)) from None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(
+        said(kind)
+        for said in (pa.types.is_dictionary, pa.types.is_string, pa.types.is_large_string)
+    )
+
+
+def _beside(sensitive: Any, count: int) -> pd.DataFrame:
+    if sensitive is None:
+        return pd.DataFrame(index=range(count))
+    framed = _framed(sensitive)
+    found = typed(framed.set_axis(list(map(str, framed.columns)), axis=1), "sensitive_features")
+    if len(found) != count:
+        raise ValueError(f"sensitive_features has {len(found)} rows, and X has {count}")
+    return found
+
+
+def _framed(sensitive: Any) -> pd.DataFrame:
+    """A frame of what may be one, a mapping, a series or an array (n,)."""
+    if isinstance(sensitive, pd.DataFrame):
+        return sensitive
+    if isinstance(sensitive, Mapping):
+        return pd.DataFrame({name: np.asarray(values) for name, values in sensitive.items()})
+    if isinstance(sensitive, pd.Series):
+        return sensitive.to_frame(ALONE if sensitive.name is None else sensitive.name)
+    array = np.asarray(sensitive)
+    if array.ndim != 1:
+        message = "sensitive_features must be a DataFrame, so that rules can name its columns"
+        raise ValueError(f"{message}, not an array of shape {array.shape}")
+    return pd.DataFrame({ALONE: array})

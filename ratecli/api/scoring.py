@@ -1,0 +1,237 @@
+"""Rates as numbers and scorers of scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+)
+
+from ratecli.api.errors import readable
+from ratecli.api.estimator import predicted
+from ratecli.api.fitting import Labelled
+from ratecli.api.given import Given
+from ratecli.api.labels import Classes
+from ratecli.api.question import AS_IT_IS, Question
+from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Array
+from ratecli.rates import expression as ex
+from ratecli.rates.expression import Expression
+from ratecli.rates.matrix import Predictions, measure
+from ratecli.runner.records import VIOLATION
+
+RULE, RATE = "rule", "rate"
+
+
+class RateScorer(BaseEstimator):  # type: ignore[misc]
+    """What `rate_scorer` and `violation_scorer` give: call it with an estimator, rows and labels.
+
+    With metadata routing `set_score_request(sensitive_features=True, sample_weight=True)` has them handed to it.
+    """
+
+    __metadata_request__score: ClassVar[dict[str, str]] = {"estimator": UNUSED}
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        rule: bool = False,
+        groups: Mapping[str, str] | None = None,
+        parameters: Mapping[str, float] | None = None,
+        pos_label: Any = None,
+        greater_is_better: bool = True,
+    ) -> None:
+        self.text = text
+        self.rule = rule
+        self.groups = groups
+        self.parameters = parameters
+        self.pos_label = pos_label
+        self.greater_is_better = greater_is_better
+
+    def __call__(self, estimator: Any, X: Any, y: Any, **columns: Any) -> float:
+        """As `score`, which it is to scikit-learn."""
+        return self.score(estimator, X, y, **columns)
+
+    def score(
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        sensitive_features: Any = None,
+    ) -> float:
+        """The number on these rows, so that more is better; NaN where it has no value."""
+        said = predicted(estimator, X, sensitive_features)
+        given = X if isinstance(X, pd.DataFrame) else check_array(
+            X, accept_sparse="csr", dtype=None, ensure_all_finite=False
+        )  # fmt: skip
+        labels = getattr(estimator, "classes_", None)
+        with readable():
+            rows = Given.of(given, sensitive_features)
+        found = _measured(self, rows, y, said, weight=sample_weight, labels=labels)
+        return found if self.greater_is_better else -found
+
+
+def rate_scorer(
+    rate: str,
+    *,
+    groups: Mapping[str, str] | None = None,
+    parameters: Mapping[str, float] | None = None,
+    pos_label: Any = None,
+    greater_is_better: bool = True,
+) -> RateScorer:
+    """A scorer for `cross_validate` and `GridSearchCV` that measures a rate of what `predict` says.
+
+    Parameters
+    ----------
+    rate : str
+        Rates and arithmetic, such as `positive_rate[women] / positive_rate[men]`. Columns are those of X,
+        where it is a DataFrame, and of `sensitive_features`: with metadata routing,
+        `scorer.set_score_request(sensitive_features=True)` has them.
+    groups, parameters, pos_label
+        As in `RateConstrainedClassifier`.
+    greater_is_better : bool, default=True
+        False turns the sign, as of losses.
+
+    Returns
+    -------
+    RateScorer
+        `scorer(estimator, X, y, sample_weight=None, *, sensitive_features=None)` gives a float, NaN where
+        the rate has no value: a mean over no rows, or a ratio of 0 to 0.
+
+    Raises
+    ------
+    ValueError
+        When it is called: for what cannot be read, or a column that is not there.
+
+    Examples
+    --------
+    >>> import ratecli
+    >>> ratio = ratecli.rate_scorer("positive_rate[sex = Female] / positive_rate[sex = Male]")
+    """
+    return RateScorer(
+        rate,
+        groups=groups,
+        parameters=parameters,
+        pos_label=pos_label,
+        greater_is_better=greater_is_better,
+    )
+
+
+def violation_scorer(
+    rule: str,
+    *,
+    groups: Mapping[str, str] | None = None,
+    parameters: Mapping[str, float] | None = None,
+    pos_label: Any = None,
+) -> RateScorer:
+    """A scorer that gives minus the amount by which a rule is broken: at least 0 where it is kept.
+
+    Parameters are those of `rate_scorer`.
+    """
+    return RateScorer(
+        rule,
+        rule=True,
+        groups=groups,
+        parameters=parameters,
+        pos_label=pos_label,
+        greater_is_better=False,
+    )
+
+
+def rate_score(
+    text: str,
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any = None,
+    sample_weight: Any = None,
+    groups: Mapping[str, str] | None = None,
+    parameters: Mapping[str, float] | None = None,
+    pos_label: Any = None,
+) -> float:
+    """The value of a rate of given decisions.
+
+    Parameters
+    ----------
+    text : str
+        Rates and arithmetic, such as `max_gap(tpr, by=sex)`.
+    y_true, y_pred : array of shape (n,)
+        Labels and decisions, of two values.
+    sensitive_features : DataFrame, Series, dict or array, default=None
+        n rows that the text may name.
+    sample_weight : array of shape (n,), default=None
+        At least 0.
+    groups, parameters, pos_label
+        As in `RateConstrainedClassifier`.
+
+    Returns
+    -------
+    float
+        NaN where it has no value.
+
+    Raises
+    ------
+    ValueError
+        For what cannot be read, or a column that is not there.
+
+    Examples
+    --------
+    >>> import ratecli
+    >>> sex = {"sex": ["f", "f", "m", "m"]}
+    >>> ratecli.rate_score("max_gap(positive_rate, by=sex)", [0, 1, 0, 1], [1, 1, 0, 1], sensitive_features=sex)
+    0.5
+    """
+    scorer = RateScorer(text, groups=groups, parameters=parameters, pos_label=pos_label)
+    count = len(column_or_1d(y_true))
+    with readable():
+        given = Given.of(np.zeros((count, 0)), sensitive_features)
+    return _measured(scorer, given, y_true, y_pred, weight=sample_weight, labels=None)
+
+
+def _measured(
+    scorer: RateScorer, given: Given, y: Any, said: Any, *, weight: Any, labels: Any
+) -> float:
+    """Labels are those that the estimator knows, or else all that occur."""
+    check_consistent_length(given.beside, y, said)
+    y, said = column_or_1d(y), column_or_1d(said)
+    both = np.concatenate([y, said]) if labels is None else np.asarray(labels)
+    classes = Classes.of(both, scorer.pos_label)
+    weights = _check_sample_weight(weight, y, dtype=np.float64, ensure_non_negative=True)
+    rows = Labelled(given, classes.yes(y), weights)
+    with readable():
+        tree = _understood(scorer, given)
+        yes = classes.yes(said)
+        return _value(rows, yes, tree)
+
+
+def _understood(scorer: RateScorer, given: Given) -> Expression:
+    """What is to be measured; raises E304 where it asks for another algorithm's numbers."""
+    question = Question(
+        AS_IT_IS,
+        constraints={RULE: scorer.text} if scorer.rule else {},
+        groups=scorer.groups or {},
+        parameters=scorer.parameters or {},
+        metrics={} if scorer.rule else {RATE: scorer.text},
+    )
+    read = question.read(given.values)
+    tree = read.case.metrics[VIOLATION + RULE if scorer.rule else RATE]
+    if any(isinstance(part, ex.Of) for part in ex.walk(tree)):
+        raise FaultError(Fault("E304", f"'{scorer.text}' asks for what another algorithm has"))
+    return tree
+
+
+def _value(rows: Labelled, yes: Array, tree: Expression) -> float:
+    counted = rows.counted()
+    yes, rows = yes[counted], rows.take(counted)
+    return measure([tree], rows.sample(None), "train", Predictions(yes, yes, yes))[0]

@@ -1,0 +1,299 @@
+"""A safety test around any classifier: a model is given only if it passes on rows that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+    validate_data,
+)
+
+from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
+from ratecli.api.estimator import predicted, seed_of
+from ratecli.api.fitting import Labelled, checked
+from ratecli.api.given import Given
+from ratecli.api.labels import Classes
+from ratecli.api.question import AS_IT_IS, ROWS, Question, Read, Rules
+from ratecli.api.written import Written
+from ratecli.datasets.split import put_aside
+from ratecli.datasets.table import Table
+from ratecli.models.base import Array
+from ratecli.models.linear import Threshold
+from ratecli.rates.matrix import Predictions
+from ratecli.runner.certified import SafetyRows, Verdict
+from ratecli.runner.keys import stream
+from ratecli.runner.trial import with_numbers
+from ratecli.runner.world import World
+from ratecli.solvers.base import Solution
+
+THE_MODEL = "model"
+
+
+def _has(method: str) -> Callable[[Callable[..., Array]], Any]:
+    """A method that is there where the classifier has it."""
+
+    def check(self: SafetyTest) -> bool:
+        return hasattr(self.estimator, method)
+
+    found: Callable[[Callable[..., Array]], Any] = available_if(check)
+    return found
+
+
+class SafetyTest(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Train a classifier on some rows, and test on the others that it keeps rules, with high confidence.
+
+    With a probability of at most `delta`, over the draw of the rows that test, does a model pass that breaks a
+    rule for the distribution that rows come from. One that does not pass is not given: whatever predicts
+    raises NoSolutionFoundError. Tested is what `predict` of the classifier says.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Of two classes; it is cloned.
+    constraints : str, list of str or dict of str, default=()
+        Rules as in `RateConstrainedClassifier`. Without any nothing is tested, and all rows train.
+    delta : float or dict of float, default=0.05
+        Greater than 0 and less than 1; in a dict by the names of rules.
+    bound : str, default="auto"
+        `auto`, `student_t`, `hoeffding`, `clopper_pearson`, `empirical_bernstein`, `betting` or `bootstrap`
+        (`ratecli show`); `auto` takes one that suits the rates.
+    fraction : float, default=0.4
+        The share of the rows that tests.
+    method : str, default="pieces"
+        What is bounded: `pieces`, `forms` or `leaves`.
+    stratify : list of str, default=()
+        Columns, or `label`, whose values get the same shares in the test as in training.
+    groups, parameters : dict, default=None
+        As in `RateConstrainedClassifier`.
+    deployed : str, default=None
+        The column that holds a deployed model's decisions, 0 or 1.
+    pos_label : object, default=None
+        The label that is a yes; None for the larger one.
+    random_state : int, RandomState or None, default=None
+        Decides which rows test, and what bounds draw.
+
+    Attributes
+    ----------
+    passed_ : bool
+    bounds_ : dict of float
+        The upper end of each rule's violation, by its name, or its text without one: at most 0 passes.
+    certificates_ : list of dict
+        The records of the tests, as in `certificates.json`.
+    explanation_ : str
+        Why it did not pass, and what it would have taken; empty where it did.
+    estimator_ : classifier
+        The fitted one, only where it passed.
+    classes_ : ndarray of shape (2,)
+
+    References
+    ----------
+    Thomas, Castro da Silva, Barto, Giguere, Brun, Brunskill (2019), "Preventing undesirable behavior of
+    intelligent machines", Science 366.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        constraints: Rules = (),
+        *,
+        delta: float | Mapping[str, float] = 0.05,
+        bound: str = "auto",
+        fraction: float | str = 0.4,
+        method: str = "pieces",
+        stratify: Sequence[str] = (),
+        groups: Mapping[str, str] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        deployed: str | None = None,
+        pos_label: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.constraints = constraints
+        self.delta = delta
+        self.bound = bound
+        self.fraction = fraction
+        self.method = method
+        self.stratify = stratify
+        self.groups = groups
+        self.parameters = parameters
+        self.deployed = deployed
+        self.pos_label = pos_label
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, **params: Any) -> SafetyTest:
+        """Train and test.
+
+        Parameters
+        ----------
+        X : DataFrame, array or sparse matrix of shape (n, d)
+        y : array of shape (n,)
+        sensitive_features : DataFrame, Series, dict or array, default=None
+            n rows that rules may name. The classifier gets those that it trains on, too, if its `fit` takes
+            them, or asks for them by metadata routing.
+        **params
+            For the classifier, by metadata routing, where that is enabled.
+
+        Raises
+        ------
+        ValueError
+            Where anything cannot be read or does not go together; `faults` has the parts.
+        """
+        with readable():
+            X = self._checked(X, reset=True)
+            classes = Classes.of(y, self.pos_label)
+            y = y if isinstance(y, pd.Series) else column_or_1d(y)
+            check_consistent_length(X, y)
+            given = Given.of(X, sensitive_features)
+            rows = Labelled(given, classes.yes(y), np.ones(len(given)))
+            self.classes_ = classes.labels
+            if not self.constraints:
+                warn("there are no constraints: nothing is tested")
+                every = np.ones(len(given), dtype=bool)
+                return self._keep(self._candidate(X, y, sensitive_features, every, params), None)
+            seed = seed_of(self.random_state)
+            read = self._question().read(given.values)
+            aside = self._aside(read, rows, seed)
+            candidate = self._candidate(X, y, sensitive_features, ~aside, params)
+            rows = replace(rows, part=np.where(aside, "safety", "train"))
+            yes = classes.yes(predicted(candidate, X, sensitive_features))
+            verdict = self._verdict(read, rows, yes, seed)
+        return self._keep(candidate, verdict, read.written)
+
+    def _question(self) -> Question:
+        delta = dict(self.delta) if isinstance(self.delta, Mapping) else self.delta
+        safety: dict[str, Any] = {
+            "delta": delta,
+            "bound": self.bound,
+            "fraction": self.fraction,
+            "method": self.method,
+        }
+        if self.stratify:
+            safety["stratify"] = list(self.stratify)
+        return Question(
+            AS_IT_IS,
+            constraints=self.constraints,
+            groups=self.groups or {},
+            parameters=self.parameters or {},
+            deployed=self.deployed,
+            safety=safety,
+        )
+
+    def _aside(self, read: Read, rows: Labelled, seed: int) -> NDArray[np.bool_]:
+        """(n,) which rows test."""
+        holdout = read.case.holdout
+        assert holdout is not None
+        rows.given.require(name for name in holdout.stratify if name != "label")
+        table = Table(rows.given.named(holdout.stratify), (), rows.label, digest="")
+        every = np.arange(len(rows.given))
+        rng = stream(seed, "safety", ROWS)
+        return put_aside(table, every, holdout.fraction, rng, stratify=holdout.stratify)
+
+    def _candidate(
+        self, X: Any, y: Any, sensitive: Any, train: NDArray[np.bool_], params: Mapping[str, Any]
+    ) -> Any:
+        """The classifier, fitted to the rows that do not test."""
+        rows = np.flatnonzero(train)
+        if get_config()["enable_metadata_routing"]:
+            given = {**params, "sensitive_features": sensitive} if sensitive is not None else params
+            routed = process_routing(self, "fit", **given).estimator.fit
+        elif params:
+            names = " and ".join(params)
+            way = "sklearn.set_config(enable_metadata_routing=True) hands it to the classifier"
+            raise TypeError(f"SafetyTest.fit takes no {names}: {way}")
+        else:
+            takes = sensitive is not None and has_fit_parameter(
+                self.estimator, "sensitive_features"
+            )
+            routed = {"sensitive_features": sensitive} if takes else {}
+        own = {name: _safe_indexing(value, rows) for name, value in routed.items()}
+        return clone(self.estimator).fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **own)
+
+    @staticmethod
+    def _verdict(read: Read, rows: Labelled, yes: Array, seed: int) -> Verdict:
+        world = World(rows.sample(read.deployed), yes[:, None])
+        with read.written.placing():
+            warn_of(checked(read, world))
+            _, rules = with_numbers(read.case, world, {}, "train")
+            promise = read.case.promise(world.splits()["safety"])
+            assert promise is not None
+            test = SafetyRows(world, promise, (0.0, 1.0), seed)
+            model = Solution({THE_MODEL: Threshold(np.ones(1), -0.5)})
+            return test.verdict(model, {THE_MODEL: Predictions(yes, yes, yes)}, rules)
+
+    def _keep(
+        self, candidate: Any, verdict: Verdict | None, written: Written | None = None
+    ) -> SafetyTest:
+        self.certificates_ = [] if verdict is None else list(verdict.certificates)
+        self.passed_ = verdict is None or bool(verdict.solution.variants)
+        self.bounds_, self.explanation_ = {}, ""
+        if written is not None and verdict is not None:
+            uppers = {each["constraint"]: each["upper"] for each in self.certificates_}
+            self.bounds_ = {written.names[name]: float(upper) for name, upper in uppers.items()}
+            self.explanation_ = "" if self.passed_ else written.told(verdict.reason)
+        if self.passed_:
+            self.estimator_ = candidate
+        elif hasattr(self, "estimator_"):  # of an earlier fit
+            del self.estimator_
+        return self
+
+    def _model(self) -> Any:
+        check_is_fitted(self, "passed_")
+        if not self.passed_:
+            raise NoSolutionFoundError(
+                f"the classifier did not pass its safety test: {self.explanation_}"
+            )
+        return self.estimator_
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        """A frame as it is; all else as an array whose numbers the classifier will look at."""
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X
+        given: dict[str, Any] = {"accept_sparse": "csr", "dtype": None, "ensure_all_finite": False}
+        return validate_data(self, X, reset=reset, **given)
+
+    def predict(self, X: Any, **params: Any) -> NDArray[Any]:
+        """Labels (n,); raises NoSolutionFoundError where the model did not pass."""
+        model = self._model()
+        return np.asarray(model.predict(self._checked(X, reset=False), **params))
+
+    @_has("predict_proba")
+    def predict_proba(self, X: Any, **params: Any) -> Array:
+        """As the classifier has it, (n, 2); raises NoSolutionFoundError where the model did not pass."""
+        model = self._model()
+        return np.asarray(model.predict_proba(self._checked(X, reset=False), **params))
+
+    @_has("decision_function")
+    def decision_function(self, X: Any, **params: Any) -> Array:
+        """As the classifier has it, (n,); raises NoSolutionFoundError where the model did not pass."""
+        model = self._model()
+        return np.asarray(model.decision_function(self._checked(X, reset=False), **params))
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """What goes to the classifier: all that its `fit` and its predictions ask for."""
+        to = MethodMapping().add(caller="fit", callee="fit")
+        for method in ("predict", "predict_proba", "decision_function"):
+            to = to.add(caller=method, callee=method)
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=to)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        own = get_tags(self.estimator)
+        tags.classifier_tags.multi_class = False
+        tags.input_tags = own.input_tags
+        return tags

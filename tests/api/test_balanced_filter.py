@@ -1,0 +1,111 @@
+import numpy as np
+import pandas as pd
+import pytest
+from applicants import people
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+
+from ratecli import BalancedFilter, NoSolutionFoundError, RatecliWarning
+from ratecli.runner.table_filter import Wanted, filtered
+
+
+@pytest.mark.parametrize("algorithm", ["balanced_tree", "qp_proxy"])
+def test_chances_and_rows_are_those_of_the_command(algorithm, loans, tmp_path):
+    X, _ = loans
+    X.to_csv(tmp_path / "rows.csv", index=False)
+    wanted = Wanted(
+        tmp_path / "rows.csv",
+        ("sex",),
+        disclosivity=0.3,
+        algorithm=algorithm,
+        drop=("region",),
+        seed=5,
+        output=tmp_path / "kept.csv",
+        folder=tmp_path / "filter",
+    )
+    filtered(wanted)
+    kept = pd.read_csv(tmp_path / "kept.csv")
+    model = BalancedFilter(
+        "sex", disclosivity=0.3, algorithm=algorithm, drop=["region"], random_state=5
+    )
+    rows, none = model.fit_resample(X)
+    assert none is None
+    pd.testing.assert_frame_equal(
+        rows.reset_index(drop=True), kept, check_dtype=False, check_exact=False
+    )
+    assert (model.sample_indices_ == rows.index).all()
+    assert model.disclosivity_ <= 0.3 + 1e-6
+    assert model.kept_ == pytest.approx(model.chances(X).mean())
+
+
+def test_groups_are_balanced_by_chances_that_do_not_look_at_them():
+    X, y = people(2000, 3)
+    model = BalancedFilter("sex", random_state=0).fit(X)
+    chances = model.chances(X.drop(columns="sex"))
+    np.testing.assert_array_equal(chances, model.chances(X))
+    assert ((chances >= 0) & (chances <= 1)).all()
+    women = (X["sex"] == "Female").to_numpy()
+    assert chances[women].sum() / chances.sum() == pytest.approx(0.5, abs=0.001)
+    assert model.imbalance_ == pytest.approx(0, abs=0.001)
+    plain = LogisticRegression().fit(X[["income", "debt"]], y, sample_weight=model.sample_weight(X))
+    assert plain.score(X[["income", "debt"]], y) > 0.6
+
+
+def test_arrays_are_balanced_by_what_stands_beside_them(loans):
+    X, y = loans
+    numbers = X[["income", "debt", "savings"]].to_numpy()
+    for rows in (numbers, sparse.csr_matrix(numbers)):
+        model = BalancedFilter(random_state=1)
+        kept, labels = model.fit_resample(rows, y.to_numpy(), sensitive_features=X[["sex"]])
+        assert kept.shape == (len(labels), 3)
+        assert sparse.issparse(kept) == sparse.issparse(rows)
+        chances = model.chances(rows)
+        women = (X["sex"] == "Female").to_numpy()
+        assert chances[women].sum() / chances.sum() == pytest.approx(0.5, abs=0.001)
+
+
+def test_several_columns_and_other_shares(loans):
+    X, _ = loans
+    both = BalancedFilter(["sex", "region"], disclosivity=0.3, random_state=0).fit(X)
+    assert both.disclosivity_ <= 0.3 + 1e-6
+    shares = "rms(share[sex = Female] - 0.3, share[sex = Male] - 0.7)"
+    fewer = BalancedFilter("sex", disclosivity=1.0, objective=shares, random_state=0).fit(X)
+    chances, women = fewer.chances(X), (X["sex"] == "Female").to_numpy()
+    assert chances[women].sum() / chances.sum() == pytest.approx(0.3, abs=0.01)
+
+
+def test_without_groups_every_row_is_kept_and_that_is_said(loans):
+    X, _ = loans
+    with pytest.warns(RatecliWarning, match="no groups to balance"):
+        model = BalancedFilter().fit(X)
+    assert (model.chances(X) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"by": "gender"}, "there is no column 'gender'"),
+        ({"by": "income"}, "'income' has 600 values"),
+        ({"by": "sex", "disclosivity": 2}, "disclosivity must be from 0 to 1"),
+        ({"by": "sex", "kept": 2}, "'kept' must be"),
+        ({"by": "sex", "algorithm": "balanced"}, "did you mean"),
+        ({"by": "sex", "algorithm": "mixture"}, "mixture"),
+        ({"by": "sex", "drop": ["sox"]}, "did you mean 'sex'"),
+    ],
+)
+def test_mistakes_are_value_errors(options, told, loans):
+    with pytest.raises(ValueError, match=told):
+        BalancedFilter(**options).fit(loans[0])
+
+
+def test_a_filter_that_tells_too_much_is_none(loans):
+    X, _ = loans
+    with pytest.raises(NoSolutionFoundError, match="shifts the chance of its group by up to"):
+        BalancedFilter("sex", algorithm="naive_proxy", disclosivity=0.01).fit(X)
+
+
+def test_it_is_the_sampler_that_imbalanced_learn_looks_for():
+    model = BalancedFilter()
+    assert hasattr(model, "fit_resample")
+    assert not hasattr(model, "transform")
+    assert not hasattr(model, "fit_transform")

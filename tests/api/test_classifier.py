@@ -1,0 +1,347 @@
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from applicants import PARITY, people
+from sklearn.base import clone
+
+import ratecli
+from ratecli import NoSolutionFoundError, RatecliWarning, RateConstrainedClassifier
+from ratecli.datasets.loans import generate
+
+RULE = PARITY.replace("kappa", "0.9")
+
+
+def ratio(said, X):
+    rates = (said == "yes").groupby(X["sex"]).mean()
+    return rates["Female"] / rates["Male"]
+
+
+def test_a_rule_is_kept_on_the_rows_that_train(loans):
+    X, y = loans
+    free = RateConstrainedClassifier().fit(X, y)
+    bound = RateConstrainedClassifier(constraints=RULE).fit(X, y)
+    assert ratio(pd.Series(free.predict(X)), X) < 0.6
+    assert ratio(pd.Series(bound.predict(X)), X) >= 0.9 - 1e-9
+    assert max(bound.violations_.values()) <= 1e-6
+    assert bound.status_ == "ok"
+    assert bound.objective_ == pytest.approx((bound.predict(X) != y).mean())
+    assert bound.objective_ >= free.objective_
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"), [("mixture", {}), ("majorize", {"iterations": 3}), ("post_shift", {})]
+)
+@pytest.mark.filterwarnings("ignore:W402")
+def test_the_model_is_that_of_the_command(solver, options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = generate(500, 4).frame.assign(part=["train"] * 300 + ["test"] * 200)
+    frame.to_csv("rows.csv", index=False)
+    rule = "positive_rate[women] >= kappa * positive_rate[men]"
+    groups = {"women": "sex = Female", "men": "sex = Male"}
+    results = ratecli.run({
+        "name": "same",
+        "datasets": {"rows": {"path": "rows.csv", "label": "repaid", "positive": "yes", "split": {"by": "part"}}},
+        "groups": groups,
+        "constraints": {"parity": rule},
+        "sweep": {"kappa": [0.8]},
+        "algorithms": [{solver: options}],
+        "seeds": [3],
+    })  # fmt: skip
+    train = frame[:300].drop(columns=["repaid", "part"])
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", RatecliWarning
+        )  # the ramp's sign may miss what the ramp keeps
+        model = RateConstrainedClassifier(
+            constraints={"parity": rule},
+            solver=solver,
+            solver_options=options,
+            groups=groups,
+            parameters={"kappa": 0.8},
+            random_state=3,
+        ).fit(train, frame["repaid"][:300])
+    measured = results.metrics[results.metrics["split"] == "train"]
+    for variant, found in model.variants_.items():
+        stored = results.model(variant=variant).classifier
+        assert stored.state().keys() == found.state().keys()
+        for name, array in stored.state().items():
+            np.testing.assert_array_equal(array, found.state()[name])
+    chosen = next(name for name, each in model.variants_.items() if each is model.classifier_)
+    here = measured[measured["variant"] == chosen].set_index("metric")["value"]
+    assert model.violations_["parity"] == here["violation.parity"]
+    assert model.objective_ == here["objective"]
+    test = frame[300:].drop(columns=["repaid", "part"])
+    answers = results.model(variant=chosen).answers(test)
+    assert (model.predict(test) == np.where(answers["decision"] == 1, "yes", "no")).all()
+
+
+def test_a_randomized_classifier_is_drawn_from_on_request_only(loans):
+    X, y = loans
+    model = RateConstrainedClassifier(
+        constraints=RULE, solver="majorize", solver_options={"iterations": 2}, variant="stochastic"
+    ).fit(X, y)
+    chances = model.predict_proba(X)[:, 1]
+    assert ((chances > 0) & (chances < 1)).any()
+    assert (model.predict(X) == model.predict(X)).all()
+    assert (model.predict(X) == np.where(chances > 0.5, "yes", "no")).all()
+    left = X[(chances > 0.2) & (chances < 0.8)].head(5)
+    draws = [model.decide(left, seed) == "yes" for seed in range(50)]
+    assert np.mean(draws, axis=0) == pytest.approx(model.predict_proba(left)[:, 1], abs=0.3)
+    assert (model.decide(X, 1) == model.decide(X, 1)).all()
+    women = (X["sex"] == "Female").to_numpy()
+    assert chances[women].mean() >= 0.9 * chances[~women].mean() - 1e-6
+
+
+def test_a_rule_that_is_missed_is_warned_of():
+    X, y = people(300, 1)
+    options = {"solver": "majorize", "solver_options": {"iterations": 1}, "variant": "stochastic"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        RateConstrainedClassifier(constraints=RULE, **options).fit(X, y)
+    rules = ["error <= 0.01"]
+    with pytest.warns(RatecliWarning, match=r"misses 'error <= 0\.01' by 0\.1") as caught:
+        found = RateConstrainedClassifier(constraints=rules).fit(X, y)
+    assert caught[0].filename == __file__
+    assert found.status_ in {"not_met", "no_solution_found", "iteration_limit"}
+    with pytest.raises(NoSolutionFoundError, match="majorize found no classifier"):
+        RateConstrainedClassifier(constraints=rules, solver="majorize").fit(X, y)
+
+
+def test_what_is_wrong_stands_under_its_rule(loans):
+    X, y = loans
+    wrong = RateConstrainedClassifier(constraints=["tpr <= 0.9", "tpr[sex = female] >= 0.8"])
+    with pytest.raises(ValueError, match=r"constraints\[1\]:1:5") as caught:
+        wrong.fit(X, y)
+    lines = str(caught.value).splitlines()
+    at = lines.index(" 1 | tpr[sex = female] >= 0.8")
+    assert lines[at + 1] == "   |     ^^^^^^^^^^^^"
+    assert lines[at + 2] == "   = help: did you mean 'Female'? values: Female, Male"
+    assert {fault.code for fault in caught.value.faults} == {"E206"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"solver": "mixtur"}, "did you mean 'mixture'"),
+        ({"solver_options": {"gap": -1}}, "'gap' must be greater than 0.0"),
+        ({"solver_options": {"gasp": 1}}, "did you mean 'gap'"),
+        ({"groups": {"women": "sex == Female"}}, r"groups\['women'\]:1:5"),
+        ({"constraints": ["error"]}, "a constraint is a comparison"),
+        ({"constraints": {"good": "acuracy >= 0.5"}}, r"constraints\['good'\]:1:1"),
+        ({"constraints": ["error <= kapa"], "parameters": {"kappa": 0.3}}, "did you mean 'kappa'"),
+        ({"constraints": ["error <= 2"]}, "'error <= 2' always holds"),
+        ({"objective": "mse"}, r"objective:1:1\n.*\n 1 \| mse\n.* \^\^\^\n"),
+        ({"solver": "seldonian"}, "run it from a file"),
+        ({"constraints": [7]}, r"constraints\[0\] must be a text"),
+        ({"objective": "rat(tpr)"}, "'rat'"),
+        ({"drop": ["sexx"]}, "did you mean 'sex'"),
+        ({"deployed": "old"}, "there is no column 'old'"),
+        ({"variant": "stochastically"}, "leaves: stochastic, deterministic"),
+        ({"pos_label": "maybe"}, "the labels are"),
+        ({"l2": "much"}, "l2:1:"),
+        ({"constraints": ["error <= of(majorize, error)"]}, "takes goals itself"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_value_errors_that_say_a_way_out(options, told, loans):
+    with pytest.raises(ValueError, match=told):
+        RateConstrainedClassifier(**options).fit(*loans)
+
+
+ODD = ["", " ", "\0", "\x85error <= 0.3 <", "error\u2028<= 0.3 +", "a: b", "- error:", "|-", "# error",
+       "'", '"', "{", "&a *a", "!!python/object:os.system", "error <= 0.3 \ud83d", "(" * 3000,
+       "constraints:\n  c: error <= 0.1\nobjective: 1"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_texts_are_mistakes_where_they_stand(text, loans):
+    X, y = loans
+    for options in (
+        {"constraints": {"odd": text}},
+        {"constraints": {text: "error <= 0.5"}},
+        {"objective": text},
+        {"groups": {"odd": text}},
+        {"groups": {text: "sex = Female"}},
+        {"solver_options": {text: 1}},
+        {"solver_options": {"oracle": text}},
+        {"parameters": {text: 1.0}},
+        {"deployed": text or "?"},
+        {"solver": text or "?"},
+        {"l2": text},
+    ):
+        with pytest.raises(ValueError, match=r"error\[E"):
+            RateConstrainedClassifier(**options).fit(X, y)
+
+
+def test_a_dropped_column_is_named_and_not_seen(loans):
+    X, y = loans
+    model = RateConstrainedClassifier(constraints=RULE, drop=["sex"]).fit(X, y)
+    other = X.assign(sex=np.where(X["sex"] == "Male", "Female", "Male"))
+    assert (model.predict(X) == model.predict(other)).all()
+    assert (model.predict(X) == model.predict(X.drop(columns="sex"))).all()
+    assert model.violations_[RULE] <= 1e-6
+    beside = RateConstrainedClassifier(constraints=RULE)
+    beside.fit(X.drop(columns="sex"), y, sensitive_features=X["sex"])
+    assert (model.predict(X) == beside.predict(X.drop(columns="sex"))).all()
+
+
+def test_rules_of_arrays_name_what_stands_beside_them(loans):
+    X, y = loans
+    numbers = X[["income", "debt", "savings"]].to_numpy()
+    scaled = (numbers - numbers.mean(axis=0)) / numbers.std(axis=0)
+    sensitive = X[["sex"]]
+    array = RateConstrainedClassifier(constraints=RULE).fit(scaled, y, sensitive_features=sensitive)
+    frame = RateConstrainedClassifier(constraints=RULE, encode=True)
+    frame.fit(X[["income", "debt", "savings"]], y, sensitive_features={"sex": list(X["sex"])})
+    assert array.objective_ == pytest.approx(frame.objective_)
+    assert (array.predict(scaled) == frame.predict(X[["income", "debt", "savings"]])).all()
+    alone = RateConstrainedClassifier(constraints=RULE.replace("sex", "sensitive"))
+    alone.fit(scaled, y, sensitive_features=X["sex"].to_numpy())
+    assert (alone.predict(scaled) == array.predict(scaled)).all()
+    named = RateConstrainedClassifier(constraints="positive_rate[x0 > 0] <= 0.5").fit(scaled, y)
+    assert named.predict_proba(scaled)[scaled[:, 0] > 0, 1].mean() <= 0.5
+    with pytest.raises(ValueError, match="599 rows, and X has 600"):
+        alone.fit(scaled, y, sensitive_features=X["sex"][1:])
+
+
+def test_numbers_alone_are_taken_as_they_are(loans):
+    X, y = loans
+    numbers = X[["income", "debt", "savings"]]
+    frame = RateConstrainedClassifier(solver="majorize", variant="stochastic").fit(numbers, y)
+    array = RateConstrainedClassifier(solver="majorize", variant="stochastic").fit(numbers.to_numpy(), y)  # fmt: skip
+    np.testing.assert_array_equal(
+        frame.decision_function(numbers), array.decision_function(numbers.to_numpy())
+    )
+    with pytest.raises(ValueError, match="'debt' has no number in row 1"):
+        frame.predict(numbers.head(2).assign(debt=[np.nan, 1.0]))
+    with pytest.raises(ValueError, match="'sex' holds text"):
+        RateConstrainedClassifier(encode=False).fit(X, y)
+    with pytest.raises(ValueError, match="X is an array"):
+        RateConstrainedClassifier(encode=True).fit(numbers.to_numpy(), y)
+
+
+def test_rules_see_a_sensitive_feature_before_a_column_of_its_name(loans):
+    X, y = loans
+    old = (X["age"] > 40).astype(int)
+    model = RateConstrainedClassifier(constraints="positive_rate[age = 1] <= 0.4")
+    model.fit(X, y, sensitive_features=old.rename("age"))
+    assert (model.predict(X)[old == 1] == "yes").mean() <= 0.4
+    assert model._reader.encoder.blocks[4].column == "age"
+    assert model._reader.encoder.blocks[4].mean == pytest.approx(X["age"].mean())
+
+
+def test_classifiers_that_look_at_groups_ask_for_them(loans):
+    X, y = loans
+    bare = X.drop(columns="sex")
+    model = RateConstrainedClassifier(constraints=RULE, solver="post_shift")
+    model.fit(bare, y, sensitive_features=X["sex"])
+    said = model.predict(bare, sensitive_features=X["sex"])
+    assert ratio(pd.Series(said), X) >= 0.85
+    with pytest.raises(ValueError, match="there is no column 'sex'"):
+        model.predict(bare)
+
+
+@pytest.mark.parametrize("labels", [(0, 1), (-1, 1), ("bad", "good"), (False, True), (2.0, 7.0)])
+def test_any_two_labels_do(labels, loans):
+    X, y = loans
+    given = np.asarray(labels)[(y == "yes").to_numpy().astype(int)]
+    model = RateConstrainedClassifier(constraints=RULE).fit(X, given)
+    assert list(model.classes_) == list(labels)
+    words = RateConstrainedClassifier(constraints=RULE).fit(X, y)
+    assert ((model.predict(X) == labels[1]) == (words.predict(X) == "yes")).all()
+
+
+def test_which_label_is_a_yes_can_be_said(loans):
+    X, y = loans
+    refused = RateConstrainedClassifier(constraints="positive_rate <= 0.2", pos_label="no").fit(
+        X, y
+    )
+    assert (refused.predict(X) == "no").mean() <= 0.2
+    assert list(refused.classes_) == ["no", "yes"]
+    larger = refused.decision_function(X) > 0
+    assert (np.where(larger, "yes", "no") == refused.predict(X)).all()
+    assert (refused.predict_proba(X).argmax(axis=1) == larger).all()
+
+
+def test_a_weight_is_so_many_rows(loans):
+    X, y = loans
+    times = np.arange(len(X)) % 3
+    # an array, whose features do not hang on how often a row is there
+    numbers = X[["income", "debt", "savings"]].to_numpy() / 10
+    rule = "positive_rate[x0 > 4.5] <= 0.6"
+    weighed = RateConstrainedClassifier(constraints=rule).fit(numbers, y, sample_weight=times)
+    rows = np.repeat(np.arange(len(X)), times)
+    repeated = RateConstrainedClassifier(constraints=rule).fit(numbers[rows], y.iloc[rows])
+    assert weighed.objective_ == pytest.approx(repeated.objective_, abs=1e-9)
+    assert (weighed.predict(numbers) == repeated.predict(numbers)).all()
+
+
+def test_a_deployed_model_is_a_column(loans):
+    X, y = loans
+    X = X.assign(now=(X["income"] > 46).astype(int))
+    model = RateConstrainedClassifier(constraints="churn <= 5%", deployed="now").fit(X, y)
+    changed = (model.predict(X) == "yes") != (X["now"] == 1)
+    assert changed.mean() <= 0.05
+    assert (model.predict(X.drop(columns="now")) == model.predict(X)).all()
+
+
+def test_another_algorithm_can_be_the_measure(loans):
+    X, y = loans
+    objective = "positive_rate[sex = Male] - positive_rate[sex = Female]"
+    rule = "error <= 1.1 * of(unconstrained, error)"
+    plain = RateConstrainedClassifier(solver="unconstrained").fit(X, y)
+    model = RateConstrainedClassifier(objective, rule, variant="stochastic").fit(X, y)
+    chance = model.predict_proba(X)[:, 1]
+    error = np.where(y == "yes", 1 - chance, chance).mean()
+    assert error <= 1.1 * plain.objective_ + 1e-6
+    assert model.objective_ < 0.2
+
+
+def test_entries_of_mappings_are_parameters():
+    model = RateConstrainedClassifier(
+        parameters={"kappa": 0.8}, solver_options={"gap": 1e-3}, constraints=[RULE]
+    )
+    assert model.get_params()["parameters__kappa"] == 0.8
+    assert "parameters__kappa" not in model.get_params(deep=False)
+    given = model.parameters
+    model.set_params(parameters__kappa=0.5, solver_options__calls=9, l2=0.1)
+    assert model.parameters == {"kappa": 0.5}
+    assert given == {"kappa": 0.8}
+    assert model.solver_options == {"gap": 1e-3, "calls": 9}
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert "constraints=['positive_rate[sex" in repr(copy)
+    with pytest.raises(ValueError, match="Invalid parameter"):
+        model.set_params(nothing__kappa=1)
+
+
+def test_a_fitted_estimator_can_be_pickled(loans):
+    X, y = loans
+    model = RateConstrainedClassifier(constraints=RULE).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(model.decision_function(X), again.decision_function(X))
+
+
+def test_values_that_training_rows_did_not_have_are_warned_of(loans):
+    X, y = loans
+    model = RateConstrainedClassifier().fit(X, y)
+    new = X.head(3).assign(region=["moon", "east", "west"], debt=[1.0, np.nan, 2.0])
+    with pytest.warns(RatecliWarning) as caught:
+        model.predict(new)
+    assert {str(each.message)[:4] for each in caught} == {"W404", "W405"}
+    assert all(each.filename == __file__ for each in caught)
+    with pytest.raises(ValueError, match="'debt' has no number in row 2, and 1 such in all"):
+        RateConstrainedClassifier().fit(new, ["a", "b", "a"])
+
+
+def test_categories_stay_categories(loans):
+    X, y = loans
+    coded = X.assign(region=pd.Categorical(X["region"].map({"east": 1, "north": 2, "south": 3, "west": 4})))  # fmt: skip
+    model = RateConstrainedClassifier().fit(coded, y)
+    plain = RateConstrainedClassifier().fit(X, y)
+    assert [name for name in model._reader.encoder.names if "region" in name] == [
+        f"region={code}" for code in (1, 2, 3, 4)
+    ]
+    assert (model.predict(coded) == plain.predict(X)).all()

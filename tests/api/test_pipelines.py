@@ -1,0 +1,175 @@
+import warnings
+
+import numpy as np
+import pytest
+import sklearn
+from applicants import PARITY
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from ratecli import (
+    RatecliWarning,
+    RateConstrainedClassifier,
+    SafetyTest,
+    rate_score,
+    rate_scorer,
+    violation_scorer,
+)
+
+NUMBERS = ["income", "debt", "savings"]
+RATIO = "positive_rate[sex = Female] / positive_rate[sex = Male]"
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def columns():
+    return make_column_transformer(
+        (StandardScaler(), NUMBERS), (OneHotEncoder(sparse_output=False), ["region"])
+    )
+
+
+def test_a_grid_search_varies_what_rules_name(loans):
+    X, y = loans
+    model = RateConstrainedClassifier(constraints=PARITY, parameters={"kappa": 0.5})
+    search = GridSearchCV(
+        model,
+        {"parameters__kappa": [0.5, 1.0], "l2": ["1/n", 0.1]},
+        scoring={
+            "error": rate_scorer("error", greater_is_better=False),
+            "ratio": rate_scorer(RATIO),
+        },
+        refit="ratio",
+        cv=2,
+    ).fit(X, y)
+    ratios = search.cv_results_["mean_test_ratio"].reshape(2, 2)  # l2, then kappa
+    assert (ratios[:, 1] > ratios[:, 0]).all()
+    assert search.best_params_["parameters__kappa"] == 1.0
+    assert (search.cv_results_["mean_test_error"] < 0).all()
+    assert rate_score(RATIO, y, search.predict(X), sensitive_features=X) >= 1 - 1e-9
+
+
+@pytest.mark.usefixtures("routing")
+def test_sensitive_columns_reach_the_end_of_a_pipeline(loans):
+    X, y = loans
+    model = RateConstrainedClassifier(constraints=PARITY, parameters={"kappa": 0.5})
+    pipeline = Pipeline(
+        [
+            ("columns", columns()),
+            ("model", model.set_fit_request(sensitive_features=True)),
+        ]
+    )
+    ratio = rate_scorer(RATIO).set_score_request(sensitive_features=True)
+    search = GridSearchCV(
+        pipeline, {"model__parameters__kappa": [0.5, 0.9]}, scoring=ratio, cv=2, error_score="raise"
+    ).fit(X.drop(columns="sex"), y, sensitive_features=X[["sex"]])
+    assert search.best_params_ == {"model__parameters__kappa": 0.9}
+    said = search.predict(X.drop(columns="sex"))
+    assert rate_score(RATIO, y, said, sensitive_features=X["sex"]) >= 0.9 - 1e-9
+    scored = cross_validate(
+        pipeline,
+        X.drop(columns="sex"),
+        y,
+        scoring={"ratio": ratio, "accuracy": "accuracy"},
+        params={"sensitive_features": X[["sex"]]},
+        cv=2,
+    )
+    assert np.isfinite(scored["test_ratio"]).all()
+    assert (scored["test_accuracy"] > 0.7).all()
+
+
+def test_scorers_of_frames_need_no_routing(loans):
+    X, y = loans
+    scorers = {
+        "ratio": rate_scorer(RATIO),
+        "parity": violation_scorer(PARITY, parameters={"kappa": 0.8}),
+        "accuracy": rate_scorer("accuracy"),
+        "plain": "accuracy",
+    }
+    pipeline = make_pipeline(columns(), LogisticRegression())
+    found = cross_validate(pipeline, X, y, scoring=scorers, cv=3)
+    assert found["test_accuracy"] == pytest.approx(found["test_plain"])
+    kept = found["test_ratio"] >= 0.8
+    assert ((found["test_parity"] >= 0) == kept).all()
+    assert not kept.any()
+
+
+@pytest.mark.usefixtures("routing")
+def test_a_safety_test_hands_on_what_the_classifier_asks_for(loans):
+    X, y = loans
+    model = RateConstrainedClassifier(constraints=PARITY, parameters={"kappa": 1.0})
+    asks = clone(model).set_fit_request(sensitive_features=True)
+    bare, sex = X.drop(columns="sex"), X[["sex"]]
+    inner = Pipeline([("columns", columns()), ("model", asks)])
+    test = SafetyTest(inner, PARITY, parameters={"kappa": 0.6}, random_state=0)
+    test.fit(bare, y, sensitive_features=sex)
+    assert test.passed_
+    assert set(test.predict(bare)) == {"no", "yes"}
+    weighs = clone(asks).set_fit_request(sample_weight=True)
+    test.set_params(estimator=weighs)
+    found = test.fit(bare, y, sensitive_features=sex, sample_weight=np.full(len(X), 2.0))
+    twice = found.estimator_.predict(bare)
+    once = test.fit(bare, y, sensitive_features=sex).estimator_.predict(bare)
+    assert (twice == once).mean() > 0.95
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_who_decides_by_groups_is_told_of_them(enabled, loans):
+    X, y = loans
+    bare, sex = X.drop(columns="sex"), X[["sex"]]
+    with sklearn.config_context(enable_metadata_routing=enabled):
+        model = RateConstrainedClassifier(
+            constraints=PARITY, parameters={"kappa": 1.0}, solver="post_shift"
+        )
+        if enabled:
+            asked = {"sensitive_features": True}
+            model = model.set_fit_request(**asked).set_predict_request(**asked)
+        test = SafetyTest(model, PARITY, parameters={"kappa": 0.6}, random_state=0)
+        test.fit(bare, y, sensitive_features=sex)
+        assert test.passed_
+        ratio = rate_scorer(RATIO)(test.estimator_, bare, y, sensitive_features=sex)
+        said = test.predict(bare, sensitive_features=sex)
+        assert ratio == rate_score(RATIO, y, said, sensitive_features=sex) > 0.8
+
+
+def test_a_fold_in_which_nothing_can_be_kept_is_no_number(loans):
+    X, y = loans
+    model = RateConstrainedClassifier(constraints="error <= 0.01", solver="majorize")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RatecliWarning)
+        with pytest.raises(ValueError, match="All the 2 fits failed"):
+            cross_validate(model, X, y, cv=2)
+
+
+def test_a_number_of_given_decisions():
+    sex = {"sex": ["f", "f", "f", "m", "m"]}
+    y, said = [1, 1, 0, 1, 0], [1, 0, 0, 1, 1]
+    assert rate_score("positive_rate[sex = f]", y, said, sensitive_features=sex) == pytest.approx(1 / 3)  # fmt: skip
+    assert rate_score("tpr[women]", y, said, sensitive_features=sex, groups={"women": "sex = f"}) == 0.5  # fmt: skip
+    assert rate_score("tpr", y, said, pos_label=0) == 0.5
+    assert rate_score("error", y, said, sample_weight=[0, 1, 0, 0, 3]) == 1.0
+    assert rate_score("error + c", y, said, parameters={"c": 0.5}) == pytest.approx(0.9)
+    assert np.isnan(rate_score("precision", [0, 1], [0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("positive_rate[sx = f]", "did you mean 'sex'"),
+        ("positive_rate[sex = g]", "'g' is not a value of 'sex'"),
+        ("churn", "compares with a deployed model"),
+        ("error <= 1", "a value is wanted"),
+        ("of(unconstrained, error)", "asks for what another algorithm has"),
+        ("accuraci", "rate:1:1"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(text, told):
+    with pytest.raises(ValueError, match=told):
+        rate_score(text, [0, 1], [0, 1], sensitive_features={"sex": ["f", "m"]})

@@ -1,0 +1,155 @@
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ratecli
+from ratecli import FaultError, RatecliWarning
+from ratecli.runner.predict import Asked, predict
+
+EXPERIMENT = {
+    "name": "small",
+    "datasets": {"loans": {"source": "loans", "rows": 400}},
+    "constraints": {"parity": "positive_rate[sex = Female] >= kappa * positive_rate[sex = Male]"},
+    "sweep": {"kappa": np.array([0.6, 0.9])},
+    "algorithms": ["unconstrained", {"majorize": {"iterations": 2}}],
+    "seeds": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    with pytest.warns(RatecliWarning, match="W402: 'parity' holds for 'majorize' on training rows"):
+        return ratecli.run(EXPERIMENT, output=folder / "results")
+
+
+def test_a_run_gives_what_is_in_its_files(results, folder):
+    assert results.folder == folder / "results" / "small"
+    pd.testing.assert_frame_equal(
+        results.metrics.astype({"kappa": float, "seed": int}),
+        pd.read_csv(results.folder / "metrics.csv"),
+        check_dtype=False,
+    )
+    assert list(results.trials["status"].unique()) == ["ok"]
+    assert len(results.trials) == 8
+    assert (results.trials["seconds"] > 0).all()
+    assert list(results.summary["n"].unique()) == [2]
+    assert results.experiment["regularization"] == {"l2": "1/n"}
+    assert results.experiment["seeds"] == [0, 1]
+
+
+def test_results_are_read_without_the_data(results, folder):
+    (folder / "small.yaml").write_text((results.folder / "resolved.yaml").read_text())
+    for path in (results.folder, results.folder / "trials.sqlite", folder / "small.yaml"):
+        again = ratecli.load_results(path, output=folder / "results")
+        pd.testing.assert_frame_equal(again.metrics, results.metrics)
+        pd.testing.assert_frame_equal(again.summary, results.summary)
+
+
+def test_what_is_stored_is_not_run_again(folder):
+    with pytest.warns(RatecliWarning, match="W402"):
+        results = ratecli.run(EXPERIMENT, output=folder / "again")
+    with pytest.warns(RatecliWarning, match="W402"):
+        again = ratecli.run(EXPERIMENT, output=folder / "again")
+    pd.testing.assert_frame_equal(again.trials, results.trials)  # seconds, too
+    with pytest.warns(RatecliWarning, match="W402"):
+        more = ratecli.run(
+            EXPERIMENT, output=folder / "again", settings={"seeds": 3, "sweep.kappa": [0.6]}
+        )
+    assert more.trials.groupby("algorithm").size().to_dict() == {"majorize": 3, "unconstrained": 3}
+
+
+def test_a_model_answers_as_the_command_does(folder):
+    with pytest.warns(RatecliWarning, match="W402"):
+        results = ratecli.run(EXPERIMENT, output=folder / "models")
+    X, _ = ratecli.load_dataset("loans", rows=50, seed=9)
+    X.to_csv(folder / "new.csv", index=False)
+    for variant in ("stochastic", "deterministic"):
+        model = results.model("majorize", variant, seed=1, kappa=0.9)
+        stored = results.folder / "models" / "majorize-kappa=0.9-seed=1"
+        asked = Asked(stored, folder / "new.csv", folder / "out.csv", variant, seed=3)
+        predict(asked)
+        told = pd.read_csv(folder / "out.csv")
+        answers = model.answers(X.set_index(X.index + 7), seed=3)
+        assert (answers.index == X.index + 7).all()
+        np.testing.assert_allclose(answers["score"], told["score"], rtol=1e-12)
+        np.testing.assert_allclose(model.chances(X), told["chance"], rtol=1e-12)
+        assert (model.predict(X, seed=3) == told["decision"]).all()
+    assert set(model.columns) <= set(X.columns)
+    with pytest.raises(ValueError, match="there is no column 'income'"):
+        model.predict(X.drop(columns="income"))
+
+
+def test_which_model_is_meant_must_be_said(results):
+    assert results.model("unconstrained", kappa=0.6, seed=1).name.startswith("unconstrained kappa")
+    for asked, told in (
+        ({"algorithm": "majorize"}, "2 trials fit"),
+        ({"algorithm": "majorise"}, "no trials fit"),
+        ({"algorithm": "majorize", "kappa": 0.7}, "no trials fit"),
+        ({"algorithm": "majorize", "kappa": 0.6, "variant": "best"}, "no variant 'best'"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            results.model(**asked)
+
+
+def test_mistakes_have_their_place_in_the_mapping(folder):
+    wrong = EXPERIMENT | {"algorithms": ["majorise"]}
+    with pytest.raises(FaultError, match="did you mean 'majorize'") as caught:
+        ratecli.run(wrong, output=folder)
+    assert '"majorise"\n' in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+    with pytest.raises(ValueError, match="unknown key 'seds'"):
+        ratecli.run(EXPERIMENT, settings=["seds=2"], output=folder)
+    with pytest.raises(ValueError, match="holds no results"):
+        ratecli.load_results(folder)
+    with pytest.raises(ValueError, match="absent"):
+        ratecli.run(folder / "absent.yaml")
+    with pytest.raises(ValueError, match="jobs must be at least 1"):
+        ratecli.run(EXPERIMENT, jobs=0)
+
+
+def test_a_trial_that_fails_is_a_row_and_a_warning(folder):
+    failing = EXPERIMENT | {
+        "name": "failing",
+        "sweep": {"kappa": [0.8]},
+        "algorithms": [{"mixture": {"oracle": {"KNeighborsClassifier": {}}}}],
+    }
+    try:
+        results = ratecli.run(failing, output=folder)
+    except ValueError as refused:  # an oracle without weights is refused before any trial
+        assert "KNeighborsClassifier" in str(refused)  # noqa: PT017
+    else:
+        assert set(results.trials["status"]) == {"error"}
+
+
+def test_data_sets_come_as_rows_and_labels():
+    X, y = ratecli.load_dataset("loans", rows=300)
+    assert X.shape == (300, 8)
+    assert set(y) == {0, 1}
+    assert "repaid" not in X
+    with pytest.raises(ValueError, match="did you mean 'loans'"):
+        ratecli.load_dataset("loan")
+    with pytest.raises(ValueError, match="no rows called 'test'"):
+        ratecli.load_dataset("loans", split="test")
+    with pytest.raises(ValueError, match="'row' is not an option"):
+        ratecli.load_dataset("loans", row=3)
+
+
+def test_importing_ratecli_imports_nothing_that_is_slow():
+    code = (
+        "import sys, ratecli; assert 'RateConstrainedClassifier' in dir(ratecli); "
+        "print([name for name in ('numpy', 'pandas', 'sklearn', 'pydantic') if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"
+    for name in ratecli._WHERE:
+        assert getattr(ratecli, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'runs'"):
+        ratecli.runs  # noqa: B018

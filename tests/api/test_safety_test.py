@@ -1,0 +1,148 @@
+import numpy as np
+import pytest
+from applicants import people
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ratecli import NoSolutionFoundError, RatecliWarning, RateConstrainedClassifier, SafetyTest
+
+NUMBERS = ["income", "debt", "savings"]
+
+
+class Fixed(ClassifierMixin, BaseEstimator):
+    """Says what the first column says."""
+
+    def fit(self, X, y):  # noqa: ARG002
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return self.classes_[(X[:, 0] > 0).astype(int)]
+
+
+def test_the_bound_is_that_of_clopper_and_pearson(loans):
+    X, y = loans
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    test = SafetyTest(
+        model, "error <= 0.3", bound="clopper_pearson", fraction=0.5, random_state=2
+    ).fit(X[NUMBERS], y)
+    record = test.certificates_[0]
+    wrong = round((record["estimate"] + 0.3) * 300)
+    upper = stats.beta.ppf(0.95, wrong + 1, 300 - wrong)
+    assert test.bounds_["error <= 0.3"] == pytest.approx(upper - 0.3)
+    assert test.passed_
+    assert test.score(X[NUMBERS], y) > 0.7
+    assert test.predict_proba(X[NUMBERS]).shape == (600, 2)
+
+
+def test_what_does_not_pass_predicts_nothing(loans):
+    X, y = loans
+    rule = {"fair": "positive_rate[sex = Female] >= 0.9 * positive_rate[sex = Male]"}
+    test = SafetyTest(RateConstrainedClassifier(), rule, random_state=0).fit(X, y)
+    assert not test.passed_
+    assert test.bounds_["fair"] > 0
+    assert not hasattr(test, "estimator_")
+    assert "'fair'" in test.explanation_
+    for ask in (test.predict, test.predict_proba, test.decision_function):
+        with pytest.raises(NoSolutionFoundError, match="did not pass its safety test"):
+            ask(X)
+    with pytest.warns(UserWarning, match="did not pass"):
+        scores = cross_val_score(clone(test), X, y, cv=2)
+    assert np.isnan(scores).all()
+    trained = RateConstrainedClassifier(constraints="positive_rate[sex = Female] >= 1.2 * positive_rate[sex = Male]")  # fmt: skip
+    fair = SafetyTest(trained, rule, fraction=0.6, random_state=0).fit(*people(1500, 1))
+    assert fair.passed_
+
+
+def test_a_refit_that_fails_takes_the_model_away(loans):
+    X, y = loans
+    test = SafetyTest(RateConstrainedClassifier(), "error <= 0.5", random_state=0).fit(X, y)
+    assert test.passed_
+    test.set_params(constraints="error <= 0.01").fit(X, y)
+    with pytest.raises(NoSolutionFoundError):
+        test.predict(X)
+
+
+def test_a_broken_rule_passes_no_more_often_than_promised():
+    """The classifier's error is 0.25, just above what the rule allows."""
+    delta, runs, rng = 0.2, 120, np.random.default_rng(7)
+    passed = 0
+    for seed in range(runs):
+        wrong = rng.random(60) < 0.25
+        y = rng.integers(2, size=60)
+        X = np.where(wrong, 1 - y, y)[:, None] * 2.0 - 1
+        test = SafetyTest(Fixed(), "error <= 0.249", delta=delta, random_state=seed)
+        passed += test.fit(X, y).passed_
+    # of the chance that more pass than this where the promise is kept there is 0.1 %
+    assert passed <= stats.binom.ppf(0.999, runs, delta)
+    assert passed > 0
+
+
+def test_it_tests_rows_that_the_classifier_has_not_seen(loans):
+    X, y = loans
+
+    class Seen(Fixed):
+        def fit(self, X, y):
+            Seen.rows = X[:, 0]
+            return super().fit(X, y)
+
+    numbered = np.arange(1.0, 601.0)[:, None]
+    test = SafetyTest(Seen(), "positive_rate >= 0.5", fraction=0.25, random_state=0)
+    test.fit(numbered, y)
+    assert len(np.unique(Seen.rows)) == 450
+    stratified = SafetyTest(
+        Seen(), "positive_rate[sex = Male] >= 0.5", stratify=["sex"], fraction="1/4", random_state=0
+    ).fit(numbered, y, sensitive_features=X["sex"])
+    men = (X["sex"] == "Male").to_numpy()
+    aside = ~np.isin(numbered[:, 0], Seen.rows)
+    assert aside[men].mean() == pytest.approx(0.25, abs=1 / men.sum())
+    assert stratified.passed_
+
+
+def test_churn_against_a_deployed_model_can_be_promised(loans):
+    X, y = loans
+    X = X[NUMBERS].assign(now=(X["income"] > 46).astype(int))
+    model = RateConstrainedClassifier(constraints="churn <= 5%", deployed="now", encode=True)
+    test = SafetyTest(model, "churn <= 15%", deployed="now", random_state=0).fit(X, y)
+    assert test.passed_
+    changed = (test.predict(X) == "yes") != (X["now"] == 1)
+    assert changed.mean() <= 0.15
+
+
+def test_without_rules_all_rows_train_and_that_is_said(loans):
+    X, y = loans
+    with pytest.warns(RatecliWarning, match="nothing is tested"):
+        test = SafetyTest(RateConstrainedClassifier()).fit(X, y)
+    plain = RateConstrainedClassifier().fit(X, y)
+    assert (test.predict(X) == plain.predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"delta": 0}, "'delta' must be a number greater than 0"),
+        ({"delta": {"unfair": 0.1}}, "unfair"),
+        ({"bound": "clopper"}, "clopper_pearson"),
+        ({"fraction": 0.0001}, "safety part would be empty"),
+        ({"stratify": ["sexx"]}, "did you mean 'sex'"),
+        ({"constraints": "roc_auc >= 0.8"}, "cannot bound 'roc_auc'"),
+        ({"constraints": "error <= lots"}, "constraints\\[0\\]:1:10"),
+    ],
+)
+def test_mistakes_are_value_errors(options, told, loans):
+    X, y = loans
+    given = {"constraints": {"small": "error <= 0.5"}} | options
+    with pytest.raises(ValueError, match=told):
+        SafetyTest(RateConstrainedClassifier(), **given).fit(X, y)
+
+
+def test_what_goes_nowhere_is_refused(loans):
+    X, y = loans
+    with pytest.raises(TypeError, match="enable_metadata_routing"):
+        SafetyTest(RateConstrainedClassifier(), "error <= 0.5").fit(
+            X, y, sample_weight=np.ones(600)
+        )
