@@ -21,6 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+EXAMPLES = DOCS / "examples"
+"""Packages and files that have tests of their own."""
 SAID = re.compile(
     r"^<!-- (page )?(slow|not run|instead|exits|from|table|where|needs|apart): (.*?) -->$"
 )
@@ -104,4 +106,5 @@ def all_pages() -> list[Page]:
     """README and all pages of the documents, sorted by path."""
     new = DOCS / "README-new.md"  # until it is moved
     readme = [] if new.exists() else [ROOT / "README.md"]
-    return [read(path) for path in (*readme, *sorted(DOCS.rglob("*.md")))]
+    found = sorted(path for path in DOCS.rglob("*.md") if EXAMPLES not in path.parents)
+    return [read(path) for path in (*readme, *found)]
