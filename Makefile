@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Compiled modules are kept: tests and workers start Python dozens of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart test test-slow lint bench docs clean
+.PHONY: quickstart test test-slow lint fuzz bench docs clean
 
 quickstart: $(READY)  ## run experiments/quickstart.yaml offline on generated data
 	$(BIN)/ratecli run experiments/quickstart.yaml --offline
@@ -23,6 +23,9 @@ lint: $(READY)  ## style, types and the arrows between rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy ratecli
 	$(BIN)/lint-imports
+
+fuzz: $(READY)  ## 100,000 mutated files and rules: what breaks is kept under fuzz/
+	$(BIN)/python tests/fuzz/campaign.py --examples 100000 --seconds 5400
 
 bench: $(READY)  ## speed as ratios against peers, in the same run
 	$(BIN)/python benchmarks/rates.py

@@ -81,7 +81,8 @@ class Run:
         """Of a page that is slow as a whole the files are validated nevertheless."""
         if missing(part.said):
             return True
-        whole = "slow" in self.page.said and part.kind != "yaml"
+        said = self.page.said
+        whole = "slow" in said and (part.kind != "yaml" or "apart" in said)
         return "not run" in part.said or (not self.slow and (whole or "slow" in part.said))
 
     def _one(self, part: Part, before: Part | None) -> None:

@@ -93,6 +93,9 @@ _NAMES = (
          "add it under `metrics`, or name another"),
     Code("E209", "There is no such split.",
          "a word behind @ that is none of train, validation, test, safety", "name one of these"),
+    Code("E210", "A plugin cannot be used.",
+         "it cannot be imported, is none of what its group asks for, or two packages claim its name",
+         "`ratecli test-plugin PACKAGE` says all that is wrong"),
 )  # fmt: skip
 _RULES = (
     Code("E301", "A rule cannot be parsed.",
@@ -168,10 +171,20 @@ _TRIALS = (
          "the same experiment in two terminals", "wait for it, or name another folder with -o"),
     Code("E505", "A file or folder cannot be written.",
          "no right to, no room left, or a file in the place of a folder", "name another with -o"),
+    Code("E506", "A limit cannot be kept.",
+         "this system does not say what a process holds",
+         "leave `limits: {memory: ...}` out, or run elsewhere"),
+    Code("E507", "Trials cannot be run on Dask.",
+         "it is not installed, no scheduler answers, or its workers have other versions",
+         "pip install 'ratecli[dask]', the same versions everywhere"),
+    Code("E508", "The Dask cluster is lost.",
+         "its scheduler ended, or all of its workers did", "run again: what had ended is stored"),
 )  # fmt: skip
 _WARNINGS = (
     Code("W208", "A plot asks for a variant that no trial gave.",
          "a typo, or an algorithm without it", "`summary.csv` lists the variants"),
+    Code("W210", "A plugin cannot be used, or has a name of ours.",
+         "its module is not there, or its name is taken", "rename its entry point, or install it anew"),
     Code("W305", "A constraint holds always or never at some sweep points.",
          "a sweep that goes to the end of a rate's range", "leave those points out"),
     Code("W306", "A plot asks for an optimum that is not known.",

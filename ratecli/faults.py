@@ -61,11 +61,11 @@ class FaultError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """4 if data is the trouble, 1 for failed trials, else 2 (interface: exit codes)."""
-        codes = {fault.code for fault in self.faults if fault.is_error}
-        if codes <= {"E501"}:
+        """4 if data is the trouble, 1 for trials that failed or were not reached, else 2."""
+        codes = {fault.code for fault in self.faults if fault.is_error} - {"E501", "E508"}
+        if not codes:
             return 1
-        return 4 if all(code == "E501" or code.startswith("E4") for code in codes) else 2
+        return 4 if all(code.startswith("E4") for code in codes) else 2
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:

@@ -1,5 +1,6 @@
 import os
 
+import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
@@ -11,3 +12,12 @@ settings.load_profile("patient")
 # are for libraries loaded later and processes started here, the limits for those already there
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 threadpool_limits(limits=1)
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """The address of a Dask cluster of two workers."""
+    from ratecli.runner.dask_crew import local_cluster  # noqa: PLC0415  takes a second
+
+    with local_cluster(2) as address:
+        yield address

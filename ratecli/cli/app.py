@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 import ratecli
-from ratecli.cli import catalogue, data, filters, predictions, reports, runs, specs
+from ratecli.cli import catalogue, data, filters, plugins, predictions, reports, runs, specs
 from ratecli.cli.commands import Commands
 from ratecli.cli.console import forgiving
+from ratecli.plain_text import plain
 
 INTERNAL = 70
 
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for room in (runs, specs, data, reports, predictions, filters, catalogue):
+for room in (runs, specs, data, reports, predictions, filters, catalogue, plugins):
     room.add_to(app)
 
 
@@ -68,4 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _internal(error: Exception) -> str:
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"internal error: {what} (`ratecli --debug ...` shows the stack; please report it)"
+    return (
+        f"internal error: {plain(what)} (`ratecli --debug ...` shows the stack; please report it)"
+    )

@@ -8,6 +8,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from ratecli.cli.completion import experiments, settings
+
 KINDS = (".yaml", ".yml")
 
 
@@ -22,6 +24,12 @@ def experiment_files(given: Sequence[Path]) -> list[Path]:
 
 
 def _meant(path: Path) -> list[Path]:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError):  # such as a name that is too long: told where it is read
+        return [path]
     if path.is_dir():
         files = [each for each in sorted(path.rglob("*")) if each.suffix in KINDS]
         said = f"there is no .yaml file in '{path}'"
@@ -46,13 +54,17 @@ def _hidden(found: Path, given: Path) -> bool:
     return any(part.startswith(".") and part not in given.parts for part in found.parts)
 
 
-File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment (YAML).")]
+File: TypeAlias = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="An experiment (YAML).", autocompletion=experiments),
+]
 Files: TypeAlias = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE",
         help="Experiments (YAML), folders of them, or patterns like 'exp/*.yaml'.",
         callback=experiment_files,
+        autocompletion=experiments,
     ),
 ]
 Settings: TypeAlias = Annotated[
@@ -61,6 +73,7 @@ Settings: TypeAlias = Annotated[
         "--set",
         metavar="PATH=VALUE",
         help="Change a value of the file, as in --set seeds=1; may be repeated.",
+        autocompletion=settings,
     ),
 ]
 Output: TypeAlias = Annotated[

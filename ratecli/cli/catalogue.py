@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from ratecli.cli.arguments import Json
+from ratecli.cli.completion import everything
 from ratecli.cli.console import print_json, table
+from ratecli.cli.console import show as print_faults
 
 WIDE = 60
 """Longer values of `show` begin on a line of their own."""
@@ -22,6 +24,7 @@ class Kind(StrEnum):
     PLOTS = "plots"
     CODES = "codes"
     EXPERIMENTS = "experiments"
+    PLUGINS = "plugins"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,15 +37,19 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List what has a name."""
-    from ratecli.runner.catalogue import LISTINGS  # noqa: PLC0415
+    from ratecli.plugins import OWN  # noqa: PLC0415
+    from ratecli.runner.catalogue import LISTINGS, doubtful  # noqa: PLC0415
 
     rows = LISTINGS[kind]()
+    print_faults(doubtful(kind))
     if as_json:
         print_json(rows)
     elif not rows:
         typer.echo(f"no {kind} here")
     else:
         heads = list(dict.fromkeys(key for row in rows for key in row if key != "is"))
+        if all(row.get("from") == OWN for row in rows):
+            heads.remove("from")
         cells = [[_cell(row.get(head)) for head in heads] for row in rows]
         numbers = [head for head in heads if isinstance(rows[0].get(head), int)]
         typer.echo(table(heads, cells, numbers))
@@ -50,7 +57,10 @@ def ls(
 
 def show(
     name: Annotated[
-        str, typer.Argument(help="A data set, metric, algorithm, function, plot or code.")
+        str,
+        typer.Argument(
+            help="A data set, metric, algorithm, function, plot or code.", autocompletion=everything
+        ),
     ],
     as_json: Json = False,
 ) -> None:

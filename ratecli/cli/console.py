@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import sys
@@ -13,6 +12,7 @@ from typing import TextIO
 import typer
 
 from ratecli.faults import Fault
+from ratecli.plain_text import as_json, plain
 
 WIDEST = 120
 
@@ -44,7 +44,8 @@ def width() -> int:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Iterable[str] = ()) -> str:
-    """Aligned columns, those named in `right` to the right; nothing is cut."""
+    """Aligned columns, those named in `right` to the right; nothing is cut, one line a row."""
+    rows = [[plain(" ".join(text.splitlines())) for text in row] for row in rows]
     flush = [head in set(right) for head in heads]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     lines = [
@@ -63,7 +64,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    typer.echo(as_json(value))
 
 
 def forgiving(*streams: TextIO) -> None:

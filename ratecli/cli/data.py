@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ratecli.cli.arguments import Offline
+from ratecli.cli.completion import data_sets
 from ratecli.cli.each import each
 from ratecli.cli.fetching import Told, progress
 
@@ -22,7 +23,9 @@ def fetch(
     wanted: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME|FILE", help="Data sets (`ratecli ls datasets`) or experiments."
+            metavar="NAME|FILE",
+            help="Data sets (`ratecli ls datasets`) or experiments.",
+            autocompletion=data_sets,
         ),
     ],
     offline: Offline = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from ratecli.cli.completion import columns, tables
 from ratecli.cli.console import counted, show
 from ratecli.cli.console import table as aligned
 from ratecli.cli.predictions import STDOUT
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
     from ratecli.runner.table_filter_told import Told
 
 Table: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="CSV", help="A CSV or Parquet file, one person or thing a row.")
+    Path,
+    typer.Argument(
+        metavar="CSV",
+        help="A CSV or Parquet file, one person or thing a row.",
+        autocompletion=tables,
+    ),
 ]
 By: TypeAlias = Annotated[
     list[str],
@@ -24,6 +30,7 @@ By: TypeAlias = Annotated[
         metavar="COLUMN",
         help="The column whose values are to have equal shares; may be repeated. The filter never "
         "looks at it.",
+        autocompletion=columns,
     ),
 ]
 Kept: TypeAlias = Annotated[

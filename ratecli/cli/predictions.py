@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ratecli.cli.completion import models, tables
 from ratecli.cli.console import show
 
 STDOUT = Path("-")
@@ -23,12 +24,15 @@ def predict(
             metavar="MODEL",
             help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for the main variant; the "
             "folder that `ratecli filter` left.",
+            autocompletion=models,
         ),
     ],
     table: Annotated[
         Path,
         typer.Argument(
-            metavar="CSV", help="A CSV or Parquet file with the columns that the model needs."
+            metavar="CSV",
+            help="A CSV or Parquet file with the columns that the model needs.",
+            autocompletion=tables,
         ),
     ],
     output: Annotated[

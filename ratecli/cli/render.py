@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from ratecli.faults import Fault, Place
+from ratecli.plain_text import INERT, as_json
 
 RESET = "\033[0m"
 BOLD = "\033[1m"
@@ -18,6 +18,10 @@ BLUE = "\033[1;34m"
 TAB = "    "
 CUT = "..."
 NARROWEST = 20
+MOST = 100
+"""Faults that a person reads; programs are given all."""
+REACH = 20
+"""Characters for each cell of the room that are looked at: a line may be as long as a file."""
 CONTEXT = 0.3
 """Share of a cut line's width that stays before the span."""
 
@@ -39,12 +43,15 @@ class Window(NamedTuple):
 
 def render(faults: Iterable[Fault], color: bool, width: int = 100) -> str:
     """Compiler style: code and sentence, place, line with carets, help; a blank line between."""
-    return "\n\n".join(_rendered(fault, color, width) for fault in faults)
+    several = list(faults)
+    more = len(several) - MOST
+    rest = [f"... and {more} more: mend these first"] if more > 0 else []
+    return "\n\n".join([*(_rendered(fault, color, width) for fault in several[:MOST]), *rest])
 
 
 def to_json(faults: Iterable[Fault]) -> str:
     """A list of objects with one set of keys, places flattened; null where unknown."""
-    return json.dumps([_record(fault) for fault in faults], indent=2, ensure_ascii=False)
+    return as_json([_record(fault) for fault in faults])
 
 
 def to_github(faults: Iterable[Fault]) -> str:
@@ -84,12 +91,15 @@ def _place_lines(place: Place, gutter: int, loud: str, width: int) -> list[str]:
 
 def _window(place: Place, room: int) -> Window:
     """The line as cells, cut on both sides of the span where it is too long."""
-    cells = [_cell(character) for character in place.excerpt]
-    start = min(place.column - 1, len(cells))
+    near, start = room * REACH, min(place.column - 1, len(place.excerpt))
+    first = max(0, start - near)
+    last = start + min(place.width, near) + near
+    cells = [_cell(character) for character in place.excerpt[first:last]]
+    start -= first
     end = min(start + place.width, len(cells))
     before, span, after = cells[:start], cells[start:end], cells[end:]
     if _width(cells) <= room:
-        head, tail = "", ""
+        head, tail = CUT * (first > 0), CUT * (last < len(place.excerpt))
     else:
         room -= 2 * len(CUT)
         span_room = min(_width(span), room)
@@ -105,7 +115,7 @@ def _cell(character: str) -> Cell:
     if character == "\t":
         return Cell(TAB, len(TAB))
     category = unicodedata.category(character)
-    if category in {"Cc", "Cf", "Cs", "Zl", "Zp"}:  # escape codes and direction marks stay inert
+    if category in INERT:  # escape codes and direction marks
         return Cell("\ufffd", 1)
     if category in {"Mn", "Me"}:
         return Cell(character, 0)
@@ -163,10 +173,12 @@ def _command(fault: Fault) -> str:
     properties: dict[str, str | int] = {}
     if fault.place is not None:
         place = fault.place
-        properties = {"file": place.file, "line": place.line, "col": place.column}
+        end = place.column + place.width
+        properties = {"file": place.file, "line": place.line, "endLine": place.line}
+        properties |= {"col": place.column, "endColumn": end}
     properties["title"] = fault.code
     listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
-    message = fault.message + (f"\nhelp: {fault.help}" if fault.help else "")
+    message = _clean(fault.message) + (f"\nhelp: {_clean(fault.help)}" if fault.help else "")
     return f"::{_severity(fault)} {listed}::{_data(message)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -9,25 +10,48 @@ import typer
 from ratecli.cli.arguments import RESULTS, Files, Output
 from ratecli.cli.each import each
 
+JOINED = "report.html"
+
 
 def add_to(app: typer.Typer) -> None:
     app.command()(report)
 
 
 def report(files: Files, output: Output = RESULTS) -> None:
-    """Write tables, plots and report again from what is stored; `run` also takes up changes."""
-    for folder in each(files, lambda file: _folder(file, output)):
-        from ratecli.report.write import write_report  # noqa: PLC0415
+    """Write tables, plots and report again from what is stored; `run` also takes up changes.
 
+    Several experiments get a page over all of them too, report.html in the results folder.
+    """
+    folders = each(files, lambda file: _folder(file, output))
+    stored = _stored(files, folders)
+    from ratecli.report.joined import write_joined  # noqa: PLC0415
+    from ratecli.report.write import write_report  # noqa: PLC0415
+
+    for folder in stored:
         typer.echo("\n".join(str(path) for path in write_report(folder)))
+    if len(dict.fromkeys(folders)) > 1:
+        typer.echo(str(write_joined(folders, output / JOINED)))
 
 
 def _folder(file: Path, output: Path) -> Path:
-    """Where the experiment's results are."""
-    from ratecli.runner.run import LEDGER  # noqa: PLC0415
+    """Where the experiment's results are to be."""
     from ratecli.spec.experiment import load_experiment  # noqa: PLC0415
 
-    folder = output / load_experiment(file)[0].name
-    if not (folder / LEDGER).is_file():
-        raise typer.BadParameter(f"nothing is stored in '{folder}' yet: `ratecli run {file}` first")
-    return folder
+    return output / load_experiment(file)[0].name
+
+
+def _stored(files: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+    """Folders with results, each once. Says which have none; BadParameter where no one has any."""
+    from ratecli.runner.run import LEDGER  # noqa: PLC0415
+
+    found = dict.fromkeys(folder for folder in folders if (folder / LEDGER).is_file())
+    missing = [
+        f"nothing is stored in '{folder}' yet: `ratecli run {file}` first"
+        for file, folder in zip(files, folders, strict=True)
+        if folder not in found
+    ]
+    if not found:
+        raise typer.BadParameter("; ".join(missing))
+    for text in missing:
+        typer.echo(f"not run: {text}", err=True)
+    return list(found)

@@ -12,7 +12,9 @@ import typer
 from ratecli.cli.arguments import File, Files, Settings
 from ratecli.cli.console import by_place, counted, print_json, show
 from ratecli.cli.each import each
+from ratecli.cli.starters import init
 from ratecli.faults import Fault, FaultError
+from ratecli.plain_text import plain
 
 
 class Format(StrEnum):
@@ -67,32 +69,14 @@ def explain(file: File, settings: Settings = None) -> None:
     from ratecli.runner.prepare import examine  # noqa: PLC0415
 
     prepared = examine(file, settings or (), refuse=False)
-    typer.echo("\n".join(explained(prepared)))
+    typer.echo(plain("\n".join(explained(prepared))))
     show(prepared.warnings)
     errors = [fault for fault in prepared.warnings if fault.is_error]
     raise typer.Exit(FaultError(errors).exit_code if errors else 0)
 
 
-def init(
-    path: Annotated[Path, typer.Argument(metavar="[PATH]", show_default=True)] = Path(
-        "experiment.yaml"
-    ),
-) -> None:
-    """Write a commented starter file."""
-    from ratecli.spec.starter import starter  # noqa: PLC0415
-
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(starter())
-    except FileExistsError:
-        raise typer.BadParameter(f"'{path}' is there already and stays as it is") from None
-    except OSError as error:
-        raise typer.BadParameter(f"'{path}' cannot be written: {error.strerror}") from None
-    typer.echo(f"wrote {path}; next: ratecli run {path}")
-
-
 def schema() -> None:
     """Print the JSON schema of the file, for editors."""
-    from ratecli.spec.schema import json_schema  # noqa: PLC0415
+    from ratecli.runner.file_schema import file_schema  # noqa: PLC0415
 
-    print_json(json_schema())
+    print_json(file_schema())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import lzma
 import re
 import stat
 import zipfile
@@ -14,6 +16,16 @@ from ratecli.faults import Fault, FaultError
 ARCHIVE_LIMIT = 64 * 2**20
 """Bytes that an archive, outer or inner, may have."""
 
+BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,  # a compression that zipfile does not know
+    RuntimeError,  # one that this Python was built without
+    ValueError,  # names and places that cannot be
+)
+"""What zipfile raises for bytes that are no archive, beside OSError (a place before the beginning)."""
 _CHUNK = 2**16
 
 
@@ -24,10 +36,18 @@ def extract(archive: Path, members: tuple[str, ...], target: Path, size: int) ->
         out = target if last else target.with_name(f"{target.name}.{depth}")
         try:
             _extract_one(archive, member, out, size if last else ARCHIVE_LIMIT)
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            message = f"'{archive.name}' is not a whole zip archive: {error}"
-            raise FaultError(Fault("E402", message, "try again later, or use a mirror")) from error
+        except BROKEN as error:
+            raise _not_whole(archive, error) from error
+        except OSError as error:
+            if error.errno not in {None, errno.EINVAL}:  # the disk's trouble, not the archive's
+                raise
+            raise _not_whole(archive, error) from error
         archive = out
+
+
+def _not_whole(archive: Path, error: Exception) -> FaultError:
+    message = f"'{archive.name}' is not a whole zip archive: {error}"
+    return FaultError(Fault("E402", message, "try again later, or use a mirror"))
 
 
 def _extract_one(archive: Path, member: str, target: Path, limit: int) -> None:

@@ -16,7 +16,7 @@ from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.download import Progress, absent, checksums, ensure, sha256_of
 from ratecli.datasets.label import MISSING, read_label, read_number
 from ratecli.datasets.paths import own_file, own_path, unreadable
-from ratecli.datasets.source import Raw
+from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError, did_you_mean
 
@@ -44,7 +44,24 @@ def load(
         digest=_source_digest(options, base),
         files=(*sums, *((path.name, sha256_of(path)) for path in given.values())),
     )
-    return registry.preparation(source, settled["preparation"])(raw)
+    return _prepared(source, settled["preparation"], raw)
+
+
+def _prepared(source: Source, preparation: str, raw: Raw) -> Table:
+    """The table that a preparation makes; raises E210 where it is another package's and fails."""
+    plugin = registry.brought(source)
+    if plugin is None:
+        return registry.preparation(source, preparation)(raw)
+    try:
+        table: object = registry.preparation(source, preparation)(raw)
+    except FaultError:
+        raise
+    except Exception as error:  # code of others raises what it likes
+        said = " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
+        raise plugin.broken(f"its preparation '{preparation}' fails: {said}") from error
+    if not isinstance(table, Table):
+        raise plugin.broken(f"its preparation '{preparation}' gives no Table")
+    return table
 
 
 def identity(options: Options, base: Path) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 from ratecli.faults import Fault, FaultError
 
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
 
 def own_path(given: str, base: Path) -> Path:
-    """Where `given` leads from the folder `base`; E405 if it leaves it and is not absolute."""
+    """Where `given` leads from the folder `base`; E405 if it leaves it and is not absolute, or
+    cannot be looked at.
+    """
     if "\0" in given:
         raise no_file(repr(given), "is not a path", "give the path of a file")
     path = Path(os.path.normpath(base.absolute() / given))
@@ -17,6 +22,11 @@ def own_path(given: str, base: Path) -> Path:
     if not Path(given).is_absolute() and not any(path.is_relative_to(root) for root in roots):
         way = "put the file beside the experiment, or give an absolute path"
         raise no_file(given, "leads out of the experiment's folder", way)
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno not in _NOTHING_THERE:  # such as a name that is too long
+            raise unreadable(given, path, error) from error
     return path
 
 
@@ -31,8 +41,18 @@ def own_file(given: str, base: Path) -> Path:
 
 def unreadable(given: str, path: Path, error: OSError) -> FaultError:
     """The E405 for a file that is there and cannot be read."""
-    return no_file(given, f"cannot be read: {error.strerror}", f"looked at {path}")
+    return no_file(
+        shortened(given), f"cannot be read: {error.strerror}", f"looked at {shortened(str(path))}"
+    )
 
 
 def no_file(given: str, what: str, way: str) -> FaultError:
     return FaultError(Fault("E405", f"'{given}' {what}", way))
+
+
+def shortened(text: str) -> str:
+    """A path in a sentence; its end says most."""
+    return text if len(text) <= _SHOWN else f"...{text[-_SHOWN:]}"
+
+
+_SHOWN = 200

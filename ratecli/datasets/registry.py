@@ -9,9 +9,11 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ratecli import plugins
 from ratecli.datasets.source import Option, Raw, Source
 from ratecli.datasets.sources import SOURCES
 from ratecli.faults import Fault, FaultError, did_you_mean
@@ -25,10 +27,50 @@ ABOUT_ROWS = ("split", "levels")
 
 
 def find(name: str) -> Source:
-    if name not in SOURCES:
-        known = did_you_mean(name, SOURCES, "data sets")
+    """The source of a name, ours or of another package.
+
+    Raises
+    ------
+    FaultError
+        E201 for a name that nothing has, E210 for a plugin that cannot be used.
+    """
+    if name in SOURCES:
+        return SOURCES[name]
+    plugin = plugins.sole("data set", name)
+    if plugin is None:
+        known = did_you_mean(name, names(), "data sets")
         raise FaultError(Fault("E201", f"'{name}' is not a data set that ratecli knows", known))
-    return SOURCES[name]
+    return source_of(plugin)
+
+
+def names() -> list[str]:
+    """All that `find` knows, our own first."""
+    return list(dict.fromkeys([*SOURCES, *plugins.plugins("data set")]))
+
+
+@cache
+def source_of(plugin: plugins.Plugin) -> Source:
+    """What a plugin is, checked; raises E210."""
+    found = plugin.load()
+    if not isinstance(found, Source):
+        raise plugin.broken("it is no Source of ratecli.datasets.source")
+    if found.name != plugin.name:
+        raise plugin.broken(f"the source calls itself '{found.name}'")
+    if not found.preparations:
+        raise plugin.broken("the source has no preparation")
+    unknown = [key for key in found.options if key not in OPTIONS]
+    if unknown:
+        raise plugin.broken(f"it has an option '{unknown[0]}', and a file can give {OPTIONS}")
+    return found
+
+
+OPTIONS = ("rows", "seed")
+"""Whole numbers that a file can give a source, beside `preparation` (`spec.dataset`)."""
+
+
+def brought(source: Source) -> plugins.Plugin | None:
+    """The plugin that a source is, None for one of ours."""
+    return None if source.name in SOURCES else plugins.sole("data set", source.name)
 
 
 def settle(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,16 +126,17 @@ def label_range(options: Mapping[str, Any]) -> tuple[float, float] | None:
 def digest(source: Source, settled: Mapping[str, Any], sums: Sequence[tuple[str, str]]) -> str:
     """sha256 over all that decides the numbers of a source's table; reads no file.
 
-    `sums` are name and sha256 of every file.
+    `sums` are name and sha256 of every file. The code of another package is known by its version.
     """
-    files = [list(pair) for pair in sums]
+    plugin = brought(source)
     return fingerprint(
         {
             "source": source.name,
             "version": source.version,
             "options": dict(settled),
-            "files": files,
+            "files": [list(pair) for pair in sums],
         }
+        | ({"plugin": plugin.origin} if plugin else {})
     )
 
 
@@ -114,18 +157,26 @@ def resolve(path: str) -> Callable[..., Any]:
 
 
 def listing() -> list[dict[str, Any]]:
-    """One row a source, for `ratecli ls datasets`."""
-    return [
-        {
-            "name": source.name,
-            "rows": source.rows,
-            "label": source.label,
-            "sensitive": list(source.sensitive),
-            "bytes": _bytes(source),
-            "summary": source.summary,
-        }
-        for source in SOURCES.values()
-    ]
+    """One row a source, for `ratecli ls datasets`; those of other packages are not imported."""
+    rows = [_row(source, plugins.OWN) for source in SOURCES.values()]
+    for name, claimed in plugins.plugins("data set").items():
+        if name not in SOURCES:
+            origin = " and ".join(each.origin for each in claimed)
+            said = {"summary": f"`ratecli show {name}` says more", "from": origin}
+            rows.append(dict.fromkeys(rows[0]) | {"name": name, "sensitive": []} | said)
+    return rows
+
+
+def _row(source: Source, origin: str) -> dict[str, Any]:
+    return {
+        "name": source.name,
+        "rows": source.rows,
+        "label": source.label,
+        "sensitive": list(source.sensitive),
+        "bytes": _bytes(source),
+        "summary": source.summary,
+        "from": origin,
+    }
 
 
 def _bytes(source: Source) -> int | None:
@@ -137,8 +188,8 @@ def _bytes(source: Source) -> int | None:
 def describe(name: str) -> dict[str, Any]:
     """All there is to say about a source, for `ratecli show`; `notes` is prose."""
     source = find(name)
-    row = next(row for row in listing() if row["name"] == name)
-    return row | {
+    plugin = brought(source)
+    return _row(source, plugin.origin if plugin else plugins.OWN) | {
         "stand_in": source.stand_in,
         "preparations": list(source.preparations),
         "options": {key: option.default for key, option in source.options.items()}

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ratecli.models.archives import refuse_bomb
 from ratecli.models.base import Array, Features
 
 PLAIN = (
@@ -26,6 +27,8 @@ among them: scikit-learn follows their nodes without looking where they lead (se
 UNSHARED = ("JsonNode", "TypeNode")
 """Numbers, words and types: Python may hold equal ones once or several times."""
 SCHEMA = "schema.json"
+WIDEST = 10**7
+"""Features that a classifier may see: what it says of itself is tried on one row."""
 BEGINNING = (1980, 1, 1, 0, 0, 0)
 
 
@@ -46,9 +49,10 @@ class Fitted:
         from sklearn.base import ClassifierMixin  # noqa: PLC0415  slow, and few models need it
 
         width = getattr(self.model, "n_features_in_", None)
-        if not isinstance(self.model, ClassifierMixin) or not isinstance(width, int):
-            raise ValueError("it is no fitted classifier of scikit-learn")  # noqa: TRY004
-        if self.of(np.zeros((1, width))).shape != (1, self.classes):
+        right = isinstance(width, int) and 0 < width <= WIDEST
+        if not isinstance(self.model, ClassifierMixin) or not right:
+            raise ValueError("it is no fitted classifier of scikit-learn")
+        if self.of(np.zeros((1, self.width))).shape != (1, self.classes):
             raise ValueError("it gives no number for each class")
 
     @property
@@ -114,6 +118,7 @@ def unpacked(blob: bytes) -> Fitted:
     with warnings.catch_warnings():
         warnings.simplefilter("error", InconsistentVersionWarning)
         try:
+            refuse_bomb(blob)
             _refuse_untrusted(blob)
             return Fitted(loads(blob, trusted=list(PLAIN)))
         except InconsistentVersionWarning as warning:

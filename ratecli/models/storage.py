@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from ratecli.models.archives import BombError, refuse_bomb
 from ratecli.models.base import Array, Classifier
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.hashed import HashedMixture, HashedRamp
@@ -58,10 +59,16 @@ def loads(blob: bytes) -> Classifier:
 
 def _arrays(blob: bytes) -> Arrays:
     try:
+        refuse_bomb(blob)
         with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
-            return dict(arrays)
+            found = dict(arrays)
+    except BombError as error:
+        raise ValueError(f"no stored classifier: {error}") from error
     except ValueError as error:  # such as an array of Python objects
         raise ValueError("no stored classifier: its arrays cannot be read") from error
+    if any(array.size > len(blob) for array in found.values()):  # of elements without a byte
+        raise ValueError("no stored classifier: it says it holds more than it does")
+    return found
 
 
 def _classifier(arrays: Arrays) -> Classifier:

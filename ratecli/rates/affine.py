@@ -16,6 +16,7 @@ import numpy as np
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.interval import Interval, add, multiply
+from ratecli.rates.metrics import rate
 from ratecli.rates.syntax import Condition, as_number
 from ratecli.rates.table import RATES
 from ratecli.rates.templates import SHARED, WHOLE
@@ -203,7 +204,7 @@ def positive_combination(form: Affine) -> Affine:
     total = Affine({}, form.constant)
     for leaf, coefficient in form.coefficients.items():
         if coefficient < 0 and leaf.rate.complement:
-            other = replace(leaf, rate=RATES[leaf.rate.complement])
+            other = replace(leaf, rate=rate(leaf.rate.complement))
             total += Affine({other: -coefficient}) + _with_complement(leaf) * coefficient
         else:
             total += Affine({leaf: coefficient})

@@ -13,20 +13,18 @@ from ratecli.rates import expression as ex
 from ratecli.rates import syntax
 from ratecli.rates.expression import Expression, Where
 from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.metrics import LANGUAGE, metric, plugged, rate
 from ratecli.rates.parser import parse_value
 from ratecli.rates.syntax import Condition, Name, Node
 from ratecli.rates.table import (
-    COMPOSITES,
     DEPLOYED,
     DISCLOSIVITY,
-    METRICS,
     OF,
     RANKINGS,
-    RATES,
     SPREADS,
-    SYNONYMS,
     TEMPLATES,
     Composite,
+    Rate,
     canonical,
 )
 from ratecli.rates.templates import (
@@ -194,19 +192,22 @@ class _Resolver:
 
     def metric(self, node: Name) -> Expression:
         name = canonical(node.name)
-        parameters = COMPOSITES[name].parameters if name in COMPOSITES else ()
-        if name not in METRICS:
+        found = _known(name, node.span)
+        if found is None and name not in RANKINGS:
             self.unknown(node)
+        parameters = found.parameters if isinstance(found, Composite) else ()
         if len(node.arguments or ()) != len(parameters):
             wanted = f"{node.name}({', '.join(parameters)})" if parameters else node.name
             _fault("E304", f"'{node.name}' takes {len(parameters) or 'no'} arguments", node.span,
                    f"write {wanted}")  # fmt: skip
         where, split = self.slice(node)
-        if name in RATES:
-            return ex.Leaf(RATES[name], where, split, node.span)
-        if name in RANKINGS:
-            return ex.Ranking(name, where, split, node.span)
-        return self.composite(COMPOSITES[name], node, where, split)
+        match found:
+            case None:
+                return ex.Ranking(name, where, split, node.span)
+            case Rate():
+                return ex.Leaf(found, where, split, node.span)
+            case Composite():
+                return self.composite(found, node, where, split)
 
     def composite(
         self, metric: Composite, node: Name, where: Where, split: str | None
@@ -222,7 +223,7 @@ class _Resolver:
         found = inside.value(syntax.moved(parse_value(metric.text), node.span))
         if not metric.over:
             return found
-        bottom = ex.Leaf(RATES[metric.over], where.everyone, split, node.span)
+        bottom = ex.Leaf(rate(metric.over), where.everyone, split, node.span)
         return ex.divide(found, bottom, node.span)
 
     def unknown(self, node: Name) -> NoReturn:
@@ -230,8 +231,7 @@ class _Resolver:
         if node.name in self.scope.groups or node.name in self.scope.datasets:
             _fault("E203", f"'{node.name}' is a slice, not a number", span,
                    f"write a rate of it, such as positive_rate[{node.name}]")  # fmt: skip
-        known = {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *SPREADS, OF}
-        known |= {*self.scope.parameters, *self.scope.unset}
+        known = {*LANGUAGE, *plugged(), *self.scope.parameters, *self.scope.unset}
         _fault("E203", f"nothing is called '{node.name}'", span,
                did_you_mean(node.name, known, "metrics, functions and sweep names"))  # fmt: skip
 
@@ -357,6 +357,14 @@ class _Resolver:
             _fault("E209", f"'{node.split}' is not a split", node.split_span,
                    did_you_mean(node.split, SPLITS, "splits"))  # fmt: skip
         return Where.of(datasets, conditions), node.split or self.split
+
+
+def _known(name: str, span: Span) -> Rate | Composite | None:
+    """As `rates.metrics.metric`; what is wrong with a plugin is said where it is named."""
+    try:
+        return metric(name)
+    except FaultError as error:
+        raise FaultError(replace(fault, span=span) for fault in error.faults) from None
 
 
 def _check_decides(part: Expression) -> None:

@@ -14,6 +14,7 @@ from ratecli.report.ledger import MEASURED, Ledger
 from ratecli.report.naming import plot_name
 from ratecli.report.series import EVERYTHING, Choice
 from ratecli.report.settings import Setting, settings
+from ratecli.report.sheet import scalar
 from ratecli.report.tradeoff import panels
 from ratecli.runner.records import MET
 
@@ -38,6 +39,10 @@ class Convergence:
     @property
     def caption(self) -> str:
         return self.title or f"Objective and worst violation by {self.x} (train)"
+
+    def panel(self, position: int) -> tuple[tuple[str, str], ...]:
+        """The value of the name `by` in a panel; nothing without one."""
+        return ((self.by, scalar(self.panels[position])),) if self.panels else ()
 
     def parts(self) -> list[Convergence]:
         """Each panel as a plot of its own; the plot itself if it has none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from ratecli.report.convergence import Convergence, Course, courses, spans_decades
+from ratecli.report.convergence import Convergence, Course, Ribbon, courses, spans_decades
 from ratecli.report.drawing import (
     GREY,
     PANEL,
@@ -32,6 +32,8 @@ from ratecli.report.drawing import (
 )
 from ratecli.report.ledger import Ledger
 from ratecli.report.settings import untold
+from ratecli.report.sheet import number, scalar
+from ratecli.report.told import Facts, Told
 
 LABELS = {"objective": "objective (train)", "violation": "worst violation (train)"}
 HEIGHT = 0.9
@@ -62,10 +64,19 @@ class Scales:
 
 
 def draw_convergence(ledger: Ledger, plot: Convergence) -> Picture:
-    return picture(plot.name, plot.caption, partial(_figure, ledger, plot))
+    return picture(plot.name, plot.caption, partial(_figure, ledger, plot), what(ledger, plot))
 
 
-def _figure(ledger: Ledger, plot: Convergence) -> Figure:
+def what(ledger: Ledger, plot: Convergence) -> str:
+    """What a line is."""
+    lower = " and the worst violation of a constraint" if ledger.constraints else ""
+    return (
+        f"How the objective{lower} on training rows went on by {plot.x}. A line for each algorithm is "
+        "the mean over seeds, its band their range."
+    )
+
+
+def _figure(ledger: Ledger, plot: Convergence, told: Told) -> Figure:
     parts = plot.parts()
     found = [courses(ledger, part) for part in parts]
     every = [course for several in found for course in several]
@@ -81,7 +92,8 @@ def _figure(ledger: Ledger, plot: Convergence) -> Figure:
             cell = (block * len(which) + row) * wide + across + 1
             axes = first = figure.add_subplot(high, wide, cell, sharex=first)
             scales.put_on(axes, name)
-            _fill(axes, several, name, logarithmic=scales.along)
+            tell = partial(_tell, told, axes, (plot.x, LABELS[name]), panel=plot.panel(position))
+            _fill(axes, several, name, told, tell, logarithmic=scales.along)
             axes.set_title(part.title if plot.panels and name == which[0] else "", fontsize=9)
             axes.set_xlabel(plot.x if lowest and name == which[-1] else "", fontsize=9)
             axes.set_ylabel(LABELS[name] if across == 0 else "", fontsize=9)
@@ -91,20 +103,44 @@ def _figure(ledger: Ledger, plot: Convergence) -> Figure:
     return figure
 
 
-def _fill(axes: Axes, found: Sequence[Course], which: str, *, logarithmic: bool) -> None:
+def _fill(
+    axes: Axes,
+    found: Sequence[Course],
+    which: str,
+    told: Told,
+    tell: Callable[[Course, Ribbon], None],
+    *,
+    logarithmic: bool,
+) -> None:
+    """One panel; `tell` notes the values of a line."""
     axes.tick_params(labelsize=8)
     for course in found:
         ribbon = getattr(course, which).ribbon(logarithmic=logarithmic)
         shown = _look(course)
-        axes.fill_between(ribbon.places, ribbon.low, ribbon.high, **band(shown["color"]))
+        area = axes.fill_between(ribbon.places, ribbon.low, ribbon.high, **band(shown["color"]))
         ends = np.flatnonzero(np.isfinite(ribbon.mean))[-1:].tolist()
-        axes.plot(ribbon.places, ribbon.mean, markevery=ends, **shown)
+        line = axes.plot(ribbon.places, ribbon.mean, markevery=ends, **shown)
+        told.own(course.setting.of(course.label), area, *line)
+        tell(course, ribbon)
     if not found:
         say_nothing(axes)
     if which == "violation":
         axes.axhline(0.0, color=GREY, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
         if not any((course.violation.numbers > 0).any() for course in found):
             axes.set_yticks([0.0])  # an axis of all is well has no other numbers
+
+
+def _tell(
+    told: Told, axes: Axes, names: tuple[str, str], course: Course, ribbon: Ribbon, *, panel: Facts
+) -> None:
+    """The values at every place of a line; `names` are those of x and y, `panel` is what all of it is at."""
+    x, y = names
+    label = course.setting.of(course.label)
+    numbers = (ribbon.places, ribbon.mean, ribbon.low, ribbon.high)
+    for place, mean, low, high in zip(*(each.tolist() for each in numbers), strict=True):
+        ends = [("least to greatest", f"{number(low)} to {number(high)}")] * (course.seeds > 1)
+        facts = (*panel, (x, scalar(place)), (y, number(mean)), *ends, ("n", str(course.seeds)))
+        told.point(axes, (place, mean), label, facts)
 
 
 def _plain_words(axis: Axis) -> None:

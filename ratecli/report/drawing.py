@@ -15,6 +15,8 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from ratecli.report.told import Mark, Told
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's, told apart by colour-blind readers too."""
 MARKERS = "os^DvPX*"
@@ -54,24 +56,34 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn plot; `name` is that of its files."""
+    """A drawn plot; `name` is that of its files.
+
+    `what` says what is drawn, in words for who has not seen such a plot; `series` and `marks` are what a
+    page tells of it.
+    """
 
     name: str
     caption: str
     svg: bytes
     png: bytes
+    what: str = ""
+    series: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
 
-def picture(name: str, caption: str, drawn: Callable[[], Figure]) -> Picture:
+def picture(name: str, caption: str, drawn: Callable[[Told], Figure], what: str = "") -> Picture:
     """The same bytes for the same figure: no date, no version, no settings of the user's."""
+    told = Told()
     with matplotlib.style.context(["default", STYLE], after_reset=True):
-        figure = drawn()
+        figure = drawn(told)
+        told.name_legends(figure)
         svg, png = io.BytesIO(), io.BytesIO()
         nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
         figure.savefig(svg, format="svg", metadata=nothing)
         figure.set_layout_engine(None)  # what has found its place stays there
+        marks = told.marks(figure)
         figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-    return Picture(name, caption, svg.getvalue(), png.getvalue())
+    return Picture(name, caption, svg.getvalue(), png.getvalue(), what, told.series, marks)
 
 
 def empty_figure(size: tuple[float, float]) -> Figure:

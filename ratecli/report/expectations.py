@@ -17,24 +17,28 @@ Without `within` the t of a bound is 0, and a paper's figure is shown without a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 from ratecli.report.estimates import Estimate
 from ratecli.report.groups import Group, groups, is_failure, of_variant
 from ratecli.report.identity import column, identity, key_cell, status_cell
 from ratecli.report.ledger import MEASURED, Ledger
-from ratecli.report.sheet import Cell, Column, Sheet, number, plain, with_interval
+from ratecli.report.sheet import Cell, Column, Sheet, number, plain
 from ratecli.runner.records import VIOLATION
 from ratecli.spec.expect import CI, Expectation
 from ratecli.spec.sweep import holds
 
+NOT_JUDGED = "not judged"
+"""What is said of a paper's figure that is only shown."""
 ROUNDING = 1e-9
 """Of the figure, or of 1 where that is more: what floating point may leave of equality."""
 SIGNS = {"paper": "paper ", "value": "= ", "at_most": "≤ ", "at_least": "≥ "}
 NOTE = (
-    "Ours is the mean ± half the 95 % interval, of shares of trials with the exact one. holds: within the "
+    "Ours is the mean over seeds with its 95 % interval, of shares of trials the exact one. holds: within the "
     "tolerance of the figure (ci: our interval), or on the right side of the bound; better: below the "
     "paper's objective, violation or rate of failure by more than that; without a tolerance the paper's "
     "figure is only shown."
@@ -67,7 +71,7 @@ class Comparison:
     def figure(self) -> float:
         return float(getattr(self.entry, self.entry.kind))
 
-    @property
+    @cached_property
     def ours(self) -> Estimate:
         return self.group.estimate(self.entry.split, self.entry.metric)
 
@@ -118,14 +122,38 @@ def against(ledger: Ledger) -> Sheet:
     found = comparisons(ledger)
     papers = any(each.entry.kind == "paper" for each in found)
     heads = [column(ledger, name) for name in identity(ledger)]
-    numeric = [Column(name, numeric=True) for name in ("ours", "n", "expected", "difference")]
+    numeric = [
+        Column(name, numeric=True)
+        for name in ("expected", "ours", "95 % interval", "n", "difference")
+    ]
     columns = (
         *heads, Column("split"), Column("metric"), *numeric,
         *map(Column, ("verdict", "within", "source")),
     )  # fmt: skip
-    rows = [_row(ledger, each) for each in sorted(found, key=lambda each: each.verdict.good)]
+    rows = [_row(ledger, each) for each in in_order(found)]
     title = "Against the paper" if papers else "Against what was expected"
     return Sheet(title, columns, tuple(rows), NOTE)
+
+
+def in_order(found: Iterable[Comparison]) -> list[Comparison]:
+    """What fails first, otherwise as it was."""
+    return sorted(found, key=lambda each: each.verdict.good)
+
+
+def kind(each: Comparison) -> str:
+    """The verdict in a word, also of what is only shown."""
+    return str(each.verdict) or NOT_JUDGED
+
+
+def tally(found: Iterable[Comparison]) -> list[tuple[str, int, str]]:
+    """How many of each verdict there are, what fails first, and its tone."""
+    known = {str(each) or NOT_JUDGED: each for each in Verdict}
+    count = Counter(map(kind, found))
+    return [
+        (word, count[word], "" if each is Verdict.SHOWN else "good" if each.good else "bad")
+        for word, each in known.items()
+        if count[word]
+    ]
 
 
 def _chosen(found: Sequence[Group], entry: Expectation) -> Iterator[Group]:
@@ -166,22 +194,49 @@ def _around(ours: Estimate, tolerance: float) -> tuple[float | None, float | Non
     return replace(ours, half=tolerance, exact=None).interval or (None, None)
 
 
-def _row(ledger: Ledger, each: Comparison) -> tuple[Cell, ...]:
-    entry, ours, verdict = each.entry, each.ours, each.verdict
-    difference = None if ours.mean is None else ours.mean - each.figure
+def ours_cell(ours: Estimate) -> Cell:
+    """Our number; nan where that is what was measured."""
+    if ours.mean is None:
+        return Cell("nan" if ours.nan else "")
+    return Cell(number(ours.mean), ours.mean)
+
+
+def interval_cell(ours: Estimate) -> Cell:
+    """Its ends, nothing without two seeds."""
+    if ours.interval is None:
+        return Cell("")
+    return Cell(" to ".join(map(number, ours.interval)), ours.interval[0])
+
+
+def difference_cell(each: Comparison) -> Cell:
+    """Ours less what is expected."""
+    if each.ours.mean is None:
+        return Cell("")
+    difference = each.ours.mean - each.figure
+    return Cell(f"{'+' * (difference >= 0)}{number(difference)}", difference)
+
+
+def verdict_cell(each: Comparison) -> Cell:
+    """With the reason where nothing was measured; of what is only shown there is none."""
     reason = f": {each.reason}" if each.reason else ""
-    tone = "" if verdict is Verdict.SHOWN else "good" if verdict.good else "bad"
+    shown = each.verdict is Verdict.SHOWN
+    return Cell(
+        f"{each.verdict}{reason}", tone="" if shown else "good" if each.verdict.good else "bad"
+    )
+
+
+def _row(ledger: Ledger, each: Comparison) -> tuple[Cell, ...]:
+    entry, ours = each.entry, each.ours
     return (
         *(key_cell(each.group, name) for name in identity(ledger)),
         Cell(entry.split),
         Cell(entry.metric),
-        with_interval(ours, ours.n),
-        plain(ours.n),
         Cell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure),
-        Cell("")
-        if difference is None
-        else Cell(f"{'+' * (difference >= 0)}{number(difference)}", difference),
-        Cell(f"{verdict}{reason}", tone=tone),
+        ours_cell(ours),
+        interval_cell(ours),
+        plain(ours.n),
+        difference_cell(each),
+        verdict_cell(each),
         plain(entry.within),
         Cell(entry.source or ""),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,6 +28,8 @@ from ratecli.report.drawing import (
 from ratecli.report.estimates import Estimate, estimate
 from ratecli.report.filters import EDGE, FilterPlot, census, column_of, filter_plot, panels, untold
 from ratecli.report.ledger import Ledger
+from ratecli.report.sheet import with_interval
+from ratecli.report.told import Told
 from ratecli.runner.records import Planned
 
 SPLITS = ("train", "test")
@@ -41,6 +44,11 @@ NAMES = 0.07
 """Inches of a letter of a group's name."""
 TICKS = 4
 """Most numbers along a panel."""
+ALL, KEPT, UNIFORM = "all rows", "kept rows", "uniform share"
+WHAT = (
+    "Shares of the groups among all rows and among those that the filter is expected to keep; the dashed "
+    "line is the share of each if all were the same."
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ def caption(ledger: Ledger, plot: FilterPlot) -> str:
 
 
 def draw_group_shares(ledger: Ledger, plot: FilterPlot) -> Picture:
-    return picture(plot.name, caption(ledger, plot), partial(_figure, ledger, plot))
+    return picture(plot.name, caption(ledger, plot), partial(_figure, ledger, plot), WHAT)
 
 
 def _bars(
@@ -101,7 +109,7 @@ def _bars(
     return Bars(title, groups, before, after)
 
 
-def _figure(ledger: Ledger, plot: FilterPlot) -> Figure:
+def _figure(ledger: Ledger, plot: FilterPlot, told: Told) -> Figure:
     found = bars(ledger, plot)
     drawn = [each for several in found for each in several if isinstance(each, Bars)]
     figure = empty_figure(SIZE)
@@ -112,7 +120,7 @@ def _figure(ledger: Ledger, plot: FilterPlot) -> Figure:
         figure.text(0.5, 0.5, NOTHING, ha="center")
         legend_below(figure, [], "\n".join(notes))
         return figure
-    _fill(figure, _rows(found), drawn)
+    _fill(figure, _rows(found), drawn, told)
     legend_below(figure, _entries(), "\n".join([_counted(drawn), *notes]))
     return figure
 
@@ -127,7 +135,9 @@ def _rows(found: Sequence[Sequence[Bars | str]]) -> list[list[Bars | str]]:
     ]
 
 
-def _fill(figure: Figure, rows: Sequence[Sequence[Bars | str]], drawn: Sequence[Bars]) -> None:
+def _fill(
+    figure: Figure, rows: Sequence[Sequence[Bars | str]], drawn: Sequence[Bars], told: Told
+) -> None:
     """All panels, whose axes reach equally far."""
     wide, down = len(rows[0]), max(len(each.groups) for each in drawn)
     names = NAMES * max(len(name) for each in drawn for name in each.groups)
@@ -142,26 +152,36 @@ def _fill(figure: Figure, rows: Sequence[Sequence[Bars | str]], drawn: Sequence[
                 axes.set_yticks([])
                 say_nothing(axes)
                 continue
-            _draw(axes, each, named=repr(each.groups) != last)
+            _draw(axes, each, told, named=repr(each.groups) != last)
             axes.set_xlim(0, 1.04 * max(every.reach for every in drawn))
             axes.set_xlabel("share" if number == len(rows) - 1 else "", fontsize=9)
             last = repr(each.groups)
 
 
-def _draw(axes: Axes, shown: Bars, *, named: bool) -> None:
+def _draw(axes: Axes, shown: Bars, told: Told, *, named: bool) -> None:
     """One panel: of each group the bar of all rows above that of the kept ones."""
     places = range(len(shown.groups))
-    both = ((shown.before, BEFORE, -THICK / 2), (shown.after, COLOURS[0], THICK / 2))
-    for several, colour, shift in both:
+    both = ((shown.before, BEFORE, -THICK / 2, ALL), (shown.after, COLOURS[0], THICK / 2, KEPT))
+    for several, colour, shift, label in both:
         at = [place + shift for place in places]
-        axes.barh(at, [each.mean or 0.0 for each in several], height=THICK, color=colour, zorder=2)
-        told = [(each.mean, y, each.half) for each, y in zip(several, at, strict=True) if each.half]
-        if told:
-            means, ys, halves = zip(*told, strict=True)
-            axes.errorbar(
-                means, ys, xerr=halves, fmt="none", ecolor="black", elinewidth=0.8, zorder=3
+        means = [each.mean or 0.0 for each in several]
+        told.own(label, axes.barh(at, means, height=THICK, color=colour, zorder=2))
+        known = [
+            (each.mean, y, each.half) for each, y in zip(several, at, strict=True) if each.half
+        ]
+        if known:
+            middles, ys, halves = zip(*known, strict=True)
+            look: dict[str, Any] = {"ecolor": "black", "elinewidth": 0.8, "zorder": 3}
+            told.own(label, axes.errorbar(middles, ys, xerr=halves, fmt="none", **look))
+        for group, each, mean, y in zip(shown.groups, several, means, at, strict=True):
+            facts = (
+                ("group", group),
+                ("share", with_interval(each, each.n).text),
+                ("n", str(each.n)),
             )
-    axes.axvline(shown.uniform, color=GREY, linewidth=1.0, linestyle="--", zorder=2.5)
+            told.box(axes, (0.0, mean), (y - THICK / 2, y + THICK / 2), facts, label)
+    line = axes.axvline(shown.uniform, color=GREY, linewidth=1.0, linestyle="--", zorder=2.5)
+    told.own(UNIFORM, line)
     axes.set_title(shown.title, fontsize=9)
     axes.set_yticks(places, shown.groups if named else [""] * len(shown.groups), fontsize=8)
     axes.set_ylim(len(shown.groups) - 0.5, -0.5)
@@ -172,8 +192,8 @@ def _draw(axes: Axes, shown: Bars, *, named: bool) -> None:
 
 
 def _entries() -> list[Patch | Line2D]:
-    line = Line2D([], [], color=GREY, linewidth=1.0, linestyle="--", label="uniform share")
-    return [Patch(color=BEFORE, label="all rows"), Patch(color=COLOURS[0], label="kept rows"), line]
+    line = Line2D([], [], color=GREY, linewidth=1.0, linestyle="--", label=UNIFORM)
+    return [Patch(color=BEFORE, label=ALL), Patch(color=COLOURS[0], label=KEPT), line]
 
 
 def _counted(drawn: Sequence[Bars]) -> str:

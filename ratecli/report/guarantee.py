@@ -15,6 +15,7 @@ from ratecli.report.naming import plot_name
 from ratecli.report.outcomes import ANSWERED
 from ratecli.report.series import EVERYTHING, Choice
 from ratecli.report.settings import Setting, settings
+from ratecli.report.sheet import scalar
 from ratecli.report.tradeoff import panels
 from ratecli.runner.records import Planned
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
@@ -42,6 +43,15 @@ class Guarantee:
         return self.title or f"{self.y}, {rates} by {self.x} ({self.truth} rows as the truth)"
 
     @property
+    def what(self) -> str:
+        """What the three panels show."""
+        rule = self.constraint or "a constraint"
+        return (
+            f"By {self.x}: {self.y} on {self.truth} rows; how often a classifier was given; how often one "
+            f"was given that breaks {rule} on {self.truth} rows, with the rate that was allowed dotted."
+        )
+
+    @property
     def metrics(self) -> tuple[str, str, str]:
         """What the three panels show."""
         failure = f"{FAILURE_RATE}.{self.constraint}" if self.constraint else FAILURE_RATE
@@ -51,6 +61,10 @@ class Guarantee:
         """Each value of the name `by` as a plot of its own; the plot itself without one."""
         values = [self.choice.in_panel(self.by, value) for value in self.panels]
         return [replace(self, **each) for each in values] or [self]
+
+    def panel(self, position: int) -> tuple[tuple[str, str], ...]:
+        """The value of the name `by` in a panel; nothing without one."""
+        return ((self.by, scalar(self.panels[position])),) if self.panels else ()
 
     def takes(self, trial: Planned) -> bool:
         return self.choice.takes(trial.label) and self.choice.takes_point(trial.point)

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -29,6 +31,8 @@ from ratecli.report.guarantee import Guarantee, Line, deltas, lines, unanswered
 from ratecli.report.ledger import Ledger
 from ratecli.report.series import absent_variants
 from ratecli.report.settings import untold
+from ratecli.report.sheet import scalar, with_interval
+from ratecli.report.told import Facts, Told
 
 LINE = 0.08
 """The share of a panel's height that a line of text takes."""
@@ -37,10 +41,10 @@ LEAST = 0.1
 
 
 def draw_guarantee(ledger: Ledger, plot: Guarantee) -> Picture:
-    return picture(plot.name, plot.caption, partial(_figure, ledger, plot))
+    return picture(plot.name, plot.caption, partial(_figure, ledger, plot), plot.what)
 
 
-def _figure(ledger: Ledger, plot: Guarantee) -> Figure:
+def _figure(ledger: Ledger, plot: Guarantee, told: Told) -> Figure:
     parts = plot.parts()
     found = [lines(ledger, part) for part in parts]
     every = [line for several in found for line in several]
@@ -54,14 +58,14 @@ def _figure(ledger: Ledger, plot: Guarantee) -> Figure:
             axes.set_title(title if row == 0 else "", fontsize=9)
             axes.set_xlabel(plot.x if row == len(parts) - 1 else "", fontsize=9)
             axes.set_ylabel(part.title if plot.panels and column == 0 else "", fontsize=9)
-            _fill(axes, several, column)
+            _fill(axes, several, column, (plot.x, title), told, panel=plot.panel(row))
             if column == 1:
                 axes.set_ylim(-0.04, 1.04)
             if column == 2:
                 _limit(axes, several, deltas(ledger, part))
     if every:
-        told = [line for line in every if line.setting.told]
-        handles = [Line2D([], [], label=line.name, **_look(line)) for line in told]
+        named = [line for line in every if line.setting.told]
+        handles = [Line2D([], [], label=line.name, **_look(line)) for line in named]
         legend_below(figure, once(handles), "\n".join(_notes(ledger, plot, found)))
     return figure
 
@@ -75,20 +79,35 @@ def _look(line: Line) -> dict[str, Any]:
     return look(line.algorithm, line.variant, line.setting.shade)
 
 
-def _fill(axes: Axes, several: Sequence[Line], column: int) -> None:
-    """One panel: lines with the intervals of their points."""
+def _fill(
+    axes: Axes,
+    several: Sequence[Line],
+    column: int,
+    names: tuple[str, str],
+    told: Told,
+    *,
+    panel: Facts,
+) -> None:
+    """One panel: lines with the intervals of their points; `names` are those of x and y, `panel` is what
+    all of it is at.
+    """
     values = sorted({spot.x for line in several for spot in line.spots if spot.x is not None})
     along = Along(tuple(values), len(several)) if values else None
     shown = False
     for number, line in enumerate(several):
         for spot in line.spots:
             if spot.x is None and _drawn(spot.shown[column]):
-                _draw_flat(axes, line, spot.shown[column])
+                told.own(line.name, *_draw_flat(axes, line, spot.shown[column]))
                 shown = True
         spots = [s for s in line.spots if s.x is not None and _drawn(s.shown[column])]
         if along and spots:
             xs = [along.place(spot.x or 0.0, number) for spot in spots]
-            _draw_line(axes, line, xs, [spot.shown[column] for spot in spots])
+            told.own(line.name, *_draw_line(axes, line, xs, [each.shown[column] for each in spots]))
+            for x, spot in zip(xs, spots, strict=True):
+                found = spot.shown[column]
+                value = (names[1], with_interval(found, found.n).text)
+                facts = (*panel, (names[0], scalar(spot.x)), value, ("n", str(found.n)))
+                told.point(axes, (x, found.mean or 0.0), line.name, facts)
             shown = True
     if along:
         along.put_on(axes)
@@ -100,24 +119,27 @@ def _drawn(found: Estimate) -> bool:
     return found.mean is not None and math.isfinite(found.mean)
 
 
-def _draw_line(axes: Axes, line: Line, xs: Sequence[float], found: Sequence[Estimate]) -> None:
+def _draw_line(
+    axes: Axes, line: Line, xs: Sequence[float], found: Sequence[Estimate]
+) -> list[Artist | Container]:
     shown = _look(line)
     ys = [each.mean or 0.0 for each in found]
     ends = [each.interval or (y, y) for each, y in zip(found, ys, strict=True)]
     below = [y - low for y, (low, _) in zip(ys, ends, strict=True)]
     above = [high - y for y, (_, high) in zip(ys, ends, strict=True)]
     bars: dict[str, Any] = {"fmt": "none", "elinewidth": 0.9, "alpha": 0.6}
-    axes.errorbar(xs, ys, yerr=(below, above), ecolor=shown["color"], **bars)
-    axes.plot(xs, ys, **shown)
+    whiskers = axes.errorbar(xs, ys, yerr=(below, above), ecolor=shown["color"], **bars)
+    return [whiskers, *axes.plot(xs, ys, **shown)]
 
 
-def _draw_flat(axes: Axes, line: Line, found: Estimate) -> None:
+def _draw_flat(axes: Axes, line: Line, found: Estimate) -> list[Artist]:
     """What has no place along the axis goes across it."""
     shown, ends = _look(line), {"xmin": EDGE / 2, "xmax": 1 - EDGE / 2}
+    parts: list[Artist] = []
     if found.interval:
         low, high = found.interval
-        axes.axhspan(low, high, **ends, **band(shown["color"]))
-    axes.axhline(found.mean or 0.0, **ends, **shown)
+        parts.append(axes.axhspan(low, high, **ends, **band(shown["color"])))
+    return [*parts, axes.axhline(found.mean or 0.0, **ends, **shown)]
 
 
 def _limit(axes: Axes, several: Sequence[Line], allowed: Mapping[float, str]) -> None:

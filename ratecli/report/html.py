@@ -2,69 +2,79 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, Template
-from markupsafe import Markup
+import yaml
 
+from ratecli.report.best import best, in_words
 from ratecli.report.certificates import certificate_sheet, undrawn
+from ratecli.report.differing import differing
 from ratecli.report.drawing import Picture
-from ratecli.report.expectations import against
+from ratecli.report.expectations import Comparison, against, comparisons, in_order, kind, tally
 from ratecli.report.identity import by_status
+from ratecli.report.inline import Drawings
 from ratecli.report.ledger import Ledger
-from ratecli.report.promises import failures, kept, promises
-from ratecli.report.sheet import Cell, scalar
+from ratecli.report.markup import render
+from ratecli.report.promises import counts, failures, kept, promises
+from ratecli.report.sheet import scalar
 from ratecli.report.sheets import asked_sheets, how
 from ratecli.report.unsolved import unsolved
+from ratecli.runner.unkept import unkept
+from ratecli.solvers.registry import algorithms
 
-# What Matplotlib writes around and beside the drawing: a page wants none of it.
-AROUND = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
-IDS = re.compile(r'(\bid="|href="#|url\(#)')
+MOST_NOTICES = 100
+OPEN_TREES = 2
+"""Trees that are not folded away."""
+PARTS = {"datasets": "Data", "versions": "Versions", "manifest": "The run"}
 
 
 def page(
     ledger: Ledger, drawn: Sequence[Picture], trees: Sequence[tuple[Picture, str]] = ()
 ) -> str:
     """`drawn` are the plots, `trees` those of certificates, each with what is to be said of it."""
-    return _template().render(
-        experiment=ledger.experiment,
+    drawings = Drawings()
+    found = best(ledger)
+    compared = in_order(comparisons(ledger))
+    return render(
+        "report.html.j2",
+        name=ledger.experiment.get("name", ""),
+        description=ledger.experiment.get("description") or "",
         stand_ins=ledger.stand_ins,
         goals=goals(ledger),
         facts=facts(ledger),
         outcome=by_status(Counter(map(ledger.status, ledger.plan))),
+        verdicts=tally(compared),
+        best=found,
+        in_words=in_words(ledger, found),
         kept=kept(ledger),
         promises=promises(ledger),
         against=against(ledger),
+        verdict_choices=choices(compared),
+        verdict_kinds=[kind(each) for each in compared],
         tables=asked_sheets(ledger),
         how=how(ledger),
-        figures=[(picture, inline(picture, n)) for n, picture in enumerate(drawn, 1)],
+        figures=[drawings.add(picture) for picture in drawn],
         certificates=certificate_sheet(ledger),
-        trees=[
-            (picture, inline(picture, n), text)
-            for n, (picture, text) in enumerate(trees, len(drawn) + 1)
-        ],
+        trees=[(drawings.add(picture), text) for picture, text in trees],
+        open_trees=OPEN_TREES,
+        drawings=drawings,
         undrawn=undrawn(ledger),
+        counts=counts(ledger),
         unsolved=unsolved(ledger),
         failures=failures(ledger),
         warnings=notices(ledger),
+        ran=ran(ledger),
         provenance=provenance(ledger),
-        sort_key=sort_key,
+        resolved=_yaml(ledger.experiment),
     )
 
 
-@cache
-def _template() -> Template:
-    """Compiled once for all experiments of a command."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    source = resources.files("ratecli.report").joinpath("report.html.j2").read_text("utf-8")
-    return environment.from_string(source)
+def choices(compared: Sequence[Comparison]) -> list[tuple[str, int]]:
+    """Verdicts to choose rows by, first all of them; none where there is one only."""
+    found = [(word, count) for word, count, _ in tally(compared)]
+    return [("", len(compared)), *found] if len(found) > 1 else []
 
 
 def goals(ledger: Ledger) -> list[tuple[str, str, str]]:
@@ -82,16 +92,19 @@ def facts(ledger: Ledger) -> list[tuple[str, str]]:
             f"{name} ({entry.get('rows', '?')} rows)" for name, entry in data.items()
         ),
         "algorithms": ", ".join(dict.fromkeys(trial.label for trial in ledger.algorithms.plan)),
-        "filter": "; ".join(
-            f"{key} {text}" for key, text in _flat(ledger.experiment.get("filter"))
-        ),
+        **{part: _said(ledger.experiment.get(part)) for part in ("filter", "safety", "deployed")},
         "sweep": "; ".join(f"{name}: {_values(ledger, name)}" for name in ledger.sweep),
-        "seeds": ", ".join(dict.fromkeys(str(trial.seed) for trial in ledger.plan)),
+        "seeds": _listed([str(trial.seed) for trial in ledger.plan]),
     }
     for key, name in (("groups", "group"), ("metrics", "metric")):
         texts: Mapping[str, str | Mapping[str, str]] = ledger.experiment.get(key) or {}
         found |= {f"{name} {each}": _stated(text) for each, text in texts.items()}
     return [(name, text) for name, text in found.items() if text]
+
+
+def _said(part: Any) -> str:
+    """A part of the file in a line."""
+    return "; ".join(f"{key} {text}".strip() for key, text in _flat(part))
 
 
 def _stated(text: str | Mapping[str, str]) -> str:
@@ -102,37 +115,60 @@ def _stated(text: str | Mapping[str, str]) -> str:
 
 
 def notices(ledger: Ledger) -> list[tuple[str, int]]:
-    """The run's warnings and those of its trials, each once, with how many trials gave it."""
-    counts = Counter[str](dict.fromkeys(ledger.meta.get("warnings") or (), 0))
+    """The run's warnings, those that its numbers give, and those of its trials: each once, with how many
+    trials gave it; beyond the first `MOST_NOTICES` their number.
+
+    Of an algorithm that is not installed any more nobody knows whether it promised anything.
+    """
+    known = algorithms()
+    planned = [trial for trial in ledger.plan if trial.algorithm in known]
+    faults = [*unkept(planned, ledger.results), *differing(ledger)]
+    apart = [f"{fault.code}: {fault.message}" for fault in faults]
+    found = Counter[str](dict.fromkeys([*(ledger.meta.get("warnings") or ()), *apart], 0))
     for key in dict.fromkeys(trial.key for trial in ledger.plan):
         result = ledger.results.get(key)
-        counts.update(dict.fromkeys((result.info.get("warnings") or ()) if result else (), 1))
-    return list(counts.items())
+        found.update(dict.fromkeys((result.info.get("warnings") or ()) if result else (), 1))
+    told = list(found.items())
+    left = len(told) - MOST_NOTICES
+    return [*told[:MOST_NOTICES], *([(f"... {left} more", 0)] if left > 0 else [])]
 
 
 def provenance(ledger: Ledger) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Data, versions and the manifest, flat."""
-    parts = {name: ledger.meta.get(name) or {} for name in ("datasets", "versions", "manifest")}
-    return [(name, list(_flat(part))) for name, part in parts.items() if part]
+    """Data, versions and the manifest, flat; what the manifest has of the first two is not said again."""
+    run = dict(ledger.meta.get("manifest") or {})
+    data = ledger.meta.get("datasets") or run.pop("data", None) or {}
+    versions = {**(ledger.meta.get("versions") or {}), **(run.pop("versions", None) or {})}
+    run.pop("data", None)
+    parts = {"datasets": data, "versions": versions, "manifest": run}
+    return [(PARTS[name], list(_flat(part))) for name, part in parts.items() if part]
 
 
-def inline(picture: Picture, position: int) -> Markup:
-    """The drawing as part of a page, its ids and the references to them made the page's own."""
-    drawing = AROUND.sub("", picture.svg.decode()).strip()
-    return Markup(IDS.sub(rf"\g<1>figure{position}-", drawing))  # noqa: S704 - Matplotlib escapes text
+def ran(ledger: Ledger) -> str:
+    """When, with what and where the run was made, as far as its record says."""
+    run = ledger.meta.get("manifest") or {}
+    versions = {**(ledger.meta.get("versions") or {}), **(run.get("versions") or {})}
+    git = run.get("git") or {}
+    ends = [f"{name} {run[name]}" for name in ("started", "ended") if run.get(name)]
+    made = [f"ratecli {versions['ratecli']}"] if versions.get("ratecli") else []
+    if git.get("commit"):
+        made.append(f"commit {str(git['commit'])[:10]}{' with changes' * bool(git.get('dirty'))}")
+    place = [str(run[name]) for name in ("python", "platform") if run.get(name)]
+    cpus = [f"{run['cpus']} processors"] if run.get("cpus") else []
+    return "; ".join(filter(None, map(", ".join, (ends, made, [*place, *cpus]))))
 
 
-def sort_key(cell: Cell) -> str:
-    """What the page's script sorts by: `Number` there reads it, or it is text."""
-    return repr(cell.key).replace("inf", "Infinity") if cell.key is not None else cell.text
+def _yaml(resolved: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(resolved), sort_keys=False, allow_unicode=True, width=100)
 
 
 def _values(ledger: Ledger, name: str) -> str:
-    values = (trial.point[name] for trial in ledger.plan if name in trial.point)
-    texts = list(dict.fromkeys(map(scalar, values)))
-    return (
-        ", ".join(texts) if len(texts) <= 12 else f"{texts[0]} to {texts[-1]} ({len(texts)} values)"
-    )
+    return _listed([scalar(trial.point[name]) for trial in ledger.plan if name in trial.point])
+
+
+def _listed(texts: Sequence[str]) -> str:
+    """Each once; of many the first, the last and their number."""
+    each = list(dict.fromkeys(texts))
+    return ", ".join(each) if len(each) <= 12 else f"{each[0]} to {each[-1]} ({len(each)} values)"
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from ratecli.report.groups import Group
 from ratecli.report.ledger import MEASURED, Ledger
+from ratecli.report.outcomes import ANSWERED
 from ratecli.report.sheet import Cell, Column, plain
 
 UNKNOWN = "-"
 """The variant of an algorithm that gave no numbers."""
+TONES = ("", "part", "bad")
+"""Of statuses, the worse the later."""
 
 
 def identity(ledger: Ledger) -> list[str]:
@@ -47,12 +50,17 @@ def ordered(found: Sequence[Group], names: Sequence[str]) -> list[Group]:
 
 def by_status(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
     """Status, how often, and its tone; what went well first."""
-    names = sorted(counts, key=lambda status: (status != "ok", status not in MEASURED, status))
-    return [(name, counts[name], "" if name in MEASURED else "bad") for name in names]
+    names = sorted(counts, key=lambda status: (status != "ok", TONES.index(_tone(status)), status))
+    return [(name, counts[name], _tone(name)) for name in names]
 
 
 def status_cell(counts: Mapping[str, int]) -> Cell:
     """`ok 4, error 1`."""
     found = by_status(counts)
     text = ", ".join(f"{name} {count}" for name, count, _ in found)
-    return Cell(text, tone=max((tone for _, _, tone in found), default=""))
+    return Cell(text, tone=max((tone for _, _, tone in found), key=TONES.index, default=""))
+
+
+def _tone(status: str) -> str:
+    """That there is none is an answer too, not a failure."""
+    return "" if status in MEASURED else "part" if status in ANSWERED else "bad"

@@ -86,7 +86,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> int:
             folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         if not _holds(folder / name, data):
-            atomic_write(folder / name, data)
+            atomic_write(folder / name, data, lasting=False)
     return len(files)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -36,6 +38,8 @@ from ratecli.report.ledger import Ledger
 from ratecli.report.posteriors import draw_posteriors, posteriors
 from ratecli.report.series import Plane, Point, Series, absent_variants, every_series, reach
 from ratecli.report.settings import Setting, untold
+from ratecli.report.sheet import scalar, with_interval
+from ratecli.report.told import Facts, Told
 from ratecli.report.tradeoff import Level, Tradeoff, tradeoff
 
 LONG_DASHES = (0, (9, 4))
@@ -58,6 +62,8 @@ TICKS = 5
 MORE_TICKS = 7
 """Of one of two."""
 ABSENT = "no trial gave a variant '{}'"
+Part: TypeAlias = Artist | Container
+"""Something drawn."""
 
 
 def pictures(ledger: Ledger) -> list[Picture]:
@@ -81,17 +87,17 @@ def _drawn(ledger: Ledger, position: int) -> Picture:
 def draw(ledger: Ledger, plot: Tradeoff) -> Picture:
     """One plot, in panels if it has them."""
     drawn = _panels if plot.panels or plot.splits else _figure
-    return picture(plot.name, plot.caption, partial(drawn, ledger, plot))
+    return picture(plot.name, plot.caption, partial(drawn, ledger, plot), plot.what)
 
 
-def _figure(ledger: Ledger, plot: Tradeoff) -> Figure:
+def _figure(ledger: Ledger, plot: Tradeoff, told: Told) -> Figure:
     figure = empty_figure(SIZE)
     axes = figure.add_subplot()
     along, up = plot.axes
     axes.set_xlabel(along)
     axes.set_ylabel(up)
     axes.set_title(plot.title)
-    found, handles = _fill(axes, ledger, plot)
+    found, handles = _fill(axes, ledger, plot, told)
     if found:
         _legend(figure, axes, handles, _notes(ledger, plot, found))
     else:
@@ -99,7 +105,7 @@ def _figure(ledger: Ledger, plot: Tradeoff) -> Figure:
     return figure
 
 
-def _panels(ledger: Ledger, plot: Tradeoff) -> Figure:
+def _panels(ledger: Ledger, plot: Tradeoff, told: Told) -> Figure:
     """Small multiples, each with axes of its own: what they show may be of another size. Those that
     differ only in the split stand side by side and share them.
     """
@@ -118,7 +124,7 @@ def _panels(ledger: Ledger, plot: Tradeoff) -> Figure:
         axes.set_xlabel(along if position + wide >= len(parts) else "", fontsize=9)
         axes.set_ylabel(up if position % wide == 0 else "", fontsize=9)
         axes.tick_params(labelsize=8)
-        found, shown = _fill(axes, ledger, part)
+        found, shown = _fill(axes, ledger, part, told)
         every, handles = every + found, handles + shown
         if not found:
             say_nothing(axes)
@@ -128,7 +134,9 @@ def _panels(ledger: Ledger, plot: Tradeoff) -> Figure:
     return figure
 
 
-def _fill(axes: Axes, ledger: Ledger, plot: Tradeoff) -> tuple[list[Series], list[Line2D]]:
+def _fill(
+    axes: Axes, ledger: Ledger, plot: Tradeoff, told: Told
+) -> tuple[list[Series], list[Line2D]]:
     """Draw it all; what is drawn, and how the legend shows it."""
     found, plane = every_series(ledger, plot.plane, plot.choice), plot.plane
     _draw_levels(axes, plot.levels, "x")
@@ -137,12 +145,14 @@ def _fill(axes: Axes, ledger: Ledger, plot: Tradeoff) -> tuple[list[Series], lis
     handles = [
         each
         for series in found
-        for each in _draw_series(axes, series, swept=plane.swept, crowded=crowded)
+        for each in _draw_series(axes, series, plane, told, crowded=crowded)
     ]
     _draw_reach(axes, reach(ledger, plane, plot.choice))
-    handles += _draw_frontier(axes, plot.frontier) if found else []
-    handles += _draw_diagonal(axes, plane) if found and plot.diagonal else []
-    return found, handles
+    further = _draw_frontier(axes, plot.frontier) if found else []
+    further += _draw_diagonal(axes, plane) if found and plot.diagonal else []
+    for each in further:
+        told.own(str(each.get_label()), each)
+    return found, handles + further
 
 
 def _notes(ledger: Ledger, plot: Tradeoff, found: Sequence[Series]) -> str:
@@ -151,22 +161,52 @@ def _notes(ledger: Ledger, plot: Tradeoff, found: Sequence[Series]) -> str:
     return "\n".join([_counted(found), *left, *absent])
 
 
-def _draw_series(axes: Axes, series: Series, *, swept: bool, crowded: bool) -> list[Line2D]:
+def _draw_series(
+    axes: Axes, series: Series, plane: Plane, told: Told, *, crowded: bool
+) -> list[Line2D]:
     """The series, and how the legend shows it: each of its lines."""
-    small = {"markersize": SMALL} if crowded and not swept else {}
+    small = {"markersize": SMALL} if crowded and not plane.swept else {}
     for line, setting in zip(series.lines, series.settings, strict=True):
-        look = _look(series, setting) | small
+        look, label = _look(series, setting) | small, setting.of(series.name)
         if series.flat:
-            _draw_flat(axes, line[0], look, swept=swept)
-            continue
-        if swept and len(line) > 1:
-            _draw_band(axes, line, look["color"])
+            told.own(label, *_draw_flat(axes, line[0], look, swept=plane.swept))
         else:
-            _draw_intervals(axes, line, look["color"], faint=crowded or len(line) > MANY_POINTS)
-        xs, ys = _places(line)
-        axes.plot(xs, ys, markevery=_marked(series, len(xs)), **look)
-    told = [setting for setting in series.settings if setting.told]
-    return [Line2D([], [], label=each.of(series.name), **_look(series, each)) for each in told]
+            told.own(label, *_draw_line(axes, series, line, look, plane, crowded=crowded))
+        for point in line:
+            told.point(axes, _told_at(axes, point), label, _facts(plane, point))
+    named = [setting for setting in series.settings if setting.told]
+    return [Line2D([], [], label=each.of(series.name), **_look(series, each)) for each in named]
+
+
+def _draw_line(
+    axes: Axes,
+    series: Series,
+    line: Sequence[Point],
+    look: Mapping[str, Any],
+    plane: Plane,
+    *,
+    crowded: bool,
+) -> list[Part]:
+    """A line with its intervals; gives its parts."""
+    if plane.swept and len(line) > 1:
+        parts = _draw_band(axes, line, look["color"])
+    else:
+        faint = crowded or len(line) > MANY_POINTS
+        parts = _draw_intervals(axes, line, look["color"], faint=faint)
+    xs, ys = _places(line)
+    return [*parts, *axes.plot(xs, ys, markevery=_marked(series, len(xs)), **look)]
+
+
+def _told_at(axes: Axes, point: Point) -> tuple[float, float]:
+    """Where a page tells of a point: of a line that has no x, in the middle."""
+    return point.place or (sum(axes.get_xlim()) / 2, point.y.mean or 0.0)
+
+
+def _facts(plane: Plane, point: Point) -> Facts:
+    swept = [(name, scalar(value)) for name, value in point.at.items()]
+    x = [] if plane.swept else [(plane.along, with_interval(point.x, point.x.n).text)]
+    y = (plane.up, with_interval(point.y, point.y.n).text)
+    return (*swept, *x, y, ("n", str(point.y.n)))
 
 
 def _look(series: Series, setting: Setting) -> dict[str, Any]:
@@ -183,45 +223,53 @@ def _marked(series: Series, points: int) -> tuple[int, int] | None:
     return ((series.algorithm + 2 * series.variant) * step // 4 % step, step)
 
 
-def _draw_flat(axes: Axes, point: Point, look: Mapping[str, Any], *, swept: bool) -> None:
+def _draw_flat(axes: Axes, point: Point, look: Mapping[str, Any], *, swept: bool) -> list[Part]:
     """A line over all of a swept x, marked at its ends, or across the plot, marked at its own x."""
     y = point.y.mean
     if y is None:
-        return
+        return []
+    parts: list[Part] = []
     ends = {"xmin": END, "xmax": 1 - END} if swept else {}
     if point.y.half:
-        axes.axhspan(y - point.y.half, y + point.y.half, **ends, **band(look["color"]))
+        shown = band(look["color"])
+        parts.append(axes.axhspan(y - point.y.half, y + point.y.half, **ends, **shown))
     line = axes.axhline(y, **ends, **look, zorder=1.8)
     if not swept:
         line.set_marker("none")
         if point.place:
-            _draw_intervals(axes, [point], look["color"])
-            axes.plot(*point.place, **look)
+            parts += _draw_intervals(axes, [point], look["color"])
+            parts += axes.plot(*point.place, **look)
+    return [*parts, line]
 
 
-def _draw_intervals(axes: Axes, line: Sequence[Point], colour: str, *, faint: bool = False) -> None:
+def _draw_intervals(
+    axes: Axes, line: Sequence[Point], colour: str, *, faint: bool = False
+) -> list[Part]:
     xerr = [point.x.half or 0.0 for point in line]
     yerr = [point.y.half or 0.0 for point in line]
-    if any(xerr) or any(yerr):
-        axes.errorbar(
-            *_places(line),
-            xerr=xerr,
-            yerr=yerr,
-            fmt="none",
-            ecolor=colour,
-            elinewidth=0.5 if faint else 0.8,
-            alpha=0.4 if faint else 0.55,
-        )
+    if not (any(xerr) or any(yerr)):
+        return []
+    bars = axes.errorbar(
+        *_places(line),
+        xerr=xerr,
+        yerr=yerr,
+        fmt="none",
+        ecolor=colour,
+        elinewidth=0.5 if faint else 0.8,
+        alpha=0.4 if faint else 0.55,
+    )
+    return [bars]
 
 
-def _draw_band(axes: Axes, line: Sequence[Point], colour: str) -> None:
+def _draw_band(axes: Axes, line: Sequence[Point], colour: str) -> list[Part]:
     """The intervals of y; a swept x has none."""
     xs, ys = _places(line)
     halves = [point.y.half or 0.0 for point in line]
-    if any(halves):
-        low = [y - half for y, half in zip(ys, halves, strict=True)]
-        high = [y + half for y, half in zip(ys, halves, strict=True)]
-        axes.fill_between(xs, low, high, **band(colour))
+    if not any(halves):
+        return []
+    low = [y - half for y, half in zip(ys, halves, strict=True)]
+    high = [y + half for y, half in zip(ys, halves, strict=True)]
+    return [axes.fill_between(xs, low, high, **band(colour))]
 
 
 def _places(line: Sequence[Point]) -> tuple[list[float], list[float]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -35,6 +36,8 @@ from ratecli.report.filters import (
     untold,
 )
 from ratecli.report.ledger import Ledger
+from ratecli.report.sheet import number
+from ratecli.report.told import Told
 
 COLOURS = "Blues"
 DARK = 0.55
@@ -53,6 +56,10 @@ WIDTH = 11.5
 """Inches of a figure of several panels at most."""
 BAR = 0.9
 """Inches beside all panels for the bar of colours."""
+WHAT = (
+    "Who is behind the values that the filter's proxy says: a row of cells for each value, with the share "
+    "of every group among the rows of which the proxy says it. Were nothing disclosed, all rows would be alike."
+)
 GAP = 0.35
 """Between the row of all rows and the first value, in rows."""
 
@@ -103,7 +110,7 @@ def caption(ledger: Ledger, plot: FilterPlot) -> str:
 
 
 def draw_posteriors(ledger: Ledger, plot: FilterPlot) -> Picture:
-    return picture(plot.name, caption(ledger, plot), partial(_figure, ledger, plot))
+    return picture(plot.name, caption(ledger, plot), partial(_figure, ledger, plot), WHAT)
 
 
 def _map(title: str, known: Census) -> Map:
@@ -120,7 +127,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share >= 0.001 or share == 0 else f"{100 * share:.1g} %"
 
 
-def _figure(ledger: Ledger, plot: FilterPlot) -> Figure:
+def _figure(ledger: Ledger, plot: FilterPlot, told: Told) -> Figure:
     found = maps(ledger, plot)
     drawn = [each for each in found if isinstance(each, Map)]
     figure = empty_figure(SIZE)
@@ -129,7 +136,7 @@ def _figure(ledger: Ledger, plot: FilterPlot) -> Figure:
     if not drawn:
         figure.text(0.5, 0.5, NOTHING, ha="center")
     else:
-        _fill(figure, found, drawn)
+        _fill(figure, found, drawn, told)
     notes = untold(ledger, panels(ledger, plot))
     legend_below(figure, [], "\n".join([_explained(ledger, plot), *notes] if drawn else notes))
     return figure
@@ -144,7 +151,7 @@ def _explained(ledger: Ledger, plot: FilterPlot) -> str:
     )
 
 
-def _fill(figure: Figure, found: Sequence[Map | str], drawn: Sequence[Map]) -> None:
+def _fill(figure: Figure, found: Sequence[Map | str], drawn: Sequence[Map], told: Told) -> None:
     """All panels, of cells of one size; of those side by side the shorter ones end above."""
     across = max(len(each.groups) for each in drawn)
     roomy = across <= MOST[0] and max(len(each.cells) for each in drawn) <= MOST[1]
@@ -166,10 +173,20 @@ def _fill(figure: Figure, found: Sequence[Map | str], drawn: Sequence[Map]) -> N
             axes.set_yticks([])
             say_nothing(axes)
         else:
-            _draw(axes, each, numbers=roomy)
+            _draw(axes, each, told, numbers=roomy)
             axes.set_xlim(0, across)
             axes.set_ylim(downs[row], 0)
     _add_bar(figure)
+
+
+def _write(axes: Axes, place: tuple[float, float], share: float, told: Told) -> None:
+    """The number in a cell."""
+    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+    if math.isnan(share):
+        axes.text(*place, "-", color=GREY, **look)
+    else:
+        colour = "white" if share >= DARK else "black"
+        told.fixed(axes.text(*place, f"{share:.2f}", color=colour, **look))
 
 
 def _height(shown: Map | str) -> float:
@@ -185,20 +202,22 @@ def _add_bar(figure: Figure) -> None:
     bar.outline.set_visible(False)
 
 
-def _draw(axes: Axes, shown: Map, *, numbers: bool) -> None:
+def _draw(axes: Axes, shown: Map, told: Told, *, numbers: bool) -> None:
     """One panel; axes grow downwards, a unit a row of cells."""
     cells = np.array(shown.cells)
     tops = [0.0, *(k + GAP for k in range(1, len(cells)))]
     across = np.arange(cells.shape[1] + 1)
-    for top, row in zip(tops, cells, strict=True):
-        axes.pcolormesh(
+    for name, top, row in zip(shown.names, tops, cells, strict=True):
+        mesh = axes.pcolormesh(
             across, [top, top + 1], row[None], cmap=COLOURS, vmin=0, vmax=1,
             edgecolors="white", linewidth=0.8,
         )  # fmt: skip
-        for k, share in enumerate(row if numbers else ()):
-            words = "-" if math.isnan(share) else f"{share:.2f}"
-            colour = "white" if share >= DARK else GREY if math.isnan(share) else "black"
-            axes.text(k + 0.5, top + 0.5, words, ha="center", va="center", fontsize=7, color=colour)
+        told.fixed(mesh)
+        for k, share in enumerate(row.tolist()):
+            facts = (("proxy", name), ("group", shown.groups[k]), ("share", number(share)))
+            told.box(axes, (k, k + 1), (top, top + 1), facts)
+            if numbers:
+                _write(axes, (k + 0.5, top + 0.5), share, told)
     axes.set_yticks([top + 0.5 for top in tops], shown.names, fontsize=7)
     axes.xaxis.tick_top()
     axes.set_xticks(across[:-1] + 0.5, shown.groups, fontsize=7, rotation=45, ha="left")

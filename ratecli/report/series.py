@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ratecli.report.estimates import NOTHING, Estimate
@@ -34,7 +34,7 @@ class Plane:
 
     def point(self, group: Group) -> Point:
         x = _given(group.point.get(self.x)) if self.swept else group.estimate(self.split, self.x)
-        return Point(x, group.estimate(self.split, self.y))
+        return Point(x, group.estimate(self.split, self.y), group.point)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,11 @@ EVERYTHING = Choice()
 
 @dataclass(frozen=True)
 class Point:
+    """Two estimates; `at` is the sweep point, empty where the sweep does not move it."""
+
     x: Estimate
     y: Estimate
+    at: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def place(self) -> tuple[float, float] | None:
@@ -183,8 +186,7 @@ def _flat_lines(several: Sequence[Group], plane: Plane) -> Told:
     found: dict[str, tuple[Point, Group]] = {}
     for group in several:
         point = plane.point(group)
-        if plane.swept:
-            point = Point(NOTHING, point.y)
+        point = Point(NOTHING if plane.swept else point.x, point.y)
         if point.y.mean is not None and math.isfinite(point.y.mean):
             # nine digits: what the sweep does not move may differ in the last bits
             found.setdefault(f"{point.y.mean:.9g} {point.x.mean or 0:.9g}", (point, group))
@@ -209,7 +211,7 @@ def _lines(sweep: Sequence[str], several: Sequence[Group], plane: Plane) -> Told
         if placed := tuple(point for point in points if point.place):
             drawn.append((placed, line[0].point))
     if _unmoving([line for line, _ in drawn]):
-        return [((drawn[0][0][0],), ALONE)]
+        return [((replace(drawn[0][0][0], at={}),), ALONE)]
     told = settings([point for _, point in drawn], along=(along,) if along else ())
     return [(line, each) for (line, _), each in zip(drawn, told, strict=True)]
 

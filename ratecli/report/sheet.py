@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ratecli.report.estimates import Estimate
@@ -12,11 +12,15 @@ from ratecli.report.estimates import Estimate
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown, what it is sorted by, and whether it is good, partly good or bad news."""
+    """What is shown, what it is sorted by, whether it is good, partly good or bad news; on a page also
+    what is folded away below, and the file that a click opens.
+    """
 
     text: str
     key: float | None = None
     tone: str = ""
+    more: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,16 @@ class Sheet:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+
+    def without_empty(self, *titles: str) -> Sheet:
+        """Without those of the named columns that say nothing in any row."""
+        kept = [
+            k
+            for k, column in enumerate(self.columns)
+            if column.title not in titles or any(row[k].text for row in self.rows)
+        ]
+        rows = tuple(tuple(row[k] for k in kept) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[k] for k in kept), rows=rows)
 
 
 def number(value: float) -> str:

@@ -43,6 +43,20 @@ class Tradeoff:
         return self.title or f"{self.plane.y} against {self.plane.x} ({splits})"
 
     @property
+    def what(self) -> str:
+        """What a mark and a line are."""
+        plane = self.plane
+        splits = " and ".join(self.splits or [plane.split])
+        line = (
+            f"A line for each algorithm and variant along {plane.x}"
+            if plane.swept
+            else "A mark for each algorithm, variant and sweep point, lines along the sweep"
+        )
+        asked = "; dotted lines: what constraints ask for" if self.levels or self.heights else ""
+        best = "; dashed: the best that any rule can do" if self.frontier else ""
+        return f"{plane.y} over {plane.x} on {splits} rows. {line}{asked}{best}."
+
+    @property
     def axes(self) -> tuple[str, str]:
         """What x and y are called; where panels are of splits, these are in the panels' titles."""
         return (self.plane.x, self.plane.y) if self.splits else (self.plane.along, self.plane.up)

@@ -17,6 +17,7 @@ from matplotlib.textpath import TextToPath
 from ratecli.report.certificates import Certificate, drawn, heading
 from ratecli.report.drawing import GREY, Picture, picture
 from ratecli.report.ledger import Ledger
+from ratecli.report.told import Told
 from ratecli.report.tree import HEAD, PAD, SMALL, Box, boxes, shown, told
 
 SIZES = {True: 9.0, False: 7.5}
@@ -43,7 +44,7 @@ def _tree(name: str, caption: str, certificate: Certificate) -> Picture:
     return picture(name, caption, partial(_figure, certificate))
 
 
-def _figure(certificate: Certificate) -> Figure:
+def _figure(certificate: Certificate, _: Told) -> Figure:
     found = boxes(shown(certificate.record["tree"]), width)
     tone = GOOD if certificate.passed else BAD
     words = _words(certificate.record)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ratecli.faults import Fault, FaultError
@@ -18,16 +21,18 @@ from ratecli.report.sheet import markdown
 from ratecli.report.sheets import asked_sheets, how, unshown
 from ratecli.report.tables import csv_text, summary, tidy, trials
 from ratecli.report.tree_picture import trees
-from ratecli.runner.files import MODELS, atomic_write, cannot_write, writing
+from ratecli.runner.files import MODELS, atomic_write, cannot_write, refuse_links, writing
 from ratecli.runner.store import Store
 
 LEDGER = "trials.sqlite"
+MANIFEST = "manifest.json"
 PAGES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
 FOLDERS = ("tables", "figures", MODELS)
 
 
 def check_place(folder: Path) -> None:
     """Before trials run: FaultError with an E505 for all that would be in a report's way."""
+    refuse_links(folder, LEDGER, *FOLDERS)
     found = list(_obstacles(folder))
     if found:
         raise FaultError(found)
@@ -50,7 +55,8 @@ def write_report(folder: Path) -> list[Path]:
     Gives the files, and for all of single trials the folder that they are in. The same ledger gives the
     same bytes.
     """
-    ledger = Ledger.read(folder / LEDGER)
+    refuse_links(folder, LEDGER, *FOLDERS)
+    ledger = with_manifest(Ledger.read(folder / LEDGER), folder)
     written = []
     for name, content in _files(ledger):
         path = folder / name
@@ -61,6 +67,15 @@ def write_report(folder: Path) -> list[Path]:
     with Store(folder / LEDGER, readonly=True) as store:
         kept = write_models(folder / MODELS, ledger, store)
     return [*written, folder / MODELS] if kept else written
+
+
+def with_manifest(ledger: Ledger, folder: Path) -> Ledger:
+    """With the record of the last run, where it lies beside the ledger and can be read."""
+    with suppress(OSError, ValueError):
+        found = json.loads((folder / MANIFEST).read_text("utf-8"))
+        if isinstance(found, dict):
+            return replace(ledger, meta={**ledger.meta, "manifest": found})
+    return ledger
 
 
 def summary_markdown(ledger: Ledger) -> str:

@@ -17,6 +17,7 @@ from ratecli.rates.table import DEPLOYED
 from ratecli.runner.drawing import Drawing, Holdout
 from ratecli.runner.keys import trial_key
 from ratecli.runner.options import in_key
+from ratecli.runner.origins import of_rates
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.safety import SafetyTest
 from ratecli.solvers.base import Solver
@@ -159,8 +160,14 @@ def known_goals(case: Case, value_of: Callable[[ex.Of], float]) -> tuple[Goal, t
 def content(case: Case) -> dict[str, Any]:
     """All of a case that decides its numbers, for its key; names of goals and metrics do not."""
     rules = {goal.name: ex.text(goal.expression) for goal in case.constraints}
-    needs = algorithms()[case.algorithm].needs
+    algorithm = algorithms()[case.algorithm]
+    needs, plugin = algorithm.needs, algorithm.plugin
     others: dict[str, Any] = {"needs": {needs: metadata.version(needs)}} if needs else {}
+    if plugin is not None:
+        others["plugin"] = plugin.origin
+    rates = of_rates([tree for _, tree in case.texts()])
+    if rates:
+        others["rates"] = rates
     if case.share is not None:
         others["resample"] = str(case.share)
     if case.unseen:

@@ -4,7 +4,7 @@ slow to import only what the listing is about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,22 @@ from typing import Any
 from ratecli.codes import CODES
 from ratecli.datasets import registry
 from ratecli.datasets.sources import SOURCES
-from ratecli.faults import FaultError
+from ratecli.faults import Fault, FaultError
+from ratecli.plugins import OWN, Plugin, doubts, plugins
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.interval import INFINITY
-from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SPREADS, SYNONYMS, TEMPLATES
+from ratecli.rates.metrics import LANGUAGE, metric
+from ratecli.rates.table import (
+    COMPOSITES,
+    OF,
+    RANKINGS,
+    RATES,
+    SPREADS,
+    SYNONYMS,
+    TEMPLATES,
+    Composite,
+    Rate,
+)
 from ratecli.rates.templates import OVER_VALUES
 
 Row = dict[str, Any]
@@ -43,7 +55,12 @@ def metrics() -> list[Row]:
     found += [_composite(name) for name in COMPOSITES]
     found += [{"name": name, "kind": "ranking", "means": RANKINGS[name]} for name in RANKINGS]
     found += [{"name": name, "kind": "of a column", "means": SPREADS[name]} for name in SPREADS]
-    return [row | {"synonyms": _synonyms(row["name"])} for row in found]
+    rows = [row | {"synonyms": _synonyms(row["name"]), "from": OWN} for row in found]
+    for name, claimed in plugins("metric").items():
+        if name not in LANGUAGE:
+            says = {"kind": "plugin", "means": f"`ratecli show {name}` says more", "synonyms": []}
+            rows.append({"name": name, **says, "from": _origin(claimed)})
+    return rows
 
 
 def functions() -> list[Row]:
@@ -58,11 +75,32 @@ def functions() -> list[Row]:
 
 
 def solvers() -> list[Row]:
+    from ratecli.runner.signature import summary  # noqa: PLC0415  reads source
     from ratecli.solvers.registry import algorithms  # noqa: PLC0415  reads what is installed
 
     return [
-        {"name": row.name, "summary": row.summary, "source": row.source}
+        {"name": row.name, "summary": summary(row), "source": "" if row.plugged else row.source}
+        | {"from": row.source if row.plugged else OWN}
         for row in algorithms().values()
+    ]
+
+
+def plugged() -> list[Row]:
+    """Every plugin in detail: imported, and what is wrong with it."""
+    from ratecli.runner.plugged import listing  # noqa: PLC0415  imports what others wrote
+
+    return listing()
+
+
+def doubtful(listed: str) -> list[Fault]:
+    """Warnings about plugins among what is listed."""
+    if listed == "algorithms":
+        from ratecli.solvers.registry import BUILT_IN  # noqa: PLC0415
+
+        return [*doubts("algorithm", {row.name for row in BUILT_IN})]
+    return [
+        *(doubts("data set", SOURCES) if listed == "datasets" else ()),
+        *(doubts("metric", LANGUAGE) if listed == "metrics" else ()),
     ]
 
 
@@ -93,6 +131,7 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
     "plots": plots,
     "codes": codes,
     "experiments": experiments,
+    "plugins": plugged,
 }
 
 
@@ -110,25 +149,28 @@ def names() -> list[str]:
 
 
 def _dataset(name: str) -> Row | None:
-    if name not in SOURCES:
+    if name not in registry.names():
         return None
     row = registry.describe(name)
     return {"name": row.pop("name"), "what": "data set", **row}
 
 
 def _algorithm(name: str) -> Row | None:
-    from ratecli.runner.signature import signature  # noqa: PLC0415
+    from ratecli.runner.signature import signature, summary  # noqa: PLC0415
     from ratecli.solvers.registry import algorithms  # noqa: PLC0415
 
     if name not in algorithms():
         return None
     algorithm = algorithms()[name]
+    if algorithm.plugged:
+        algorithm.load()  # what is wrong with it is said now
     found = signature(algorithm)
     return {
         "name": name,
         "what": "algorithm",
-        "summary": algorithm.summary,
-        "source": algorithm.source,
+        "summary": summary(algorithm),
+        "source": "" if algorithm.plugged else algorithm.source,
+        "from": algorithm.source if algorithm.plugged else OWN,
         "notes": found.text,
         "options": [asdict(option) for option in found.options],
     }
@@ -152,13 +194,23 @@ def _term(name: str) -> Row | None:
     for what, listing in whats.items():
         for row in listing():
             if row["name"] == name:
-                return {"name": name, "what": what, **row, **dict(_details(name))}
+                told = _of_plugin(name) if row.get("kind") == "plugin" else {}
+                return {"name": name, "what": what, **row, **told, **dict(_details(name))}
     return None
 
 
+def _of_plugin(name: str) -> Row:
+    """What a metric of another package says of itself; raises E210."""
+    found = metric(name)
+    if isinstance(found, Composite):
+        return _line(name, found)
+    assert found is not None
+    return {"kind": "rate", "means": found.means}
+
+
 def _details(name: str) -> Iterator[tuple[str, Any]]:
-    if name in RATES:
-        rate = RATES[name]
+    rate = metric(name) if name in RATES or name in plugins("metric") else None
+    if isinstance(rate, Rate):
         yield "a mean over", f"{rate.among}, in the slice or not" if rate.whole else rate.among
         yield "counts a yes of", f"{rate.yes} in the slice" if rate.whole else rate.yes
         yield "counts a no of", rate.no
@@ -201,10 +253,17 @@ def _finite(value: float) -> float | str:
 
 
 def _composite(name: str) -> Row:
-    row = COMPOSITES[name]
+    return _line(name, COMPOSITES[name])
+
+
+def _line(name: str, row: Composite) -> Row:
     written = f"{name}({', '.join(row.parameters)})" if row.parameters else name
     text = f"{row.text} / {row.over} of all rows" if row.over else row.text
     return {"name": name, "kind": "composite", "means": row.means, "is": f"{written} = {text}"}
+
+
+def _origin(claimed: Iterable[Plugin]) -> str:
+    return " and ".join(each.origin for each in claimed)
 
 
 def _synonyms(name: str) -> list[str]:

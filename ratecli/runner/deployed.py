@@ -23,6 +23,9 @@ from ratecli.runner.world import World
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
 
+LARGEST = 2**30
+"""Bytes that a file may have of which we read all."""
+
 
 def stored_model(experiment: Experiment, document: Document, folder: Path) -> bytes | None:
     """The bytes of the file that `deployed` names, if it names one; `folder` is the experiment's.
@@ -45,11 +48,19 @@ def stored_model(experiment: Experiment, document: Document, folder: Path) -> by
 def _read(given: str, folder: Path) -> bytes:
     path = own_file(given, folder)
     try:
-        blob = path.read_bytes()
+        blob = small_enough(given, path)
     except OSError as error:
         raise unreadable(given, path, error) from error
     classifier_of(given, blob)
     return blob
+
+
+def small_enough(given: str, path: Path) -> bytes:
+    """The bytes of a file that may be a classifier's; E404 for more than any has."""
+    if path.stat().st_size > LARGEST:
+        message = f"'{given}' holds no stored classifier: it is larger than {LARGEST:,} bytes"
+        raise FaultError(Fault("E404", message, "it must be an .npz that a run left"))
+    return path.read_bytes()
 
 
 def classifier_of(given: str, blob: bytes) -> Classifier:

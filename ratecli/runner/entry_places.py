@@ -12,6 +12,7 @@ from ratecli.spec.document import Document, Loc
 
 ABOUT = {
     "E201": ("source",),
+    "E210": ("source",),
     "E401": ("source",),
     "E402": ("source",),
     "E403": ("sha256", "source"),

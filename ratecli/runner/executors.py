@@ -1,38 +1,29 @@
-"""Where trials run: in this process or in several. The numbers are the same."""
+"""Where trials run: in this process, in several, or on a cluster. The numbers are the same."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Protocol
 
-from ratecli.runner.crew import Crew, Death, pack
-from ratecli.runner.records import TrialResult
-from ratecli.runner.schedule import Ready, Recall, Schedule, Task
-from ratecli.runner.worker import Function, attempt, failure, one_thread, run_checked
+from ratecli.faults import Fault, FaultError
+from ratecli.runner.crew import Crew
+from ratecli.runner.limits import UNLIMITED
+from ratecli.runner.schedule import Schedule, Task
+from ratecli.runner.shift import NO_HOOKS, Desk, Hooks, OnDone, Shift
+from ratecli.runner.worker import Function, attempt, one_thread, run_checked
 
-TRIES = 2
-"""How many workers may die of a trial."""
+__all__ = ["NO_HOOKS", "Dask", "Executor", "Hooks", "Processes", "Serial"]
 
-OnDone = Callable[[TrialResult], object]
-OnStart = Callable[[str], object]
+USUAL_JOBS = 2
+"""Each process holds the data once more: all cores would be much to take unasked."""
 
-
-@dataclass(frozen=True)
-class Hooks:
-    """What an executor may call beside a trial's function.
-
-    `recall` gives the result of a trial that is needed but not among the tasks; `on_start` hears the
-    key of each that starts.
-    """
-
-    recall: Recall | None = None
-    on_start: OnStart | None = None
-
-
-NO_HOOKS = Hooks()
+KINDS = "serial, processes, dask and dask://HOST:PORT"
+ADDRESS = re.compile(r"(dask|tcp|tls)://([^/\s]+:\d+)")
 
 
 class Executor(Protocol):
@@ -43,27 +34,29 @@ class Executor(Protocol):
     ) -> None:
         """Call `on_done` with each task's result, in this thread, as soon as it is there.
 
-        Exceptions of a trial become its result; those of `on_done` and interrupts end the run.
+        Exceptions of a trial become its result, and so does that it takes more than its limits allow;
+        those of `on_done` and interrupts end the run.
         """
 
 
 @dataclass(frozen=True)
 class Serial:
-    """One trial after the other, here."""
+    """One trial after the other, here; where some have limits in a process that can be ended."""
 
     def run(
         self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
     ) -> None:
-        schedule = Schedule(tasks, hooks.recall)
+        todo = list(tasks)
+        if any(task.limits != UNLIMITED for task in todo):
+            Processes(1).run(todo, function, on_done, hooks)
+            return
+        desk = Desk(Schedule(todo, hooks.recall), on_done, hooks)
         with one_thread():
-            while ready := schedule.take():
-                result = ready.blocked()
-                if result is None:
-                    _tell(hooks.on_start, ready)
-                    run = partial(run_checked, function, ready.task.payload, ready.given)
-                    result = attempt(ready.task.key, run)
-                on_done(result)
-                schedule.finish(result)
+            while ready := desk.take():
+                key = ready.task.key
+                hooks.started(key)
+                run = partial(run_checked, function, ready.task.payload, ready.given)
+                desk.end(attempt(key, run))
 
 
 @dataclass(frozen=True)
@@ -78,72 +71,65 @@ class Processes:
     def run(
         self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
     ) -> None:
-        schedule = Schedule(tasks, hooks.recall)
-        crew = Crew(self.jobs, function)
-        try:
-            _Shift(schedule, crew, on_done, hooks.on_start).work()
-        except BaseException:
-            crew.kill()
-            raise
-        crew.dismiss()
+        desk = Desk(Schedule(tasks, hooks.recall), on_done, hooks)
+        Shift(desk, Crew(self.jobs), function).work()
 
 
-class _Shift:
-    """One run of a crew."""
+@dataclass(frozen=True)
+class Dask:
+    """Up to `jobs` trials at once on a Dask cluster: that at `address`, or one started here for the run.
 
-    def __init__(
-        self, schedule: Schedule, crew: Crew, on_done: OnDone, on_start: OnStart | None
+    On a cluster that is there `jobs` may be None: as many trials as it has threads. Deaths of workers are
+    no other than those of `Processes`, and so are limits.
+    """
+
+    address: str | None = None
+    jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raises FaultError, E507, where Dask is not installed."""
+        if find_spec("distributed") is None:
+            raise FaultError(Fault("E507", "Dask is not installed", "pip install 'ratecli[dask]'"))
+
+    def check(self) -> None:
+        """Raises FaultError, E507, where no cluster with workers is at the address."""
+        from ratecli.runner.dask_crew import connected  # noqa: PLC0415  an extra
+
+        if self.address is not None:
+            with connected(self.address):
+                pass
+
+    def run(
+        self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
     ) -> None:
-        self._schedule = schedule
-        self._crew = crew
-        self._on_done = on_done
-        self._on_start = on_start
-        self._deaths: Counter[str] = Counter()
-        self._again: deque[Ready] = deque()
+        """Raises FaultError: E507 without a cluster that can be used, E508 where it is lost."""
+        from ratecli.runner.dask_crew import dask_crew  # noqa: PLC0415  an extra
 
-    def work(self) -> None:
-        while self._hand_out():
-            for ready, answer in self._crew.collect():
-                if isinstance(answer, TrialResult):
-                    self._end(answer)
-                else:
-                    self._mourn(ready, answer)
-
-    def _hand_out(self) -> bool:
-        """Give work to whoever is free; False when all is done."""
-        while self._crew.has_room() and (ready := self._next()):
-            result = ready.blocked()
-            if result is None:
-                result = self._start(ready)
-            if result is not None:
-                self._end(result)
-        return self._crew.is_busy()
-
-    def _next(self) -> Ready | None:
-        return self._again.popleft() if self._again else self._schedule.take()
-
-    def _start(self, ready: Ready) -> TrialResult | None:
-        """Hand a task over; a result if it cannot be sent."""
-        try:
-            blob = pack(ready)
-        except Exception as error:  # noqa: BLE001  pickling raises what it likes
-            return failure(ready.task.key, error)
-        self._crew.hand(ready, blob)
-        _tell(self._on_start, ready)
-        return None
-
-    def _mourn(self, ready: Ready, death: Death) -> None:
-        self._deaths[ready.task.key] += 1
-        if self._deaths[ready.task.key] < TRIES:
-            self._again.append(ready)
-        else:
-            self._end(death.result())
-
-    def _end(self, result: TrialResult) -> None:
-        self._on_done(result)
-        self._schedule.finish(result)
+        todo = list(tasks)
+        if not todo:
+            return
+        with dask_crew(self.address, self.jobs) as crew:
+            Shift(Desk(Schedule(todo, hooks.recall), on_done, hooks), crew, function).work()
 
 
-def _tell(on_start: OnStart | None, ready: Ready) -> None:
-    if on_start is not None:
-        on_start(ready.task.key)
+def executor_of(kind: str | None, jobs: int | None) -> Executor:
+    """What is meant by `--executor` and `--jobs`; ValueError, with what would be right, for anything else.
+
+    `kind` is serial, processes, dask or the address of a running cluster.
+    """
+    if kind is not None and ADDRESS.fullmatch(kind):
+        return Dask(re.sub("^dask:", "tcp:", kind), jobs)
+    many = jobs or min(USUAL_JOBS, os.cpu_count() or 1)
+    match kind:
+        case "dask":
+            return Dask(None, many)
+        case "processes":
+            return Processes(many)
+        case "serial" if jobs is not None and jobs > 1:
+            raise ValueError("one process runs one trial at a time: leave out --jobs")
+        case "serial":
+            return Serial()
+        case None:
+            return Serial() if many == 1 else Processes(many)
+        case _:
+            raise ValueError(f"'{kind}' is none of {KINDS}")

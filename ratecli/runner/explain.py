@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from ratecli.faults import FaultError
 from ratecli.models.storage import loads
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, bound_text, positive_combination, ratio_sum
@@ -152,7 +153,11 @@ def _takers(goal: Goal, *, objective: bool) -> Iterator[str]:
     yield "algorithms"
     width = max(map(len, algorithms()))
     for name in algorithms():
-        found = solver_class(name)
+        try:
+            found = solver_class(name)
+        except FaultError as error:
+            yield f"  {name:{width}}  {error.faults[0].message}"
+            continue
         takes = found.objectives if objective else found.constraints
         why, _ = refusal(found, goal, objective=objective)
         if found.role == "ignores":

@@ -26,6 +26,22 @@ def cannot_write(path: Path, reason: str) -> Fault:
     return Fault("E505", f"cannot write to '{path}': {reason}", hint)
 
 
+def refuse_links(folder: Path, *names: str) -> None:
+    """Nothing is written through a link that leads out of the folder of all results, in which `folder` is.
+
+    Raises
+    ------
+    FaultError
+        E505 where `folder` or what has one of the names in it is such a link.
+    """
+    base = folder.parent.resolve()
+    for path in (folder, *(folder / name for name in names)):
+        if path.is_symlink() and not path.resolve().is_relative_to(base):
+            reason = f"it is a link to '{path.resolve()}', out of '{folder.parent}'"
+            hint = "remove the link, or name the folder that is meant with --output"
+            raise FaultError(Fault("E505", f"cannot write to '{path}': {reason}", hint))
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """The system's trouble with `path` as an E505."""
@@ -35,18 +51,20 @@ def writing(path: Path) -> Iterator[None]:
         raise FaultError(cannot_write(path, error.strerror or str(error))) from error
 
 
-def atomic_write(path: Path, content: str | bytes) -> None:
+def atomic_write(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
     """Write `path` (text as UTF-8, line ends as they are) so that no reader ever sees half of it.
+
+    What is not `lasting`, since it can be made again, may be lost in a power cut.
 
     Raises
     ------
     FaultError
         E505 where the system refuses; what stood there before stays.
     """
-    write_together({path: content})
+    write_together({path: content}, lasting=lasting)
 
 
-def write_together(files: Mapping[Path, str | bytes]) -> None:
+def write_together(files: Mapping[Path, str | bytes], *, lasting: bool = True) -> None:
     """Write all of some files, or none: each is put in its place only when all have been written.
 
     Raises
@@ -63,7 +81,8 @@ def write_together(files: Mapping[Path, str | bytes]) -> None:
         for temporary, (path, content) in staged.items():
             with writing(path):
                 _refuse_folder(path)
-                _write(temporary, content.encode() if isinstance(content, str) else content)
+                data = content.encode() if isinstance(content, str) else content
+                _write(temporary, data, lasting=lasting)
         for temporary, (path, _) in staged.items():
             with writing(path):
                 temporary.replace(path)
@@ -78,8 +97,9 @@ def _refuse_folder(path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes, *, lasting: bool) -> None:
     with path.open("xb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if lasting:
+            file.flush()
+            os.fsync(file.fileno())

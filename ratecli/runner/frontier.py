@@ -32,7 +32,7 @@ def known_frontier(plot: TradeoffPlot, cases: Sequence[Case], data: Data) -> Fro
 
 def _frontier(entry: Mapping[str, Any]) -> Frontier | None:
     """That of a data set, if its preparation leaves the rows as they were drawn."""
-    known = SOURCES[entry["source"]].frontier if "source" in entry else None
+    known = registry.find(entry["source"]).frontier if "source" in entry else None
     if known is None or registry.settle(entry)["preparation"] not in known.preparations:
         return None
     return known

@@ -12,10 +12,9 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.syntax import NOWHERE
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import PLACEHOLDER, Case, known_goals
-from ratecli.runner.options import solver_class
 from ratecli.runner.ranges import violation_range
 from ratecli.solvers.base import Solver
-from ratecli.solvers.registry import algorithms
+from ratecli.solvers.registry import working
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
 
@@ -91,7 +90,8 @@ def refused_goals(document: Document, case: Case) -> Iterator[Fault]:
             verb = "enforce" if case.solver.role == "enforces" else "use"
             what = "minimize the objective" if aim else f"{verb} '{goal.name}'"
             message = f"algorithm '{case.label}' cannot {what}: {why}"
-            able = [name for name in algorithms() if _takes(name, known[goal.name], objective=aim)]
+            goal_now = known[goal.name]
+            able = [name for name, found in working() if _takes(found, goal_now, objective=aim)]
             hint = (
                 f"algorithms that can: {', '.join(able)}" if able else "no algorithm here can yet"
             )
@@ -122,8 +122,7 @@ def refusal(found: type[Solver], goal: Goal, *, objective: bool) -> tuple[str, S
     return "", None
 
 
-def _takes(name: str, goal: Goal, *, objective: bool) -> bool:
-    found = solver_class(name)
+def _takes(found: type[Solver], goal: Goal, *, objective: bool) -> bool:
     return found.role == "enforces" and not refusal(found, goal, objective=objective)[0]
 
 

@@ -19,7 +19,7 @@ from ratecli.rates.table import RATES
 from ratecli.runner.cases import Case
 from ratecli.runner.options import solver_class
 from ratecli.runner.reading import Reading
-from ratecli.solvers.registry import algorithms
+from ratecli.solvers.registry import working
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment
 
@@ -133,8 +133,8 @@ def _written(reading: Reading, case: Case, options: Mapping[str, Any]) -> Place 
 
 def _able() -> Iterator[str]:
     """The algorithms that learn numbers, as a file writes them."""
-    for name in algorithms():
-        options = solver_class(name).numbers
+    for name, found in working():
+        options = found.numbers
         if options is not None:
             shown = ", ".join(f"{key}: {value}" for key, value in options.items())
             yield f"{name}: {{{shown}}}" if shown else name

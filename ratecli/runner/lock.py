@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ratecli.faults import Fault, FaultError
-from ratecli.runner.files import writing
+from ratecli.runner.files import refuse_links, writing
 
 if sys.platform != "win32":
     import fcntl
@@ -26,8 +26,9 @@ def locked(folder: Path) -> Iterator[None]:
     Raises
     ------
     FaultError
-        E504 if another process holds it, E505 if the folder cannot be made or written.
+        E504 if another process holds it, E505 if the folder cannot be made or written, or leads elsewhere.
     """
+    refuse_links(folder, LOCK)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("ab")

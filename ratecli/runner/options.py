@@ -53,7 +53,7 @@ def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) 
     options = {**algorithms()[name].preset, **given}
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
     wrong += [_not_finite(key, value) for key, value in options.items() if _endless(value)]
-    wrong = wrong or list(_checked(found, options))
+    wrong = wrong or list(checked(found, options))
     if wrong:
         raise OptionError(wrong)
     try:
@@ -79,12 +79,12 @@ def at_point(value: Any, point: Point) -> Any:
     return [at_point(part, point) for part in value] if isinstance(value, list) else value
 
 
-def _checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
+def checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
     """What options that know more of their values than a type say of them."""
     hints = _hints(found)
     for key in options.keys() & hints.keys():
         for mark in _marks(hints[key]):
-            if isinstance(mark, Checked) and options[key] is not None:
+            if isinstance(mark, Checked) and not (options[key] is None and _nullable(hints[key])):
                 try:
                     mark.check(options[key])
                 except OptionFaultError as error:
@@ -103,6 +103,10 @@ def _marks(hint: Any) -> Iterator[Any]:
     """What stands beside a type, also where it is one of several (`OracleOption | None`)."""
     for part in (hint, *get_args(hint)):
         yield from getattr(part, "__metadata__", ())
+
+
+def _nullable(hint: Any) -> bool:
+    return type(None) in get_args(hint)
 
 
 def _endless(value: Any) -> bool:

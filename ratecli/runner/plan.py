@@ -13,6 +13,7 @@ from ratecli.rates import expression as ex
 from ratecli.runner.cases import Case, compares, content, ruling
 from ratecli.runner.filtered import Seen, Sieve
 from ratecli.runner.keys import trial_key
+from ratecli.runner.limits import Limits
 from ratecli.runner.options import settled
 from ratecli.runner.provenance import code_versions
 from ratecli.runner.records import Planned
@@ -110,17 +111,18 @@ class _Planner:
 
     def plan(self) -> Plan:
         planned, tasks = [], {}
+        limits = Limits(self.experiment.limits.time, self.experiment.limits.memory)
         for index, case in enumerate(self.cases):
             of_case = _planned(case)
             for seed in self.experiment.seeds:
                 job = self.job(index, seed)
                 planned.append(replace(of_case, key=job.key, seed=seed))
-                tasks[job.key] = Task(job.key, _needs(job), job)
+                tasks[job.key] = Task(job.key, _needs(job), job, limits)
         for key, case in self.stages.items():
             for seed in self.experiment.seeds:
                 job = self.stage(key, seed)
                 planned.append(replace(_planned(case), key=job.key, seed=seed))
-                tasks[job.key] = Task(job.key, (), job)
+                tasks[job.key] = Task(job.key, (), job, limits)
         # a worker keeps the rows of few seeds: those that share rows follow each other
         ordered = sorted(tasks.values(), key=_of_rows)
         return Plan(tuple(planned), tuple(ordered))

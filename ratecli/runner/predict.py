@@ -113,7 +113,11 @@ def _line(found: Answers, rows: int) -> str:
 
 def table_of(path: Path, separator: str) -> pa.Table:
     """The table as it stands in its file; E104 for what separates nothing, E404, E405 for what is none."""
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError as error:  # such as a name that is too long
+        raise unreadable(str(path), path, error) from error
+    if not there:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise no_file(str(path), what, "give the path of a CSV or Parquet file")
     kind = own.format_of(path)

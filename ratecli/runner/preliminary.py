@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ratecli.faults import Fault
-from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.table import METRICS, OF, SPREADS, SYNONYMS, TEMPLATES
+from ratecli.rates.metrics import LANGUAGE
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
 from ratecli.spec.sweep import points
 
 MAX_TRIALS = 100_000
-LANGUAGE = frozenset({*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *SPREADS, OF})
 
 
 def preliminary_faults(experiment: Experiment, document: Document) -> list[Fault]:

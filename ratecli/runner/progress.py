@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
+from ratecli.plain_text import plain
 from ratecli.runner.records import FAILED, TrialResult
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Bar(Quiet):
 def failure_line(name: str, result: TrialResult) -> str:
     """A failed trial in the manner of every other error."""
     reason = result.reason or result.status
-    return f"error[E501]: {name}: {reason}"
+    return plain(f"error[E501]: {name}: {reason}")
 
 
 def _rich_bar(out: TextIO) -> RichProgress:

@@ -38,10 +38,12 @@ def manifest(
     ended: datetime | None,
     folder: Path,
     deployed_model: bytes | None = None,
+    plugins: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """The record beside the results; `data` holds the digests, `folder` may lie in a Git repository.
 
-    `deployed_model` is a stored classifier that the run compares with.
+    `deployed_model` is a stored classifier that the run compares with; `plugins` says which names are
+    other packages', and of which version.
 
     No environment variable enters it: they hold secrets.
     """
@@ -56,6 +58,7 @@ def manifest(
         "cpus": os.cpu_count(),
         "git": _git_state(folder),
         "data": dict(data),
+        "plugins": [dict(each) for each in plugins],
         "deployed_model": {"sha256": hashlib.sha256(deployed_model).hexdigest()}
         if deployed_model
         else None,

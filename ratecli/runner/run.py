@@ -1,60 +1,25 @@
-"""A prepared experiment's trials, run and stored."""
+"""The trials of prepared experiments, run together and stored each in its own ledger."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
-import yaml
-
-from ratecli.faults import Fault
+from ratecli.faults import FaultError
 from ratecli.runner.executors import Executor, Hooks
-from ratecli.runner.expected import unknown_expected_variants
-from ratecli.runner.files import atomic_write, writing
-from ratecli.runner.meta import datasets, meta
+from ratecli.runner.ongoing import LEDGER, Asked, Ongoing, Outcome, display_name, kept
 from ratecli.runner.prepare import Prepared
-from ratecli.runner.progress import open_progress
-from ratecli.runner.provenance import manifest
-from ratecli.runner.records import FAILED, Planned, TrialResult
-from ratecli.runner.shown import unknown_variants
-from ratecli.runner.store import Store
+from ratecli.runner.progress import Progress, open_progress
+from ratecli.runner.records import TrialResult
+from ratecli.runner.schedule import Task
 from ratecli.runner.trial import run_trial
-from ratecli.runner.unkept import unkept
 
-LEDGER = "trials.sqlite"
-UNSOLVED = "no_solution_found"
+__all__ = ["LEDGER", "Asked", "Outcome", "display_name", "kept", "run", "run_all"]
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a run.
-
-    Attributes
-    ----------
-    counts
-        Trials by status, `ran` of them in this run.
-    failed
-        Name and result of each trial that gave no answer.
-    unsolved
-        Name and result of each trial that found no solution.
-    warnings
-        Rules that do not hold on test rows (W402), variants to draw that there are none of (W208).
-    """
-
-    folder: Path
-    counts: Mapping[str, int]
-    ran: int
-    failed: tuple[tuple[str, TrialResult], ...]
-    unsolved: tuple[tuple[str, TrialResult], ...]
-    warnings: tuple[Fault, ...]
-
-    @property
-    def exit_code(self) -> int:
-        return 1 if self.failed else 0
+OnEnded = Callable[[Outcome], object]
+OnFault = Callable[[Asked, FaultError], object]
 
 
 def run(
@@ -70,86 +35,133 @@ def run(
 
     Whoever calls this holds the folder (`lock.locked`) until its report is written.
     """
-    started = datetime.now(UTC)
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    ledger = folder / LEDGER
-    if fresh:
-        with writing(ledger):
-            ledger.unlink(missing_ok=True)
-            ledger.with_name(f"{LEDGER}-journal").unlink(missing_ok=True)  # of a killed run
-    _write_record(prepared, folder, command, started, None)
-    with Store(ledger) as store:
-        store.begin(prepared.plan.planned, meta(prepared))
-        known = store.known()
-        tasks = [task for task in prepared.plan.tasks if task.key not in known]
-        names = {planned.key: display_name(planned) for planned in prepared.plan.planned}
-        stored = len(prepared.plan.tasks) - len(tasks)
-        with open_progress(len(prepared.plan.tasks), stored, names.__getitem__, quiet=quiet) as bar:
+    outcomes: list[Outcome] = []
+    asked = [Asked(prepared, folder)]
+    run_all(asked, executor, outcomes.append, fresh=fresh, quiet=quiet, command=command)
+    return outcomes[0]
+
+
+def run_all(
+    asked: Sequence[Asked],
+    executor: Executor,
+    on_ended: OnEnded,
+    on_fault: OnFault | None = None,
+    *,
+    fresh: bool = False,
+    quiet: bool = False,
+    command: Sequence[str] = (),
+) -> None:
+    """Run the trials of several experiments as one, so that no worker waits for the end of another.
+
+    A trial that several lack is run once, under the wider limits of theirs.
+
+    Parameters
+    ----------
+    on_ended
+        Hears of each experiment as soon as all its own trials have ended.
+    on_fault
+        Hears of one whose folder or ledger fails, which is then left alone; the others go on. Without it
+        the fault is raised.
+    """
+    with ExitStack() as stack:
+        batch = _Batch(on_ended, on_fault)
+        for each in asked:
+            batch.open(each, stack, fresh=fresh, command=command)
+        batch.run(executor, quiet=quiet)
+
+
+class _NobodyLeftError(Exception):
+    """Ends what runs for an experiment that failed, when all others have ended."""
+
+
+class _Batch:
+    def __init__(self, on_ended: OnEnded, on_fault: OnFault | None) -> None:
+        self._on_ended = on_ended
+        self._on_fault = on_fault
+        self._all: list[Ongoing] = []
+        self._live: list[Ongoing] = []
+
+    def open(self, asked: Asked, stack: ExitStack, *, fresh: bool, command: Sequence[str]) -> None:
+        try:
+            ongoing = Ongoing(asked, fresh=fresh, command=command)
+        except FaultError as error:
+            self._tell(asked, error)
+            return
+        stack.callback(ongoing.close)
+        self._all.append(ongoing)
+        self._live.append(ongoing)
+
+    def run(self, executor: Executor, *, quiet: bool) -> None:
+        names = self._names()
+        tasks = self._tasks()
+        stored = len(names) - len(tasks)
+        with open_progress(len(names), stored, names.__getitem__, quiet=quiet) as bar:
 
             def done(result: TrialResult) -> None:
-                store.put(result)
-                bar.done(result)
+                self._store(result, bar)
 
-            executor.run(tasks, run_trial, done, Hooks(recall=store.result, on_start=bar.start))
-        results = store.results()
-    _write_record(prepared, folder, command, started, datetime.now(UTC))
-    ended = [results[task.key] for task in prepared.plan.tasks]
-    failed = tuple((names[result.key], result) for result in ended if result.status in FAILED)
-    unsolved = tuple((names[each.key], each) for each in ended if each.status == UNSOLVED)
-    warnings = _warnings(prepared, results)
-    return Outcome(folder, _counts(ended), len(tasks), failed, unsolved, warnings)
+            hooks = Hooks(self._recall, bar.start, self._is_wanted)
+            with suppress(_NobodyLeftError):
+                for each in list(self._live):
+                    self._end(each)
+                executor.run(tasks, run_trial, done, hooks)
 
+    def _names(self) -> dict[str, str]:
+        """What each trial is called, with its experiment where there are several."""
+        several = len(self._all) > 1
+        return {
+            key: f"{each.asked.prepared.experiment.name}: {name}" if several else name
+            for each in reversed(self._all)
+            for key, name in each.names.items()
+        }
 
-def _warnings(prepared: Prepared, results: Mapping[str, TrialResult]) -> tuple[Fault, ...]:
-    """What only the numbers tell."""
-    trials = [(trial.label, results[trial.key]) for trial in prepared.plan.planned]
-    given = {(label, value.variant): None for label, found in trials for value in found.values}
-    variants = {variant for _, variant in given}
-    return (
-        *unkept(prepared.plan.planned, results),
-        *unknown_variants(prepared.experiment, prepared.document, variants),
-        *unknown_expected_variants(prepared.experiment, prepared.document, given),
-    )
+    def _tasks(self) -> list[Task]:
+        found: dict[str, Task] = {}
+        for each in self._all:
+            for task in each.todo:
+                other = found.setdefault(task.key, task)
+                found[task.key] = replace(other, limits=other.limits.wider(task.limits))
+        return list(found.values())
 
+    def _store(self, result: TrialResult, bar: Progress) -> None:
+        mine = [each for each in self._live if result.key in each.left]
+        for each in mine:
+            try:
+                each.put(result)
+            except FaultError as error:
+                self._drop(each, error)
+        bar.done(result)
+        for each in mine:
+            self._end(each)
 
-def kept(prepared: Prepared, folder: Path) -> int:
-    """How many of the planned trials are stored with an answer."""
-    if not (folder / LEDGER).is_file():
-        return 0
-    with Store(folder / LEDGER, readonly=True) as store:
-        known = store.known()
-    return sum(task.key in known for task in prepared.plan.tasks)
+    def _end(self, each: Ongoing) -> None:
+        """Close an experiment of which nothing is left to run."""
+        if each.left or each not in self._live:
+            return
+        try:
+            outcome = each.finish()
+        except FaultError as error:
+            self._drop(each, error)
+            return
+        self._live.remove(each)
+        self._on_ended(outcome)
 
+    def _drop(self, each: Ongoing, error: FaultError) -> None:
+        self._live.remove(each)
+        self._tell(each.asked, error)
+        if not self._live:
+            raise _NobodyLeftError
 
-def _counts(results: Sequence[TrialResult]) -> dict[str, int]:
-    statuses = [result.status for result in results]
-    return {status: statuses.count(status) for status in dict.fromkeys(statuses)}
+    def _tell(self, asked: Asked, error: FaultError) -> None:
+        if self._on_fault is None:
+            raise error
+        self._on_fault(asked, error)
 
+    def _is_wanted(self, key: str) -> bool:
+        return any(key in each.left for each in self._live)
 
-def display_name(planned: Planned) -> str:
-    """What a trial is called in messages: `majorize kappa=0.8 seed=1`."""
-    point = [f"{name}={value}" for name, value in planned.point.items()]
-    return " ".join([planned.label, *point, f"seed={planned.seed}"])
-
-
-def _write_record(
-    prepared: Prepared,
-    folder: Path,
-    command: Sequence[str],
-    started: datetime,
-    ended: datetime | None,
-) -> None:
-    resolved = prepared.experiment.resolved()
-    text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=100)
-    atomic_write(folder / "experiment.yaml", prepared.document.text)
-    atomic_write(folder / "resolved.yaml", text)
-    record = manifest(
-        data=datasets(prepared),
-        command=command or sys.argv,
-        started=started,
-        ended=ended,
-        folder=Path.cwd(),
-        deployed_model=prepared.deployed_model,
-    )
-    atomic_write(folder / "manifest.json", json.dumps(record, indent=2) + "\n")
+    def _recall(self, key: str) -> TrialResult:
+        for each in self._live:
+            if key in each.names:
+                return each.recall(key)
+        raise KeyError(key)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
+from ratecli.runner.limits import UNLIMITED, Limits
 from ratecli.runner.records import FAILED, TrialResult
 
 Recall = Callable[[str], TrialResult]
@@ -16,11 +17,15 @@ Recall = Callable[[str], TrialResult]
 
 @dataclass(frozen=True)
 class Task:
-    """A trial to run: its key, the keys of the trials it needs, and what its function is called with."""
+    """A trial to run: its key, the keys of the trials it needs, and what its function is called with.
+
+    `limits` is what it may take; numbers do not hang on it, and neither does the key.
+    """
 
     key: str
     needs: tuple[str, ...]
     payload: Any
+    limits: Limits = UNLIMITED
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ratecli.plugins import source_of
 from ratecli.solvers.registry import Algorithm
 
 BOUNDS = {
@@ -41,6 +41,22 @@ class Signature:
 
     text: str
     options: tuple[Option, ...]
+
+
+def summary(algorithm: Algorithm) -> str:
+    """One line on what it does: for one of another package's that of its docstring, if its source is
+    where its module should be.
+    """
+    if not algorithm.plugged:
+        return algorithm.summary
+    module, _, name = algorithm.path.partition(":")
+    path = source_of(module)
+    try:
+        found = _class_in(str(path), name) if path else None
+    except (OSError, SyntaxError, ValueError):
+        found = None
+    text = ast.get_docstring(found[1]) if found else None
+    return text.splitlines()[0] if text else f"`ratecli show {algorithm.name}` says more"
 
 
 def signature(algorithm: Algorithm) -> Signature:
@@ -75,15 +91,27 @@ class _Spelt(ast.NodeTransformer):
             if isinstance(target, ast.Name)
         }
 
+        self.taken = {
+            (alias.asname or alias.name): (str(part.module), alias.name)
+            for part in module.body
+            if isinstance(part, ast.ImportFrom) and str(part.module).startswith("ratecli.solvers")
+            for alias in part.names
+        }
+
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self.taken and node.id not in TYPES:
+            module, name = self.taken[node.id]
+            path = source_of(module)
+            assert path is not None, module
+            return _Spelt(ast.parse(path.read_text("utf-8"))).meant.get(name, node)
         return self.meant.get(node.id, node)
 
 
 def _class(algorithm: Algorithm) -> tuple[ast.Module, ast.ClassDef]:
     """The class and the module that it stands in."""
     module, _, name = algorithm.path.partition(":")
-    spec = importlib.util.find_spec(module)
-    found = _class_in(spec.origin, name) if spec and spec.origin else None
+    path = source_of(module)
+    found = _class_in(str(path), name) if path else None
     if found is None:  # the module takes the class from elsewhere: only importing tells where
         found = _class_in(inspect.getsourcefile(algorithm.load()) or "", name)
     if found is None:

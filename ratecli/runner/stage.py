@@ -23,7 +23,7 @@ from ratecli.runner.records import STAGE, VIOLATION
 from ratecli.runner.safety import AtPoint, Limits
 from ratecli.solvers.base import Solver
 from ratecli.solvers.guard import Guard
-from ratecli.solvers.registry import algorithms
+from ratecli.solvers.registry import algorithms, working
 from ratecli.spec.complaint import kind, no_choice
 from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
@@ -42,8 +42,8 @@ def is_filter(found: type[Solver]) -> bool:
 
 def filters() -> list[str]:
     """The names of the algorithms that are filters."""
-    there = (name for name, row in algorithms().items() if row.missing() is None)
-    return [name for name in there if is_filter(solver_class(name))]
+    there = ((name, found) for name, found in working() if algorithms()[name].missing() is None)
+    return [name for name, found in there if is_filter(found)]
 
 
 def stage_place(document: Document) -> Place:
@@ -161,7 +161,10 @@ class Stage:
             hint = did_you_mean(stage.name, filters(), "filters")
             message = f"no algorithm is called '{stage.name}'"
             raise FaultError(Fault("E202", message, hint, place=place))
-        found = solver_class(stage.name)
+        try:
+            found = solver_class(stage.name)
+        except FaultError as error:
+            raise FaultError(fault.at(place) for fault in error.faults) from None
         missing = algorithms()[stage.name].missing()
         if missing is not None:
             raise FaultError(missing.at(place))

@@ -1,8 +1,9 @@
 """The ledger: one SQLite file that holds an experiment's plan and every trial that ended.
 
-Each trial is one transaction. The rollback journal is kept rather than WAL: a ledger at rest is then
+A trial is stored whole or not at all. The rollback journal is kept rather than WAL: a ledger at rest is then
 one file that can be copied, read from a folder without write permission, or lie on a network disk,
-and a commit costs about a millisecond. `synchronous = FULL` makes a stored trial survive a power
+and a commit costs about a millisecond. As long as a ledger is written the journal stays, with nothing in
+it between transactions: to make it and to remove it each time takes half as long again. `synchronous = FULL` makes a stored trial survive a power
 cut, not only a `kill -9`.
 """
 
@@ -11,14 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
 from ratecli.faults import Fault, FaultError
+from ratecli.runner.ledger_rows import ForeignRowError, parsed_meta, planned, result, value
 from ratecli.runner.records import CACHED, Planned, TrialResult, Value
 
 VERSION = 1
@@ -95,6 +97,9 @@ class Store:
         self.close()
 
     def close(self) -> None:
+        """The journal goes unless somebody reads just now; it is of no use to anyone any more."""
+        with suppress(sqlite3.Error):
+            self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
 
     def begin(self, plan: Sequence[Planned], meta: Mapping[str, Any]) -> None:
@@ -114,30 +119,34 @@ class Store:
 
     def put(self, result: TrialResult) -> None:
         """Store a trial. The first answer to a key stays; a failure gives way to what comes later."""
+        self.put_all([result])
+
+    def put_all(self, results: Iterable[TrialResult]) -> None:
+        """Store some trials, all or none."""
         with self._transaction("IMMEDIATE") as db:
-            row = db.execute("SELECT status FROM trials WHERE key = ?", (result.key,)).fetchone()
-            if row is not None and row[0] in CACHED:
-                return
-            db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
-            _insert(db, result)
+            for result in results:
+                query = "SELECT status FROM trials WHERE key = ?"
+                row = db.execute(query, (result.key,)).fetchone()
+                if row is None or row[0] not in CACHED:
+                    db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
+                    _insert(db, result)
 
     def plan(self) -> list[Planned]:
         query = "SELECT key, label, algorithm, options, point, seed, metrics FROM plan ORDER BY position"
         with self._transaction() as db:
-            rows = db.execute(query).fetchall()
-        return [Planned(*row[:3], *map(json.loads, row[3:])) for row in rows]
+            return [planned(row) for row in db.execute(query).fetchall()]
 
     def meta(self) -> dict[str, Any]:
         with self._transaction() as db:
             rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
-        return {name: json.loads(value) for name, value in rows}
+            return {str(name): parsed_meta(value) for name, value in rows}
 
     def results(self) -> dict[str, TrialResult]:
         """Every stored trial by key, failed ones included, without models and encodings."""
         with self._transaction() as db:
             trials = db.execute("SELECT * FROM trials ORDER BY id").fetchall()
             values = _values(db)
-        return {row[1]: _result(row, values.get(row[0], ())) for row in trials}
+            return {row[1]: result(row, values.get(row[0], ())) for row in trials}
 
     def result(self, key: str) -> TrialResult:
         """One trial with its models and their encoding; KeyError if it is not stored."""
@@ -147,7 +156,7 @@ class Store:
                 raise KeyError(key)
             values = _values(db, "WHERE trial = ?", row[0])
             models, encoding = _models(db, key), _encoding(db, key)
-        return _result(row, values.get(row[0], ()), models, encoding)
+            return result(row, values.get(row[0], ()), models, encoding)
 
     def models(self, key: str) -> dict[str, bytes]:
         """The classifiers of one trial by variant, the main one first; none if it is not stored."""
@@ -176,7 +185,9 @@ class Store:
             raise FaultError(Fault("E502", message, help=help_))
         if readonly:
             self._db.execute("PRAGMA query_only = ON")
-        elif not _knows_encodings(self._db):
+            return
+        self._db.execute("PRAGMA journal_mode = PERSIST")
+        if not _knows_encodings(self._db):
             with self._transaction("IMMEDIATE") as db:
                 for statement in ENCODINGS:
                     db.execute(statement)
@@ -201,6 +212,10 @@ class Store:
         """Turn what SQLite says about the file into one message for the user."""
         try:
             yield
+        except ForeignRowError as error:
+            message = f"the ledger '{self._path}' holds what no run has written: {error}"
+            hint = "begin a new one with --fresh, or move it away"
+            raise FaultError(Fault("E503", message, help=hint)) from error
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
             raise  # a mistake of ours, not of the file
         except sqlite3.DatabaseError as error:
@@ -217,7 +232,13 @@ class Store:
 
 def _connect(path: Path, mode: str, patience: float) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)
+    return sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=patience,
+        isolation_level=None,
+        check_same_thread=False,  # one at a time uses it, not always the same (`runner.writer`)
+    )
 
 
 def _foreign(path: Path) -> FaultError:
@@ -263,10 +284,7 @@ def _values(db: sqlite3.Connection, where: str = "", *given: int) -> dict[int, t
     names = {at: (v, s, m) for at, v, s, m in db.execute("SELECT * FROM measures")}
     query = f"SELECT trial, measure, value FROM numbers {where} ORDER BY trial, position"  # noqa: S608
     return {
-        trial: tuple(
-            Value(*names[measure], float("nan") if value is None else value)
-            for _, measure, value in rows
-        )
+        trial: tuple(value(names.get(measure, ()), given) for _, measure, given in rows)
         for trial, rows in groupby(db.execute(query, given), key=itemgetter(0))
     }
 
@@ -276,7 +294,10 @@ def _models(db: sqlite3.Connection, key: str) -> dict[str, bytes]:
         "SELECT variant, data FROM models JOIN trials ON trials.id = trial"
         " WHERE key = ? ORDER BY models.rowid"
     )
-    return dict(db.execute(query, (key,)).fetchall())
+    found = dict(db.execute(query, (key,)).fetchall())
+    if not all(isinstance(data, bytes) and isinstance(name, str) for name, data in found.items()):
+        raise ForeignRowError("a model is no bytes")
+    return found
 
 
 def _knows_encodings(db: sqlite3.Connection) -> bool:
@@ -293,24 +314,3 @@ def _encoding(db: sqlite3.Connection, key: str) -> str:
     )
     row = db.execute(query, (key,)).fetchone()
     return "" if row is None else str(row[0])
-
-
-def _result(
-    row: tuple[Any, ...],
-    values: tuple[Value, ...],
-    models: Mapping[str, bytes] | None = None,
-    encoding: str = "",
-) -> TrialResult:
-    _, key, status, reason, seconds, info, trace, multipliers = row
-    return TrialResult(
-        key=key,
-        status=status,
-        reason=reason,
-        seconds=seconds,
-        info=json.loads(info),
-        trace=tuple(json.loads(trace)),
-        multipliers=json.loads(multipliers),
-        values=values,
-        models=models or {},
-        encoding=encoding,
-    )

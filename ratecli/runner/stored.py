@@ -13,7 +13,7 @@ from ratecli.datasets.encode import ReadyMadeError
 from ratecli.datasets.paths import no_file, unreadable
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.models.base import Classifier
-from ratecli.runner.deployed import classifier_of
+from ratecli.runner.deployed import classifier_of, small_enough
 from ratecli.runner.encoding import Encoding
 from ratecli.runner.files import ENCODER, MODELS
 
@@ -40,7 +40,7 @@ def stored(path: Path, variant: str | None = None) -> Stored:
         or rows stand at several levels.
     """
     record = None
-    if path.is_dir():
+    if _is_folder(path):
         _check_trial(path)
         record = _record(path)
         path = path / _chosen(record, path, variant)
@@ -59,9 +59,18 @@ def stored(path: Path, variant: str | None = None) -> Stored:
     return Stored(path, classifier, encoding)
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:  # such as a name that is too long
+        raise unreadable(str(path), path, error) from error
+
+
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        if path.exists() and not path.is_file():
+            raise no_file(str(path), "is not a file", "name a model, or the folder of a trial")
+        return small_enough(str(path), path)
     except FileNotFoundError as error:
         way = f"a run leaves models in results/NAME/{MODELS}/TRIAL"
         raise no_file(str(path), "does not exist", way) from error
@@ -92,7 +101,7 @@ def _record(folder: Path) -> Mapping[str, Any]:
 def _is_model(entry: object) -> bool:
     match entry:
         case {"variant": str(), "file": str(file), "sha256": str()}:
-            return Path(file).name == file  # it leads nowhere else
+            return Path(file).name == file and file.isprintable()  # it leads nowhere else
         case _:
             return False
 

@@ -9,7 +9,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -82,23 +83,35 @@ def one_thread() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def serve(pipe: Connection, function: Function, parent: int) -> None:
-    """The life of a worker process: answer until the other end of the pipe is gone."""
+def serve(pipe: Connection, parent: int, environment: Mapping[str, str]) -> None:
+    """The life of a worker process: answer until the other end of the pipe is gone.
+
+    Before each answer it sends nothing once, when all is imported that the trial needs.
+    """
     # Ctrl-C reaches every process of the terminal; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(environment)
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-    with one_thread():
+    with one_thread(), suppress(EOFError, ConnectionError):
         while True:
-            try:
-                key, blob = pipe.recv()
-                pipe.send_bytes(_answer(function, key, blob))
-            except (EOFError, ConnectionError):
-                return
+            key, content = pipe.recv()
+            run = _read(key, content)
+            pipe.send_bytes(b"")
+            pipe.send_bytes(_answer(key, run))
 
 
-def _answer(function: Function, key: str, blob: bytes) -> bytes:
-    # The bytes come from the parent, through a pipe that nobody else has.
-    result = attempt(key, lambda: run_checked(function, *pickle.loads(blob)))  # noqa: S301
+def _read(key: str, content: bytes) -> Callable[[], TrialResult]:
+    """A trial, with all imported that it needs."""
+    try:
+        # The bytes come from the parent, through a pipe that nobody else has.
+        function, payload, given = pickle.loads(content)  # noqa: S301
+    except Exception as error:  # noqa: BLE001  unpickling raises what it likes
+        return partial(failure, key, error)
+    return partial(run_checked, function, payload, given)
+
+
+def _answer(key: str, run: Callable[[], TrialResult]) -> bytes:
+    result = attempt(key, run)
     try:
         return pickle.dumps(result)
     except Exception as error:  # noqa: BLE001  pickling raises what it likes

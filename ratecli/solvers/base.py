@@ -59,7 +59,8 @@ class Solution:
     variants
         The classifiers, the main one first: its rates are what the solver optimized.
     status
-        `solved`, `iteration_limit`, `infeasible` or `no_solution_found`.
+        `solved`, `iteration_limit`, `infeasible`, `no_solution_found` or `diverged`. What is `solved`
+        meets the constraints on training rows.
     reason
         One sentence where the status is not `solved`.
     multipliers

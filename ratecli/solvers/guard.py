@@ -218,6 +218,4 @@ def _tighter(goal: Goal, by: Array) -> Goal:
 
 
 def _objective(problem: Problem, classifier: Classifier) -> float:
-    rates = problem.rates.rates(problem.decisions(classifier))
-    (value,) = values(problem.objective.expression, rates[:, None], problem.rates.index())
-    return float(np.nan_to_num(value, nan=np.inf))
+    return float(np.nan_to_num(problem.value(classifier), nan=np.inf))

@@ -85,6 +85,11 @@ class Problem:
         broken = [float(values(piece, rates, index)[0]) for piece in pieces]
         return float(np.nan_to_num(broken, nan=1.0).max(initial=0.0))
 
+    def value(self, classifier: Classifier) -> float:
+        """The objective of a classifier, NaN where it is undefined."""
+        rates, index = self.rates.rates(self.decisions(classifier))[:, None], self.rates.index()
+        return float(values(self.objective.expression, rates, index)[0])
+
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
         """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""
         return combined(self.rates, forms)

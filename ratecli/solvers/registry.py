@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
+from inspect import isabstract
 from typing import TYPE_CHECKING, Any
 
-from ratecli.faults import Fault
+from ratecli import plugins
+from ratecli.faults import Fault, FaultError
 
 if TYPE_CHECKING:
     from ratecli.solvers.base import Solver
-
-GROUP = "ratecli.solvers"
-"""Entry points through which other packages add algorithms."""
 
 
 @dataclass(frozen=True)
 class Algorithm:
     """Name, one line on what it does, where it comes from, `module:Class`, the package beside our own
-    that it needs (an optional one, of the extra of that name), and options in the place of the class's
-    defaults.
+    that it needs (an optional one, of the extra of that name), options in the place of the class's
+    defaults, and whether another package brings it.
     """
 
     name: str
@@ -32,6 +31,7 @@ class Algorithm:
     path: str
     needs: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    plugged: bool = False
 
     def missing(self) -> Fault | None:
         """E202 where what it needs is not installed."""
@@ -40,7 +40,16 @@ class Algorithm:
         message = f"'{self.name}' needs {self.needs}, which is not installed"
         return Fault("E202", message, f"pip install 'ratecli[{self.needs}]'")
 
+    @property
+    def plugin(self) -> plugins.Plugin | None:
+        """Of another package's, the entry point; raises E210 where several packages claim the name."""
+        return plugins.sole("algorithm", self.name) if self.plugged else None
+
     def load(self) -> type[Solver]:
+        """Raises E210 for a plugin that cannot be used."""
+        plugin = self.plugin
+        if plugin is not None:
+            return solver_of(plugin)
         module, _, name = self.path.partition(":")
         solver: type[Solver] = getattr(import_module(module), name)
         return solver
@@ -147,8 +156,34 @@ BUILT_IN = (
 def algorithms() -> dict[str, Algorithm]:
     """All algorithms, those of other packages after our own; ours cannot be replaced."""
     found = {algorithm.name: algorithm for algorithm in BUILT_IN}
-    for entry in entry_points(group=GROUP):
-        package = entry.dist.name if entry.dist else "?"
-        other = Algorithm(entry.name, f"from the package {package}", package, entry.value)
-        found.setdefault(entry.name, other)
+    for name, claimed in plugins.plugins("algorithm").items():
+        origin = " and ".join(each.origin for each in claimed)
+        other = Algorithm(name, "", origin, claimed[0].entry.value, plugged=True)
+        found.setdefault(name, other)
     return found
+
+
+def solver_of(plugin: plugins.Plugin) -> type[Solver]:
+    """The class that a plugin is; raises E210 where it is none of a solver."""
+    from ratecli.solvers.base import Solver  # noqa: PLC0415  listings do without NumPy
+
+    found = plugin.load()
+    if not (isinstance(found, type) and issubclass(found, Solver)):
+        raise plugin.broken("it is no class derived from ratecli.solvers.base.Solver")
+    if isabstract(found):
+        raise plugin.broken("its class has no method 'solve'")
+    parameters = getattr(found, "__dataclass_params__", None)
+    if "__dataclass_params__" not in vars(found) or not getattr(parameters, "frozen", False):
+        raise plugin.broken("its class must be decorated with @dataclass(frozen=True)")
+    options = fields(found)  # type: ignore[arg-type]  # which mypy cannot know to be a dataclass
+    without = [each.name for each in options if each.default is each.default_factory is MISSING]
+    if without:
+        raise plugin.broken(f"its option '{without[0]}' has no default")
+    return found
+
+
+def working() -> Iterator[tuple[str, type[Solver]]]:
+    """Name and class of every algorithm but the plugins that are broken: of those `ls` warns."""
+    for name, algorithm in algorithms().items():
+        with suppress(FaultError):
+            yield name, algorithm.load()

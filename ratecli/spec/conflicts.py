@@ -22,6 +22,9 @@ RESERVED = ("algorithm", "variant", "seed", "split", "metric", "value")
 """Columns of the results that a swept name would hide."""
 
 SHARES = {SOLUTION_RATE, FAILURE_RATE}
+MAX_SEEDS = 10_000
+MAX_TRIALS = 200_000
+"""All are planned before the first is run."""
 DEPLOYED = "deployed"
 """What `of(...)` calls the deployed model."""
 
@@ -139,6 +142,19 @@ def _sizes(raw: Mapping[str, Any]) -> Iterator[Complaint]:
             loc = ("algorithms", k, next(iter(entry)), "sweep")
             message = f"with the experiment's sweep this makes {size} points, over {MAX_POINTS}"
             yield Complaint(loc, "E105", message, key=True)
+            return
+    yield from _trials(raw, outer)
+
+
+def _trials(raw: Mapping[str, Any], outer: int) -> Iterator[Complaint]:
+    """Points and seeds that are too many only together."""
+    seeds = raw.get("seeds")
+    count = seeds if isinstance(seeds, int) else len(seeds) if isinstance(seeds, list) else 1
+    trials = sum(outer * _count(own_sweep(entry)) for entry in _entries(raw)) * count
+    if trials > MAX_TRIALS and outer <= MAX_POINTS and count <= MAX_SEEDS:
+        message = f"this makes {trials} trials, over {MAX_TRIALS}"
+        hint = "take fewer seeds or points, or several files"
+        yield Complaint(("seeds",), "E104", message, hint, key=True)
 
 
 def _count(sweep: Mapping[str, Any]) -> int:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 from ratecli.faults import FaultError
 from ratecli.spec.algorithm import Algorithm, SweepPart
 from ratecli.spec.complaint import WHERE, Complaint, complaints_of, kind, ordered, raised
-from ratecli.spec.conflicts import conflicts
+from ratecli.spec.conflicts import MAX_SEEDS, conflicts
 from ratecli.spec.dataset import Dataset
 from ratecli.spec.document import Document
 from ratecli.spec.expect import Expectation
@@ -26,7 +26,6 @@ from ratecli.spec.safety import GivenSafety
 from ratecli.spec.strict import Column, Name, Part, Rule, Slug, Text
 from ratecli.spec.sweep import Point, Sweep
 
-MAX_SEEDS = 10_000
 PER_ROW = re.compile(r"(?=[\d.]*[1-9])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?/n")
 
 

@@ -26,9 +26,14 @@ class Source:
     def _starts(self) -> list[int]:
         return [0, *accumulate(len(line) for line in self._lines[:-1])]
 
+    @cached_property
+    def _texts(self) -> list[str]:
+        # kept, so that thousands of faults on one long line share its text
+        return [line.rstrip("\r\n\x85\u2028\u2029") for line in self._lines]
+
     def line(self, number: int) -> str:
         """The text of a line, counted from 0, without its break."""
-        return self._lines[number].rstrip("\r\n\x85\u2028\u2029")
+        return self._texts[number]
 
     def offset(self, line: int, column: int) -> int:
         return self._starts[line] + column

@@ -25,6 +25,8 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
 MAX_NODES = 20_000
 TAG = re.compile(r"!\S*")
+NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
+"""What escapes in double quotes can write that is no character: it could not be printed or stored."""
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)+")
 
 
@@ -155,6 +157,9 @@ class _Composer:
         start, end = self._stretch(event, event)
         quoted = bool(event.style)
         value: Plain = event.value
+        if NO_TEXT.search(event.value):
+            hint = "write the character itself, not an escape"
+            self._note("E005", "the text holds an escape that is no character", hint, event)
         if not quoted:
             try:
                 value = resolve(event.value)

@@ -15,6 +15,7 @@ from small import SMALL, command, environment, process
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SPREADS, SYNONYMS, TEMPLATES
 from ratecli.runner.catalogue import LISTINGS, PLOTS, describe, names
+from ratecli.runner.file_schema import file_schema
 from ratecli.runner.signature import signature
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.experiment import load_experiment
@@ -139,7 +140,7 @@ def test_experiments_of_the_folder(folder, cli):
 
 
 def test_schema(cli):
-    assert json.loads(cli("schema").out) == json_schema()
+    assert json.loads(cli("schema").out) == file_schema()
 
 
 def test_init_writes_a_file_that_runs_and_never_overwrites(folder, cli):

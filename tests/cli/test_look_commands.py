@@ -76,7 +76,9 @@ def test_validate_for_programs(cli, small, form):
         assert (fault["code"], fault["line"], fault["column"]) == ("E101", 15, 1)
         assert fault["file"] == str(small)
     else:
-        assert answer.out.startswith(f"::error file={small},line=15,col=1,title=E101::")
+        assert answer.out.startswith(
+            f"::error file={small},line=15,endLine=15,col=1,endColumn=6,title=E101::"
+        )
 
 
 def test_good_files_beside_broken_ones_are_named(cli, folder, small):

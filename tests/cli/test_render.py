@@ -182,6 +182,6 @@ def test_github_annotations_are_escaped():
     )
     first, second = to_github([fault, Fault("W401", "few")]).splitlines()
     command, message = first.split("::")[1:]
-    assert command == "error file=a%2Cb%3Ac%25.yaml,line=2,col=3,title=E104"
-    assert message == "80%25 is%0D%0Awrong: a,b%0Ahelp: say 0.8"
+    assert command == "error file=a%2Cb%3Ac%25.yaml,line=2,endLine=2,col=3,endColumn=4,title=E104"
+    assert message == "80%25 is wrong: a,b%0Ahelp: say 0.8"
     assert second == "::warning title=W401::few"

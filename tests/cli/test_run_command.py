@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 from small import PLAIN, SMALL, TRIALS, quickstart
 
-from ratecli.cli.runs import ExecutorKind, _executor
-from ratecli.runner.executors import Processes, Serial
+from ratecli.cli.runs import _executor
+from ratecli.runner.executors import Dask, Processes, Serial
 from ratecli.runner.world import Data, dealt_of
 
 LEFT = {
@@ -115,8 +115,11 @@ def test_numbers_do_not_depend_on_where_trials_run(folder, cli, run, plain):
     [
         (None, 1, Serial()),
         (None, 2, Processes(2)),
-        (ExecutorKind.SERIAL, None, Serial()),
-        (ExecutorKind.PROCESSES, 1, Processes(1)),
+        ("serial", None, Serial()),
+        ("processes", 1, Processes(1)),
+        ("dask", 3, Dask(None, 3)),
+        ("dask://here:8786", None, Dask("tcp://here:8786")),
+        ("tls://10.0.0.1:8786", 4, Dask("tls://10.0.0.1:8786", 4)),
     ],
 )
 def test_where_trials_run(kind, jobs, where):

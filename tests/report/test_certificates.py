@@ -225,7 +225,7 @@ def test_the_picture_says_what_it_shows():
 def test_page_and_files(tmp_path):
     ledger = certified(certificate(tutorial(), explanation=HOSTILE), report={"plots": []})
     text = page(ledger, [], trees(ledger))
-    assert "<h2>Certificates</h2>" in text
+    assert "<h3>Certificates</h3>" in text
     assert '<figure class="tree">' in text
     assert HOSTILE not in text
     folder = store(tmp_path, ledger, ledger.plan)

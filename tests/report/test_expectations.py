@@ -143,13 +143,13 @@ def test_what_fails_comes_first():
     assert sheet.title == "Against the paper"
     assert [column.title for column in sheet.columns] == [
         "algorithm", "variant", "kappa", "split", "metric",
-        "ours", "n", "expected", "difference", "verdict", "within", "source",
+        "expected", "ours", "95 % interval", "n", "difference", "verdict", "within", "source",
     ]  # fmt: skip
-    ours = "0.5000 ± 1.2706"
+    ours = "0.5000", "-0.7706 to 1.7706", "2"
     assert [row[5:] for row in sheet_texts(ledger)] == [
-        [ours, "2", "= 0.4", "+0.1000", "differs", "2%", ""],
-        [ours, "2", "paper 0.7", "-0.2000", "", "", "Table 1"],
-        [ours, "2", "≤ 0.6", "-0.1000", "holds", "", ""],
+        ["= 0.4", *ours, "+0.1000", "differs", "2%", ""],
+        ["paper 0.7", *ours, "-0.2000", "", "", "Table 1"],
+        ["≤ 0.6", *ours, "-0.1000", "holds", "", ""],
     ]
     assert [row[-3].tone for row in sheet.rows] == ["bad", "", "good"]
 

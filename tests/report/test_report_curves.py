@@ -205,7 +205,7 @@ def test_a_long_curve_has_few_markers():
         ledger = ledger_of(curve([1 + k / count for k in range(count)]))
         drawn = draw(ledger, Tradeoff("p", "", ALONG, Choice(variants=("deterministic",))))
         parts = drawn.svg.decode().split('<g id="')
-        return max(part.count("<use ") for part in parts if part.startswith("line2d"))
+        return max(part.count("<use ") for part in parts if part.startswith("series"))
 
     assert marked(20) == 20
     assert 8 <= marked(96) <= 12

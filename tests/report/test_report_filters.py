@@ -296,5 +296,5 @@ def test_the_page_shows_them():
     drawn = pictures(ledger)
     assert [picture.name for picture in drawn] == ["posteriors", "group_shares"]
     text = page(ledger, drawn)
-    assert "<figcaption>Who is who</figcaption>" in text
-    assert "<figcaption>Shares of job before and after (train and test)</figcaption>" in text
+    assert "<strong>Who is who</strong>" in text
+    assert "<strong>Shares of job before and after (train and test)</strong>" in text

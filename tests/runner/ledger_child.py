@@ -1,4 +1,4 @@
-"""A run to be killed: `python ledger_child.py LEDGER JOBS TRIALS SECONDS`.
+"""A run to be killed: `python ledger_child.py LEDGER JOBS TRIALS SECONDS`; with no jobs, two on Dask.
 
 It writes a dot for each trial that is stored.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from small_trials import numbers
 
-from ratecli.runner.executors import Hooks, Processes, Serial
+from ratecli.runner.executors import Dask, Hooks, Processes, Serial
 from ratecli.runner.records import Planned
 from ratecli.runner.schedule import Task
 from ratecli.runner.store import Store
@@ -29,7 +29,7 @@ def tasks(trials, seconds):
 def run(ledger, jobs, trials, seconds, tell=lambda: None):
     todo = tasks(trials, seconds)
     plan = [Planned(task.key, "a", "a", {}, {"at": task.key}, 0, {"m": "m0"}) for task in todo]
-    executor = Serial() if jobs == 1 else Processes(jobs)
+    executor = {0: Dask(None, 2), 1: Serial()}.get(jobs, Processes(jobs))
     with Store(ledger) as store:
         store.begin(plan, {"trials": trials})
         known = store.known()

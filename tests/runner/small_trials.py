@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import itertools
 import os
 import signal
 import sys
@@ -78,6 +79,29 @@ def _lock(key, detail, _given):
     return TrialResult(key, "ok")
 
 
+def _spin(_key, _detail, _given):
+    """A loop in C that never gives Python's lock away."""
+    sum(itertools.repeat(0))
+
+
+def _hoard(key, detail, _given):
+    """Hold so many MiB as long as this process lives."""
+    KEPT.extend(b"x" * 2**20 for _ in range(detail))
+    time.sleep(0.3)  # so that it is seen
+    return TrialResult(key, "ok", info={"pid": os.getpid()})
+
+
+def _fell(key, detail, _given):
+    """Kill the process that started this one; detail: [how many times, file of who did]."""
+    times, file = detail
+    with Path(file).open("a") as log:
+        log.write(f"{os.getppid()}\n")
+    if len(Path(file).read_text().split()) <= times:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    return TrialResult(key, "ok")
+
+
 def _threads(key, _detail, _given):
     # Imported here, as solvers do: libraries loaded after the limits are set must obey them too.
     import numpy as np  # noqa: PLC0415
@@ -90,7 +114,11 @@ def _threads(key, _detail, _given):
     return TrialResult(key, "ok", info={"threads": threads}, values=(Value("a", "b", "c", value),))
 
 
+KEPT = []
 ACTS = {
+    "spin": _spin,
+    "hoard": _hoard,
+    "fell": _fell,
     "fine": _fine,
     "raise": _raise,
     "fault": _fault,

@@ -1,21 +1,37 @@
 import math
 import os
+import re
 from graphlib import CycleError
 
 import pytest
 from small_trials import act, numbers
 
 from ratecli.faults import Fault, FaultError
-from ratecli.runner.executors import Hooks, Processes, Serial
+from ratecli.runner.executors import Dask, Hooks, Processes, Serial
+from ratecli.runner.limits import UNLIMITED, Limits
 from ratecli.runner.records import TrialResult
 from ratecli.runner.schedule import Schedule, Task
 from ratecli.runner.worker import THREADS, failure
 
-each_executor = pytest.mark.parametrize("executor", [Serial(), Processes(2)], ids=str)
+
+@pytest.fixture(params=["serial", "processes", "dask"])
+def executor(request):
+    """What all executors do, with two workers where there are any."""
+    if request.param == "dask":
+        return Dask(request.getfixturevalue("cluster"))
+    return Serial() if request.param == "serial" else Processes(2)
 
 
-def task(key, what="fine", detail="", needs=()):
-    return Task(key, needs, (key, what, detail))
+@pytest.fixture(params=["processes", "dask"])
+def workers(request):
+    """Executors whose workers can die."""
+    return (
+        Processes(2) if request.param == "processes" else Dask(request.getfixturevalue("cluster"))
+    )
+
+
+def task(key, what="fine", detail="", needs=(), limits=UNLIMITED):
+    return Task(key, needs, (key, what, detail), limits)
 
 
 def run(executor, tasks, function=act, **hooks):
@@ -30,15 +46,22 @@ def run(executor, tasks, function=act, **hooks):
     return results
 
 
-@pytest.mark.parametrize("executor", [Processes(1), Processes(2), Processes(5)], ids=str)
+@pytest.mark.parametrize("jobs", [1, 5])
+def test_results_do_not_depend_on_how_many_work(jobs):
+    assert_alike(Processes(jobs))
+
+
 def test_results_do_not_depend_on_the_executor(executor):
+    assert_alike(executor)
+
+
+def assert_alike(executor):
     tasks = [Task(f"k{i}", (f"k{i - 3}",) if i >= 3 else (), (f"k{i}", 0)) for i in range(20)]
     results = run(executor, tasks, numbers)
     assert dict(sorted(results.items())) == dict(sorted(run(Serial(), tasks, numbers).items()))
     assert len(results) == 20
 
 
-@each_executor
 def test_needs_come_first_and_are_given(executor):
     tasks = [task("c", detail=3, needs=("a", "b")), task("b", detail=2, needs=("a",)), task("a")]
     results = run(executor, tasks)
@@ -46,14 +69,12 @@ def test_needs_come_first_and_are_given(executor):
     assert results["c"].info["needs"] == {"a": "", "b": 2}
 
 
-@each_executor
 def test_needs_of_an_earlier_run_are_recalled(executor):
     earlier = {"old": TrialResult("old", "ok", info={"detail": 7})}
     results = run(executor, [task("new", needs=("old",))], recall=earlier.__getitem__)
     assert results["new"].info["needs"] == {"old": 7}
 
 
-@each_executor
 def test_failed_needs_block_their_dependants_and_no_others(executor):
     tasks = [
         task("a", "raise", "no convergence"),
@@ -71,7 +92,6 @@ def test_failed_needs_block_their_dependants_and_no_others(executor):
     assert results["c"].reason.startswith("needs trial b, ")
 
 
-@each_executor
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
@@ -88,54 +108,96 @@ def test_an_exception_is_a_result_with_one_line(executor, what, reason):
     assert results["y"].status == "ok"
 
 
-def test_what_cannot_be_sent_fails_alone():
+def test_what_cannot_be_sent_fails_alone(workers):
     tasks = [task("x", detail=lambda: 0), task("y")]
-    results = run(Processes(2), tasks)
+    results = run(workers, tasks)
     assert results["x"].status == "error"
     assert "pickle" in results["x"].reason
     assert results["y"].status == "ok"
 
 
 @pytest.mark.parametrize(("what", "how"), [("vanish", "exit code 9"), ("killed", "signal 9")])
-def test_a_dying_worker_takes_no_other_trial_along(what, how):
+def test_a_dying_worker_takes_no_other_trial_along(workers, what, how):
     tasks = [task(f"k{i}") for i in range(12)]
     tasks[1:1] = [task("x", what, 9), task("y", what, 9), task("z", needs=("x",))]
-    results = run(Processes(2), tasks)
+    results = run(workers, tasks)
     assert {key for key, result in results.items() if result.status == "error"} == set("xyz")
     assert f"({how})" in results["x"].reason
     assert len(results) == 15
 
 
-def test_a_trial_whose_worker_died_is_tried_once_more(tmp_path):
-    results = run(Processes(2), [task("x", "vanish_once", str(tmp_path / "marker")), task("y")])
+def test_a_trial_whose_worker_died_is_tried_once_more(workers, tmp_path):
+    results = run(workers, [task("x", "vanish_once", str(tmp_path / "marker")), task("y")])
     assert {result.status for result in results.values()} == {"ok"}
 
 
-@each_executor
 def test_no_more_processes_than_jobs_and_each_runs_many(executor):
     results = run(executor, [task(f"k{i}", "process") for i in range(8)])
     processes = {result.info["pid"] for result in results.values()}
-    assert len(processes) <= getattr(executor, "jobs", 1)
+    assert len(processes) <= (1 if executor == Serial() else 2)
     assert (os.getpid() in processes) == (executor == Serial())
 
 
-@each_executor
+def test_what_runs_too_long_is_ended(executor):
+    tasks = [task("x", "spin", limits=Limits(time=0.3)), task("y", needs=("x",)), task("z")]
+    results = run(executor, tasks)
+    assert results["x"].status == "timeout"
+    assert results["x"].reason == "took longer than 0.3 s, the limit of time"
+    assert 0.3 <= results["x"].seconds < 30
+    assert results["y"].reason.startswith("needs trial x, which ended as timeout: ")
+    assert results["z"].status == "ok"
+
+
+def test_what_holds_too_much_is_ended(executor):
+    tasks = [task("x", "hoard", 700, limits=Limits(memory=400 * 2**20)), task("y")]
+    results = run(executor, tasks)
+    assert results["x"].status == "error"
+    found = re.fullmatch(
+        r"its process held ([4-9]\d\d) MiB of memory, the limit is 400 MiB; "
+        r"(\d+) MiB of it before the trial began",
+        results["x"].reason,
+    )
+    assert int(found[2]) < 300 < int(found[1])
+    assert results["y"].status == "ok"
+
+
+def test_a_limit_below_what_a_process_takes(executor):
+    results = run(executor, [task("x", "lock", os.devnull, limits=Limits(memory=2**20))])
+    assert results["x"].status == "error"
+    assert results["x"].reason.endswith("a process alone takes more than the limit")
+
+
+def test_what_earlier_trials_left_in_memory_is_nobodys_fault():
+    limits = Limits(memory=300 * 2**20)
+    tasks = [task(key, "hoard", 150, limits=limits) for key in "abc"]
+    results = run(Processes(1), tasks)
+    assert {result.status for result in results.values()} == {"ok"}
+    assert len({result.info["pid"] for result in results.values()}) == 3
+
+
+def test_what_keeps_its_limits_is_let_be(executor):
+    limits = Limits(60, 2**40)
+    results = run(executor, [task(f"k{i}", "process", limits=limits) for i in range(4)])
+    assert {result.status for result in results.values()} == {"ok"}
+    assert os.getpid() not in {result.info["pid"] for result in results.values()}
+
+
 def test_nothing_to_do_is_done(executor):
     assert run(executor, []) == {}
 
 
-def test_sums_are_added_up_by_one_thread(monkeypatch):
+def test_sums_are_added_up_by_one_thread(executor, monkeypatch):
+    here = run(Serial(), [task("a", "threads")])["a"]
     for name in THREADS:
         monkeypatch.setenv(name, "2")
     before = dict(os.environ)
-    results = [run(executor, [task("a", "threads")])["a"] for executor in (Serial(), Processes(2))]
-    assert all(set(result.info["threads"]) == {1} for result in results)
-    assert results[0].values == results[1].values
-    assert math.isfinite(results[0].values[0].value)
+    result = run(executor, [task("a", "threads")])["a"]
+    assert set(result.info["threads"]) == {1}
+    assert result.values == here.values
+    assert math.isfinite(result.values[0].value)
     assert dict(os.environ) == before
 
 
-@each_executor
 def test_each_start_is_told(executor):
     started = []
     tasks = [task("a"), task("b", "raise"), task("c", needs=("b",)), task("d", needs=("a",))]
@@ -143,7 +205,6 @@ def test_each_start_is_told(executor):
     assert sorted(started) == ["a", "b", "d"]
 
 
-@each_executor
 def test_a_fault_of_the_ledger_ends_the_run(executor):
     ended = []
 

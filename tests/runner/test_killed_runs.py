@@ -8,11 +8,12 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import ledger_child
+import psutil
 import pytest
 
 from ratecli.runner.store import Store
@@ -53,28 +54,59 @@ def undisturbed(tmp_path_factory):
     return contents(ledger)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_killed_and_resumed_equals_undisturbed(tmp_path, jobs, undisturbed):
-    ledger = tmp_path / "trials.sqlite"
-    for most in (0, 30, 30, 30, 30):
-        with child(ledger, jobs) as process:
-            process.stdout.read(random.randint(0, most))
-            time.sleep(random.uniform(0, 0.01 if most else 0.4))
-            assert process.poll() is None
+def kill_now_and_then(ledger, jobs, kills):
+    """Kill the driver or one of its workers at random moments, start again where it was the driver."""
+    while kills:
+        with child(ledger, jobs, seconds=0.04) as process:
+            process.stdout.read(random.randint(0, 8))
+            while kills:
+                time.sleep(random.uniform(0, 0.1))
+                assert process.poll() is None, process.stderr.read()
+                kills -= 1
+                workers = workers_of(process.pid)
+                if not workers or random.random() < 0.5:
+                    break
+                with suppress(psutil.NoSuchProcess):
+                    random.choice(workers).kill()
+
+
+def workers_of(pid):
+    family = psutil.Process(pid).children(recursive=True)
+    with suppress(psutil.NoSuchProcess):
+        return [each for each in family if "spawn_main" in " ".join(each.cmdline())]
+    return []
+
+
+def assert_whole(ledger, jobs, undisturbed):
+    """A last run ends it, and nobody can tell that it was ever killed."""
     with child(ledger, jobs) as process:
         dots, errors = process.communicate()
     assert (process.returncode, errors) == (0, b"")
-    assert 0 < len(dots) < TRIALS
+    assert len(dots) <= TRIALS
     assert contents(ledger) == undisturbed
     with sqlite3.connect(ledger) as db:
-        assert db.execute("SELECT count(*), count(DISTINCT key) FROM trials").fetchone() == (
-            200,
-            200,
-        )
-        assert db.execute("SELECT count(*) FROM numbers").fetchone() == (200 * 32,)
+        counts = db.execute("SELECT count(*), count(DISTINCT key) FROM trials").fetchone()
+        numbers = db.execute("SELECT count(*) FROM numbers").fetchone()
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["trials.sqlite"]
+    assert counts == (TRIALS, TRIALS)
+    assert numbers == (TRIALS * 32,)
+    assert [path.name for path in ledger.parent.iterdir()] == ["trials.sqlite"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_killed_and_resumed_equals_undisturbed(tmp_path, jobs, undisturbed):
+    ledger = tmp_path / "trials.sqlite"
+    kill_now_and_then(ledger, jobs, 5)
+    assert_whole(ledger, jobs, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2, 0])
+def test_twenty_kills(tmp_path, jobs, undisturbed):
+    ledger = tmp_path / "trials.sqlite"
+    kill_now_and_then(ledger, jobs, 20)
+    assert_whole(ledger, jobs, undisturbed)
 
 
 @pytest.mark.parametrize("whole_group", [False, True])

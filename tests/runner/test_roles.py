@@ -7,6 +7,7 @@ import pytest
 from experiments import people, run_file, write
 from ratecli.faults import FaultError
 from ratecli.models.storage import loads
+from ratecli.plugins import installed
 from ratecli.runner.explain import explain
 from ratecli.runner.options import solver_class
 from ratecli.runner.prepare import examine, prepare
@@ -65,10 +66,10 @@ def folder(tmp_path, monkeypatch):
     (info / "entry_points.txt").write_text(ENTRIES)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: yes-package\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(site)
-    for known in (algorithms, solver_class):
+    for known in (installed, algorithms, solver_class):
         known.cache_clear()
     yield tmp_path
-    for known in (algorithms, solver_class):
+    for known in (installed, algorithms, solver_class):
         known.cache_clear()
 
 

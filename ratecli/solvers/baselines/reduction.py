@@ -15,6 +15,7 @@ from ratecli.models.linear import Logistic, Threshold
 from ratecli.models.mixture import Mixture, Vote
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.hull.best import EXCESS
 from ratecli.solvers.liblinear import narrow
 from ratecli.solvers.problem import Problem
 
@@ -92,7 +93,7 @@ class ExponentiatedGradient(Solver):
         }
         progress(f"{row['work']} classifiers fitted")
         variants: dict[str, Classifier] = {"stochastic": mixture, "voted": Vote(members, chances)}
-        return Solution(variants, *_ending(reduction), trace=(row,))
+        return Solution(variants, *_ending(reduction, row["violation"]), trace=(row,))
 
 
 def _mixture(reduction: Any) -> tuple[tuple[Classifier, ...], Any]:
@@ -111,8 +112,11 @@ def _classifier(model: Any, width: int) -> Classifier:
     return Logistic(model.coef_[0].astype(float), float(model.intercept_[0]))
 
 
-def _ending(reduction: Any) -> tuple[str, str]:
-    if reduction.best_gap_ < reduction.nu:
-        return "solved", ""
-    reason = f"a gap of {reduction.best_gap_:.2g} is left, above {reduction.nu:.2g}"
-    return "iteration_limit", f"after {reduction.last_iter_ + 1} steps {reason}"
+def _ending(reduction: Any, violation: float) -> tuple[str, str]:
+    steps = f"after {reduction.last_iter_ + 1} steps"
+    if reduction.best_gap_ >= reduction.nu:
+        left = f"a gap of {reduction.best_gap_:.2g} is left, above {reduction.nu:.2g}"
+        return "iteration_limit", f"{steps} {left}"
+    if violation > EXCESS:
+        return "iteration_limit", f"{steps} a constraint is missed"
+    return "solved", ""

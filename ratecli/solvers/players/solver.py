@@ -19,6 +19,7 @@ from ratecli.models.mixture import Mixture, Vote
 from ratecli.rates.analysis import Shape
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.hull.best import EXCESS
 from ratecli.solvers.hull.forms import Program
 from ratecli.solvers.oracles.choice import OracleOption, ground_of, knows_groups, oracle
 from ratecli.solvers.players.batch import Batch
@@ -164,9 +165,12 @@ class ThreePlayer(Solver):
         chosen = kept[0] if problem.validation is None else _best(kept, problem.validation)
         salt = int(rng.integers(2**31)) if self.hashed else None
         reason = _settings(grid[chosen.lane]) if len(grid) > 1 else ""
-        return Solution(
-            chosen.variants(salt), "solved", reason, chosen.multipliers(), tuple(chosen.trace())
-        )
+        variants, status = chosen.variants(salt), "solved"
+        if problem.violation(chosen.stochastic) > EXCESS:
+            status = "iteration_limit"
+            missed = f"after {self.steps} steps no choice among classifiers meets all constraints"
+            reason = f"{reason}; {missed}" if reason else missed
+        return Solution(variants, status, reason, chosen.multipliers(), tuple(chosen.trace()))
 
     def _grid(self, problem: Problem) -> list[dict[str, float]]:
         """The settings; raises E410 where there is a choice and no validation rows to make it."""

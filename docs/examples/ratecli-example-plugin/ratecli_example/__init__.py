@@ -1,0 +1,1 @@
+"""An algorithm, a data set and two metrics for ratecli."""

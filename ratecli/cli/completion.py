@@ -1,0 +1,149 @@
+"""What a shell offers when someone presses Tab: quick, and silent whatever is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import typer
+
+Offered = list[tuple[str, str]]
+"""What may be written, each with a line that some shells show."""
+P = ParamSpec("P")
+
+KINDS = (".yaml", ".yml")
+TABLES = (".csv", ".tsv", ".txt", ".data", ".parquet", ".pq")
+MOST = 500
+
+
+def _silent(offer: Callable[P, Iterable[tuple[str, str]]]) -> Callable[P, Offered]:
+    """A trouble is no answer: nobody asked for a message in the middle of a line."""
+
+    @wraps(offer)
+    def quiet(*args: P.args, **kwargs: P.kwargs) -> Offered:
+        try:
+            return list(offer(*args, **kwargs))[:MOST]
+        except Exception:  # noqa: BLE001  whatever a file or plugin raises
+            return []
+
+    return quiet
+
+
+@_silent
+def everything(incomplete: str) -> Iterator[tuple[str, str]]:
+    """All that `show` knows."""
+    from ratecli.rates.table import SYNONYMS  # noqa: PLC0415
+    from ratecli.runner.catalogue import LISTINGS  # noqa: PLC0415
+
+    rows = [row for kind in LISTINGS if kind != "experiments" for row in LISTINGS[kind]()]
+    found = {row["name"]: row.get("means") or row.get("summary") or "" for row in rows}
+    found |= {name: f"the same as {meant}" for name, meant in SYNONYMS.items()}
+    yield from _beginning(found, incomplete)
+
+
+@_silent
+def data_sets(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Data sets, and experiments to fetch all for."""
+    from ratecli.datasets.registry import listing  # noqa: PLC0415
+
+    yield from _beginning({row["name"]: row["summary"] for row in listing()}, incomplete)
+    yield from _paths(incomplete, KINDS)
+
+
+@_silent
+def templates(incomplete: str) -> Iterator[tuple[str, str]]:
+    from ratecli.spec.starter import templates as known  # noqa: PLC0415
+
+    yield from _beginning({**known(), "own-data": "Your own table"}, incomplete)
+
+
+@_silent
+def experiments(incomplete: str) -> Iterator[tuple[str, str]]:
+    return _paths(incomplete, KINDS)
+
+
+@_silent
+def tables(incomplete: str) -> Iterator[tuple[str, str]]:
+    return _paths(incomplete, TABLES)
+
+
+@_silent
+def models(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Trials that kept their models, as `results/NAME/models/TRIAL`, and files."""
+    found = sorted(Path("results").glob("*/models/*/"))
+    yield from _beginning({path.as_posix(): "" for path in found if path.is_dir()}, incomplete)
+    yield from _paths(incomplete, (".npz",))
+
+
+@_silent
+def columns(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
+    """The names in the first line of the table of `--data`, or of the argument CSV."""
+    import csv  # noqa: PLC0415
+
+    given = _given(ctx, "data", TABLES) or _given(ctx, "table", TABLES)
+    separator = ctx.params.get("separator") or ("\t" if given.endswith(".tsv") else ",")
+    with Path(given).open(encoding="utf-8-sig", newline="") as file:
+        names = next(csv.reader([file.readline(2**16)], delimiter=separator))
+    yield from _beginning({name.strip(): "" for name in names}, incomplete)
+
+
+@_silent
+def settings(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
+    """Keys of the first file that is named, as `--set` writes them."""
+    from ratecli.spec.document import Document  # noqa: PLC0415
+
+    given = _given(ctx, "file", KINDS) or _given(ctx, "files", KINDS)
+    data = Document.read(Path(given)).data
+    keys = {f"{key}=": f"now {_short(value)}" for key, value in _leaves(data, ())}
+    yield from _beginning(keys, incomplete)
+
+
+def _given(ctx: typer.Context, name: str, endings: tuple[str, ...]) -> str:
+    """The first file of that parameter. While a line is incomplete, arguments may lie unread."""
+    value = ctx.params.get(name)
+    values = value if isinstance(value, list | tuple) else [value] if value else []
+    unread = [text for text in ctx.args if text.lower().endswith(endings)]
+    return next(map(str, [*values, *unread]), "")
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Everything with a path of plain words, the inner ones after what they stand in."""
+    if path:
+        yield ".".join(path), value
+    steps: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        steps = value.items()
+    elif isinstance(value, list) and any(isinstance(part, dict) for part in value):
+        steps = enumerate(value)
+    for step, part in steps:
+        if not set(".= ") & set(str(step)):
+            yield from _leaves(part, (*path, str(step)))
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _beginning(known: Mapping[str, str], incomplete: str) -> Iterator[tuple[str, str]]:
+    for name, means in known.items():
+        if name.startswith(incomplete) and name.isprintable():
+            yield name, means if means.isprintable() else ""
+
+
+def _paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Folders, to go on in, and files of these endings; hidden ones only when asked for."""
+    head, slash, tail = incomplete.rpartition("/")
+    folder = Path(f"{head}/" if slash else ".")
+    for path in sorted(folder.iterdir()):
+        name = f"{head}{slash}{path.name}"
+        if not path.name.startswith(tail) or (path.name.startswith(".") and not tail):
+            continue
+        if not name.isprintable():
+            continue
+        if path.is_dir():
+            yield f"{name}/", ""
+        elif path.suffix.lower() in endings:
+            yield name, ""

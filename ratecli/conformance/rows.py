@@ -1,0 +1,172 @@
+"""Tiny tables, and goals on them whose numbers are counted here a second time, from labels and groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ratecli.models.base import Array, Features
+from ratecli.rates.sample import Sample
+from ratecli.runner.world import World
+
+Words = NDArray[np.str_]
+PLACES = np.array([[x, y] for x in (-2.0, -1.0, 0.0, 1.0, 2.0) for y in (0.0, 1.0)])
+"""All that the features of the plain table can be: a row's place says something of its label."""
+CHANCES = (0.08, 0.25, 0.5, 0.7, 0.92)
+"""Share of positive labels at each first feature."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """n rows.
+
+    Attributes
+    ----------
+    X
+        (n, d) features; the group is none of them.
+    label
+        (n,) 0, 1 or NaN.
+    group
+        (n,) `a` or `b`, the column `g`.
+    weight
+        (n,) positive.
+    part
+        (n,) "train" or "validation".
+    """
+
+    X: Features
+    label: Array
+    group: Words
+    weight: Array
+    part: Words
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def at(self, rows: NDArray[np.intp]) -> Rows:
+        """Some of them, in that order."""
+        label, group = self.label[rows], self.group[rows]
+        return Rows(self.X[rows], label, group, self.weight[rows], self.part[rows])
+
+    @property
+    def training(self) -> Rows:
+        return self.at(np.flatnonzero(self.part == "train"))
+
+    def world(self) -> World:
+        """As the runner has rows."""
+        columns = {"g": self.group.astype(object)}
+        names = np.full(len(self), "tiny")
+        return World(Sample(columns, self.label, names, self.part, self.weight), self.X)
+
+
+def plain(n: int = 60, held_out: int = 20) -> Rows:
+    """Rows whose places and groups say something of the label; group `a` is selected less often."""
+    rng = np.random.default_rng(5)
+    places = rng.integers(len(PLACES), size=n + held_out)
+    group = np.where(rng.random(n + held_out) < 0.4 + 0.1 * (places < 4), "a", "b")
+    chance = np.array(CHANCES)[places // 2] + np.where(group == "a", -0.06, 0.06)
+    label = (rng.random(n + held_out) < chance).astype(float)
+    part = np.where(np.arange(n + held_out) < n, "train", "validation")
+    return Rows(PLACES[places], label, group, np.ones(n + held_out), part)
+
+
+def weighted() -> Rows:
+    """Whole weights that turn what most rows of a place say: positive rows count eight times."""
+    rows = plain(held_out=0)
+    return replace(rows, weight=np.where(rows.label == 1, 8.0, 1.0))
+
+
+def repeated(rows: Rows) -> Rows:
+    """Each row as often as its whole weight says, with a weight of 1."""
+    often = np.repeat(np.arange(len(rows)), rows.weight.astype(int))
+    return replace(rows.at(often), weight=np.ones(len(often)))
+
+
+def edges() -> dict[str, Rows]:
+    """Tables of which there is something odd, by what that is."""
+    rows = plain()
+    n = len(rows)
+    rng = np.random.default_rng(6)
+    constant = np.array(rows.X)
+    constant[:, 1] = 1.0
+    one = np.where((rows.group == "a") & (np.cumsum(rows.group == "a") > 1), "b", rows.group)
+    gaps = np.where((np.arange(n) % 5 == 0) & (rows.part == "train"), np.nan, rows.label)
+    twice = np.concatenate([np.arange(n), np.arange(n)])
+    few = rows.at(np.arange(16))
+    wide = replace(few, X=np.hstack([few.X, rng.normal(size=(len(few), 30))]))
+    return {
+        "a constant feature": replace(rows, X=constant),
+        "a group of one row, none to validate": replace(rows, group=one),
+        "all labels positive": replace(rows, label=np.ones(n)),
+        "all labels negative": replace(rows, label=np.zeros(n)),
+        "rows without a label": replace(rows, label=gaps),
+        "every row twice": rows.at(twice),
+        "more features than rows": wide,
+        "a sparse matrix": replace(rows, X=sparse.csr_array(rows.X)),
+        "no validation rows": rows.training,
+        "all rows alike": replace(rows, X=np.ones((n, 2))),
+    }
+
+
+@dataclass(frozen=True)
+class Linear:
+    """`coefficients @ p + constant` in the decisions p of the training rows, shape (n,)."""
+
+    coefficients: Array
+    constant: float = 0.0
+
+    def at(self, decisions: Array) -> float:
+        return float(self.coefficients @ decisions) + self.constant
+
+    def __add__(self, other: Linear) -> Linear:
+        return Linear(self.coefficients + other.coefficients, self.constant + other.constant)
+
+    def __sub__(self, other: Linear) -> Linear:
+        return self + -1.0 * other
+
+    def __rmul__(self, factor: float) -> Linear:
+        return Linear(factor * self.coefficients, factor * self.constant)
+
+    def less(self, number: float) -> Linear:
+        return replace(self, constant=self.constant - number)
+
+
+def share(
+    rows: Rows, among: NDArray[np.bool_], yes: NDArray[np.bool_], no: NDArray[np.bool_]
+) -> Linear:
+    """A mean over `among` of what is 1 for a yes of `yes` and for a no of `no`, by rows' weights."""
+    part = np.where(among, rows.weight, 0.0)
+    part = part / part.sum()
+    return Linear(part * yes - part * no, float((part * no).sum()))
+
+
+def error(rows: Rows) -> Linear:
+    return share(rows, ~np.isnan(rows.label), rows.label == 0, rows.label == 1)
+
+
+def selected(rows: Rows, group: str | None = None) -> Linear:
+    every = np.ones(len(rows), dtype=bool)
+    return share(rows, every if group is None else rows.group == group, every, ~every)
+
+
+def hit(rows: Rows, label: int, group: str | None = None) -> Linear:
+    """Of rows with a label how many are decided yes: tpr or fpr."""
+    every = np.ones(len(rows), dtype=bool)
+    among = rows.label == label
+    return share(rows, among if group is None else among & (rows.group == group), every, ~every)
+
+
+def missed(rows: Rows) -> Linear:
+    """Of positive rows how many are decided no: fnr."""
+    own = rows.label == 1
+    return share(rows, own, np.zeros_like(own), own)
+
+
+def counted(rows: Rows, label: int, *, yes: bool) -> Linear:
+    """Rows with a label that are decided so, as a share of all with any."""
+    own, none = rows.label == label, np.zeros(len(rows), dtype=bool)
+    known = ~np.isnan(rows.label)
+    return share(rows, known, own, none) if yes else share(rows, known, none, own)

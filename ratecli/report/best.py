@@ -1,0 +1,173 @@
+"""The best answers: at each task the least objective among those that keep every promise."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ratecli.report.groups import Group, groups
+from ratecli.report.identity import UNKNOWN, column
+from ratecli.report.ledger import Ledger
+from ratecli.report.sheet import Cell, Column, Sheet, number, plain, scalar, with_interval
+from ratecli.runner.records import MET, VIOLATION
+
+OBJECTIVE = "objective"
+BEST = "best"
+MOST_NAMED = 3
+"""Of those who do best somewhere, in words."""
+PROMISED = ("worst violation", "kept in")
+SPLITS = ("test", "validation", "train")
+"""Where the best is looked for: on the first of these that was measured."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One variant of one algorithm at one sweep point; `worst` its largest mean violation, NaN unknown."""
+
+    group: Group
+    objective: float
+    worst: float
+
+    @property
+    def keeps(self) -> bool:
+        return self.worst <= MET
+
+
+def best(ledger: Ledger) -> Sheet:
+    """One row for each task: who has the least mean objective of all whose mean violations are at most 0.
+
+    A task is a point of the file's own sweep, and a value of whatever name a rule has. Where nobody keeps
+    the promises the row has who misses them by least.
+    """
+    ledger = ledger.algorithms
+    split = next((each for each in SPLITS if each in ledger.splits), "")
+    names = _task_names(ledger)
+    tasks: dict[str, list[Candidate]] = {}
+    points: dict[str, Mapping[str, Any]] = {}
+    kinds: dict[str, set[str]] = {}
+    for group in groups(ledger):
+        found = _candidate(ledger, group, split)
+        point = {name: group.point[name] for name in names if name in group.point}
+        kinds.setdefault(group.label, set()).add(group.variant)
+        if found is not None:
+            # as it is shown: 1 and 1.0 ask the same of a rule
+            key = repr({name: scalar(value) for name, value in point.items()})
+            tasks.setdefault(key, []).append(found)
+            points[key] = point
+    heads = [column(ledger, name) for name in names]
+    further = [name for name in ledger.sweep if name not in names]
+    columns = (
+        *heads, Column(BEST), *([Column("at")] if further else []),
+        Column(OBJECTIVE, numeric=True),
+        *(Column(name, numeric=True) for name in (PROMISED if ledger.constraints else ())),
+        Column("n", numeric=True),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            *(plain(points[key].get(name)) for name in names),
+            *_cells(ledger, found, split, further, several=len(kinds[found.group.label]) > 1),
+        )
+        for key, several in tasks.items()
+        for found in [_first(several)]
+    )
+    return Sheet(f"Best answers ({split})", columns, rows, _note(ledger, split))
+
+
+def in_words(ledger: Ledger, found: Sheet) -> str:
+    """What the rows of `best` say together; nothing where there are none."""
+    if not found.rows:
+        return ""
+    titles = [each.title for each in found.columns]
+    names = [row[titles.index(BEST)] for row in found.rows]
+    kept = Counter(cell.text for cell in names if cell.tone != "bad")
+    where = f"on {found.title.partition('(')[2].rstrip(')')} rows"
+    keeps = f"keep every promise {where} on average"
+    if len(names) == 1 and not kept:
+        closest = names[0].text.removeprefix("none (").removesuffix(")")
+        return f"Nobody keeps every promise {where} on average; {closest}."
+    if len(names) == 1:
+        objective = found.rows[0][titles.index(OBJECTIVE)].text
+        among = f" of those that {keeps}" if ledger.constraints else f" {where}"
+        return f"{names[0].text} has the least objective, {objective},{among}."
+    most = [f"{name} at {count}" for name, count in kept.most_common(MOST_NAMED)]
+    rest = f" and {len(kept) - MOST_NAMED} others" if len(kept) > MOST_NAMED else ""
+    least = f"{', '.join(most)}{rest}"
+    if not ledger.constraints:
+        return f"Least objective {where}: {least} of {len(names)} sweep points."
+    total = "each" if kept.total() == len(names) else str(kept.total())
+    some = f"At {total} of {len(names)} sweep points there are algorithms that {keeps}."
+    return f"{some} The least objective among them: {least}." if most else some
+
+
+def _task_names(ledger: Ledger) -> list[str]:
+    """Swept names that make another question: those of the file's own sweep, and those in rules."""
+    own = ledger.experiment.get("sweep") or {}
+    rules = " ".join([str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()])
+    words = set(re.findall(r"\w+", rules))
+    return [name for name in ledger.sweep if name in own or name in words]
+
+
+def _candidate(ledger: Ledger, group: Group, split: str) -> Candidate | None:
+    objective = group.estimate(split, OBJECTIVE).mean
+    if objective is None or math.isnan(objective):
+        return None
+    found = [group.estimate(split, VIOLATION + name).mean for name in ledger.constraints]
+    known = [math.nan if each is None else each for each in found]
+    worst = math.nan if any(map(math.isnan, known)) else max(known, default=0.0)
+    return Candidate(group, objective, worst)
+
+
+def _first(several: Sequence[Candidate]) -> Candidate:
+    """The best; of those that miss their promises who misses them by least, unknown ones last."""
+
+    def rank(each: Candidate) -> tuple[int, float]:
+        if each.keeps:
+            return 0, each.objective
+        return (2, each.objective) if math.isnan(each.worst) else (1, each.worst)
+
+    return min(several, key=rank)
+
+
+def _cells(
+    ledger: Ledger, found: Candidate, split: str, further: Sequence[str], *, several: bool
+) -> list[Cell]:
+    """What is said of the best; `several` where its algorithm has more variants than one."""
+    group = found.group
+    name = f"{group.label} ({group.variant})" if several else group.label
+    missed = bool(ledger.constraints) and not found.keeps
+    objective = group.estimate(split, OBJECTIVE)
+    cells = [Cell(f"none (closest: {name})" if missed else name, tone="bad" if missed else "")]
+    if further:
+        point = [f"{key} = {scalar(group.point[key])}" for key in further if key in group.point]
+        cells.append(Cell(", ".join(point)))
+    cells.append(with_interval(objective, objective.n))
+    if ledger.constraints:
+        tone = "bad" if missed else "good"
+        unknown = math.isnan(found.worst)
+        cells.append(Cell(UNKNOWN) if unknown else Cell(number(found.worst), found.worst, tone))
+        cells.append(_kept_cell(group, split))
+    planned = len(group.outcomes)
+    counted = f"{objective.n} of {planned}" if objective.n < planned else str(objective.n)
+    return [*cells, Cell(counted, objective.n)]
+
+
+def _kept_cell(group: Group, split: str) -> Cell:
+    """In how many of the trials with numbers no promise is broken."""
+    told = [each.broken(split) for each in group.outcomes if each.numbers is not None]
+    known = [broken for broken in told if broken is not None]
+    kept = known.count(False)
+    return Cell(f"{kept} of {len(known)}", kept / len(known)) if known else Cell(UNKNOWN)
+
+
+def _note(ledger: Ledger, split: str) -> str:
+    if not ledger.constraints:
+        return f"The least mean objective on {split} rows over the trials with numbers."
+    return (
+        f"The least mean objective on {split} rows of all whose mean violation of every constraint is at "
+        "most 0 there, and in how many trials none is broken. Chosen on these very rows, the best of many "
+        "is a little flattered."
+    )

@@ -1,0 +1,96 @@
+"""What a Dask worker does for a run: it watches a process of its own that runs the trials.
+
+Not in the worker's own process, though that would be less work: a compiled loop that keeps Python's lock
+would stop the worker from saying that it is alive, and a trial cannot be ended that shares its process.
+One that crashes costs a process of ours, no worker of the cluster. It is also a fresh process for each
+run: code that changed on disk is read anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ratecli.faults import Fault, FaultError
+from ratecli.runner.crew import Crew
+from ratecli.runner.parcel import Answer, Parcel
+from ratecli.runner.provenance import code_versions
+
+IDLE_SECONDS = 60.0
+"""When the processes leave of a run that no longer says anything: it was killed, perhaps."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Whose trials they are: a name of its own, the versions that its keys speak of, variables to be set."""
+
+    name: str
+    versions: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+@dataclass
+class Room:
+    """The processes of one run: as many as this worker has threads, each with its cached data."""
+
+    free: list[Crew] = field(default_factory=list)
+    busy: list[Crew] = field(default_factory=list)
+    timer: threading.Timer | None = None
+
+    def take(self, environment: Mapping[str, str]) -> Crew:
+        self.quiet()
+        crew = self.free.pop() if self.free else Crew(1, environment)
+        self.busy.append(crew)
+        return crew
+
+    def give_back(self, crew: Crew) -> None:
+        self.busy.remove(crew)
+        self.free.append(crew)
+
+    def quiet(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+_rooms: dict[str, Room] = {}
+_door = threading.Lock()
+
+
+def work(run: Run, parcel: Parcel) -> Answer:
+    """Run one trial. Raises FaultError, E507, where its numbers would be those of other versions."""
+    _check(run.versions)
+    with _door:
+        room = _rooms.setdefault(run.name, Room())
+        crew = room.take(run.environment)
+    try:
+        crew.hand(parcel)
+        (answer,) = crew.collect()
+        return answer
+    finally:
+        with _door:
+            room.give_back(crew)
+            if not room.busy:
+                room.timer = threading.Timer(IDLE_SECONDS, leave, (run.name,))
+                room.timer.daemon = True
+                room.timer.start()
+
+
+def leave(name: str) -> None:
+    """End the processes of a run at once, also in the middle of a trial."""
+    with _door:
+        room = _rooms.pop(name, Room())
+        room.quiet()
+        for crew in room.free:
+            crew.kill()
+        for crew in room.busy:
+            crew.strike()
+
+
+def _check(versions: Mapping[str, str]) -> None:
+    here = code_versions()
+    other = [name for name, version in versions.items() if here.get(name) != version]
+    if other:
+        told = ", ".join(f"{name} {here.get(name)} instead of {versions[name]}" for name in other)
+        hint = "numbers may hang on these: install the same versions everywhere"
+        raise FaultError(Fault("E507", f"a Dask worker has {told}", hint))

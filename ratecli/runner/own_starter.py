@@ -1,0 +1,275 @@
+"""A starter file for a table of one's own: what its columns and values say, and nothing guessed in silence."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from ratecli.datasets import own
+from ratecli.datasets.columns import floats, is_text
+from ratecli.datasets.label import MISSING, key, read_label
+from ratecli.datasets.paths import own_path
+from ratecli.faults import Fault, FaultError, did_you_mean
+from ratecli.rates.syntax import Condition, quoted
+from ratecli.runner.predict import table_of
+from ratecli.runner.prepare import prepared
+from ratecli.spec.document import Document
+
+MOST_GROUPS = 8
+MOST_WORDS = 50
+"""Values of a text column that still make sense as a feature each."""
+ANSWERS = {"0", "1", "-1", "false", "true"}
+"""Labels that say themselves which of them is the yes."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A table, its columns of label and group, the label's value that counts as yes (None where 0 and 1,
+    or false and true, say so), what separates columns, and the experiment that is to be written.
+    """
+
+    table: Path
+    label: str
+    group: str
+    path: Path
+    positive: str | None = None
+    separator: str | None = None
+
+
+@dataclass(frozen=True)
+class Starter:
+    """The text of the experiment, what was taken for what, and warnings."""
+
+    text: str
+    notes: tuple[str, ...]
+    warnings: tuple[Fault, ...]
+
+
+def own_starter(asked: Asked) -> Starter:
+    """An experiment on the table that runs as it is: the least error with both groups picked nearly
+    equally often.
+
+    Raises
+    ------
+    FaultError
+        E104, E404, E405 for what is no table; E205 for a column that is not there; E406 for a label
+        that has not two values or does not say which is the yes; E411 for a column that tells no groups.
+        What else keeps the table from a run is told as a run would.
+    """
+    separator = asked.separator or own.separator_of(asked.table)
+    table = table_of(asked.table, separator)
+    columns = [str(name) for name in table.column_names]
+    _check_columns(asked, columns)
+    frame = own.typed(asked.table, table, columns, ())
+    positive, negative = _answers(frame[asked.label], asked)
+    groups = _groups(frame[asked.group], asked.group)
+    left_out = _left_out(frame.drop(columns=[asked.label, asked.group]))
+    text = _written(asked, separator, positive, groups, left_out)
+    notes = (
+        f"label    {_said(asked.label)}: {_said(positive)} counts as yes, {_said(negative)} as no",
+        f"groups   {_said(asked.group)}: {', '.join(f'{_said(name)} ({rows} rows)' for name, rows in groups.items())}",
+        *(f"left out {_said(name)}: {why}" for name, why in left_out.items()),
+    )
+    return Starter(text, notes, _checked(text, asked.path))
+
+
+def _check_columns(asked: Asked, columns: Sequence[str]) -> None:
+    for name in (asked.label, asked.group):
+        if name not in columns:
+            hint = did_you_mean(name, columns, "columns")
+            if len(columns) == 1 and (mark := re.search("[;\t|]", columns[0])):
+                hint = f"columns seem to be separated by {mark.group()!r}: say --separator {mark.group()!r}"
+            raise FaultError(Fault("E205", f"'{asked.table}' has no column '{name}'", hint))
+    if asked.label == asked.group:
+        message = f"'{asked.label}' cannot be both the label and the group"
+        raise FaultError(Fault("E411", message, "name another column with --group"))
+
+
+def _answers(column: pd.Series, asked: Asked) -> tuple[str, str]:
+    """The label's two values, the positive one first, as they stand in the table."""
+    shown = {key(value): str(value) for value in _values(column)}
+    if asked.positive is None and len(shown) == 2 and not set(shown) <= ANSWERS:
+        one, other = sorted(shown.values())
+        message = (
+            f"the label '{asked.label}' has the values '{one}' and '{other}': which one is the yes?"
+        )
+        raise FaultError(Fault("E406", message, f"say so, as in --positive {json.dumps(other)}"))
+    label = read_label(column, asked.label, asked.positive)  # raises what is wrong with it
+    yes = column[label == 1].iloc[0]
+    return str(yes), next(word for code, word in shown.items() if code != key(yes))
+
+
+def _values(column: pd.Series) -> list[Any]:
+    found = column.dropna().unique().tolist()
+    return [value for value in found if str(value).strip().casefold() not in MISSING]
+
+
+def _groups(column: pd.Series, name: str) -> dict[Any, int]:
+    """The values of the column with their numbers of rows, in order."""
+    values = _values(column)
+    if not 2 <= len(values) <= MOST_GROUPS:
+        what = "one value only" if len(values) == 1 else f"{len(values)} values"
+        message = f"the column '{name}' has {what}: each value is a group, and 2 to {MOST_GROUPS} can be compared"
+        hint = "name another column with --group, or add one to the table that says who is in which group"
+        raise FaultError(Fault("E411", message, hint))
+    counts = column.value_counts()
+    return {value: int(counts[value]) for value in sorted(values)}
+
+
+def _left_out(features: pd.DataFrame) -> dict[str, str]:
+    """Columns that cannot be features as they are, and why."""
+    found: dict[str, str] = {}
+    for name, column in features.items():
+        missing = 0 if is_text(column) else int((~np.isfinite(floats(column))).sum())
+        if missing:
+            found[str(name)] = f"{missing} rows have no number there"
+        elif is_text(column) and column.nunique() > MOST_WORDS:
+            found[str(name)] = (
+                f"{column.nunique()} different texts: a name or number of the row, perhaps"
+            )
+    return found
+
+
+def _checked(text: str, path: Path) -> tuple[Fault, ...]:
+    """Warnings on the experiment; raises what would keep it from running, without places of a file that
+    is not there yet.
+    """
+    try:
+        found = prepared(Document.of_text(text, path)).warnings
+    except FaultError as error:
+        raise FaultError([replace(fault, place=None) for fault in error.faults]) from None
+    return tuple(replace(fault, place=None) for fault in found)
+
+
+def _written(
+    asked: Asked,
+    separator: str,
+    positive: str,
+    groups: dict[Any, int],
+    left_out: dict[str, str],
+) -> str:
+    column = quoted(asked.group)
+    names = dict(zip(groups, _names(asked.group, groups), strict=True))
+    conditions = {
+        names[value]: Condition(
+            asked.group, "=", (value if isinstance(value, str) else float(value),)
+        )
+        for value in groups
+    }
+    yes = {f"yes_{name}": f"positive_rate[{name}]" for name in names.values()}
+    ratio = f"min_ratio(positive_rate, by={column})"
+    return TEXT.format(
+        slug=_slug(asked.table.stem),
+        path=_yaml(_path(asked)),
+        separator=""
+        if separator == own.separator_of(asked.table)
+        else f"\n    separator: {_yaml(separator)}",
+        label=_yaml(asked.label),
+        positive=_yaml(positive),
+        drop=_yaml([asked.group, *left_out]),
+        groups=_lines((name, str(condition)) for name, condition in conditions.items()),
+        parity=_yaml(f"{ratio} >= kappa"),
+        ratio=_yaml(ratio),
+        yes=_lines(yes.items()),
+        columns=", ".join(["error", "ratio", *yes, "violation.parity"]),
+    )
+
+
+def _path(asked: Asked) -> str:
+    """The table's path from the experiment's folder, absolute where it is elsewhere."""
+    base = asked.path.absolute().parent
+    table = asked.table.absolute()
+    try:
+        given = table.relative_to(base).as_posix()
+        own_path(given, base)
+    except (ValueError, FaultError):
+        return str(table)
+    return given
+
+
+def _slug(stem: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:60] or "my-table"
+
+
+def _names(column: str, values: Iterable[Any]) -> list[str]:
+    """Names for groups that rules can use, each once: `sex_Female`."""
+    found: list[str] = []
+    for value in values:
+        name = (
+            re.sub(r"[\W_]+", "_", f"{column}_{value}", flags=re.ASCII).strip("_")[:60] or "group"
+        )
+        name = name if re.match("[A-Za-z_]", name) else f"group_{name}"
+        taken = [each for each in found if each == name or each.startswith(f"{name}__")]
+        found.append(f"{name}__{len(taken) + 1}" if taken else name)
+    return found
+
+
+def _lines(pairs: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"  {name}: {_yaml(rule)}" for name, rule in pairs)
+
+
+def _yaml(value: Any) -> str:
+    """On one line, in quotes where YAML needs them."""
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _said(value: Any) -> str:
+    """A column or value in a sentence, one line whatever it holds."""
+    return json.dumps(str(value), ensure_ascii=False)
+
+
+TEXT = """\
+# Your own table: what does it cost to say yes to all groups nearly equally often?
+#
+# Written by `ratecli init`. Check it with `ratecli validate`, run it with `ratecli run`; then
+# `ratecli pin` keeps its numbers, and `ratecli check` tells whether a later run still reaches them.
+name: {slug}
+description: What does it cost to say yes to all groups nearly equally often?
+
+datasets:
+  table:
+    path: {path}{separator}
+    label: {label}
+    positive: {positive}
+    # No features, but rules see these columns all the same.
+    drop: {drop}
+    split: {{train: 2/3, test: 1/3}}
+
+groups:
+{groups}
+
+# What to minimize, and what to keep: the group with the fewest yes gets at least kappa times as many as
+# the one with the most. 0.8 is the 80% rule. `ratecli ls metrics` lists other rates, such as tpr.
+objective: error
+constraints:
+  parity: {parity}
+
+sweep:
+  kappa: [0.6, 0.7, 0.8, 0.9, 1.0]
+
+algorithms:
+  - unconstrained
+  - majorize: {{iterations: 6}}
+
+seeds: 3
+
+metrics:
+  error: error
+  ratio: {ratio}
+{yes}
+
+report:
+  tables:
+    - {{rows: [algorithm, variant, kappa], columns: [{columns}]}}
+  plots:
+    - {{kind: tradeoff, x: ratio, y: error, file: tradeoff}}
+"""

@@ -1,0 +1,262 @@
+"""Several experiments in one command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from small import PLAIN, SMALL, TRIALS, command, stored
+
+from ratecli.runner import dask_crew, limits
+from ratecli.runner.executors import Serial
+from ratecli.runner.limits import held_by
+from ratecli.runner.lock import locked
+from ratecli.runner.prepare import prepare
+from ratecli.runner.run import LEDGER, Asked, run_all
+from ratecli.runner.store import Store
+
+OTHER = PLAIN.replace("name: small", "name: other").replace("rows: 200", "rows: 210")
+EXPECT = """\
+expect:
+  - {algorithm: unconstrained, metric: error, at_most: 0.99}
+  - {algorithm: unconstrained, metric: error, at_least: 0.99}
+  - {algorithm: unconstrained, metric: error, paper: 0.2}
+"""
+
+
+@pytest.fixture
+def files(folder):
+    """Two experiments of other rows: small.yaml, other.yaml."""
+    (folder / "small.yaml").write_text(PLAIN.replace("seeds: 2", "seeds: 1"))
+    (folder / "other.yaml").write_text(OTHER.replace("seeds: 2", "seeds: 1") + EXPECT)
+    return folder / "small.yaml", folder / "other.yaml"
+
+
+def ledger(folder, name):
+    return folder / "results" / name / LEDGER
+
+
+def asked(folder, *texts):
+    """Experiments by the names that they have in their texts."""
+    found = []
+    for at, text in enumerate(texts):
+        path = folder / f"e{at}.yaml"
+        path.write_text(text)
+        prepared = prepare(path)
+        found.append(Asked(prepared, folder / "results" / prepared.experiment.name))
+    return found
+
+
+class Counting:
+    """Serial, and the keys that it was given."""
+
+    def __init__(self):
+        self.keys = []
+
+    def run(self, tasks, function, on_done, hooks):
+        todo = list(tasks)
+        self.keys += [task.key for task in todo]
+        Serial().run(todo, function, on_done, hooks)
+
+
+def test_one_table_at_the_end(folder, cli, files):
+    answer = cli("run", *files, "--jobs", 2)
+    assert answer.code == 0
+    lines = [line.split() for line in answer.out.splitlines()]
+    assert lines[0] == ["experiment", "trials", "run", "now", "ended", "expect", "report"]
+    assert lines[1][:3] == ["small", "4", "4"]
+    assert lines[1][-1] == "results/small/report.html"
+    assert lines[2][:3] == ["other", "4", "4"]
+    assert lines[2][-5:] == ["1", "of", "2", "hold", "results/other/report.html"]
+    assert answer.out.splitlines()[-2:] == [
+        "2 experiments: 8 trials, 8 run now",
+        "report   results/report.html",
+    ]
+    assert "small/report.html" in (folder / "results" / "report.html").read_text()
+    assert "other.yaml: 'error' of 'unconstrained' is" in answer.err  # the W501, with its file
+    assert "8/8  " in answer.err
+    for name in ("small", "other"):
+        assert (folder / "results" / name / "report.html").is_file()
+    again = cli("run", *files, "--jobs", 2)
+    assert again.out.splitlines()[-2] == "2 experiments: 8 trials, 0 run now"
+
+
+def test_what_two_experiments_lack_is_run_once(folder):
+    same = PLAIN.replace("name: small", "name: same").replace("ratio:", "quotient:")
+    more = same.replace("name: same", "name: more").replace("seeds: 2", "seeds: 3")
+    found, executor, ended = asked(folder, PLAIN, same, more), Counting(), []
+    run_all(found, executor, ended.append, quiet=True)
+    assert len(executor.keys) == len(set(executor.keys)) == TRIALS * 3 // 2
+    assert [outcome.ran for outcome in ended] == [TRIALS, TRIALS, TRIALS * 3 // 2]
+    ledgers = []
+    for each in found:
+        with Store(each.folder / LEDGER, readonly=True) as store:
+            ledgers.append({key: store.result(key) for key in store.results()})
+    assert ledgers[0] == ledgers[1]
+    assert ledgers[0].items() <= ledgers[2].items()
+
+
+def test_each_is_told_as_soon_as_its_own_trials_have_ended(folder):
+    found = asked(folder, PLAIN, OTHER)
+    seen = []
+    run_all(found, Serial(), lambda _: seen.append(stored(found[1].folder / LEDGER)), quiet=True)
+    assert seen == [0, TRIALS]
+
+
+def test_a_ledger_that_fails_stops_its_own_experiment_only(folder):
+    found = asked(folder, PLAIN, OTHER)
+    told, ended = [], []
+
+    class Breaking(Serial):
+        """The first ledger is no ledger any more when the first trial has ended."""
+
+        def run(self, tasks, function, on_done, hooks):
+            def broken(result):
+                (found[0].folder / LEDGER).write_bytes(b"no ledger" * 1000)
+                on_done(result)
+
+            super().run(tasks, function, broken, hooks)
+
+    run_all(found, Breaking(), ended.append, lambda *fault: told.append(fault), quiet=True)
+    assert [each.folder.name for each, _ in told] == ["small"]
+    assert [fault.code for _, error in told for fault in error.faults] in (["E502"], ["E503"])
+    assert [outcome.folder.name for outcome in ended] == ["other"]
+    assert ended[0].counts == {"ok": TRIALS} or sum(ended[0].counts.values()) == TRIALS
+
+
+def test_a_folder_in_use_stops_its_own_experiment_only(folder, cli, files):
+    with locked(folder / "results" / "small"):
+        answer = cli("run", *files, "--executor", "serial")
+    assert answer.code == 2
+    assert "error[E504]: " in answer.err
+    assert "small.yaml: another run is writing to results/small" in answer.err
+    assert answer.out.splitlines()[1].split() == ["small", "4", "stopped:", "E504"]
+    assert stored(ledger(folder, "other")) == 4
+    assert stored(ledger(folder, "small")) == 0
+
+
+def test_data_that_cannot_be_had_stops_its_own_experiment_only(folder, cli, files):
+    files[0].write_text(SMALL.replace("source: loans, rows: 200", "source: adult"))
+    answer = cli("run", *files, "--executor", "serial", "--offline")
+    assert answer.code == 4
+    assert "error[E401]" in answer.err
+    assert stored(ledger(folder, "other")) == 4
+    assert not (folder / "results" / "small").exists()
+
+
+def test_a_mistake_in_one_file_stops_all(folder, cli, files):
+    files[0].write_text(PLAIN + "colour: red\n")
+    files[1].write_text(OTHER.replace("sex = Male", "sex = Mail"))
+    answer = cli("run", *files)
+    assert answer.code == 2
+    assert "E101" in answer.err
+    assert "E206" in answer.err
+    assert not (folder / "results").exists()
+
+
+def test_an_interrupt_says_what_is_stored_of_each(folder, files):
+    for file in files:
+        file.write_text(file.read_text().replace("seeds: 1", "seeds: 60"))
+    with subprocess.Popen(
+        command("run", *files, "--jobs", 1), stdout=-1, stderr=-1, cwd=folder, text=True
+    ) as run:
+        while stored(ledger(folder, "small")) < 3:
+            assert run.poll() is None
+            time.sleep(0.01)
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+    assert (run.returncode, out) == (130, "")
+    count = stored(ledger(folder, "small"))
+    assert err.splitlines()[-2:] == [
+        f"interrupted: {count} of 240 trials are stored in results/small; run again to go on",
+        "interrupted: 0 of 240 trials are stored in results/other; run again to go on",
+    ]
+    assert "Traceback" not in err
+
+
+def test_limits_of_the_command_line(cli, files):
+    one = ("run", files[0], "--executor", "serial", "--set", "sweep.kappa=[0.6]", "--set")
+    one = (*one, "algorithms=[unconstrained]")
+    answer = cli(*one, "--timeout", "0.001s")
+    assert answer.code == 1
+    assert "failed: unconstrained kappa=0.6 seed=0: took longer than 0.001 s" in answer.out
+    assert "small: 1 trial: 1 timeout (1 run now)" in answer.out
+    answer = cli(*one, "--memory", "64 MiB")
+    assert answer.code == 1
+    assert "the limit is 64 MiB; " in answer.out
+    assert "a process alone takes more than the limit" in answer.out
+    answer = cli(*one, "--timeout", "1 h", "--memory", "64GiB")
+    assert answer.code == 0
+    assert "small: 1 trial: 1 ok (1 run now)" in answer.out
+
+
+@pytest.mark.parametrize("option", [("--timeout", "soon"), ("--memory", "much")])
+def test_limits_that_are_none(cli, small, option):
+    answer = cli("run", small, *option)
+    assert answer.code == 2
+    assert "error[E104]" in answer.err
+    assert option[1] in answer.err
+
+
+def test_limits_are_in_no_key(files):
+    plain = prepare(files[0]).plan
+    limited = prepare(files[0], ["limits.time=90 s", "limits.memory=2 GiB"]).plan
+    assert [task.key for task in limited.tasks] == [task.key for task in plain.tasks]
+    assert {task.limits for task in limited.tasks} == {limits.Limits(90.0, 2 * 2**30)}
+    assert {task.limits for task in plain.tasks} == {limits.UNLIMITED}
+
+
+def test_a_limit_that_the_system_cannot_keep(cli, small, monkeypatch):
+    monkeypatch.setattr(limits, "PROC", False)
+    monkeypatch.setenv("PATH", os.devnull)  # no `ps`
+    answer = cli("run", small, "--memory", "2GiB", "--executor", "serial")
+    assert answer.code == 2
+    assert "error[E506]: limits.memory cannot be kept" in answer.err
+
+
+def test_what_a_process_holds():
+    block = b"x" * (64 * 2**20)
+    assert len(block) < held_by(os.getpid()) < 2**40
+    assert held_by(2**22 + 1) == 0  # there is no such process
+
+
+def test_without_dask(cli, small, monkeypatch, folder):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    answer = cli("run", small, "--executor", "dask")
+    assert answer.code == 2
+    assert answer.err.splitlines() == [
+        "error[E507]: Dask is not installed",
+        "   = help: pip install 'ratecli[dask]'",
+    ]
+    assert not (folder / "results").exists()
+
+
+def test_without_a_cluster_nothing_is_forgotten(folder, cli, files, monkeypatch):
+    assert cli("run", files[0], "-q", "--executor", "serial").code == 0
+    before = ledger(folder, "small").read_bytes()
+    monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.2)
+    answer = cli("run", files[0], "--fresh", "--executor", "dask://127.0.0.1:9")
+    assert answer.code == 2
+    assert "error[E507]: no Dask scheduler at tcp://127.0.0.1:9" in answer.err
+    assert ledger(folder, "small").read_bytes() == before
+
+
+def test_an_executor_that_is_none(cli, small):
+    answer = cli("run", small, "--executor", "dusk")
+    assert answer.code == 2
+    assert "serial, processes, dask and dask://HOST:PORT" in " ".join(answer.err.split())
+
+
+def test_a_run_on_a_cluster(folder, cli, files, cluster):
+    assert cli("run", files[0], "-q", "-o", "here", "--executor", "serial").code == 0
+    there = cli(
+        "run", files[0], "-o", "there", "-j", 1, "--executor", cluster.replace("tcp:", "dask:")
+    )
+    assert there.code == 0
+    assert "(4 run now)" in there.out
+    numbers = [(folder / each / "small" / "metrics.csv").read_bytes() for each in ("here", "there")]
+    assert numbers[0] == numbers[1]

@@ -1,0 +1,82 @@
+"""The example under docs/examples, in processes of its own: found, run, recorded and tested."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from plugged import EXAMPLE, install
+from small import environment, process
+
+
+def entry_points():
+    """Those that the example's pyproject.toml declares."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    return project["name"], project["version"], project["entry-points"]
+
+
+def example(tmp_path):
+    """The environment of a process in which the example is installed."""
+    package, version, entries = entry_points()
+    install(tmp_path / "site", package, entries, version=version)
+    paths = [str(EXAMPLE), str(tmp_path / "site"), *filter(None, [environment().get("PYTHONPATH")])]
+    return environment(PYTHONPATH=":".join(paths))
+
+
+def test_the_whole_way_of_the_example(tmp_path):
+    """Real discovery in a process of its own: only the installer is left out."""
+    package, version, _ = entry_points()
+    done = process(
+        "run", EXAMPLE / "experiment.yaml", "-o", tmp_path / "out", env=example(tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "out" / "plugged-in"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {(each["package"], each["version"]) for each in manifest["plugins"]} == {
+        (package, version)
+    }
+    assert {(each["kind"], each["name"]) for each in manifest["plugins"]} == {
+        ("algorithm", "random_cuts"),
+        ("data set", "housing"),
+        ("metric", "informedness"),
+        ("metric", "withdrawn"),
+    }
+    summary = (folder / "summary.csv").read_text()
+    assert "random_cuts" in summary
+    assert "withdrawn" in summary
+
+
+@pytest.mark.slow
+def test_workers_know_plugins_and_stored_trials_are_found_again(tmp_path):
+    env = example(tmp_path)
+    command = ("run", EXAMPLE / "experiment.yaml", "-o", tmp_path / "out", "--jobs", "2")
+    assert "4 run now" in process(*command, env=env).stdout
+    assert "nothing to run, all were stored" in process(*command, env=env).stdout
+
+
+@pytest.mark.slow
+def test_the_kit_on_the_example_as_it_is_installed(tmp_path):
+    done = process("test-plugin", entry_points()[0], env=example(tmp_path))
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("all checks hold") == 4
+
+
+@pytest.mark.slow
+def test_the_example_s_own_tests(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        str(EXAMPLE / "tests"),
+    ]
+    done = subprocess.run(
+        command, env=example(tmp_path), capture_output=True, text=True, check=False, cwd=EXAMPLE
+    )
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout

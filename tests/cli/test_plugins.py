@@ -1,0 +1,371 @@
+# ruff: noqa: ARG001
+"""Names of other packages: found without being imported, used as our own, and broken ones told once."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import sys
+
+import pytest
+from plugged import install
+from small import PLAIN
+
+from ratecli import plugins
+from ratecli.datasets import registry as sources
+from ratecli.rates import metrics
+from ratecli.runner import options, origins
+from ratecli.runner.catalogue import describe
+from ratecli.runner.prepare import examine
+from ratecli.solvers import registry as solvers
+from ratecli.spec.experiment import load_experiment
+
+CACHES = (plugins.installed, solvers.algorithms, options.solver_class, sources.source_of, metrics.metric_of)  # fmt: skip
+
+GOOD = """
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+from ratecli.datasets.source import RemoteFile, Source
+from ratecli.models.linear import Threshold
+from ratecli.rates.table import Composite, Rate
+from ratecli.solvers.base import Solution, Solver
+
+@dataclass(frozen=True)
+class Never(Solver):
+    \"\"\"Says no to everybody.\"\"\"
+
+    role: ClassVar[str] = "ignores"
+
+    def solve(self, problem, rng, progress):
+        return Solution({"no": Threshold(np.zeros(problem.X.shape[1]), -1.0)})
+
+balance = Composite("tpr - fpr", "how far apart the rates of yes are")
+refused = Rate("refused", "all", "none", "all", "rows decided no", "positive_rate")
+"""
+ENTRIES = {
+    "ratecli.solvers": {"never": "acme_rates:Never"},
+    "ratecli.metrics": {"balance": "acme_rates:balance", "refused": "acme_rates:refused"},
+}
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder on the path, in which packages can be installed; nothing of it is known later."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    known = set(sys.modules)
+    _forget()
+    yield folder
+    for name in set(sys.modules) - known:
+        if getattr(sys.modules[name], "__file__", None) and str(folder) in str(
+            sys.modules[name].__file__
+        ):
+            del sys.modules[name]
+    monkeypatch.undo()
+    _forget()
+
+
+def _forget():
+    importlib.invalidate_caches()
+    for cache in CACHES:
+        cache.cache_clear()
+
+
+@pytest.fixture
+def acme(site):
+    install(site, "acme-rates", ENTRIES, {"acme_rates": GOOD}, version="2.1")
+    return site
+
+
+def used(text=PLAIN):
+    return text.replace("  - unconstrained\n", "  - never\n").replace(
+        "error: error", "error: balance"
+    )
+
+
+def test_listings_name_the_package_and_import_nothing(acme, cli):
+    rows = {kind: json.loads(cli("ls", kind, "--json").out) for kind in ("algorithms", "metrics")}
+    found = {row["name"]: row for kind in rows.values() for row in kind}
+    assert found["never"]["from"] == found["balance"]["from"] == "acme-rates 2.1"
+    assert found["never"]["summary"] == "Says no to everybody."
+    assert found["majorize"]["from"] == found["tpr"]["from"] == "ratecli"
+    assert "acme-rates 2.1" in cli("ls", "algorithms").out
+    assert "acme_rates" not in sys.modules
+    assert "from" not in cli("ls", "datasets").out.splitlines()[0]
+    states = {row["name"]: row["state"] for row in json.loads(cli("ls", "plugins", "--json").out)}
+    assert set(states.values()) == {"can be used"}
+
+
+def test_show_says_where_a_name_comes_from(acme, cli):
+    assert describe("balance")["is"] == "balance = tpr - fpr"
+    assert describe("refused")["complement"] == "positive_rate"
+    for name in ("never", "balance", "refused"):
+        assert json.loads(cli("show", name, "--json").out)["from"] == "acme-rates 2.1"
+
+
+def test_a_rate_of_a_package_is_a_rate_like_any_other(acme, folder, cli):
+    rule = "positive_rate[women] >= kappa * positive_rate[men]"
+    assert rule in PLAIN
+    (folder / "a.yaml").write_text(PLAIN.replace(rule, "refused[women] <= 0.9"))
+    (folder / "b.yaml").write_text(PLAIN.replace(rule, "negative_rate[women] <= 0.9"))
+    shown = [
+        cli("explain", name).out.replace("refused", "negative_rate")
+        for name in ("a.yaml", "b.yaml")
+    ]
+    assert shown[0] == shown[1]
+
+
+def test_without_the_package_its_names_are_unknown(site, folder, cli):
+    (folder / "exp.yaml").write_text(used())
+    answer = cli("validate", "exp.yaml")
+    assert answer.code == 2
+    assert "E202" in answer.err
+    assert "E203" in answer.err
+
+
+def test_versions_enter_the_keys_of_what_uses_them(acme, folder, cli):
+    text = used().replace("seeds: 2", "seeds: 1").replace("iterations: 2", "iterations: 1")
+    text = text.replace("sweep: {kappa: [0.6, 0.9]}", "sweep: {kappa: [0.6]}")
+    (folder / "exp.yaml").write_text(text.replace("balance", "refused"))
+    (folder / "own.yaml").write_text(PLAIN)
+
+    def planned(name):
+        plan = cli("plan", name)
+        assert plan.code == 0, plan.err
+        prepared = examine(folder / name)
+        return {each.label: each.key for each in prepared.plan.planned}
+
+    before, own = planned("exp.yaml"), planned("own.yaml")
+    for info in acme.glob("*.dist-info"):
+        info.rename(info.with_name("acme_rates-2.2.dist-info"))
+    metadata = acme / "acme_rates-2.2.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text().replace("2.1", "2.2"))
+    _forget()
+    after = planned("exp.yaml")
+    assert set(before) == {"never", "majorize"}
+    assert all(before[label] != after[label] for label in before)
+    assert planned("own.yaml") == own
+
+
+BROKEN = {
+    "ratecli.solvers": {
+        "absent": "no_such_module:Solver",
+        "raising": "acme_raising:Solver",
+        "wrong": "acme_wrong:NOT_ONE",
+        "loose": "acme_wrong:Loose",
+        "bare": "acme_wrong:Bare",
+        "majorize": "acme_wrong:Bare",
+    },
+    "ratecli.datasets": {"people": "acme_wrong:NOT_ONE", "towns": "acme_wrong:TOWNS"},
+    "ratecli.metrics": {
+        "shaky": "acme_wrong:NOT_ONE",
+        "circular": "acme_wrong:CIRCULAR",
+        "recall": "acme_wrong:CIRCULAR",
+        "two words": "acme_wrong:CIRCULAR",
+    },
+}
+WRONG = """
+from dataclasses import dataclass
+from ratecli.datasets.source import Source
+from ratecli.rates.table import Composite
+from ratecli.solvers.base import Solver
+
+NOT_ONE = 3
+CIRCULAR = Composite("circular / 2", "half of itself")
+TOWNS = Source("towns", "s", {"plain": "acme_wrong:prepare"}, 9, "l", (), "l", "n")
+
+def prepare(raw):
+    return 1 / 0
+
+@dataclass(frozen=True)
+class Loose(Solver):
+    "No method."
+
+@dataclass(frozen=True)
+class Bare(Solver):
+    "No default."
+    depth: int
+
+    def solve(self, problem, rng, progress): ...
+"""
+
+
+@pytest.fixture
+def broken(site):
+    raising = "raise RuntimeError('not today')\n"
+    install(site, "acme-broken", BROKEN, {"acme_wrong": WRONG, "acme_raising": raising}, "0.3")
+    return site
+
+
+def test_broken_plugins_hurt_nobody_who_does_not_use_them(broken, folder, cli):
+    text = PLAIN.replace("loans, rows: 200", "loans, rows: 120").replace("seeds: 2", "seeds: 1")
+    (folder / "exp.yaml").write_text(text)
+    for command in ("validate", "plan", "explain"):
+        answer = cli(command, "exp.yaml")
+        assert (answer.code, answer.err.count("E210")) == (0, 0), answer.err
+    assert "not today" in cli("explain", "exp.yaml").out
+    refused = text.replace(
+        "parity: positive_rate[women] >=", "parity: f1[women] >= precision[women] * "
+    )
+    (folder / "bad.yaml").write_text(refused)
+    answer = cli("validate", "bad.yaml")
+    assert "E308" in answer.err
+    assert "algorithms that can: seldonian\n" in answer.err
+
+
+SAID = {
+    "absent": "ModuleNotFoundError: No module named 'no_such_module'",
+    "raising": "RuntimeError: not today",
+    "wrong": "it is no class derived from ratecli.solvers.base.Solver",
+    "loose": "its class has no method 'solve'",
+    "bare": "its option 'depth' has no default",
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_broken_algorithm_is_one_fault_where_it_is_named(broken, folder, cli, name):
+    (folder / "exp.yaml").write_text(PLAIN.replace("- unconstrained", f"- {name}"))
+    answer = cli("validate", "exp.yaml")
+    line = PLAIN.splitlines().index("  - unconstrained") + 1
+    assert answer.code == 2
+    assert answer.err.count("E210") == 1
+    assert f"--> exp.yaml:{line}:5" in answer.err
+    assert f"'{name}' of the package 'acme-broken 0.3' cannot be used: {SAID[name]}" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_a_broken_metric_and_data_set_are_told_where_they_are_named(broken, folder, cli):
+    text = PLAIN.replace("  error: error", "  error: 1 - shaky[men]").replace(
+        "source: loans", "source: people"
+    )
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("validate", "exp.yaml")
+    assert answer.err.count("E210") == 1
+    assert "exp.yaml:4:19" in answer.err
+    assert "it is no Source of ratecli.datasets.source" in answer.err
+    (folder / "exp.yaml").write_text(text.replace("source: people", "source: loans"))
+    answer = cli("validate", "exp.yaml")
+    line = text.splitlines().index("  error: 1 - shaky[men]") + 1
+    assert f"exp.yaml:{line}:14" in answer.err
+    assert "it is neither a Rate nor a Composite" in answer.err
+    (folder / "exp.yaml").write_text(PLAIN.replace("  error: error", "  error: circular"))
+    assert "it is made of itself" in cli("validate", "exp.yaml").err
+
+
+def test_a_preparation_that_raises_is_its_package_s(broken, folder, cli):
+    (folder / "exp.yaml").write_text(PLAIN.replace("{source: loans, rows: 200}", "{source: towns}"))
+    answer = cli("run", "exp.yaml")
+    assert answer.code == 2
+    assert (
+        "'towns' of the package 'acme-broken 0.3' cannot be used: its preparation 'plain'"
+        in answer.err
+    )
+    assert "ZeroDivisionError" in answer.err
+    assert "internal error" not in answer.err
+
+
+def test_a_broken_filter_is_told_where_it_is_named(broken, folder, cli):
+    text = PLAIN + "filter: {balance: sex, algorithm: raising}\n"
+    (folder / "exp.yaml").write_text(text)
+    answer = cli("validate", "exp.yaml")
+    assert answer.err.count("E210") == 1
+    assert f"exp.yaml:{len(text.splitlines())}:35" in answer.err
+
+
+def test_listings_warn_of_what_shows_without_importing(broken, cli):
+    answer = cli("ls", "algorithms")
+    assert answer.code == 0
+    assert answer.err.count("warning[W210]") == 2
+    assert "'majorize' of the package 'acme-broken 0.3' is not used" in answer.err
+    assert "there is no module 'no_such_module'" in answer.err
+    assert {"acme_wrong", "acme_raising"}.isdisjoint(sys.modules)
+    said = cli("ls", "metrics").err
+    assert "'recall' of the package 'acme-broken 0.3' is not used: ratecli has one" in said
+    assert "its name is not made of letters" in said
+    states = {row["name"]: row["state"] for row in json.loads(cli("ls", "plugins", "--json").out)}
+    assert "RuntimeError: not today" in states["raising"]
+    assert "which is used" in states["majorize"]
+
+
+def test_ours_cannot_be_replaced(broken, cli):
+    assert describe("majorize")["from"] == "ratecli"
+    assert describe("recall")["name"] == "tpr"
+
+
+def test_a_name_that_two_packages_claim_is_none(acme, folder, cli):
+    install(acme, "other-rates", {"ratecli.solvers": {"never": "acme_rates:Never"}}, version="5")
+    _forget()
+    (folder / "exp.yaml").write_text(used())
+    answer = cli("validate", "exp.yaml")
+    assert answer.code == 2
+    assert answer.err.count("E210") == 1
+    assert "'acme-rates 2.1' and 'other-rates 5'" in answer.err
+    assert "W210" in cli("ls", "algorithms").err
+    (folder / "own.yaml").write_text(PLAIN)
+    assert cli("validate", "own.yaml").code == 0
+
+
+def test_a_swept_name_hides_a_metric_of_a_package(site, folder, cli):
+    wrong = {"ratecli.metrics": {"kappa": "nowhere:KAPPA"}}
+    install(site, "acme-kappa", wrong)
+    _forget()
+    (folder / "exp.yaml").write_text(PLAIN)
+    answer = cli("validate", "exp.yaml")
+    assert (answer.code, answer.err.count("E210")) == (0, 0), answer.err
+    assert origins.brought(load_experiment(folder / "exp.yaml")[0], ["kappa"]) == []
+
+
+SOURCE = """
+from ratecli.datasets.source import RemoteFile, Source
+PEOPLE = Source("people", "s", {"plain": "acme_people:prepare"}, 200, "l", ("town",), "l", "n",
+                files=(RemoteFile("people.csv", "https://example.org/x.csv", "%s", %d),))
+
+def prepare(raw):
+    import pandas as pd
+    from ratecli.datasets.columns import with_text
+    from ratecli.datasets.table import Table
+    frame = with_text(pd.read_csv(raw.paths["people.csv"]))
+    return Table(frame, ("age",), frame["paid"].to_numpy(dtype=float), raw.digest, files=raw.files)
+"""
+
+
+def test_files_of_a_package_s_data_are_fetched_and_verified_as_ours(site, folder, cli, monkeypatch):
+    content = "age,town,paid\n" + "\n".join(f"{k},{'ab'[k % 2]},{k % 3 % 2}" for k in range(200))
+    sha256 = hashlib.sha256(content.encode()).hexdigest()
+    module = {"acme_people": SOURCE % (sha256, len(content))}
+    install(site, "acme-people", {"ratecli.datasets": {"people": "acme_people:PEOPLE"}}, module)
+    (folder / "mirror" / "people").mkdir(parents=True)
+    (folder / "mirror" / "people" / "people.csv").write_text(content)
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(folder / "mirror"))
+    _forget()
+    assert "verified" in cli("fetch", "people", "--offline").out
+    (folder / "mirror" / "people" / "people.csv").write_text(content + "\n1,a,1")
+    (folder / "data" / "people" / "people.csv").unlink()
+    answer = cli("fetch", "people", "--offline")
+    assert answer.code == 4
+    assert "E403" in answer.err
+
+
+def test_the_kit_on_the_command_line(acme, cli):
+    answer = cli("test-plugin", "acme_rates:balance", "--json")
+    (report,) = json.loads(answer.out)
+    assert (answer.code, report["holds"], report["kind"]) == (0, True, "metric")
+    answer = cli("test-plugin", "Acme.Rates")
+    assert answer.code == 0, answer.out
+    assert "metric 'refused' (acme-rates 2.1)" in answer.out
+    assert answer.out.count("all checks hold") == 3
+    assert "best possible" in answer.out
+
+
+def test_the_kit_tells_what_cannot_be_used(broken, cli):
+    answer = cli("test-plugin", "acme-broken")
+    assert answer.code == 3
+    assert answer.out.count("failed   can be used") == 11
+    for target in ("acme_wrong:NOT_ONE", "acme_wrong:nothing", "nothing"):
+        answer = cli("test-plugin", target)
+        assert answer.code == 2
+        assert "E210" in answer.err

@@ -1,0 +1,171 @@
+"""The kit for data sets: some of ours pass it, and each way to be wrong is caught by the check meant."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from ratecli_example import applicants
+from ratecli_example.housing import HOUSING
+
+from ratecli.conformance import check_dataset
+from ratecli.datasets.source import Option, RemoteFile, Source
+from ratecli.datasets.sources import SOURCES
+from ratecli.datasets.table import Table
+
+CONTENT = b"age,town,paid\n" + b"".join(
+    f"{20 + k % 40},{'old' if k % 3 else 'new'},{(k * k) % 7 % 2}\n".encode() for k in range(90)
+)
+FILE = RemoteFile(
+    "people.csv",
+    "https://example.org/people.csv",
+    hashlib.sha256(CONTENT).hexdigest(),
+    len(CONTENT),
+)
+PEOPLE = Source(
+    name="people",
+    summary="people of two towns",
+    preparations={"plain": f"{__name__}:prepare"},
+    rows=90,
+    label="paid = 1",
+    sensitive=("town",),
+    licence="none",
+    notes="age in years, town old or new",
+    files=(FILE,),
+)
+
+
+def table(raw):
+    frame = pd.read_csv(raw.paths["people.csv"]).astype({"town": object})
+    label = frame["paid"].to_numpy(dtype=float)
+    return Table(frame, ("age", "town"), label, digest=raw.digest)
+
+
+def prepare(raw):
+    return table(raw)
+
+
+@pytest.fixture(autouse=True)
+def mirror(tmp_path, monkeypatch):
+    """A mirror with the file, and an empty data folder."""
+    there = tmp_path / "mirror" / "people"
+    there.mkdir(parents=True)
+    (there / "people.csv").write_bytes(CONTENT)
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(tmp_path / "mirror"))
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
+    return tmp_path
+
+
+def failing(source):
+    return {check.name: check.reason for check in check_dataset(source, offline=True).failed}
+
+
+@pytest.mark.parametrize("source", [PEOPLE, HOUSING, SOURCES["loans"]], ids=lambda each: each.name)
+def test_what_is_right_passes(source):
+    check_dataset(source, offline=True).require()
+
+
+@pytest.mark.slow
+def test_clicks_pass():
+    check_dataset(SOURCES["clicks"], offline=True).require()
+
+
+def test_no_file_nothing_to_look_at(mirror):
+    (mirror / "mirror" / "people" / "people.csv").unlink()
+    report = check_dataset(PEOPLE, offline=True)
+    assert [check.name for check in report.failed] == ["can be had"]
+    assert "E401" in report.failed[0].reason
+    assert sum(check.state == "skipped" for check in report.checks) > 5
+
+
+def test_a_changed_file_is_not_had(mirror):
+    (mirror / "mirror" / "people" / "people.csv").write_bytes(CONTENT + b"1,old,1\n")
+    assert "E403" in failing(PEOPLE)["can be had"]
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        ({"notes": " "}, "is declared"),
+        ({"name": "the people", "folder": "people"}, "is declared"),
+        ({"options": {"size": Option(1, 1, 9)}}, "is declared"),
+        ({"numbers": {"other": (0.0, 1.0)}}, "is declared"),
+        ({"files": (replace(FILE, sha256=""),)}, "can be verified"),
+        ({"files": (replace(FILE, size=0),)}, "can be verified"),
+        ({"rows": 91}, "is read"),
+        ({"preparations": {"plain": "nowhere_at_all:prepare"}}, "is read"),
+        ({"sensitive": ("sex",)}, "has columns"),
+        ({"numbers": {"plain": (0.0, 1.0)}}, "has labels"),
+    ],
+)
+def test_what_is_stated_wrongly(change, check):
+    assert check in failing(replace(PEOPLE, **change))
+
+
+def _with(**changes):
+    return lambda raw: replace(table(raw), **changes)
+
+
+def _frame(change):
+    def prepared(raw):
+        found = table(raw)
+        return replace(found, frame=change(found.frame.copy()))
+
+    return prepared
+
+
+def _noise(raw):
+    found = table(raw)
+    ages = found.frame["age"] + np.random.default_rng().normal(size=len(found))
+    return replace(found, frame=found.frame.assign(age=ages))
+
+
+def _loud(raw):
+    print("reading")  # noqa: T201
+    return table(raw)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "check"),
+    [
+        (_with(digest="mine"), "is read"),
+        (lambda raw: table(raw).frame, "is read"),
+        (_with(label=np.ones(3)), "is read"),
+        (_with(label=np.full(90, 2.0)), "has labels"),
+        (_with(label=np.ones(90)), "has labels"),
+        (_with(label=np.zeros(90, dtype=int)), "has labels"),
+        (_with(label_range=(0.0, 1.0)), "has labels"),
+        (_with(features=("age", "paid")), "keeps the label to itself"),
+        (_with(features=("age", "height")), "has columns"),
+        (_with(part=np.full(90, "holdout")), "has columns"),
+        (_with(weight=np.zeros(90)), "has columns"),
+        (_frame(lambda f: f.set_index(f.index + 1)), "has columns"),
+        (_frame(lambda f: f.assign(town=[b"x"] * 90)), "has columns"),
+        (_frame(lambda f: f.assign(age=np.inf)), "has columns"),
+        (_with(features=(), matrix=np.full((90, 2), np.inf)), "can be encoded"),
+        (_frame(lambda f: f.assign(town="old")), "tells groups"),
+        (_noise, "gives the same again"),
+        (_loud, "is silent"),
+    ],
+)
+def test_what_is_prepared_wrongly(wrong, check, monkeypatch):
+    monkeypatch.setitem(globals(), "prepare", wrong)
+    assert check in failing(PEOPLE)
+
+
+def test_a_seed_that_changes_nothing():
+    still = replace(HOUSING, preparations={"plain": f"{__name__}:seedless"})
+    assert "another seed" in failing(still)["heeds its seed"]
+
+
+def seedless(raw):
+    return applicants.prepare(replace(raw, options={**raw.options, "seed": 0}))
+
+
+def test_silence_about_a_column_is_a_warning():
+    report = check_dataset(replace(PEOPLE, notes="people"), offline=True)
+    assert report.holds
+    assert [check.name for check in report.checks if check.state == "warning"] == ["is documented"]

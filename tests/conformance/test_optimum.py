@@ -1,0 +1,83 @@
+"""The exact optima of the kit, against grids and against every subset of points."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from ratecli.conformance.goals import GOALS
+from ratecli.conformance.optimum import cells_of, lines
+from ratecli.conformance.rows import PLACES, Rows, plain, repeated, weighted
+
+STEPS = np.linspace(0, 1, 21)
+EXACT = [goals for goals in GOALS if goals.exact is not None]
+
+
+def three_places() -> Rows:
+    """Plain rows of which all but three kinds of places are put together."""
+    rows = plain().training
+    place = np.clip(rows.X[:, 0], -1, 1)
+    return Rows(place[:, None], rows.label, rows.group, rows.weight, rows.part)
+
+
+@pytest.mark.parametrize("goals", EXACT, ids=lambda goals: goals.name)
+def test_the_best_of_all_rules_is_that_of_a_grid(goals):
+    rows = three_places()
+    exact, cells = goals.exact(rows), cells_of(rows.X)
+    values = [
+        exact.objective.at(p)
+        for way in itertools.product(STEPS, repeat=3)
+        if exact.violation(p := np.array(way)[cells]) <= 1e-12
+    ]
+    nearest = min((value for value in values if not math.isnan(value)), default=math.inf)
+    best = exact.best(cells)
+    assert best <= nearest + 1e-7
+    assert nearest - best < 0.03 or nearest == best
+
+
+@pytest.mark.parametrize("goals", EXACT, ids=lambda goals: goals.name)
+def test_who_sees_more_and_may_miss_more_can_do_no_worse(goals):
+    rows = plain().training
+    exact, group = goals.exact(rows), (rows.group == "a").astype(float)
+    blind, seeing = exact.best(cells_of(rows.X)), exact.best(cells_of(rows.X, group))
+    assert seeing <= blind + 1e-9
+    assert exact.best(cells_of(rows.X), 0.05) <= blind + 1e-9
+    line = exact.best_line(lines(rows))
+    assert math.isnan(line) == (not goals.possible)
+    assert goals.possible == math.isfinite(blind)
+    if goals.possible:
+        assert blind <= line + 1e-9
+
+
+def test_a_weight_is_as_many_rows():
+    rows = weighted()
+    many = repeated(rows)
+    for goals in EXACT:
+        one, other = (goals.exact(each).best(cells_of(each.X)) for each in (rows, many))
+        assert one == pytest.approx(other, abs=1e-9)
+
+
+def test_lines_are_all_that_a_line_can_part():
+    places = PLACES[:6]
+    rows = Rows(places, np.zeros(6), np.full(6, "a"), np.ones(6), np.full(6, "train"))
+    found = {tuple(mask.tolist()) for mask in lines(rows)}
+    parted = set()
+    for mask in itertools.product([False, True], repeat=6):
+        side = np.where(mask, 1.0, -1.0)
+        table = -side[:, None] * np.column_stack([places, np.ones(6)])
+        answer = linprog(np.zeros(3), table, -np.ones(6), bounds=[(None, None)] * 3)
+        if answer.status == 0:
+            parted.add(mask)
+    assert found == parted
+
+
+def test_the_tables_are_what_the_goals_are_for():
+    """Constraints that bind: without them the least error is less."""
+    rows = plain().training
+    free = GOALS[0].exact(rows).best(cells_of(rows.X))
+    for goals in EXACT[1:3]:
+        assert goals.exact(rows).best(cells_of(rows.X)) > free + 0.02

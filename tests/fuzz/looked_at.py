@@ -1,0 +1,72 @@
+"""One file looked at in every way that runs nothing, and what must be true of the answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from guard import watched
+
+from ratecli.cli.render import render, to_github, to_json
+from ratecli.faults import Fault, FaultError
+from ratecli.plain_text import plain
+from ratecli.runner.explain import explain
+from ratecli.runner.prepare import examine
+
+CODE = re.compile(r"[EW]\d{3}")
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+SECONDS = 30.0
+CHECKED = 100
+"""Faults of one file; of thousands the others are no different."""
+
+
+def look(path: Path, seconds: float = SECONDS) -> str:
+    """`ok`, or the codes of the faults.
+
+    Raises
+    ------
+    AssertionError
+        Where something was written or a fault is not as faults must be.
+    TooLongError
+    """
+    with watched(seconds) as done:
+        try:
+            prepared = examine(path, refuse=False)
+            lines = explain(prepared)
+            faults = prepared.warnings
+        except FaultError as error:
+            lines, faults = [], error.faults
+            assert faults, "a refusal that says nothing"
+        shown = [
+            render(faults, color=False), plain("\n".join(lines)), to_json(faults), to_github(faults)
+        ]  # fmt: skip
+    assert not done, f"looking at a file did {done[:5]}"
+    text = path.read_bytes().decode("utf-8-sig", "replace")
+    for fault in faults[:CHECKED]:
+        check(fault, path, text)
+    for said in shown:
+        wild = CONTROL.search(said)
+        assert wild is None, f"{wild.group()!r} reaches the terminal: {said!r}"
+    assert len(json.loads(shown[2])) == len(faults)
+    assert shown[3].count("\n") == max(0, len(faults) - 1)
+    return " ".join(sorted({fault.code for fault in faults})) or "ok"
+
+
+def check(fault: Fault, path: Path, text: str) -> None:
+    """A code, a sentence, and a place that is in the file."""
+    assert CODE.fullmatch(fault.code), fault
+    assert fault.message.strip(), fault
+    assert "\0" not in fault.message, fault
+    assert "\0" not in (fault.help or ""), fault
+    place = fault.place
+    if place is None:
+        assert fault.code in {"E005", "E401", "E402", "E403", "E405"} or not fault.is_error, fault
+        return
+    assert place.file == str(path), fault
+    assert 1 <= place.line <= len(text.splitlines()) + 1, fault
+    assert place.column >= 1, fault
+    assert place.width >= 0, fault
+    assert place.column - 1 <= len(place.excerpt) + 1, fault
+    assert place.column - 1 + place.width <= len(place.excerpt) + 2, fault
+    assert place.excerpt.rstrip("\ufffd") in text, fault

@@ -1,0 +1,132 @@
+"""Some of the examples of `make fuzz`, always the same ones, and what the guard itself sees."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import corpus
+import mutations
+import pytest
+from campaign import example
+from guard import TooLongError, watched
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from looked_at import check, look
+
+from ratecli.faults import FaultError
+from ratecli.spec.document import Document
+from ratecli.spec.experiment import read_experiment
+
+FEW = 60
+MANY = 200
+fixed = settings(derandomize=True, database=None, max_examples=FEW)
+"""New examples are for `make fuzz`: a suite that finds something new each day cannot be trusted."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory):
+    """Tables that the files name, and no data, mirror or network."""
+    place = tmp_path_factory.mktemp("fuzz")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("RATECLI_DATA", str(place / "data"))
+        patch.delenv("RATECLI_DATA_MIRROR", raising=False)
+        patch.setattr(sys, "dont_write_bytecode", True)
+        for name, text in corpus.TABLES.items():
+            (place / name).write_text(text, encoding="utf-8")
+        for text in corpus.files()[60::20]:  # what is loaded late is loaded now
+            _look(place / "exp.yaml", text.encode())
+        yield place
+
+
+def _look(path: Path, raw: bytes) -> str:
+    path.write_bytes(raw)
+    return look(path)
+
+
+@fixed
+@given(st.integers(0, 10**6))
+def test_files_are_read_or_refused_and_nothing_is_done(number):
+    _look(Path("exp.yaml"), example(1, number))
+
+
+@fixed
+@given(st.randoms(use_true_random=False))
+def test_rules_are_read_or_refused_and_nothing_is_done(chance):
+    _look(Path("exp.yaml"), mutations.file_with(chance, mutations.mutated_rule(chance)))
+
+
+def test_texts_give_an_experiment_or_placed_faults():
+    """The room of the file alone, which is quick: many more of them."""
+    codes = set()
+    for number in range(MANY):
+        text = mutations.mutated_file(Random(f"text/{number}")).decode("utf-8", "replace")
+        if len(text) > 50_000:
+            continue
+        try:
+            read_experiment(Document.of_text(text))
+        except FaultError as error:
+            for fault in error.faults:
+                check(fault, Path("experiment.yaml"), text)
+                codes.add(fault.code)
+    assert {"E001", "E002", "E003", "E004", "E101", "E102", "E103", "E104", "E105"} <= codes
+
+
+def test_the_same_number_makes_the_same_example():
+    assert [example(5, k) for k in range(60)] == [example(5, k) for k in range(60)]
+    assert len({example(5, k) for k in range(60)}) > 55
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: Path("new.txt").write_text("x"),
+        lambda: Path("new").mkdir(),
+        lambda: Path("people.csv").rename("other.csv"),
+        lambda: subprocess.run(["true"], check=True),
+        lambda: socket.create_connection(("127.0.0.1", 9)),
+        lambda: __import__("sqlite3").connect("x.sqlite"),
+    ],
+)
+def test_the_guard_sees(folder, act):
+    with watched(60) as done, suppress(OSError):
+        act()
+    assert done
+    (folder / "people.csv").write_text(corpus.TABLES["people.csv"])
+    with watched(60) as done:
+        Path("people.csv").read_text()
+    assert not done
+
+
+def test_the_guard_ends_what_does_not_end():
+    def forever():
+        while True:
+            pass
+
+    with pytest.raises(TooLongError), watched(0.05):
+        forever()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        # found by the campaign: what it broke, and how it is refused now
+        ("name: x\ndatasets: {d: {source: loans, rows: 200}}\nalgorithms: [mixture: {oracle: null}]", "E103"),
+        ('name: "a\\0b"', "E005"),
+        ('name: x\nalgorithms: "\\ud800"', "E005"),
+        ("name: x\nalgorithms: [a]\ndatasets: {d: {path: " + "a" * 4000 + ".csv, label: y}}", "E405"),
+        ("{" + ", ".join(f"k{k}: {'v' * 60}" for k in range(1500)) + "}", "E101"),
+        ("name: x\ndatasets: {d: {source: loans}}\nalgorithms: [majorize]\nsweep: {k: 'linspace(0, 1, 100000)'}", "E105"),
+        ("name: x\ndatasets: {d: {source: loans}}\nalgorithms: [majorize]\nsweep: {k: 'linspace(0, 1, 9999)'}\nseeds: 10000", "E104"),
+    ],
+    ids=["no oracle", "nul", "surrogate", "long path", "thousands of faults on a line", "points", "trials"],
+)  # fmt: skip
+def test_what_broke_something_once(folder, text, code):
+    if code == "E405":
+        text = text.replace("[a]", "[unconstrained]")
+    assert code in _look(folder / "exp.yaml", text.encode()).split()

@@ -1,0 +1,106 @@
+"""Who does best among those that keep their promises."""
+
+from __future__ import annotations
+
+import math
+
+from synthetic_ledger import measured, planned
+
+from ratecli.report.best import best, in_words
+from ratecli.report.ledger import Ledger
+
+
+def ledger_of(answers, constraints=("parity",), split="test", **experiment) -> Ledger:
+    """{(label, point as pairs): [(objective, violation) of a seed, or None of one without numbers]}."""
+    plan, results = [], {}
+    for (label, point), seeds in answers.items():
+        for seed, numbers in enumerate(seeds):
+            trial = planned(label, seed, **dict(point))
+            plan.append(trial)
+            if numbers:
+                found = dict(zip(("objective", "violation.parity"), numbers, strict=True))
+                results[trial.key] = measured(trial, {("main", split): found})
+    asked = {"constraints": dict.fromkeys(constraints, "kappa * 1 <= 2"), **experiment}
+    return Ledger(plan, results, {"experiment": asked})
+
+
+def texts(ledger):
+    return [[cell.text for cell in row] for row in best(ledger).rows]
+
+
+def test_the_least_objective_of_those_that_keep_their_promises():
+    answers = {
+        ("plain", ()): [(0.1, 0.3), (0.1, 0.3)],
+        ("good", ()): [(0.2, -0.1), (0.2, -0.1)],
+        ("careful", ()): [(0.3, -0.2), (0.3, -0.2)],
+    }
+    assert texts(ledger_of(answers)) == [
+        ["good", "0.2000 ± 0.0000", "-0.1000", "2 of 2", "2"],
+    ]
+    assert texts(ledger_of(answers, constraints=()))[0][0] == "plain"
+
+
+def test_what_holds_on_average_says_how_often():
+    answers = {("a", ()): [(0.2, -0.3), (0.2, 0.1), None]}
+    assert texts(ledger_of(answers)) == [["a", "0.2000 ± 0.0000", "-0.1000", "1 of 2", "2 of 3"]]
+
+
+def test_where_nobody_keeps_them_who_misses_by_least():
+    answers = {("a", ()): [(0.1, 0.3)], ("b", ()): [(0.5, 0.2)], ("c", ()): [(0.0, math.nan)]}
+    (row,) = best(ledger_of(answers)).rows
+    assert (row[0].text, row[0].tone, row[2].text) == ("none (closest: b)", "bad", "0.2000")
+
+
+def test_another_rule_is_another_task_and_another_setting_is_not():
+    answers = {
+        ("a", (("kappa", kappa), ("rate", rate))): [(kappa * rate, -1.0)]
+        for kappa in (1, 2)
+        for rate in (3, 4)
+    }
+    sheet = best(ledger_of(answers))
+    assert [column.title for column in sheet.columns] == [
+        "kappa", "best", "at", "objective", "worst violation", "kept in", "n",
+    ]  # fmt: skip
+    assert [[cell.text for cell in row[:3]] for row in sheet.rows] == [
+        ["1", "a", "rate = 3"],
+        ["2", "a", "rate = 3"],
+    ]
+    swept = best(ledger_of(answers, sweep={"rate": [3, 4]}))
+    assert len(swept.rows) == 4
+
+
+def test_1_and_1_point_0_are_the_same_question():
+    answers = {("a", (("kappa", 1),)): [(0.2, -1.0)], ("b", (("kappa", 1.0),)): [(0.1, -1.0)]}
+    assert [row[:2] for row in texts(ledger_of(answers))] == [["1", "b"]]
+
+
+def said(ledger):
+    return in_words(ledger, best(ledger))
+
+
+def test_the_answer_in_words():
+    one = {("a", ()): [(0.25, -0.1)], ("b", ()): [(0.1, 0.1)]}
+    assert said(ledger_of(one)) == (
+        "a has the least objective, 0.2500, of those that keep every promise on test rows on average."
+    )
+    assert (
+        said(ledger_of(one, constraints=())) == "b has the least objective, 0.1000, on test rows."
+    )
+    nobody = {("b", ()): [(0.1, 0.1)]}
+    assert said(ledger_of(nobody)) == (
+        "Nobody keeps every promise on test rows on average; closest: b."
+    )
+    several = {("a", (("kappa", k),)): [(0.2, k - 2.0)] for k in (0, 1, 2, 3)}
+    assert said(ledger_of(several)) == (
+        "At 3 of 4 sweep points there are algorithms that keep every promise on test rows on average. "
+        "The least objective among them: a at 3."
+    )
+    assert said(ledger_of(several, constraints=(), sweep={"kappa": []})) == (
+        "Least objective on test rows: a at 4 of 4 sweep points."
+    )
+    assert said(ledger_of({("a", ()): [None]})) == ""
+
+
+def test_without_test_rows_the_next_best_split_is_looked_at():
+    assert best(ledger_of({("a", ()): [(0.1, 0.0)]}, split="train")).title == "Best answers (train)"
+    assert best(ledger_of({("a", ()): [None]})).rows == ()

@@ -1,0 +1,92 @@
+"""The page over several experiments."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import synthetic_ledger
+
+from ratecli.faults import FaultError
+from ratecli.report.joined import joined, write_joined
+from ratecli.report.ledger import Ledger
+
+WHO = {"algorithm": "majorize", "variant": "stochastic", "metric": "error"}
+EXPECT = [
+    WHO | {"kappa": 0.5, "paper": 0.5},
+    WHO | {"kappa": 0.6, "paper": 0.12, "within": 0.1, "source": "Table 2"},
+    WHO | {"kappa": 0.7, "metric": "objective", "paper": 0.4, "within": 0.01},
+    WHO | {"kappa": 0.8, "paper": 0.9, "within": "1%"},
+    WHO | {"kappa": 0.9, "split": "validation", "paper": 0.1, "within": 0.1},
+    WHO | {"kappa": 1.0, "at_least": 0.1},
+]
+
+
+def stored(folder, name, **more) -> Ledger:
+    known = synthetic_ledger.example()
+    found = replace(known, meta={"experiment": {**known.experiment, "name": name, **more}})
+    folder.mkdir(parents=True)
+    synthetic_ledger.store(folder, found, found.plan)
+    return found
+
+
+def rows(page: str, title: str) -> list[list[str]]:
+    """The texts of a table's rows."""
+    (body,) = re.findall(rf">{title}</h2>.*?<tbody>(.*?)</tbody>", page, re.DOTALL)
+    return [
+        [re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<td.*?</td>", row)]
+        for row in body.split("<tr")[1:]
+    ]
+
+
+def test_differences_come_first_and_what_is_not_judged_last(tmp_path):
+    stored(tmp_path / "a", "a", expect=EXPECT)
+    page = joined([tmp_path / "a"], tmp_path / "report.html")
+    found = rows(page, "Paper figures reproduced")
+    assert [(row[3], row[6]) for row in found] == [
+        ("0.9", "differs"),
+        ("0.1", "not measured: no such number"),
+        ("0.4", "better"),
+        ("0.12", "holds"),
+        ("0.5", "not judged"),
+    ]
+    assert found[3][1:3] == ["error of majorize (stochastic), kappa = 0.6, test", "Table 2"]
+    low, high = map(float, found[3][5].split(" to "))
+    assert low < float(found[3][4]) < high
+    assert [row[2] for row in rows(page, "Other expectations")] == ["≥ 0.1"]
+
+
+def test_each_row_leads_to_the_experiments_own_report(tmp_path):
+    for name in ("a b", "c"):
+        stored(tmp_path / "deep" / name, name)
+    (tmp_path / "deep" / "a b" / "report.html").write_text("")
+    folders = [tmp_path / "deep" / name for name in ("a b", "c", "never", "c")]
+    place = write_joined(folders, tmp_path / "pages" / "all.html")
+    page = place.read_text("utf-8")
+    assert re.findall(r'<a href="([^"]*)">', page) == ["../deep/a%20b/report.html"]
+    assert [row[0] for row in rows(page, "Experiments")] == ["a b", "c", "never"]
+    assert rows(page, "Experiments")[-1][3] == "not_run"
+    assert "<h1>3 experiments</h1>" in page
+    assert "figures of papers" not in page
+
+
+def test_how_each_ended_and_how_many_keep_their_promises(tmp_path):
+    ledger = stored(tmp_path / "a", "a")
+    (row,) = rows(joined([tmp_path / "a"], tmp_path / "x.html"), "Experiments")
+    assert row[2:4] == ["90", "ok 54, not_met 30, no_solution_found 5, error 1"]
+    kept, measured = map(int, row[4].split(" of "))
+    numbers = [
+        found["test", "violation.parity"]
+        for trial in ledger.plan
+        for found in ledger.numbers(trial).values()
+    ]
+    assert (kept, measured) == (sum(each <= 1e-6 for each in numbers), len(numbers))
+
+
+def test_a_ledger_that_is_none_is_a_fault(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "trials.sqlite").write_bytes(b"not a database" * 100)
+    with pytest.raises(FaultError):
+        write_joined([tmp_path / "a"], tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()

@@ -1,0 +1,349 @@
+"""The page in a browser, opened from disk as a person does."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import synthetic_ledger
+from synthetic_ledger import HOSTILE, measured, planned
+
+from ratecli.report.joined import write_joined
+from ratecli.report.ledger import Ledger
+from ratecli.report.sheet import number
+from ratecli.report.write import write_report
+
+sync_api = pytest.importorskip("playwright.sync_api")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
+INJECT = "\"><img src=x onerror=\"throw 'injected'\"><script>throw 'injected'</script>"
+SHORT = '"><img src=x onerror=x()>'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[sync_api.Browser]:
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"no browser is installed: none of {', '.join(BROWSERS)}")
+    with sync_api.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    """A folder with two experiments and a page over them; wherever text may be, some is hostile."""
+    place = tmp_path_factory.mktemp("results")
+    known = synthetic_ledger.example()
+    entry = {"algorithm": "majorize", "variant": "stochastic", "metric": "error", "split": "test"}
+    expect = [
+        entry | {"kappa": 0.5, "paper": 0.126, "within": 0.05, "source": f"Table 3 {INJECT}"},
+        entry | {"kappa": 0.8, "paper": 0.3, "within": 0.01, "source": "Table 3"},
+        entry | {"kappa": 0.9, "at_most": 0.5},
+    ]
+    stack = f"Traceback:\n  {HOSTILE}{INJECT}\n" + "  a long line " * 40
+    told = {
+        key: replace(each, reason=f"{each.reason} {INJECT}", info={"traceback": stack})
+        if each.status == "error"
+        else each
+        for key, each in known.results.items()
+    }
+    experiment = {**known.experiment, "description": f"Why? {HOSTILE} {INJECT}", "expect": expect}
+    data = {INJECT: {"rows": 4000, "digest": HOSTILE}}
+    meta = {**known.meta, "experiment": experiment, "datasets": data, "warnings": [INJECT]}
+    for name, report in (("first", experiment["report"]), ("second", {})):
+        asked = experiment | {"name": name, "report": report}
+        ledger = Ledger(known.plan, told, meta | {"experiment": asked})
+        (place / name).mkdir()
+        write_report(synthetic_ledger.store(place / name, ledger, ledger.plan))
+    write_joined([place / "first", place / "second", place / "absent"], place / "report.html")
+    (place / "hostile").mkdir()
+    ledger = _hostile()
+    write_report(synthetic_ledger.store(place / "hostile", ledger, ledger.plan))
+    return place
+
+
+def _hostile() -> Ledger:
+    """Names of algorithms, variants, swept values and metrics that no file of today may have."""
+    trials = [
+        replace(planned(SHORT, 0, kappa=kappa), metrics={SHORT: "error"}) for kappa in (SHORT, "b")
+    ]
+    found = {("main", "test"): {SHORT: 0.5}, (SHORT, "test"): {SHORT: 0.25}}
+    results = {trial.key: measured(trial, found) for trial in trials}
+    plot = {"kind": "tradeoff", "x": SHORT, "y": SHORT, "title": SHORT}
+    experiment = {"name": SHORT, "objective": SHORT, "report": {"plots": [plot]}}
+    return Ledger(trials, results, {"experiment": experiment})
+
+
+@pytest.fixture
+def opened(browser, results):
+    """Opens a page of the results; whatever went wrong with one fails the test at its end."""
+    contexts, wrong = [], []
+
+    def act(name="first/report.html", **options) -> sync_api.Page:
+        context = browser.new_context(**{"viewport": WIDE, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda asked: _only_files(asked.url, wrong))
+        page.goto((results / name).as_uri())
+        return page
+
+    yield act
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def _only_files(address: str, wrong: list[str]) -> None:
+    if not address.startswith(("file:", "data:")):
+        wrong.append(address)
+
+
+def sheet(page, title):
+    return page.locator(".sheet", has=page.get_by_role("heading", name=title, exact=True))
+
+
+def column(found, title) -> list[str]:
+    """The texts of a column, of the rows that are seen."""
+    heads = found.locator("thead th").all_inner_texts()
+    at = next(k for k, text in enumerate(heads) if title in text) + 1
+    return found.locator(f"tbody tr:not([hidden]) td:nth-child({at})").all_inner_texts()
+
+
+@pytest.mark.parametrize("name", ["first/report.html", "report.html"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_it_opens_and_is_no_wider_than_the_screen(opened, name, size):
+    page = opened(name, viewport=size)
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= size["width"]
+    assert page.locator("h1").is_visible()
+
+
+def test_what_users_write_is_read_not_run(opened):
+    page = opened()
+    assert INJECT in page.locator(".description").inner_text()
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 3, "one of ours, and the values of two plots"
+
+
+def test_names_are_text_wherever_they_are_shown(opened):
+    page = opened("hostile/report.html")
+    assert page.locator("h1").inner_text() == SHORT
+    assert page.title().startswith(SHORT)
+    canvas, tip = page.locator(".canvas").first, page.locator(".tip")
+    key = canvas.get_by_role("button").first
+    key.click()
+    assert key.get_attribute("aria-pressed") == "false"
+    key.click()
+    canvas.focus()
+    page.keyboard.press("Home")
+    assert SHORT in tip.locator("strong").inner_text()
+    assert f"{SHORT} (test)" in tip.locator("dt").all_inner_texts()
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
+
+
+def test_a_click_on_a_head_sorts_by_the_mean_and_a_key_does_too(opened):
+    page = opened()
+    found = sheet(page, "Table 1 (test)")
+    head = found.locator("th", has_text="error")
+    head.get_by_role("button").click()
+    means = [float(text.split(" ")[0]) for text in column(found, "error") if text]
+    assert means == sorted(means)
+    assert len(means) > 20
+    assert column(found, "error")[-1] == "", "without a number last"
+    assert head.get_attribute("aria-sort") == "ascending"
+    head.get_by_role("button").press("Enter")
+    assert [float(text.split(" ")[0]) for text in column(found, "error") if text] == means[::-1]
+    assert column(found, "error")[-1] == ""
+    assert head.get_attribute("aria-sort") == "descending"
+    found.locator("th", has_text="algorithm").get_by_role("button").click()
+    assert head.get_attribute("aria-sort") is None
+    assert column(found, "algorithm") == sorted(column(found, "algorithm"))
+
+
+def test_words_filter_rows(opened):
+    page = opened()
+    found = sheet(page, "Table 1 (test)")
+    box = found.get_by_role("searchbox")
+    every = len(column(found, "algorithm"))
+    box.fill("MAJ stoch")
+    assert set(column(found, "algorithm")) == {"majorize"}
+    assert set(column(found, "variant")) == {"stochastic"}
+    assert found.locator(".shown").inner_text() == f"6 of {every} rows"
+    box.fill("")
+    assert len(column(found, "algorithm")) == every
+
+
+def test_pointing_at_a_mark_tells_its_row_of_the_summary(opened, results):
+    page = opened()
+    canvas = page.locator(".canvas").first
+    rows = csv.DictReader((results / "first" / "summary.csv").read_text("utf-8").splitlines())
+    wanted = {
+        (row["kappa"], row["metric"]): row
+        for row in rows
+        if (row["algorithm"], row["variant"], row["split"]) == ("majorize", "stochastic", "test")
+    }
+    names = canvas.locator(".key").evaluate_all("keys => keys.map(key => key.ariaLabel)")
+    marks = canvas.locator(f'[data-series="{names.index("majorize (stochastic)")}"] use')
+    assert marks.count() == 6
+    canvas.scroll_into_view_if_needed()
+    for k, kappa in enumerate(("0.5", "0.6", "0.7", "0.8", "0.9", "1.0")):
+        box = marks.nth(k).bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        tip = page.locator(".tip")
+        assert tip.locator("strong").inner_text() == "majorize (stochastic)"
+        facts = dict(
+            zip(
+                tip.locator("dt").all_inner_texts(),
+                tip.locator("dd").all_inner_texts(),
+                strict=True,
+            )
+        )
+        row = wanted[kappa, "error"]
+        half = (float(row["high"]) - float(row["low"])) / 2
+        assert facts["error (test)"] == f"{number(float(row['mean']))} ± {number(half)}"
+        assert facts["ratio (test)"].startswith(number(float(wanted[kappa, "ratio"]["mean"])))
+        assert (float(facts["kappa"]), facts["n"]) == (float(kappa), row["n"])
+    page.mouse.move(0, 0)
+    assert not tip.is_visible()
+
+
+def test_a_finger_is_told_too(opened):
+    page = opened(viewport=PHONE, has_touch=True, is_mobile=True)
+    canvas, tip = page.locator(".canvas").first, page.locator(".tip")
+    canvas.scroll_into_view_if_needed()
+    canvas.locator('[data-series="0"] use').first.tap()
+    assert tip.locator("strong").inner_text() == "unconstrained"
+    box = tip.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= PHONE["width"]
+
+
+def test_the_arrow_keys_go_from_mark_to_mark(opened):
+    page = opened()
+    canvas, tip = page.locator(".canvas").first, page.locator(".tip")
+    canvas.focus()
+    page.keyboard.press("Home")
+    assert tip.locator("strong").inner_text() == "unconstrained"
+    page.keyboard.press("ArrowRight")
+    first = tip.inner_text()
+    assert first.startswith("majorize (deterministic)")
+    page.keyboard.press("ArrowRight")
+    assert tip.inner_text() != first
+    page.keyboard.press("ArrowLeft")
+    assert tip.inner_text() == first
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+
+
+@pytest.mark.parametrize("way", ["mouse", "key"])
+def test_a_name_in_the_legend_hides_its_series_and_shows_it_again(opened, way):
+    page = opened()
+    canvas = page.locator(".canvas").first
+    key = canvas.get_by_role("button", name="majorize (deterministic)")
+    names = canvas.locator(".key").evaluate_all("keys => keys.map(key => key.ariaLabel)")
+    number = names.index("majorize (deterministic)")
+    parts = canvas.locator(f'[data-series="{number}"]')
+    others = canvas.locator(f'[data-series="{number + 1}"]').first
+    assert parts.count() == 3, "a line and the bars of two intervals"
+    assert parts.last.is_visible()
+    key.click() if way == "mouse" else key.press("Space")
+    assert key.get_attribute("aria-pressed") == "false"
+    assert not any(part.is_visible() for part in parts.all())
+    assert others.is_visible()
+    canvas.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".tip strong").inner_text() == "majorize (stochastic)"
+    key.click() if way == "mouse" else key.press("Enter")
+    assert key.get_attribute("aria-pressed") == "true"
+    assert parts.last.is_visible()
+
+
+CONTRASTS = """() => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const part = (x) => (x /= 255) <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  };
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const found = numbers(getComputedStyle(at).backgroundColor);
+      if (found.length === 3 || found[3] > 0.99) return found;
+    }
+    return [255, 255, 255];
+  };
+  const found = {};
+  for (const part of document.querySelectorAll("h1, h2, h3, p, td, th, a, dt, dd, span, summary, button, li, code, figcaption, pre")) {
+    if (!part.textContent.trim() || !part.checkVisibility()) continue;
+    const [low, high] = [light(numbers(getComputedStyle(part).color)), light(ground(part))].sort((a, b) => a - b);
+    const name = `${part.tagName}.${part.className}`;
+    found[name] = Math.min(found[name] ?? 21, (high + 0.05) / (low + 0.05));
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_their_ground(opened, scheme):
+    page = opened(color_scheme=scheme)
+    found = page.evaluate(CONTRASTS)
+    assert len(found) > 20
+    assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 27)"}[scheme]
+    text = page.locator(".canvas svg").first.evaluate("svg => getComputedStyle(svg).fill")
+    assert text == page.evaluate("getComputedStyle(document.body).color")
+
+
+def test_the_button_changes_light_to_dark_and_back(opened):
+    page = opened(color_scheme="light")
+
+    def ground():
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    before = ground()
+    button = page.get_by_role("button", name="Dark", exact=True)
+    button.click()
+    assert ground() == "rgb(21, 24, 27)"
+    page.get_by_role("button", name="Light", exact=True).click()
+    assert ground() == before
+
+
+def test_paper_has_no_folds_no_boxes_and_no_night(opened):
+    page = opened(color_scheme="dark")
+    stack, fold = page.locator("td pre").first, page.locator("#provenance dl").first
+    assert not stack.is_visible()
+    assert not fold.is_visible()
+    page.emulate_media(media="print")
+    assert stack.is_visible()
+    assert fold.is_visible()
+    assert page.locator("#provenance pre").last.is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    cut = "boxes => boxes.filter(box => getComputedStyle(box).overflowY !== 'visible').length"
+    assert page.locator(".scroll, .plot").evaluate_all(cut) == 0
+    assert not page.locator("nav").is_visible()
+    page.emulate_media(media="screen")
+    sync_api.expect(fold).to_be_hidden()
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_the_page_over_all_has_what_differs_first_and_leads_to_each(opened):
+    page = opened("report.html")
+    found = sheet(page, "Paper figures reproduced")
+    assert column(found, "verdict") == ["differs", "differs", "holds", "holds"]
+    found.get_by_role("button", name="differs 2").click()
+    assert column(found, "experiment") == ["first", "second"]
+    assert column(found, "paper") == ["0.3", "0.3"]
+    assert "absent" in page.locator("header").inner_text()
+    assert column(sheet(page, "Experiments"), "ended")[-1] == "not_run"
+    page.get_by_role("link", name="second").first.click()
+    assert page.locator("h1").inner_text() == "second"

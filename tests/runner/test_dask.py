@@ -1,0 +1,199 @@
+"""What only a cluster can do: lose workers, its scheduler, or not be there."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from distributed import LocalCluster
+from small_trials import act
+from test_killed_runs import is_free
+from trial_reads import reading
+
+from experiments import write
+from ratecli.faults import FaultError
+from ratecli.runner import dask_crew, dask_worker
+from ratecli.runner.dask_worker import Run, work
+from ratecli.runner.executors import Dask, Processes, Serial
+from ratecli.runner.limits import UNLIMITED
+from ratecli.runner.parcel import Parcel
+from ratecli.runner.prepare import prepare
+from ratecli.runner.schedule import Ready, Task
+from ratecli.runner.trial import run_trial
+
+HERE = Path(__file__).parent
+
+
+def task(key, what="fine", detail=""):
+    return Task(key, (), (key, what, detail))
+
+
+def results(executor, tasks, function=act):
+    found = {}
+    executor.run(tasks, function, lambda result: found.setdefault(result.key, result))
+    return found
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, "ok"), (99, "error")])
+def test_a_trial_whose_dask_worker_is_killed_is_tried_once_more(cluster, tmp_path, times, status):
+    log = tmp_path / "log"
+    tasks = [task(f"k{i}") for i in range(12)]
+    tasks[1:1] = [task("x", "fell", (times, str(log)))]
+    found = results(Dask(cluster), tasks)
+    assert found.pop("x").status == status
+    assert {result.status for result in found.values()} == {"ok"}
+    assert len(found) == 12
+    assert len(set(log.read_text().split())) == 2  # two workers of the cluster
+
+
+@pytest.fixture
+def running():
+    """A cluster in a process of its own: the process, and its address."""
+    program = (
+        "import sys, time\n"
+        "from ratecli.runner.dask_crew import local_cluster\n"
+        "if __name__ == '__main__':\n"
+        "    with local_cluster(1) as address:\n"
+        "        print(address, flush=True)\n"
+        "        sys.stdin.read()\n"
+    )
+    pipes = {"stdout": subprocess.PIPE, "stdin": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", program], env=paths(), **pipes) as process:
+        yield process, process.stdout.readline().strip()
+        process.kill()
+
+
+def test_a_lost_scheduler_is_told_and_what_ended_is_kept(running, tmp_path):
+    process, address = running
+    held = tmp_path / "lock"
+
+    def kill():
+        until(Path(f"{held}.held").exists)
+        process.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    kept = []
+    with pytest.raises(FaultError) as told:
+        Dask(address).run([task("a"), task(str(held), "lock", str(held))], act, kept.append)
+    killer.join()
+    assert [fault.code for fault in told.value.faults] == ["E508"]
+    assert told.value.exit_code == 1
+    assert [result.key for result in kept] == ["a"]
+
+
+def paths():
+    """Where a process finds the functions of trials."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+
+
+def until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
+
+
+def test_no_cluster_is_told(monkeypatch):
+    monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.3)
+    with pytest.raises(FaultError, match="E507: no Dask scheduler at tcp:") as told:
+        results(Dask("tcp://127.0.0.1:9"), [task("a")])
+    assert told.value.exit_code == 2
+
+
+def test_a_cluster_without_workers_is_told(monkeypatch):
+    monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.3)
+    with (
+        LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        pytest.raises(FaultError, match=r"E507: the Dask scheduler at .* has had no worker"),
+    ):
+        results(Dask(cluster.scheduler_address), [task("a")])
+
+
+def test_a_worker_with_other_versions_is_refused():
+    with pytest.raises(FaultError, match=r"E507: a Dask worker has numpy .* instead of 0\.1"):
+        work(Run("r", {"numpy": "0.1"}, {}), Parcel("k", b"", UNLIMITED))
+
+
+def test_a_worker_that_cannot_run_trials_is_told(cluster, monkeypatch):
+    monkeypatch.setattr(dask_crew, "code_versions", lambda: {"numpy": "0.1"})
+    with pytest.raises(FaultError, match="E507: a Dask worker has numpy"):
+        results(Dask(cluster), [task("a")])
+
+
+def test_processes_leave_when_a_run_falls_silent(monkeypatch):
+    monkeypatch.setattr(dask_worker, "IDLE_SECONDS", 0.1)
+    parcel = Parcel.of(Ready(task("a", "process"), {}), act)
+    pid = work(Run("silent", {}, {}), parcel).info["pid"]
+    until_gone(pid)
+    assert "silent" not in dask_worker._rooms
+
+
+def test_no_process_outlives_its_run(cluster):
+    found = results(Dask(cluster), [task(key, "process") for key in "abcd"])
+    for pid in {result.info["pid"] for result in found.values()}:
+        until_gone(pid)
+
+
+def until_gone(pid):
+    until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+MANY = """\
+name: many
+datasets: {loans: {source: loans, rows: 200}}
+algorithms: [unconstrained, {majorize: {iterations: 2}}]
+constraints: {parity: 'positive_rate[sex = Female] >= 0.8 * positive_rate'}
+seeds: 4
+metrics: {error: error, best: 'of(unconstrained, error)'}
+"""
+
+
+def test_data_is_read_once_a_worker_and_numbers_do_not_depend_on_where(cluster, tmp_path):
+    tasks = prepare(write(tmp_path, MANY)).plan.tasks
+    here = results(Serial(), tasks, run_trial)
+    assert len(here) == 8
+    for executor in (Processes(1), Dask(cluster)):
+        there = results(executor, tasks, reading)
+        assert {key: facts(result) for key, result in there.items()} == {
+            key: facts(result) for key, result in here.items()
+        }
+        assert {tuple(result.info["reads"]) for result in there.values()} == {(1, 1)}
+        assert len({result.info["pid"] for result in there.values()}) <= 2
+
+
+def facts(result):
+    """All of a result but times: numbers by their bits."""
+    values = [(v.variant, v.split, v.metric, float(v.value).hex()) for v in result.values]
+    return result.status, result.reason, values, result.models, result.encoding
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_an_interrupt_ends_what_runs_on_a_cluster(cluster, tmp_path, local):
+    lock = tmp_path / "lock"
+    program = (
+        "import sys\n"
+        "from small_trials import act\n"
+        "from ratecli.runner.executors import Dask\n"
+        "from ratecli.runner.schedule import Task\n"
+        "if __name__ == '__main__':\n"
+        "    address, path = sys.argv[1:]\n"
+        "    tasks = [Task(path, (), (path, 'lock', path)), *(Task(str(k), (), (str(k), 'fine', k)) for k in range(9))]\n"
+        "    try:\n"
+        "        Dask(address or None, 2).run(tasks, act, lambda each: print(each.key, flush=True))\n"
+        "    except KeyboardInterrupt:\n"
+        "        sys.exit(130)\n"
+    )
+    command = [sys.executable, "-c", program, "" if local else cluster, str(lock)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=paths(), start_new_session=True, **pipes) as run:
+        until(Path(f"{lock}.held").exists)
+        os.killpg(run.pid, signal.SIGINT)
+        dots, errors = run.communicate(timeout=60)
+    assert (run.returncode, errors) == (130, b"")
+    assert len(dots.split()) <= 9
+    until(lambda: is_free(lock))
