@@ -10,7 +10,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+import typer.main
 
+from ratecli.cli.app import app
 from ratecli.codes import CODES
 from ratecli.runner.catalogue import datasets, functions, metrics
 from ratecli.runner.signature import signature
@@ -125,7 +127,7 @@ def test_the_reference_tells_of_every_name(site):
     for part in (schema, *schema["$defs"].values()):
         for key in part.get("properties", {}):
             assert key in text["yaml"]
-    for command in ("run", "plan", "validate", "explain", "report", "fetch", "predict", "filter"):
+    for command in typer.main.get_command(app).commands:
         assert f"ratecli {command}" in text["cli"]
 
 
