@@ -7,10 +7,17 @@ READY := $(VENV)/.ready
 # Compiled modules are kept: tests and workers start Python dozens of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart test test-slow lint fuzz bench docs clean
+.PHONY: quickstart check test test-slow lint fuzz bench docs clean
 
 quickstart: $(READY)  ## run experiments/quickstart.yaml offline on generated data
 	$(BIN)/ratecli run experiments/quickstart.yaml --offline
+
+check: quickstart  ## pinned numbers: the quickstart's, and Adult's where a mirror has the data
+	$(BIN)/ratecli check experiments/quickstart.yaml
+ifdef RATECLI_DATA_MIRROR
+	$(BIN)/ratecli run experiments/adult-check.yaml --offline --quiet
+	$(BIN)/ratecli check experiments/adult-check.yaml
+endif
 
 test: $(READY)  ## all tests but the slow reproductions
 	$(BIN)/python -m pytest -n auto --dist worksteal

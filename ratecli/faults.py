@@ -11,6 +11,9 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+CHECKS = frozenset({"E506", "E508", "E509"})
+"""A check does not hold, or cannot be made."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -61,8 +64,11 @@ class FaultError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """4 if data is the trouble, 1 for trials that failed or were not reached, else 2."""
-        codes = {fault.code for fault in self.faults if fault.is_error} - {"E501", "E508"}
+        """4 if data is the trouble, 1 for trials that failed or were not reached, 3 for checks, else 2."""
+        codes = {fault.code for fault in self.faults if fault.is_error}
+        if codes and codes <= CHECKS:
+            return 3
+        codes -= {"E501", "E513"}
         if not codes:
             return 1
         return 4 if all(code.startswith("E4") for code in codes) else 2

@@ -15,7 +15,7 @@ from ratecli.report.differing import differing
 from ratecli.report.ledger import Ledger
 from ratecli.report.write import check_place, write_report
 from ratecli.runner.deployed import check_kept
-from ratecli.runner.executors import Executor, Processes, Serial
+from ratecli.runner.executors import Executor, executor_of
 from ratecli.runner.lock import locked
 from ratecli.runner.prepare import Prepared, ready, understand, understand_document
 from ratecli.runner.run import LEDGER
@@ -33,7 +33,7 @@ def run(
     settings: Sequence[str] | Mapping[str, Any] = (),
     output: str | PathLike[str] = "results",
     jobs: int = 1,
-    executor: Executor | None = None,
+    executor: str | Executor | None = None,
     offline: bool = False,
     fresh: bool = False,
 ) -> Results:
@@ -51,7 +51,9 @@ def run(
         Trials at once, each in a process if there are several. A script must then be one that can be
         imported: what it does stands under `if __name__ == "__main__":`.
     executor
-        What runs trials instead.
+        Where trials run: `serial`, `processes`, `dask`, the address of a cluster as in
+        `dask://host:port`, or an object that runs them. By default `serial` for one job, else
+        `processes`.
     offline
         Whether to fetch nothing.
     fresh
@@ -70,12 +72,16 @@ def run(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
     with readable():
+        where = _executor(executor, jobs)
         prepared = ready(_understood(source, _overrides(settings)), offline=offline)
         folder = Path(output) / prepared.experiment.name
         warn_of(prepared.warnings)
-        where = executor or (Serial() if jobs == 1 else Processes(jobs))
         _run(prepared, folder, where, fresh=fresh)
     return load_results(folder)
+
+
+def _executor(given: str | Executor | None, jobs: int) -> Executor:
+    return executor_of(given, jobs) if given is None or isinstance(given, str) else given
 
 
 def _run(prepared: Prepared, folder: Path, executor: Executor, *, fresh: bool) -> None:

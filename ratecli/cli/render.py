@@ -62,20 +62,20 @@ def to_github(faults: Iterable[Fault]) -> str:
 def _rendered(fault: Fault, color: bool, width: int) -> str:
     loud = RED if fault.is_error else YELLOW
     label = _painted(f"{_severity(fault)}[{fault.code}]", loud, color)
-    lines = [label + _painted(f": {_clean(fault.message)}", BOLD, color)]
+    lines = [label + _painted(f": {clean(fault.message)}", BOLD, color)]
     gutter = 3
     if fault.place is not None:
         gutter = len(str(fault.place.line)) + 2
         lines += _place_lines(fault.place, gutter, loud if color else "", width)
     if fault.help:
-        lines.append(f"{' ' * gutter}{_painted('=', BLUE, color)} help: {_clean(fault.help)}")
+        lines.append(f"{' ' * gutter}{_painted('=', BLUE, color)} help: {clean(fault.help)}")
     return "\n".join(lines)
 
 
 def _place_lines(place: Place, gutter: int, loud: str, width: int) -> list[str]:
     color = bool(loud)
     arrow = _painted("-->", BLUE, color)
-    where = f"{_clean(place.file)}:{place.line}:{place.column}"
+    where = f"{clean(place.file)}:{place.line}:{place.column}"
     bar = " " * gutter + _painted("|", BLUE, color)
     number = _painted(f" {place.line} |", BLUE, color)
     window = _window(place, max(NARROWEST, width - gutter - 2))
@@ -142,7 +142,7 @@ def _last(cells: list[Cell], room: int) -> tuple[list[Cell], str]:
     return kept[::-1], mark
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """One line without control characters."""
     return "".join(_cell(character).text for character in " ".join(text.splitlines()))
 
@@ -178,7 +178,7 @@ def _command(fault: Fault) -> str:
         properties |= {"col": place.column, "endColumn": end}
     properties["title"] = fault.code
     listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
-    message = _clean(fault.message) + (f"\nhelp: {_clean(fault.help)}" if fault.help else "")
+    message = clean(fault.message) + (f"\nhelp: {clean(fault.help)}" if fault.help else "")
     return f"::{_severity(fault)} {listed}::{_data(message)}"
 
 

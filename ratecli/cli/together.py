@@ -38,7 +38,7 @@ class Manner:
 def run_together(asked: Sequence[Asked], manner: Manner) -> int:
     """Run experiments whose folders nobody else writes to meanwhile; gives the exit code.
 
-    Raises FaultError, E507, for a cluster that is not there, before anything is touched.
+    Raises FaultError, E512, for a cluster that is not there, before anything is touched.
     """
     if isinstance(manner.executor, Dask):
         manner.executor.check()

@@ -88,7 +88,7 @@ class Crew:
         return bool(self._busy())
 
     def hand(self, parcel: Parcel) -> None:
-        """Give a trial to a free worker. FaultError, E506, where its limits cannot be kept here."""
+        """Give a trial to a free worker. FaultError, E511, where its limits cannot be kept here."""
         parcel.limits.check()
         free = next((hand for hand in self._hands if hand.parcel is None), None)
         (free or self._hire()).give(parcel)

@@ -61,7 +61,7 @@ class DaskCrew:
         future.add_done_callback(self._ended.put)
 
     def collect(self) -> list[Answer]:
-        """Wait for an answer. FaultError: E507 where workers cannot run trials, E508 without a cluster."""
+        """Wait for an answer. FaultError: E512 where workers cannot run trials, E513 without a cluster."""
         while True:
             if time.monotonic() - self._looked > LOOK_SECONDS:
                 self._look()
@@ -101,12 +101,12 @@ class DaskCrew:
         if isinstance(error, FaultError):
             raise error
         message = f"the workers of the cluster cannot run trials: {type(error).__name__}: {error}"
-        raise FaultError(Fault("E507", message, "they need ratecli of the same version as here"))
+        raise FaultError(Fault("E512", message, "they need ratecli of the same version as here"))
 
     def _lost(self, why: str) -> FaultError:
         self._is_lost = True
         hint = "what had ended is stored: run again to go on"
-        return FaultError(Fault("E508", f"the Dask cluster is lost: {why}", hint))
+        return FaultError(Fault("E513", f"the Dask cluster is lost: {why}", hint))
 
 
 @contextmanager
@@ -136,19 +136,19 @@ def local_cluster(jobs: int | None) -> Iterator[str]:
 
 @contextmanager
 def connected(address: str) -> Iterator[Client]:
-    """A client of the cluster at an address. FaultError, E507, where there is none, or none with workers."""
+    """A client of the cluster at an address. FaultError, E512, where there is none, or none with workers."""
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         hint = "is the address that of a running scheduler (`dask scheduler`)?"
-        raise FaultError(Fault("E507", f"no Dask scheduler at {address}: {error}", hint)) from error
+        raise FaultError(Fault("E512", f"no Dask scheduler at {address}: {error}", hint)) from error
     with client:
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError as error:
             message = f"the Dask scheduler at {address} has had no worker for {CONNECT_SECONDS:g} s"
             hint = "start some: `dask worker ADDRESS`"
-            raise FaultError(Fault("E507", message, hint)) from error
+            raise FaultError(Fault("E512", message, hint)) from error
         yield client
 
 

@@ -58,7 +58,7 @@ _door = threading.Lock()
 
 
 def work(run: Run, parcel: Parcel) -> Answer:
-    """Run one trial. Raises FaultError, E507, where its numbers would be those of other versions."""
+    """Run one trial. Raises FaultError, E512, where its numbers would be those of other versions."""
     _check(run.versions)
     with _door:
         room = _rooms.setdefault(run.name, Room())
@@ -93,4 +93,4 @@ def _check(versions: Mapping[str, str]) -> None:
     if other:
         told = ", ".join(f"{name} {here.get(name)} instead of {versions[name]}" for name in other)
         hint = "numbers may hang on these: install the same versions everywhere"
-        raise FaultError(Fault("E507", f"a Dask worker has {told}", hint))
+        raise FaultError(Fault("E512", f"a Dask worker has {told}", hint))

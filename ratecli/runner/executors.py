@@ -87,12 +87,12 @@ class Dask:
     jobs: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises FaultError, E507, where Dask is not installed."""
+        """Raises FaultError, E512, where Dask is not installed."""
         if find_spec("distributed") is None:
-            raise FaultError(Fault("E507", "Dask is not installed", "pip install 'ratecli[dask]'"))
+            raise FaultError(Fault("E512", "Dask is not installed", "pip install 'ratecli[dask]'"))
 
     def check(self) -> None:
-        """Raises FaultError, E507, where no cluster with workers is at the address."""
+        """Raises FaultError, E512, where no cluster with workers is at the address."""
         from ratecli.runner.dask_crew import connected  # noqa: PLC0415  an extra
 
         if self.address is not None:
@@ -102,7 +102,7 @@ class Dask:
     def run(
         self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
     ) -> None:
-        """Raises FaultError: E507 without a cluster that can be used, E508 where it is lost."""
+        """Raises FaultError: E512 without a cluster that can be used, E513 where it is lost."""
         from ratecli.runner.dask_crew import dask_crew  # noqa: PLC0415  an extra
 
         todo = list(tasks)

@@ -34,10 +34,10 @@ class Limits:
         return Limits(_most(self.time, other.time), _most(self.memory, other.memory))
 
     def check(self) -> None:
-        """Raises FaultError, E506, for a limit that cannot be kept here."""
+        """Raises FaultError, E511, for a limit that cannot be kept here."""
         if self.memory is not None and not held_by(os.getpid()):
             message = "limits.memory cannot be kept: this system does not say what a process holds"
-            raise FaultError(Fault("E506", message, "leave it out, or run elsewhere"))
+            raise FaultError(Fault("E511", message, "leave it out, or run elsewhere"))
 
     def patience(self, seconds: float) -> float | None:
         """How long a trial that has run for some seconds may be left alone; None for ever."""

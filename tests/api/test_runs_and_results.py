@@ -53,6 +53,15 @@ def test_results_are_read_without_the_data(results, folder):
         pd.testing.assert_frame_equal(again.summary, results.summary)
 
 
+def test_an_executor_by_its_name(results, folder):
+    with pytest.raises(ValueError, match="'threads' is none of "):
+        ratecli.run(EXPERIMENT, output=folder / "named", executor="threads")
+    assert not (folder / "named").exists()
+    with pytest.warns(RatecliWarning, match="W402"):
+        named = ratecli.run(EXPERIMENT, output=folder / "named", executor="serial")
+    pd.testing.assert_frame_equal(named.metrics, results.metrics)
+
+
 def test_what_is_stored_is_not_run_again(folder):
     with pytest.warns(RatecliWarning, match="W402"):
         results = ratecli.run(EXPERIMENT, output=folder / "again")

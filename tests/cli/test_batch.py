@@ -215,7 +215,7 @@ def test_a_limit_that_the_system_cannot_keep(cli, small, monkeypatch):
     monkeypatch.setenv("PATH", os.devnull)  # no `ps`
     answer = cli("run", small, "--memory", "2GiB", "--executor", "serial")
     assert answer.code == 2
-    assert "error[E506]: limits.memory cannot be kept" in answer.err
+    assert "error[E511]: limits.memory cannot be kept" in answer.err
 
 
 def test_what_a_process_holds():
@@ -229,7 +229,7 @@ def test_without_dask(cli, small, monkeypatch, folder):
     answer = cli("run", small, "--executor", "dask")
     assert answer.code == 2
     assert answer.err.splitlines() == [
-        "error[E507]: Dask is not installed",
+        "error[E512]: Dask is not installed",
         "   = help: pip install 'ratecli[dask]'",
     ]
     assert not (folder / "results").exists()
@@ -241,7 +241,7 @@ def test_without_a_cluster_nothing_is_forgotten(folder, cli, files, monkeypatch)
     monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.2)
     answer = cli("run", files[0], "--fresh", "--executor", "dask://127.0.0.1:9")
     assert answer.code == 2
-    assert "error[E507]: no Dask scheduler at tcp://127.0.0.1:9" in answer.err
+    assert "error[E512]: no Dask scheduler at tcp://127.0.0.1:9" in answer.err
     assert ledger(folder, "small").read_bytes() == before
 
 

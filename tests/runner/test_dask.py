@@ -81,7 +81,7 @@ def test_a_lost_scheduler_is_told_and_what_ended_is_kept(running, tmp_path):
     with pytest.raises(FaultError) as told:
         Dask(address).run([task("a"), task(str(held), "lock", str(held))], act, kept.append)
     killer.join()
-    assert [fault.code for fault in told.value.faults] == ["E508"]
+    assert [fault.code for fault in told.value.faults] == ["E513"]
     assert told.value.exit_code == 1
     assert [result.key for result in kept] == ["a"]
 
@@ -100,7 +100,7 @@ def until(condition, seconds=30):
 
 def test_no_cluster_is_told(monkeypatch):
     monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.3)
-    with pytest.raises(FaultError, match="E507: no Dask scheduler at tcp:") as told:
+    with pytest.raises(FaultError, match="E512: no Dask scheduler at tcp:") as told:
         results(Dask("tcp://127.0.0.1:9"), [task("a")])
     assert told.value.exit_code == 2
 
@@ -109,19 +109,19 @@ def test_a_cluster_without_workers_is_told(monkeypatch):
     monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.3)
     with (
         LocalCluster(n_workers=0, dashboard_address=None) as cluster,
-        pytest.raises(FaultError, match=r"E507: the Dask scheduler at .* has had no worker"),
+        pytest.raises(FaultError, match=r"E512: the Dask scheduler at .* has had no worker"),
     ):
         results(Dask(cluster.scheduler_address), [task("a")])
 
 
 def test_a_worker_with_other_versions_is_refused():
-    with pytest.raises(FaultError, match=r"E507: a Dask worker has numpy .* instead of 0\.1"):
+    with pytest.raises(FaultError, match=r"E512: a Dask worker has numpy .* instead of 0\.1"):
         work(Run("r", {"numpy": "0.1"}, {}), Parcel("k", b"", UNLIMITED))
 
 
 def test_a_worker_that_cannot_run_trials_is_told(cluster, monkeypatch):
     monkeypatch.setattr(dask_crew, "code_versions", lambda: {"numpy": "0.1"})
-    with pytest.raises(FaultError, match="E507: a Dask worker has numpy"):
+    with pytest.raises(FaultError, match="E512: a Dask worker has numpy"):
         results(Dask(cluster), [task("a")])
 
 

@@ -1,0 +1,131 @@
+"""`check` and `pin`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from ratecli.cli.arguments import RESULTS, Files, Output
+from ratecli.cli.console import counted, print_json, show, table
+from ratecli.cli.each import each
+from ratecli.cli.specs import Format
+from ratecli.faults import Fault
+
+if TYPE_CHECKING:
+    from ratecli.report.checks.findings import Check
+    from ratecli.runner.prepare import Prepared
+
+FAILED = 3
+SHOWN_ROWS = 40
+SHOWN_FAULTS = 10
+REFERENCE = RESULTS / "reference"
+
+References: TypeAlias = Annotated[
+    Path,
+    typer.Option("--reference", metavar="FOLDER", file_okay=False, help="Where references are."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (check, pin):
+        app.command()(command)
+
+
+def check(
+    files: Files,
+    output: Output = RESULTS,
+    reference: References = REFERENCE,
+    *,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            min=0.0, help="Differences that never count; of numbers beyond 1 a share of them."
+        ),
+    ] = 0.001,
+    junit: Annotated[
+        Path | None, typer.Option(dir_okay=False, metavar="OUT", help="Write JUnit XML there.")
+    ] = None,
+    form: Annotated[
+        Format, typer.Option("--format", help="How findings are written.")
+    ] = Format.TEXT,
+) -> None:
+    """Compare what is stored with `expect` and with the pinned reference; exit 3 if that fails."""
+    if not math.isfinite(tolerance):
+        raise typer.BadParameter(f"{tolerance} is no number", param_hint="--tolerance")
+    from ratecli.report.checks.check import check as checked  # noqa: PLC0415
+    from ratecli.runner.prepare import examine  # noqa: PLC0415
+
+    ready = each(files, examine)
+    names = [made.experiment.name for made in ready]
+    checks = [
+        checked(made, output / name, reference / f"{name}.json", tolerance)
+        for made, name in zip(ready, names, strict=True)
+    ]
+    if junit is not None:
+        _write_junit(checks, junit)
+    if form is Format.JSON:
+        from ratecli.report.checks.shown import document  # noqa: PLC0415
+
+        print_json(document(checks))
+    else:
+        for made, found in zip(ready, checks, strict=True):
+            _told(made, found, github=form is Format.GITHUB)
+    raise typer.Exit(0 if all(found.holds for found in checks) else FAILED)
+
+
+def pin(files: Files, output: Output = RESULTS, reference: References = REFERENCE) -> None:
+    """Write what is stored as the reference that `check` compares with."""
+    from ratecli.report.checks.check import pin as pinned  # noqa: PLC0415
+    from ratecli.runner.prepare import examine  # noqa: PLC0415
+
+    def one(file: Path) -> str:
+        made = examine(file)
+        name = made.experiment.name
+        place = reference / f"{name}.json"
+        found = pinned(made, output / name, place)
+        trials = sum(len(point.seeds) for point in found.trials)
+        return f"pinned {counted(trials, 'trial')} in {place}; commit it with the file"
+
+    typer.echo("\n".join(each(files, one)))
+
+
+def _write_junit(checks: list[Check], place: Path) -> None:
+    from ratecli.report.checks.junit import junit  # noqa: PLC0415
+    from ratecli.runner.files import atomic_write, writing  # noqa: PLC0415
+
+    with writing(place.parent):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(place, junit(checks))
+
+
+def _told(made: Prepared, found: Check, *, github: bool) -> None:
+    from ratecli.cli.render import clean, to_github  # noqa: PLC0415
+    from ratecli.report.checks.findings import BAD, Verdict  # noqa: PLC0415
+    from ratecli.report.checks.shown import summary, versions  # noqa: PLC0415
+    from ratecli.report.checks.shown import table as moved  # noqa: PLC0415
+
+    if github:
+        faults = [bad.fault(made.document) for bad in found.of(*BAD)]
+        typer.echo(to_github(faults), nl=bool(faults))
+    else:
+        _show([bad.fault(made.document) for bad in found.of(Verdict.NOT_COMPARED)])
+    typer.echo(summary(found))
+    sheet = moved(found)
+    if sheet.rows and not github:
+        rows = [[clean(cell.text) for cell in row] for row in sheet.rows]
+        heads = [clean(column.title) for column in sheet.columns]
+        numbers = [column.title for column in sheet.columns if column.numeric]
+        typer.echo(table(heads, rows[:SHOWN_ROWS], numbers))
+    if more := len(sheet.rows[SHOWN_ROWS:]) if not github else 0:
+        typer.echo(f"... {counted(more, 'more row')}: --format json has all")
+    if note := versions(found):
+        typer.echo(note)
+
+
+def _show(faults: list[Fault]) -> None:
+    show(faults[:SHOWN_FAULTS])
+    if more := len(faults[SHOWN_FAULTS:]):
+        typer.echo(f"... {more} more not compared: --format json has all", err=True)

@@ -1,0 +1,117 @@
+"""`ratecli check` and `ratecli pin` of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ratecli.faults import Fault, FaultError
+from ratecli.rates.direction import Direction, direction
+from ratecli.rates.parser import parse_value
+from ratecli.rates.table import SPREADS
+from ratecli.report.checks.compare import Terms, compare
+from ratecli.report.checks.expected import expected
+from ratecli.report.checks.findings import Check, Finding, Verdict
+from ratecli.report.checks.reference import OBJECTIVE, Reference, read, reference, text
+from ratecli.report.checks.standing import NothingError, standing, unanswered
+from ratecli.report.ledger import Ledger
+from ratecli.runner.files import atomic_write, writing
+from ratecli.runner.prepare import Prepared
+from ratecli.runner.records import STAGE
+from ratecli.runner.stage import LEAST
+from ratecli.spec.experiment import Experiment
+from ratecli.spec.names import SOLUTION_RATE
+
+LOW_OF_FILTERS = tuple(f"{STAGE}{name}" for name in (*SPREADS, OBJECTIVE))
+"""Of the filter before training; of the metrics there, `LEAST` is better high."""
+
+
+def check(prepared: Prepared, folder: Path, place: Path, tolerance: float) -> Check:
+    """What is stored in `folder` against what the file expects and the reference at `place`."""
+    name = prepared.experiment.name
+    try:
+        known = read(place) if place.exists() else None
+        ledger = standing(prepared, folder)
+    except NothingError as nothing:
+        return Check(prepared.path, name, None, [nothing.finding])
+    except FaultError as error:  # E506, E502, E503: other files can still be compared
+        return Check(prepared.path, name, None, list(map(_fault, error.faults)))
+    found = list(unanswered(ledger, prepared.path))
+    found += expected(ledger, prepared.experiment.expect)
+    if known is None and not any(each.against == "expect" for each in found):
+        told = f"there is nothing to compare with: no reference at '{place}', and no number in `expect`"
+        way_out = (
+            f"`ratecli pin {prepared.path}` once the numbers are right, or state some in `expect`"
+        )
+        found.append(Finding(Verdict.NOT_COMPARED, "reference", told=told, way_out=way_out))
+    if known is None:
+        return Check(prepared.path, name, None, _placed(prepared, found))
+    found += _pinned(prepared, ledger, known, tolerance)
+    versions = _versions(known.versions, ledger.meta["versions"])
+    return Check(prepared.path, name, place, _placed(prepared, found), versions)
+
+
+def pin(prepared: Prepared, folder: Path, place: Path) -> Reference:
+    """Write the reference of what is stored in `folder` to `place`.
+
+    Raises
+    ------
+    FaultError
+        E507 where trials are missing or failed, E505 where the file cannot be written.
+    """
+    try:
+        ledger = standing(prepared, folder)
+        found = list(unanswered(ledger, prepared.path))
+    except NothingError as nothing:
+        found = [nothing.finding]
+    if found:
+        name = prepared.experiment.name
+        raise FaultError(
+            Fault("E507", f"'{name}' cannot be pinned: {each.sentence}", each.way_out)
+            for each in found
+        )
+    made = reference(ledger)
+    with writing(place.parent):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(place, text(made))
+    return made
+
+
+def directions(experiment: Experiment) -> dict[str, Direction]:
+    """Which way each metric of a file gets better."""
+    found = {name: direction(parse_value(rule)) for name, rule in experiment.metrics.items()}
+    low = dict.fromkeys((OBJECTIVE, *LOW_OF_FILTERS), Direction.LOW)
+    return found | low | dict.fromkeys((SOLUTION_RATE, LEAST), Direction.HIGH)
+
+
+def _placed(prepared: Prepared, found: Sequence[Finding]) -> list[Finding]:
+    """What is of a whole algorithm at its entry."""
+    labels = [entry.label for entry in prepared.experiment.algorithms]
+    return [
+        replace(each, loc=("algorithms", labels.index(each.algorithm)))
+        if each.loc == ("algorithms",) and each.algorithm in labels
+        else each
+        for each in found
+    ]
+
+
+def _fault(fault: Fault) -> Finding:
+    way_out = fault.help or ""
+    return Finding(
+        Verdict.NOT_COMPARED, "reference", told=fault.message, way_out=way_out, code=fault.code
+    )
+
+
+def _pinned(
+    prepared: Prepared, ledger: Ledger, known: Reference, tolerance: float
+) -> list[Finding]:
+    if known.name != prepared.experiment.name:
+        told = f"the reference is one of '{known.name}'"
+        return [Finding(Verdict.NOT_COMPARED, "reference", told=told, way_out="name the right one")]
+    return compare(ledger, known, Terms(tolerance, directions(prepared.experiment)))
+
+
+def _versions(was: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    pairs = {name: (was.get(name, "-"), now.get(name, "-")) for name in {**was, **now}}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

@@ -1,0 +1,36 @@
+"""Pinned trials made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ratecli.rates.direction import Direction
+from ratecli.report.checks.compare import TOLERANCE, Terms, compared
+from ratecli.report.checks.findings import Finding
+from ratecli.report.checks.reference import Pinned
+
+BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}
+
+
+def point(
+    numbers: Sequence[Any], metric: str = "error", first: int = 0, status: str = "ok", **at: Any
+) -> Pinned:
+    """One metric of one variant on test rows, with a number a seed; None for a trial without any."""
+    values = (
+        {} if all(each is None for each in numbers) else {"v": {"test": {metric: list(numbers)}}}
+    )
+    return Pinned(
+        algorithm="fit",
+        point=at,
+        seeds=list(range(first, first + len(numbers))),
+        statuses=["no_solution_found" if each is None else status for each in numbers],
+        values=values,
+    )
+
+
+def findings(now: Any, was: Any, tolerance: float = TOLERANCE) -> list[Finding]:
+    """Of one point or several, without those on solutions that are the same."""
+    sides = [[each] if isinstance(each, Pinned) else each for each in (now, was)]
+    found = compared(*sides, Terms(tolerance, BETTER))
+    return [each for each in found if each.metric != "solution_rate" or each.verdict != "same"]

@@ -1,0 +1,100 @@
+"""Differences and their intervals against closed forms and SciPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ratecli.report.checks.differences import PLENTY, differences
+
+TAIL = 0.01
+
+
+def by_seed(values, first=0):
+    return dict(enumerate(map(float, values), first))
+
+
+def only(was, now):
+    (found,) = differences([was], [now])
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def draws():
+    return np.random.default_rng(7).normal(0.2, 0.01, (4, 8))
+
+
+def test_paired_it_is_the_interval_of_student(draws):
+    was, now = draws[:2]
+    found = only(by_seed(was), by_seed(now))
+    expected = stats.ttest_rel(now, was).confidence_interval(1 - 2 * TAIL)
+    assert found.interval(TAIL) == pytest.approx(tuple(expected))
+    assert (found.seeds, found.paired, found.df) == (8, True, pytest.approx(7))
+    assert found.largest == pytest.approx(np.abs(now - was).max())
+
+
+def test_other_seeds_give_the_interval_of_welch(draws):
+    was, now = draws[0], 5 * draws[1][:6]
+    found = only(by_seed(was), by_seed(now, 100))
+    test = stats.ttest_ind(now, was, equal_var=False)
+    assert found.interval(TAIL) == pytest.approx(tuple(test.confidence_interval(1 - 2 * TAIL)))
+    assert found.df == pytest.approx(test.df)
+    assert (found.seeds, found.paired) == (6, False)
+
+
+def test_seeds_are_matched_by_name_not_by_place(draws):
+    was = by_seed(draws[0])
+    found = only(was, dict(reversed(was.items())))
+    assert (found.value, found.error, found.interval(TAIL)) == (0.0, 0.0, (0.0, 0.0))
+
+
+def test_points_that_move_alike_say_no_more_than_one(draws):
+    was, now = by_seed(draws[0]), by_seed(draws[1])
+    alone = only(was, now)
+    for found in differences([was] * 3, [now] * 3):
+        assert found is not None
+        assert (found.df, found.error) == pytest.approx((alone.df, alone.error))
+
+
+def test_independent_points_lend_each_other_their_spread():
+    rng = np.random.default_rng(1)
+    noise = rng.normal(0, 0.01, (6, PLENTY))
+    noise[0] = 0.004 + 1e-6 * np.arange(PLENTY)  # five that agree by chance
+    zero = by_seed([0.0] * PLENTY)
+    found = differences([zero] * 6, list(map(by_seed, noise)))
+    alone = only(zero, by_seed(noise[0]))
+    assert alone.interval(TAIL)[0] > 0
+    assert found[0].interval(TAIL)[0] < 0
+    mean = np.var(noise, axis=1, ddof=1).mean() / PLENTY
+    assert found[0].error == pytest.approx(math.sqrt(mean))
+    assert all(PLENTY - 1 < each.df <= (PLENTY - 1) ** 2 for each in found)
+
+
+def test_points_that_never_moved_lend_nothing(draws):
+    was, now = by_seed(draws[0]), by_seed(draws[1])
+    alone = only(was, now)
+    moved, still = differences([was, was], [now, was])
+    assert (moved.error, moved.df) == pytest.approx((alone.error, alone.df))
+    assert still.error == 0
+
+
+@pytest.mark.parametrize("seeds", range(1, PLENTY))
+def test_few_seeds_have_no_interval(seeds):
+    found = only(by_seed([0.1] * seeds), by_seed([0.2, 0.3, 0.4, 0.5][:seeds]))
+    assert (found.error, found.interval(TAIL), found.seeds) == (None, None, seeds)
+
+
+def test_what_few_seeds_have_in_common_gives_way_to_two_samples():
+    was, now = by_seed(range(6)), by_seed(range(6), 4)
+    assert only(was, now).paired is False
+    assert only(was, by_seed(range(6), 1)).paired is True
+    assert only(by_seed(range(2)), by_seed(range(6), 1)).seeds == 1
+
+
+def test_few_other_seeds_are_nothing_to_compare():
+    assert differences([by_seed([1.0, 2.0])], [by_seed([1.0, 2.0], 5)]) == [None]
+    assert differences([{}], [by_seed([1.0] * 9)]) == [None]
