@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Compiled modules are kept: tests and workers start Python dozens of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart check test test-slow lint fuzz bench clean
+.PHONY: quickstart check test test-slow lint fuzz bench docs clean
 
 quickstart: $(READY)  ## run experiments/quickstart.yaml offline on generated data
 	$(BIN)/ratecli run experiments/quickstart.yaml --offline
@@ -40,6 +40,9 @@ bench: $(READY)  ## speed as ratios against peers, in the same run
 	$(BIN)/python benchmarks/players.py  # TFCO_PYTHON=... names an interpreter that has TFCO
 	$(BIN)/python benchmarks/filtering.py
 	$(BIN)/python benchmarks/seldonian.py  # SELDONIAN_PYTHON=... likewise, that has the toolkit
+
+docs: $(READY)  ## the documents as a site, in site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Everything is pinned by hash, so that pip installs these very files or nothing.
 $(READY): constraints.txt pyproject.toml

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     FUNCTIONS = "functions"
     ALGORITHMS = "algorithms"
     PLOTS = "plots"
+    CODES = "codes"
     EXPERIMENTS = "experiments"
     PLUGINS = "plugins"
 
@@ -58,7 +59,7 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            help="A data set, metric, algorithm, function or plot.", autocompletion=everything
+            help="A data set, metric, algorithm, function, plot or code.", autocompletion=everything
         ),
     ],
     as_json: Json = False,

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ratecli.codes import CODES
 from ratecli.datasets import registry
 from ratecli.datasets.sources import SOURCES
 from ratecli.faults import Fault, FaultError
@@ -110,6 +111,11 @@ def plots() -> list[Row]:
     ]
 
 
+def codes() -> list[Row]:
+    """What a message's code means."""
+    return [{"name": row.code, "means": row.means} for row in CODES.values()]
+
+
 def experiments() -> list[Row]:
     """The experiments of the folder of that name, or of the current one if there is none."""
     folder = Path("experiments")
@@ -123,6 +129,7 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
     "functions": functions,
     "algorithms": solvers,
     "plots": plots,
+    "codes": codes,
     "experiments": experiments,
     "plugins": plugged,
 }
@@ -131,12 +138,13 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
 def describe(name: str) -> Row | None:
     """All there is to say about a name, None if nothing is called so."""
     name = SYNONYMS.get(name, name)
-    return next((row for look in (_dataset, _algorithm, _term) if (row := look(name))), None)
+    return next((row for look in (_dataset, _algorithm, _term, _code) if (row := look(name))), None)
 
 
 def names() -> list[str]:
     """Everything that `describe` knows, synonyms too."""
-    rows = (row for listing in (datasets, solvers, metrics, functions, plots) for row in listing())
+    listings = (datasets, solvers, metrics, functions, plots, codes)
+    rows = (row for listing in listings for row in listing())
     return [*(row["name"] for row in rows), *SYNONYMS]
 
 
@@ -165,6 +173,18 @@ def _algorithm(name: str) -> Row | None:
         "from": algorithm.source if algorithm.plugged else OWN,
         "notes": found.text,
         "options": [asdict(option) for option in found.options],
+    }
+
+
+def _code(name: str) -> Row | None:
+    row = CODES.get(name.upper())
+    if row is None:
+        return None
+    exit_code = row.exit_code or "none of its own"
+    return {"name": row.code, "what": "code of a message", "means": row.means} | {
+        "comes of": row.cause,
+        "way out": row.way_out,
+        "exit code": exit_code,
     }
 
 

@@ -1,4 +1,4 @@
-"""The rows of the paper's Table 2, as README and `show` have them: each runs, and they are the same."""
+"""The rows of the paper's Table 2, as the tutorial and `show` have them: each runs, and they are the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from ratecli.solvers.players.solver import ThreePlayer
 
 ROW = re.compile(r"^\| (.+) \| (`(?:three_player|coco).*`) \|$", re.MULTILINE)
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "three-players.md"
 NAMES = (
     "Algorithm 1",
     "Algorithm 2",
@@ -25,7 +25,7 @@ NAMES = (
 )
 LINES = {
     next(name for name in NAMES if row.startswith(name)): re.findall("`([^`]+)`", lines)
-    for row, lines in ROW.findall(README.read_text())
+    for row, lines in ROW.findall(PAGE.read_text("utf-8"))
 }
 FILE = """\
 name: setting
@@ -44,7 +44,7 @@ def options(line: str) -> dict:
     return {} if isinstance(entry, str) else next(iter(entry.values()))
 
 
-def test_readme_and_show_have_the_same_settings():
+def test_the_tutorial_and_show_have_the_same_settings():
     shown = " ".join((ThreePlayer.__doc__ or "").split())
     assert tuple(LINES) == NAMES
     for name, lines in LINES.items():

@@ -1,0 +1,380 @@
+"""The pages of the reference, made of the code each time that the site is built, so that they cannot go stale.
+
+A hook of MkDocs (`hooks:` in mkdocs.yml). Nothing of it is kept under docs/.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from ratecli.codes import CODES, FAMILIES
+from ratecli.runner import catalogue
+
+MADE = "Made of the code: `{}` tells the same.\n"
+SAID = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
+CLASSES = {
+    "affine": "sums of rates with numbers before them, such as `tpr[women] - 0.8 * tpr`",
+    "convex": "convex in the rates, such as `kl(0.3, positive_rate)`",
+    "ratio": "one ratio of sums of rates, such as `1 - f1`",
+    "sum of ratios": "several of them, such as `f1[men] - f1[women]`",
+    "balance": "the distance of the groups' shares among rows decided yes from given ones: `imbalance(by=sex)`",
+    "other": "any other function of rates, such as `tpr * fpr`",
+    "estimate": "goals of estimates: `mse`, `mean_error`, `log_loss`",
+    "disclosure": "a bound on what a decision tells of a group: `disclosivity(by=sex) <= 0.1`",
+    "ranking": "measures of scores, which no algorithm takes as goals: `roc_auc`, `pr_auc`",
+    "reported only": "anything else that speaks of a disclosivity",
+}
+ROLES = {
+    "enforces": "is given the goals and promises to meet the constraints",
+    "reads": "is given the goals and promises nothing",
+    "ignores": "is given plain error and no constraints",
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for name, make in PAGES.items():
+        files.append(File.generated(config, f"reference/{name}.md", content=make()))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The page without what is said to the tests (see docs/pages.py)."""
+    return SAID.sub("", markdown)
+
+
+def rates() -> str:
+    found = catalogue.metrics()
+    parts = [
+        "# Rates and functions\n",
+        MADE.format("ratecli ls metrics` and `ratecli ls functions"),
+        (
+            "A *rate* is a mean over the rows of a slice, so it is linear in the decisions. What is *composite* is "
+            "arithmetic over rates; a *ranking* measures scores and can be reported, not asked for. Slices stand in "
+            "brackets, as in `tpr[women]`, `tpr[sex = Female, age >= 30]`, `recall[d2]`.\n"
+        ),
+    ]
+    for kind in dict.fromkeys(row["kind"] for row in found):
+        rows = [row for row in found if row["kind"] == kind]
+        parts += [f"## {TITLES[kind]}\n", *_metrics(rows)]
+    heads = ["function", "class", "what it is"]
+    functions = [[f"`{row['name']}`", row["kind"], row["means"]] for row in catalogue.functions()]
+    return "\n".join([*parts, "## Functions\n", _table(heads, functions)])
+
+
+TITLES = {
+    "rate": "Rates",
+    "composite": "Composites",
+    "ranking": "Rankings",
+    "of a column": "Of a column's values",
+}
+
+
+def _metrics(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    heads = ["name", "what it is", "written as", "also called"]
+    cells = [
+        [
+            f"`{row['name']}`",
+            row["means"],
+            f"`{row['is']}`" if "is" in row else "",
+            ", ".join(f"`{each}`" for each in row["synonyms"]),
+        ]
+        for row in rows
+    ]
+    used = [k for k in range(len(heads)) if any(row[k] for row in cells)]
+    yield _table([heads[k] for k in used], [[row[k] for k in used] for row in cells])
+
+
+def algorithms() -> str:
+    from ratecli.solvers.registry import BUILT_IN  # noqa: PLC0415
+
+    shapes = _table(["class", "what it is"], [[name, CLASSES[name]] for name in CLASSES])
+    parts = [
+        "# Algorithms\n",
+        MADE.format("ratecli ls algorithms` and `ratecli show NAME"),
+        (
+            "Any classifier that an algorithm gives is measured on all goals. Which goals it takes is a matter of "
+            "their class, which `ratecli explain FILE` shows; the easier ones stand first:\n"
+        ),
+        shapes,
+        (
+            "In any entry stand, beside the options below, `as` (another label), `sweep`, `constraints_on`, `margin`, "
+            "`safety` and `filter` (see [the file](yaml.md)).\n"
+        ),
+    ]
+    return "\n".join([*parts, *(_algorithm(each) for each in BUILT_IN)])
+
+
+def _algorithm(algorithm: Any) -> str:
+    row = catalogue.describe(algorithm.name)
+    assert row is not None
+    solver = algorithm.load()
+    takes = [
+        ["role", f"{solver.role}: {ROLES[solver.role]}"],
+        ["objectives", _shapes(solver.objectives)],
+        ["constraints", _shapes(solver.constraints)],
+        ["source", row["source"]],
+    ]
+    if solver.role == "ignores":
+        takes = [takes[0], takes[-1]]
+    options = [
+        [f"`{each['name']}`", each["type"], f"`{_plain(each['default'])}`", each["means"]]
+        for each in row["options"]
+    ]
+    parts = [
+        f"## {algorithm.name}\n",
+        f"{row['summary'][:1].upper()}{row['summary'][1:]}.\n",
+        _table(["", ""], takes),
+        f"{_prose(row['notes'])}\n",
+    ]
+    if options:
+        parts.append(_table(["option", "type", "default", "means"], options))
+    return "\n".join(parts)
+
+
+def _shapes(found: Iterable[Any]) -> str:
+    named = [name for name in CLASSES if name in set(found)]
+    return "any" if len(named) == len(CLASSES) else ", ".join(named)
+
+
+def datasets() -> str:
+    heads = ["name", "rows", "label", "what it is"]
+    found = [catalogue.describe(row["name"]) or {} for row in catalogue.datasets()]
+    cells = [
+        [f"[{row['name']}](#{row['name']})", str(row["rows"]), f"`{row['label']}`", row["summary"]]
+        for row in found
+    ]
+    parts = [
+        "# Data sets\n",
+        MADE.format("ratecli ls datasets` and `ratecli show NAME"),
+        (
+            "Files come from public addresses, and their checksums are pinned. `ratecli fetch NAME` brings them to "
+            "`data/`; `RATECLI_DATA_MIRROR` names a folder or address to look at first. A table of your own needs no "
+            "name here: [use your own table](../howto/own-data.md).\n"
+        ),
+        _table(heads, cells),
+    ]
+    return "\n".join([*parts, *map(_dataset, found)])
+
+
+def _dataset(row: Mapping[str, Any]) -> str:
+    wanted = ("sensitive", "preparations", "options", "licence", "citation")
+    facts = [[key, _plain(row[key])] for key in wanted if row.get(key)]
+    facts += [["files", ", ".join(_link(file) for file in row.get("files", []))]]
+    facts = [fact for fact in facts if fact[1]]
+    text = f"```text\n{row['notes']}\n```\n" if row.get("notes") else ""
+    stand_in = f"**{row['stand_in']}**\n" if row.get("stand_in") else ""
+    return "\n".join(
+        [f"## {row['name']} {{ #{row['name']} }}\n", stand_in, _table(["", ""], facts), text]
+    )
+
+
+def _link(file: Mapping[str, Any]) -> str:
+    return f"[{file['name']}]({file['url']})" if file.get("url") else file["name"]
+
+
+def errors() -> str:
+    parts = [
+        "# Codes of messages\n",
+        MADE.format("ratecli ls codes` and `ratecli show CODE"),
+        (
+            "A mistake is one message: its code, what is wrong, where (file, line, column), and a way out. All "
+            "mistakes of a phase are told at once. Codes that begin with E end the command, those with W warn.\n"
+        ),
+        (
+            "Exit codes: 0 all trials ended, and checks hold; 1 some trial failed; 2 bad usage or file, nothing ran, or "
+            "results that cannot be written; 3 a check does not hold or cannot be made; 4 data missing, offline or "
+            "wrong; 70 internal error; 130 interrupted, what had ended is stored.\n"
+        ),
+    ]
+    for family, what in FAMILIES.items():
+        heads = ["code", "means", "comes of", "way out", "exit"]
+        rows = [
+            [
+                f"<span id='{row.code}'>{row.code}</span>",
+                row.means,
+                row.cause,
+                row.way_out,
+                str(row.exit_code or ""),
+            ]
+            for row in CODES.values()
+            if row.code.startswith(family)
+        ]
+        if rows:
+            parts += [f"## {family}xx: {what}\n", _table(heads, rows)]
+    return "\n".join(parts)
+
+
+def keys() -> str:
+    from ratecli.spec.schema import json_schema  # noqa: PLC0415
+
+    schema = json_schema()
+    parts = [
+        "# The file\n",
+        MADE.format("ratecli schema"),
+        (
+            "One experiment is one YAML file. `ratecli init` writes a commented one. It is standard YAML 1.2: inside "
+            "`{ }` a rule with brackets or commas needs quotes.\n"
+        ),
+        "## Experiment\n",
+        _keys(schema),
+    ]
+    for name, part in schema["$defs"].items():
+        shown = _entry_of(part) if "properties" not in part else part
+        text = f"{part.get('description', '')}\n"
+        parts += [f"## {name}\n", text, _keys(shown)] if shown else []
+    return "\n".join(parts)
+
+
+def _entry_of(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The mapping among the forms of an entry that may be a name, or a name with options."""
+    for form in part.get("anyOf", []):
+        inner = form.get("additionalProperties", form)
+        if isinstance(inner, dict) and "properties" in inner:
+            return inner
+    return None
+
+
+def _keys(part: Mapping[str, Any]) -> str:
+    required = set(part.get("required", ()))
+    rows = [
+        [
+            f"`{key}`",
+            _type(field),
+            "needed"
+            if key in required
+            else f"`{_plain(field['default'])}`"
+            if field.get("default") not in (None, "")
+            else "",
+            field.get("description", ""),
+        ]
+        for key, field in part["properties"].items()
+    ]
+    return _table(["key", "type", "default", "means"], rows)
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    """A schema in a few words."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in field:
+        return " or ".join(f"`{each}`" for each in field["enum"])
+    if "const" in field:
+        return f"`{_plain(field['const'])}`"
+    if "anyOf" in field or "oneOf" in field:
+        forms = [_type(form) for form in field.get("anyOf") or field["oneOf"]]
+        return " or ".join(dict.fromkeys(form for form in forms if form and form != "nothing"))
+    kind = field.get("type", "")
+    if isinstance(kind, list):
+        return " or ".join(WORDS.get(each, each) for each in kind)
+    if kind == "array":
+        items = field.get("items") or {}
+        return f"list of {_type(items)}" if items else "list"
+    if kind == "object":
+        inner = field.get("additionalProperties") or next(
+            iter(field.get("patternProperties", {}).values()), None
+        )
+        return f"names, each with {_type(inner)}" if isinstance(inner, dict) else "mapping"
+    return WORDS.get(kind, kind)
+
+
+WORDS = {
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+    "null": "nothing",
+}
+
+
+def commands() -> str:
+    import typer.main  # noqa: PLC0415
+
+    from ratecli.cli.app import app  # noqa: PLC0415
+
+    group = typer.main.get_command(app)
+    parts = [
+        "# Commands\n",
+        MADE.format("ratecli COMMAND --help"),
+        (
+            "What is written to standard output is the answer; progress, warnings and errors go to standard error. "
+            "`NO_COLOR` switches colours off; where the output is no terminal, progress is plain lines.\n"
+        ),
+    ]
+    for name, command in group.commands.items():
+        context = typer.Context(command, info_name=f"ratecli {name}")
+        rows = [
+            [_spelt(each, context), _said(each)] for each in command.params if each.name != "help"
+        ]
+        usage = " ".join(command.get_usage(context).split())
+        parts += [f"## {name}\n", f"`{usage.removeprefix('Usage: ')}`\n", f"{command.help}\n"]
+        parts += [_table(["", ""], rows)] if rows else []
+    return "\n".join(parts)
+
+
+def _spelt(parameter: Any, context: Any) -> str:
+    shown = parameter.make_metavar(context)
+    if parameter.param_type_name == "argument":
+        return f"`{shown}`"
+    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    return f"`{names}`" if parameter.is_flag else f"`{names} {shown}`"
+
+
+def _said(parameter: Any) -> str:
+    text = getattr(parameter, "help", None) or ""
+    default = parameter.default
+    plain = (
+        isinstance(default, int | float | str) and not isinstance(default, bool) and default != ""
+    )
+    return f"{text} Default: `{default}`." if plain else text
+
+
+def _prose(text: str) -> str:
+    return html.escape(text, quote=False).replace("*", r"\*")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return json.dumps(value, default=str)
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *([_cell(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Text that a table can hold: one line, no bar that would end the cell, angles only in our own spans."""
+    text = " ".join(str(text).split()).replace("|", r"\|")
+    if text.startswith("<span "):
+        return text
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part if part.startswith("`") else html.escape(part, quote=False).replace("*", r"\*")
+        for part in parts
+    )
+
+
+PAGES = {
+    "rates": rates,
+    "algorithms": algorithms,
+    "datasets": datasets,
+    "errors": errors,
+    "yaml": keys,
+    "cli": commands,
+}
+"""The pages that are made, by name."""

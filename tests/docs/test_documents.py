@@ -1,0 +1,153 @@
+"""Every command, file and program that README and the documents show is run, and says what they say it does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from compare import same, same_line
+from execute import DiffersError, Run, missing
+from pages import ROOT, Page, all_pages, read
+
+PAGES = all_pages()
+RUN = ("console", "sh", "yaml", "python", "text", "csv")
+NOT_RUN = 12
+"""At most so many parts of all pages are not run at all; each says why."""
+COMMAND = re.compile(r"^(?: {4}|\t)(?:\$ )?(?:ratecli|make|pip|python3?) ")
+
+
+def with_id(pages):
+    return pytest.mark.parametrize("page", pages, ids=[page.name for page in pages])
+
+
+def can(page: Page) -> None:
+    if need := missing(page.said):
+        pytest.skip(f"needs {need}")
+
+
+def is_slow(page: Page) -> bool:
+    return "slow" in page.said or any("slow" in part.said for part in page.parts)
+
+
+@with_id(PAGES)
+def test_a_page_says_what_comes_out(page, folder):
+    can(page)
+    Run(page, folder, slow=False).all()
+
+
+@pytest.mark.slow
+@with_id([page for page in PAGES if is_slow(page)])
+def test_a_page_says_what_comes_out_where_that_takes_long(page, folder):
+    can(page)
+    Run(page, folder, slow=True).all()
+
+
+@with_id(PAGES)
+def test_every_block_is_of_a_kind_that_is_run(page):
+    for part in page.parts:
+        if part.kind not in {"table", "picture"}:
+            assert part.kind in RUN or "not run" in part.said, (page.name, part.start + 1)
+    hidden = [line for line in page.lines if COMMAND.match(line)]
+    assert not hidden
+
+
+def test_few_parts_are_not_run():
+    told = [part.said["not run"] for page in PAGES for part in page.parts if "not run" in part.said]
+    assert len(told) <= NOT_RUN
+    assert all(len(reason.split()) > 2 for reason in told)
+
+
+def test_links_of_the_readme_lead_somewhere():
+    (readme,) = (page for page in PAGES if page.path.name.startswith("README"))
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", "\n".join(readme.lines))
+    assert len(links) > 10
+    for link in links:
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+
+
+SHOWN = "kappa  0.4874 ± 0.0114   17 rows, 0.7 s"
+
+
+@pytest.mark.parametrize(
+    ("printed", "equal"),
+    [
+        ("kappa 0.4874 ± 0.0114 17 rows, 0.7 s", True),
+        ("kappa 0.4875 ± 0.0113 17 rows, 12 s", True),
+        ("kappa 0.4876 ± 0.0114 17 rows, 0.7 s", False),
+        ("kappa 0.4874 ± 0.0114 18 rows, 0.7 s", False),
+        ("lambda 0.4874 ± 0.0114 17 rows, 0.7 s", False),
+        ("kappa 0.4874 ± 0.0114 17 rows", False),
+    ],
+)
+def test_numbers_are_compared_to_their_digits_and_times_are_not(printed, equal):
+    assert same_line(SHOWN, printed) == equal
+
+
+def test_dots_stand_for_lines_and_for_text():
+    assert same(["a", "...", "d 1...3"], ["a", "b", "c", "d 1, 2, 3"])
+    assert same(["..."], [])
+    assert not same(["a", "..."], ["b"])
+    assert not same(["a", "...", "d"], ["a", "b"])
+    assert not same([], ["a"])
+
+
+PAGE = """\
+```yaml
+# x.yaml
+name: x
+datasets: {d: {source: loans, rows: 200}}
+algorithms: [unconstrained]
+```
+
+```console
+$ ratecli validate x.yaml
+x.yaml: no errors, %d trial
+```
+
+<!-- exits: 2 -->
+```console
+$ ratecli validate x.yaml --set seeds=none
+...
+```
+
+```python
+print(1 + 1)
+```
+
+```text
+%d
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("trials", "sum_", "line"),
+    [(1, 2, None), (2, 2, 8), (1, 3, 23)],
+    ids=["right", "printed", "python"],
+)
+def test_what_a_page_says_wrongly_is_found_at_its_line(folder, trials, sum_, line, monkeypatch):
+    monkeypatch.setattr("pages.ROOT", folder)
+    (folder / "page.md").write_text(PAGE % (trials, sum_))
+    run = Run(read(folder / "page.md"), folder, slow=False)
+    if line is None:
+        run.all()
+        assert run.ran == 5
+    else:
+        with pytest.raises(DiffersError, match=rf"page\.md:{line}: not so"):
+            run.all()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "```yaml\nname: x\n```",
+        "```console\nratecli ls plots\n```",
+        "```sh\nratecli ls plottz\n```",
+        "```java\n```",
+    ],
+)
+def test_a_block_that_cannot_be_meant_is_refused(folder, block, monkeypatch):
+    monkeypatch.setattr("pages.ROOT", folder)
+    (folder / "page.md").write_text(block + "\n")
+    with pytest.raises(DiffersError):
+        Run(read(folder / "page.md"), folder, slow=False).all()

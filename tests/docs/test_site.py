@@ -1,0 +1,139 @@
+"""The site is built without a warning, opens without a network, and tells of everything that has a name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+import typer.main
+
+from ratecli.cli.app import app
+from ratecli.codes import CODES
+from ratecli.runner.catalogue import datasets, functions, metrics
+from ratecli.runner.signature import signature
+from ratecli.solvers.registry import BUILT_IN
+from ratecli.spec.schema import json_schema
+
+ROOT = Path(__file__).parents[2]
+
+
+class Found(HTMLParser):
+    """Ids, links and what a page loads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if given.get("id"):
+            self.ids.add(given["id"])
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+        if tag in {"script", "img", "iframe"} and given.get("src"):
+            self.loads.append(given["src"])
+        if tag == "link" and given.get("rel") in {"stylesheet", "preconnect", "preload", "icon"}:
+            self.loads.append(given["href"])
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The pages of the site by their path in it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "-q",
+        "-d",
+        str(folder),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = {
+        str(path.relative_to(folder)): Found(path.read_text("utf-8"))
+        for path in folder.rglob("*.html")
+    }
+    assert len(pages) > 20
+    return folder, pages
+
+
+def test_every_link_leads_somewhere(site):
+    folder, pages = site
+    for name, page in pages.items():
+        if name == "404.html":
+            continue
+        for link in (*page.links, *page.loads):
+            address, _, anchor = unquote(link).partition("#")
+            if address.startswith(("http://", "https://", "mailto:")):
+                continue
+            target = (folder / name).parent / address if address else folder / name
+            assert target.exists(), (name, link)
+            if anchor and target.suffix == ".html":
+                assert anchor in pages[str(target.resolve().relative_to(folder.resolve()))].ids, (
+                    name,
+                    link,
+                )
+
+
+def test_no_page_loads_anything_of_the_network(site):
+    folder, pages = site
+    loaded = [load for page in pages.values() for load in page.loads]
+    assert loaded
+    assert not [load for load in loaded if re.match(r"(https?:)?//", load)]
+    styles = "".join(path.read_text("utf-8") for path in folder.rglob("*.css"))
+    assert not re.findall(r"url\(['\"]?https?:", styles)
+
+
+def test_no_page_shows_what_is_said_to_tests(site):
+    folder, _ = site
+    for path in folder.rglob("*.html"):
+        assert "<!-- from:" not in path.read_text("utf-8")
+
+
+def test_the_reference_tells_of_every_name(site):
+    _, pages = site
+    text = {name: pages[f"reference/{name}.html"].text for name in
+            ("rates", "algorithms", "datasets", "errors", "yaml", "cli", "results")}  # fmt: skip
+    for row in (*metrics(), *functions()):
+        assert row["name"] in text["rates"]
+    for algorithm in BUILT_IN:
+        assert algorithm.name in text["algorithms"]
+        for option in signature(algorithm).options:
+            assert option.name in text["algorithms"]
+            assert option.means.split("`")[0] in text["algorithms"]
+    for row in datasets():
+        assert row["summary"] in text["datasets"]
+    for code in CODES.values():
+        assert code.code in text["errors"]
+        assert code.means.replace("`", "") in text["errors"]
+    schema = json_schema()
+    for part in (schema, *schema["$defs"].values()):
+        for key in part.get("properties", {}):
+            assert key in text["yaml"]
+    for command in typer.main.get_command(app).commands:
+        assert f"ratecli {command}" in text["cli"]
+
+
+def test_the_page_of_results_tells_of_every_file_that_a_report_writes(site):
+    from ratecli.report.write import FOLDERS, LEDGER, PAGES  # noqa: PLC0415
+
+    _, pages = site
+    for name in (*PAGES, *FOLDERS, LEDGER):
+        assert name in pages["reference/results.html"].text
