@@ -104,7 +104,6 @@ def _part(lines: list[str], at: int) -> Part | None:
 
 def all_pages() -> list[Page]:
     """README and all pages of the documents, sorted by path."""
-    new = DOCS / "README-new.md"  # until it is moved
-    readme = [] if new.exists() else [ROOT / "README.md"]
+    readme = [ROOT / "README.md"]
     found = sorted(path for path in DOCS.rglob("*.md") if EXAMPLES not in path.parents)
     return [read(path) for path in (*readme, *found)]
