@@ -156,7 +156,11 @@ def test_several_experiments(folder, run, plain):
     other.write_text(PLAIN.replace("name: small", "name: other"))
     answer = run(plain, other, "--set", "seeds=1")
     assert answer.code == 0
-    assert {path.name for path in (folder / "results").iterdir()} == {"small", "other", "report.html"}
+    assert {path.name for path in (folder / "results").iterdir()} == {
+        "small",
+        "other",
+        "report.html",
+    }
 
 
 def test_fresh_forgets(run, plain):
