@@ -93,9 +93,12 @@ class DaskCrew:
         key = self._out.pop(future)
         if future.cancelled():
             raise self._lost("the scheduler is gone")
-        error = future.exception()
-        if error is None:
-            return future.result()
+        try:
+            error = future.exception()
+            if error is None:
+                return future.result()
+        except OSError as closed:
+            raise self._lost("the scheduler does not answer any more") from closed
         if isinstance(error, KilledWorker):
             return Death(key, "a Dask worker was lost", 1 + error.args[2])
         if isinstance(error, FaultError):

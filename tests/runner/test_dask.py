@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,12 @@ def test_processes_leave_when_a_run_falls_silent(monkeypatch):
     pid = work(Run("silent", {}, {}), parcel).info["pid"]
     until_gone(pid)
     assert "silent" not in dask_worker._rooms
+
+
+def test_fewer_at_once_than_a_cluster_could(cluster):
+    found = results(Dask(cluster, 1), [task(str(at), "between") for at in range(6)])
+    spans = sorted(result.info["span"] for result in found.values())
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
 def test_no_process_outlives_its_run(cluster):
