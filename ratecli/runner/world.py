@@ -17,17 +17,22 @@ from scipy import sparse
 from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import load
+from ratecli.datasets.streamed.deal import Deal
+from ratecli.datasets.streamed.encode import with_features
+from ratecli.datasets.streamed.table import Streamed, streamed_table
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier, Features
 from ratecli.models.grouped import with_members
 from ratecli.models.proxies import Filter
+from ratecli.models.stream import Stream
 from ratecli.rates.expression import EVERYWHERE
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
 from ratecli.runner.drawing import AS_THEY_ARE, Dealt, Drawing, dealt
 from ratecli.runner.encoding import Encoding
+from ratecli.runner.keys import stream
 from ratecli.runner.levels import (
     check_column,
     column_at_levels,
@@ -36,6 +41,7 @@ from ratecli.runner.levels import (
     sample_at_levels,
 )
 from ratecli.runner.slices import memberships
+from ratecli.runner.streamed import StreamedPredictions
 
 Positions = NDArray[np.intp]
 
@@ -74,7 +80,8 @@ class World:
 
     Each row of the data stands `levels` times (`runner.levels`). `encoding` says how features are made
     of columns, as JSON (`runner.encoding`). `before` are the rows before a filter (`runner.filtered`)
-    weighed or dropped some, if one did.
+    weighed or dropped some, if one did. Rows of a `stream` are in no memory: the sample then has cells of
+    rows that count alike (`models.stream`), and X no columns.
     """
 
     sample: Sample
@@ -82,9 +89,22 @@ class World:
     levels: int = 1
     encoding: str = ""
     before: Sample | None = None
+    stream: Stream | None = None
+
+    def answers(self, classifiers: Mapping[str, Classifier]) -> dict[str, Predictions]:
+        """`predictions` of each; of a stream in one pass over it."""
+        if self.stream is None or not classifiers:
+            return {name: self.predictions(each) for name, each in classifiers.items()}
+        decisions = self.stream.decisions(list(classifiers.values()))
+        return {
+            name: StreamedPredictions.of(self.stream, each, decided)
+            for (name, each), decided in zip(classifiers.items(), decisions, strict=True)
+        }
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""
+        if self.stream is not None:
+            return self.answers({"": classifier})[""]
         X = with_members(self.X, memberships(self.sample, classifier.slices))
         if isinstance(classifier, Filter):
             return _filtered(classifier, X)
@@ -93,7 +113,7 @@ class World:
     def counted(self, some: Positions) -> float:
         """How many rows some positions are: behind a filter, how many of them are expected to be kept."""
         if self.before is None:
-            return float(len(some))
+            return float(self.sample.counted(some))
         return float((self.sample.weight[some] / self.before.weight[some]).sum())
 
     def unfiltered(self) -> Sample:
@@ -104,7 +124,8 @@ class World:
 
     def splits(self) -> dict[str, int]:
         """Rows of each split that has any, in the order train, validation, test, safety."""
-        counts = {name: int(self.sample.rows(EVERYWHERE, name).sum()) for name in SPLITS}
+        sample = self.sample
+        counts = {name: sample.counted(sample.rows(EVERYWHERE, name)) for name in SPLITS}
         return {name: count for name, count in counts.items() if count}
 
 
@@ -135,6 +156,8 @@ def world(
     Worlds that differ in what is put aside for a safety test hold the same rows in the same order, each
     as its own training rows say.
     """
+    if is_streamed(data):
+        return streamed_world(data, seed, deployed)
     found = {name: dealt_of(data, name, seed, drawing) for name in data.options()}
     return world_of(data, found, deployed, drawing.unseen)
 
@@ -237,7 +260,12 @@ def _taken(values: Any, rows: Positions | None) -> Any:
 
 
 def columns_of(data: Data) -> dict[str, Any]:
-    """Every column that slices may name, over all rows."""
+    """Every column that slices may name, over all rows; of streamed rows each value once."""
+    if is_streamed(data):
+        return {
+            column: np.array(values, dtype=object if any(isinstance(v, str) for v in values) else float)
+            for column, values in streamed(data).values().items()
+        }
     return column_at_levels(_all_rows(data).columns, levels_of_all(data))
 
 
@@ -248,13 +276,81 @@ def levels_of_all(data: Data) -> int:
 
 
 def check_table(data: Data, name: str) -> None:
-    """Reads a table; raises what is wrong with it, E404 to E411."""
+    """Reads a table; raises what is wrong with it, E404 to E413."""
+    own = data.only([name])
+    if is_streamed(own):
+        streamed(own)
+        return
     check_column(table(data, name), levels_of(data.options()[name]))
 
 
 def dealt_of(data: Data, name: str, seed: int, drawing: Drawing = AS_THEY_ARE) -> Dealt:
     """The rows of one data set and the split of each, whose copies at all levels go with it."""
     return dealt(table(data, name), name, data.options()[name], seed, drawing)
+
+
+def check_split(data: Data, name: str, seed: int) -> None:
+    """Raises E205, E410 where rows cannot be divided as the entry says."""
+    if is_streamed(data.only([name])):
+        world(data.only([name]), seed)
+    else:
+        dealt_of(data, name, seed)
+
+
+def any_table(data: Data, name: str) -> Table | Streamed:
+    """A table, in memory or not."""
+    own = data.only([name])
+    return streamed(own) if is_streamed(own) else table(data, name)
+
+
+def streamed(data: Data) -> Streamed:
+    """The table of the one data set, which is streamed."""
+    ((_, entry),) = data.entries
+    return _read_streamed(entry, data.base)
+
+
+@lru_cache(maxsize=8)
+def _read_streamed(entry: str, base: str) -> Streamed:
+    return streamed_table(json.loads(entry), Path(base))
+
+
+def is_streamed(data: Data) -> bool:
+    """Whether rows are in no memory: such a data set is alone."""
+    return any(options.get("stream") for options in data.options().values())
+
+
+def streamed_world(data: Data, seed: int, deployed: str | None) -> World:
+    """As `world`, of a data set whose rows are in no memory."""
+    ((name, options),) = data.options().items()
+    table, spec = streamed(data), options.get("split", {})
+    own = spec.get("seed", seed)
+
+    def random(stretch: int) -> np.random.Generator:
+        return stream(own, "split", name, *([str(stretch)] if stretch else []))
+
+    slices = options.get("slices", {})
+    if deployed is not None:
+        slices = {**slices, deployed: [0.0, 1.0, *slices.get(deployed, ())]}
+    cells = Deal(table, slices, spec, f"{own} {name}", random).cells()
+    rows, encoder = with_features(table, cells)
+    count = len(cells.label)
+    sample = Sample(
+        columns={each: _as_column(values) for each, values in cells.columns.items()},
+        label=cells.label,
+        dataset=np.full(count, name),
+        part=cells.part,
+        weight=cells.weight,
+        count=cells.count,
+    )
+    if deployed is not None:
+        sample = sample.with_deployed(_decisions(sample.columns[deployed], deployed))
+    others = {each: kind for each, kind in table.kinds.items() if each not in encoder.kinds}
+    encoding = Encoding(encoder, others).text()
+    return World(sample, np.zeros((count, 0)), encoding=encoding, stream=rows)
+
+
+def _as_column(values: Any) -> Any:
+    return values if values.dtype == object else values.astype(float)
 
 
 def _common_range(ranges: Sequence[Interval | None]) -> Interval | None:

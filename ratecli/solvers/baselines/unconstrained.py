@@ -29,6 +29,7 @@ class Unconstrained(Solver):
     version: ClassVar[int] = 2
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
+    streams: ClassVar[Mapping[str, Any] | None] = {}
 
     @property
     def takes_classes(self) -> bool:

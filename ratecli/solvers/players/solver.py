@@ -31,6 +31,7 @@ from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.selection import Shrunk, best_iterate, shrunk, shrunk_metrics
 from ratecli.solvers.players.steps import Stepper
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.streamed.player import streamed_rows
 
 ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
 Rate = Annotated[float, Gt(0)]
@@ -119,6 +120,7 @@ class ThreePlayer(Solver):
 
     version: ClassVar[int] = 3
     one_sided: ClassVar[bool] = True
+    streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None}
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
 
@@ -212,6 +214,9 @@ class ThreePlayer(Solver):
         if self.oracle is not None:
             ground = ground_of(self.oracle, problem, kinds)
             return BestResponse(form, ground, oracle(self.oracle, ground, problem.l2, rng))
+        if problem.stream is not None:
+            rows, batch = streamed_rows(problem.stream, kinds, self.batch, rng)
+            return Descent.start(form, rows, self.optimizer, learning, batch)
         rows = LaneRows.of(problem.X, kinds)
         batch = None if self.batch is None else Batch.of(rows, self.batch, rng)
         return Descent.start(form, rows, self.optimizer, learning, batch)
