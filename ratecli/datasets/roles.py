@@ -63,7 +63,9 @@ def roles_of(options: Options, columns: Sequence[str]) -> Roles:
     left = [name for name in columns if name not in taken]
     features = tuple(dict.fromkeys(left if stated is None else stated))
     if not features:
-        raise FaultError(Fault("E411", "no column is left as a feature", f"columns: {list(columns)}"))
+        raise FaultError(
+            Fault("E411", "no column is left as a feature", f"columns: {list(columns)}")
+        )
     return Roles(label, weight, features)
 
 

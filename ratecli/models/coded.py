@@ -74,6 +74,11 @@ class Rows(NamedTuple):
         """Those of the rows, in the order of `which`."""
         return Rows(self.start, *(part[which] for part in self[1:]))
 
+    def followed_by(self, others: Rows) -> Rows:
+        """These rows, then the others."""
+        pairs: Any = zip(self[1:], others[1:], strict=True)
+        return Rows(self.start, *(np.concatenate(pair) for pair in pairs))
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -111,6 +116,24 @@ class Encoded:
         if blocks / max(self.width, 1) >= SPARSE_BELOW:
             return np.asarray(matrix.toarray())
         return matrix
+
+    def scores(self, rows: Rows, weights: Array) -> Array:
+        """(m, M) `features @ weights` of weights (d, M), without the features."""
+        found = np.zeros((len(rows.cell), weights.shape[1]))
+        _scores(rows.numbers, rows.codes, self.coding, weights, found)
+        return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _scores(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> None:
+    most = len(coding.of_number) + len(coding.of_code)
+    at, values = np.empty(most, np.int64), np.empty(most)
+    for i in range(len(found)):
+        own = found[i]
+        for k in range(decoded(numbers, codes, i, coding, at, values)):
+            value, row = values[k], weights[at[k]]
+            for t in range(len(own)):
+                own[t] += value * row[t]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -10,15 +10,18 @@ some of the cells.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.models.base import Array, Classifier
+from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.coded import Encoded, Rows
+from ratecli.models.linear import Chance, Linear, Logistic, Ramp, Threshold
+from ratecli.models.mixture import Mixture, Vote
 
 Sums: TypeAlias = tuple[Array, ...]
 
@@ -103,6 +106,8 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class Decisions:
+    """Of classifiers; scores of all that are linear, and of linear members of mixtures, are found at once."""
+
     encoded: Encoded
     classifiers: tuple[Classifier, ...]
 
@@ -111,8 +116,52 @@ class Decisions:
         return len(self.classifiers)
 
     def __call__(self, rows: Rows) -> list[Array]:
-        X = self.encoded.features(rows)
-        return [classifier.decide(X) for classifier in self.classifiers]
+        X: Features | None = None
+        seen = self._scored(rows)
+        found = []
+        for classifier in self.classifiers:
+            if _linear(classifier) is None:
+                X = self.encoded.features(rows) if X is None else X
+                found.append(classifier.decide(X))
+            else:
+                found.append(classifier.decide(seen))
+        return found
+
+    def _scored(self, rows: Rows) -> Any:
+        scores = self.encoded.scores(rows, self.weights)
+        known = {w.tobytes(): scores[:, k] for k, w in enumerate(self.weights.T)}
+        return Scored((len(rows.cell), self.encoded.width), known)
+
+    @cached_property
+    def weights(self) -> Array:
+        """(d, M) distinct ones."""
+        members = (part for each in self.classifiers for part in _linear(each) or ())
+        distinct = {part.weights.tobytes(): part.weights for part in members}
+        none = np.zeros((0, self.encoded.width))
+        return np.ascontiguousarray(np.stack([*none, *distinct.values()], axis=1)
+                                    if distinct else none.T)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Stands for features (m, d) of which only products with some weights are asked for, and known."""
+
+    shape: tuple[int, int]
+    known: Mapping[bytes, Array]
+
+    def __matmul__(self, weights: Array) -> Array:
+        return self.known[weights.tobytes()]
+
+
+def _linear(classifier: Classifier) -> Sequence[Linear] | None:
+    """The linear classifiers by whose scores it decides; None where it may look at features."""
+    own: type = type(classifier)  # some that are made of these look at features
+    if own in {Threshold, Logistic, Chance, Ramp}:
+        return [cast("Linear", classifier)]
+    if own in {Mixture, Vote}:
+        parts = [_linear(member) for member in cast("Mixture", classifier).members]
+        return None if None in parts else [part for each in parts for part in each or ()]
+    return None
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,8 @@ def _plan(known: Prepared, cases: Sequence[Case]) -> Plan:
 
 def _with_data(known: Prepared, *, refuse: bool = True) -> Prepared:
     experiment, document, data = known.experiment, known.document, known.data
-    _each_entry(data, document, lambda name, _: check_table(data, name))
+    bound = experiment.limits.memory
+    _each_entry(data, document, lambda name, _: check_table(data, name, bound))
     columns = {pool: _columns(data.only(pool)) for pool in _pools(known.cases)}
     reading = Reading(experiment, document, columns)
     cases = tuple(reading.cases(refuse=refuse))

@@ -17,11 +17,8 @@ from scipy import sparse
 from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import load
-from ratecli.datasets.streamed.deal import Deal
-from ratecli.datasets.streamed.encode import with_features
-from ratecli.datasets.streamed.table import Streamed, streamed_table
+from ratecli.datasets.streamed.table import Streamed
 from ratecli.datasets.table import Table
-from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier, Features
 from ratecli.models.grouped import with_members
 from ratecli.models.proxies import Filter
@@ -30,9 +27,9 @@ from ratecli.rates.expression import EVERYWHERE
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
+from ratecli.runner.decided import decisions_in
 from ratecli.runner.drawing import AS_THEY_ARE, Dealt, Drawing, dealt
 from ratecli.runner.encoding import Encoding
-from ratecli.runner.keys import stream
 from ratecli.runner.levels import (
     check_column,
     column_at_levels,
@@ -42,6 +39,7 @@ from ratecli.runner.levels import (
 )
 from ratecli.runner.slices import memberships
 from ratecli.runner.streamed import StreamedPredictions
+from ratecli.runner.streamed_rows import check_memory, streamed_rows, streamed_table_of
 
 Positions = NDArray[np.intp]
 
@@ -182,7 +180,7 @@ def world_of(
         label_range=_common_range([table.label_range for table in named.values()]),
     )
     if deployed is not None:
-        sample = sample.with_deployed(_decisions(columns[deployed], deployed))
+        sample = sample.with_deployed(decisions_in(columns[deployed], deployed))
     levels = levels_of_all(data)
     encoding = Encoding.of(encoder, stacked.columns, levels).text()
     if levels == 1:
@@ -263,7 +261,9 @@ def columns_of(data: Data) -> dict[str, Any]:
     """Every column that slices may name, over all rows; of streamed rows each value once."""
     if is_streamed(data):
         return {
-            column: np.array(values, dtype=object if any(isinstance(v, str) for v in values) else float)
+            column: np.array(
+                values, dtype=object if any(isinstance(v, str) for v in values) else float
+            )
             for column, values in streamed(data).values().items()
         }
     return column_at_levels(_all_rows(data).columns, levels_of_all(data))
@@ -275,11 +275,14 @@ def levels_of_all(data: Data) -> int:
     return levels
 
 
-def check_table(data: Data, name: str) -> None:
-    """Reads a table; raises what is wrong with it, E404 to E413."""
+def check_table(data: Data, name: str, bound: int | None = None) -> None:
+    """Reads a table; raises what is wrong with it, E404 to E413.
+
+    That is E412 for a streamed one that takes more than `bound` bytes.
+    """
     own = data.only([name])
     if is_streamed(own):
-        streamed(own)
+        check_memory(name, streamed(own), bound)
         return
     check_column(table(data, name), levels_of(data.options()[name]))
 
@@ -306,12 +309,7 @@ def any_table(data: Data, name: str) -> Table | Streamed:
 def streamed(data: Data) -> Streamed:
     """The table of the one data set, which is streamed."""
     ((_, entry),) = data.entries
-    return _read_streamed(entry, data.base)
-
-
-@lru_cache(maxsize=8)
-def _read_streamed(entry: str, base: str) -> Streamed:
-    return streamed_table(json.loads(entry), Path(base))
+    return streamed_table_of(entry, data.base)
 
 
 def is_streamed(data: Data) -> bool:
@@ -321,36 +319,10 @@ def is_streamed(data: Data) -> bool:
 
 def streamed_world(data: Data, seed: int, deployed: str | None) -> World:
     """As `world`, of a data set whose rows are in no memory."""
-    ((name, options),) = data.options().items()
-    table, spec = streamed(data), options.get("split", {})
-    own = spec.get("seed", seed)
-
-    def random(stretch: int) -> np.random.Generator:
-        return stream(own, "split", name, *([str(stretch)] if stretch else []))
-
-    slices = options.get("slices", {})
-    if deployed is not None:
-        slices = {**slices, deployed: [0.0, 1.0, *slices.get(deployed, ())]}
-    cells = Deal(table, slices, spec, f"{own} {name}", random).cells()
-    rows, encoder = with_features(table, cells)
-    count = len(cells.label)
-    sample = Sample(
-        columns={each: _as_column(values) for each, values in cells.columns.items()},
-        label=cells.label,
-        dataset=np.full(count, name),
-        part=cells.part,
-        weight=cells.weight,
-        count=cells.count,
-    )
-    if deployed is not None:
-        sample = sample.with_deployed(_decisions(sample.columns[deployed], deployed))
-    others = {each: kind for each, kind in table.kinds.items() if each not in encoder.kinds}
-    encoding = Encoding(encoder, others).text()
-    return World(sample, np.zeros((count, 0)), encoding=encoding, stream=rows)
-
-
-def _as_column(values: Any) -> Any:
-    return values if values.dtype == object else values.astype(float)
+    ((name, entry),) = data.entries
+    found = streamed_rows(name, entry, data.base, seed, deployed)
+    X = np.zeros((len(found.sample), 0))
+    return World(found.sample, X, encoding=found.encoding, stream=found.stream)
 
 
 def _common_range(ranges: Sequence[Interval | None]) -> Interval | None:
@@ -391,16 +363,3 @@ def _stacked_column(name: str, found: Sequence[Table]) -> Any:
         np.asarray(table.frame[name] if name in table.frame else absent.repeat(len(table)), object)
         for table in found
     ])  # fmt: skip
-
-
-def _decisions(column: Any, name: str) -> Floats:
-    """The deployed model's decisions; raises E406 unless the column holds 0, 1 and gaps only."""
-    decisions = column if column.dtype.kind == "f" else pd.to_numeric(column, errors="coerce")
-    strange = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
-    if strange.any():
-        shown = column[np.flatnonzero(strange)[0]]
-        raise FaultError(
-            Fault("E406", f"'{shown}' in the column '{name}' is no decision of a deployed model",
-                  "decisions are 0 and 1; leave the cell empty where there is none")
-        )  # fmt: skip
-    return np.asarray(decisions, dtype=np.float64)

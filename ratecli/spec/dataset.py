@@ -261,7 +261,9 @@ def _stream(raw: Mapping[str, Any]) -> Iterator[Complaint]:
         message = "'levels' does not go with 'stream': streamed rows are decided at one threshold"
         yield Complaint(("levels",), "E104", message, hint, key=True)
     if raw.get("target") == "number":
-        message = "'target: number' does not go with 'stream': labels of streamed rows are two classes"
+        message = (
+            "'target: number' does not go with 'stream': labels of streamed rows are two classes"
+        )
         yield Complaint(("target",), "E104", message, hint, key=True)
 
 

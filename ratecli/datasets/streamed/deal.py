@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.datasets.split import PARTS, check_parts, drawn, impossible, shares_of
-from ratecli.datasets.streamed.store import Store, moved
+from ratecli.datasets.streamed.store import Store, moved, raw
 from ratecli.datasets.streamed.stream import CELL, Weighed
 from ratecli.datasets.streamed.table import Streamed
 from ratecli.datasets.streamed.telling import Telling, telling
@@ -133,7 +133,7 @@ class Deal:
                 if len(known) > MOST_CELLS:
                     raise self._too_many()
                 cell = ids[of]
-                file.write(memoryview(cell.astype(CELL)).cast("B"))
+                file.write(raw(cell.astype(CELL)))
                 count = _grown(count, np.bincount(cell, minlength=len(known)))
                 weight = _grown(weight, np.bincount(cell, weights, len(known)))
         found = {"keys": list(known), "count": count.tolist(), "weight": weight.tolist()}
@@ -203,7 +203,9 @@ class Deal:
     def _too_many(self) -> FaultError:
         names = ", ".join(f"'{name}'" for name in self.told if name)
         message = f"the columns {names} tell more than {MOST_CELLS} kinds of streamed rows apart"
-        return FaultError(Fault("E411", message, "tell groups and strata by fewer, or by coarser ones"))
+        return FaultError(
+            Fault("E411", message, "tell groups and strata by fewer, or by coarser ones")
+        )
 
     def _cells(self, path: Path, known: Mapping[str, Any]) -> Cells:
         keys, columns = np.array(known["keys"], dtype=np.int64), dict[str, NDArray[Any]]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +95,7 @@ class Files:
                     names = [name.strip() for name in batch.schema.names]
                     yield dict(zip(names, batch.columns, strict=True))
 
-    def _csv(self, path: Path) -> Iterator[pa.RecordBatch]:
+    def _csv(self, path: Path) -> Generator[pa.RecordBatch]:
         parsing, options = own.csv_options(path, self.separator)
         reading = pa.csv.ReadOptions(block_size=PIECE, use_threads=False)
         try:
@@ -104,7 +104,7 @@ class Files:
         except pa.ArrowInvalid as error:
             raise own.broken_csv(path, error) from error
 
-    def _parquet(self, path: Path) -> Iterator[pa.RecordBatch]:
+    def _parquet(self, path: Path) -> Generator[pa.RecordBatch]:
         try:
             schema = pa.parquet.read_schema(path)
             texts = [field.name for field in schema if _is_string(field.type)]

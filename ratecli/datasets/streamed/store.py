@@ -94,13 +94,21 @@ class Store:
                 yield start, piece
 
 
+def raw(array: NDArray[Any]) -> memoryview:
+    """The bytes of a contiguous array."""
+    whole: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(whole)
+
+
 def fill(file: BinaryIO, piece: NDArray[Any]) -> None:
     """Read a whole array; OSError where the file ends before."""
-    view = memoryview(piece.view(np.uint8).reshape(-1))
+    view = raw(piece)
     while view:
         count = file.readinto(view)  # type: ignore[attr-defined]
         if not count:
-            message = "the file of a streamed table ends too early: was it changed while it was read?"
+            message = (
+                "the file of a streamed table ends too early: was it changed while it was read?"
+            )
             raise OSError(message)
         view = view[count:]
 
@@ -212,7 +220,7 @@ def _write(store: Store, files: Files) -> None:
                 found = words(files.paths[0], column.name, batch[column.name])
                 place = [levels[column.name].get(word, 0) for word in found.words]
                 piece["codes"][:, k] = np.array(place)[found.codes]
-            file.write(memoryview(piece.view(np.uint8)))
+            file.write(raw(piece))
             written += len(piece)
     if written != store.rows:
         raise OSError("the table changed while it was read")

@@ -105,7 +105,6 @@ class FileStream(Stream):
         found = self._rows(0, records[there], cells[there])
         return found.some(found.cell >= 0)
 
-
     def drawn(self, chances: Array, seed: int) -> Rows:
         random = np.random.Generator(np.random.PCG64(seed))
         bounds = np.append(chances, 0.0)  # the last is that of rows left out

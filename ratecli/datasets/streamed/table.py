@@ -21,6 +21,15 @@ from ratecli.datasets.streamed.scan import FEW, MOST_LEVELS, Column
 from ratecli.datasets.streamed.store import Store, opened
 from ratecli.faults import Fault, FaultError
 
+ALONE = 360 * 2**20
+"""Bytes that a process takes before it reads anything: Python and its libraries, mostly."""
+PIECES = 8
+"""Copies of a piece of records, as numbers of double precision and the like."""
+POOLED = 40 * 2**15
+"""Bytes of a column of the rows that batches are drawn from, as features, once more while it is filled."""
+SQUARES = 3 * 8
+"""Bytes of a pair of features: curvatures, and the solver's."""
+
 
 @dataclass(frozen=True)
 class Streamed:
@@ -55,6 +64,19 @@ class Streamed:
         """What each column holds."""
         return {name: "text" if each.is_text else "number" for name, each in self.columns.items()}
 
+    @property
+    def memory(self) -> int:
+        """Bytes that a process takes which reads the table, about: they do not grow with its rows."""
+        names = set(self.roles.features)
+        sizes = [
+            1 if column.is_text is False else len(column.levels or ())
+            for column in self.store.columns
+            if column.name in names
+        ]
+        width = sum(sizes) + 1
+        pieces = PIECES * self.store.at_once * self.store.record.itemsize
+        return ALONE + pieces + POOLED * len(sizes) + SQUARES * width * width
+
     def values(self) -> dict[str, tuple[str | float, ...]]:
         """What occurs in each column, sorted; of one of many numbers a few of them."""
         return {name: _values(column) for name, column in self.columns.items() if column.kept}
@@ -74,8 +96,7 @@ def streamed_table(options: Options, base: Path) -> Streamed:
     Raises
     ------
     FaultError
-        E205, E403 to E407, E411 as for a table in memory, E412 for a label that is a number, E413 where
-        records cannot be kept.
+        E205, E403 to E407, E411 as for a table in memory, E413 where records cannot be kept.
     """
     files = files_of(options, base)
     sums = sums_of(options, files)
@@ -108,7 +129,9 @@ def _of_feature(column: Column, options: Options) -> Iterator[Fault]:
     if name not in options.get("categorical", ()) and column.slip is not None:
         words = (level for level in column.levels or () if level is not None)
         distinct = sum(word.casefold() not in MISSING for word in words)
-        if looks_like_slips(distinct if column.kept else FEW_LEVELS + 1, column.slips / column.told):
+        if looks_like_slips(
+            distinct if column.kept else FEW_LEVELS + 1, column.slips / column.told
+        ):
             yield slip_fault(name, *column.slip)
     if not column.kept:
         message = f"column '{name}' has more than {MOST_LEVELS} values"

@@ -132,7 +132,7 @@ class LaneRows:
 
     @property
     def width(self) -> int:
-        """d."""
+        """D."""
         return int(self.X.shape[1])
 
     @cached_property

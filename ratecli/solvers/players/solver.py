@@ -215,8 +215,8 @@ class ThreePlayer(Solver):
             ground = ground_of(self.oracle, problem, kinds)
             return BestResponse(form, ground, oracle(self.oracle, ground, problem.l2, rng))
         if problem.stream is not None:
-            rows, batch = streamed_rows(problem.stream, kinds, self.batch, rng)
-            return Descent.start(form, rows, self.optimizer, learning, batch)
+            streamed, drawn = streamed_rows(problem.stream, kinds, self.batch, rng)
+            return Descent.start(form, streamed, self.optimizer, learning, drawn)
         rows = LaneRows.of(problem.X, kinds)
         batch = None if self.batch is None else Batch.of(rows, self.batch, rng)
         return Descent.start(form, rows, self.optimizer, learning, batch)

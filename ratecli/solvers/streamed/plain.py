@@ -1,8 +1,8 @@
 """The plain linear classifier of rows that are in no memory, by Newton steps of a few passes.
 
-A pass adds up the loss, its slopes, and the curvature of some of the rows: 2^18 of them tell it so well
-that each step leaves a few hundredths of the error, however many rows there are. What the others add to
-its diagonal is added up of all of them, so that no feature looks flat because it is rare.
+A pass adds up the loss, its slopes, and the curvature of some of the rows: 2^17 of them tell it so well
+that each step leaves a few hundredths of the error, however many rows there are. The diagonal is added up
+of all rows, so that no feature looks flat because it is rare.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from ratecli.solvers.streamed.kernel import line_pass, loss_pass
 
 Separating = Literal["hinge", "logistic"]
 
-SAMPLE = 2**18
+SAMPLE = 2**17
 """Rows whose curvature is added up."""
+SEEN = 2.0
+"""A feature has this many times the curvature that those rows show only if it is rare."""
 CLOSE = 1e-9
 """What a Newton step may still promise where the logistic loss is least, relative to it."""
 GAP = 1e-5
@@ -33,7 +35,7 @@ WIDTHS = tuple(10.0 ** (-k / 2) for k in range(15))
 ROUGH = 1e-3
 """What a step may still promise before the next width, relative to the gap that is wanted at the end."""
 ENOUGH = 1e-4
-SHARES = 0.7 ** np.arange(1, 33)
+SHARES: Array = 0.7 ** np.arange(1.0, 33.0)
 """Of a step, where all of it is too much."""
 
 
@@ -123,14 +125,13 @@ class Descent:
         """A pass over the rows, of which about so many are curved."""
         self.passes += 1
         every = max(1, int(curved / SAMPLE))
-        part = LossSums(
-            self.stream.encoded.coding, self.side, self.share, w, width, every
-        )
+        part = LossSums(self.stream.encoded.coding, self.side, self.share, w, width, every)
         totals, slope, diagonal, below = self.stream.sums(part)
         penalty = 0.5 * self.l2 * float(w @ w)
         slope = slope + self.l2 * w
         curve = below + np.tril(below, -1).T
-        curve[np.diag_indices(len(w))] = np.maximum(diagonal, np.diag(below)) + self.l2
+        missed = np.where(diagonal > SEEN * np.diag(below), diagonal - np.diag(below), 0.0)
+        curve[np.diag_indices(len(w))] += missed + self.l2
         apart = w - slope / self.l2  # the weights that the dual variables stand for
         dual = float(totals[2]) - 0.5 * self.l2 * float(apart @ apart)
         value, primal = float(totals[0]) + penalty, float(totals[1]) + penalty
@@ -141,7 +142,7 @@ class Descent:
         the duality gap is `gap` of the hinge. And whether that was reached.
         """
         while True:
-            step = -np.linalg.solve(found.curve, found.slope)
+            step = -np.asarray(np.linalg.solve(found.curve, found.slope), dtype=float)
             promised = -float(found.slope @ step)
             done = 0.5 * promised <= close * found.value
             if done or (width and found.gap <= gap * found.primal):
@@ -176,7 +177,9 @@ def streamed_fit(problem: Problem, loss: Separating) -> tuple[Threshold, str]:
     start = np.zeros(problem.stream.shape[1] + 1)
     if loss == "logistic":
         found, done = descent.least(descent.at(start, 0.0, rows), 0.0, CLOSE, 0.0)
-        short = "" if done else f"Newton's method stopped after {descent.passes} passes over the rows"
+        short = (
+            "" if done else f"Newton's method stopped after {descent.passes} passes over the rows"
+        )
         return Logistic(found.w[:-1], float(found.w[-1])), short
     return _svm(descent, start, rows)
 

@@ -52,9 +52,7 @@ class Sorted:
         kept = rows.some(used[order])
         starts = np.searchsorted(kind[order], np.arange(kinds.count + 1)).astype(np.int64)
         every = np.arange(len(order), dtype=np.uint32)
-        return cls(
-            _matrix(encoded, kept), Some(every, starts, kept.weight.astype(np.float32))
-        )
+        return cls(_matrix(encoded, kept), Some(every, starts, kept.weight.astype(np.float32)))
 
 
 def _matrix(encoded: Encoded, rows: Rows) -> Matrix:
@@ -124,8 +122,9 @@ class StepSums:
     def add(self, rows: Rows, sums: Sums) -> None:
         there = Sorted.of(self.encoded, rows, self.kinds)
         found = passed(there.X, there.some, self.W, self.sides)
-        for total, each in zip(sums, (found.yes, found.slopes), strict=True):
-            total += each  # noqa: PLW2901
+        yes, slopes = sums
+        yes += found.yes
+        slopes += found.slopes
 
 
 @dataclass(frozen=True)
@@ -146,9 +145,7 @@ class YesSums:
             nothing = np.zeros((len(W), 2 * self.kinds.count, WIDTH), np.float32)
             scores, unused = scores_of(there.X, W), np.zeros(W.shape, np.float32)
             yes = sums[0][first : first + BLOCKS]
-            pass_over_scores(
-                there.some.starts, there.some.weight, scores, W, nothing, yes, unused
-            )
+            pass_over_scores(there.some.starts, there.some.weight, scores, W, nothing, yes, unused)
 
 
 @dataclass(frozen=True)
@@ -199,7 +196,7 @@ class StreamedBatch:
     def of(cls, rows: StreamedRows, size: int, rng: np.random.Generator) -> StreamedBatch:
         kinds, stream = rows.kinds, rows.stream
         counts = np.where(kinds.weight > 0, stream.count, 0.0)
-        there = np.bincount(kinds.of, counts, kinds.count)
+        there = np.asarray(np.bincount(kinds.of, counts, kinds.count), dtype=float)
         pool = max(POOL, MANY * size)
         few = (there * min(1.0, pool / max(there.sum(), 1.0)) < RARE) & (there.sum() > pool)
         rare = few[kinds.of] & (counts > 0)
@@ -232,8 +229,7 @@ class StreamedBatch:
         found = stream.taken(np.sort(taken).tolist())
         if self.reserve is not None:
             common = found.some(~self.rare[found.cell])
-            both = zip(common[1:], self.reserve[1:], strict=True)
-            found = Rows(0, *(np.concatenate(pair) for pair in both))
+            found = common.followed_by(self.reserve)
         self.rows.pool = Sorted.of(stream.encoded, found, kinds)
         self.left = len(self.rows.pool.some.rows)
         self.batch = self._batch(self.rows.pool.some)
