@@ -90,12 +90,15 @@ class Encoded:
         (P + G,) which column of the features' order each number, then each code, is.
     firsts
         (P + G,) the first feature of each.
+    shares
+        (d,) of the training rows that have each feature: 1 for numbers.
     """
 
     coding: Coding
     width: int
     places: NDArray[np.intp]
     firsts: NDArray[np.intp]
+    shares: Array
 
     def entries(self, rows: Rows) -> tuple[NDArray[np.int64], Array]:
         """(m, P + G) which feature each column of a row is, in their order, and its value."""

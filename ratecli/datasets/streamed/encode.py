@@ -45,7 +45,7 @@ def bare(table: Streamed) -> Encoded:
         np.cumsum([0, *sizes])[:-1].astype(np.intp),
         np.full(sum(sizes), -1, dtype=np.intp),
     )
-    return Encoded(coding, 0, none, none)
+    return Encoded(coding, 0, none, none, np.zeros(0))
 
 
 def with_features(table: Streamed, cells: Cells) -> tuple[FileStream, Encoder]:
@@ -55,12 +55,12 @@ def with_features(table: Streamed, cells: Cells) -> tuple[FileStream, Encoder]:
     rows = FileStream(
         table.store, cells.path, into, weighed, bare(table), cells.count, cells.weight
     )
-    encoder = fitted(table, rows[np.flatnonzero(cells.part == "train")])
-    return replace(rows, encoded=encoded(table, encoder)), encoder
+    encoder, seen = fitted(table, rows[np.flatnonzero(cells.part == "train")])
+    return replace(rows, encoded=encoded(table, encoder, seen)), encoder
 
 
-def fitted(table: Streamed, train: FileStream) -> Encoder:
-    """What the training rows say, in a pass over them.
+def fitted(table: Streamed, train: FileStream) -> tuple[Encoder, NDArray[np.float64]]:
+    """What the training rows say, in a pass over them, and the share of them that has each level.
 
     Raises
     ------
@@ -90,7 +90,8 @@ def fitted(table: Streamed, train: FileStream) -> Encoder:
         }
         blocks[column.name] = OneHot(column.name, tuple(sorted(names)))
     ordered = tuple(blocks[name] for name in table.roles.features)
-    return Encoder(tuple(name for block in ordered for name in block.names), ordered)
+    names_of = tuple(name for block in ordered for name in block.names)
+    return Encoder(names_of, ordered), seen / rows
 
 
 def _center(train: FileStream) -> NDArray[np.float64]:
@@ -140,8 +141,8 @@ def _moments(
             seen[coding.first[g] + codes[i, coding.of_code[g]]] += 1
 
 
-def encoded(table: Streamed, encoder: Encoder) -> Encoded:
-    """How records become the features of an encoder."""
+def encoded(table: Streamed, encoder: Encoder, seen: NDArray[np.float64]) -> Encoded:
+    """How records become the features of an encoder; `seen` is the share of rows with each level."""
     known = bare(table).coding
     place = {block.column: k for k, block in enumerate(encoder.blocks)}
     first = np.cumsum([0, *(len(block.names) for block in encoder.blocks)])
@@ -165,7 +166,9 @@ def encoded(table: Streamed, encoder: Encoder) -> Encoded:
             for level in column.levels or ()
         ]
         places.append(at)
-    return Encoded(known, int(first[-1]), _positions(places), _positions(first[places]))
+    shares, width = np.ones(int(first[-1])), int(first[-1])
+    shares[level_at[level_at >= 0]] = seen[level_at >= 0]
+    return Encoded(known, width, _positions(places), _positions(first[places]), shares)
 
 
 def _positions(found: Sequence[int] | NDArray[np.int64]) -> Positions:

@@ -15,7 +15,6 @@ from ratecli.models.coded import Encoded, Rows
 from ratecli.models.stream import RUN, Part, Stream, Sums, added
 
 PARTITION = 2**19
-"""Rows whose sums are added up by one worker; sums of partitions are added in their order."""
 CELL = np.dtype("<u2")
 
 
@@ -41,6 +40,8 @@ class FileStream(Stream):
         The file: two bytes for each row.
     into
         Of each cell of the file which one it is here, -1 where its rows are left out.
+    partition
+        Rows whose sums are added up by one worker; sums of partitions are added in their order.
     """
 
     store: Store
@@ -50,6 +51,7 @@ class FileStream(Stream):
     encoded: Encoded
     count: Array
     weight: Array
+    partition: int = PARTITION
 
     def __getitem__(self, cells: NDArray[np.intp]) -> FileStream:
         renumbered = np.full(len(self) + 1, -1, np.int32)  # the last is that of rows left out
@@ -62,13 +64,14 @@ class FileStream(Stream):
             self.encoded,
             self.count[cells],
             self.weight[cells],
+            self.partition,
         )
 
     def sums(self, part: Part) -> Sums:
         from ratecli.datasets.streamed.cluster import over  # noqa: PLC0415  it may import Dask
 
         sums = part.zeros()
-        for found in over(Partition(self, part), range(0, self.store.rows, PARTITION)):
+        for found in over(Partition(self, part), range(0, self.store.rows, self.partition)):
             for total, each in zip(sums, found, strict=True):
                 total += each  # noqa: PLW2901
         return sums
@@ -123,5 +126,5 @@ class Partition:
     part: Part
 
     def __call__(self, first: int) -> Sums:
-        last = min(first + PARTITION, self.stream.store.rows)
+        last = min(first + self.stream.partition, self.stream.store.rows)
         return added(self.part, self.stream.pieces(first, last))

@@ -11,6 +11,10 @@ import numpy as np
 from ratecli.models.coded import decoded
 
 
+HASH = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, its bits like chance: the upper ones of a product say which rows are taken (Knuth 1998, 6.4)."""
+
+
 @numba.njit(inline="always")
 def _loss(margin: Any, width: Any) -> Any:
     """The loss of a margin, minus its slope, and its curvature."""
@@ -39,7 +43,6 @@ def loss_pass(
     every: Any,
     totals: Any,
     slope: Any,
-    diagonal: Any,
     curve: Any,
 ) -> None:
     """Add up losses of linear scores with their derivatives in weights and bias, w (d + 1,).
@@ -47,9 +50,9 @@ def loss_pass(
     A row of cell c has the label `side[c]` (1, -1, or 0 for none) and counts `weight * share[c]`. The loss
     is logistic for a `width` of 0, else a hinge that is rounded over so much of the margin below 1.
     To `totals` are added the loss, the hinge that is not rounded, the sum of minus its slopes in the
-    margin, and how many rows are curved; to `slope` (d + 1,) and `diagonal` (d + 1,) first and second
-    derivatives; to `curve` (d + 1, d + 1), below the diagonal and on it, the second ones of one row in
-    `every`, times `every`.
+    margin, and how many rows are curved; to `slope` (d + 1,) first derivatives; to `curve` (d + 1, d + 1),
+    below the diagonal and on it, second ones of some rows: of those that have feature j one in `every[j]`
+    (d + 1,) at least, chosen by a hash of where they stand, and as often more.
     """
     last = len(w) - 1
     most = len(coding.of_number) + len(coding.of_code) + 1
@@ -76,12 +79,13 @@ def loss_pass(
         if bend == 0:
             continue
         totals[3] += 1
-        bend *= counted
-        for k in range(count + 1):
-            diagonal[at[k]] += bend * values[k] * values[k]
-        if (start + i) % every == 0:
+        steps = every[last]
+        for k in range(count):
+            steps = min(steps, every[at[k]])
+        place = (np.uint64(start + i) * HASH) >> np.uint64(24)
+        if place % np.uint64(steps) == 0:
             for k in range(count + 1):
-                stretched = every * bend * values[k]
+                stretched = steps * bend * counted * values[k]
                 for j in range(k + 1):
                     high, low = max(at[k], at[j]), min(at[k], at[j])
                     curve[high, low] += stretched * values[j]

@@ -1,8 +1,8 @@
 """The plain linear classifier of rows that are in no memory, by Newton steps of a few passes.
 
 A pass adds up the loss, its slopes, and the curvature of some of the rows: 2^17 of them tell it so well
-that each step leaves a few hundredths of the error, however many rows there are. The diagonal is added up
-of all rows, so that no feature looks flat because it is rare.
+that each step leaves a few hundredths of the error, however many rows there are. Of rows with a rare
+feature more are taken, so that none looks flat.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.coded import Coding, Rows
@@ -23,8 +24,8 @@ Separating = Literal["hinge", "logistic"]
 
 SAMPLE = 2**17
 """Rows whose curvature is added up."""
-SEEN = 2.0
-"""A feature has this many times the curvature that those rows show only if it is rare."""
+LEAST = 2**10
+"""Rows of a feature whose curvature is, if it has so many."""
 CLOSE = 1e-9
 """What a Newton step may still promise where the logistic loss is least, relative to it."""
 GAP = 1e-5
@@ -35,6 +36,8 @@ WIDTHS = tuple(10.0 ** (-k / 2) for k in range(15))
 ROUGH = 1e-3
 """What a step may still promise before the next width, relative to the gap that is wanted at the end."""
 ENOUGH = 1e-4
+ROUNDING = 1e-11
+"""Values do not tell whether a step that promises less, relative to them, brings anything: slopes do."""
 SHARES: Array = 0.7 ** np.arange(1.0, 33.0)
 """Of a step, where all of it is too much."""
 
@@ -48,11 +51,11 @@ class LossSums:
     share: Array
     w: Array
     width: float
-    every: int
+    every: NDArray[np.int64]
 
     def zeros(self) -> Sums:
         d = len(self.w)
-        return np.zeros(4), np.zeros(d), np.zeros(d), np.zeros((d, d))
+        return np.zeros(4), np.zeros(d), np.zeros((d, d))
 
     def add(self, rows: Rows, sums: Sums) -> None:
         loss_pass(
@@ -124,14 +127,15 @@ class Descent:
     def at(self, w: Array, width: float, curved: float) -> Point:
         """A pass over the rows, of which about so many are curved."""
         self.passes += 1
-        every = max(1, int(curved / SAMPLE))
+        most = max(1, int(curved / SAMPLE))
+        shares = np.append(self.stream.encoded.shares, 1.0)
+        every = np.clip(shares * curved / LEAST, 1, most).astype(np.int64)
         part = LossSums(self.stream.encoded.coding, self.side, self.share, w, width, every)
-        totals, slope, diagonal, below = self.stream.sums(part)
+        totals, slope, below = self.stream.sums(part)
         penalty = 0.5 * self.l2 * float(w @ w)
         slope = slope + self.l2 * w
         curve = below + np.tril(below, -1).T
-        missed = np.where(diagonal > SEEN * np.diag(below), diagonal - np.diag(below), 0.0)
-        curve[np.diag_indices(len(w))] += missed + self.l2
+        curve[np.diag_indices(len(w))] += self.l2
         apart = w - slope / self.l2  # the weights that the dual variables stand for
         dual = float(totals[2]) - 0.5 * self.l2 * float(apart @ apart)
         value, primal = float(totals[0]) + penalty, float(totals[1]) + penalty
@@ -145,10 +149,16 @@ class Descent:
             step = -np.asarray(np.linalg.solve(found.curve, found.slope), dtype=float)
             promised = -float(found.slope @ step)
             done = 0.5 * promised <= close * found.value
+            apart = float(found.slope @ found.slope) / (2 * self.l2)  # of the gap, what steps can mend
+            if width and done:
+                done = found.gap - apart > gap * found.primal or apart < 0.1 * found.gap
             if done or (width and found.gap <= gap * found.primal):
                 return found, True
             new = self.at(found.w + step, width, found.curved)
-            if new.value > found.value - ENOUGH * promised:
+            if promised <= ROUNDING * found.value:
+                if not new.slope @ new.slope < found.slope @ found.slope:
+                    return found, True
+            elif new.value > found.value - ENOUGH * promised:
                 share = self._share(found, step, promised, width)
                 if not share or self.passes >= PASSES:
                     return found, not share and 0.5 * promised <= ROUGH * found.value
