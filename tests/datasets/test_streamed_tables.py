@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
 
@@ -161,7 +160,7 @@ def test_records_hold_numbers_exactly(tmp_path):
     single = streamed_table({"path": "single.parquet", "label": "y"}, tmp_path)
     double = streamed_table({"path": "double.parquet", "label": "y"}, tmp_path)
     assert single.store.record["numbers"].base == np.float32
-    (_, records), = double.store.pieces()
+    ((_, records),) = double.store.pieces()
     assert records["numbers"][:, 2].tolist() == [0.1, 0.2, 1e300]  # columns a, y, b
 
 
@@ -196,7 +195,10 @@ def test_broken_files_are_one_fault_and_as_in_memory(tmp_path, name):
     assert found.startswith(code)
     with pytest.raises(FaultError) as caught:
         load(options, tmp_path)
-    said = (each.split(",", maxsplit=1)[0].replace("Row #3: ", "") for each in (found, str(caught.value)))
+    said = (
+        each.split(",", maxsplit=1)[0].replace("Row #3: ", "")
+        for each in (found, str(caught.value))
+    )
     assert len(set(said)) == 1
     if code == "E404":
         assert not list(tmp_path.glob("data/streamed/*/records"))
@@ -271,7 +273,9 @@ def test_rows_from_anywhere(tmp_path):
     _, cells, rows, _ = dealt(OPTIONS | {"path": "t.parquet"}, tmp_path)
     there, last = all_rows(rows), rows.runs() - 1
     some = rows.taken([3, 0, last])
-    places = np.concatenate([np.arange(3 * RUN, 4 * RUN), np.arange(RUN), np.arange(last * RUN, 1000)])
+    places = np.concatenate(
+        [np.arange(3 * RUN, 4 * RUN), np.arange(RUN), np.arange(last * RUN, 1000)]
+    )
     np.testing.assert_array_equal(some.numbers, there.numbers[places])
     np.testing.assert_array_equal(some.cell, there.cell[places])
     train = np.flatnonzero(cells.part == "train")

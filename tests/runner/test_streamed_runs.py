@@ -18,7 +18,6 @@ from ratecli.cli.app import app
 from ratecli.faults import FaultError
 from ratecli.models.linear import Chance, Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture, Vote
-from ratecli.rates import expression as ex
 from ratecli.rates.matrix import measure
 from ratecli.runner.prepare import prepare, understand
 from ratecli.runner.trial import run_trial
@@ -122,7 +121,9 @@ def test_optima_are_those_of_the_rows_in_memory(folder):
     there = values_of(store)
     assert here.keys() == there.keys()
     for key, value in here.items():
-        if key[0] == "unconstrained":  # both to a gap of 1e-5 of the loss, and so the same decisions
+        if (
+            key[0] == "unconstrained"
+        ):  # both to a gap of 1e-5 of the loss, and so the same decisions
             assert there[key] == pytest.approx(value, abs=1e-9, nan_ok=True)
     losses = [found["logistic", 0, "deterministic", "train", "log_loss"] for found in (here, there)]
     assert losses[1] == pytest.approx(losses[0], abs=3e-5)  # LIBLINEAR stops there
@@ -199,7 +200,9 @@ def test_what_needs_rows_in_memory_is_refused_before_any_is_read(folder, what):
 
 
 def test_a_streamed_data_set_stands_alone(folder):
-    text = BASE.replace("groups:", "  more: {path: people.parquet, label: y, weight: w, drop: [old]}\ngroups:")
+    text = BASE.replace(
+        "groups:", "  more: {path: people.parquet, label: y, weight: w, drop: [old]}\ngroups:"
+    )
     with pytest.raises(FaultError, match="E414: 'people' is streamed, and rows of other data sets"):
         understand(write(folder, text), [STREAM])
     swept = write(folder, text + "sweep: {dataset: [people, more]}\n")
@@ -239,8 +242,13 @@ def test_what_does_not_go_with_streams(folder):
 
 
 def test_commands_take_streamed_data(folder):
-    path, runner = write(folder, BASE.replace("unconstrained\n", "three_player: {steps: 50, batch: 99}\n")), CliRunner()
-    path.write_text(path.read_text().replace("path: people.parquet", "path: people.parquet, stream: true"))
+    path, runner = (
+        write(folder, BASE.replace("unconstrained\n", "three_player: {steps: 50, batch: 99}\n")),
+        CliRunner(),
+    )
+    path.write_text(
+        path.read_text().replace("path: people.parquet", "path: people.parquet, stream: true")
+    )
     for command in ("validate", "explain", "plan"):
         assert runner.invoke(app, [command, str(path)]).exit_code == 0
     results = folder / "results"
@@ -250,7 +258,9 @@ def test_commands_take_streamed_data(folder):
     (model, *_) = sorted((results / "streams" / "models").iterdir())
     table = folder / "people.csv"
     people(1500).to_csv(table, index=False)
-    said = runner.invoke(app, ["predict", str(model), str(table), "--output", str(folder / "out.csv")])
+    said = runner.invoke(
+        app, ["predict", str(model), str(table), "--output", str(folder / "out.csv")]
+    )
     assert said.exit_code == 0, said.output
     assert len(pd.read_csv(folder / "out.csv")) == 1500
 

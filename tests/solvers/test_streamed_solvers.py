@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from ratecli.datasets.streamed.cluster import on_cluster
-from ratecli.runner.trial import training_problem
-from ratecli.runner.world import Data, world
 from ratecli.rates.analysis import objective_goal
 from ratecli.rates.kinds import Kinds
+from ratecli.runner.trial import training_problem
+from ratecli.runner.world import Data, world
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.liblinear import fit_logistic, with_ones
 from ratecli.solvers.players.lanes import WIDTH
@@ -56,7 +56,9 @@ def loss(problem, classifier, l2):
     signs, weights = problem.labels()
     margin = signs * classifier.score(problem.X)
     penalty = 0.5 * l2 * (classifier.weights @ classifier.weights + classifier.bias**2)
-    return weights @ np.logaddexp(0, -margin) + penalty, weights @ np.maximum(0, 1 - margin) + penalty
+    return weights @ np.logaddexp(0, -margin) + penalty, weights @ np.maximum(
+        0, 1 - margin
+    ) + penalty
 
 
 @pytest.mark.parametrize("l2", [1e-6, 1e-3, 1.0])
@@ -64,7 +66,9 @@ def test_logistic_regression_is_least(folder, l2):
     memory, stream = problems(folder, l2=l2)
     found, reason = streamed_fit(stream, "logistic")
     signs, weights = memory.labels()
-    known = fit_logistic(with_ones(memory.X), signs, weights / l2, seed=0, tolerance=1e-10, iterations=10**4)
+    known = fit_logistic(
+        with_ones(memory.X), signs, weights / l2, seed=0, tolerance=1e-10, iterations=10**4
+    )
     best = replace(found, weights=known.weights[:-1], bias=float(known.weights[-1]))
     assert reason == ""
     assert loss(memory, found, l2)[0] <= loss(memory, best, l2)[0] + 1e-8
@@ -159,7 +163,9 @@ def test_sums_are_the_same_on_a_cluster(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Dask, on closing
         with (
-            distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+            distributed.LocalCluster(
+                n_workers=2, threads_per_worker=1, dashboard_address=None
+            ) as cluster,
             distributed.Client(cluster) as client,
         ):
             with on_cluster(client):

@@ -31,14 +31,16 @@ CLOSE = 1e-9
 GAP = 1e-5
 """Of the SVM, relative to the mean hinge loss."""
 PASSES = 200
-WIDTHS = tuple(10.0 ** (-k / 2) for k in range(15))
-"""Over how much of the margin the hinge is rounded: each is nearly solved from the one before."""
+WIDTHS = tuple(4 * 10.0 ** (-k / 2) for k in range(16))
+"""Over how much of the margin the hinge is rounded, at first of all rows where nothing is known yet: each
+is nearly solved from the one before.
+"""
 ROUGH = 1e-3
 """What a step may still promise before the next width, relative to the gap that is wanted at the end."""
 ENOUGH = 1e-4
 ROUNDING = 1e-11
 """Values do not tell whether a step that promises less, relative to them, brings anything: slopes do."""
-SHARES: Array = 0.7 ** np.arange(1.0, 33.0)
+SHARES: Array = 0.6 ** np.arange(1.0, 49.0)
 """Of a step, where all of it is too much."""
 
 
@@ -149,7 +151,9 @@ class Descent:
             step = -np.asarray(np.linalg.solve(found.curve, found.slope), dtype=float)
             promised = -float(found.slope @ step)
             done = 0.5 * promised <= close * found.value
-            apart = float(found.slope @ found.slope) / (2 * self.l2)  # of the gap, what steps can mend
+            apart = float(found.slope @ found.slope) / (
+                2 * self.l2
+            )  # of the gap, what steps can mend
             if width and done:
                 done = found.gap - apart > gap * found.primal or apart < 0.1 * found.gap
             if done or (width and found.gap <= gap * found.primal):
