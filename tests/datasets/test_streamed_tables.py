@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 from itertools import pairwise
 
 import numpy as np
@@ -285,3 +288,19 @@ def test_rows_from_anywhere(tmp_path):
     drawn = rows.drawn(chances, 5)
     assert len(drawn.cell) == cells.count[chances > 0].sum()
     assert abs(len(rows.drawn(chances / 2, 5).cell) - len(drawn.cell) / 2) < 80
+
+
+def test_what_killed_processes_began_is_removed(tmp_path):
+    write(frame(80), tmp_path / "t.parquet")
+    options = OPTIONS | {"path": "t.parquet"}
+    folder = dealt(options, tmp_path)[0].store.folder
+    (folder / "records").unlink()
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    begun = folder / f".new-{socket.gethostname()}-{process.pid}-abc"
+    alive = folder / f".new-{socket.gethostname()}-{os.getpid()}-abc"
+    begun.mkdir()
+    alive.mkdir()
+    assert dealt(options, tmp_path)[0].store.rows == 80
+    assert not begun.exists()
+    assert alive.exists()

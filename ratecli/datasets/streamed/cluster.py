@@ -26,7 +26,7 @@ def over(function: Callable[[int], Sums], starts: Sequence[int]) -> Iterable[Sum
     """The function of each start, in their order."""
     if len(starts) > 1 and _CLIENTS:
         return _on(_CLIENTS[-1], function, starts)
-    if len(starts) > 1 and _in_dask():
+    if len(starts) > 1 and asks_its_cluster():
         return _from_worker(function, starts)
     return map(function, starts)
 
@@ -41,7 +41,7 @@ def on_cluster(client: Any) -> Iterator[None]:
         _CLIENTS.pop()
 
 
-def _in_dask() -> bool:
+def asks_its_cluster() -> bool:
     """Whether this runs as a task of a Dask worker that has others beside it."""
     if "distributed" not in sys.modules:
         return False

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +40,8 @@ from ratecli.faults import Fault, FaultError
 VERSION = 1
 """Counted up whenever records of the same files are others."""
 RECORDS, FACTS = "records", "facts.json"
+BEGUN = ".new-"
+"""What is not all written yet stands in folders whose names begin so."""
 MOST_BYTES = 2**21
 """Of records that are read at once."""
 MOST_ROWS, LEAST_ROWS = 2**13, 2**8
@@ -152,14 +156,32 @@ def moved(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as folder:
+        own = f"{BEGUN}{socket.gethostname()}-"
+        _forget_killed(path.parent, own)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{own}{os.getpid()}-") as folder:
             new = Path(folder) / path.name
             yield new
-            if path.is_dir():  # somebody was faster, or what lies there is broken
-                shutil.rmtree(path)
             new.replace(path)
     except OSError as error:
         raise unwritable(error) from error
+
+
+def _forget_killed(folder: Path, own: str) -> None:
+    """Remove what processes of this machine began to write that are no more."""
+    for begun in folder.glob(f"{own}*"):
+        process = begun.name.removeprefix(own).split("-")[0]
+        if process.isdigit() and not _runs(int(process)):
+            shutil.rmtree(begun, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def unwritable(error: OSError) -> FaultError:
@@ -185,11 +207,13 @@ def opened(files: Files, sums: Sequence[str], categorical: Sequence[str]) -> Sto
     if found is None:
         names = files.names()
         rows, columns = scanned(files, names, categorical)
-        with moved(folder) as new:
-            new.mkdir()
-            _write(Store(new, rows, tuple(columns)), files)
+        with moved(folder / FACTS) as facts:
+            store = Store(facts.parent, rows, tuple(columns))
+            _write(store, files)
+            store.path.replace(folder / RECORDS)  # of the same content, whoever was faster
         found = _read(folder)
-        assert found is not None
+    if found is None:
+        raise unwritable(OSError("it was removed meanwhile"))
     return found
 
 
