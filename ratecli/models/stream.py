@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.base import Array, Classifier
 from ratecli.models.coded import Encoded, Rows
 from ratecli.models.linear import Chance, Linear, Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture, Vote
@@ -92,7 +92,7 @@ class Stream(ABC):
 
     def decisions(self, classifiers: Sequence[Classifier]) -> list[Array]:
         """(C,) mean probabilities of a yes of each classifier, in one pass."""
-        return self.means(Decisions(self.encoded, tuple(classifiers)))
+        return self.means(Decisions(Shown(self.encoded, tuple(classifiers))))
 
 
 class Measure(Protocol):
@@ -106,40 +106,44 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class Decisions:
-    """Of classifiers; scores of all that are linear, and of linear members of mixtures, are found at once."""
+    shown: Shown
+
+    @property
+    def count(self) -> int:
+        return len(self.shown.classifiers)
+
+    def __call__(self, rows: Rows) -> list[Array]:
+        seen = self.shown.of(rows)
+        return [classifier.decide(X) for classifier, X in seen]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What classifiers are shown of rows: features, or scores that are found for all of them at once.
+
+    Those are of the linear ones and of linear members of mixtures.
+    """
 
     encoded: Encoded
     classifiers: tuple[Classifier, ...]
 
-    @property
-    def count(self) -> int:
-        return len(self.classifiers)
-
-    def __call__(self, rows: Rows) -> list[Array]:
-        X: Features | None = None
-        seen = self._scored(rows)
-        found = []
-        for classifier in self.classifiers:
-            if _linear(classifier) is None:
-                X = self.encoded.features(rows) if X is None else X
-                found.append(classifier.decide(X))
-            else:
-                found.append(classifier.decide(seen))
-        return found
-
-    def _scored(self, rows: Rows) -> Any:
+    def of(self, rows: Rows) -> list[tuple[Classifier, Any]]:
+        """Each classifier, and what to ask it of."""
         scores = self.encoded.scores(rows, self.weights)
         known = {w.tobytes(): scores[:, k] for k, w in enumerate(self.weights.T)}
-        return Scored((len(rows.cell), self.encoded.width), known)
+        scored = Scored((len(rows.cell), self.encoded.width), known)
+        simple = [_linear(each) is not None for each in self.classifiers]
+        X: Any = None if all(simple) else self.encoded.features(rows)
+        return [(each, scored if plain else X)
+                for each, plain in zip(self.classifiers, simple, strict=True)]  # fmt: skip
 
     @cached_property
     def weights(self) -> Array:
         """(d, M) distinct ones."""
         members = (part for each in self.classifiers for part in _linear(each) or ())
         distinct = {part.weights.tobytes(): part.weights for part in members}
-        none = np.zeros((0, self.encoded.width))
-        return np.ascontiguousarray(np.stack([*none, *distinct.values()], axis=1)
-                                    if distinct else none.T)  # fmt: skip
+        found = np.array(list(distinct.values())).reshape(-1, self.encoded.width)
+        return np.ascontiguousarray(found.T)
 
 
 @dataclass(frozen=True)

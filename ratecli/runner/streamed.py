@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.coded import Encoded, Rows
-from ratecli.models.stream import Stream
+from ratecli.models.coded import Rows
+from ratecli.models.stream import Shown, Stream
 from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.sample import Floats
 from ratecli.rates.table import Measurement
@@ -35,7 +35,9 @@ class StreamedPredictions(Predictions):
         if not self.errors:
             assert self.stream is not None
             assert self.classifier is not None
-            found = self.stream.means(_Errors(self.stream.encoded, self.classifier, label))
+            found = self.stream.means(
+                _Errors(Shown(self.stream.encoded, (self.classifier,)), label)
+            )
             self.errors.update(zip(ERRORS, found, strict=True))
         return self.errors[of]
 
@@ -45,8 +47,7 @@ ERRORS: tuple[Measurement, ...] = ("error", "squared_error", "log_loss")
 
 @dataclass(frozen=True)
 class _Errors:
-    encoded: Encoded
-    classifier: Classifier
+    shown: Shown
     label: Array
 
     @property
@@ -54,7 +55,8 @@ class _Errors:
         return len(ERRORS)
 
     def __call__(self, rows: Rows) -> Sequence[Array]:
-        estimates = self.classifier.estimate(self.encoded.features(rows))
+        ((classifier, X),) = self.shown.of(rows)
+        estimates = classifier.estimate(X)
         label = self.label[rows.cell]
         error = np.nan_to_num(estimates - label)
         return error, error**2, log_loss(estimates, label)
