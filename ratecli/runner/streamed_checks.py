@@ -78,24 +78,26 @@ def _of_node(node: Node) -> Iterator[Condition | str]:
 
 
 def check_streams(reading: Reading, cases: Sequence[Case], *, refuse: bool = True) -> None:
-    """Raises E414 for all that does not go with a streamed data set, at its place; none of it is read."""
+    """Raises E414 for all that does not go with a streamed data set, at its place; none of it is read.
+
+    Algorithms and metrics that need rows in memory are warnings unless `refuse`: to explain the others.
+    """
     entries = reading.experiment.datasets
     faults: dict[Fault, None] = {}
+    spared: dict[Fault, None] = {}
     for case in cases:
         streamed = [name for name in case.datasets if entries[name].stream]
         if streamed:
-            faults |= dict.fromkeys(_refused(reading, case, streamed[0]))
-    if faults and refuse:
-        raise FaultError(faults)
-    reading.warnings |= faults
+            faults |= dict.fromkeys(_other_rows(reading, case, streamed[0]))
+            spared |= dict.fromkeys(_all_rows(reading, case, streamed[0]))
+    if faults or (spared and refuse):
+        raise FaultError(faults | spared)
+    reading.warnings |= spared
 
 
-def _refused(reading: Reading, case: Case, name: str) -> Iterator[Fault]:
-    document, experiment = reading.document, reading.experiment
-    if len(case.datasets) > 1:
-        message = f"'{name}' is streamed, and rows of other data sets are put together with it"
-        hint = f"take them one by one: sweep: {{dataset: [{', '.join(case.datasets)}]}}"
-        yield Fault("E414", message, hint, place=document.place(("datasets", name), key=True))
+def _all_rows(reading: Reading, case: Case, name: str) -> Iterator[Fault]:
+    """What looks at all rows at once."""
+    document = reading.document
     if not case.solver.takes_streams:
         message = f"algorithm '{case.label}' needs its rows in memory, and '{name}' is streamed"
         hint = f"algorithms that can: {', '.join(_able())}; or {IN_MEMORY}"
@@ -103,6 +105,20 @@ def _refused(reading: Reading, case: Case, name: str) -> Iterator[Fault]:
     if case.guard.margin is not None or case.guard.aim is not None:
         message = f"the room that '{case.label}' is to keep is told from single rows, and '{name}' is streamed"
         yield Fault("E414", message, IN_MEMORY, place=reading.option(case.label, "margin"))
+    for loc, tree in case.texts():
+        for part in _rankings(tree):
+            message = f"'{ex.text(part)}' sorts all rows, and '{name}' is streamed"
+            hint = f"leave it out, or {IN_MEMORY}"
+            yield Fault("E414", message, hint, place=document.place(loc, part.span))
+
+
+def _other_rows(reading: Reading, case: Case, name: str) -> Iterator[Fault]:
+    """What makes other rows of those that there are, or tells more of them."""
+    document, experiment = reading.document, reading.experiment
+    if len(case.datasets) > 1:
+        message = f"'{name}' is streamed, and rows of other data sets are put together with it"
+        hint = f"take them one by one: sweep: {{dataset: [{', '.join(case.datasets)}]}}"
+        yield Fault("E414", message, hint, place=document.place(("datasets", name), key=True))
     others: list[tuple[Loc, bool, str]] = [
         (("resample",), case.share is not None, "rows are drawn anew"),
         (("safety",), case.holdout is not None, "rows are put aside for a safety test"),
@@ -113,11 +129,6 @@ def _refused(reading: Reading, case: Case, name: str) -> Iterator[Fault]:
         if asked:
             message = f"{what}, which needs them in memory, and '{name}' is streamed"
             yield Fault("E414", message, IN_MEMORY, place=document.place(loc, key=True))
-    for loc, tree in case.texts():
-        for part in _rankings(tree):
-            message = f"'{ex.text(part)}' sorts all rows, and '{name}' is streamed"
-            hint = f"leave it out, or {IN_MEMORY}"
-            yield Fault("E414", message, hint, place=document.place(loc, part.span))
 
 
 def _deployed(experiment: Experiment) -> bool:
@@ -138,7 +149,7 @@ def _able() -> Iterator[str]:
     for name in algorithms():
         if algorithms()[name].missing() is None:
             options = solver_class(name).streams
-            if options is not None:
+            if options is not None and not options.keys() & algorithms()[name].preset.keys():
                 shown = ", ".join(f"{key}: {_written(value)}" for key, value in options.items())
                 yield f"{name}: {{{shown}}}" if shown else name
 

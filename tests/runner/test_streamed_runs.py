@@ -140,7 +140,7 @@ def test_a_csv_gives_the_numbers_of_its_parquet(folder):
     )
 
 
-GAME = BASE.replace(
+GAME = BASE.replace("0.9 *", "1.1 *").replace(
     "  - unconstrained\n  - unconstrained: {as: logistic, loss: logistic}",
     "  - three_player: {steps: 600, batch: 300, hashed: true}\n"
     "  - three_player: {as: whole, steps: 200}\n"
@@ -160,7 +160,7 @@ def test_batches_of_streamed_rows_find_what_those_in_memory_do(folder):
         label, _, variant, split, metric = key
         if label != "hinges" and variant == "stochastic" and split == "train" and metric == "error":
             assert there[key] == pytest.approx(value, abs=0.012)
-            parity = (*key[:4], "0.9 * positive_rate[sex = M] - positive_rate[sex = F]")
+            parity = (*key[:4], "1.1 * positive_rate[sex = M] - positive_rate[sex = F]")
             assert there[parity] < 2e-3
         if label == "whole" and variant == "deterministic" and np.isfinite(value):
             # the same steps but for rounding, until a row changes sides
@@ -194,9 +194,18 @@ def test_what_needs_rows_in_memory_is_refused_before_any_is_read(folder, what):
     assert all(fault.place is not None and fault.help for fault in faults)
     if what == "majorize":
         assert "unconstrained" in faults[0].help
-        assert "three_player: {oracle: null}" in faults[0].help
-    warned = understand(path, [STREAM, *REFUSED[what]], refuse=False).warnings
-    assert set(faults) <= set(warned)
+        assert "three_player: {oracle: null}; or" in faults[0].help
+    if what in {
+        "majorize",
+        "three_player: {oracle",
+        "roc_auc",
+        "margin",
+    }:  # the rest of the file can be explained
+        warned = understand(path, [STREAM, *REFUSED[what]], refuse=False).warnings
+        assert set(faults) <= set(warned)
+    else:
+        with pytest.raises(FaultError, match="E414"):
+            understand(path, [STREAM, *REFUSED[what]], refuse=False)
 
 
 def test_a_streamed_data_set_stands_alone(folder):
@@ -283,6 +292,7 @@ for rows in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_rows(folder):
     """Four times the rows: 100 MiB more as features of a table in memory, which are not there."""
     for rows in (60_000, 240_000):

@@ -153,7 +153,8 @@ def test_batches_stand_for_all_rows(folder, monkeypatch, pool):
     assert (np.abs(np.mean(yes, axis=0) - exact) < 5 * error + 1e-6).all()
 
 
-def test_sums_are_the_same_on_a_cluster(folder):
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_sums_are_the_same_on_a_cluster(folder, processes):
     distributed = pytest.importorskip("distributed")
     _, problem = problems(folder, rows=3000)
     problem = replace(problem, stream=replace(problem.stream, partition=2**8))
@@ -164,7 +165,7 @@ def test_sums_are_the_same_on_a_cluster(folder):
         warnings.simplefilter("ignore")  # of Dask, on closing
         with (
             distributed.LocalCluster(
-                n_workers=2, threads_per_worker=1, dashboard_address=None
+                n_workers=2, threads_per_worker=1, processes=processes, dashboard_address=None
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
