@@ -38,7 +38,7 @@ from ratecli.runner.levels import (
     sample_at_levels,
 )
 from ratecli.runner.slices import memberships
-from ratecli.runner.streamed import StreamedPredictions
+from ratecli.runner.streamed import predictions
 from ratecli.runner.streamed_rows import check_memory, streamed_rows, streamed_table_of
 
 Positions = NDArray[np.intp]
@@ -93,11 +93,7 @@ class World:
         """`predictions` of each; of a stream in one pass over it."""
         if self.stream is None or not classifiers:
             return {name: self.predictions(each) for name, each in classifiers.items()}
-        decisions = self.stream.decisions(list(classifiers.values()))
-        return {
-            name: StreamedPredictions.of(self.stream, each, decided)
-            for (name, each), decided in zip(classifiers.items(), decisions, strict=True)
-        }
+        return dict(predictions(self.stream, classifiers))
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""

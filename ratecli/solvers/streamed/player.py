@@ -26,7 +26,7 @@ from ratecli.solvers.players.rows import Pass, Some, passed, scores_of
 
 POOL = 2**15
 """Rows of a pool, at least; MANY batches, if those are more."""
-MANY = 8
+MANY = 2
 RARE = 64
 """A kind of which a pool would have fewer rows on average is drawn from a sample of its own."""
 RESERVE = 2**12
