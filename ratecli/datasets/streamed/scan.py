@@ -44,7 +44,7 @@ class NumberFacts:
     missing, infinite
         How many rows have none, or an infinite one.
     odd
-        The first row with either, -1 if all are finite.
+        The first row with either, -1 if all are finite; `odd_missing` says which.
     not_positive
         The first row without a positive number.
     """
@@ -54,6 +54,7 @@ class NumberFacts:
     missing: int = 0
     infinite: int = 0
     odd: int = -1
+    odd_missing: bool = False
     not_positive: int = -1
 
     def add(self, values: Numbers, start: int) -> None:
@@ -63,7 +64,9 @@ class NumberFacts:
             gone = np.isnan(values)
             self.missing += int(gone.sum())
             self.infinite += int((~finite & ~gone).sum())
-            self.odd = _first(self.odd, ~finite, start)
+            if self.odd < 0:
+                self.odd = _first(self.odd, ~finite, start)
+                self.odd_missing = bool(gone[self.odd - start])
         positive = values > 0
         if not positive.all():
             self.not_positive = _first(self.not_positive, ~positive, start)

@@ -120,7 +120,7 @@ def _of_feature(column: Column, options: Options) -> Iterator[Fault]:
     if column.numbers is not None:
         facts = column.numbers
         if facts.odd >= 0:
-            what = "no number" if facts.missing else "an infinite value"
+            what = "no number" if facts.odd_missing else "an infinite value"
             many = facts.missing + facts.infinite
             message = f"column '{name}' has {what} in row {facts.odd + 1}, and {many} such in all"
             way = "fill in the values, or name the column under 'drop' or 'categorical'"
