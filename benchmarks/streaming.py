@@ -4,7 +4,8 @@ A generated table of 40 columns, of 20 thousand rows and ten times as many until
 words of 4 to 20 levels, a group and a label, which is logistic in some of them. Each size runs through
 `ratecli` as a user would have it, in processes of their own with `limits: {memory: 1 GiB}`: records
 written (`ratecli plan`), then logistic regression (`unconstrained`) and a parity constraint in batches
-(`three_player`), of which the seconds are those of the trials with all that is measured of them.
+(`three_player`), with all that is measured of them on training and test rows. Seconds are of the processor, of the
+whole process, one core.
 
 The peer reads the same Parquet file batch by batch: StandardScaler, OneHotEncoder and
 SGDClassifier.partial_fit of scikit-learn, one pass to learn scales and levels, one to train, as many as asked
@@ -85,7 +86,7 @@ def table(rows: int, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of a process or of its trial, MiB at its peak, and what it found."""
+    """Seconds of the processor, MiB at the peak of the process, and what it found."""
 
     rows: int
     what: str
@@ -95,9 +96,8 @@ class Cost:
 
 
 def child(command: list[str], folder: Path) -> tuple[float, float, str]:
-    """Seconds, MiB at the peak and output of a process."""
+    """Seconds of the processor, MiB at the peak and output of a process."""
     environment = os.environ | {"RATECLI_DATA": str(folder / "data"), "OMP_NUM_THREADS": "1"}
-    begun = time.perf_counter()
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -107,7 +107,7 @@ def child(command: list[str], folder: Path) -> tuple[float, float, str]:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{command}: {output}")
-    return time.perf_counter() - begun, usage.ru_maxrss / 1024, output
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output
 
 
 def ours(rows: int, folder: Path) -> list[Cost]:
@@ -120,12 +120,13 @@ def ours(rows: int, folder: Path) -> list[Cost]:
             seconds, peak, _ = child([*ratecli, "plan", "exp.yaml"], folder)
             found.append(Cost(rows, "records", seconds, peak, {}))
         command = [*ratecli, "run", "exp.yaml", "--executor", "serial", "--quiet", "--fresh"]
-        _, peak, _ = child(command, folder)
-        found.append(trial(rows, name, peak, folder))
+        seconds, peak, _ = child(command, folder)
+        found.append(Cost(rows, name, seconds, peak, values(rows, name, folder)))
     return found
 
 
-def trial(rows: int, name: str, peak: float, folder: Path) -> Cost:
+def values(rows: int, name: str, folder: Path) -> dict[str, float]:
+    """Of the trial's main classifier."""
     from ratecli.runner.run import LEDGER
     from ratecli.runner.store import Store
 
@@ -134,12 +135,11 @@ def trial(rows: int, name: str, peak: float, folder: Path) -> Cost:
         result = store.result(planned.key)
     metrics = {text: metric for metric, text in planned.metrics.items()}
     main = next(iter(result.models))
-    values = {
+    return {
         f"{metrics[value.metric]}@{value.split}": value.value
         for value in result.values
         if value.variant == main
     }
-    return Cost(rows, name, result.seconds, peak, values)
 
 
 def peer(path: Path, epochs: int, whole: bool) -> dict[str, float]:
@@ -148,7 +148,6 @@ def peer(path: Path, epochs: int, whole: bool) -> dict[str, float]:
     from sklearn.linear_model import LogisticRegression, SGDClassifier
     from sklearn.metrics import log_loss
 
-    begun = time.perf_counter()
     names = [f"x{k}" for k in range(NUMBERS)]
     texts = [f"w{k}" for k in range(WORDS)] + ["group"]
     encode = encoder(path, names, texts)
@@ -156,17 +155,17 @@ def peer(path: Path, epochs: int, whole: bool) -> dict[str, float]:
         parts = list(encode())
         X, y = sparse.vstack([X for X, _ in parts]), np.concatenate([y for _, y in parts])
         least = LogisticRegression(C=1.0, tol=1e-4, max_iter=1000).fit(X, y)
-        seconds = time.perf_counter() - begun
-        return {"seconds": seconds, "loss": float(log_loss(y, least.predict_proba(X)[:, 1]))}
+        return {"loss": float(log_loss(y, least.predict_proba(X)[:, 1]))}
     model = SGDClassifier(loss="log_loss", alpha=1e-6, learning_rate="invscaling", eta0=0.05,
                           power_t=0.25, average=True, random_state=0)  # fmt: skip
     for _ in range(epochs):
         for X, y in encode():
             model.partial_fit(X, y, classes=[0, 1])
-    seconds = time.perf_counter() - begun
+    begun = time.process_time()
     losses = [(log_loss(y, model.predict_proba(X)[:, 1]), len(y)) for X, y in encode()]
     values, counts = zip(*losses, strict=True)
-    return {"seconds": seconds, "loss": float(np.average(values, weights=counts))}
+    judged = time.process_time() - begun
+    return {"loss": float(np.average(values, weights=counts)), "judged": judged}
 
 
 def encoder(path: Path, names: list[str], texts: list[str]) -> Callable[[], Iterator[Any]]:
@@ -212,9 +211,10 @@ def theirs(rows: int, folder: Path, epochs: int) -> list[Cost]:
                 str(epochs),
                 *more,
             ]
-            _, peak, output = child(command, folder)
+            seconds, peak, output = child(command, folder)
             found = json.loads(output.splitlines()[-1])
-            costs.append(Cost(rows, f"scikit-learn, {name}", found["seconds"], peak, found))
+            seconds -= found.pop("judged", 0.0)
+            costs.append(Cost(rows, f"scikit-learn, {name}", seconds, peak, found))
     return costs
 
 
@@ -253,7 +253,7 @@ def draw(costs: list[Cost], path: Path) -> None:
         style = {"marker": "os^Dv"[k % 5], "color": f"C{k}", "label": name}
         left.plot(rows, [cost.seconds for cost in own], **style)
         right.plot(rows, [cost.peak for cost in own], **style)
-    left.set(xscale="log", yscale="log", xlabel="rows of 40 columns", ylabel="seconds, one core")
+    left.set(xscale="log", yscale="log", xlabel="rows of 40 columns", ylabel="seconds of one core")
     right.axhline(1024, color="0.4", linestyle="--", linewidth=1)
     right.annotate("limits: {memory: 1 GiB}", (costs[0].rows, 1040), fontsize=8, color="0.4")
     right.set(xscale="log", ylim=(0, 1200), xlabel="rows of 40 columns", ylabel="MiB at the peak")
