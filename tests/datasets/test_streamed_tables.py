@@ -262,6 +262,8 @@ def test_words_beyond_number_are_refused_as_features_only(tmp_path, monkeypatch)
     made = Deal(found, {"name": []}, {}, "", np.random.default_rng)
     with pytest.raises(FaultError, match="E411: column 'name' has too many values"):
         made.cells()
+    told = {"drop": ["name"], "slices": {"name": []}}
+    assert fault(options | told, tmp_path).startswith("E411: column 'name' has too many values")
 
 
 def test_where_nothing_can_be_kept(tmp_path, monkeypatch):

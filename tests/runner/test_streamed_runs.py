@@ -214,6 +214,11 @@ def test_a_streamed_data_set_stands_alone(folder):
     )
     with pytest.raises(FaultError, match="E414: 'people' is streamed, and rows of other data sets"):
         understand(write(folder, text), [STREAM])
+    people(900, 1).rename(columns={"age": "years"}).to_parquet(folder / "more.parquet")
+    text = text.replace("more: {path: people", "more: {path: more").replace(
+        "error[age = 44]@test", "error"
+    )
+    text = text.replace("young: age < 30", "young: {people: age < 30, more: years < 30}")
     swept = write(folder, text + "sweep: {dataset: [people, more]}\n")
     outcome, _ = run_file(swept, STREAM)
     assert outcome.counts == {"ok": 4}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ratecli.datasets.split import PARTS, check_parts, drawn, impossible, shares_of
 from ratecli.datasets.streamed.store import Store, moved, raw
 from ratecli.datasets.streamed.stream import CELL, Weighed
-from ratecli.datasets.streamed.table import Streamed
+from ratecli.datasets.streamed.table import Streamed, check_tells
 from ratecli.datasets.streamed.telling import Telling, telling
 from ratecli.faults import Fault, FaultError, did_you_mean
 
@@ -101,7 +101,8 @@ class Deal:
     def told(self) -> dict[str, Telling]:
         """What tells rows apart; the label is the column ''."""
         spec, roles = self.spec, self.table.roles
-        names = [*self.slices, *([spec["by"]] if "by" in spec else [])]
+        names = [name for name in self.slices if name in self.table.columns]  # else of other tables
+        names += [spec["by"]] if "by" in spec else []
         names += [name for name in spec.get("stratify", ()) if name != "label"]
         found = {"": telling(self.table, roles.label, ())} if roles.label is not None else {}
         for name in dict.fromkeys(names):
@@ -109,9 +110,7 @@ class Deal:
             if column is None:
                 known = did_you_mean(name, self.table.columns, "columns")
                 raise FaultError(Fault("E205", f"'{name}' is not a column", known))
-            if not column.kept:
-                message = f"column '{name}' has too many values to tell groups of streamed rows by"
-                raise FaultError(Fault("E411", message, "take a column with fewer"))
+            check_tells(column)
             found[name] = telling(self.table, name, self.slices.get(name, ()))
         return found
 

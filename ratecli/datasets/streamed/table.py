@@ -106,6 +106,9 @@ def streamed_table(options: Options, base: Path) -> Streamed:
     faults = [fault for name in roles.features for fault in _of_feature(known[name], options)]
     if faults:
         raise FaultError(faults[:1])
+    for name in options.get("slices", {}):
+        if name in known:
+            check_tells(known[name])
     if roles.weight is not None:
         _check_weight(known[roles.weight])
     label_of = np.zeros(0)
@@ -113,6 +116,13 @@ def streamed_table(options: Options, base: Path) -> Streamed:
         label_of = _labels(known[roles.label], options.get("positive"))
     named = tuple((path.name, each) for path, each in zip(files.paths, sums, strict=True))
     return Streamed(store, roles, label_of, digest_of(options, files, sums), named)
+
+
+def check_tells(column: Column) -> None:
+    """Raises E411 for a column by which rows cannot be told apart."""
+    if not column.kept:
+        message = f"column '{column.name}' has too many values to tell groups of streamed rows by"
+        raise FaultError(Fault("E411", message, "take a column with fewer"))
 
 
 def _of_feature(column: Column, options: Options) -> Iterator[Fault]:

@@ -74,7 +74,8 @@ class ThreePlayer(Solver):
         not said.
     batch
         How many rows about are drawn anew for each step of a classifier that descends, of each group and
-        label their share: all players see their rates in place of those of all rows.
+        label their share: all players see their rates in place of those of all rows. Where rows are streamed
+        they are drawn from some thousand rows from anywhere, which change; without it each step is a pass.
     oracle
         What best-responds in the place of the classifier that descends: `linear`, `plugin`, or a
         classifier of scikit-learn, as for `mixture`. Each step asks it for each setting. With `{plugin:
