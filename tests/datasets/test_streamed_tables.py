@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
 
@@ -306,3 +310,35 @@ def test_what_killed_processes_began_is_removed(tmp_path):
     assert dealt(options, tmp_path)[0].store.rows == 80
     assert not begun.exists()
     assert alive.exists()
+
+
+def test_columns_of_every_type_are_read_as_in_memory(tmp_path):
+    n, rng = 120, np.random.default_rng(0)
+    codes = pa.array(rng.integers(0, 3, n).astype(np.int8))
+    table = pa.table({
+        "decimal": [Decimal(f"{k % 7}.25") for k in range(n)],
+        "day": [date(2020, 1, 1 + k % 5) for k in range(n)],
+        "nothing": pa.nulls(n),
+        "coded": pa.DictionaryArray.from_arrays(codes, pa.array([10, 20, 30])),
+        "words": pa.DictionaryArray.from_arrays(codes, pa.array(["1", "2.5", "7"])),
+        "large": pa.array(rng.choice(["a", " b ", ""], n).tolist(), pa.large_string()),
+        "long": rng.integers(2**40, 2**41, n),
+        "cat": rng.integers(0, 3, n).astype(float),
+        "flag": [None if k % 9 == 0 else bool(k % 2) for k in range(n)],
+        "y": [bool(k % 3) for k in range(n)],
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=37)
+    options = {"path": "t.parquet", "label": "y", "categorical": ["cat"]}
+    _, cells, rows, encoder = dealt(options, tmp_path, slices={"day": [], "long": [2.0**40]})
+    here = load(options, tmp_path)
+    train = np.flatnonzero(split(here, {}, np.random.default_rng(3)) == "train")
+    known, there = Encoder.fit([here], [train]), all_rows(rows)
+    assert encoder.names == known.names
+    X, Y = (
+        each.toarray() if sparse.issparse(each) else each
+        for each in (rows.encoded.features(there), known.transform(here))
+    )
+    np.testing.assert_allclose(X, Y, atol=1e-12)
+    assert (cells.columns["day"][there.cell] == here.frame["day"]).all()
+    pq.write_table(pa.table({"x": [[1], [2]], "y": [0, 1]}), tmp_path / "list.parquet")
+    assert "column 'x' holds list" in fault({"path": "list.parquet", "label": "y"}, tmp_path)

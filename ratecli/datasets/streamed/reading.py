@@ -144,17 +144,17 @@ def numbers(array: pa.Array) -> Numbers:
 def words(path: Path, name: str, array: pa.Array) -> Words:
     """Those of a column of any other type; E404 where it holds neither numbers nor text."""
     kind = value_type(array)
+    if not (_is_string(kind) or _is_shown(kind)):
+        raise own.no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     codes = pc.fill_null(array.indices, len(array.dictionary)).to_numpy(zero_copy_only=False)
     if _is_string(kind):
         told: list[Any] = pc.utf8_trim_whitespace(array.dictionary).to_pylist()
         found = tuple(word or None for word in told)
-    elif _is_shown(kind):
+    else:
         listed = array.dictionary.to_pylist()
         found = tuple(None if each is None else str(each) for each in listed)
-    else:
-        raise own.no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
     return Words(np.asarray(codes, dtype=np.int64), (*found, None))
 
 
