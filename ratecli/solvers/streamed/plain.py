@@ -37,6 +37,7 @@ is nearly solved from the one before.
 """
 ROUGH = 1e-3
 """What a step may still promise before the next width, relative to the gap that is wanted at the end."""
+MOSTLY = 0.9
 ENOUGH = 1e-4
 ROUNDING = 1e-11
 """Values do not tell whether a step that promises less, relative to them, brings anything: slopes do."""
@@ -147,15 +148,13 @@ class Descent:
         """The least point from one on: a step promises no more than `close`, relative to the value, or
         the duality gap is `gap` of the hinge. And whether that was reached.
         """
-        while True:
+        while self.passes < PASSES:
             step = -np.asarray(np.linalg.solve(found.curve, found.slope), dtype=float)
             promised = -float(found.slope @ step)
             done = 0.5 * promised <= close * found.value
-            apart = float(found.slope @ found.slope) / (
-                2 * self.l2
-            )  # of the gap, what steps can mend
-            if width and done:
-                done = found.gap - apart > gap * found.primal or apart < 0.1 * found.gap
+            if width and done:  # of the gap steps can mend what slopes add to it, and not the rest
+                rest = found.gap - float(found.slope @ found.slope) / (2 * self.l2)
+                done = rest > gap * found.primal or rest > MOSTLY * found.gap
             if done or (width and found.gap <= gap * found.primal):
                 return found, True
             new = self.at(found.w + step, width, found.curved)
@@ -164,10 +163,11 @@ class Descent:
                     return found, True
             elif new.value > found.value - ENOUGH * promised:
                 share = self._share(found, step, promised, width)
-                if not share or self.passes >= PASSES:
-                    return found, not share and 0.5 * promised <= ROUGH * found.value
+                if not share:  # rounding is all that is left
+                    return found, 0.5 * promised <= ROUGH * found.value
                 new = self.at(found.w + share * step, width, found.curved)
             found = new
+        return found, False
 
     def _share(self, found: Point, step: Array, promised: float, width: float) -> float:
         """The part of a step that brings most, of those tried in one pass; 0 if none brings enough."""
