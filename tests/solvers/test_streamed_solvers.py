@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ratecli.datasets.streamed.cluster import asks_its_cluster, on_cluster
+from ratecli.datasets.streamed.cluster import SCHEDULER, cluster_client
 from ratecli.rates.analysis import objective_goal
 from ratecli.rates.kinds import Kinds
 from ratecli.runner.trial import training_problem
@@ -154,32 +155,42 @@ def test_batches_stand_for_all_rows(folder, monkeypatch, pool):
 
 
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_sums_are_the_same_on_a_cluster(folder, processes):
+def test_sums_are_the_same_on_a_cluster(folder, processes, monkeypatch):
+    """Idle workers share them; busy ones are left alone."""
     distributed = pytest.importorskip("distributed")
     _, problem = problems(folder, rows=3000)
     problem = replace(problem, stream=replace(problem.stream, partition=2**8))
     known, _ = streamed_fit(problem, "logistic")
-    classifiers = [known, replace(known, bias=0.5)]
-    decided = problem.stream.decisions(classifiers)
+    options = {"threads_per_worker": 1, "processes": processes, "dashboard_address": None}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Dask, on closing
         with (
-            distributed.LocalCluster(
-                n_workers=2, threads_per_worker=1, processes=processes, dashboard_address=None
-            ) as cluster,
+            distributed.LocalCluster(n_workers=2, **options) as cluster,
             distributed.Client(cluster) as client,
         ):
-            with on_cluster(client):
-                found, _ = streamed_fit(problem, "logistic")
-                again = problem.stream.decisions(classifiers)
-            inside = client.submit(_in_a_task, problem).result()
-    for other in (found, inside):
+            monkeypatch.setenv(SCHEDULER, cluster.scheduler_address)
+            found, _ = streamed_fit(problem, "logistic")
+            shared = client.run_on_scheduler(_taken_up)
+            end = folder / "end"
+            held = [client.submit(_busy, end, pure=False) for _ in range(2)]
+            while sum(map(len, client.processing().values())) < 2:
+                time.sleep(0.01)
+            alone, _ = streamed_fit(problem, "logistic")
+            assert client.run_on_scheduler(_taken_up) == shared + 2
+            end.touch()
+            client.gather(held)
+            cluster_client(cluster.scheduler_address).close()
+    assert shared > 5
+    for other in (found, alone):
         np.testing.assert_array_equal(other.weights, known.weights)
         assert other.bias == known.bias
-    np.testing.assert_array_equal(decided, again)
 
 
-def _in_a_task(problem):
-    """A trial on a worker, which shares its passes with the others."""
-    assert asks_its_cluster()
-    return streamed_fit(problem, "logistic")[0]
+def _busy(end):
+    while not end.exists():
+        time.sleep(0.01)
+
+
+def _taken_up(dask_scheduler):
+    """How many tasks workers were given so far."""
+    return sum(entry[2] == "processing" for entry in dask_scheduler.transition_log)
