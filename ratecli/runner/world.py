@@ -17,6 +17,7 @@ from scipy import sparse
 from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import load
+from ratecli.datasets.paths import last_written
 from ratecli.datasets.streamed.table import Streamed
 from ratecli.datasets.table import Table
 from ratecli.models.base import Classifier, Features
@@ -49,20 +50,26 @@ class Data:
     """The data sets of an experiment as the file states them, by name in alphabetical order.
 
     `entries` are JSON texts, so that two equal ones are one; `base` is the folder that relative
-    paths start from.
+    paths start from. `written` says when the user's own files were: a process that lives long, such
+    as a notebook, reads one anew that has changed.
     """
 
     entries: tuple[tuple[str, str], ...]
     base: str
+    written: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, datasets: Mapping[str, Any], base: Path) -> Data:
         texts = {name: json.dumps(entry, sort_keys=True) for name, entry in datasets.items()}
-        return cls(tuple(sorted(texts.items())), str(base.absolute()))
+        written = {name: last_written(entry, base) for name, entry in datasets.items()}
+        return cls(
+            tuple(sorted(texts.items())), str(base.absolute()), tuple(sorted(written.items()))
+        )
 
     def only(self, names: Collection[str]) -> Data:
         """Some of the data sets."""
-        return Data(tuple(entry for entry in self.entries if entry[0] in names), self.base)
+        entries = tuple(each for each in self.entries if each[0] in names)
+        return Data(entries, self.base, tuple(each for each in self.written if each[0] in names))
 
     @property
     def folder(self) -> Path:
@@ -132,12 +139,13 @@ def tables(data: Data) -> dict[str, Table]:
 
 
 def table(data: Data, name: str) -> Table:
-    return _read(dict(data.entries)[name], data.base)
+    return _read(dict(data.entries)[name], data.base, dict(data.written)[name])
 
 
 @lru_cache(maxsize=8)
-def _read(entry: str, base: str) -> Table:
+def _read(entry: str, base: str, written: int) -> Table:
     """Files are fetched before any trial: reading a table never touches the network."""
+    del written  # it tells tables apart
     return load(json.loads(entry), Path(base), offline=True)
 
 
