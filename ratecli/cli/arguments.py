@@ -61,7 +61,7 @@ File: TypeAlias = Annotated[
 Files: TypeAlias = Annotated[
     list[Path],
     typer.Argument(
-        metavar="FILE",
+        metavar="FILE...",
         help="Experiments (YAML), folders of them, or patterns like 'exp/*.yaml'.",
         callback=experiment_files,
         autocompletion=experiments,
@@ -81,6 +81,7 @@ Output: TypeAlias = Annotated[
     typer.Option(
         "--output",
         "-o",
+        metavar="FOLDER",
         file_okay=False,
         help="Results go to a folder of the experiment's name in this one.",
     ),

@@ -33,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def ls(
-    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(Kind)}.")],
     as_json: Json = False,
 ) -> None:
     """List what has a name."""
@@ -59,7 +59,9 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            help="A data set, metric, algorithm, function, plot or code.", autocompletion=everything
+            metavar="NAME",
+            help="A data set, metric, algorithm, function, plot or code.",
+            autocompletion=everything,
         ),
     ],
     as_json: Json = False,

@@ -35,6 +35,7 @@ def run(  # one parameter an option
         typer.Option(
             "--jobs",
             "-j",
+            metavar="N",
             min=1,
             help="Trials at once, each in a process. Default: 2, or 1 core; all threads of a "
             "running cluster.",

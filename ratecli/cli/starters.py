@@ -82,7 +82,7 @@ def init(
         if template not in {None, OWN}:
             raise typer.BadParameter(f"--data writes '{OWN}', not '{template}'")
         if label is None or group is None:
-            raise typer.BadParameter(f"{NEEDED}; columns: {_columns(data, separator)}")
+            raise typer.BadParameter(f"{NEEDED}; {_columns(data, separator)}")
         from ratecli.runner.own_starter import Asked  # noqa: PLC0415
 
         target = Path("experiment.yaml") if path == STDOUT else path
@@ -130,9 +130,12 @@ def _own(asked: Asked) -> tuple[str, list[str]]:
 
 def _columns(data: Path, separator: str | None) -> str:
     from ratecli.datasets.own import separator_of  # noqa: PLC0415
+    from ratecli.runner.own_starter import other_separator  # noqa: PLC0415
     from ratecli.runner.predict import table_of  # noqa: PLC0415
 
-    return ", ".join(table_of(data, separator or separator_of(data)).column_names[:20])
+    names = table_of(data, separator or separator_of(data)).column_names
+    told = other_separator(names[0]) if len(names) == 1 else None
+    return told or f"columns: {', '.join(names[:20])}"
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

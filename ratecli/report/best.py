@@ -93,14 +93,19 @@ def in_words(ledger: Ledger, found: Sheet) -> str:
         objective = found.rows[0][titles.index(OBJECTIVE)].text
         among = f" of those that {keeps}" if ledger.constraints else f" {where}"
         return f"{names[0].text} has the least objective, {objective},{among}."
-    most = [f"{name} at {count}" for name, count in kept.most_common(MOST_NAMED)]
+    first = kept.most_common(MOST_NAMED)
+    most = [f"{name} at {count}" for name, count in first]
     rest = f" and {len(kept) - MOST_NAMED} others" if len(kept) > MOST_NAMED else ""
-    least = f"{', '.join(most)}{rest}"
     if not ledger.constraints:
+        least = f"{', '.join(most)}{rest}"
         return f"Least objective {where}: {least} of {len(names)} sweep points."
     total = "each" if kept.total() == len(names) else str(kept.total())
     some = f"At {total} of {len(names)} sweep points there are algorithms that {keeps}."
-    return f"{some} The least objective among them: {least}." if most else some
+    # "At 1" alone might be read as a swept value.
+    points = [
+        f"{each} point{'s' * (count > 1)}" for each, (_, count) in zip(most, first, strict=True)
+    ]
+    return f"{some} The least objective among them: {', '.join(points)}{rest}." if most else some
 
 
 def _task_names(ledger: Ledger) -> list[str]:

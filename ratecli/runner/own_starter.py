@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,12 +86,21 @@ def _check_columns(asked: Asked, columns: Sequence[str]) -> None:
     for name in (asked.label, asked.group):
         if name not in columns:
             hint = did_you_mean(name, columns, "columns")
-            if len(columns) == 1 and (mark := re.search("[;\t|]", columns[0])):
-                hint = f"columns seem to be separated by {mark.group()!r}: say --separator {mark.group()!r}"
+            if len(columns) == 1:
+                hint = other_separator(columns[0]) or hint
             raise FaultError(Fault("E205", f"'{asked.table}' has no column '{name}'", hint))
     if asked.label == asked.group:
         message = f"'{asked.label}' cannot be both the label and the group"
         raise FaultError(Fault("E411", message, "name another column with --group"))
+
+
+def other_separator(line: str) -> str | None:
+    """What to say of a table's first line that was taken for the name of its only column."""
+    mark = re.search("[;\t|]", line)
+    return (
+        mark
+        and f"columns seem to be separated by {mark.group()!r}: say --separator {mark.group()!r}"
+    )
 
 
 def _answers(column: pd.Series, asked: Asked) -> tuple[str, str]:
@@ -130,7 +140,7 @@ def _left_out(features: pd.DataFrame) -> dict[str, str]:
     for name, column in features.items():
         missing = 0 if is_text(column) else int((~np.isfinite(floats(column))).sum())
         if missing:
-            found[str(name)] = f"{missing} rows have no number there"
+            found[str(name)] = f"{missing} rows have no number there: fill them in to use it"
         elif not is_text(column) and len(column) > 1 and (np.diff(floats(column)) == 1).all():
             found[str(name)] = "a running number"
         elif is_text(column) and column.nunique() > MOST_WORDS:
@@ -198,16 +208,22 @@ def _path(asked: Asked) -> str:
 
 
 def _slug(stem: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:60] or "my-table"
+    words = _without_accents(stem).lower()
+    return re.sub(r"[^a-z0-9._-]+", "-", words).strip("-._")[:60] or "my-table"
+
+
+def _without_accents(text: str) -> str:
+    """Letters that are left when their accents are taken off: 'Sud' of 'Süd'."""
+    apart = unicodedata.normalize("NFKD", text)
+    return "".join(each for each in apart if not unicodedata.combining(each))
 
 
 def _names(column: str, values: Iterable[Any]) -> list[str]:
     """Names for groups that rules can use, each once: `sex_Female`."""
     found: list[str] = []
     for value in values:
-        name = (
-            re.sub(r"[\W_]+", "_", f"{column}_{value}", flags=re.ASCII).strip("_")[:60] or "group"
-        )
+        words = _without_accents(f"{column}_{value}")
+        name = re.sub(r"[\W_]+", "_", words, flags=re.ASCII).strip("_")[:60] or "group"
         name = name if re.match("[A-Za-z_]", name) else f"group_{name}"
         taken = [each for each in found if each == name or each.startswith(f"{name}__")]
         found.append(f"{name}__{len(taken) + 1}" if taken else name)
@@ -262,7 +278,7 @@ algorithms:
   - unconstrained
   - majorize: {{iterations: 6}}
 
-seeds: 3
+seeds: 5
 
 metrics:
   error: error

@@ -34,7 +34,7 @@ def read_source(path: Path) -> Source:
     """The text of a file, or E005."""
     try:
         if path.is_dir():
-            _unreadable(path, "is a folder, not a file")
+            _unreadable(path, "is a folder, not a file", "name one of the files in it")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
@@ -64,8 +64,8 @@ def compose(source: Source) -> Node:
         raise FaultError(syntax_fault(source, error)) from None
 
 
-def _unreadable(path: Path, trouble: str) -> NoReturn:
-    raise FaultError(Fault("E005", f"'{path}' {trouble}")) from None
+def _unreadable(path: Path, trouble: str, way_out: str | None = None) -> NoReturn:
+    raise FaultError(Fault("E005", f"'{path}' {trouble}", way_out)) from None
 
 
 def _refuse(source: Source, code: str, message: str, hint: str | None, start: int) -> NoReturn:

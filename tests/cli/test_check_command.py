@@ -192,7 +192,8 @@ def test_other_data_than_was_pinned(cli):
     REFERENCE.write_text(re.sub('"loans": "..', '"loans": "zz', text))
     answer = cli("check", "small.yaml")
     assert answer.code == 3
-    assert "data set 'loans' has other rows than were pinned" in answer.err
+    assert "data set 'loans' is not what was pinned: its file or its options are" in answer.err
+    assert "pin again: `ratecli pin small.yaml`" in answer.err
     assert "--> small.yaml:4:3" in answer.err
 
 

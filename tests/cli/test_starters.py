@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from ratecli.report.checks.differences import PLENTY
 from ratecli.spec.experiment import load_experiment
 from ratecli.spec.starter import starter, templates
 
@@ -138,7 +139,7 @@ def test_a_table_of_ones_own_from_file_to_trade_off(folder, cli):
     assert experiment.datasets["table"].drop == ("sex", "id")
     assert experiment.datasets["table"].positive == "yes"
     assert experiment.constraints == {"parity": "min_ratio(positive_rate, by=sex) >= kappa"}
-    assert cli("validate", "exp.yaml").out == "exp.yaml: no errors, 30 trials\n"
+    assert cli("validate", "exp.yaml").out == "exp.yaml: no errors, 50 trials\n"
     answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=1", "--set", "sweep.kappa=[0.8]")
     assert answer.code == 0
     assert (folder / "results" / "t" / "figures" / "tradeoff.svg").is_file()
@@ -195,7 +196,7 @@ def test_a_running_number_is_left_out_and_other_numbers_are_not(table, cli):
 def test_columns_that_cannot_be_features_are_left_out_and_told(folder, table, cli):
     table(with_cell("age", "", 5))
     answer = cli(*own("--positive", "yes"))
-    assert 'left out "age": 80 rows have no number there' in answer.out
+    assert 'left out "age": 80 rows have no number there: fill them in to use it' in answer.out
     assert load_experiment(folder / "exp.yaml")[0].datasets["table"].drop == ("sex", "id", "age")
     assert cli("validate", "exp.yaml").code == 0
 
@@ -244,9 +245,36 @@ def test_the_table_is_found_from_wherever_the_experiment_is(folder, cli):
     assert cli("validate", "../exp/exp.yaml").code == 0
 
 
+def test_names_keep_letters_without_their_accents(folder, table, cli):
+    table(with_cell("job title", "Süd", 2), name="anträge.csv")
+    answer = cli(
+        "init",
+        "exp.yaml",
+        "--data",
+        "anträge.csv",
+        *own("--positive", "yes")[4:6],
+        "--group",
+        "job title",
+        "--positive",
+        "yes",
+    )
+    assert answer.code == 0, answer.err
+    experiment, _ = load_experiment(folder / "exp.yaml")
+    assert experiment.name == "antrage"
+    assert "job_title_Sud" in experiment.groups
+
+
+def test_a_later_check_has_seeds_enough_for_intervals(folder, table, cli):
+    table()
+    assert cli(*own("--positive", "yes")).code == 0
+    assert len(load_experiment(folder / "exp.yaml")[0].seeds) >= PLENTY
+
+
 def test_other_separators_are_kept(folder, table, cli):
     path = table()
     path.write_text(path.read_text().replace(",", ";"))
+    unnamed = cli("init", "--data", "t.csv")
+    assert "say --separator ';'" in unnamed.err
     refused = cli(*own("--positive", "yes"))
     assert "say --separator ';'" in refused.err
     assert cli(*own("--positive", "yes", "--separator", ";")).code == 0

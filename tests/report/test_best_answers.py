@@ -93,7 +93,7 @@ def test_the_answer_in_words():
     several = {("a", (("kappa", k),)): [(0.2, k - 2.0)] for k in (0, 1, 2, 3)}
     assert said(ledger_of(several)) == (
         "At 3 of 4 sweep points there are algorithms that keep every promise on test rows on average. "
-        "The least objective among them: a at 3."
+        "The least objective among them: a at 3 points."
     )
     assert said(ledger_of(several, constraints=(), sweep={"kappa": []})) == (
         "Least objective on test rows: a at 4 of 4 sweep points."

@@ -115,7 +115,7 @@ def test_data_sets_come_and_go():
 
     assert told(ledger(a="1", b="2", c="3"), ledger(b="2", c="4", d="5")) == [
         "data set 'a' is not pinned",
-        "data set 'c' has other rows than were pinned",
+        "data set 'c' is not what was pinned: its file or its options are others",
         "data set 'd' is pinned and no longer in the file",
     ]
     assert set(told(ledger(a="1"), ledger(a="1"))) == {"1 seed: no interval"}

@@ -216,7 +216,9 @@ class TestFiles:
         assert "does not exist" in self.refused(tmp_path / "no.yaml").message
 
     def test_folder(self, tmp_path):
-        assert "is a folder" in self.refused(tmp_path).message
+        fault = self.refused(tmp_path)
+        assert "is a folder" in fault.message
+        assert fault.help == "name one of the files in it"
 
     def test_larger_than_a_megabyte(self, tmp_path):
         path = tmp_path / "big.yaml"

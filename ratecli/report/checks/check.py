@@ -10,7 +10,7 @@ from ratecli.faults import Fault, FaultError
 from ratecli.rates.direction import Direction, direction
 from ratecli.rates.parser import parse_value
 from ratecli.rates.table import SPREADS
-from ratecli.report.checks.compare import Terms, compare
+from ratecli.report.checks.compare import PIN_AGAIN, Terms, compare
 from ratecli.report.checks.expected import expected
 from ratecli.report.checks.findings import Check, Finding, Verdict
 from ratecli.report.checks.reference import OBJECTIVE, Reference, read, reference, text
@@ -109,7 +109,11 @@ def _pinned(
     if known.name != prepared.experiment.name:
         told = f"the reference is one of '{known.name}'"
         return [Finding(Verdict.NOT_COMPARED, "reference", told=told, way_out="name the right one")]
-    return compare(ledger, known, Terms(tolerance, directions(prepared.experiment)))
+    again = PIN_AGAIN.format(file=prepared.path)
+    return [
+        replace(each, way_out=again) if each.way_out == PIN_AGAIN else each
+        for each in compare(ledger, known, Terms(tolerance, directions(prepared.experiment)))
+    ]
 
 
 def _versions(was: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:

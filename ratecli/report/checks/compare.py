@@ -41,7 +41,8 @@ TOLERANCE = 0.001
 """A tenth of a point. Other processors round otherwise, and what they turn is less: measured with the
 kernels of five processors, rates of `experiments/adult-check.yaml` move by 0.0003 at most.
 """
-PIN_AGAIN = "if that is meant, pin again: `ratecli pin FILE`"
+PIN_AGAIN = "if that is meant, pin again: `ratecli pin {file}`"
+"""With a place for the file's path, which only the caller knows."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _other_data(ledger: Ledger, reference: Reference) -> Iterator[Finding]:
         elif name not in now:
             told = "is pinned and no longer in the file"
         elif now[name] != was[name]:
-            told = "has other rows than were pinned"
+            told = "is not what was pinned: its file or its options are others"
         else:
             continue
         told = f"data set '{name}' {told}"
