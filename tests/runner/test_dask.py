@@ -17,6 +17,7 @@ from trial_reads import reading
 from experiments import write
 from ratecli.faults import FaultError
 from ratecli.runner import dask_crew, dask_worker
+from ratecli.runner.dask_crew import DaskCrew, connected
 from ratecli.runner.dask_worker import Run, work
 from ratecli.runner.executors import Dask, Processes, Serial
 from ratecli.runner.limits import UNLIMITED
@@ -137,6 +138,14 @@ def test_no_process_outlives_its_run(cluster):
     found = results(Dask(cluster), [task(key, "process") for key in "abcd"])
     for pid in {result.info["pid"] for result in found.values()}:
         until_gone(pid)
+
+
+def test_a_worker_that_is_lost_at_the_end_takes_nothing_away(cluster):
+    with connected(cluster) as client:
+        crew = DaskCrew(client, 2)
+        os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
+        crew.dismiss()
+        until(lambda: len(client.run(os.getpid, on_error="ignore")) == 2)
 
 
 def until_gone(pid):
