@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ratecli.faults import FaultError
 from ratecli.runner.executors import Executor, Hooks
-from ratecli.runner.ongoing import LEDGER, Asked, Ongoing, Outcome, display_name, kept
+from ratecli.runner.files import LEDGER
+from ratecli.runner.ongoing import Asked, Ongoing, Outcome, display_name, kept
 from ratecli.runner.prepare import Prepared
 from ratecli.runner.progress import Progress, open_progress
 from ratecli.runner.records import TrialResult
