@@ -64,7 +64,8 @@ class Counting:
 
 
 def test_one_table_at_the_end(folder, cli, files):
-    answer = cli("run", *files, "--jobs", 2)
+    one = ("--executor", "processes", "--jobs", 1)  # reports are written while it works
+    answer = cli("run", *files, *one)
     assert answer.code == 0
     lines = [line.split() for line in answer.out.splitlines()]
     assert lines[0] == ["experiment", "trials", "run", "now", "ended", "expect", "report"]
@@ -81,7 +82,7 @@ def test_one_table_at_the_end(folder, cli, files):
     assert "8/8  " in answer.err
     for name in ("small", "other"):
         assert (folder / "results" / name / "report.html").is_file()
-    again = cli("run", *files, "--jobs", 2)
+    again = cli("run", *files, *one)
     assert again.out.splitlines()[-2] == "2 experiments: 8 trials, 0 run now"
 
 
@@ -189,9 +190,6 @@ def test_limits_of_the_command_line(cli, files):
     assert answer.code == 1
     assert "the limit is 64 MiB; " in answer.out
     assert "a process alone takes more than the limit" in answer.out
-    answer = cli(*one, "--timeout", "1 h", "--memory", "64GiB")
-    assert answer.code == 0
-    assert "small: 1 trial: 1 ok (1 run now)" in answer.out
 
 
 @pytest.mark.parametrize("option", [("--timeout", "soon"), ("--memory", "much")])

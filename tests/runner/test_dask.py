@@ -166,7 +166,7 @@ def test_data_is_read_once_a_worker_and_numbers_do_not_depend_on_where(cluster, 
     tasks = prepare(write(tmp_path, MANY)).plan.tasks
     here = results(Serial(), tasks, run_trial)
     assert len(here) == 8
-    for executor in (Processes(1), Dask(cluster)):
+    for executor in (Processes(1), Dask(cluster, 1)):
         there = results(executor, tasks, reading)
         assert {key: facts(result) for key, result in there.items()} == {
             key: facts(result) for key, result in here.items()
