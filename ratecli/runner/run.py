@@ -159,7 +159,8 @@ class _Batch:
         self._on_fault(asked, error)
 
     def _is_wanted(self, key: str) -> bool:
-        return any(key in each.left for each in self._live)
+        """By who lacks it, or plans it: others of theirs may need it, though they have it stored."""
+        return any(key in each.names for each in self._live)
 
     def _recall(self, key: str) -> TrialResult:
         for each in self._live:
