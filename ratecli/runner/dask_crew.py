@@ -73,13 +73,15 @@ class DaskCrew:
                 return [self._answer(self._ended.get(timeout=LOOK_SECONDS))]
 
     def dismiss(self) -> None:
-        self._client.run(leave, self._run.name)
+        """All is done: that a worker is lost now, or the cluster, takes nothing away."""
+        with suppress(OSError, RuntimeError):
+            self._client.run(leave, self._run.name, on_error="ignore")
 
     def kill(self) -> None:
         if not self._is_lost:
             with suppress(OSError, RuntimeError):  # what ends the run is told, not this
                 self._client.cancel(list(self._out))
-                self.dismiss()
+            self.dismiss()
 
     def _look(self) -> None:
         """See how large the cluster is now, and whether it is there."""
