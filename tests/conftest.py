@@ -1,6 +1,8 @@
 import os
+from functools import cache
 
 import pytest
+import typer.main
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
@@ -12,6 +14,14 @@ settings.load_profile("patient")
 # are for libraries loaded later and processes started here, the limits for those already there
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 threadpool_limits(limits=1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands():
+    """What Typer makes of the app, made once: it takes longer than most mistakes to find."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -27,8 +27,7 @@ def report(files: Files, output: Output = RESULTS) -> None:
     from ratecli.report.joined import write_joined  # noqa: PLC0415
     from ratecli.report.write import write_report  # noqa: PLC0415
 
-    for folder in stored:
-        typer.echo("\n".join(str(path) for path in write_report(folder)))
+    each(stored, lambda folder: typer.echo("\n".join(map(str, write_report(folder)))))
     if len(dict.fromkeys(folders)) > 1:
         typer.echo(str(write_joined(folders, output / JOINED)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -30,6 +30,27 @@ DATA = 4
 """The exit code where data cannot be had."""
 
 
+Jobs: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "-j",
+        metavar="N",
+        min=1,
+        help="Trials at once, each in a process. Default: 2, or 1 core; all threads of a "
+        "running cluster.",
+    ),
+]
+Where: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE",
+        help="Where trials run: serial, processes, dask (a cluster started here) or "
+        "dask://HOST:PORT (one that is running). Default: processes, or serial for one job.",
+    ),
+]
+
+
 def add_to(app: typer.Typer) -> None:
     app.command()(run)
     app.command()(plan)
@@ -38,25 +59,8 @@ def add_to(app: typer.Typer) -> None:
 def run(  # one parameter an option
     files: Files,
     settings: Settings = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            "-j",
-            metavar="N",
-            min=1,
-            help="Trials at once, each in a process. Default: 2, or 1 core; all threads of a "
-            "running cluster.",
-        ),
-    ] = None,
-    executor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHERE",
-            help="Where trials run: serial, processes, dask (a cluster started here) or "
-            "dask://HOST:PORT (one that is running). Default: processes, or serial for one job.",
-        ),
-    ] = None,
+    jobs: Jobs = None,
+    executor: Where = None,
     *,
     timeout: Annotated[
         str | None,

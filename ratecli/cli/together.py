@@ -145,8 +145,8 @@ class _Together:
         return named(asked.prepared.path, faults) if len(self._asked) > 1 else faults
 
     def _stopped(self, asked: Sequence[Asked], how: str) -> None:
-        """What is stored of each experiment."""
-        for each in asked:
+        """What is stored of each experiment but those whose own trouble is told already."""
+        for each in (one for one in asked if one.folder not in self._faults):
             stored, planned = kept(each.prepared, each.folder), len(each.prepared.plan.tasks)
             rest = "" if stored == planned else "; run again to go on"
             message = f"{how}: {stored} of {planned} trials are stored in {each.folder}{rest}"

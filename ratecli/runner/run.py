@@ -159,7 +159,7 @@ class _Batch:
         self._on_fault(asked, error)
 
     def _is_wanted(self, key: str) -> bool:
-        """By who lacks it, or plans it: others of theirs may need it, though they have it stored."""
+        """Whoever plans it: with it stored, one may still have others to run that need it."""
         return any(key in each.names for each in self._live)
 
     def _recall(self, key: str) -> TrialResult:

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
-import typer.main
 from small import SMALL
 
 from ratecli.cli.app import main
@@ -17,14 +15,6 @@ class Answer:
     code: int
     out: str
     err: str
-
-
-@pytest.fixture(scope="session", autouse=True)
-def commands():
-    """What Typer makes of the app, made once: it takes longer than most mistakes here to find."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
-        yield
 
 
 @pytest.fixture(autouse=True)

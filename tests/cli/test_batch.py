@@ -9,8 +9,10 @@ import sys
 import time
 
 import pytest
+import typer
 from small import PLAIN, SMALL, TRIALS, command, stored
 
+from ratecli.cli.together import Manner, run_together
 from ratecli.runner import dask_crew, limits
 from ratecli.runner.executors import Serial
 from ratecli.runner.limits import held_by
@@ -76,6 +78,15 @@ class Breaking(Counting):
             on_done(result)
 
         super().run(tasks, function, broken, hooks)
+        self.end()
+
+    def end(self):
+        """All has run."""
+
+
+class Interrupted(Breaking):
+    def end(self):
+        raise KeyboardInterrupt
 
 
 def test_one_table_at_the_end(folder, cli, files):
@@ -194,6 +205,17 @@ def test_an_interrupt_says_what_is_stored_of_each(folder, files):
         "interrupted: 0 of 240 trials are stored in results/other; run again to go on",
     ]
     assert "Traceback" not in err
+
+
+def test_an_interrupt_is_one_whatever_became_of_a_ledger(folder, capsys):
+    found = asked(folder, PLAIN, OTHER)
+    manner = Manner(Interrupted(found[0].folder / LEDGER), fresh=False, quiet=True, verbose=False)
+    with pytest.raises(typer.Exit) as ended:
+        run_together(found, manner)
+    assert ended.value.exit_code == 130
+    err = capsys.readouterr().err
+    assert f"interrupted: {TRIALS} of {TRIALS} trials are stored in {found[1].folder}\n" in err
+    assert f"stored in {found[0].folder}" not in err
 
 
 def test_limits_of_the_command_line(cli, files):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from nested import changed, paths
 from small import PLAIN
 
 from ratecli.cli.app import main
@@ -349,27 +350,6 @@ def own_model(tmp_path_factory):
     results = str(place / "results")
     assert main(["run", str(place / "own.yaml"), "-q", "-j", "1", "-o", results]) == 0
     return place
-
-
-def paths(data, path=()):
-    yield path
-    steps = (
-        data.items()
-        if isinstance(data, dict)
-        else enumerate(data)
-        if isinstance(data, list)
-        else ()
-    )
-    for step, inner in steps:
-        yield from paths(inner, (*path, step))
-
-
-def changed(data, path, value):
-    if not path:
-        return value
-    copy = data.copy()
-    copy[path[0]] = changed(data[path[0]], path[1:], value)
-    return copy
 
 
 def test_whatever_an_encoder_says_the_answer_is_a_table_or_a_fault(own_model, folder, cli):

@@ -41,6 +41,12 @@ def test_several_are_joined_and_what_was_not_run_is_named(cli, folder, files):
     alone = cli("report", files / "one.yaml")
     assert (alone.code, alone.out.splitlines()[-1]) == (0, "results/one/models")
 
+    (folder / "results" / "one" / "trials.sqlite").write_bytes(b"no ledger" * 1000)
+    (folder / "results" / "two" / "report.html").unlink()
+    broken = cli("report", files)
+    assert (broken.code, "one/trials.sqlite" in broken.err) == (2, True)
+    assert (folder / "results" / "two" / "report.html").is_file()
+
     other = cli("report", files / "one.yaml", files / "two.yaml", "-o", "elsewhere")
     assert other.code == 2
     assert "nothing is stored in 'elsewhere/one' yet" in other.err

@@ -1,23 +1,13 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
-import typer.main
 
 from ratecli.runner import executors
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def commands():
-    """What Typer makes of the app, made once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
-        yield
 
 
 @pytest.fixture

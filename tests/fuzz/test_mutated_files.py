@@ -122,7 +122,7 @@ def test_the_guard_ends_what_does_not_end():
         ("name: x\nalgorithms: [a]\ndatasets: {d: {path: " + "a" * 4000 + ".csv, label: y}}", "E405"),
         ("{" + ", ".join(f"k{k}: {'v' * 60}" for k in range(1500)) + "}", "E101"),
         ("name: x\ndatasets: {d: {source: loans}}\nalgorithms: [majorize]\nsweep: {k: 'linspace(0, 1, 100000)'}", "E105"),
-        ("name: x\ndatasets: {d: {source: loans}}\nalgorithms: [majorize]\nsweep: {k: 'linspace(0, 1, 9999)'}\nseeds: 10000", "E104"),
+        ("name: x\ndatasets: {d: {source: loans}}\nalgorithms: [majorize]\nsweep: {k: 'linspace(0, 1, 9999)'}\nseeds: 10000", "E105"),
     ],
     ids=["no oracle", "nul", "surrogate", "long path", "thousands of faults on a line", "points", "trials"],
 )  # fmt: skip

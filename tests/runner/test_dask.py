@@ -40,7 +40,9 @@ def results(executor, tasks, function=act):
     return found
 
 
-@pytest.mark.parametrize(("times", "status"), [(1, "ok"), (99, "error")])
+@pytest.mark.parametrize(
+    ("times", "status"), [pytest.param(1, "ok", marks=pytest.mark.slow), (99, "error")]
+)
 def test_a_trial_whose_dask_worker_is_killed_is_tried_once_more(cluster, tmp_path, times, status):
     log = tmp_path / "log"
     tasks = [task(f"k{i}") for i in range(12)]

@@ -4,6 +4,7 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+from nested import changed, paths
 
 from ratecli.faults import FaultError
 from ratecli.spec.document import Document
@@ -37,22 +38,6 @@ FULL = {
         "plots": [{"kind": "tradeoff", "x": "m", "y": "m", "optimum": True}],
     },
 }
-
-
-def paths(data, path=()):
-    yield path
-    if isinstance(data, dict | list):
-        steps = data.items() if isinstance(data, dict) else enumerate(data)
-        for step, inner in steps:
-            yield from paths(inner, (*path, step))
-
-
-def changed(data, path, value):
-    if not path:
-        return value
-    copy = data.copy()
-    copy[path[0]] = changed(data[path[0]], path[1:], value)
-    return copy
 
 
 ODD = st.recursive(
