@@ -196,11 +196,13 @@ def _check_names(options: Options, columns: list[str]) -> None:
     named += [
         (key, name) for key in ("features", "drop", "categorical") for name in options.get(key, ())
     ]
+    mark = own.other_separator(columns)
+    said = mark and f"columns seem to be separated by {mark!r}: say separator: {mark!r}"
     faults = [
         Fault(
             "E205",
             f"'{name}' under '{key}' is not a column",
-            did_you_mean(name, columns, "columns"),
+            said or did_you_mean(name, columns, "columns"),
         )
         for key, name in named
         if name not in columns

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,12 @@ def separator_of(path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
+def other_separator(names: Sequence[str]) -> str | None:
+    """What seems to separate the columns of a table that was read as one of a single column."""
+    found = re.search("[;\t|]", names[0]) if len(names) == 1 else None
+    return found and found.group()
+
+
 def check_separator(separator: str) -> None:
     """Raises E104 for what cannot separate columns."""
     if len(separator) != 1 or separator in _NO_SEPARATORS or not separator.isascii():
@@ -114,7 +121,10 @@ def _read_csv(path: Path, separator: str) -> pa.Table:
         if "UTF8" in str(error) or "UTF-8" in str(error):
             raise _not_utf8(path) from error
         reason = str(error).removeprefix("CSV parse error: ").splitlines()[0][:200]
-        raise _no_table(path, reason, "every row needs as many fields as the first line") from error
+        way = "every row needs as many fields as the first line"
+        if mark := other_separator(names):
+            way = f"columns seem to be separated by {mark!r}: say so with 'separator'"
+        raise _no_table(path, reason, way) from error
 
 
 def _header(path: Path, separator: str, *, strip: bool = True) -> list[str]:
