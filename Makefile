@@ -39,6 +39,9 @@ bench: $(READY)  ## speed as ratios against peers, in the same run
 	$(BIN)/python benchmarks/majorize.py
 	$(BIN)/python benchmarks/players.py  # TFCO_PYTHON=... names an interpreter that has TFCO
 	$(BIN)/python benchmarks/filtering.py
+	$(BIN)/python benchmarks/runner.py
+	$(BIN)/python benchmarks/check.py
+	$(BIN)/python benchmarks/streaming.py
 	$(BIN)/python benchmarks/seldonian.py  # SELDONIAN_PYTHON=... likewise, that has the toolkit
 
 docs: $(READY)  ## the documents as a site, in site/index.html

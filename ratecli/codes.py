@@ -158,6 +158,14 @@ _DATA = (
     Code("E411", "Tables do not fit together, or a column cannot be used as asked.",
          "data sets with other features, a model of other features, no features at all, groups unknown",
          "`features:` and `drop:` say which columns are features"),
+    Code("E412", "A streamed table takes more memory than it may.",
+         "wide rows, or many groups, and a small `limits: {memory: ...}`",
+         "allow more, or drop columns"),
+    Code("E413", "Records of a streamed table cannot be kept.",
+         "no room in the data folder, or no right to write there", "RATECLI_DATA names another folder"),
+    Code("E414", "Something does not go with a streamed data set.",
+         "an algorithm that needs its rows in memory, a measure that sorts them, another data set beside it",
+         "the help names algorithms that can; `stream: false` reads the table into memory"),
 )  # fmt: skip
 _TRIALS = (
     Code("E501", "A trial failed.",

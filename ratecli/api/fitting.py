@@ -25,6 +25,7 @@ from ratecli.rates.matrix import Predictions
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Sample
 from ratecli.runner.cases import Case
+from ratecli.runner.decided import decisions_in
 from ratecli.runner.group_checks import group_faults
 from ratecli.runner.plan import Job
 from ratecli.runner.records import Value
@@ -32,7 +33,7 @@ from ratecli.runner.rows import check_rows
 from ratecli.runner.slices import memberships
 from ratecli.runner.trial import Ending, problem_of, solved
 from ratecli.runner.worker import one_thread
-from ratecli.runner.world import Data, World, decisions_of
+from ratecli.runner.world import Data, World
 from ratecli.solvers.base import Solution
 
 NO_DATA = Data((), str(Path()))
@@ -155,7 +156,7 @@ class Labelled:
         if deployed is None:
             return found
         self.given.require([deployed])
-        return found.with_deployed(decisions_of(columns[deployed], deployed))
+        return found.with_deployed(decisions_in(columns[deployed], deployed))
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
-from ratecli.cli.completion import experiments, settings
-
-KINDS = (".yaml", ".yml")
+from ratecli.cli.completion import KINDS, experiments, settings
 
 
 def experiment_files(given: Sequence[Path]) -> list[Path]:
@@ -21,6 +19,16 @@ def experiment_files(given: Sequence[Path]) -> list[Path]:
     """
     found = {path.resolve(): path for each in reversed(given) for path in reversed(_meant(each))}
     return list(reversed(found.values()))
+
+
+def refuse_shared(places: Iterable[tuple[Path, Path]]) -> None:
+    """BadParameter where two of some files would write to one place; each comes with its own."""
+    seen: dict[Path, Path] = {}
+    for file, place in places:
+        other = seen.setdefault(place, file)
+        if other is not file:
+            message = f"'{other}' and '{file}' have the same name and would share {place}"
+            raise typer.BadParameter(message, param_hint="FILE")
 
 
 def _meant(path: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from ratecli.cli.arguments import RESULTS, Files, Output
+from ratecli.cli.arguments import RESULTS, Files, Output, refuse_shared
 from ratecli.cli.console import counted, print_json, show, table
 from ratecli.cli.each import each
 from ratecli.cli.specs import Format
@@ -60,8 +60,9 @@ def check(
 
     ready = each(files, examine)
     names = [made.experiment.name for made in ready]
+    refuse_shared((made.path, output / name) for made, name in zip(ready, names, strict=True))
     checks = [
-        checked(made, output / name, reference / f"{name}.json", tolerance)
+        checked(made, output / name, _place(made, reference), tolerance)
         for made, name in zip(ready, names, strict=True)
     ]
     if junit is not None:
@@ -81,15 +82,19 @@ def pin(files: Files, output: Output = RESULTS, reference: References = REFERENC
     from ratecli.report.checks.check import pin as pinned  # noqa: PLC0415
     from ratecli.runner.prepare import examine  # noqa: PLC0415
 
-    def one(file: Path) -> str:
-        made = examine(file)
+    def one(made: Prepared) -> str:
         name = made.experiment.name
-        place = reference / f"{name}.json"
-        found = pinned(made, output / name, place)
+        found = pinned(made, output / name, place := _place(made, reference))
         trials = sum(len(point.seeds) for point in found.trials)
         return f"pinned {counted(trials, 'trial')} in {place}; commit it with the file"
 
-    typer.echo("\n".join(each(files, one)))
+    ready = each(files, examine)
+    refuse_shared((made.path, _place(made, reference)) for made in ready)
+    typer.echo("\n".join(each(ready, one)))
+
+
+def _place(made: Prepared, reference: Path) -> Path:
+    return reference / f"{made.experiment.name}.json"
 
 
 def _write_junit(checks: list[Check], place: Path) -> None:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ratecli.cli.arguments import RESULTS, File, Files, Offline, Output, Settings
+from ratecli.cli.arguments import (
+    RESULTS,
+    File,
+    Files,
+    Offline,
+    Output,
+    Settings,
+    refuse_shared,
+)
 from ratecli.cli.console import counted, show, table
 from ratecli.cli.each import each
 from ratecli.faults import Fault, FaultError
@@ -77,7 +85,7 @@ def run(  # one parameter an option
     limits += [f"limits.memory={memory}"] if memory else []
     ready, code = _prepared(files, [*(settings or ()), *limits], offline=offline, quiet=quiet)
     asked = [Asked(each, output / each.experiment.name) for each in ready]
-    _refuse_shared(asked)
+    refuse_shared((one.prepared.path, one.folder) for one in asked)
     _refuse_overwritten(asked)
     manner = Manner(where, fresh=fresh, quiet=quiet, verbose=verbose)
     raise typer.Exit(max(code, run_together(asked, manner)))
@@ -122,16 +130,6 @@ def _prepared(
         raise FaultError([*wrong, *without])
     show(without)
     return ready, DATA if lacking else 0
-
-
-def _refuse_shared(asked: Sequence[Asked]) -> None:
-    seen: dict[Path, Path] = {}
-    for one in asked:
-        file = one.prepared.path
-        other = seen.setdefault(one.folder, file)
-        if other is not file:
-            message = f"'{other}' and '{file}' have the same name and would share {one.folder}"
-            raise typer.BadParameter(message, param_hint="FILE")
 
 
 def _refuse_overwritten(asked: Sequence[Asked]) -> None:

@@ -19,8 +19,9 @@ from ratecli.plain_text import plain
 from ratecli.report.differing import differing
 from ratecli.report.joined import write_joined
 from ratecli.report.ledger import Ledger
-from ratecli.report.write import LEDGER, check_place, write_report
+from ratecli.report.write import check_place, write_report
 from ratecli.runner.executors import Dask, Executor, Serial
+from ratecli.runner.files import LEDGER
 from ratecli.runner.lock import locked
 from ratecli.runner.run import Asked, Outcome, kept, run_all
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,12 @@ from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.download import Progress, absent, checksums, ensure, sha256_of
 from ratecli.datasets.label import MISSING, read_label, read_number
 from ratecli.datasets.paths import own_file, own_path, unreadable
+from ratecli.datasets.roles import Options, deciding, roles_of
+from ratecli.datasets.slips import looks_like_slips, slip_fault
 from ratecli.datasets.source import Raw, Source
+from ratecli.datasets.streamed.files import files_of, streamed_digest
 from ratecli.datasets.table import Table
-from ratecli.faults import Fault, FaultError, did_you_mean
-
-Options = Mapping[str, Any]
-
-_MOSTLY = 0.9
-"""Share of numbers from which a text column looks like numbers with slips among them."""
-
-_FEW_LEVELS = 20
+from ratecli.faults import Fault, FaultError
 
 
 def load(
@@ -66,6 +60,8 @@ def _prepared(source: Source, preparation: str, raw: Raw) -> Table:
 
 def identity(options: Options, base: Path) -> str:
     """The digest that the table will have; an own file is hashed, nothing is read as a table."""
+    if options.get("stream"):
+        return streamed_digest(options, files_of(options, base))
     if "source" not in options:
         return _own_digest(options, _own_file(options, base))
     return _source_digest(options, base)
@@ -91,7 +87,8 @@ def missing(options: Options, base: Path) -> list[str]:
     if "source" in options:
         return absent(registry.find(options["source"]))
     path = own_path(str(options["path"]), base)
-    return [] if path.is_file() else [str(path)]
+    there = path.is_file() or (options.get("stream") and path.is_dir())
+    return [] if there else [str(path)]
 
 
 def _own_file(options: Options, base: Path) -> Path:
@@ -114,37 +111,13 @@ def _hashed(given: str, path: Path) -> str:
         raise unreadable(given, path, error) from error
 
 
-_DECIDING = (
-    "format",
-    "separator",
-    "label",
-    "positive",
-    "target",
-    "label_range",
-    "features",
-    "drop",
-    "weight",
-    "categorical",
-    "deployed",
-)
-"""Options that change the table; those of the split change trials, not the table."""
-
-
 def _own_digest(options: Options, path: Path) -> str:
-    stated = {key: options[key] for key in _DECIDING if key in options}
-    if by := options.get("split", {}).get("by"):
-        stated["by"] = by
-    content = {"sha256": sha256_of(path), "suffix": path.suffix.lower(), "options": stated}
+    content = {
+        "sha256": sha256_of(path),
+        "suffix": path.suffix.lower(),
+        "options": deciding(options),
+    }
     return registry.fingerprint(content)
-
-
-@dataclass(frozen=True)
-class _Roles:
-    """What the columns are for."""
-
-    label: str | None
-    weight: str | None
-    features: tuple[str, ...]
 
 
 def _load_own(options: Options, base: Path) -> Table:
@@ -153,7 +126,7 @@ def _load_own(options: Options, base: Path) -> Table:
     separator = options.get("separator") or own.separator_of(path)
     categorical = options.get("categorical", ())
     frame = own.read(path, kind, separator, categorical)
-    roles = _roles(options, [str(name) for name in frame.columns])
+    roles = roles_of(options, [str(name) for name in frame.columns])
     for name in roles.features:
         check_feature(frame[name], name, meant_as_text=name in categorical)
     label_range = registry.label_range(options)
@@ -166,49 +139,6 @@ def _load_own(options: Options, base: Path) -> Table:
         digest=_own_digest(options, path),
         files=((path.name, sha256_of(path)),),
     )
-
-
-def _roles(options: Options, columns: list[str]) -> _Roles:
-    """Checked: every column named exists, none has two roles, some feature is left."""
-    label, weight = options.get("label"), options.get("weight")
-    by = options.get("split", {}).get("by")
-    _check_names(options, columns)
-    taken = {label: "the label", weight: "the weight", by: "what splits the rows"}
-    taken |= dict.fromkeys(options.get("drop", ()), "dropped")
-    taken[options.get("deployed")] = "the deployed model's decisions"
-    stated = options.get("features")
-    clash = [name for name in stated or () if name in taken]
-    if clash:
-        message = f"column '{clash[0]}' cannot be a feature: it is {taken[clash[0]]}"
-        raise FaultError(Fault("E411", message, "take it out of 'features'"))
-    if label is not None and label == weight:
-        message = f"column '{label}' cannot be both label and weight"
-        raise FaultError(Fault("E411", message, "name another column"))
-    left = [name for name in columns if name not in taken]
-    features = tuple(dict.fromkeys(left if stated is None else stated))
-    if not features:
-        raise FaultError(Fault("E411", "no column is left as a feature", f"columns: {columns}"))
-    return _Roles(label, weight, features)
-
-
-def _check_names(options: Options, columns: list[str]) -> None:
-    named = [(key, options[key]) for key in ("label", "weight") if key in options]
-    named += [
-        (key, name) for key in ("features", "drop", "categorical") for name in options.get(key, ())
-    ]
-    mark = own.other_separator(columns)
-    said = mark and f"columns seem to be separated by {mark!r}: say separator: {mark!r}"
-    faults = [
-        Fault(
-            "E205",
-            f"'{name}' under '{key}' is not a column",
-            said or did_you_mean(name, columns, "columns"),
-        )
-        for key, name in named
-        if name not in columns
-    ]
-    if faults:
-        raise FaultError(faults)
 
 
 def check_feature(column: pd.Series, name: str, *, meant_as_text: bool) -> None:
@@ -228,15 +158,13 @@ def check_feature(column: pd.Series, name: str, *, meant_as_text: bool) -> None:
 
 
 def _refuse_slips(column: pd.Series, name: str) -> None:
-    """A column of numbers with a few words among them would become thousands of categories."""
+    """Raises E411 for a column of numbers with a few words among them."""
     words = column.dropna()
     words = words[~words.str.casefold().isin(MISSING)]
     slips = words.map(own.as_number).isna()
-    if words.nunique() > _FEW_LEVELS and slips.mean() <= 1 - _MOSTLY:
+    if looks_like_slips(words.nunique(), float(slips.mean())):
         row = int(words.index[slips][0])
-        message = f"column '{name}' holds numbers, but '{words[row]}' in row {row + 1}"
-        way = "correct it, or name the column under 'categorical' or 'drop'"
-        raise FaultError(Fault("E411", message, way))
+        raise FaultError(slip_fault(name, row, words[row]))
 
 
 def _label(

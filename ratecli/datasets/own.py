@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -49,9 +50,9 @@ def as_it_stands(path: Path, kind: str, separator: str) -> pa.Table:
     """The table as the file has it, columns of a CSV as text; only names lose the spaces around them."""
     table = _read_parquet(path) if kind == "parquet" else _read_csv(path, separator)
     names = [name.strip() for name in table.column_names]
-    _refuse_repeated(path, names)
+    refuse_repeated(path, names)
     if table.num_rows == 0:
-        raise _no_table(path, "it has no rows", "give it some below the names of its columns")
+        raise no_table(path, "it has no rows", "give it some below the names of its columns")
     return table.rename_columns(names)
 
 
@@ -92,74 +93,89 @@ def format_of(path: Path) -> str:
     return kind
 
 
-def _no_table(path: Path, reason: str, way: str) -> FaultError:
+def no_table(path: Path, reason: str, way: str) -> FaultError:
     return FaultError(Fault("E404", f"'{path.name}' is not a table: {reason}", way))
 
 
-def _refuse_repeated(path: Path, names: list[str]) -> None:
+def refuse_repeated(path: Path, names: list[str]) -> None:
     for number, name in enumerate(names, start=1):
         if not name:
-            raise _no_table(path, f"its column {number} has no name", "name it in the first line")
+            raise no_table(path, f"its column {number} has no name", "name it in the first line")
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         reason = f"column '{repeated[0]}' is there {names.count(repeated[0])} times"
-        raise _no_table(path, reason, "give each column a name of its own")
+        raise no_table(path, reason, "give each column a name of its own")
 
 
 def _read_csv(path: Path, separator: str) -> pa.Table:
     check_separator(separator)
-    names = _header(path, separator)
-    _refuse_repeated(path, names)
-    unstripped = _header(path, separator, strip=False)
-    options = pa.csv.ConvertOptions(
-        column_types=dict.fromkeys(unstripped, pa.string()), strings_can_be_null=False
-    )
-    parsing = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+    names = header(path, separator)
+    refuse_repeated(path, names)
+    parsing, options = csv_options(path, separator)
     try:
         return pa.csv.read_csv(path, parse_options=parsing, convert_options=options)
     except pa.ArrowInvalid as error:
-        if "UTF8" in str(error) or "UTF-8" in str(error):
-            raise _not_utf8(path) from error
-        reason = str(error).removeprefix("CSV parse error: ").splitlines()[0][:200]
-        way = "every row needs as many fields as the first line"
-        if mark := other_separator(names):
-            way = f"columns seem to be separated by {mark!r}: say so with 'separator'"
-        raise _no_table(path, reason, way) from error
+        raise broken_csv(path, error, names) from error
 
 
-def _header(path: Path, separator: str, *, strip: bool = True) -> list[str]:
+def csv_options(path: Path, separator: str) -> tuple[Any, Any]:
+    """How to part the fields of a file, and to take them as text."""
+    unstripped = header(path, separator, strip=False)
+    options = pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(unstripped, pa.string()), strings_can_be_null=False
+    )
+    return pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True), options
+
+
+def broken_csv(path: Path, error: Exception, names: Sequence[str] = ()) -> FaultError:
+    """The E404 for what Arrow says of a CSV file, of which the first line gave these names."""
+    if "UTF8" in str(error) or "UTF-8" in str(error):
+        return not_utf8(path)
+    reason = str(error).removeprefix("CSV parse error: ").splitlines()[0][:200]
+    way = "every row needs as many fields as the first line"
+    if mark := other_separator(names):
+        way = f"columns seem to be separated by {mark!r}: say so with 'separator'"
+    return no_table(path, reason, way)
+
+
+def broken_parquet(path: Path, error: Exception) -> FaultError:
+    """The E404 for what Arrow says of a Parquet file."""
+    reason = (str(error).splitlines() or ["no reason given"])[0][:200]
+    return no_table(path, f"Parquet cannot read it: {reason}", "check 'format'")
+
+
+def header(path: Path, separator: str, *, strip: bool = True) -> list[str]:
     """The names in the first line, after a look at what kind of file this is."""
     with path.open("rb") as opened:
         head = opened.read(_HEAD)
     if not head.strip():
-        raise _no_table(path, "it is empty", "give a file with a line of column names and rows")
+        raise no_table(path, "it is empty", "give a file with a line of column names and rows")
     if looks_like_html(head):
-        raise _no_table(path, "it is an HTML page", "download the data itself")
+        raise no_table(path, "it is an HTML page", "download the data itself")
     if b"\0" in head:
-        raise _no_table(path, "it is a binary file", "say 'format: parquet' if it is one")
+        raise no_table(path, "it is a binary file", "say 'format: parquet' if it is one")
     try:
         with path.open(encoding="utf-8-sig", newline="") as text:
             rows = csv.reader(text, delimiter=separator, strict=True)
             first = next((row for row in rows if row), [])
     except UnicodeDecodeError as error:
-        raise _not_utf8(path) from error
+        raise not_utf8(path) from error
     except csv.Error as error:
-        raise _no_table(
+        raise no_table(
             path, f"its first line cannot be read: {error}", "check the quotes"
         ) from error
     return [name.strip() for name in first] if strip else first
 
 
-def _not_utf8(path: Path) -> FaultError:
-    return _no_table(path, "it is not UTF-8 text", "save it as UTF-8")
+def not_utf8(path: Path) -> FaultError:
+    return no_table(path, "it is not UTF-8 text", "save it as UTF-8")
 
 
 def _read_parquet(path: Path) -> pa.Table:
     try:
         return pa.parquet.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0][:200]
-        raise _no_table(path, f"Parquet cannot read it: {reason}", "check 'format'") from error
+        raise broken_parquet(path, error) from error
 
 
 def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> pd.Series:
@@ -174,7 +190,7 @@ def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> pd.
         return as_text(pd.Series(words, dtype=object))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _parsed(column, text=text)
-    raise _no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
+    raise no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
 
 
 def _numbers_or_text(column: pa.ChunkedArray, *, text: bool) -> pd.Series:
@@ -196,9 +212,19 @@ def _parsed(column: pa.ChunkedArray, *, text: bool) -> pd.Series:
 
 def _numbers(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
     """The numbers written, NaN for words that say there is none; None if there are other words."""
-    gone = pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(MISSING)))
+    gone = missing_words(words)
     if pc.all(gone).as_py():
         return None
+    return parsed_numbers(words, gone)
+
+
+def missing_words(words: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which words say that there is no value."""
+    return pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(MISSING)))
+
+
+def parsed_numbers(words: pa.ChunkedArray, gone: pa.ChunkedArray) -> NDArray[np.float64] | None:
+    """The numbers written, NaN where they are `gone`; None if a word is no number."""
     unsigned = pc.replace_substring_regex(words, r"^\+([0-9.])", r"\1")
     try:
         numbers = pc.if_else(gone, pa.scalar(None, pa.string()), unsigned).cast(pa.float64())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ratecli.faults import Fault, FaultError
 
@@ -28,6 +31,16 @@ def own_path(given: str, base: Path) -> Path:
         if error.errno not in _NOTHING_THERE:  # such as a name that is too long
             raise unreadable(given, path, error) from error
     return path
+
+
+def last_written(options: Mapping[str, Any], base: Path) -> int:
+    """When a table of the user's own was, in nanoseconds; 0 where that is not known."""
+    if not isinstance(given := options.get("path"), str):
+        return 0
+    with suppress(OSError, ValueError):
+        path = base / given
+        return max(each.stat().st_mtime_ns for each in (path, *path.glob("*")))
+    return 0
 
 
 def own_file(given: str, base: Path) -> Path:

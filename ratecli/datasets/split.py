@@ -30,8 +30,8 @@ def split(table: Table, spec: Mapping[str, Any], rng: np.random.Generator) -> ND
     elif _is_official(table, spec):
         part = _official(table, spec, rng)
     else:
-        shares = _shares(spec)
-        part = _drawn(np.arange(len(table)), shares, _strata(table, spec), rng)
+        shares = shares_of(spec)
+        part = drawn(np.arange(len(table)), shares, _strata(table, spec), rng)
         return _all_there(part, spec, tested=shares["test"] > 0)
     return _all_there(part, spec)
 
@@ -55,14 +55,14 @@ def put_aside(
         aside = np.arange(len(rows)) >= round((1 - fraction) * len(rows))
     else:
         shares = {"train": 1 - fraction, "safety": fraction}
-        part = _drawn(rows, shares, _strata(table, {"stratify": stratify}), rng)
+        part = drawn(rows, shares, _strata(table, {"stratify": stratify}), rng)
         aside = np.asarray(part == "safety")
     for name, there in (("safety", aside), ("train", ~aside)):
         if not there.any():
             if 0 < round(fraction * len(rows)) < len(rows):
                 raise _too_many_strata(table, rows, stratify, name)
             message = f"the {name} part would be empty ({len(rows)} training rows in all)"
-            raise _impossible(message, "use another fraction or more rows")
+            raise impossible(message, "use another fraction or more rows")
     return aside
 
 
@@ -90,10 +90,10 @@ def _is_official(table: Table, spec: Mapping[str, Any]) -> bool:
     if not spec.get("official", table.part is not None and not stated):
         return False
     if table.part is None:
-        raise _impossible("the data set has no official split", "give fractions, as in 'test: 1/3'")
+        raise impossible("the data set has no official split", "give fractions, as in 'test: 1/3'")
     if stated:
         message = f"'{stated[0]}' does not go with the official split"
-        raise _impossible(message, "only 'validation' does: it is taken out of the train part")
+        raise impossible(message, "only 'validation' does: it is taken out of the train part")
     return True
 
 
@@ -103,7 +103,7 @@ def _official(table: Table, spec: Mapping[str, Any], rng: np.random.Generator) -
     held = fraction(spec.get("validation", 0), "validation")
     shares = {"train": 1 - held, "validation": held}
     rows = np.flatnonzero(part == "train")
-    part[rows] = _drawn(rows, shares, _strata(table, spec), rng)
+    part[rows] = drawn(rows, shares, _strata(table, spec), rng)
     return part
 
 
@@ -111,13 +111,13 @@ def _by_column(table: Table, spec: Mapping[str, Any]) -> NDArray[np.str_]:
     name = spec["by"]
     others = [key for key in ("official", "stratify", *PARTS) if spec.get(key)]
     if others:
-        raise _impossible(f"'by' and '{others[0]}' exclude one another", "leave one of them out")
+        raise impossible(f"'by' and '{others[0]}' exclude one another", "leave one of them out")
     values = _column(table, name)
     wrong = ~values.isin(PARTS).to_numpy()
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         message = f"column '{name}' holds {values.iloc[row]!r} in row {row + 1}, which is no part"
-        raise _impossible(message, "its values must be train, validation or test")
+        raise impossible(message, "its values must be train, validation or test")
     return values.to_numpy(dtype="<U10")
 
 
@@ -126,13 +126,13 @@ def fraction(value: Any, key: str) -> Fraction:
     try:
         share = Fraction(str(value).replace(" ", ""))
     except (ValueError, ZeroDivisionError):
-        raise _impossible(f"'{key}: {value}' is not a fraction", "write 0.25 or 1/4") from None
+        raise impossible(f"'{key}: {value}' is not a fraction", "write 0.25 or 1/4") from None
     if not 0 <= share <= 1:
-        raise _impossible(f"'{key}: {value}' is not between 0 and 1", "write 0.25 or 1/4")
+        raise impossible(f"'{key}: {value}' is not between 0 and 1", "write 0.25 or 1/4")
     return share
 
 
-def _shares(spec: Mapping[str, Any]) -> dict[str, Fraction]:
+def shares_of(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     """Shares of the three parts; what is not given is the rest, test 1/3, validation none."""
     given = {key: fraction(spec[key], key) for key in PARTS if key in spec}
     shares = {"validation": Fraction(0)} | given
@@ -143,7 +143,7 @@ def _shares(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     if sum(shares.values()) != 1 or min(shares.values()) < 0:
         total = float(sum(given.values()))
         message = f"the fractions {', '.join(given)} do not leave or make a whole: {total:g} in all"
-        raise _impossible(message, "leave one out: it becomes the rest")
+        raise impossible(message, "leave one out: it becomes the rest")
     return {part: shares[part] for part in PARTS}
 
 
@@ -166,7 +166,7 @@ def _column(table: Table, name: str) -> pd.Series:
     return table.frame[name]
 
 
-def _drawn(
+def drawn(
     rows: NDArray[np.int64],
     shares: Mapping[str, Fraction],
     strata: NDArray[np.int64],
@@ -196,15 +196,20 @@ def _all_there(
     part: NDArray[np.str_], spec: Mapping[str, Any], *, tested: bool = True
 ) -> NDArray[np.str_]:
     """Raises E410 where a part is empty; that of the test may be where its share is stated to be 0."""
+    check_parts({name: int((part == name).sum()) for name in PARTS}, spec, tested=tested)
+    return part
+
+
+def check_parts(counts: Mapping[str, int], spec: Mapping[str, Any], *, tested: bool) -> None:
+    """The same of the rows of each part."""
     wanted = ["train", "test"] if tested else ["train"]
     if fraction(spec.get("validation", 0), "validation"):
         wanted.append("validation")
     for name in wanted:
-        if not (part == name).any():
-            message = f"the {name} part would be empty ({len(part)} rows in all)"
-            raise _impossible(message, "use other fractions or more rows")
-    return part
+        if not counts[name]:
+            message = f"the {name} part would be empty ({sum(counts.values())} rows in all)"
+            raise impossible(message, "use other fractions or more rows")
 
 
-def _impossible(message: str, way: str) -> FaultError:
+def impossible(message: str, way: str) -> FaultError:
     return FaultError(Fault("E410", message, way))

@@ -36,6 +36,8 @@ class Sample:
     label_range
         Where labels are numbers: the least and the largest that they can be. None where they are of two
         classes.
+    count
+        (n,) how many rows of a stream each stands for (`models.stream`); None where each is one.
     """
 
     columns: Mapping[str, NDArray[np.object_] | Floats]
@@ -45,6 +47,7 @@ class Sample:
     weight: Floats
     deployed: Floats | None = None
     label_range: tuple[float, float] | None = None
+    count: Floats | None = None
     _cache: dict[object, Mask] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -52,6 +55,12 @@ class Sample:
 
     def with_deployed(self, decisions: Floats) -> Sample:
         return replace(self, deployed=decisions, _cache={})
+
+    def counted(self, rows: Mask | NDArray[np.intp]) -> int:
+        """How many rows a mask, or positions, stand for."""
+        if self.count is not None:
+            return round(float(self.count[rows].sum()))
+        return int(rows.sum()) if rows.dtype == bool else len(rows)
 
     def rows(self, where: Where, split: str | None = None) -> Mask:
         """Mask of a slice on one split (all splits if None); KeyError for a missing column."""

@@ -156,6 +156,12 @@ def tally(found: Iterable[Comparison]) -> list[tuple[str, int, str]]:
     ]
 
 
+def choices(found: Sequence[Comparison]) -> list[tuple[str, int]]:
+    """Verdicts to choose rows by, first all of them; none where there is one only."""
+    several = [(word, count) for word, count, _ in tally(found)]
+    return [("", len(found)), *several] if len(several) > 1 else []
+
+
 def _chosen(found: Sequence[Group], entry: Expectation) -> Iterator[Group]:
     """The groups that an entry is about; where its variant is not among them, one without numbers.
 

@@ -12,7 +12,7 @@ from ratecli.report.best import best, in_words
 from ratecli.report.certificates import certificate_sheet, undrawn
 from ratecli.report.differing import differing
 from ratecli.report.drawing import Picture
-from ratecli.report.expectations import Comparison, against, comparisons, in_order, kind, tally
+from ratecli.report.expectations import against, choices, comparisons, in_order, kind, tally
 from ratecli.report.identity import by_status
 from ratecli.report.inline import Drawings
 from ratecli.report.ledger import Ledger
@@ -69,12 +69,6 @@ def page(
         provenance=provenance(ledger),
         resolved=_yaml(ledger.experiment),
     )
-
-
-def choices(compared: Sequence[Comparison]) -> list[tuple[str, int]]:
-    """Verdicts to choose rows by, first all of them; none where there is one only."""
-    found = [(word, count) for word, count, _ in tally(compared)]
-    return [("", len(compared)), *found] if len(found) > 1 else []
 
 
 def goals(ledger: Ledger) -> list[tuple[str, str, str]]:

@@ -14,6 +14,7 @@ from ratecli.report.expectations import (
     SIGNS,
     Comparison,
     Verdict,
+    choices,
     comparisons,
     difference_cell,
     interval_cell,
@@ -27,9 +28,8 @@ from ratecli.report.identity import by_status, status_cell
 from ratecli.report.ledger import NOT_RUN, Ledger
 from ratecli.report.markup import render
 from ratecli.report.sheet import Cell, Column, Sheet, plain, scalar
-from ratecli.runner.files import atomic_write, writing
+from ratecli.runner.files import LEDGER, atomic_write, writing
 
-LEDGER = "trials.sqlite"
 REPORT = "report.html"
 ORDER = (Verdict.DIFFERS, Verdict.NOT_MEASURED, Verdict.BETTER, Verdict.HOLDS, Verdict.SHOWN)
 """Verdicts in the order in which a person wants to see them."""
@@ -94,7 +94,7 @@ def joined(folders: Sequence[Path], place: Path) -> str:
         trials=by_status(sum((_statuses(each) for each in found), Counter())),
         verdicts=tally(one for _, one in papers),
         sheets=[
-            (sheet, _choices(several), [kind(one) for _, one in several])
+            (sheet, choices([one for _, one in several]), [kind(one) for _, one in several])
             for sheet, several in (
                 (_figures("Paper figures reproduced", "paper", papers, place), papers),
                 (_figures("Other expectations", "expected", others, place), others),
@@ -107,12 +107,6 @@ def joined(folders: Sequence[Path], place: Path) -> str:
 def _read(folder: Path) -> Experiment:
     path = folder / LEDGER
     return Experiment(folder, Ledger.read(path) if path.is_file() else None)
-
-
-def _choices(several: Sequence[Row]) -> list[tuple[str, int]]:
-    """Verdicts to choose rows by, first all of them."""
-    count = Counter(kind(one) for _, one in several)
-    return [("", len(several)), *count.items()] if len(count) > 1 else []
 
 
 def _statuses(each: Experiment) -> Counter[str]:

@@ -21,10 +21,16 @@ from ratecli.report.sheet import markdown
 from ratecli.report.sheets import asked_sheets, how, unshown
 from ratecli.report.tables import csv_text, summary, tidy, trials
 from ratecli.report.tree_picture import trees
-from ratecli.runner.files import MODELS, atomic_write, cannot_write, refuse_links, writing
+from ratecli.runner.files import (
+    LEDGER,
+    MODELS,
+    atomic_write,
+    cannot_write,
+    refuse_links,
+    writing,
+)
 from ratecli.runner.store import Store
 
-LEDGER = "trials.sqlite"
 MANIFEST = "manifest.json"
 PAGES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
 FOLDERS = ("tables", "figures", MODELS)

@@ -14,6 +14,7 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster
 
 from ratecli.datasets.download import data_folder
+from ratecli.datasets.streamed.cluster import SCHEDULER
 from ratecli.faults import Fault, FaultError
 from ratecli.runner.crew import interrupts_held
 from ratecli.runner.dask_worker import Run, leave, work
@@ -37,7 +38,10 @@ class DaskCrew:
     """Up to `jobs` trials at once, or as many as the cluster has threads."""
 
     def __init__(self, client: Client, jobs: int | None) -> None:
-        environment = {"RATECLI_DATA": str(data_folder().absolute())}
+        environment = {
+            "RATECLI_DATA": str(data_folder().absolute()),
+            SCHEDULER: str(client.scheduler_info()["address"]),
+        }
         self._run = Run(secrets.token_hex(8), code_versions(), environment)
         self._client = client
         self._jobs = jobs
@@ -69,13 +73,15 @@ class DaskCrew:
                 return [self._answer(self._ended.get(timeout=LOOK_SECONDS))]
 
     def dismiss(self) -> None:
-        self._client.run(leave, self._run.name)
+        """All is done: that a worker is lost now, or the cluster, takes nothing away."""
+        with suppress(OSError, RuntimeError):
+            self._client.run(leave, self._run.name, on_error="ignore")
 
     def kill(self) -> None:
         if not self._is_lost:
             with suppress(OSError, RuntimeError):  # what ends the run is told, not this
                 self._client.cancel(list(self._out))
-                self.dismiss()
+            self.dismiss()
 
     def _look(self) -> None:
         """See how large the cluster is now, and whether it is there."""
@@ -93,9 +99,12 @@ class DaskCrew:
         key = self._out.pop(future)
         if future.cancelled():
             raise self._lost("the scheduler is gone")
-        error = future.exception()
-        if error is None:
-            return future.result()
+        try:
+            error = future.exception()
+            if error is None:
+                return future.result()
+        except OSError as closed:
+            raise self._lost("the scheduler does not answer any more") from closed
         if isinstance(error, KilledWorker):
             return Death(key, "a Dask worker was lost", 1 + error.args[2])
         if isinstance(error, FaultError):

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from ratecli.faults import Fault, FaultError
 
+LEDGER = "trials.sqlite"
+"""In the folder of its results what a run planned, and every trial that ended (`runner.store`)."""
+
 MODELS = "models"
 """Where in the folder of its results a run leaves its classifiers."""
 

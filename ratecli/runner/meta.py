@@ -16,7 +16,7 @@ from ratecli.runner.prepare import Prepared
 from ratecli.runner.provenance import code_versions
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.shown import tradeoffs
-from ratecli.runner.world import tables
+from ratecli.runner.world import any_table
 from ratecli.spec.report import Plot, TradeoffPlot
 
 FRONTIER_POINTS = 101
@@ -53,8 +53,9 @@ def datasets(prepared: Prepared) -> dict[str, Any]:
             "rows": len(table),
             "files": [{"name": file, "sha256": sha256} for file, sha256 in table.files],
         }
-        | _stand_in(prepared.data.options()[name])
-        for name, table in tables(prepared.data).items()
+        | _stand_in(entry)
+        for name, entry in prepared.data.options().items()
+        for table in [any_table(prepared.data, name)]
     }
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from ratecli.faults import Fault
 from ratecli.runner.expected import unknown_expected_variants
-from ratecli.runner.files import atomic_write, writing
+from ratecli.runner.files import LEDGER, atomic_write, writing
 from ratecli.runner.meta import datasets, meta
 from ratecli.runner.origins import brought
 from ratecli.runner.prepare import Prepared
@@ -25,7 +25,6 @@ from ratecli.runner.store import Store
 from ratecli.runner.unkept import unkept
 from ratecli.runner.writer import Writer
 
-LEDGER = "trials.sqlite"
 UNSOLVED = "no_solution_found"
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from ratecli.datasets import registry
 from ratecli.datasets.download import Progress, ensure
-from ratecli.datasets.load import Options, given_files, identity, missing
+from ratecli.datasets.load import given_files, identity, missing
+from ratecli.datasets.roles import Options
 from ratecli.faults import Fault, FaultError
 from ratecli.runner.cases import Case
 from ratecli.runner.deployed import stored_model
@@ -28,7 +29,8 @@ from ratecli.runner.rows import check_drawings, check_rows, known_rows
 from ratecli.runner.shown import split_faults
 from ratecli.runner.split_rows import Asked, found_rows, rowless
 from ratecli.runner.stage import stage_cases, stage_place
-from ratecli.runner.world import Data, check_table, columns_of, dealt_of, world
+from ratecli.runner.streamed_checks import check_streams, compared_columns
+from ratecli.runner.world import Data, check_split, check_table, columns_of, world
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment, load_experiment, read_experiment
 
@@ -73,6 +75,7 @@ def _understood(experiment: Experiment, document: Document, *, refuse: bool = Tr
     reading = Reading(experiment, document)
     cases = tuple(reading.cases(refuse=refuse))
     kinds.check(reading, cases)
+    check_streams(reading, cases, refuse=refuse)
     used = {name for case in cases for name in case.datasets}
     data = data.only(used)
     warnings = (*reading.warnings, *unknown_optima(experiment, document, cases, data))
@@ -86,6 +89,10 @@ def _data(experiment: Experiment, document: Document, path: Path) -> Data:
         for entry in options.values():
             if "path" in entry:
                 entry["deployed"] = experiment.deployed.column
+    told = compared_columns(experiment)
+    for entry in options.values():
+        if entry.get("stream"):
+            entry["slices"] = told
     data = Data.of(options, path.parent)
     _each_entry(data, document, _settled)
     return data
@@ -163,13 +170,14 @@ def _plan(known: Prepared, cases: Sequence[Case]) -> Plan:
 
 def _with_data(known: Prepared, *, refuse: bool = True) -> Prepared:
     experiment, document, data = known.experiment, known.document, known.data
-    _each_entry(data, document, lambda name, _: check_table(data, name))
+    bound = experiment.limits.memory
+    _each_entry(data, document, lambda name, _: check_table(data, name, bound))
     columns = {pool: _columns(data.only(pool)) for pool in _pools(known.cases)}
     reading = Reading(experiment, document, columns)
     cases = tuple(reading.cases(refuse=refuse))
     if experiment.resample is None:
         seed = experiment.seeds[0]
-        _each_entry(data, document, lambda name, _: dealt_of(data, name, seed))
+        _each_entry(data, document, lambda name, _: check_split(data, name, seed))
     check_drawings(experiment, document, data, cases)
     found = _check_rows(known, reading, cases)
     warnings = [*reading.warnings, *found, *unknown_optima(experiment, document, cases, data)]

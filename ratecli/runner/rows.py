@@ -143,11 +143,13 @@ def _groups(rows: World, document: Document, reading: Reading, pool: Pool) -> It
     for name, loc, _ in groups_of(reading.experiment, pool):
         where = Where.of(set(), iter(reading.groups[pool][name]))
         place = document.place(loc)
-        count = int(rows.sample.rows(where).sum())
+        count = rows.sample.counted(rows.sample.rows(where))
         if not count:
             yield Fault("E408", f"no row{of} is in the group '{name}'", place=place)
             continue
-        splits = {split: int(rows.sample.rows(where, split).sum()) for split in rows.splits()}
+        splits = {
+            split: rows.sample.counted(rows.sample.rows(where, split)) for split in rows.splits()
+        }
         for message in small(count, splits):
             yield Fault("W401", f"the group '{name}'{of} has {message}", place=place)
 
@@ -204,10 +206,10 @@ def _undecided(sample: Sample, document: Document, cases: Sequence[Case]) -> Ite
         metrics += [tree] if audited and loc[0] == "constraints" else []
         for leaf in ex.leaves(*metrics):
             counted = rate_matrix([leaf], sample, None).sums.indices
-            missing = int(np.isnan(sample.deployed[counted]).sum())
+            missing = sample.counted(counted[np.isnan(sample.deployed[counted])])
             if missing:
                 message = (
-                    f"the deployed model has no decision on {missing} of the {len(counted)} rows "
+                    f"the deployed model has no decision on {missing} of the {sample.counted(counted)} rows "
                     f"that '{ex.text(leaf)}' counts"
                 )
                 hint = "its column is empty there: take a slice of rows that it decides"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ratecli.faults import FaultError
 from ratecli.runner.executors import Executor, Hooks
-from ratecli.runner.ongoing import LEDGER, Asked, Ongoing, Outcome, display_name, kept
+from ratecli.runner.files import LEDGER
+from ratecli.runner.ongoing import Asked, Ongoing, Outcome, display_name, kept
 from ratecli.runner.prepare import Prepared
 from ratecli.runner.progress import Progress, open_progress
 from ratecli.runner.records import TrialResult
@@ -158,7 +159,8 @@ class _Batch:
         self._on_fault(asked, error)
 
     def _is_wanted(self, key: str) -> bool:
-        return any(key in each.left for each in self._live)
+        """By who lacks it, or plans it: others of theirs may need it, though they have it stored."""
+        return any(key in each.names for each in self._live)
 
     def _recall(self, key: str) -> TrialResult:
         for each in self._live:

@@ -111,7 +111,7 @@ def _judged(
     reference: Mapping[str, Predictions],
 ) -> tuple[Solution, list[Value], Ending]:
     """What is given of a solution, its numbers, and how the trial ends."""
-    answers = {name: rows.predictions(variant) for name, variant in solution.variants.items()}
+    answers = rows.answers(solution.variants)
     if answers:  # `of(...)` of the trial itself is its main variant
         reference = {job.case.label: next(iter(answers.values())), **reference}
     if problem.promise is not None:
@@ -276,6 +276,7 @@ def training_problem(
     n = rows.counted(train) / rows.levels  # copies of a row are no more rows
     penalty = float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
+    problem = replace(problem, stream=None if rows.stream is None else rows.stream[train])
     slices, label = _slices(wanted, rows, train), rows.sample.label[train]
     problem = replace(problem, slices=slices, label=label, label_range=rows.sample.label_range)
     problem = replace(problem, known=_known(wanted, rows, train))
@@ -287,6 +288,8 @@ def training_problem(
     rates = replace(others, leaves=matrix.leaves)
     validation = replace(problem, X=rows.X[held_out], rates=rates, slices=slices, label=label)
     validation = replace(validation, known=_known(wanted, rows, held_out))
+    if rows.stream is not None:
+        validation = replace(validation, stream=rows.stream[held_out])
     return replace(problem, validation=validation)
 
 

@@ -93,7 +93,7 @@ def _range(form: Affine, matrix: RateMatrix) -> Interval:
 def _labels(where: Where, sample: Sample) -> str:
     """How many rows of each label a slice has."""
     rows = sample.rows(where, "train")
-    counts = (int((rows & sample.mask(label)).sum()) for label in ("+", "-"))
+    counts = (sample.counted(rows & sample.mask(label)) for label in ("+", "-"))
     positive, negative = counts
     return f"{_named(where, sample)} has {positive} positive and {negative} negative training rows"
 

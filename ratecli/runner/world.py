@@ -17,15 +17,18 @@ from scipy import sparse
 from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import load
+from ratecli.datasets.paths import last_written
+from ratecli.datasets.streamed.table import Streamed
 from ratecli.datasets.table import Table
-from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier, Features
 from ratecli.models.grouped import with_members
 from ratecli.models.proxies import Filter
+from ratecli.models.stream import Stream
 from ratecli.rates.expression import EVERYWHERE
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
+from ratecli.runner.decided import decisions_in
 from ratecli.runner.drawing import AS_THEY_ARE, Dealt, Drawing, dealt
 from ratecli.runner.encoding import Encoding
 from ratecli.runner.levels import (
@@ -36,6 +39,8 @@ from ratecli.runner.levels import (
     sample_at_levels,
 )
 from ratecli.runner.slices import memberships
+from ratecli.runner.streamed import predictions
+from ratecli.runner.streamed_rows import check_memory, streamed_rows, streamed_table_of
 
 Positions = NDArray[np.intp]
 
@@ -45,20 +50,26 @@ class Data:
     """The data sets of an experiment as the file states them, by name in alphabetical order.
 
     `entries` are JSON texts, so that two equal ones are one; `base` is the folder that relative
-    paths start from.
+    paths start from. `written` says when the user's own files were: a process that lives long, such
+    as a notebook, reads one anew that has changed.
     """
 
     entries: tuple[tuple[str, str], ...]
     base: str
+    written: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, datasets: Mapping[str, Any], base: Path) -> Data:
         texts = {name: json.dumps(entry, sort_keys=True) for name, entry in datasets.items()}
-        return cls(tuple(sorted(texts.items())), str(base.absolute()))
+        written = {name: last_written(entry, base) for name, entry in datasets.items()}
+        return cls(
+            tuple(sorted(texts.items())), str(base.absolute()), tuple(sorted(written.items()))
+        )
 
     def only(self, names: Collection[str]) -> Data:
         """Some of the data sets."""
-        return Data(tuple(entry for entry in self.entries if entry[0] in names), self.base)
+        entries = tuple(each for each in self.entries if each[0] in names)
+        return Data(entries, self.base, tuple(each for each in self.written if each[0] in names))
 
     @property
     def folder(self) -> Path:
@@ -74,7 +85,8 @@ class World:
 
     Each row of the data stands `levels` times (`runner.levels`). `encoding` says how features are made
     of columns, as JSON (`runner.encoding`). `before` are the rows before a filter (`runner.filtered`)
-    weighed or dropped some, if one did.
+    weighed or dropped some, if one did. Rows of a `stream` are in no memory: the sample then has cells of
+    rows that count alike (`models.stream`), and X no columns.
     """
 
     sample: Sample
@@ -82,9 +94,18 @@ class World:
     levels: int = 1
     encoding: str = ""
     before: Sample | None = None
+    stream: Stream | None = None
+
+    def answers(self, classifiers: Mapping[str, Classifier]) -> dict[str, Predictions]:
+        """`predictions` of each; of a stream in one pass over it."""
+        if self.stream is None or not classifiers:
+            return {name: self.predictions(each) for name, each in classifiers.items()}
+        return dict(predictions(self.stream, classifiers))
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""
+        if self.stream is not None:
+            return self.answers({"": classifier})[""]
         X = with_members(self.X, memberships(self.sample, classifier.slices))
         if isinstance(classifier, Filter):
             return _filtered(classifier, X)
@@ -93,7 +114,7 @@ class World:
     def counted(self, some: Positions) -> float:
         """How many rows some positions are: behind a filter, how many of them are expected to be kept."""
         if self.before is None:
-            return float(len(some))
+            return float(self.sample.counted(some))
         return float((self.sample.weight[some] / self.before.weight[some]).sum())
 
     def unfiltered(self) -> Sample:
@@ -104,7 +125,8 @@ class World:
 
     def splits(self) -> dict[str, int]:
         """Rows of each split that has any, in the order train, validation, test, safety."""
-        counts = {name: int(self.sample.rows(EVERYWHERE, name).sum()) for name in SPLITS}
+        sample = self.sample
+        counts = {name: sample.counted(sample.rows(EVERYWHERE, name)) for name in SPLITS}
         return {name: count for name, count in counts.items() if count}
 
 
@@ -117,12 +139,13 @@ def tables(data: Data) -> dict[str, Table]:
 
 
 def table(data: Data, name: str) -> Table:
-    return _read(dict(data.entries)[name], data.base)
+    return _read(dict(data.entries)[name], data.base, dict(data.written)[name])
 
 
 @lru_cache(maxsize=8)
-def _read(entry: str, base: str) -> Table:
+def _read(entry: str, base: str, written: int) -> Table:
     """Files are fetched before any trial: reading a table never touches the network."""
+    del written  # it tells tables apart
     return load(json.loads(entry), Path(base), offline=True)
 
 
@@ -135,6 +158,8 @@ def world(
     Worlds that differ in what is put aside for a safety test hold the same rows in the same order, each
     as its own training rows say.
     """
+    if is_streamed(data):
+        return streamed_world(data, seed, deployed)
     found = {name: dealt_of(data, name, seed, drawing) for name in data.options()}
     return world_of(data, found, deployed, drawing.unseen)
 
@@ -159,7 +184,7 @@ def world_of(
         label_range=_common_range([table.label_range for table in named.values()]),
     )
     if deployed is not None:
-        sample = sample.with_deployed(decisions_of(columns[deployed], deployed))
+        sample = sample.with_deployed(decisions_in(columns[deployed], deployed))
     levels = levels_of_all(data)
     encoding = Encoding.of(encoder, stacked.columns, levels).text()
     if levels == 1:
@@ -237,7 +262,14 @@ def _taken(values: Any, rows: Positions | None) -> Any:
 
 
 def columns_of(data: Data) -> dict[str, Any]:
-    """Every column that slices may name, over all rows."""
+    """Every column that slices may name, over all rows; of streamed rows each value once."""
+    if is_streamed(data):
+        return {
+            column: np.array(
+                values, dtype=object if any(isinstance(v, str) for v in values) else float
+            )
+            for column, values in streamed(data).values().items()
+        }
     return column_at_levels(_all_rows(data).columns, levels_of_all(data))
 
 
@@ -247,14 +279,54 @@ def levels_of_all(data: Data) -> int:
     return levels
 
 
-def check_table(data: Data, name: str) -> None:
-    """Reads a table; raises what is wrong with it, E404 to E411."""
+def check_table(data: Data, name: str, bound: int | None = None) -> None:
+    """Reads a table; raises what is wrong with it, E404 to E413.
+
+    That is E412 for a streamed one that takes more than `bound` bytes.
+    """
+    own = data.only([name])
+    if is_streamed(own):
+        check_memory(name, streamed(own), bound)
+        return
     check_column(table(data, name), levels_of(data.options()[name]))
 
 
 def dealt_of(data: Data, name: str, seed: int, drawing: Drawing = AS_THEY_ARE) -> Dealt:
     """The rows of one data set and the split of each, whose copies at all levels go with it."""
     return dealt(table(data, name), name, data.options()[name], seed, drawing)
+
+
+def check_split(data: Data, name: str, seed: int) -> None:
+    """Raises E205, E410 where rows cannot be divided as the entry says."""
+    if is_streamed(data.only([name])):
+        world(data.only([name]), seed)
+    else:
+        dealt_of(data, name, seed)
+
+
+def any_table(data: Data, name: str) -> Table | Streamed:
+    """A table, in memory or not."""
+    own = data.only([name])
+    return streamed(own) if is_streamed(own) else table(data, name)
+
+
+def streamed(data: Data) -> Streamed:
+    """The table of the one data set, which is streamed."""
+    ((_, entry),) = data.entries
+    return streamed_table_of(entry, data.base)
+
+
+def is_streamed(data: Data) -> bool:
+    """Whether rows are in no memory: such a data set is alone."""
+    return any(options.get("stream") for options in data.options().values())
+
+
+def streamed_world(data: Data, seed: int, deployed: str | None) -> World:
+    """As `world`, of a data set whose rows are in no memory."""
+    ((name, entry),) = data.entries
+    found = streamed_rows(name, entry, data.base, seed, deployed)
+    X = np.zeros((len(found.sample), 0))
+    return World(found.sample, X, encoding=found.encoding, stream=found.stream)
 
 
 def _common_range(ranges: Sequence[Interval | None]) -> Interval | None:
@@ -295,16 +367,3 @@ def _stacked_column(name: str, found: Sequence[Table]) -> Any:
         np.asarray(table.frame[name] if name in table.frame else absent.repeat(len(table)), object)
         for table in found
     ])  # fmt: skip
-
-
-def decisions_of(column: Any, name: str) -> Floats:
-    """The deployed model's decisions; raises E406 unless the column holds 0, 1 and gaps only."""
-    decisions = column if column.dtype.kind == "f" else pd.to_numeric(column, errors="coerce")
-    strange = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
-    if strange.any():
-        shown = column[np.flatnonzero(strange)[0]]
-        raise FaultError(
-            Fault("E406", f"'{shown}' in the column '{name}' is no decision of a deployed model",
-                  "decisions are 0 and 1; leave the cell empty where there is none")
-        )  # fmt: skip
-    return np.asarray(decisions, dtype=np.float64)

@@ -85,7 +85,9 @@ class Solver(ABC):
     `ignores` them all. `one_sided` says that it holds each rate from one side, so that goals must grow
     or fall in it (see `rates.analysis.two_sided`). `needs_promise` and `needs_deployed` say that it trains
     for a safety test (`Problem.promise`), or takes the deployed model (`Problem.deployed`). `hides_groups`
-    says that the columns by which its goals tell groups are none of its features.
+    says that the columns by which its goals tell groups are none of its features. `streams` are the options
+    without which it does not learn from rows that are in no memory (`Problem.stream`); None where it never
+    does.
     """
 
     version: ClassVar[int] = 1
@@ -97,6 +99,7 @@ class Solver(ABC):
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
     numbers: ClassVar[Mapping[str, Any] | None] = None
+    streams: ClassVar[Mapping[str, Any] | None] = None
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Fault | None:  # noqa: ARG002
         """Why a constraint cannot be taken though its class can: a fault of which only rows tell.
@@ -115,6 +118,12 @@ class Solver(ABC):
     def takes_numbers(self) -> bool:
         """Whether it learns labels that are numbers with the options that it has."""
         wanted = type(self).numbers
+        return wanted is not None and all(getattr(self, key) == wanted[key] for key in wanted)
+
+    @property
+    def takes_streams(self) -> bool:
+        """Whether it learns from rows that are in no memory with the options that it has."""
+        wanted = type(self).streams
         return wanted is not None and all(getattr(self, key) == wanted[key] for key in wanted)
 
     @property

@@ -6,10 +6,7 @@ import numpy as np
 
 from ratecli.models.base import Array
 from ratecli.rates.kinds import Kinds
-from ratecli.solvers.hull.best import best
-from ratecli.solvers.hull.columns import Columns
 from ratecli.solvers.hull.forms import Program
-from ratecli.solvers.hull.relaxation import Relaxation
 
 SURE = 1e-5
 """Above this a violation that no decisions avoid is none of rounding."""
@@ -42,6 +39,11 @@ def least_violation(program: Program, kinds: Kinds) -> float:
     """What the worst constraint is at least, whatever is decided on the rows, by a proof that holds to
     `GAP`: for goals of any class that a `Program` can be made of. Where no proof was found, 0.
     """
+    # they import numba, which takes every process a third of a second
+    from ratecli.solvers.hull.best import best  # noqa: PLC0415
+    from ratecli.solvers.hull.columns import Columns  # noqa: PLC0415
+    from ratecli.solvers.hull.relaxation import Relaxation  # noqa: PLC0415
+
     everything = Relaxation(program, Columns.decisions(kinds), elastic=True, floor=0.0)
     found = best(everything, GAP)
     return 0.0 if found is None else found.bound

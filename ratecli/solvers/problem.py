@@ -10,6 +10,7 @@ import numpy as np
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.grouped import with_members
+from ratecli.models.stream import Stream
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
@@ -30,7 +31,7 @@ class Problem:
     Attributes
     ----------
     X
-        (n, d) features of the training rows.
+        (n, d) features of the training rows; (n, 0) where there is a stream.
     rates
         Every rate of the goals, and `error` of all labelled rows, on those rows.
     l2
@@ -53,6 +54,9 @@ class Problem:
         The safety test that the solution will have to pass, if any.
     deployed
         The deployed model, for algorithms that need it.
+    stream
+        The rows where they are in no memory; what is said here of n rows is then said of n cells of rows
+        that count alike (`models.stream`).
     """
 
     X: Features
@@ -67,6 +71,7 @@ class Problem:
     label_range: Interval | None = None
     promise: Promise | None = None
     deployed: Classifier | None = None
+    stream: Stream | None = None
 
     @property
     def label_ends(self) -> Interval:
@@ -75,6 +80,8 @@ class Problem:
 
     def decisions(self, classifier: Classifier) -> Array:
         """(n,) of a classifier that looks at no other slices than those of the goals."""
+        if self.stream is not None:
+            return self.stream.decisions([classifier])[0]
         members = [self.slices[text] for text in classifier.slices]
         return classifier.decide(with_members(self.X, members))
 

@@ -23,7 +23,7 @@ RESERVED = ("algorithm", "variant", "seed", "split", "metric", "value")
 
 SHARES = {SOLUTION_RATE, FAILURE_RATE}
 MAX_SEEDS = 10_000
-MAX_TRIALS = 200_000
+MAX_TRIALS = 100_000
 """All are planned before the first is run."""
 DEPLOYED = "deployed"
 """What `of(...)` calls the deployed model."""
@@ -154,7 +154,7 @@ def _trials(raw: Mapping[str, Any], outer: int) -> Iterator[Complaint]:
     if trials > MAX_TRIALS and outer <= MAX_POINTS and count <= MAX_SEEDS:
         message = f"this makes {trials} trials, over {MAX_TRIALS}"
         hint = "take fewer seeds or points, or several files"
-        yield Complaint(("seeds",), "E104", message, hint, key=True)
+        yield Complaint(("seeds",), "E105", message, hint, key=True)
 
 
 def _count(sweep: Mapping[str, Any]) -> int:

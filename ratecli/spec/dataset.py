@@ -167,6 +167,11 @@ class Dataset(Part):
     separator: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1)] | None = (
         Field(None, description="The character between the columns of a CSV file.")
     )
+    stream: Flag | None = Field(
+        None,
+        description="Read the table piece by piece, for one larger than memory: a file, or a folder of "
+        "files of one table. `unconstrained` and `three_player` train on it.",
+    )
     sha256: Hash | None = Field(None, description="The file must have this SHA-256.")
     label: Column | None = Field(
         None, description="The label's column; without it, all rows count as unlabelled."
@@ -215,7 +220,7 @@ class Dataset(Part):
         if not chosen:
             return cls._without_kind(raw)
         foreign = [key for key in raw if key in cls.model_fields and key not in _allowed(chosen[0])]
-        return [*(_foreign(key, chosen[0]) for key in foreign), *_target(raw)]
+        return [*(_foreign(key, chosen[0]) for key in foreign), *_target(raw), *_stream(raw)]
 
     @classmethod
     def _without_kind(cls, raw: Mapping[str, Any]) -> list[Complaint]:
@@ -245,6 +250,21 @@ def _target(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     if raw.get("positive") is not None:
         message = "'positive' does not go with 'target: number': a number is not one of two classes"
         yield Complaint(("positive",), "E104", message, "leave one of them out", key=True)
+
+
+def _stream(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    """What does not go with rows that are read piece by piece."""
+    if raw.get("stream") is not True:
+        return
+    hint = "leave it out, or read the table into memory: stream: false"
+    if raw.get("levels") is not None:
+        message = "'levels' does not go with 'stream': streamed rows are decided at one threshold"
+        yield Complaint(("levels",), "E104", message, hint, key=True)
+    if raw.get("target") == "number":
+        message = (
+            "'target: number' does not go with 'stream': labels of streamed rows are two classes"
+        )
+        yield Complaint(("target",), "E104", message, hint, key=True)
 
 
 def _allowed(chosen: str) -> tuple[str, ...]:

@@ -162,3 +162,21 @@ def test_importing_ratecli_imports_nothing_that_is_slow():
         assert getattr(ratecli, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'runs'"):
         ratecli.runs  # noqa: B018
+
+
+def test_a_table_that_was_written_anew_is_read_anew(tmp_path):
+    """A notebook lives on between two runs."""
+    frame = pd.DataFrame({"x": np.arange(60.0) % 7, "y": np.arange(60) % 2})
+    asked = {
+        "name": "anew",
+        "datasets": {"mine": {"path": str(tmp_path / "mine.csv"), "label": "y"}},
+        "algorithms": ["unconstrained"],
+        "metrics": {"yes": "base_rate"},
+    }
+    shares = []
+    for labels in (frame["y"], 1 - frame["y"] * (frame["x"] > 3)):
+        frame.assign(y=labels).to_csv(tmp_path / "mine.csv", index=False)
+        found = ratecli.run(asked, output=tmp_path / "results").metrics
+        shares.append(found.query("metric == 'yes'")["value"].mean())
+    assert shares[0] == pytest.approx(0.5, abs=0.1)
+    assert shares[1] > 0.65

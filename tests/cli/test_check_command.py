@@ -348,3 +348,13 @@ def test_what_is_pinned_here_is_pinned_whole():
         assert path.stem in names
         assert path.read_text("utf-8") == text(read(path))
         assert path.stat().st_size < 20_000
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize("command", ["pin", "check"])
+def test_two_files_of_one_name_would_share_a_reference(folder, cli, command):
+    shutil.copy(folder / "small.yaml", folder / "again.yaml")
+    answer = cli(command, "small.yaml", "again.yaml")
+    assert answer.code == 2
+    assert "'small.yaml' and 'again.yaml' have the same name" in " ".join(answer.err.split())
+    assert not REFERENCE.exists()

@@ -132,7 +132,8 @@ def test_the_reference_tells_of_every_name(site):
 
 
 def test_the_page_of_results_tells_of_every_file_that_a_report_writes(site):
-    from ratecli.report.write import FOLDERS, LEDGER, PAGES  # noqa: PLC0415
+    from ratecli.report.write import FOLDERS, PAGES  # noqa: PLC0415
+    from ratecli.runner.files import LEDGER  # noqa: PLC0415
 
     _, pages = site
     for name in (*PAGES, *FOLDERS, LEDGER):

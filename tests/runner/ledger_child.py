@@ -1,6 +1,6 @@
 """A run to be killed: `python ledger_child.py LEDGER JOBS TRIALS SECONDS`; with no jobs, two on Dask.
 
-It writes a dot for each trial that is stored.
+As `runner.ongoing` does, it stores from a thread. It writes a dot for each trial that ended.
 """
 
 import os
@@ -15,6 +15,7 @@ from ratecli.runner.executors import Dask, Hooks, Processes, Serial
 from ratecli.runner.records import Planned
 from ratecli.runner.schedule import Task
 from ratecli.runner.store import Store
+from ratecli.runner.writer import Writer
 
 
 def tasks(trials, seconds):
@@ -35,11 +36,21 @@ def run(ledger, jobs, trials, seconds, tell=lambda: None):
         known = store.known()
         left = [task for task in todo if task.key not in known]
 
+        writer = Writer(store)
+
         def keep(result):
-            store.put(result)
+            writer.put(result)
             tell()
 
-        executor.run(left, numbers, keep, Hooks(recall=store.result))
+        def recall(key):
+            writer.flush()
+            return store.result(key)
+
+        try:
+            executor.run(left, numbers, keep, Hooks(recall=recall))
+            writer.flush()
+        finally:
+            writer.close()
 
 
 if __name__ == "__main__":

@@ -70,6 +70,12 @@ def _process(key, _detail, _given):
     return TrialResult(key, "ok", info={"pid": os.getpid()})
 
 
+def _between(key, _detail, _given):
+    begun = time.monotonic()
+    time.sleep(0.02)
+    return TrialResult(key, "ok", info={"span": [begun, time.monotonic()]})
+
+
 def _lock(key, detail, _given):
     """Hold a lock as long as this process lives."""
     with Path(detail).open("w") as file:
@@ -117,6 +123,7 @@ def _threads(key, _detail, _given):
 KEPT = []
 ACTS = {
     "spin": _spin,
+    "between": _between,
     "hoard": _hoard,
     "fell": _fell,
     "fine": _fine,

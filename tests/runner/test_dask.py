@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from trial_reads import reading
 from experiments import write
 from ratecli.faults import FaultError
 from ratecli.runner import dask_crew, dask_worker
+from ratecli.runner.dask_crew import DaskCrew, connected
 from ratecli.runner.dask_worker import Run, work
 from ratecli.runner.executors import Dask, Processes, Serial
 from ratecli.runner.limits import UNLIMITED
@@ -133,10 +135,24 @@ def test_processes_leave_when_a_run_falls_silent(monkeypatch):
     assert "silent" not in dask_worker._rooms
 
 
+def test_fewer_at_once_than_a_cluster_could(cluster):
+    found = results(Dask(cluster, 1), [task(str(at), "between") for at in range(6)])
+    spans = sorted(result.info["span"] for result in found.values())
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+
+
 def test_no_process_outlives_its_run(cluster):
     found = results(Dask(cluster), [task(key, "process") for key in "abcd"])
     for pid in {result.info["pid"] for result in found.values()}:
         until_gone(pid)
+
+
+def test_a_worker_that_is_lost_at_the_end_takes_nothing_away(cluster):
+    with connected(cluster) as client:
+        crew = DaskCrew(client, 2)
+        os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
+        crew.dismiss()
+        until(lambda: len(client.run(os.getpid, on_error="ignore")) == 2)
 
 
 def until_gone(pid):
@@ -157,7 +173,7 @@ def test_data_is_read_once_a_worker_and_numbers_do_not_depend_on_where(cluster, 
     tasks = prepare(write(tmp_path, MANY)).plan.tasks
     here = results(Serial(), tasks, run_trial)
     assert len(here) == 8
-    for executor in (Processes(1), Dask(cluster)):
+    for executor in (Processes(1), Dask(cluster, 1)):
         there = results(executor, tasks, reading)
         assert {key: facts(result) for key, result in there.items()} == {
             key: facts(result) for key, result in here.items()

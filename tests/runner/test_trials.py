@@ -246,7 +246,7 @@ def test_an_objective_without_a_rate_says_nothing(folder):
 
 def test_too_many_trials_are_refused_at_once(folder):
     text = BASE.replace("seeds: 2", "seeds: 1000\nsweep: {a: 'linspace(0, 1, 999)'}")
-    with pytest.raises(FaultError, match="E105: sweep points and seeds make 1998000 trials"):
+    with pytest.raises(FaultError, match="E105: this makes 1998000 trials, over 100000"):
         prepare(write(folder, text))
 
 

@@ -9,7 +9,7 @@ from ratecli.report.checks.findings import Finding, Verdict
 from ratecli.report.ledger import NOT_RUN, Ledger
 from ratecli.report.outcomes import ANSWERED
 from ratecli.report.sheet import scalar
-from ratecli.report.write import LEDGER
+from ratecli.runner.files import LEDGER
 from ratecli.runner.meta import datasets
 from ratecli.runner.prepare import Prepared, absent_files
 from ratecli.runner.provenance import code_versions

@@ -21,7 +21,7 @@ class Unconstrained(Solver):
     ----------
     loss
         `hinge` (a linear SVM, to a certified gap) or `logistic` (by LIBLINEAR), with the bias
-        regularized; for labels that are numbers `squared` (exact ridge regression, the bias free).
+        regularized, both by passes of Newton's method where rows are streamed; for labels that are numbers `squared` (exact ridge regression, the bias free).
     """
 
     loss: Loss = "hinge"
@@ -29,6 +29,7 @@ class Unconstrained(Solver):
     version: ClassVar[int] = 2
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
+    streams: ClassVar[Mapping[str, Any] | None] = {}
 
     @property
     def takes_classes(self) -> bool:

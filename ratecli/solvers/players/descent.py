@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
-from ratecli.solvers.players.batch import Batch
+from ratecli.rates.kinds import Kinds
 from ratecli.solvers.players.lagrangian import Lagrangian
 from ratecli.solvers.players.lanes import WIDTH, Floats32, packed, unpacked
-from ratecli.solvers.players.rows import LaneRows, Some
+from ratecli.solvers.players.rows import Pass, Some
 from ratecli.solvers.players.steps import Rule, Stepper
+
+
+class Seen(Protocol):
+    """Rows as this player sees them: in memory (`LaneRows`) or not."""
+
+    @property
+    def kinds(self) -> Kinds: ...
+
+    @property
+    def width(self) -> int: ...
+
+    def run(self, W: Floats32, sides: Floats32, some: Some | None = None) -> Pass: ...
+
+    def counted(self, answers: Sequence[Floats32]) -> list[Array]: ...
+
+    def hinges(self, W: Floats32, some: Some | None = None) -> tuple[Array, Array]: ...
+
+
+class Draws(Protocol):
+    def draw(self) -> Some: ...
 
 
 @dataclass
@@ -25,25 +47,25 @@ class Descent:
     """
 
     form: Lagrangian
-    rows: LaneRows
+    rows: Seen
     stepper: Stepper
     W: Floats32
     lanes: int
-    batch: Batch | None = None
+    batch: Draws | None = None
     _seen: Some | None = None
 
     @classmethod
     def start(
         cls,
         form: Lagrangian,
-        rows: LaneRows,
+        rows: Seen,
         rule: Rule,
         learning: Array,
-        batch: Batch | None = None,
+        batch: Draws | None = None,
     ) -> Descent:
         """From zeros, with a learning rate for each of B lanes."""
         stepper = Stepper(rule, packed(learning[None]))
-        W = packed(np.zeros((rows.X.shape[1] + 1, len(learning))))
+        W = packed(np.zeros((rows.width + 1, len(learning))))
         return cls(form, rows, stepper, W, len(learning), batch)
 
     @staticmethod
@@ -66,11 +88,11 @@ class Descent:
             self.W = (before - self.stepper.step(passed.slopes)).astype(np.float32)
         return before, self.rows.kinds.rates(unpacked(passed.yes, self.lanes))
 
-    def measured(self, W: Floats32, seen: Array) -> Array:
+    def measured(self, answers: Sequence[Floats32], seen: Sequence[Array]) -> list[Array]:
         if self.batch is None:
-            return seen
-        nothing = np.zeros((len(W), 2 * self.rows.kinds.count, WIDTH), np.float32)
-        return self.rows.kinds.rates(unpacked(self.rows.run(W, nothing).yes, self.lanes))
+            return list(seen)
+        kinds = self.rows.kinds
+        return [kinds.rates(unpacked(yes, self.lanes)) for yes in self.rows.counted(answers)]
 
     def bounds(self, W: Floats32) -> Array:
         """(1 + J + S, B) the sides, hinges in the place of what is counted: nowhere less than it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,8 +27,8 @@ class Player(Protocol):
         """
         ...
 
-    def measured(self, answer: Any, seen: Array) -> Array:
-        """(K, B) true rates on all rows; `seen` are those that came with the answer."""
+    def measured(self, answers: Sequence[Any], seen: Sequence[Array]) -> list[Array]:
+        """(K, B) true rates on all rows of each answer; `seen` are those that came with it."""
         ...
 
     def bounds(self, answer: Any) -> Array:
@@ -78,8 +79,9 @@ class Game:
             if step % every == 0 or step == steps:
                 kept.steps.append(step)
                 kept.answers.append(answer)
-                kept.rates.append(self.player.measured(answer, rates))
+                kept.rates.append(rates)
                 kept.prices.append(prices)
+        kept.rates = self.player.measured(kept.answers, kept.rates)
         return kept
 
     def step(self) -> tuple[Any, Array]:

@@ -39,7 +39,7 @@ def packed(lanes: Array) -> Floats32:
     return np.ascontiguousarray(filled.reshape(n, blocks, WIDTH).swapaxes(0, 1))
 
 
-def unpacked(blocks: Array, count: int) -> Array:
+def unpacked(blocks: Array | Floats32, count: int) -> Array:
     """(n, B) of (L, n, WIDTH), as double precision."""
     n = blocks.shape[1]
     return np.asarray(blocks.swapaxes(0, 1).reshape(n, -1)[:, :count], dtype=float)

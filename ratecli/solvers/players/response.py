@@ -33,8 +33,8 @@ class BestResponse:
     def finite(self, answer: Answers, lane: int) -> bool:  # noqa: ARG002  an oracle's weights are
         return True
 
-    def measured(self, answer: Answers, seen: Array) -> Array:  # noqa: ARG002  it has seen all rows
-        return seen
+    def measured(self, answers: Sequence[Answers], seen: Sequence[Array]) -> list[Array]:  # noqa: ARG002
+        return list(seen)  # it has seen all rows
 
     def bounds(self, answer: Answers) -> Array:  # noqa: ARG002
         raise TypeError("an oracle's classifier has rates as they are counted, and no others")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -100,26 +101,27 @@ class LaneRows:
     def run(self, W: Floats32, sides: Floats32, some: Some | None = None) -> Pass:
         """Decisions counted and hinges' slopes; prices (L, 2 Q, WIDTH) of either, not negative."""
         seen = some or self.all
+        if self._parts is None:
+            return passed(self._taken(seen), seen, W, sides)
         yes = np.zeros((len(W), sides.shape[1] // 2, WIDTH))
         slopes = np.zeros(W.shape, np.float32)
-        if self._parts is None:
-            X = self._taken(seen)
-            scores = _scores(X, W)
-            pass_over_scores(seen.starts, seen.weight, scores, W, sides, yes, slopes)
-            _add_back(X, scores, slopes)
-        else:
-            of, table = self._parts
-            scores = _scores(table, W)
-            pull = np.zeros_like(scores)
-            pass_over_parts(of, *seen, scores, W, sides, yes, pull, slopes)
-            _add_back(table, pull, slopes)
+        of, table = self._parts
+        scores = scores_of(table, W)
+        pull = np.zeros_like(scores)
+        pass_over_parts(of, *seen, scores, W, sides, yes, pull, slopes)
+        _add_back(table, pull, slopes)
         return Pass(yes, slopes)
+
+    def counted(self, answers: Sequence[Floats32]) -> list[Array]:
+        """What `run` finds of weight decided yes on all rows, of each of several weights."""
+        nothing = np.zeros((len(answers[0]), 2 * self.kinds.count, WIDTH), np.float32)
+        return [self.run(W, nothing).yes for W in answers]
 
     def hinges(self, W: Floats32, some: Some | None = None) -> tuple[Array, Array]:
         """(L, Q, WIDTH) sums of `max(0, 1 + score)` and of `max(0, 1 - score)` over rows of each kind."""
         seen = some or self.all
         above, below = np.zeros((2, len(W), len(seen.starts) - 1, WIDTH))
-        hinges_of(seen.starts, seen.weight, _scores(self._taken(seen), W), W, above, below)
+        hinges_of(seen.starts, seen.weight, scores_of(self._taken(seen), W), W, above, below)
         return above, below
 
     def _taken(self, some: Some) -> Floats32 | Matrix:
@@ -127,6 +129,11 @@ class LaneRows:
         if isinstance(self._features, Matrix):
             return self._features._replace(rows=some.rows)
         return self._features if some is self.all else self._features[some.rows]
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return int(self.X.shape[1])
 
     @cached_property
     def _features(self) -> Floats32 | Matrix:
@@ -139,7 +146,17 @@ class LaneRows:
         return parts_of(sparse.csc_array(self.X))
 
 
-def _scores(X: Floats32 | Matrix, W: Floats32) -> Floats32:
+def passed(X: Floats32 | Matrix, some: Some, W: Floats32, sides: Floats32) -> Pass:
+    """A pass over rows with the features X (m, d)."""
+    yes = np.zeros((len(W), sides.shape[1] // 2, WIDTH))
+    slopes = np.zeros(W.shape, np.float32)
+    scores = scores_of(X, W)
+    pass_over_scores(some.starts, some.weight, scores, W, sides, yes, slopes)
+    _add_back(X, scores, slopes)
+    return Pass(yes, slopes)
+
+
+def scores_of(X: Floats32 | Matrix, W: Floats32) -> Floats32:
     """(L, m, WIDTH), without the bias."""
     if not isinstance(X, Matrix):
         return np.asarray(X @ W[:, :-1])

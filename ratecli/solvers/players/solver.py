@@ -32,6 +32,7 @@ from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.selection import Shrunk, best_iterate, shrunk, shrunk_metrics
 from ratecli.solvers.players.steps import Stepper
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.streamed.player import streamed_rows
 
 ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
 Rate = Annotated[float, Gt(0)]
@@ -74,7 +75,8 @@ class ThreePlayer(Solver):
         not said.
     batch
         How many rows about are drawn anew for each step of a classifier that descends, of each group and
-        label their share: all players see their rates in place of those of all rows.
+        label their share: all players see their rates in place of those of all rows. Where rows are streamed
+        they are drawn from some thousand rows from anywhere, which change; without it each step is a pass.
     oracle
         What best-responds in the place of the classifier that descends: `linear`, `plugin`, or a
         classifier of scikit-learn, as for `mixture`. Each step asks it for each setting. With `{plugin:
@@ -120,6 +122,7 @@ class ThreePlayer(Solver):
 
     version: ClassVar[int] = 3
     one_sided: ClassVar[bool] = True
+    streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None}
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
 
@@ -216,6 +219,9 @@ class ThreePlayer(Solver):
         if self.oracle is not None:
             ground = ground_of(self.oracle, problem, kinds)
             return BestResponse(form, ground, oracle(self.oracle, ground, problem.l2, rng))
+        if problem.stream is not None:
+            streamed, drawn = streamed_rows(problem.stream, kinds, self.batch, rng)
+            return Descent.start(form, streamed, self.optimizer, learning, drawn)
         rows = LaneRows.of(problem.X, kinds)
         batch = None if self.batch is None else Batch.of(rows, self.batch, rng)
         return Descent.start(form, rows, self.optimizer, learning, batch)

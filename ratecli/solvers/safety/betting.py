@@ -13,7 +13,6 @@ from ratecli.solvers.safety.bets import bets
 from ratecli.solvers.safety.bound import Bound, unit
 from ratecli.solvers.safety.crossing import crossing
 from ratecli.solvers.safety.samples import Measured, Predicted, Sizes
-from ratecli.solvers.safety.wagers import expected_excess
 
 NUISANCE = 0.02
 """Share of delta for the upper limits of the single means of a sum."""
@@ -52,6 +51,9 @@ class Betting(Bound):
         return low + _sum_limit(values, weights, limits, (1 - NUISANCE) * delta)
 
     def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+        # it imports numba, which takes every process a third of a second
+        from ratecli.solvers.safety.wagers import expected_excess  # noqa: PLC0415
+
         level = delta if means.size == 1 else (1 - NUISANCE) * delta
         excess = expected_excess(sizes, means, deviations, level)
         return Predicted(

@@ -1,0 +1,90 @@
+"""What the columns of a table of one's own are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ratecli.datasets.own import other_separator
+from ratecli.faults import Fault, FaultError, did_you_mean
+
+Options = Mapping[str, Any]
+
+
+DECIDING = (
+    "format",
+    "separator",
+    "label",
+    "positive",
+    "target",
+    "label_range",
+    "features",
+    "drop",
+    "weight",
+    "categorical",
+    "deployed",
+)
+"""Options that change the table; those of the split change trials, not the table."""
+
+
+def deciding(options: Options) -> dict[str, Any]:
+    """What of an entry changes the table."""
+    stated = {key: options[key] for key in DECIDING if key in options}
+    if by := options.get("split", {}).get("by"):
+        stated["by"] = by
+    return stated
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns are for."""
+
+    label: str | None
+    weight: str | None
+    features: tuple[str, ...]
+
+
+def roles_of(options: Options, columns: Sequence[str]) -> Roles:
+    """Checked: every column named exists, none has two roles, some feature is left."""
+    label, weight = options.get("label"), options.get("weight")
+    by = options.get("split", {}).get("by")
+    _check_names(options, columns)
+    taken = {label: "the label", weight: "the weight", by: "what splits the rows"}
+    taken |= dict.fromkeys(options.get("drop", ()), "dropped")
+    taken[options.get("deployed")] = "the deployed model's decisions"
+    stated = options.get("features")
+    clash = [name for name in stated or () if name in taken]
+    if clash:
+        message = f"column '{clash[0]}' cannot be a feature: it is {taken[clash[0]]}"
+        raise FaultError(Fault("E411", message, "take it out of 'features'"))
+    if label is not None and label == weight:
+        message = f"column '{label}' cannot be both label and weight"
+        raise FaultError(Fault("E411", message, "name another column"))
+    left = [name for name in columns if name not in taken]
+    features = tuple(dict.fromkeys(left if stated is None else stated))
+    if not features:
+        raise FaultError(
+            Fault("E411", "no column is left as a feature", f"columns: {list(columns)}")
+        )
+    return Roles(label, weight, features)
+
+
+def _check_names(options: Options, columns: Sequence[str]) -> None:
+    named = [(key, options[key]) for key in ("label", "weight") if key in options]
+    named += [
+        (key, name) for key in ("features", "drop", "categorical") for name in options.get(key, ())
+    ]
+    mark = other_separator(columns)
+    said = mark and f"columns seem to be separated by {mark!r}: say separator: {mark!r}"
+    faults = [
+        Fault(
+            "E205",
+            f"'{name}' under '{key}' is not a column",
+            said or did_you_mean(name, columns, "columns"),
+        )
+        for key, name in named
+        if name not in columns
+    ]
+    if faults:
+        raise FaultError(faults)

@@ -1,0 +1,1 @@
+"""Tables larger than memory: read piece by piece, kept as records of fixed width, summed over."""

@@ -1,0 +1,175 @@
+"""Columns of a streamed table made into features, as the training rows say: the encoder of the same table
+in memory, but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.datasets.columns import MISSING_CATEGORY
+from ratecli.datasets.encode import Encoder, Numeric, OneHot
+from ratecli.datasets.streamed.deal import Cells, weighed_by
+from ratecli.datasets.streamed.stream import FileStream
+from ratecli.datasets.streamed.table import Streamed
+from ratecli.faults import Fault, FaultError
+from ratecli.models.coded import Coding, Encoded, Rows
+from ratecli.models.stream import Sums
+
+Positions = NDArray[np.intp]
+
+SOME = 16
+"""Runs of rows from which the size of numbers is guessed."""
+ROUNDING = 1e-14
+"""A deviation below this share of the numbers is what rounding left of none."""
+
+
+def bare(table: Streamed) -> Encoded:
+    """The table's features as records have them, before anything is known of the training rows."""
+    names = table.roles.features
+    numbers = [k for k, each in enumerate(table.store.numbers) if each.name in names]
+    codes = [k for k, each in enumerate(table.store.texts) if each.name in names]
+    sizes = [len(table.store.texts[k].levels or ()) for k in codes]
+    none = np.zeros(0, dtype=np.intp)
+    coding = Coding(
+        np.array(numbers, dtype=np.intp),
+        np.zeros(len(numbers)),
+        np.ones(len(numbers)),
+        np.zeros(len(numbers), dtype=np.intp),
+        np.array(codes, dtype=np.intp),
+        np.cumsum([0, *sizes])[:-1].astype(np.intp),
+        np.full(sum(sizes), -1, dtype=np.intp),
+    )
+    return Encoded(coding, 0, none, none, np.zeros(0))
+
+
+def with_features(table: Streamed, cells: Cells) -> tuple[FileStream, Encoder]:
+    """The rows of a table, and what its training rows said of their features."""
+    into = np.arange(len(cells.count), dtype=np.int32)
+    weighed = weighed_by(table)
+    rows = FileStream(
+        table.store, cells.path, into, weighed, bare(table), cells.count, cells.weight
+    )
+    encoder, seen = fitted(table, rows[np.flatnonzero(cells.part == "train")])
+    return replace(rows, encoded=encoded(table, encoder, seen)), encoder
+
+
+def fitted(table: Streamed, train: FileStream) -> tuple[Encoder, NDArray[np.float64]]:
+    """What the training rows say, in a pass over them, and the share of them that has each level.
+
+    Raises
+    ------
+    FaultError
+        E410 where there are none.
+    """
+    coding = train.encoded.coding
+    if not train.count.sum():
+        raise FaultError(Fault("E410", "there are no training rows", "look at 'split'"))
+    center = _center(train)
+    count, sums, squares, seen = train.sums(_Moments(coding, center))
+    (rows,) = count
+    numbers = [table.store.numbers[k].name for k in coding.of_number]
+    blocks: dict[str, Numeric | OneHot] = {}
+    for name, a, total, square in zip(numbers, center, sums, squares, strict=True):
+        mean = total / rows
+        scale = float(np.sqrt(max(square / rows - mean**2, 0.0)))
+        flat = scale <= ROUNDING * abs(a)
+        blocks[name] = Numeric(name, float(a + mean), 1.0 if flat else scale)
+    for g, k in enumerate(coding.of_code):
+        column = table.store.texts[k]
+        there = seen[coding.first[g] :][: len(column.levels or ())] > 0
+        names = {
+            MISSING_CATEGORY if level is None else level
+            for level, known in zip(column.levels or (), there, strict=True)
+            if known
+        }
+        blocks[column.name] = OneHot(column.name, tuple(sorted(names)))
+    ordered = tuple(blocks[name] for name in table.roles.features)
+    names_of = tuple(name for block in ordered for name in block.names)
+    return Encoder(names_of, ordered), seen / rows
+
+
+def _center(train: FileStream) -> NDArray[np.float64]:
+    """Means of some of the rows, from all over the table: what is left of numbers is then small."""
+    runs = train.runs()
+    some = train.taken(sorted({k * runs // SOME for k in range(SOME)}))
+    found = some.numbers[:, train.encoded.coding.of_number].astype(np.float64)
+    return np.asarray(found.mean(axis=0) if len(found) else np.zeros(found.shape[1]))
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """How many rows there are, sums of numbers less a center, those squared, rows of each level."""
+
+    coding: Coding
+    center: NDArray[np.float64]
+
+    def zeros(self) -> Sums:
+        sums, squares = np.zeros((2, len(self.center)))
+        return np.zeros(1), sums, squares, np.zeros(len(self.coding.level_at))
+
+    def add(self, rows: Rows, sums: Sums) -> None:
+        _moments(rows.numbers, rows.codes, rows.cell, self.coding, self.center, *sums)
+
+
+@numba.njit(cache=True, nogil=True)
+def _moments(
+    numbers: Any,
+    codes: Any,
+    cell: Any,
+    coding: Any,
+    center: Any,
+    count: Any,
+    sums: Any,
+    squares: Any,
+    seen: Any,
+) -> None:
+    for i in range(len(cell)):
+        if cell[i] < 0:
+            continue
+        count[0] += 1
+        for k in range(len(center)):
+            away = np.float64(numbers[i, coding.of_number[k]]) - center[k]
+            sums[k] += away
+            squares[k] += away * away
+        for g in range(len(coding.of_code)):
+            seen[coding.first[g] + codes[i, coding.of_code[g]]] += 1
+
+
+def encoded(table: Streamed, encoder: Encoder, seen: NDArray[np.float64]) -> Encoded:
+    """How records become the features of an encoder; `seen` is the share of rows with each level."""
+    known = bare(table).coding
+    place = {block.column: k for k, block in enumerate(encoder.blocks)}
+    first = np.cumsum([0, *(len(block.names) for block in encoder.blocks)])
+    mean, scale, number_at = known.mean, known.scale, known.number_at
+    level_at = known.level_at
+    places = list[int]()
+    for k, n in enumerate(known.of_number):
+        at = place[table.store.numbers[n].name]
+        block = encoder.blocks[at]
+        assert isinstance(block, Numeric)
+        mean[k], scale[k], number_at[k] = block.mean, block.scale, first[at]
+        places.append(at)
+    for g, n in enumerate(known.of_code):
+        column = table.store.texts[n]
+        at = place[column.name]
+        block = encoder.blocks[at]
+        assert isinstance(block, OneHot)
+        levels = {level: int(first[at]) + k for k, level in enumerate(block.levels)}
+        level_at[known.first[g] :][: len(column.levels or ())] = [
+            levels.get(MISSING_CATEGORY if level is None else level, -1)
+            for level in column.levels or ()
+        ]
+        places.append(at)
+    shares, width = np.ones(int(first[-1])), int(first[-1])
+    shares[level_at[level_at >= 0]] = seen[level_at >= 0]
+    return Encoded(known, width, _positions(places), _positions(first[places]), shares)
+
+
+def _positions(found: Sequence[int] | NDArray[np.int64]) -> Positions:
+    return np.asarray(found, dtype=np.intp)

@@ -1,0 +1,261 @@
+"""A streamed table as records of fixed width: written once, read many times.
+
+Numbers are held in single precision where that is exact for all of them, else in double; words by
+their position among the sorted levels of their column. So a record holds just what the table does, in
+a few bytes, and rows from anywhere are read with one call. Which columns are features, and how rows are
+split, is no part of it. Stores lie in the data folder under `streamed`; who removes one has it written
+again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.datasets.download import data_folder, sha256_of
+from ratecli.datasets.streamed.reading import (
+    Files,
+    is_number,
+    numbers,
+    value_type,
+    words,
+    written_numbers,
+)
+from ratecli.datasets.streamed.scan import Column, as_json, column_of, scanned
+from ratecli.faults import Fault, FaultError
+
+VERSION = 1
+"""Counted up whenever records of the same files are others."""
+RECORDS, FACTS = "records", "facts.json"
+BEGUN = ".new-"
+"""What is not all written yet stands in folders whose names begin so."""
+MOST_BYTES = 2**21
+"""Of records that are read at once."""
+MOST_ROWS, LEAST_ROWS = 2**13, 2**8
+
+
+@dataclass(frozen=True)
+class Store:
+    """n records in a folder; column k of numbers is the k-th of the columns that hold numbers."""
+
+    folder: Path
+    rows: int
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def numbers(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if not column.is_text)
+
+    @cached_property
+    def texts(self) -> tuple[Column, ...]:
+        """Those that records hold."""
+        return tuple(column for column in self.columns if column.is_text and column.kept)
+
+    @cached_property
+    def record(self) -> np.dtype[np.void]:
+        single = all(column.numbers and column.numbers.single for column in self.numbers)
+        most = max((len(column.levels or ()) for column in self.texts), default=0)
+        return np.dtype([
+            ("numbers", "<f4" if single else "<f8", (len(self.numbers),)),
+            ("codes", "u1" if most <= 2**8 else "<u2", (len(self.texts),)),
+        ])  # fmt: skip
+
+    @property
+    def path(self) -> Path:
+        return self.folder / RECORDS
+
+    @property
+    def at_once(self) -> int:
+        """How many rows are read at once: a power of two, the same for all that reads the store."""
+        fits = max(MOST_BYTES // max(self.record.itemsize, 1), LEAST_ROWS)
+        return min(MOST_ROWS, 1 << (fits.bit_length() - 1))
+
+    def pieces(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Any]]:
+        """Records from `first` to before `last`, `at_once` by `at_once`: where each begins, and it.
+
+        An array is only good until the next one is asked for.
+        """
+        last = self.rows if last is None else last
+        buffer = np.empty(self.at_once, self.record)
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(first * self.record.itemsize)
+            for start in range(first, last, self.at_once):
+                piece = buffer[: min(self.at_once, last - start)]
+                fill(file, piece)
+                yield start, piece
+
+
+def raw(array: NDArray[Any]) -> memoryview:
+    """The bytes of a contiguous array."""
+    whole: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(whole)
+
+
+def fill(file: BinaryIO, piece: NDArray[Any]) -> None:
+    """Read a whole array; OSError where the file ends before."""
+    view = raw(piece)
+    while view:
+        count = file.readinto(view)  # type: ignore[attr-defined]
+        if not count:
+            message = (
+                "the file of a streamed table ends too early: was it changed while it was read?"
+            )
+            raise OSError(message)
+        view = view[count:]
+
+
+def sha256_of_all(paths: Sequence[Path], *, anew: bool = False) -> list[str]:
+    """The sha256 of files, from a note of an earlier time unless `anew`.
+
+    A note is of a file's place, size and time of change.
+    """
+    return [sha256_of(path) if anew else _noted(path) for path in paths]
+
+
+def _noted(path: Path) -> str:
+    status = path.stat()
+    said = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
+    note = _home() / "sums" / hashlib.sha256(said.encode()).hexdigest()
+    try:
+        known = note.read_text("ascii").strip()
+    except OSError:
+        known = ""
+    if len(known) == 64:
+        return known
+    known = sha256_of(path)
+    with moved(note) as new:
+        new.write_text(known + "\n", "ascii")
+    return known
+
+
+def _home() -> Path:
+    return data_folder() / "streamed"
+
+
+@contextmanager
+def moved(path: Path) -> Iterator[Path]:
+    """A name to write under; what is there in the end takes the place of `path`, in one step.
+
+    Raises
+    ------
+    FaultError
+        E413 where it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own = f"{BEGUN}{socket.gethostname()}-"
+        _forget_killed(path.parent, own)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{own}{os.getpid()}-") as folder:
+            new = Path(folder) / path.name
+            yield new
+            new.replace(path)
+    except OSError as error:
+        raise unwritable(error) from error
+
+
+def _forget_killed(folder: Path, own: str) -> None:
+    """Remove what processes of this machine began to write that are no more."""
+    for begun in folder.glob(f"{own}*"):
+        process = begun.name.removeprefix(own).split("-")[0]
+        if process.isdigit() and not _runs(int(process)):
+            shutil.rmtree(begun, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def unwritable(error: OSError) -> FaultError:
+    """The E413 for records that cannot be kept."""
+    reason = error.strerror or str(error)
+    message = f"the records of a streamed table cannot be kept in '{_home()}': {reason}"
+    hint = "they take about as many bytes as the table has; set RATECLI_DATA to another folder"
+    return FaultError(Fault("E413", message, hint))
+
+
+def opened(files: Files, sums: Sequence[str], categorical: Sequence[str]) -> Store:
+    """The store of files with these sha256, written if it is not there.
+
+    Raises
+    ------
+    FaultError
+        E404 for what is no table, E413 where records cannot be kept.
+    """
+    said = [VERSION, list(sums), files.kind, files.separator, sorted(categorical)]
+    key = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    folder = (_home() / key[:32]).absolute()
+    found = _read(folder)
+    if found is None:
+        names = files.names()
+        rows, columns = scanned(files, names, categorical)
+        with moved(folder / FACTS) as facts:
+            store = Store(facts.parent, rows, tuple(columns))
+            _write(store, files)
+            store.path.replace(folder / RECORDS)  # of the same content, whoever was faster
+        found = _read(folder)
+    if found is None:
+        raise unwritable(OSError("it was removed meanwhile"))
+    return found
+
+
+def _read(folder: Path) -> Store | None:
+    """The store in a folder; None if it is not all there."""
+    try:
+        content = json.loads((folder / FACTS).read_text("utf-8"))
+        store = Store(folder, content["rows"], tuple(map(column_of, content["columns"])))
+        size = (folder / RECORDS).stat().st_size
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return store if size == store.rows * store.record.itemsize else None
+
+
+def _write(store: Store, files: Files) -> None:
+    """Every record, and what is known of the columns."""
+    levels = {
+        column.name: {word: k for k, word in enumerate(column.levels or ())}
+        for column in store.texts
+    }
+    written = 0
+    with store.path.open("wb", buffering=2**20) as file:
+        for batch in files.batches():
+            piece = np.empty(len(next(iter(batch.values()))), store.record)
+            for k, column in enumerate(store.numbers):
+                piece["numbers"][:, k] = _numbers(files.paths[0], column.name, batch[column.name])
+            for k, column in enumerate(store.texts):
+                found = words(files.paths[0], column.name, batch[column.name])
+                place = [levels[column.name].get(word, 0) for word in found.words]
+                piece["codes"][:, k] = np.array(place)[found.codes]
+            file.write(raw(piece))
+            written += len(piece)
+    if written != store.rows:
+        raise OSError("the table changed while it was read")
+    content = {"rows": store.rows, "columns": [as_json(column) for column in store.columns]}
+    (store.folder / FACTS).write_text(json.dumps(content), "utf-8")
+
+
+def _numbers(path: Path, name: str, array: Any) -> NDArray[np.float64]:
+    if is_number(value_type(array)):
+        return numbers(array)
+    told = written_numbers(words(path, name, array))
+    if told is None:
+        raise OSError("the table changed while it was read")
+    return told

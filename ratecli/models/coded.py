@@ -1,0 +1,173 @@
+"""Rows as records have them, numbers and codes of words, and what turns them into features.
+
+Features of 20 million rows fill 30 GB, and the records from which they are made 3: whoever sums over rows
+makes them on the way. Loops are compiled; `decoded` is inlined in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ratecli.models.base import Array, Features
+
+Numbers = NDArray[np.floating]
+Codes = NDArray[np.unsignedinteger]
+
+SPARSE_BELOW = 0.3
+"""Share of entries that are not zero under which features are held sparse."""
+
+
+class Coding(NamedTuple):
+    """What compiled code needs to know of d features.
+
+    Attributes
+    ----------
+    of_number
+        (P,) which numbers of a record are features.
+    mean, scale
+        (P,) the feature is (number - mean) / scale.
+    number_at
+        (P,) which feature it is.
+    of_code
+        (G,) which codes of a record are.
+    first
+        (G,) where each one's levels begin in `level_at`.
+    level_at
+        (L,) which feature each level is, -1 where it is none.
+    """
+
+    of_number: NDArray[np.intp]
+    mean: Array
+    scale: Array
+    number_at: NDArray[np.intp]
+    of_code: NDArray[np.intp]
+    first: NDArray[np.intp]
+    level_at: NDArray[np.intp]
+
+
+class Rows(NamedTuple):
+    """m rows of a stream, the first of which stands at `start` in the table.
+
+    Attributes
+    ----------
+    numbers, codes
+        (m, ...) of their records.
+    cell
+        (m,) what each row counts as (`models.stream`); -1 where it is left out.
+    weight
+        (m,) how much each counts.
+    """
+
+    start: int
+    numbers: Numbers
+    codes: Codes
+    cell: NDArray[np.int32]
+    weight: Array
+
+    def some(self, which: Any) -> Rows:
+        """Those of the rows, in the order of `which`."""
+        return Rows(self.start, *(part[which] for part in self[1:]))
+
+    def followed_by(self, others: Rows) -> Rows:
+        """These rows, then the others."""
+        pairs: Any = zip(self[1:], others[1:], strict=True)
+        return Rows(self.start, *(np.concatenate(pair) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """d features in their order: the columns that they are made of, and how.
+
+    Attributes
+    ----------
+    places
+        (P + G,) which column of the features' order each number, then each code, is.
+    firsts
+        (P + G,) the first feature of each.
+    shares
+        (d,) of the training rows that have each feature: 1 for numbers.
+    """
+
+    coding: Coding
+    width: int
+    places: NDArray[np.intp]
+    firsts: NDArray[np.intp]
+    shares: Array
+
+    def entries(self, rows: Rows) -> tuple[NDArray[np.int64], Array]:
+        """(m, P + G) which feature each column of a row is, in their order, and its value."""
+        columns = np.empty((len(rows.cell), len(self.places)), np.int64)
+        values = np.empty(columns.shape)
+        _fill(rows.numbers, rows.codes, self.coding, self.places, self.firsts, columns, values)
+        return columns, values
+
+    def features(self, rows: Rows) -> Features:
+        """(m, d) as an encoder in memory gives them (`datasets.encode`), to the last bit."""
+        columns, values = self.entries(rows)
+        blocks = len(self.places)
+        if not len(self.coding.of_code):
+            return values
+        starts = np.arange(0, columns.size + 1, blocks)
+        shape = (len(rows.cell), self.width)
+        matrix = sparse.csr_array((values.ravel(), columns.ravel(), starts), shape=shape)
+        if blocks / max(self.width, 1) >= SPARSE_BELOW:
+            return np.asarray(matrix.toarray())
+        return matrix
+
+    def scores(self, rows: Rows, weights: Array) -> Array:
+        """(m, M) `features @ weights` of weights (d, M), without the features."""
+        found = np.zeros((len(rows.cell), weights.shape[1]))
+        _scores(rows.numbers, rows.codes, self.coding, weights, found)
+        return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _scores(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> None:
+    most = len(coding.of_number) + len(coding.of_code)
+    at, values = np.empty(most, np.int64), np.empty(most)
+    for i in range(len(found)):
+        own = found[i]
+        for k in range(decoded(numbers, codes, i, coding, at, values)):
+            value, row = values[k], weights[at[k]]
+            for t in range(len(own)):
+                own[t] += value * row[t]
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(
+    numbers: Any, codes: Any, coding: Any, places: Any, firsts: Any, columns: Any, values: Any
+) -> None:
+    count = len(coding.of_number)
+    for i in range(len(columns)):
+        for k in range(count):
+            place = places[k]
+            value = np.float64(numbers[i, coding.of_number[k]])
+            columns[i, place] = coding.number_at[k]
+            values[i, place] = (value - coding.mean[k]) / coding.scale[k]
+        for g in range(len(coding.of_code)):
+            place = places[count + g]
+            at = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
+            columns[i, place] = at if at >= 0 else firsts[count + g]
+            values[i, place] = 1.0 if at >= 0 else 0.0
+
+
+@numba.njit(inline="always")
+def decoded(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any) -> Any:
+    """Features of row i that are not 0: which, and their values; gives back how many."""
+    count = len(coding.of_number)
+    for k in range(count):
+        number = np.float64(numbers[i, coding.of_number[k]])
+        at[k] = coding.number_at[k]
+        values[k] = (number - coding.mean[k]) / coding.scale[k]
+    for g in range(len(coding.of_code)):
+        place = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
+        if place >= 0:
+            at[count], values[count] = place, 1.0
+            count += 1
+    return count

@@ -1,0 +1,83 @@
+"""What classifiers say of rows that are in no memory: means over cells of rows that count alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.coded import Rows
+from ratecli.models.stream import Shown, Stream
+from ratecli.rates.matrix import Predictions, log_loss
+from ratecli.rates.sample import Floats
+from ratecli.rates.table import Measurement
+
+ERRORS: tuple[Measurement, ...] = ("error", "squared_error", "log_loss")
+
+
+@dataclass(frozen=True)
+class StreamedPredictions(Predictions):
+    """Of C cells; scores and estimates of rows are not known, what rates are means of is.
+
+    Attributes
+    ----------
+    errors
+        Those of all classifiers that were asked together, of which this is the `place`-th.
+    """
+
+    errors: Errors | None = None
+    place: int = 0
+
+    def measure(self, of: Measurement, label: Floats) -> Floats:
+        if of == "decision":
+            return self.decisions
+        assert self.errors is not None
+        return self.errors.of(self.place, of, label)
+
+
+@dataclass
+class Errors:
+    """Means over cells of all that is measured by estimates: one pass, when the first is asked for."""
+
+    stream: Stream
+    classifiers: tuple[Classifier, ...]
+    found: list[Array] = field(default_factory=list)
+
+    def of(self, place: int, measurement: Measurement, label: Floats) -> Floats:
+        if not self.found:
+            shown = Shown(self.stream.encoded, self.classifiers)
+            self.found = self.stream.means(_Errors(shown, label))
+        return self.found[place * len(ERRORS) + ERRORS.index(measurement)]
+
+
+@dataclass(frozen=True)
+class _Errors:
+    shown: Shown
+    label: Array
+
+    @property
+    def count(self) -> int:
+        return len(ERRORS) * len(self.shown.classifiers)
+
+    def __call__(self, rows: Rows) -> Sequence[Array]:
+        label, found = self.label[rows.cell], list[Array]()
+        for classifier, X in self.shown.of(rows):
+            estimates = classifier.estimate(X)
+            error = np.nan_to_num(estimates - label)
+            found += [error, error**2, log_loss(estimates, label)]
+        return found
+
+
+def predictions(
+    stream: Stream, classifiers: Mapping[str, Classifier]
+) -> dict[str, StreamedPredictions]:
+    """Of each classifier, by name; decisions in one pass."""
+    asked = tuple(classifiers.values())
+    errors = Errors(stream, asked)
+    found = {}
+    for place, (name, decided) in enumerate(zip(classifiers, stream.decisions(asked), strict=True)):
+        unknown = np.full(len(decided), np.nan)
+        found[name] = StreamedPredictions(decided, unknown, unknown, None, errors, place)
+    return found

@@ -1,0 +1,196 @@
+"""Optima over streams of rows against those of the same rows in memory, here and on a cluster."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ratecli.datasets.streamed.cluster import SCHEDULER, cluster_client
+from ratecli.rates.analysis import objective_goal
+from ratecli.rates.kinds import Kinds
+from ratecli.runner.trial import training_problem
+from ratecli.runner.world import Data, world
+from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.liblinear import fit_logistic, with_ones
+from ratecli.solvers.players.lanes import WIDTH
+from ratecli.solvers.players.rows import LaneRows
+from ratecli.solvers.problem import ERROR
+from ratecli.solvers.streamed import plain, player
+from ratecli.solvers.streamed.plain import Descent, streamed_fit
+from ratecli.solvers.streamed.player import StreamedRows, streamed_rows
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
+    return tmp_path
+
+
+def table(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    word = rng.choice(["a", "b", "c"], rows, p=[0.6, 0.39, 0.01])
+    x, z = rng.normal(size=(2, rows))
+    y = x - z + (word == "a") + rng.logistic(size=rows) > 0.3
+    rare = np.where(rng.random(rows) < 0.004, "yes", "no")
+    return pd.DataFrame({"x": x, "z": z, "word": word, "rare": rare, "y": y.astype(int)})
+
+
+def problems(folder, rows=1200, l2=1e-3, slices=("rare",)):
+    """The same problem of rows in memory and of a stream."""
+    table(rows).to_parquet(folder / "t.parquet")
+    found = []
+    for stream in (False, True):
+        entry = {"path": "t.parquet", "label": "y", "split": {"test": 0.2}}
+        entry |= {"stream": True, "slices": {name: [] for name in slices}} if stream else {}
+        rows_of = world(Data.of({"t": entry}, folder), 0)
+        found.append(training_problem(rows_of, objective_goal("error", ERROR), (), l2))
+    return found
+
+
+def loss(problem, classifier, l2):
+    """Mean logistic and hinge loss with the penalty."""
+    signs, weights = problem.labels()
+    margin = signs * classifier.score(problem.X)
+    penalty = 0.5 * l2 * (classifier.weights @ classifier.weights + classifier.bias**2)
+    return weights @ np.logaddexp(0, -margin) + penalty, weights @ np.maximum(
+        0, 1 - margin
+    ) + penalty
+
+
+@pytest.mark.parametrize("l2", [1e-6, 1e-3, 1.0])
+def test_logistic_regression_is_least(folder, l2):
+    memory, stream = problems(folder, l2=l2)
+    found, reason = streamed_fit(stream, "logistic")
+    signs, weights = memory.labels()
+    known = fit_logistic(
+        with_ones(memory.X), signs, weights / l2, seed=0, tolerance=1e-10, iterations=10**4
+    )
+    best = replace(found, weights=known.weights[:-1], bias=float(known.weights[-1]))
+    assert reason == ""
+    assert loss(memory, found, l2)[0] <= loss(memory, best, l2)[0] + 1e-8
+    np.testing.assert_allclose(found.weights, best.weights, atol=2e-3)
+
+
+@pytest.mark.parametrize("l2", [1e-6, 1e-3, 1.0])
+def test_svms_are_least_to_their_gap(folder, l2):
+    memory, stream = problems(folder, l2=l2)
+    found, reason = streamed_fit(stream, "hinge")
+    known = Unconstrained().solve(memory, np.random.default_rng(0), lambda _: None)
+    assert reason == ""
+    least = loss(memory, known.variants["deterministic"], l2)[1]
+    assert loss(memory, found, l2)[1] == pytest.approx(least, rel=2.1e-5)
+
+
+def test_a_pass_knows_value_slopes_curvature_and_a_bound(folder):
+    _, stream = problems(folder, l2=0.01)
+    descent, rng = Descent.of(stream), np.random.default_rng(0)
+    d = stream.stream.shape[1] + 1
+    least = streamed_fit(stream, "hinge")[0]
+    bound = descent.at(np.append(least.weights, least.bias), 1e-3, 1e3).primal
+    for width in (0.0, 0.5):
+        w, step = 0.3 * rng.normal(size=(2, d))
+        here = descent.at(w, width, 1e3)
+        ends = [descent.at(w + sign * 1e-5 * step, width, 1e3) for sign in (1, -1)]
+        slope = (ends[0].value - ends[1].value) / 2e-5
+        assert here.slope @ step == pytest.approx(slope, rel=1e-6)
+        bend = (ends[0].slope - ends[1].slope) / 2e-5
+        np.testing.assert_allclose(here.curve @ step, bend, rtol=0.05 if width else 1e-6, atol=1e-3)
+        if width:
+            assert here.dual <= bound <= here.primal
+
+
+def test_curvature_of_some_rows_finds_the_same_optimum(folder, monkeypatch):
+    _, stream = problems(folder, rows=3000, l2=1e-5)
+    exact, _ = streamed_fit(stream, "logistic")
+    monkeypatch.setattr(plain, "SAMPLE", 300)
+    found, reason = streamed_fit(stream, "logistic")
+    assert reason == ""
+    np.testing.assert_allclose(found.weights, exact.weights, atol=1e-3)
+
+
+def test_passes_of_lanes_are_those_of_rows_in_memory(folder):
+    memory, stream = problems(folder)
+    kinds, cells = Kinds.by(memory.rates), Kinds.by(stream.rates)
+    np.testing.assert_array_equal(kinds.patterns, cells.patterns)
+    lanes, rows = LaneRows.of(memory.X, kinds), StreamedRows(stream.stream, cells)
+    rng = np.random.default_rng(0)
+    W = rng.normal(size=(2, rows.width + 1, WIDTH)).astype(np.float32)
+    sides = rng.random((2, 2 * kinds.count, WIDTH)).astype(np.float32)
+    one, other = lanes.run(W, sides), rows.run(W, sides)
+    np.testing.assert_array_equal(one.yes, other.yes)
+    np.testing.assert_allclose(one.slopes, other.slopes, rtol=1e-4, atol=1e-2)
+    for a, b in zip(lanes.hinges(W), rows.hinges(W), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    (first, second) = rows.counted([W, -W])
+    np.testing.assert_array_equal(first, one.yes)
+    np.testing.assert_array_equal(second, lanes.run(-W, sides).yes)
+
+
+@pytest.mark.parametrize("pool", [2**15, 256])
+def test_batches_stand_for_all_rows(folder, monkeypatch, pool):
+    """Whatever is drawn, the weight of each kind is that of all its rows; on average so is what is decided."""
+    monkeypatch.setattr(player, "POOL", pool)
+    monkeypatch.setattr(player, "RARE", 4)
+    _, stream = problems(folder, rows=2500)
+    kinds = Kinds.by(stream.rates)
+    rows, batch = streamed_rows(stream.stream, kinds, 24, np.random.default_rng(0))
+    W = np.random.default_rng(1).normal(size=(1, rows.width + 1, WIDTH)).astype(np.float32)
+    nothing = np.zeros((1, 2 * kinds.count, WIDTH), np.float32)
+    yes = []
+    for _ in range(400):
+        some = batch.draw()
+        weights = np.add.reduceat(some.weight, some.starts[:-1])
+        np.testing.assert_allclose(weights, kinds.totals, rtol=1e-5)
+        yes.append(rows.run(W, nothing, some).yes)
+    exact = rows.run(W, nothing).yes
+    share = exact / kinds.totals[:, None]
+    taken = np.diff(some.starts)[:, None]
+    error = kinds.totals[:, None] * np.sqrt(share * (1 - share) / taken / len(yes))
+    assert (np.abs(np.mean(yes, axis=0) - exact) < 5 * error + 1e-6).all()
+
+
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_sums_are_the_same_on_a_cluster(folder, processes, monkeypatch):
+    """Idle workers share them; busy ones are left alone."""
+    distributed = pytest.importorskip("distributed")
+    _, problem = problems(folder, rows=3000)
+    problem = replace(problem, stream=replace(problem.stream, partition=2**8))
+    known, _ = streamed_fit(problem, "logistic")
+    options = {"threads_per_worker": 1, "processes": processes, "dashboard_address": None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Dask, on closing
+        with (
+            distributed.LocalCluster(n_workers=2, **options) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            monkeypatch.setenv(SCHEDULER, cluster.scheduler_address)
+            found, _ = streamed_fit(problem, "logistic")
+            shared = client.run_on_scheduler(_taken_up)
+            end = folder / "end"
+            held = [client.submit(_busy, end, pure=False) for _ in range(2)]
+            while sum(map(len, client.processing().values())) < 2:
+                time.sleep(0.01)
+            alone, _ = streamed_fit(problem, "logistic")
+            assert client.run_on_scheduler(_taken_up) == shared + 2
+            end.touch()
+            client.gather(held)
+            cluster_client(cluster.scheduler_address).close()
+    assert shared > 5
+    for other in (found, alone):
+        np.testing.assert_array_equal(other.weights, known.weights)
+        assert other.bias == known.bias
+
+
+def _busy(end):
+    while not end.exists():
+        time.sleep(0.01)
+
+
+def _taken_up(dask_scheduler):
+    """How many tasks workers were given so far."""
+    return sum(entry[2] == "processing" for entry in dask_scheduler.transition_log)
