@@ -129,13 +129,13 @@ def _own(asked: Asked) -> tuple[str, list[str]]:
 
 
 def _columns(data: Path, separator: str | None) -> str:
-    from ratecli.datasets.own import separator_of  # noqa: PLC0415
-    from ratecli.runner.own_starter import other_separator  # noqa: PLC0415
-    from ratecli.runner.predict import table_of  # noqa: PLC0415
+    from ratecli.datasets.own import other_separator, separator_of  # noqa: PLC0415
+    from ratecli.runner.predict import SEPARATED, table_of  # noqa: PLC0415
 
     names = table_of(data, separator or separator_of(data)).column_names
-    told = other_separator(names[0]) if len(names) == 1 else None
-    return told or f"columns: {', '.join(names[:20])}"
+    if mark := other_separator(names):
+        return SEPARATED.format(mark=repr(mark))
+    return f"columns: {', '.join(names[:20])}"
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

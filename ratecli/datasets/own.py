@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,12 @@ def separator_of(path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
+def other_separator(names: Sequence[str]) -> str | None:
+    """What seems to separate the columns of a table that was read as one of a single column."""
+    found = re.search("[;\t|]", names[0]) if len(names) == 1 else None
+    return found and found.group()
+
+
 def check_separator(separator: str) -> None:
     """Raises E104 for what cannot separate columns."""
     if len(separator) != 1 or separator in _NO_SEPARATORS or not separator.isascii():
@@ -108,7 +115,7 @@ def _read_csv(path: Path, separator: str) -> pa.Table:
     try:
         return pa.csv.read_csv(path, parse_options=parsing, convert_options=options)
     except pa.ArrowInvalid as error:
-        raise broken_csv(path, error) from error
+        raise broken_csv(path, error, names) from error
 
 
 def csv_options(path: Path, separator: str) -> tuple[Any, Any]:
@@ -120,12 +127,15 @@ def csv_options(path: Path, separator: str) -> tuple[Any, Any]:
     return pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True), options
 
 
-def broken_csv(path: Path, error: Exception) -> FaultError:
-    """The E404 for what Arrow says of a CSV file."""
+def broken_csv(path: Path, error: Exception, names: Sequence[str] = ()) -> FaultError:
+    """The E404 for what Arrow says of a CSV file, of which the first line gave these names."""
     if "UTF8" in str(error) or "UTF-8" in str(error):
         return not_utf8(path)
     reason = str(error).removeprefix("CSV parse error: ").splitlines()[0][:200]
-    return no_table(path, reason, "every row needs as many fields as the first line")
+    way = "every row needs as many fields as the first line"
+    if mark := other_separator(names):
+        way = f"columns seem to be separated by {mark!r}: say so with 'separator'"
+    return no_table(path, reason, way)
 
 
 def broken_parquet(path: Path, error: Exception) -> FaultError:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ratecli.datasets.own import other_separator
 from ratecli.faults import Fault, FaultError, did_you_mean
 
 Options = Mapping[str, Any]
@@ -74,11 +75,13 @@ def _check_names(options: Options, columns: Sequence[str]) -> None:
     named += [
         (key, name) for key in ("features", "drop", "categorical") for name in options.get(key, ())
     ]
+    mark = other_separator(columns)
+    said = mark and f"columns seem to be separated by {mark!r}: say separator: {mark!r}"
     faults = [
         Fault(
             "E205",
             f"'{name}' under '{key}' is not a column",
-            did_you_mean(name, columns, "columns"),
+            said or did_you_mean(name, columns, "columns"),
         )
         for key, name in named
         if name not in columns

@@ -20,13 +20,14 @@ from ratecli.datasets.label import MISSING, key, read_label
 from ratecli.datasets.paths import own_path
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.rates.syntax import Condition, quoted
-from ratecli.runner.predict import table_of
+from ratecli.runner.predict import SEPARATED, table_of
 from ratecli.runner.prepare import prepared
 from ratecli.spec.document import Document
 
 MOST_GROUPS = 8
 MOST_WORDS = 50
 """Values of a text column that still make sense as a feature each."""
+DECIMAL_COMMA = r"[+-]?\d+(?:\.\d{3})*,\d+"
 ANSWERS = {"0", "1", "-1", "false", "true"}
 """Labels that say themselves which of them is the yes."""
 
@@ -86,21 +87,12 @@ def _check_columns(asked: Asked, columns: Sequence[str]) -> None:
     for name in (asked.label, asked.group):
         if name not in columns:
             hint = did_you_mean(name, columns, "columns")
-            if len(columns) == 1:
-                hint = other_separator(columns[0]) or hint
+            if mark := own.other_separator(columns):
+                hint = SEPARATED.format(mark=repr(mark))
             raise FaultError(Fault("E205", f"'{asked.table}' has no column '{name}'", hint))
     if asked.label == asked.group:
         message = f"'{asked.label}' cannot be both the label and the group"
         raise FaultError(Fault("E411", message, "name another column with --group"))
-
-
-def other_separator(line: str) -> str | None:
-    """What to say of a table's first line that was taken for the name of its only column."""
-    mark = re.search("[;\t|]", line)
-    return (
-        mark
-        and f"columns seem to be separated by {mark.group()!r}: say --separator {mark.group()!r}"
-    )
 
 
 def _answers(column: pd.Series, asked: Asked) -> tuple[str, str]:
@@ -143,11 +135,18 @@ def _left_out(features: pd.DataFrame) -> dict[str, str]:
             found[str(name)] = f"{missing} rows have no number there: fill them in to use it"
         elif not is_text(column) and len(column) > 1 and (np.diff(floats(column)) == 1).all():
             found[str(name)] = "a running number"
+        elif is_text(column) and _has_decimal_commas(column):
+            found[str(name)] = "numbers with decimal commas: write points to use it"
         elif is_text(column) and column.nunique() > MOST_WORDS:
             found[str(name)] = (
                 f"{column.nunique()} different texts: a name or number of the row, perhaps"
             )
     return found
+
+
+def _has_decimal_commas(column: pd.Series) -> bool:
+    values = _values(column)
+    return bool(values) and all(re.fullmatch(DECIMAL_COMMA, value) for value in values)
 
 
 def _checked(text: str, path: Path) -> tuple[Fault, ...]:

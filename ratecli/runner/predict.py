@@ -111,6 +111,9 @@ def _line(found: Answers, rows: int) -> str:
     return f"{rows} row{'s' * (rows != 1)}, {found.told}"
 
 
+SEPARATED = "columns seem to be separated by {mark}: say --separator {mark}"
+
+
 def table_of(path: Path, separator: str) -> pa.Table:
     """The table as it stands in its file; E104 for what separates nothing, E404, E405 for what is none."""
     try:
@@ -138,6 +141,9 @@ def _known_columns(model: Stored, path: Path, table: pa.Table) -> pd.DataFrame:
         **model.encoding.encoder.kinds,
     }
     there = [name for name in table.column_names if name in kinds]
+    if kinds and not there and (mark := own.other_separator(table.column_names)):
+        message = f"'{path}' has no column that the model needs"
+        raise FaultError(Fault("E205", message, SEPARATED.format(mark=repr(mark))))
     as_text = [name for name in there if kinds[name] == "text"]
     frame = own.typed(path, table.select(there), there, as_text)
     return as_known(frame, kinds, table.column_names)

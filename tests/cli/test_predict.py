@@ -192,6 +192,16 @@ def test_new_and_missing_values_are_told_of(folder, cli):
 
 
 @pytest.mark.usefixtures("rows")
+def test_another_separator_is_told_once(folder, cli):
+    text = (folder / "people.csv").read_text().replace(",", ";")
+    (folder / "t.csv").write_text(text)
+    answer = cli("predict", trial("unconstrained"), "t.csv", "-o", "out.csv")
+    assert answer.code == 2
+    assert answer.err.count("error[") == 1
+    assert "say --separator ';'" in answer.err
+
+
+@pytest.mark.usefixtures("rows")
 def test_all_columns_that_do_not_fit_are_named(folder, cli):
     (folder / "t.csv").write_text("X,z,zip,sex\n1,old,01,F\n1,2,02,M\n")
     answer = cli("predict", trial("unconstrained"), "t.csv", "-o", "out.csv")

@@ -245,6 +245,12 @@ def test_the_table_is_found_from_wherever_the_experiment_is(folder, cli):
     assert cli("validate", "../exp/exp.yaml").code == 0
 
 
+def test_decimal_commas_are_told(table, cli):
+    table(with_cell("age", "1.034,5", 1))
+    answer = cli(*own("--positive", "yes"))
+    assert 'left out "age": numbers with decimal commas: write points to use it' in answer.out
+
+
 def test_names_keep_letters_without_their_accents(folder, table, cli):
     table(with_cell("job title", "Süd", 2), name="anträge.csv")
     answer = cli(
