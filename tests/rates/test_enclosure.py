@@ -262,6 +262,7 @@ def test_sides_that_are_needed(rule: str, needed: list[set[int]]) -> None:
 @settings(max_examples=200, deadline=None)
 def test_limits_that_are_not_needed_do_not_count(node: Expression, seed: int) -> None:
     limits = drawn(node, seed)
+    assume(limits[1::2].all())  # what is divided by a rate that is surely 0 may be anything at all
     loose = np.tile([0.0, 1.0], len(limits) // 2)
     needed = need(node)
     assert list(needed) == [str(leaf) for leaf in ex.leaves(node)]
