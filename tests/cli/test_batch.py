@@ -288,6 +288,7 @@ def test_an_executor_that_is_none(cli, small):
     assert "serial, processes, dask and dask://HOST:PORT" in " ".join(answer.err.split())
 
 
+@pytest.mark.slow
 def test_a_run_on_a_cluster(folder, cli, files, cluster):
     assert cli("run", files[0], "-q", "-o", "here", "--executor", "serial").code == 0
     there = cli(

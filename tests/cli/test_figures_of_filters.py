@@ -75,7 +75,8 @@ REFERENCE = {
 """Protocol 4.6: disclosivity on train and test, imbalance of naive and of QP on train and test."""
 
 
-@pytest.mark.parametrize("name", ["bank", pytest.param("adult", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bank", "adult"])
 def test_guesses_have_the_reference_numbers(tmp_path, name):
     """On the very rows of the reference: scikit-learn's split of seed 0; of Adult fnlwgt is a feature."""
     needed(name)
@@ -103,12 +104,9 @@ def test_guesses_have_the_reference_numbers(tmp_path, name):
         assert found[f"qp_{kind}", "1", "train", "imbalance"] == pytest.approx(whole, abs=0.003)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "most"),
-    [
-        pytest.param("bank", {0.2: 0.118, 0.4: 0.094}, marks=pytest.mark.slow),
-        ("adult", {0.5: 0.38}),
-    ],
+    ("name", "most"), [("bank", {0.2: 0.118, 0.4: 0.094}), ("adult", {0.5: 0.38})]
 )
 def test_trees_are_at_least_as_near_as_asked_for(tmp_path, name, most):
     needed(name)

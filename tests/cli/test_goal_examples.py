@@ -157,6 +157,10 @@ def test_every_goal_has_a_file():
     assert GOALS.keys() <= {path.stem for path in FILES}
 
 
+LONG = {"churn", "coverage", "equalized-odds", "neyman-pearson", "recall-floor", "stability"}
+"""Two seconds each: the others show as much at every turn."""
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_nothing_in_the_file_is_doubtful(cli, path):
     """Neither an error nor a warning, such as a rule that always holds or a group of a few rows."""
@@ -166,7 +170,11 @@ def test_nothing_in_the_file_is_doubtful(cli, path):
         assert command != "validate" or f"{path}: no errors" in answer.out
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.slow] * (path.stem in LONG)) for path in FILES],
+    ids=[path.stem for path in FILES],
+)
 def test_goal_is_met_and_would_not_be_by_itself(run, path):
     results = run(path)
     assert (results / "report.html").stat().st_size

@@ -89,6 +89,7 @@ def test_every_tested_trial_has_its_certificates_in_a_file(folder, cli):
     assert again == found
 
 
+@pytest.mark.slow
 def test_the_same_numbers_for_any_number_of_jobs(folder, cli):
     text = LOANS + "resample: k\nsweep: {k: [0.1, 0.5]}\n"
     text = text.replace("rows: 8000", "rows: 1000").replace(

@@ -28,7 +28,13 @@ CLICKS = PAPER / "figure3-clicks.yaml"
 
 LIGHT = [path for path in FILES if path != CLICKS and "goals" not in path.parts]
 """All but what is too big to be made for a look, and is run on a few rows instead."""
-BY_FILE = pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
+ONE_EACH = {path.parent: path for path in LIGHT}.values()
+BY_FILE = pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.slow] * (path not in ONE_EACH)) for path in LIGHT],
+    ids=[path.stem for path in LIGHT],
+)
+"""One of each folder at every turn."""
 LAMBDA = 1e-7
 """That of Goh et al. 2016, section 4.2, beside rates of a ramp: the paper's best for its data."""
 
@@ -59,9 +65,7 @@ def test_every_experiment_has_a_name_of_its_own():
     assert len(names) == len(set(names)) > 3
 
 
-@pytest.mark.parametrize(
-    "path", {path.parent: path for path in LIGHT}.values(), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", ONE_EACH, ids=lambda path: path.stem)
 def test_one_of_each_folder_is_right_as_far_as_it_goes_without_data(cli, path):
     answer = cli("validate", path)
     assert (answer.code, answer.err) == (0, "")
@@ -122,6 +126,7 @@ def test_counts_and_penalty_of_figure_3_are_those_of_the_paper():
     assert experiment.regularization.l2 == LAMBDA / 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_figure_3_on_a_few_rows(cli):
     """Who promises the constraints keeps them in training; the shifted SVM keeps recall only."""

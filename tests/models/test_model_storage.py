@@ -169,7 +169,7 @@ BLOB = dumps(
 @given(
     st.lists(st.tuples(st.integers(0, len(BLOB) - 1), st.integers(0, 255)), min_size=1, max_size=6)
 )
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_broken_bytes_raise_a_value_error_or_change_nothing(changes: list[tuple[int, int]]) -> None:
     broken = bytearray(BLOB)
     for at, byte in changes:

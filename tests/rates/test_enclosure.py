@@ -56,7 +56,7 @@ def need(node: Expression) -> dict[str, set[int]]:
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_an_enclosure_holds_the_values_at_all_rates_within_the_limits(
     node: Expression, seed: int
 ) -> None:
@@ -101,7 +101,7 @@ def test_ends_are_reached_where_no_rate_occurs_twice(text: str, seed: int) -> No
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_an_enclosure_of_points_is_the_value(node: Expression, seed: int) -> None:
     point = drawn(node, seed)[::2]
     rates = by_leaf(node, point)
@@ -172,7 +172,7 @@ def _steep(node: Expression, limits: Floats) -> bool:
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_slopes_are_difference_quotients(node: Expression, seed: int) -> None:
     rng = np.random.default_rng(seed)
     limits = np.sort(rng.uniform(0.1, 0.9, (len(ex.leaves(node)), 2)), axis=1).ravel()
@@ -259,7 +259,7 @@ def test_sides_that_are_needed(rule: str, needed: list[set[int]]) -> None:
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_limits_that_are_not_needed_do_not_count(node: Expression, seed: int) -> None:
     limits = drawn(node, seed)
     assume(limits[1::2].all())  # what is divided by a rate that is surely 0 may be anything at all

@@ -269,7 +269,7 @@ def test_known_curvature_passes_jensen(text: str, seed: int) -> None:
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_whatever_is_given_a_curvature_passes_jensen(node: Expression, seed: int) -> None:
     _jensen(node, seed)
 
@@ -320,7 +320,7 @@ def test_known_monotonicity(text: str, signs: dict[str, int]) -> None:
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_monotonicity_holds_at_sampled_rates(node: Expression, seed: int) -> None:
     signs = monotone(node)
     assert set(signs) == set(ex.leaves(node))
@@ -387,7 +387,7 @@ def test_known_ranges(text: str, ends: tuple[float, float]) -> None:
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_a_range_encloses_sampled_values(node: Expression, seed: int) -> None:
     low, high = interval(node)
     assert low <= high

@@ -215,7 +215,7 @@ def test_one_number_written_in_two_ways_is_one_tree(one: str, other: str) -> Non
 
 
 @given(EXPRESSIONS)
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_canonical_text_means_the_same_expression(node: Expression) -> None:
     assert resolve(parse_value(ex.text(node)), SCOPE) == node
     assert ex.text(resolve(parse_value(ex.text(node)), SCOPE)) == ex.text(node)

@@ -40,6 +40,7 @@ def test_the_order_in_which_trials_ended_does_not_show(reported, example, tmp_pa
     assert contents(other) == contents(reported)
 
 
+@pytest.mark.slow
 def test_another_process_writes_the_same_bytes(reported, tmp_path):
     shutil.copy(reported / "trials.sqlite", tmp_path)
     code = (

@@ -173,10 +173,10 @@ def test_a_value_that_only_dropped_rows_have_makes_no_feature(folder):
     rare = folder / "rare"
     rare.mkdir()
     frame.to_csv(rare / "people.csv", index=False)
-    path = write(rare, text("sample") + "seeds: 20\n")
+    path = write(rare, text("sample") + "seeds: 12\n")
     _, store = run_file(path)
     prepared, found = prepare(path), set()
-    for seed in range(20):
+    for seed in range(12):
         rows = rows_of(prepared, store, "unconstrained", seed)
         trained = rows.sample.part == "train"
         there = bool((rows.sample.columns["place"][trained] == "rare").any())
@@ -245,6 +245,7 @@ def test_its_take_is_in_the_key_and_the_filter_is_not_found_twice(folder):
     assert weights["unconstrained", 0].key != sample["unconstrained", 0].key
 
 
+@pytest.mark.slow
 def test_the_same_numbers_with_any_number_of_workers(folder):
     path = write(folder, text("sample") + "seeds: 3\n")
     _, serial = run_file(path)

@@ -125,7 +125,7 @@ def test_where_no_decisions_are_expected_to_pass_the_nearest_are_given():
     assert len(solution.variants) == 1
 
 
-@pytest.mark.parametrize("rule", ["precision >= 0.6", GAP])
+@pytest.mark.parametrize("rule", ["precision >= 0.6", pytest.param(GAP, marks=pytest.mark.slow)])
 def test_the_rows_that_are_said_to_be_enough_for_decisions_are(rule):
     """The candidate of the least bound may be one that more rows do not help, as one that says no."""
     solver = Seldonian(decisions="deterministic", inflation=1)
