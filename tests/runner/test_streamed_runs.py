@@ -297,7 +297,6 @@ for rows in sys.argv[1:]:
 """
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_rows(folder):
     """Four times the rows: 100 MiB more as features of a table in memory, which are not there."""
     for rows in (60_000, 240_000):
