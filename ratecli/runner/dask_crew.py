@@ -14,7 +14,6 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster
 
 from ratecli.datasets.download import data_folder
-from ratecli.datasets.streamed.cluster import SCHEDULER
 from ratecli.faults import Fault, FaultError
 from ratecli.runner.crew import interrupts_held
 from ratecli.runner.dask_worker import Run, leave, work
@@ -38,10 +37,7 @@ class DaskCrew:
     """Up to `jobs` trials at once, or as many as the cluster has threads."""
 
     def __init__(self, client: Client, jobs: int | None) -> None:
-        environment = {
-            "RATECLI_DATA": str(data_folder().absolute()),
-            SCHEDULER: str(client.scheduler_info()["address"]),
-        }
+        environment = {"RATECLI_DATA": str(data_folder().absolute())}
         self._run = Run(secrets.token_hex(8), code_versions(), environment)
         self._client = client
         self._jobs = jobs

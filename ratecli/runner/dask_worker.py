@@ -12,6 +12,9 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from distributed import get_worker
+
+from ratecli.datasets.streamed.cluster import SCHEDULER
 from ratecli.faults import Fault, FaultError
 from ratecli.runner.crew import Crew
 from ratecli.runner.parcel import Answer, Parcel
@@ -62,7 +65,8 @@ def work(run: Run, parcel: Parcel) -> Answer:
     _check(run.versions)
     with _door:
         room = _rooms.setdefault(run.name, Room())
-        crew = room.take(run.environment)
+        # the address that this worker knows: the driver may have come by another way
+        crew = room.take({**run.environment, SCHEDULER: get_worker().scheduler.address})
     try:
         crew.hand(parcel)
         (answer,) = crew.collect()

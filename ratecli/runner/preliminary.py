@@ -10,11 +10,7 @@ from ratecli.spec.document import Document, Loc
 from ratecli.spec.experiment import Experiment
 
 
-def preliminary_faults(experiment: Experiment, document: Document) -> list[Fault]:
-    return list(_hidden(experiment, document))
-
-
-def _hidden(experiment: Experiment, document: Document) -> Iterator[Fault]:
+def hidden_names(experiment: Experiment, document: Document) -> Iterator[Fault]:
     """E106 for a swept name that is a metric or function: rules would take the number for it."""
     for loc in _swept(experiment):
         if loc[-1] in LANGUAGE:

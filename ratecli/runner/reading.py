@@ -29,7 +29,7 @@ from ratecli.runner.entry_checks import entry_faults, filtered_faults
 from ratecli.runner.expected import expect_faults
 from ratecli.runner.goal_checks import goal_faults, range_faults, refused_goals, written
 from ratecli.runner.options import OptionError, at_point, option_names, solver, solver_class
-from ratecli.runner.preliminary import preliminary_faults
+from ratecli.runner.preliminary import hidden_names
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.safety import AtPoint, SafetyTest, inflated, tightens
 from ratecli.runner.shown import panel_faults, report_faults, swept
@@ -74,7 +74,7 @@ class Reading:
 
         Goals that an algorithm does not take (E308) are warnings unless `refuse`: to explain them.
         """
-        early = preliminary_faults(self.experiment, self.document)
+        early = list(hidden_names(self.experiment, self.document))
         if early:
             raise FaultError(early)
         found = [

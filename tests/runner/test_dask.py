@@ -129,12 +129,14 @@ def test_a_worker_that_cannot_run_trials_is_told(cluster, monkeypatch):
         results(Dask(cluster), [task("a")])
 
 
-def test_processes_leave_when_a_run_falls_silent(monkeypatch):
-    monkeypatch.setattr(dask_worker, "IDLE_SECONDS", 0.1)
+def test_processes_leave_when_a_run_falls_silent(cluster):
     parcel = Parcel.of(Ready(task("a", "process"), {}), act)
-    pid = work(Run("silent", {}, {}), parcel).info["pid"]
-    until_gone(pid)
-    assert "silent" not in dask_worker._rooms
+    usual = dask_worker.IDLE_SECONDS
+    with connected(cluster) as client:
+        client.run(setattr, dask_worker, "IDLE_SECONDS", 0.1)
+        answer = client.submit(work, Run("silent", {}, {}), parcel, pure=False).result()
+        until_gone(answer.info["pid"])
+        client.run(setattr, dask_worker, "IDLE_SECONDS", usual)
 
 
 def test_fewer_at_once_than_a_cluster_could(cluster):
