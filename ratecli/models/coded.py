@@ -1,7 +1,7 @@
 """Rows as records have them, numbers and codes of words, and what turns them into features.
 
 Features of 20 million rows fill 30 GB, and the records from which they are made 3: whoever sums over rows
-makes them on the way. Loops are compiled; `decoded` is inlined in them.
+makes them on the way, in compiled loops (`models.decode`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -102,9 +101,12 @@ class Encoded:
 
     def entries(self, rows: Rows) -> tuple[NDArray[np.int64], Array]:
         """(m, P + G) which feature each column of a row is, in their order, and its value."""
+        # it imports numba, which takes every process a fifth of a second
+        from ratecli.models.decode import fill  # noqa: PLC0415
+
         columns = np.empty((len(rows.cell), len(self.places)), np.int64)
         values = np.empty(columns.shape)
-        _fill(rows.numbers, rows.codes, self.coding, self.places, self.firsts, columns, values)
+        fill(rows.numbers, rows.codes, self.coding, self.places, self.firsts, columns, values)
         return columns, values
 
     def features(self, rows: Rows) -> Features:
@@ -122,52 +124,8 @@ class Encoded:
 
     def scores(self, rows: Rows, weights: Array) -> Array:
         """(m, M) `features @ weights` of weights (d, M), without the features."""
+        from ratecli.models.decode import score  # noqa: PLC0415
+
         found = np.zeros((len(rows.cell), weights.shape[1]))
-        _scores(rows.numbers, rows.codes, self.coding, weights, found)
+        score(rows.numbers, rows.codes, self.coding, weights, found)
         return found
-
-
-@numba.njit(cache=True, nogil=True)
-def _scores(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> None:
-    most = len(coding.of_number) + len(coding.of_code)
-    at, values = np.empty(most, np.int64), np.empty(most)
-    for i in range(len(found)):
-        own = found[i]
-        for k in range(decoded(numbers, codes, i, coding, at, values)):
-            value, row = values[k], weights[at[k]]
-            for t in range(len(own)):
-                own[t] += value * row[t]
-
-
-@numba.njit(cache=True, nogil=True)
-def _fill(
-    numbers: Any, codes: Any, coding: Any, places: Any, firsts: Any, columns: Any, values: Any
-) -> None:
-    count = len(coding.of_number)
-    for i in range(len(columns)):
-        for k in range(count):
-            place = places[k]
-            value = np.float64(numbers[i, coding.of_number[k]])
-            columns[i, place] = coding.number_at[k]
-            values[i, place] = (value - coding.mean[k]) / coding.scale[k]
-        for g in range(len(coding.of_code)):
-            place = places[count + g]
-            at = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
-            columns[i, place] = at if at >= 0 else firsts[count + g]
-            values[i, place] = 1.0 if at >= 0 else 0.0
-
-
-@numba.njit(inline="always")
-def decoded(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any) -> Any:
-    """Features of row i that are not 0: which, and their values; gives back how many."""
-    count = len(coding.of_number)
-    for k in range(count):
-        number = np.float64(numbers[i, coding.of_number[k]])
-        at[k] = coding.number_at[k]
-        values[k] = (number - coding.mean[k]) / coding.scale[k]
-    for g in range(len(coding.of_code)):
-        place = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
-        if place >= 0:
-            at[count], values[count] = place, 1.0
-            count += 1
-    return count

@@ -48,12 +48,13 @@ QUICK = [
 
 def test_what_answers_at_once_imports_nothing_heavy(folder):
     """One process for all: what the first imports, the others have. To look at a file takes tables,
-    but nothing that trains or draws.
+    but nothing that trains or draws; compiled loops are loaded by what runs them.
     """
     named = SMALL.replace(
         "- unconstrained\n", "- mixture: {oracle: GaussianNB}\n  - unconstrained\n"
     )
     (folder / "named.yaml").write_text(named)
+    (folder / "small.yaml").write_text(SMALL)
     program = (
         "import sys\n"
         "from ratecli.cli.app import main\n"
@@ -61,6 +62,8 @@ def test_what_answers_at_once_imports_nothing_heavy(folder):
         "    assert main(arguments) == 0, arguments\n"
         f"    loaded = {HEAVY!r} & set(sys.modules)\n"
         "    assert not loaded, (arguments, loaded)\n"
+        "assert main(['validate', 'small.yaml']) == 0\n"
+        "assert 'numba' not in sys.modules\n"
         "for command in ('validate', 'plan', 'explain'):\n"
         "    assert main([command, 'named.yaml']) == 0, command\n"
         "assert not {'sklearn', 'matplotlib'} & set(sys.modules)\n"

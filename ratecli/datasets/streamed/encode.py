@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -114,31 +112,10 @@ class _Moments:
         return np.zeros(1), sums, squares, np.zeros(len(self.coding.level_at))
 
     def add(self, rows: Rows, sums: Sums) -> None:
-        _moments(rows.numbers, rows.codes, rows.cell, self.coding, self.center, *sums)
+        # it imports numba, which takes every process a fifth of a second
+        from ratecli.models.decode import moments  # noqa: PLC0415
 
-
-@numba.njit(cache=True, nogil=True)
-def _moments(
-    numbers: Any,
-    codes: Any,
-    cell: Any,
-    coding: Any,
-    center: Any,
-    count: Any,
-    sums: Any,
-    squares: Any,
-    seen: Any,
-) -> None:
-    for i in range(len(cell)):
-        if cell[i] < 0:
-            continue
-        count[0] += 1
-        for k in range(len(center)):
-            away = np.float64(numbers[i, coding.of_number[k]]) - center[k]
-            sums[k] += away
-            squares[k] += away * away
-        for g in range(len(coding.of_code)):
-            seen[coding.first[g] + codes[i, coding.of_code[g]]] += 1
+        moments(rows.numbers, rows.codes, rows.cell, self.coding, self.center, *sums)
 
 
 def encoded(table: Streamed, encoder: Encoder, seen: NDArray[np.float64]) -> Encoded:

@@ -18,7 +18,6 @@ from ratecli.solvers.seldonian.design import Design
 from ratecli.solvers.seldonian.fit import fit
 from ratecli.solvers.seldonian.measures import model_of
 from ratecli.solvers.seldonian.objective import plain_objective
-from ratecli.solvers.streamed.plain import streamed_fit
 
 Loss = Literal["hinge", "logistic", "squared"]
 Separating = Literal["hinge", "logistic"]
@@ -41,6 +40,9 @@ def plain_fit(
         message = f"the labels are numbers, and {loss} loss tells two classes apart"
         raise FaultError(Fault("E406", message, "say unconstrained: {loss: squared}"))
     if problem.stream is not None:
+        # it imports numba, which takes every process a fifth of a second
+        from ratecli.solvers.streamed.plain import streamed_fit  # noqa: PLC0415
+
         return streamed_fit(problem, loss)
     if loss == "logistic":
         return _logistic(problem, rng)

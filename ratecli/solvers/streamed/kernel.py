@@ -8,7 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ratecli.models.coded import decoded
+from ratecli.models.decode import decoded
 
 HASH = np.uint64(0x9E3779B97F4A7C15)
 """Odd, its bits like chance: the upper ones of a product say which rows are taken (Knuth 1998, 6.4)."""
