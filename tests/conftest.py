@@ -1,3 +1,4 @@
+import gc
 import os
 from functools import cache
 
@@ -31,3 +32,8 @@ def cluster():
 
     with local_cluster(2) as address:
         yield address
+
+
+def pytest_collection_finish():
+    """What was collected stays to the end: to look through it again at every collection takes time."""
+    gc.freeze()
