@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 import time
 import warnings
+from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
@@ -22,6 +24,8 @@ from ratecli.runner.provenance import code_versions
 
 CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 1.0
+LEAVE_SECONDS = 3.0
+"""How long workers may take to hear that a run is over: who hears nothing of it finds out alone."""
 LOST_SECONDS = 300.0
 """How long a cluster may be without workers: one that grows on demand needs minutes."""
 
@@ -70,14 +74,20 @@ class DaskCrew:
 
     def dismiss(self) -> None:
         """All is done: that a worker is lost now, or the cluster, takes nothing away."""
-        with suppress(OSError, RuntimeError):
-            self._client.run(leave, self._run.name, on_error="ignore")
+        # in a thread: a worker that just died would be called for 30 s
+        telling = threading.Thread(target=self._tell, daemon=True)
+        telling.start()
+        telling.join(LEAVE_SECONDS)
 
     def kill(self) -> None:
         if not self._is_lost:
             with suppress(OSError, RuntimeError):  # what ends the run is told, not this
                 self._client.cancel(list(self._out))
             self.dismiss()
+
+    def _tell(self) -> None:
+        with suppress(OSError, RuntimeError, CancelledError):  # the client may close meanwhile
+            self._client.run(leave, self._run.name, on_error="ignore")
 
     def _look(self) -> None:
         """See how large the cluster is now, and whether it is there."""
