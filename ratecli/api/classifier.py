@@ -59,7 +59,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
     constraints : str, list of str or dict of str, default=()
         Rules, by their names in a dict.
     solver : str, default="mixture"
-        The name of an algorithm (`ratecli ls algorithms`), but for `seldonian`.
+        The name of an algorithm (`ratecli ls algorithms`). `seldonian` needs `safety`.
     solver_options : dict, default=None
         Its options. One of them is also the parameter `solver_options__NAME`.
     groups : dict of str, default=None
@@ -73,6 +73,11 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         Whether a DataFrame is encoded; `auto` where it has text among its features.
     deployed : str, default=None
         The column that holds the decisions, 0 or 1, of a deployed model, for churn, wins and losses.
+    safety : dict, default=None
+        A safety test, with the keys that a file has under `safety`: `{"delta": 0.05, "fraction": 0.4}`. That share of
+        the rows is put aside; what was trained on the others is given only where it passes the test on these,
+        which a model that breaks a rule does with a probability of at most delta. `{}` is a test with the
+        defaults.
     l2 : float or str, default="1/n"
         lambda of lambda / 2 |w|^2 beside the mean loss; `c/n` is c over the sum of the weights.
     pos_label : object, default=None
@@ -95,6 +100,10 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         The objective of `classifier_` on the training rows.
     violations_ : dict of float
         By how much it breaks each rule there, by its name, or its text without one; at most 0 is kept.
+    bounds_ : dict of float
+        Of a safety test, the upper end of each rule's violation by `classifier_`, at most 0: empty without one.
+    certificates_ : list of dict
+        The records of the tests, as in `certificates.json`.
     multipliers_ : dict of float
         What a unit more of room in each rule would save of the objective, where the algorithm tells.
     n_features_in_ : int
@@ -126,6 +135,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         drop: Sequence[str] = (),
         encode: bool | Literal["auto"] = AUTO,
         deployed: str | None = None,
+        safety: Mapping[str, Any] | None = None,
         l2: float | str = "1/n",
         pos_label: Any = None,
         variant: str = AUTO,
@@ -140,6 +150,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         self.drop = drop
         self.encode = encode
         self.deployed = deployed
+        self.safety = safety
         self.l2 = l2
         self.pos_label = pos_label
         self.variant = variant
@@ -156,7 +167,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         y : array of shape (n,)
             Two labels.
         sample_weight : array of shape (n,), default=None
-            At least 0; every rate counts a row so many times.
+            At least 0; every rate counts a row so many times. A safety test counts each once, and takes none.
         sensitive_features : DataFrame, Series, dict or array, default=None
             n rows that rules may name and the classifier does not see.
 
@@ -166,9 +177,11 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
             Where anything cannot be read or does not go together; what it is stands there with its place
             in a rule, and in `faults`.
         NoSolutionFoundError
-            Where the algorithm leaves no classifier.
+            Where the algorithm leaves no classifier, or none that passes its safety test.
         """
         with readable():
+            if self.safety is not None and sample_weight is not None:
+                raise ValueError("a safety test counts every row once: it takes no sample_weight")
             given = self._given(X, sensitive_features, reset=True)
             classes = Classes.of(y, self.pos_label)
             check_consistent_length(X, y)
@@ -186,11 +199,9 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         return self
 
     def _question(self) -> Question:
-        if solver_class(self.solver).needs_promise:
-            message = (
-                f"'{self.solver}' trains for a safety test, which an estimator knows nothing of"
-            )
-            raise FaultError(Fault("E308", message, "run it from a file: `ratecli.run`"))
+        if self.safety is None and solver_class(self.solver).needs_promise:
+            message = f"'{self.solver}' trains for a safety test, and there is none"
+            raise FaultError(Fault("E102", message, 'say safety={"delta": 0.05}'))
         return Question(
             self.solver,
             self.solver_options or {},
@@ -200,6 +211,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
             self.parameters or {},
             self.l2,
             self.deployed,
+            self.safety,
         )
 
     def _encoding(self) -> bool | Literal["auto"]:
@@ -224,7 +236,9 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         variants, ending = found.solution.variants, found.ending
         if not variants:
             reason = found.read.written.told(ending.reason or ending.status)
-            raise NoSolutionFoundError(f"{self.solver} found no classifier: {reason}")
+            failed = "certificates" in ending.info
+            what = "classifier that passes its safety test" if failed else "classifier"
+            raise NoSolutionFoundError(f"{self.solver} found no {what}: {reason}")
         chosen = self._chosen(list(variants))
         shown, values = found.read.written.names, found.values[chosen]
         self.variants_ = dict(variants)
@@ -239,7 +253,13 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         self.multipliers_ = {
             shown[name]: value for name, value in found.solution.multipliers.items()
         }
-        if found.read.case.solver.role == "enforces":
+        self.certificates_ = list(ending.info.get("certificates", ()))
+        self.bounds_ = {
+            shown[each["constraint"]]: float(each["upper"])
+            for each in self.certificates_
+            if each["variant"] == chosen
+        }
+        if found.read.case.solver.role == "enforces" and not self.bounds_:  # a test says more
             self._doubt(chosen)
 
     def _chosen(self, names: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from ratecli.datasets.applied import apply, as_known, surprises
 from ratecli.datasets.columns import Kind, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import check_feature
+from ratecli.datasets.split import put_aside
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array, Classifier, Features
@@ -26,7 +27,9 @@ from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Sample
 from ratecli.runner.cases import Case
 from ratecli.runner.decided import decisions_in
+from ratecli.runner.drawing import Holdout
 from ratecli.runner.group_checks import group_faults
+from ratecli.runner.keys import stream
 from ratecli.runner.plan import Job
 from ratecli.runner.records import Value
 from ratecli.runner.rows import check_rows
@@ -146,7 +149,38 @@ class Labelled:
     def take(self, rows: NDArray[np.intp]) -> Labelled:
         if len(rows) == len(self.label):
             return self
-        return Labelled(self.given.take(rows), self.label[rows], self.weight[rows])
+        part = None if self.part is None else self.part[rows]
+        return Labelled(self.given.take(rows), self.label[rows], self.weight[rows], part)
+
+    def put_aside(self, holdout: Holdout | None, seed: int) -> Labelled:
+        """With some of them for a safety test, as the runner draws them, where there is one.
+
+        Raises
+        ------
+        FaultError
+            E205 for a column to stratify by that is not there, E410 where a part would be empty.
+        """
+        if holdout is None:
+            return self
+        self.given.require(name for name in holdout.stratify if name != "label")
+        table = Table(self.given.named(holdout.stratify), (), self.label, digest="")
+        aside = put_aside(
+            table,
+            np.arange(len(self.given)),
+            holdout.fraction,
+            stream(seed, "safety", ROWS),
+            stratify=holdout.stratify,
+            positional=holdout.positional,
+        )
+        return replace(self, part=np.where(aside, "safety", "train"))
+
+    def training(self) -> NDArray[np.intp]:
+        """The rows that are not put aside."""
+        return (
+            np.arange(len(self.label))
+            if self.part is None
+            else np.flatnonzero(self.part == "train")
+        )
 
     def sample(self, deployed: str | None) -> Sample:
         """Raises E205, E406 where the column `deployed` is not there or holds no decisions."""
@@ -187,7 +221,8 @@ def fitted(
     drop: Sequence[str],
     encode: bool | Literal["auto"],
 ) -> Fitted:
-    """Solve it on training rows; columns that are dropped are no features.
+    """Solve it on training rows; columns that are dropped are no features. With a safety test some of the
+    rows are put aside for it.
 
     Raises
     ------
@@ -196,7 +231,8 @@ def fitted(
     """
     read = question.read(rows.given.values)
     features = feature_names(rows.given, [*drop, *read.case.unseen, *_listed(question.deployed)])
-    reader = Reader.of(rows.given, features, encode=encode)
+    rows = rows.put_aside(read.case.holdout, seed)
+    reader = Reader.of(rows.take(rows.training()).given, features, encode=encode)
     world = World(rows.sample(question.deployed), reader.features(rows.given))
     with read.written.placing(), one_thread():
         doubts = checked(read, world)
@@ -260,7 +296,8 @@ def job_of(read: Read, case: Case, sample: Sample, seed: int) -> Job:
     """The job of a trial that needs no other trial."""
     l2 = read.experiment.regularization.l2
     if isinstance(l2, str):  # n is how many rows the weights stand for
-        l2 = float(l2.removesuffix("/n")) / float(sample.weight.sum())
+        train = sample.weight[sample.part == "train"]
+        l2 = float(l2.removesuffix("/n")) / float(train.sum())
     return Job("", seed, case, NO_DATA, l2, {}, None, False, read.deployed, None, None, {})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,15 +26,12 @@ from ratecli.api.estimator import predicted, seed_of
 from ratecli.api.fitting import Labelled, checked
 from ratecli.api.given import Given
 from ratecli.api.labels import Classes
-from ratecli.api.question import AS_IT_IS, ROWS, Question, Read, Rules
+from ratecli.api.question import AS_IT_IS, Question, Read, Rules
 from ratecli.api.written import Written
-from ratecli.datasets.split import put_aside
-from ratecli.datasets.table import Table
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import Predictions
 from ratecli.runner.certified import SafetyRows, Verdict
-from ratecli.runner.keys import stream
 from ratecli.runner.trial import with_numbers
 from ratecli.runner.world import World
 from ratecli.solvers.base import Solution
@@ -162,13 +158,12 @@ class SafetyTest(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             self.classes_ = classes.labels
             if not self.constraints:
                 warn("there are no constraints: nothing is tested")
-                every = np.ones(len(given), dtype=bool)
-                return self._keep(self._candidate(X, y, sensitive_features, every, params), None)
+                every = self._candidate(X, y, sensitive_features, rows.training(), params)
+                return self._keep(every, None)
             seed = seed_of(self.random_state)
             read = self._question().read(given.values)
-            aside = self._aside(read, rows, seed)
-            candidate = self._candidate(X, y, sensitive_features, ~aside, params)
-            rows = replace(rows, part=np.where(aside, "safety", "train"))
+            rows = rows.put_aside(read.case.holdout, seed)
+            candidate = self._candidate(X, y, sensitive_features, rows.training(), params)
             yes = classes.yes(predicted(candidate, X, sensitive_features))
             verdict = self._verdict(read, rows, yes, seed)
         return self._keep(candidate, verdict, read.written)
@@ -192,21 +187,10 @@ class SafetyTest(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             safety=safety,
         )
 
-    def _aside(self, read: Read, rows: Labelled, seed: int) -> NDArray[np.bool_]:
-        """(n,) which rows test."""
-        holdout = read.case.holdout
-        assert holdout is not None
-        rows.given.require(name for name in holdout.stratify if name != "label")
-        table = Table(rows.given.named(holdout.stratify), (), rows.label, digest="")
-        every = np.arange(len(rows.given))
-        rng = stream(seed, "safety", ROWS)
-        return put_aside(table, every, holdout.fraction, rng, stratify=holdout.stratify)
-
     def _candidate(
-        self, X: Any, y: Any, sensitive: Any, train: NDArray[np.bool_], params: Mapping[str, Any]
+        self, X: Any, y: Any, sensitive: Any, rows: NDArray[np.intp], params: Mapping[str, Any]
     ) -> Any:
         """The classifier, fitted to the rows that do not test."""
-        rows = np.flatnonzero(train)
         if get_config()["enable_metadata_routing"]:
             given = {**params, "sensitive_features": sensitive} if sensitive is not None else params
             routed = process_routing(self, "fit", **given).estimator.fit

@@ -1,5 +1,7 @@
+import json
 import pickle
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -32,24 +34,32 @@ def test_a_rule_is_kept_on_the_rows_that_train(loans):
 
 
 @pytest.mark.parametrize(
-    ("solver", "options"), [("mixture", {}), ("majorize", {"iterations": 3}), ("post_shift", {})]
+    ("solver", "options", "safety"),
+    [
+        ("mixture", {}, None),
+        ("majorize", {"iterations": 3}, None),
+        ("post_shift", {}, None),
+        ("seldonian", {}, {"delta": 0.1, "fraction": 0.6}),
+        ("mixture", {}, {"aim": 0.8, "stratify": ["sex"]}),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:W402")
-def test_the_model_is_that_of_the_command(solver, options, tmp_path, monkeypatch):
+def test_the_model_is_that_of_the_command(solver, options, safety, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     frame = generate(500, 4).frame.assign(part=["train"] * 300 + ["test"] * 200)
     frame.to_csv("rows.csv", index=False)
     rule = "positive_rate[women] >= kappa * positive_rate[men]"
     groups = {"women": "sex = Female", "men": "sex = Male"}
+    kappa = 0.8 if safety is None else 0.3
     results = ratecli.run({
         "name": "same",
         "datasets": {"rows": {"path": "rows.csv", "label": "repaid", "positive": "yes", "split": {"by": "part"}}},
         "groups": groups,
         "constraints": {"parity": rule},
-        "sweep": {"kappa": [0.8]},
+        "sweep": {"kappa": [kappa]},
         "algorithms": [{solver: options}],
         "seeds": [3],
-    })  # fmt: skip
+    } | ({} if safety is None else {"safety": safety}))  # fmt: skip
     train = frame[:300].drop(columns=["repaid", "part"])
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -60,7 +70,8 @@ def test_the_model_is_that_of_the_command(solver, options, tmp_path, monkeypatch
             solver=solver,
             solver_options=options,
             groups=groups,
-            parameters={"kappa": 0.8},
+            parameters={"kappa": kappa},
+            safety=safety,
             random_state=3,
         ).fit(train, frame["repaid"][:300])
     measured = results.metrics[results.metrics["split"] == "train"]
@@ -75,7 +86,12 @@ def test_the_model_is_that_of_the_command(solver, options, tmp_path, monkeypatch
     assert model.objective_ == here["objective"]
     test = frame[300:].drop(columns=["repaid", "part"])
     answers = results.model(variant=chosen).answers(test)
-    assert (model.predict(test) == np.where(answers["decision"] == 1, "yes", "no")).all()
+    np.testing.assert_array_equal(model.predict_proba(test)[:, 1], answers["chance"])
+    assert (model.predict(test) == np.where(answers["chance"] > 0.5, "yes", "no")).all()
+    assert list(model.bounds_) == ([] if safety is None else ["parity"])
+    written = [json.loads(file.read_text()) for file in Path("results").rglob("certificates.json")]
+    uppers = {(each["variant"], each["upper"]) for file in written for each in file["certificates"]}
+    assert {(each["variant"], each["upper"]) for each in model.certificates_} == uppers
 
 
 def test_a_randomized_classifier_is_drawn_from_on_request_only(loans):
@@ -110,6 +126,20 @@ def test_a_rule_that_is_missed_is_warned_of():
         RateConstrainedClassifier(constraints=rules, solver="majorize").fit(X, y)
 
 
+def test_what_does_not_pass_its_safety_test_is_not_given(loans):
+    X, y = loans
+    model = RateConstrainedClassifier("error", RULE, solver="unconstrained", safety={})
+    with pytest.raises(NoSolutionFoundError, match="found no classifier that passes its safety"):
+        model.fit(X, y)
+    model.set_params(constraints="error <= 0.4").fit(X, y)
+    assert max(model.bounds_.values()) <= 0
+    with pytest.raises(ValueError, match="takes no sample_weight"):
+        model.fit(X, y, sample_weight=np.ones(len(y)))
+    compared = "error <= 1.2 * of(unconstrained, error) + 0.1"
+    held = RateConstrainedClassifier(constraints=compared, safety={"delta": 0.2}).fit(X, y)
+    assert [each["constraint"] for each in held.certificates_] == ["rule_1"] * len(held.variants_)
+
+
 def test_what_is_wrong_stands_under_its_rule(loans):
     X, y = loans
     wrong = RateConstrainedClassifier(constraints=["tpr <= 0.9", "tpr[sex = female] >= 0.8"])
@@ -134,7 +164,9 @@ def test_what_is_wrong_stands_under_its_rule(loans):
         ({"constraints": ["error <= kapa"], "parameters": {"kappa": 0.3}}, "did you mean 'kappa'"),
         ({"constraints": ["error <= 2"]}, "'error <= 2' always holds"),
         ({"objective": "mse"}, r"objective:1:1\n.*\n 1 \| mse\n.* \^\^\^\n"),
-        ({"solver": "seldonian"}, "run it from a file"),
+        ({"solver": "seldonian"}, 'say safety={"delta": 0.05}'),
+        ({"safety": {"delt": 0.05}}, r"safety:1:\d+\n[^~]*did you mean 'delta'"),
+        ({"safety": {"delta": 2}, "constraints": ["error <= 0.3"]}, "less than 1, not 2"),
         ({"constraints": [7]}, r"constraints\[0\] must be a text"),
         ({"objective": "rat(tpr)"}, "'rat'"),
         ({"drop": ["sexx"]}, "did you mean 'sex'"),
