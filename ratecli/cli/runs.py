@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -72,6 +73,14 @@ def run(  # one parameter an option
     ] = None,
     output: Output = RESULTS,
     offline: Offline = False,
+    smoke: Annotated[
+        bool,
+        typer.Option(
+            "--smoke",
+            help="Run one trial of each algorithm on each data set, to see that all works; a run without it "
+            "does the rest.",
+        ),
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget stored trials first.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show failures and warnings only.")
@@ -88,6 +97,8 @@ def run(  # one parameter an option
     limits = [f"limits.time={timeout}"] if timeout else []
     limits += [f"limits.memory={memory}"] if memory else []
     ready, code = _prepared(files, [*(settings or ()), *limits], offline=offline, quiet=quiet)
+    if smoke:
+        ready = [replace(each, plan=each.plan.first_of_each()) for each in ready]
     asked = [Asked(each, output / each.experiment.name) for each in ready]
     refuse_shared((one.prepared.path, one.folder) for one in asked)
     _refuse_overwritten(asked)

@@ -40,8 +40,11 @@ def of_one(end: End) -> list[str]:
     assert outcome is not None
     assert ledger is not None
     new = "nothing to run, all were stored" if not outcome.ran else f"{outcome.ran} run now"
+    left_out = end.asked.prepared.plan.left_out
+    more = [f"{counted(left_out, 'more trial')} planned: run without --smoke"] if left_out else []
     return [
         f"{end.name}: {counted(sum(outcome.counts.values()), 'trial')}: {_counts(outcome)} ({new})",
+        *more,
         "",
         *_short_table(ledger),
         *_reasons("failed", outcome.failed),

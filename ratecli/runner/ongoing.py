@@ -159,11 +159,12 @@ def display_name(planned: Planned) -> str:
 
 def _warnings(prepared: Prepared, results: Mapping[str, TrialResult]) -> tuple[Fault, ...]:
     """What only the numbers tell."""
-    trials = [(trial.label, results[trial.key]) for trial in prepared.plan.planned]
+    ended = [trial for trial in prepared.plan.planned if trial.key in results]
+    trials = [(trial.label, results[trial.key]) for trial in ended]
     given = {(label, value.variant): None for label, found in trials for value in found.values}
     variants = {variant for _, variant in given}
     return (
-        *unkept(prepared.plan.planned, results),
+        *unkept(ended, results),
         *unknown_variants(prepared.experiment, prepared.document, variants),
         *unknown_expected_variants(prepared.experiment, prepared.document, given),
     )

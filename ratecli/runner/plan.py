@@ -22,6 +22,7 @@ from ratecli.runner.stage import stage_cases
 from ratecli.runner.world import Data
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Deployed, Experiment
+from ratecli.spec.one_by_one import DATASET
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,23 @@ class Plan:
 
     planned: tuple[Planned, ...]
     tasks: tuple[Task, ...]
+
+    @property
+    def left_out(self) -> int:
+        """How many of the trials to be shown are not to be run."""
+        return len({trial.key for trial in self.planned} - {task.key for task in self.tasks})
+
+    def first_of_each(self) -> Plan:
+        """With fewer tasks: the first trial of each algorithm on each data set, and those that it needs."""
+        firsts = {
+            (trial.label, trial.point.get(DATASET)): trial.key for trial in reversed(self.planned)
+        }
+        tasks, wanted, found = {each.key: each for each in self.tasks}, [*firsts.values()], set()
+        while wanted:
+            key = wanted.pop()
+            found.add(key)
+            wanted += tasks[key].needs
+        return replace(self, tasks=tuple(each for each in self.tasks if each.key in found))
 
 
 def make_plan(

@@ -95,8 +95,10 @@ class _Batch:
     def run(self, executor: Executor, *, quiet: bool) -> None:
         names = self._names()
         tasks = self._tasks()
-        stored = len(names) - len(tasks)
-        with open_progress(len(names), stored, names.__getitem__, quiet=quiet) as bar:
+        asked = {task.key for each in self._all for task in each.asked.prepared.plan.tasks}
+        with open_progress(
+            len(asked), len(asked) - len(tasks), names.__getitem__, quiet=quiet
+        ) as bar:
 
             def done(result: TrialResult) -> None:
                 self._store(result, bar)
