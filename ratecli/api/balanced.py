@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,8 @@ class BalancedFilter(Estimator):
         Further options of the algorithm. One of them is also the parameter `solver_options__NAME`.
     drop : list of str, default=()
         Further columns of X that the filter is not to look at.
+    missing : {"error", "mean"}, default="error"
+        What a missing number in a DataFrame is, as in `RateConstrainedClassifier`.
     random_state : int, RandomState or None, default=None
         Decides what the algorithm leaves to chance, and which rows are kept.
 
@@ -88,6 +90,7 @@ class BalancedFilter(Estimator):
         objective: str | None = None,
         solver_options: Mapping[str, Any] | None = None,
         drop: Sequence[str] = (),
+        missing: Literal["error", "mean"] = "error",
         random_state: Any = None,
     ) -> None:
         self.by = by
@@ -97,6 +100,7 @@ class BalancedFilter(Estimator):
         self.objective = objective
         self.solver_options = solver_options
         self.drop = drop
+        self.missing = missing
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> BalancedFilter:  # noqa: ARG002
@@ -130,7 +134,14 @@ class BalancedFilter(Estimator):
             rows = Labelled(given, nothing, np.ones(len(given)))
             dropped = [name for name in self.drop if name not in by]
             encode = given.raw is not None
-            found = fitted(self._question(by), rows, self._seed, drop=dropped, encode=encode)
+            found = fitted(
+                self._question(by),
+                rows,
+                self._seed,
+                drop=dropped,
+                encode=encode,
+                missing=self.missing,
+            )
         warn_of(found.doubts)
         self._keep(found)
         return self

@@ -70,7 +70,10 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
     drop : list of str, default=()
         Columns of X that are no features; rules may name them. They may be missing when predicting.
     encode : bool or "auto", default="auto"
-        Whether a DataFrame is encoded; `auto` where it has text among its features.
+        Whether a DataFrame is encoded; `auto` where it has text among its features, or `missing` is `mean`.
+    missing : {"error", "mean"}, default="error"
+        What a missing number in a DataFrame is: an error, or the mean of the rows of `fit` that have one, with a
+        feature beside it that says where it was missing.
     deployed : str, default=None
         The column that holds the decisions, 0 or 1, of a deployed model, for churn, wins and losses.
     safety : dict, default=None
@@ -134,6 +137,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         parameters: Mapping[str, Any] | None = None,
         drop: Sequence[str] = (),
         encode: bool | Literal["auto"] = AUTO,
+        missing: Literal["error", "mean"] = "error",
         deployed: str | None = None,
         safety: Mapping[str, Any] | None = None,
         l2: float | str = "1/n",
@@ -149,6 +153,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         self.parameters = parameters
         self.drop = drop
         self.encode = encode
+        self.missing = missing
         self.deployed = deployed
         self.safety = safety
         self.l2 = l2
@@ -190,7 +195,12 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
             Classes.of(np.asarray(y)[counted], self.pos_label)
             seed = seed_of(self.random_state)
             found = fitted(
-                self._question(), rows.take(counted), seed, drop=self.drop, encode=self._encoding()
+                self._question(),
+                rows.take(counted),
+                seed,
+                drop=self.drop,
+                encode=self._encoding(),
+                missing=self.missing,
             )
         warn_of(found.doubts)
         self.classes_, self._classes = classes.labels, classes

@@ -15,6 +15,7 @@ from ratecli.api.question import ROWS, Question, Read
 from ratecli.datasets.applied import apply, as_known, surprises
 from ratecli.datasets.columns import Kind, is_text
 from ratecli.datasets.encode import Encoder
+from ratecli.datasets.gaps import ERROR, MEAN
 from ratecli.datasets.load import check_feature
 from ratecli.datasets.split import put_aside
 from ratecli.datasets.table import Table
@@ -61,30 +62,43 @@ class Reader:
     kinds: Mapping[str, Kind]
 
     @classmethod
-    def of(cls, given: Given, features: Sequence[str], *, encode: bool | Literal["auto"]) -> Reader:
-        """`auto` encodes frames that have text among their features.
+    def of(
+        cls,
+        given: Given,
+        features: Sequence[str],
+        *,
+        encode: bool | Literal["auto"],
+        missing: str = ERROR,
+    ) -> Reader:
+        """`auto` encodes frames that have text among their features, or where missing numbers are means.
 
         Raises
         ------
         FaultError
-            E407, E411 for features that are not finite, or cannot be taken as they are.
+            E407, E411 for features that are not finite, or cannot be taken as they are, E104 for options that
+            do not go together.
         """
-        kinds = given.kinds
+        kinds, means = given.kinds, _means(missing)
         if given.raw is None:
-            if encode is True:
-                message = "encode is True, and X is an array: its features are taken as they are"
+            asked = "encode is True" if encode is True else "missing is 'mean'" if means else ""
+            if asked:
+                message = f"{asked}, and X is an array: its features are taken as they are"
                 raise FaultError(Fault("E104", message, "give a DataFrame"))
             return cls(None, (), kinds)
+        if means and encode is False:
+            message = "missing is 'mean', and encode is False: numbers are taken as they are"
+            raise FaultError(Fault("E104", message, "leave out encode"))
         frame = given.features(features)
         text = [name for name in features if is_text(frame[name])]
         if encode is False and text:
             message = f"column '{text[0]}' holds text, which is no feature as it is"
             raise FaultError(Fault("E411", message, "say encode=True, or drop it"))
         for name in features:
-            check_feature(frame[name], name, meant_as_text=True)
-        if not (text if encode == "auto" else encode):
+            check_feature(frame[name], name, meant_as_text=True, means=means)
+        if not (text or means if encode == "auto" else encode):
             return cls(None, tuple(features), kinds)
-        table = Table(frame, tuple(features), np.full(len(given), np.nan), digest="")
+        nothing = np.full(len(given), np.nan)
+        table = Table(frame, tuple(features), nothing, digest="", missing=means)
         return cls(Encoder.fit([table], [np.arange(len(given))]), (), kinds)
 
     def features(self, given: Given) -> Features:
@@ -125,6 +139,12 @@ class Reader:
         return with_members(
             self.features(given), memberships(sample_of(columns, len(given)), texts)
         )
+
+
+def _means(missing: str) -> bool:
+    if missing not in {ERROR, MEAN}:
+        raise FaultError(Fault("E104", f"missing is {missing!r}, not '{ERROR}' or '{MEAN}'"))
+    return missing == MEAN
 
 
 def sample_of(columns: Mapping[str, Any], count: int) -> Sample:
@@ -220,9 +240,10 @@ def fitted(
     *,
     drop: Sequence[str],
     encode: bool | Literal["auto"],
+    missing: str = ERROR,
 ) -> Fitted:
     """Solve it on training rows; columns that are dropped are no features. With a safety test some of the
-    rows are put aside for it.
+    rows are put aside for it. `encode` and `missing` as `Reader` has them.
 
     Raises
     ------
@@ -232,7 +253,8 @@ def fitted(
     read = question.read(rows.given.values)
     features = feature_names(rows.given, [*drop, *read.case.unseen, *_listed(question.deployed)])
     rows = rows.put_aside(read.case.holdout, seed)
-    reader = Reader.of(rows.take(rows.training()).given, features, encode=encode)
+    train = rows.take(rows.training()).given
+    reader = Reader.of(train, features, encode=encode, missing=missing)
     world = World(rows.sample(question.deployed), reader.features(rows.given))
     with read.written.placing(), one_thread():
         doubts = checked(read, world)

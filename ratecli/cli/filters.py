@@ -79,6 +79,13 @@ Label: TypeAlias = Annotated[
         metavar="COLUMN", help="The column that is to be predicted later: not looked at either."
     ),
 ]
+Missing: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="HOW",
+        help="What a missing number is: error | mean. mean is that of the rows that the filter is learned on.",
+    ),
+]
 Test: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -110,6 +117,7 @@ def filter_table(
     kept: Share = None,
     drop: Drop = None,
     label: Label = None,
+    missing: Missing = "error",
     test: Test = "0",
     seed: Seed = 0,
     separator: Separator = None,
@@ -126,6 +134,7 @@ def filter_table(
         algorithm=algorithm,
         kept=kept,
         drop=tuple(unseen),
+        missing=missing,
         test=test,
         seed=seed,
         separator=separator,

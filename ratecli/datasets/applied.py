@@ -20,7 +20,7 @@ def apply(encoder: Encoder, frame: pd.DataFrame) -> Features:
     """(n, d) features of rows whose columns, numeric or text, stand in any order among others.
 
     A missing number is the mean of the training rows, and a value that they did not have is none of the
-    values that they had: `surprises` tells of both.
+    values that they had: `surprises` tells of both, but for numbers that training rows missed, too.
 
     Raises
     ------
@@ -32,7 +32,9 @@ def apply(encoder: Encoder, frame: pd.DataFrame) -> Features:
 
 
 def surprises(encoder: Encoder, frame: pd.DataFrame) -> list[Fault]:
-    """A W404 for each column with values that no training row had, W405 for each that lacks numbers."""
+    """A W404 for each column with values that no training row had, W405 for each that lacks numbers and did
+    not in training.
+    """
     table = _table(encoder, frame)
     return [fault for block in encoder.blocks for fault in _surprise(block, table)]
 
@@ -126,8 +128,9 @@ def _surprise(block: Numeric | OneHot, table: Table) -> Iterator[Fault]:
                 f"'{shown}'; none of its features is theirs"
             )
             yield Fault("W404", message)
-    elif np.isnan(column).any():
-        assert isinstance(block, Numeric)
+        return
+    assert isinstance(block, Numeric)
+    if np.isnan(column).any() and not block.missing:
         message = (
             f"column '{block.column}': {_rows(np.isnan(column))} without a number, which counts as "
             f"the mean of the training rows, {block.mean:g}"

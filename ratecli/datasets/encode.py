@@ -3,13 +3,17 @@
 Numbers are centred and scaled to standard deviation 1, and one that is missing is the mean; a category
 becomes one feature for each value seen in training, so that a value never seen has none of them. Counts
 of terms become TF-IDF. Row weights play no part, and no bias is added: that is the solver's.
+
+Mean and deviation are of the numbers that training rows have. Where a table says `missing: mean`, a
+column that lacks some of them gets a second feature, as `SimpleImputer(add_indicator=True)` of
+scikit-learn has it: a value that is not there often tells something, and text has a category for it, too.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +21,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import Kind, Levels
+from ratecli.datasets.columns import MISSING_CATEGORY, Kind, Levels
+from ratecli.datasets.gaps import no_mean
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 
@@ -34,22 +39,33 @@ class ReadyMadeError(ValueError):
 
 @dataclass(frozen=True)
 class Numeric:
-    """The feature (value - mean) / scale, 0 where the value is missing."""
+    """The feature (value - mean) / scale, 0 where the value is missing.
+
+    With `missing` there is a second one, which is 1 there and else 0.
+    """
 
     column: str
     mean: float
     scale: float
+    missing: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.column,)
+        more = (f"{self.column}={MISSING_CATEGORY}",) if self.missing else ()
+        return (self.column, *more)
 
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Which of the features of each row is not 0, and its value."""
         column = table.values[self.column]
         assert isinstance(column, np.ndarray)
         values = (column - self.mean) / self.scale
-        values[np.isnan(values)] = 0.0
-        return np.zeros(len(column), dtype=np.int64), values
+        gone = np.isnan(values)
+        values[gone] = float(self.missing)
+        return (gone & self.missing).astype(np.int64), values
+
+    def as_json(self) -> dict[str, Any]:
+        more = {"missing": True} if self.missing else {}
+        return {"column": self.column, "mean": self.mean, "scale": self.scale} | more
 
 
 @dataclass(frozen=True)
@@ -71,6 +87,9 @@ class OneHot:
         place = known[column.codes]
         return np.maximum(place, 0), (place >= 0).astype(np.float64)
 
+    def as_json(self) -> dict[str, Any]:
+        return {"column": self.column, "levels": list(self.levels)}
+
 
 @dataclass(frozen=True)
 class Encoder:
@@ -89,7 +108,8 @@ class Encoder:
     ) -> Encoder:
         """`train` are the training rows of each table; a row may be among them several times.
 
-        Columns that are `unseen` make no features; E411 where features are ready-made.
+        Columns that are `unseen` make no features; E411 where features are ready-made. E407 for a column
+        whose missing numbers are to be the mean of none.
         """
         width = _common_width(tables)
         if width is not None:
@@ -117,7 +137,7 @@ class Encoder:
         """
         if not self.blocks:
             return {"ready_made": "matrix" if self.idf is None else "counts"}
-        return {"blocks": [asdict(block) for block in self.blocks]}
+        return {"blocks": [block.as_json() for block in self.blocks]}
 
     @classmethod
     def from_json(cls, content: object) -> Encoder:
@@ -140,7 +160,7 @@ class Encoder:
         """(n, d) features; a ready-made matrix that holds no counts is given back as it is."""
         if table.matrix is not None:
             return table.matrix if self.idf is None else _weighted(table.matrix, self.idf)
-        if all(isinstance(block, Numeric) for block in self.blocks):
+        if all(isinstance(block, Numeric) and not block.missing for block in self.blocks):
             return self._dense(table)
         matrix = self._sparse(table)
         filled = len(self.blocks) / max(len(self.names), 1)
@@ -182,10 +202,10 @@ def _refuse_unseen(unseen: Sequence[str]) -> None:
 def _block(content: object) -> Numeric | OneHot:
     """One of `as_json`."""
     match content:
-        case {"column": str(column), "mean": mean, "scale": scale}:
+        case {"column": str(column), "mean": mean, "scale": scale, **more}:
             if _finite(scale) <= 0:
                 raise ValueError(f"the scale of column '{column}' is {scale}")
-            return Numeric(column, _finite(mean), _finite(scale))
+            return Numeric(column, _finite(mean), _finite(scale), _flag(more.get("missing", False)))
         case {"column": str(column), "levels": [_, *_] as levels}:
             if not all(isinstance(level, str) for level in levels):
                 raise ValueError(f"the levels of column '{column}' are not all text")
@@ -194,6 +214,12 @@ def _block(content: object) -> Numeric | OneHot:
             return OneHot(column, tuple(levels))
         case _:
             raise ValueError("it has a column with neither mean and scale nor levels")
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("a column's 'missing' is neither true nor false")  # noqa: TRY004
+    return value
 
 
 def _finite(value: object) -> float:
@@ -275,13 +301,16 @@ def _fit_column(name: str, tables: Sequence[Table], train: Sequence[Positions]) 
         raise FaultError(Fault("E411", message, "name it under 'categorical' in both"))
     if not numbers:
         return OneHot(name, tuple(sorted(texts)))
-    values = np.concatenate(numbers)
-    values = values[~np.isnan(values)]
+    found = np.concatenate(numbers)
+    values, told = found[~np.isnan(found)], any(table.missing for table in tables)
     if not len(values):
+        if told:
+            raise FaultError(no_mean(name))
         return Numeric(name, mean=0.0, scale=1.0)
     constant = values.min() == values.max()
     return Numeric(
         name,
         mean=float(values[0] if constant else values.mean()),
         scale=1.0 if constant else float(values.std()),
+        missing=told and len(values) < len(found),
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ratecli.datasets import own, registry
 from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.download import Progress, absent, checksums, ensure, sha256_of
+from ratecli.datasets.gaps import MEAN, Cells, gap_fault
 from ratecli.datasets.label import MISSING, read_label, read_number
 from ratecli.datasets.paths import own_file, own_path, unreadable
 from ratecli.datasets.roles import Options, deciding, roles_of
@@ -127,8 +128,9 @@ def _load_own(options: Options, base: Path) -> Table:
     categorical = options.get("categorical", ())
     frame = own.read(path, kind, separator, categorical)
     roles = roles_of(options, [str(name) for name in frame.columns])
+    means = options.get("missing") == MEAN
     for name in roles.features:
-        check_feature(frame[name], name, meant_as_text=name in categorical)
+        check_feature(frame[name], name, meant_as_text=name in categorical, means=means)
     label_range = registry.label_range(options)
     return Table(
         frame=frame,
@@ -138,23 +140,24 @@ def _load_own(options: Options, base: Path) -> Table:
         weight=_weight(frame, roles.weight),
         digest=_own_digest(options, path),
         files=((path.name, sha256_of(path)),),
+        missing=means,
     )
 
 
-def check_feature(column: pd.Series, name: str, *, meant_as_text: bool) -> None:
-    """Raises E407 for numbers that are missing or infinite, E411 for words among numbers."""
+def check_feature(
+    column: pd.Series, name: str, *, meant_as_text: bool, means: bool = False
+) -> None:
+    """Raises E407 for numbers that are infinite, or missing unless they are `means`, E411 for words among
+    numbers.
+    """
     if is_text(column):
         if not meant_as_text:
             _refuse_slips(column, name)
         return
-    wrong = ~np.isfinite(floats(column))
-    if wrong.any():
-        what = "no number" if np.isnan(floats(column)[wrong][0]) else "an infinite value"
-        message = (
-            f"column '{name}' has {what} in row {_first(wrong)}, and {int(wrong.sum())} such in all"
-        )
-        way = "fill in the values, or name the column under 'drop' or 'categorical'"
-        raise FaultError(Fault("E407", message, way))
+    values = floats(column)
+    missing, infinite = Cells.of(np.isnan(values)), Cells.of(np.isinf(values))
+    if fault := gap_fault(name, len(values), missing, infinite, means=means):
+        raise FaultError(fault)
 
 
 def _refuse_slips(column: pd.Series, name: str) -> None:

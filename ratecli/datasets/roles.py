@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ratecli.datasets.gaps import ERROR
 from ratecli.datasets.own import other_separator
 from ratecli.faults import Fault, FaultError, did_you_mean
 
@@ -23,6 +24,7 @@ DECIDING = (
     "drop",
     "weight",
     "categorical",
+    "missing",
     "deployed",
 )
 """Options that change the table; those of the split change trials, not the table."""
@@ -31,6 +33,8 @@ DECIDING = (
 def deciding(options: Options) -> dict[str, Any]:
     """What of an entry changes the table."""
     stated = {key: options[key] for key in DECIDING if key in options}
+    if stated.get("missing") == ERROR:  # as if nothing were said
+        del stated["missing"]
     if by := options.get("split", {}).get("by"):
         stated["by"] = by
     return stated

@@ -40,6 +40,9 @@ class Table:
         encoder makes TF-IDF.
     weight
         (n,) positive row weights, or None for all 1.
+    missing
+        Whether a numeric feature that training rows have no number of gets another feature, which says
+        where (`missing: mean`).
     digest
         sha256 over everything that decides the numbers: file hashes, preparation version, options.
     files
@@ -56,6 +59,7 @@ class Table:
     counts: bool = False
     weight: NDArray[np.float64] | None = None
     files: tuple[tuple[str, str], ...] = ()
+    missing: bool = False
 
     def __len__(self) -> int:
         return len(self.frame)

@@ -33,6 +33,8 @@ class Coding(NamedTuple):
         (P,) the feature is (number - mean) / scale.
     number_at
         (P,) which feature it is.
+    missing_at
+        (P,) which feature is 1 where a row has no such number, -1 where none is: the feature is 0 there.
     of_code
         (G,) which codes of a record are.
     first
@@ -45,6 +47,7 @@ class Coding(NamedTuple):
     mean: Array
     scale: Array
     number_at: NDArray[np.intp]
+    missing_at: NDArray[np.intp]
     of_code: NDArray[np.intp]
     first: NDArray[np.intp]
     level_at: NDArray[np.intp]
@@ -90,7 +93,7 @@ class Encoded:
     firsts
         (P + G,) the first feature of each.
     shares
-        (d,) of the training rows that have each feature: 1 for numbers.
+        (d,) of the training rows that have each feature.
     """
 
     coding: Coding
@@ -113,7 +116,7 @@ class Encoded:
         """(m, d) as an encoder in memory gives them (`datasets.encode`), to the last bit."""
         columns, values = self.entries(rows)
         blocks = len(self.places)
-        if not len(self.coding.of_code):
+        if not len(self.coding.of_code) and blocks == self.width:
             return values
         starts = np.arange(0, columns.size + 1, blocks)
         shape = (len(rows.cell), self.width)

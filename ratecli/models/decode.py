@@ -12,13 +12,21 @@ import numpy as np
 
 
 @numba.njit(inline="always")
+def number_of(numbers: Any, i: Any, k: Any, coding: Any) -> Any:
+    """The feature that number k of row i makes, and its value."""
+    number = np.float64(numbers[i, coding.of_number[k]])
+    if np.isnan(number):
+        at = coding.missing_at[k]
+        return (at, 1.0) if at >= 0 else (coding.number_at[k], 0.0)
+    return coding.number_at[k], (number - coding.mean[k]) / coding.scale[k]
+
+
+@numba.njit(inline="always")
 def decoded(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any) -> Any:
     """Features of row i that are not 0: which, and their values; gives back how many."""
     count = len(coding.of_number)
     for k in range(count):
-        number = np.float64(numbers[i, coding.of_number[k]])
-        at[k] = coding.number_at[k]
-        values[k] = (number - coding.mean[k]) / coding.scale[k]
+        at[k], values[k] = number_of(numbers, i, k, coding)
     for g in range(len(coding.of_code)):
         place = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
         if place >= 0:
@@ -49,9 +57,7 @@ def fill(
     for i in range(len(columns)):
         for k in range(count):
             place = places[k]
-            value = np.float64(numbers[i, coding.of_number[k]])
-            columns[i, place] = coding.number_at[k]
-            values[i, place] = (value - coding.mean[k]) / coding.scale[k]
+            columns[i, place], values[i, place] = number_of(numbers, i, k, coding)
         for g in range(len(coding.of_code)):
             place = places[count + g]
             at = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
@@ -67,17 +73,23 @@ def moments(
     coding: Any,
     center: Any,
     count: Any,
+    known: Any,
     sums: Any,
     squares: Any,
     seen: Any,
 ) -> None:
-    """Add rows, numbers less `center` (P,), those squared, and rows of each level (L,) to sums of them."""
+    """Add rows, those with each number (P,), numbers less `center` (P,), those squared, and rows of each
+    level (L,) to sums of them.
+    """
     for i in range(len(cell)):
         if cell[i] < 0:
             continue
         count[0] += 1
         for k in range(len(center)):
             away = np.float64(numbers[i, coding.of_number[k]]) - center[k]
+            if np.isnan(away):
+                continue
+            known[k] += 1
             sums[k] += away
             squares[k] += away * away
         for g in range(len(coding.of_code)):

@@ -27,6 +27,8 @@ from ratecli.spec.document import Document
 MOST_GROUPS = 8
 MOST_WORDS = 50
 """Values of a text column that still make sense as a feature each."""
+LEAST_KNOWN = 10
+"""Numbers that a column needs, of which some are missing: training rows should always have some."""
 DECIMAL_COMMA = r"[+-]?\d+(?:\.\d{3})*,\d+"
 ANSWERS = {"0", "1", "-1", "false", "true"}
 """Labels that say themselves which of them is the yes."""
@@ -55,6 +57,21 @@ class Starter:
     warnings: tuple[Fault, ...]
 
 
+@dataclass(frozen=True)
+class Odd:
+    """Columns that are no features as they are, and why; of the others those that lack numbers, and in how
+    many rows.
+    """
+
+    left_out: dict[str, str]
+    gaps: dict[str, int]
+
+    @classmethod
+    def of(cls, features: pd.DataFrame) -> Odd:
+        left_out = _left_out(features)
+        return cls(left_out, _gaps(features.drop(columns=list(left_out))))
+
+
 def own_starter(asked: Asked) -> Starter:
     """An experiment on the table that runs as it is: the least error with both groups picked nearly
     equally often.
@@ -73,12 +90,17 @@ def own_starter(asked: Asked) -> Starter:
     frame = own.typed(asked.table, table, columns, ())
     positive, negative = _answers(frame[asked.label], asked)
     groups = _groups(frame[asked.group], asked.group)
-    left_out = _left_out(frame.drop(columns=[asked.label, asked.group]))
-    text = _written(asked, separator, positive, groups, left_out)
+    odd = Odd.of(frame.drop(columns=[asked.label, asked.group]))
+    text = _written(asked, separator, positive, groups, odd)
     notes = (
         f"label    {_said(asked.label)}: {_said(positive)} counts as yes, {_said(negative)} as no",
-        f"groups   {_said(asked.group)}: {', '.join(f'{_said(name)} ({rows} rows)' for name, rows in groups.items())}",
-        *(f"left out {_said(name)}: {why}" for name, why in left_out.items()),
+        f"groups   {_said(asked.group)}: {_counted(groups)}",
+        *(f"left out {_said(name)}: {why}" for name, why in odd.left_out.items()),
+        *(
+            [f"missing  {_counted(odd.gaps)}: the mean, and a feature that says where"]
+            if odd.gaps
+            else []
+        ),
     )
     return Starter(text, notes, _checked(text, asked.path))
 
@@ -130,9 +152,12 @@ def _left_out(features: pd.DataFrame) -> dict[str, str]:
     """Columns that cannot be features as they are, and why."""
     found: dict[str, str] = {}
     for name, column in features.items():
-        missing = 0 if is_text(column) else int((~np.isfinite(floats(column))).sum())
-        if missing:
-            found[str(name)] = f"{missing} rows have no number there: fill them in to use it"
+        values = np.zeros(0) if is_text(column) else floats(column)
+        known, infinite = int((~np.isnan(values)).sum()), int(np.isinf(values).sum())
+        if infinite:
+            found[str(name)] = f"infinite in {_rows(infinite)}: correct them to use it"
+        elif known < min(len(values), LEAST_KNOWN):
+            found[str(name)] = f"{_rows(known)} only with a number there: fill in more to use it"
         elif not is_text(column) and len(column) > 1 and (np.diff(floats(column)) == 1).all():
             found[str(name)] = "a running number"
         elif is_text(column) and _has_decimal_commas(column):
@@ -142,6 +167,12 @@ def _left_out(features: pd.DataFrame) -> dict[str, str]:
                 f"{column.nunique()} different texts: a name or number of the row, perhaps"
             )
     return found
+
+
+def _gaps(features: pd.DataFrame) -> dict[str, int]:
+    """How many rows have no number, of the columns in which some have none."""
+    counts = {str(n): int(each.isna().sum()) for n, each in features.items() if not is_text(each)}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _has_decimal_commas(column: pd.Series) -> bool:
@@ -165,7 +196,7 @@ def _written(
     separator: str,
     positive: str,
     groups: dict[Any, int],
-    left_out: dict[str, str],
+    odd: Odd,
 ) -> str:
     column = quoted(asked.group)
     names = dict(zip(groups, _names(asked.group, groups), strict=True))
@@ -185,7 +216,8 @@ def _written(
         else f"\n    separator: {_yaml(separator)}",
         label=_yaml(asked.label),
         positive=_yaml(positive),
-        drop=_yaml([asked.group, *left_out]),
+        drop=_yaml([asked.group, *odd.left_out]),
+        missing=MEANS if odd.gaps else "",
         groups=_lines((name, str(condition)) for name, condition in conditions.items()),
         parity=_yaml(f"{ratio} >= kappa"),
         ratio=_yaml(ratio),
@@ -239,11 +271,22 @@ def _yaml(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
+def _counted(rows: dict[Any, int]) -> str:
+    return ", ".join(f"{_said(name)} ({_rows(count)})" for name, count in rows.items())
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"
+
+
 def _said(value: Any) -> str:
     """A column or value in a sentence, one line whatever it holds."""
     return json.dumps(str(value), ensure_ascii=False)
 
 
+MEANS = """
+    # A missing number is the mean of the training rows, and a feature COLUMN=(missing) says where.
+    missing: mean"""
 TEXT = """\
 # Your own table: what does it cost to say yes to all groups nearly equally often?
 #
@@ -258,7 +301,7 @@ datasets:
     label: {label}
     positive: {positive}
     # No features, but rules see these columns all the same.
-    drop: {drop}
+    drop: {drop}{missing}
     split: {{train: 2/3, test: 1/3}}
 
 groups:

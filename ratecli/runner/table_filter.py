@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ratecli.datasets import own
 from ratecli.datasets.download import sha256_of
+from ratecli.datasets.gaps import ERROR, FILL_OR_MEAN
 from ratecli.faults import Fault, FaultError
 from ratecli.models.storage import loads
 from ratecli.rates.syntax import number, quoted
@@ -41,9 +42,10 @@ KEPT = 0.1
 """Least share of rows to keep where nobody says: of a sample of hardly any rows there is little use."""
 WAYS = {
     "E407": "fill in the values, or leave the column out with --drop",
+    FILL_OR_MEAN: "say --missing mean, fill in the values, or leave the column out with --drop",
     "E411": "correct it, or leave the column out with --drop",
 }
-"""Out of what is wrong with features, where a file would say `drop`."""
+"""Out of what is wrong with features, by code or by what a file would say."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Wanted:
         nothing for a filter that keeps what it keeps.
     drop
         Further columns that the filter is not to look at.
+    missing
+        What a missing number of a column is that it looks at: `error`, or `mean` as in a file.
     test
         The share of the rows that the filter is not learned on, from 0 to below 1, as text.
     seed
@@ -79,6 +83,7 @@ class Wanted:
     algorithm: str = "balanced_tree"
     kept: float | None = None
     drop: tuple[str, ...] = ()
+    missing: str = ERROR
     test: str = "0"
     seed: int = 0
     separator: str | None = None
@@ -112,7 +117,7 @@ def filtered(wanted: Wanted) -> Filtered:
         E411 where its columns do not do, E501 where the filter tells too much or keeps no row, E505 where
         nothing can be written. Nothing is then written.
     """
-    check_options(wanted.algorithm, wanted.disclosivity, wanted.kept, wanted.test)
+    check_options(wanted.algorithm, wanted.disclosivity, wanted.kept, wanted.test, wanted.missing)
     path, separator = wanted.table, wanted.separator
     between = own.separator_of(path) if separator is None else separator
     table = table_of(path, between)
@@ -150,7 +155,8 @@ def _trained(wanted: Wanted, between: str) -> tuple[Planned, TrialResult, tuple[
 
 
 def _plain(fault: Fault) -> Fault:
-    return replace(fault, place=None, span=None, help=WAYS.get(fault.code, fault.help))
+    way = WAYS.get(fault.help or "") or WAYS.get(fault.code, fault.help)
+    return replace(fault, place=None, span=None, help=way)
 
 
 def _experiment(wanted: Wanted, between: str) -> dict[str, object]:
@@ -165,6 +171,7 @@ def _experiment(wanted: Wanted, between: str) -> dict[str, object]:
         "sha256": sha256_of(path),
         **({"separator": between} if kind == "csv" else {}),
         "drop": list(dict.fromkeys([*wanted.by, *wanted.drop])),
+        "missing": wanted.missing,
         "split": {"test": test if "/" in test else float(test), "stratify": list(wanted.by)},
     }
     return {
@@ -207,6 +214,7 @@ def _asked(wanted: Wanted) -> dict[str, object]:
         "by": list(wanted.by),
         "algorithm": wanted.algorithm,
         "options": wanted.options,
+        "missing": wanted.missing,
         "test": wanted.test,
         "seed": wanted.seed,
     }

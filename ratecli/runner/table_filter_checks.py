@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ratecli.datasets import own
 from ratecli.datasets.columns import floats, is_text
+from ratecli.datasets.gaps import ERROR, MEAN
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.rates.resolve import MAX_VALUES
 from ratecli.rates.syntax import number
@@ -25,8 +26,10 @@ MANY = 0.5
 """Share of different words from which on a column tells rows, and not what they are like."""
 
 
-def check_options(algorithm: str, disclosivity: float, kept: float | None, test: str) -> None:
-    """Raises E202 for a filter that there is none of, E104 for numbers that mean nothing."""
+def check_options(
+    algorithm: str, disclosivity: float, kept: float | None, test: str, missing: str = ERROR
+) -> None:
+    """Raises E202 for a filter that there is none of, E104 for what means nothing."""
     if algorithm not in FILTERS:
         hint = did_you_mean(algorithm, FILTERS, "filters")
         raise FaultError(Fault("E202", f"no filter is called '{algorithm}'", hint))
@@ -34,6 +37,9 @@ def check_options(algorithm: str, disclosivity: float, kept: float | None, test:
     if not _is_share_of_rows(test):
         message = f"--test must be a share of the rows, from 0 to below 1, not '{test}'"
         faults.append(Fault("E104", message, "write 0.25 or 1/4"))
+    if missing not in {ERROR, MEAN}:
+        hint = did_you_mean(missing, (ERROR, MEAN), "values")
+        faults.append(Fault("E104", f"--missing must be error or mean, not '{missing}'", hint))
     if algorithm == WITHOUT_LEAST and kept is not None:
         message = f"{WITHOUT_LEAST} keeps as many rows of each guess as of the rarest: --kept does nothing"
         faults.append(Fault("E104", message, "leave it out, or take qp_proxy or balanced_tree"))

@@ -199,6 +199,11 @@ class Dataset(Part):
     categorical: Columns | None = Field(
         None, description="Number columns that are to be read as categories."
     )
+    missing: Literal["error", "mean"] | None = Field(
+        None,
+        description="What a missing number of a feature is: an error (default), or the mean of the "
+        "training rows that have one. A feature `COLUMN=(missing)` then says where it is missing.",
+    )
     split: Split | None = Field(
         None,
         description="How rows are divided; by default the official split, else 2/3 train and "

@@ -368,6 +368,33 @@ def test_values_that_training_rows_did_not_have_are_warned_of(loans):
         RateConstrainedClassifier().fit(new, ["a", "b", "a"])
 
 
+def test_missing_numbers_are_means_where_that_is_said(loans):
+    X, y = loans
+    numbers = X[["income", "debt"]].assign(
+        debt=X["debt"].where(X["debt"] < X["debt"].quantile(0.8))
+    )
+    model = RateConstrainedClassifier(missing="mean").fit(numbers, y)
+    encoder = model._reader.encoder
+    assert encoder.names == ("income", "debt", "debt=(missing)")
+    assert encoder.blocks[1].mean == pytest.approx(numbers["debt"].mean())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = model.decision_function(numbers)
+    gone = numbers["debt"].isna()
+    filled = model.decision_function(numbers.fillna({"debt": numbers["debt"].mean()}))
+    np.testing.assert_array_equal(scores[~gone], filled[~gone])
+    moved = np.unique((scores - filled)[gone].round(9))
+    assert len(moved) == 1  # by the one weight of the feature that says where
+    assert moved[0] != 0
+    for said, wrong in (
+        ("X is an array", lambda: RateConstrainedClassifier(missing="mean").fit(X[["debt"]].to_numpy(), y)),
+        ("encode is False", lambda: RateConstrainedClassifier(missing="mean", encode=False).fit(numbers, y)),
+        ("missing is 'median'", lambda: RateConstrainedClassifier(missing="median").fit(numbers, y)),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            wrong()
+
+
 def test_categories_stay_categories(loans):
     X, y = loans
     coded = X.assign(region=pd.Categorical(X["region"].map({"east": 1, "north": 2, "south": 3, "west": 4})))  # fmt: skip

@@ -371,6 +371,24 @@ def test_tables_that_are_none(folder, cli, listing, text, said):
     assert listing() == before
 
 
+def test_missing_numbers(folder, cli):
+    rows = people(0, 300)
+    number = "hours"
+    rows.loc[::4, number] = np.nan
+    rows.to_csv(folder / "people.csv", index=False)
+    refused = cli(*by_sex("-o", "kept.csv"))
+    assert "help: say --missing mean, fill in the values, or leave" in refused.err
+    answer = cli(*by_sex("-o", "kept.csv", "--filter", "f", "--missing", "mean"))
+    assert (answer.code, answer.err) == (0, "")
+    assert json.loads((folder / "f" / "filter.json").read_text())["missing"] == "mean"
+    blocks = json.loads((folder / "f" / "encoder.json").read_text())["blocks"]
+    assert [each["column"] for each in blocks if each.get("missing")] == [number]
+    again = cli("predict", "f", "people.csv", "-o", "told.csv")
+    assert (again.code, again.err) == (0, "")
+    wrong = cli(*by_sex("-o", "kept.csv", "--missing", "men"))
+    assert (wrong.code, "did you mean 'mean'?" in wrong.err) == (2, True)
+
+
 def test_a_sample_of_nobody(folder, cli, listing):
     """Of three rows each is kept by chance, and at a few seeds none is."""
     (folder / "people.csv").write_text("sex,x\nF,1\nM,1\nM,3\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 
@@ -194,11 +195,29 @@ def test_a_running_number_is_left_out_and_other_numbers_are_not(table, cli):
 
 
 def test_columns_that_cannot_be_features_are_left_out_and_told(folder, table, cli):
-    table(with_cell("age", "", 5))
+    table(with_cell("age", "inf", 5))
     answer = cli(*own("--positive", "yes"))
-    assert 'left out "age": 80 rows have no number there: fill them in to use it' in answer.out
+    assert 'left out "age": infinite in 80 rows: correct them to use it' in answer.out
     assert load_experiment(folder / "exp.yaml")[0].datasets["table"].drop == ("sex", "id", "age")
     assert cli("validate", "exp.yaml").code == 0
+
+
+def test_columns_with_missing_numbers_are_features(folder, table, cli):
+    table(with_cell("age", "", 5))
+    answer = cli(*own("--positive", "yes"))
+    assert 'missing  "age" (80 rows): the mean, and a feature that says where' in answer.out
+    written = load_experiment(folder / "exp.yaml")[0].datasets["table"]
+    assert (written.drop, written.missing) == (("sex", "id"), "mean")
+    quick = ("--set", "sweep.kappa=[0.8]", "--set", "algorithms=[unconstrained]")
+    answer = cli("run", "exp.yaml", "-j", 1, *QUICK, *quick)
+    assert answer.code == 0, answer.err
+    encoder = next((folder / "results").glob("t/models/unconstrained*/encoder.json"))
+    (age,) = [b for b in json.loads(encoder.read_text())["blocks"] if b["column"] == "age"]
+    assert age["missing"] is True
+    table(lambda row: [*row[:3], row[3] if row[0] in {"p1", "p2"} else "", *row[4:]])
+    answer = cli(*own("--positive", "yes", "--force"))
+    assert 'left out "age": 2 rows only with a number there' in answer.out
+    assert load_experiment(folder / "exp.yaml")[0].datasets["table"].missing is None
 
 
 def test_names_and_values_that_need_quotes(folder, table, cli):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.datasets.encode import Encoder, Numeric, OneHot
+from ratecli.datasets.gaps import no_mean
 from ratecli.datasets.streamed.deal import Cells, weighed_by
 from ratecli.datasets.streamed.stream import FileStream
 from ratecli.datasets.streamed.table import Streamed
@@ -39,6 +40,7 @@ def bare(table: Streamed) -> Encoded:
         np.zeros(len(numbers)),
         np.ones(len(numbers)),
         np.zeros(len(numbers), dtype=np.intp),
+        np.full(len(numbers), -1, dtype=np.intp),
         np.array(codes, dtype=np.intp),
         np.cumsum([0, *sizes])[:-1].astype(np.intp),
         np.full(sum(sizes), -1, dtype=np.intp),
@@ -57,27 +59,37 @@ def with_features(table: Streamed, cells: Cells) -> tuple[FileStream, Encoder]:
     return replace(rows, encoded=encoded(table, encoder, seen)), encoder
 
 
-def fitted(table: Streamed, train: FileStream) -> tuple[Encoder, NDArray[np.float64]]:
-    """What the training rows say, in a pass over them, and the share of them that has each level.
+@dataclass(frozen=True)
+class Shares:
+    """Of the training rows that have each number (P,), and each level (L,)."""
+
+    numbers: NDArray[np.float64]
+    levels: NDArray[np.float64]
+
+
+def fitted(table: Streamed, train: FileStream) -> tuple[Encoder, Shares]:
+    """What the training rows say, in a pass over them, and how many of them have what.
 
     Raises
     ------
     FaultError
-        E410 where there are none.
+        E410 where there are none, E407 where none has a number of a column.
     """
     coding = train.encoded.coding
     if not train.count.sum():
         raise FaultError(Fault("E410", "there are no training rows", "look at 'split'"))
     center = _center(train)
-    count, sums, squares, seen = train.sums(_Moments(coding, center))
+    count, known, sums, squares, seen = train.sums(_Moments(coding, center))
     (rows,) = count
     numbers = [table.store.numbers[k].name for k in coding.of_number]
     blocks: dict[str, Numeric | OneHot] = {}
-    for name, a, total, square in zip(numbers, center, sums, squares, strict=True):
-        mean = total / rows
-        scale = float(np.sqrt(max(square / rows - mean**2, 0.0)))
+    for name, a, n, total, square in zip(numbers, center, known, sums, squares, strict=True):
+        if not n:
+            raise FaultError(no_mean(name))
+        mean = total / n
+        scale = float(np.sqrt(max(square / n - mean**2, 0.0)))
         flat = scale <= ROUNDING * abs(a)
-        blocks[name] = Numeric(name, float(a + mean), 1.0 if flat else scale)
+        blocks[name] = Numeric(name, float(a + mean), 1.0 if flat else scale, bool(n < rows))
     for g, k in enumerate(coding.of_code):
         column = table.store.texts[k]
         there = seen[coding.first[g] :][: len(column.levels or ())] > 0
@@ -89,7 +101,7 @@ def fitted(table: Streamed, train: FileStream) -> tuple[Encoder, NDArray[np.floa
         blocks[column.name] = OneHot(column.name, tuple(sorted(names)))
     ordered = tuple(blocks[name] for name in table.roles.features)
     names_of = tuple(name for block in ordered for name in block.names)
-    return Encoder(names_of, ordered), seen / rows
+    return Encoder(names_of, ordered), Shares(known / rows, seen / rows)
 
 
 def _center(train: FileStream) -> NDArray[np.float64]:
@@ -97,19 +109,23 @@ def _center(train: FileStream) -> NDArray[np.float64]:
     runs = train.runs()
     some = train.taken(sorted({k * runs // SOME for k in range(SOME)}))
     found = some.numbers[:, train.encoded.coding.of_number].astype(np.float64)
-    return np.asarray(found.mean(axis=0) if len(found) else np.zeros(found.shape[1]))
+    known = ~np.isnan(found)
+    found[~known] = 0.0
+    return np.asarray(found.sum(axis=0) / np.maximum(known.sum(axis=0), 1))
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """How many rows there are, sums of numbers less a center, those squared, rows of each level."""
+    """How many rows there are and have each number, sums of numbers less a center, those squared, rows of
+    each level.
+    """
 
     coding: Coding
     center: NDArray[np.float64]
 
     def zeros(self) -> Sums:
-        sums, squares = np.zeros((2, len(self.center)))
-        return np.zeros(1), sums, squares, np.zeros(len(self.coding.level_at))
+        known, sums, squares = np.zeros((3, len(self.center)))
+        return np.zeros(1), known, sums, squares, np.zeros(len(self.coding.level_at))
 
     def add(self, rows: Rows, sums: Sums) -> None:
         # it imports numba, which takes every process a fifth of a second
@@ -118,19 +134,21 @@ class _Moments:
         moments(rows.numbers, rows.codes, rows.cell, self.coding, self.center, *sums)
 
 
-def encoded(table: Streamed, encoder: Encoder, seen: NDArray[np.float64]) -> Encoded:
-    """How records become the features of an encoder; `seen` is the share of rows with each level."""
+def encoded(table: Streamed, encoder: Encoder, seen: Shares) -> Encoded:
+    """How records become the features of an encoder."""
     known = bare(table).coding
     place = {block.column: k for k, block in enumerate(encoder.blocks)}
     first = np.cumsum([0, *(len(block.names) for block in encoder.blocks)])
     mean, scale, number_at = known.mean, known.scale, known.number_at
-    level_at = known.level_at
+    missing_at, level_at = known.missing_at, known.level_at
     places = list[int]()
     for k, n in enumerate(known.of_number):
         at = place[table.store.numbers[n].name]
         block = encoder.blocks[at]
         assert isinstance(block, Numeric)
         mean[k], scale[k], number_at[k] = block.mean, block.scale, first[at]
+        if block.missing:
+            missing_at[k] = first[at] + 1
         places.append(at)
     for g, n in enumerate(known.of_code):
         column = table.store.texts[n]
@@ -144,7 +162,9 @@ def encoded(table: Streamed, encoder: Encoder, seen: NDArray[np.float64]) -> Enc
         ]
         places.append(at)
     shares, width = np.ones(int(first[-1])), int(first[-1])
-    shares[level_at[level_at >= 0]] = seen[level_at >= 0]
+    shares[number_at] = seen.numbers
+    shares[missing_at[missing_at >= 0]] = 1.0 - seen.numbers[missing_at >= 0]
+    shares[level_at[level_at >= 0]] = seen.levels[level_at >= 0]
     return Encoded(known, width, _positions(places), _positions(first[places]), shares)
 
 

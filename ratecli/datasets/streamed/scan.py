@@ -43,8 +43,8 @@ class NumberFacts:
         The numbers, sorted; None where there are more than FEW.
     missing, infinite
         How many rows have none, or an infinite one.
-    odd
-        The first row with either, -1 if all are finite; `odd_missing` says which.
+    first_missing, first_infinite
+        The first row of each, -1 where there is none.
     not_positive
         The first row without a positive number.
     """
@@ -53,20 +53,19 @@ class NumberFacts:
     distinct: list[float] | None = field(default_factory=list)
     missing: int = 0
     infinite: int = 0
-    odd: int = -1
-    odd_missing: bool = False
+    first_missing: int = -1
+    first_infinite: int = -1
     not_positive: int = -1
 
     def add(self, values: Numbers, start: int) -> None:
         """Numbers of the rows from `start` on."""
         finite = np.isfinite(values)
         if not finite.all():
-            gone = np.isnan(values)
+            gone, infinite = np.isnan(values), np.isinf(values)
             self.missing += int(gone.sum())
-            self.infinite += int((~finite & ~gone).sum())
-            if self.odd < 0:
-                self.odd = _first(self.odd, ~finite, start)
-                self.odd_missing = bool(gone[self.odd - start])
+            self.infinite += int(infinite.sum())
+            self.first_missing = _first(self.first_missing, gone, start)
+            self.first_infinite = _first(self.first_infinite, infinite, start)
         positive = values > 0
         if not positive.all():
             self.not_positive = _first(self.not_positive, ~positive, start)
@@ -79,7 +78,7 @@ class NumberFacts:
 
 
 def _first(known: int, marked: NDArray[np.bool_], start: int) -> int:
-    return known if known >= 0 else start + int(np.argmax(marked))
+    return start + int(np.argmax(marked)) if known < 0 and marked.any() else known
 
 
 @dataclass

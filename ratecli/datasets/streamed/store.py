@@ -37,8 +37,8 @@ from ratecli.datasets.streamed.reading import (
 from ratecli.datasets.streamed.scan import Column, as_json, column_of, scanned
 from ratecli.faults import Fault, FaultError
 
-VERSION = 1
-"""Counted up whenever records of the same files are others."""
+VERSION = 2
+"""Counted up whenever records of the same files, or what is told of their columns, are others."""
 RECORDS, FACTS = "records", "facts.json"
 BEGUN = ".new-"
 """What is not all written yet stands in folders whose names begin so."""

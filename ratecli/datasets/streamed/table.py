@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.datasets.columns import Kind
+from ratecli.datasets.gaps import MEAN, Cells, gap_fault
 from ratecli.datasets.label import MISSING, read_label
 from ratecli.datasets.roles import Options, Roles, roles_of
 from ratecli.datasets.slips import FEW_LEVELS, looks_like_slips, slip_fault
@@ -69,7 +70,7 @@ class Streamed:
         """Bytes that a process takes which reads the table, about: they do not grow with its rows."""
         names = set(self.roles.features)
         sizes = [
-            1 if column.is_text is False else len(column.levels or ())
+            len(column.levels or ()) if column.numbers is None else 1 + (column.numbers.missing > 0)
             for column in self.store.columns
             if column.name in names
         ]
@@ -103,7 +104,9 @@ def streamed_table(options: Options, base: Path) -> Streamed:
     roles = roles_of(options, files.names())
     store = opened(files, sums, options.get("categorical", ()))
     known = {column.name: column for column in store.columns}
-    faults = [fault for name in roles.features for fault in _of_feature(known[name], options)]
+    faults = [
+        fault for name in roles.features for fault in _of_feature(known[name], options, store.rows)
+    ]
     if faults:
         raise FaultError(faults[:1])
     for name in options.get("slices", {}):
@@ -125,16 +128,15 @@ def check_tells(column: Column) -> None:
         raise FaultError(Fault("E411", message, "take a column with fewer"))
 
 
-def _of_feature(column: Column, options: Options) -> Iterator[Fault]:
+def _of_feature(column: Column, options: Options, rows: int) -> Iterator[Fault]:
     name = column.name
     if column.numbers is not None:
         facts = column.numbers
-        if facts.odd >= 0:
-            what = "no number" if facts.odd_missing else "an infinite value"
-            many = facts.missing + facts.infinite
-            message = f"column '{name}' has {what} in row {facts.odd + 1}, and {many} such in all"
-            way = "fill in the values, or name the column under 'drop' or 'categorical'"
-            yield Fault("E407", message, way)
+        missing = Cells(facts.missing, facts.first_missing)
+        infinite = Cells(facts.infinite, facts.first_infinite)
+        means = options.get("missing") == MEAN
+        if fault := gap_fault(name, rows, missing, infinite, means=means):
+            yield fault
         return
     if name not in options.get("categorical", ()) and column.slip is not None:
         words = (level for level in column.levels or () if level is not None)
@@ -152,7 +154,8 @@ def _check_weight(column: Column) -> None:
     if column.numbers is None:
         message = f"weight column '{column.name}' holds text"
         raise FaultError(Fault("E411", message, "name another column"))
-    first = [k for k in (column.numbers.odd, column.numbers.not_positive) if k >= 0]
+    facts = column.numbers
+    first = [k for k in (facts.first_missing, facts.first_infinite, facts.not_positive) if k >= 0]
     if first:
         message = f"weight column '{column.name}' is not a positive number in row {min(first) + 1}"
         raise FaultError(Fault("E411", message, "drop such rows, or give them a small weight"))

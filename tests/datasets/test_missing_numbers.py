@@ -1,0 +1,234 @@
+"""`missing: mean`: missing numbers as features, in memory and in streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.impute import SimpleImputer
+
+from ratecli.datasets.applied import apply, surprises
+from ratecli.datasets.encode import Encoder, Numeric
+from ratecli.datasets.load import identity, load
+from ratecli.datasets.streamed.deal import Deal
+from ratecli.datasets.streamed.encode import Shares, encoded, with_features
+from ratecli.datasets.streamed.table import streamed_table
+from ratecli.datasets.table import Table
+from ratecli.faults import Fault, FaultError
+
+OPTIONS = {"label": "y", "missing": "mean", "drop": ["part"], "split": {"by": "part"}}
+
+
+@pytest.fixture(autouse=True)
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
+
+
+def frame(rows: int = 500) -> pd.DataFrame:
+    """Numbers without gaps, with gaps everywhere, in training rows only and in test rows only."""
+    rng = np.random.default_rng(7)
+    part = rng.choice(["train", "test"], rows)
+    found = pd.DataFrame({
+        "x": rng.normal(size=rows), "gaps": rng.normal(size=rows) * 9 + 1e4, "y": rng.integers(0, 2, rows),
+        "learned": rng.random(rows), "job": rng.choice(["a", "b"], rows), "late": rng.random(rows),
+        "part": part,
+    })  # fmt: skip
+    found["gaps"] = found["gaps"].where(rng.random(rows) < 0.7 - 0.4 * (part == "test"))
+    found["learned"] = found["learned"].where((rng.random(rows) < 0.8) | (part == "test"))
+    found["late"] = found["late"].where((rng.random(rows) < 0.5) | (part == "train"))
+    return found
+
+
+def write(found: pd.DataFrame, path: Path) -> None:
+    found.to_parquet(path) if path.suffix == ".parquet" else found.to_csv(path, index=False)
+
+
+def fit(table: Table) -> Encoder:
+    return Encoder.fit([table], [np.flatnonzero(table.frame["part"] == "train")])
+
+
+def dense(X: Any) -> np.ndarray:
+    return X.toarray() if sparse.issparse(X) else X
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_means_and_deviations_are_of_the_numbers_that_training_rows_have(tmp_path: Path, name: str):
+    found = frame()
+    write(found, tmp_path / name)
+    table = load(OPTIONS | {"path": name}, tmp_path)
+    encoder = fit(table)
+    assert encoder.names == (
+        "x", "gaps", "gaps=(missing)", "learned", "learned=(missing)", "job=a", "job=b", "late",
+    )  # fmt: skip
+    numbers, train = ["x", "gaps", "learned", "late"], found["part"] == "train"
+    known = found.loc[train, numbers]
+    imputer = SimpleImputer(add_indicator=True).fit(known)
+    X = pd.DataFrame(dense(encoder.transform(table)), columns=encoder.names)
+    Y = imputer.transform(found[numbers])
+    scaled = (Y[:, :4] - known.mean().to_numpy()) / known.std(ddof=0).to_numpy()
+    np.testing.assert_allclose(X[numbers], scaled, atol=1e-9)
+    np.testing.assert_array_equal(X[["gaps=(missing)", "learned=(missing)"]], Y[:, 4:])
+    assert (X.loc[found["gaps"].isna(), "gaps"] == 0).all()
+
+
+def test_test_rows_say_nothing_of_features(tmp_path: Path):
+    found = frame()
+    write(found, tmp_path / "t.csv")
+    known = fit(load(OPTIONS | {"path": "t.csv"}, tmp_path))
+    test = found["part"] == "test"
+    found.loc[test, ["x", "gaps", "late"]] = [5.0, np.nan, 1e6]
+    write(found, tmp_path / "t.csv")
+    assert fit(load(OPTIONS | {"path": "t.csv"}, tmp_path)) == known
+
+
+def dealt(options: dict[str, Any], folder: Path) -> Any:
+    table = streamed_table({"stream": True, **options}, folder)
+    spec = options.get("split", {})
+    cells = Deal(table, {}, spec, "3", lambda _: np.random.default_rng(3)).cells()
+    return table, *with_features(table, cells)
+
+
+@pytest.mark.parametrize("drop", [["part"], ["part", "job"]])
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_streamed_features_are_those_in_memory(tmp_path: Path, name: str, drop: list[str]):
+    found = frame()
+    write(found, tmp_path / name)
+    options = OPTIONS | {"path": name, "drop": drop}
+    streamed, rows, encoder = dealt(options, tmp_path)
+    table = load(options, tmp_path)
+    known, there = fit(table), rows.taken(range(rows.runs()))
+    assert encoder.names == known.names
+    X = dense(known.transform(table))
+    np.testing.assert_allclose(dense(rows.encoded.features(there)), X, atol=1e-9)
+    np.testing.assert_allclose(rows.encoded.scores(there, np.eye(X.shape[1])), X, atol=1e-9)
+    train = (found["part"] == "train").to_numpy()
+    ones = np.flatnonzero(["=" in each for each in known.names])
+    gaps = known.names.index("gaps")
+    np.testing.assert_allclose(rows.encoded.shares[ones], X[train][:, ones].mean(axis=0))
+    assert rows.encoded.shares[gaps] == found.loc[train, "gaps"].notna().mean()
+    coding = rows.encoded.coding
+    shares = Shares(np.ones(len(coding.of_number)), np.ones(len(coding.level_at)))
+    alike = encoded(streamed, known, shares)
+    np.testing.assert_array_equal(dense(alike.features(there)), X)  # to the last bit
+
+
+def test_a_plain_classifier_of_streamed_rows_is_the_one_in_memory(tmp_path: Path):
+    from ratecli.runner.prepare import prepare  # noqa: PLC0415
+    from ratecli.runner.trial import run_trial  # noqa: PLC0415
+
+    write(frame(), tmp_path / "t.csv")
+    (tmp_path / "exp.yaml").write_text("""
+name: gaps
+datasets: {d: {path: t.csv, label: y, missing: mean, drop: [part], split: {by: part}}}
+objective: error
+algorithms: [unconstrained: {loss: logistic}]
+metrics: {loss: log_loss}
+seeds: 1
+""")
+    found = []
+    for more in ([], ["datasets.d.stream=true"]):
+        (task,) = prepare(tmp_path / "exp.yaml", more).plan.tasks
+        result = run_trial(task.payload, {})
+        assert result.status == "ok"
+        found.append([value.value for value in result.values if value.metric == "log_loss"])
+    assert found[1] == pytest.approx(found[0], abs=3e-5)  # LIBLINEAR stops there
+    assert len(found[0]) == 2
+
+
+def faults(options: dict[str, Any], folder: Path) -> list[Fault]:
+    """Of a table in memory and streamed: one each, and the same."""
+    told = []
+    for look in (lambda: fit(load(options, folder)), lambda: dealt(options, folder)):
+        with pytest.raises(FaultError) as caught:
+            look()
+        told.append(caught.value.faults[0])
+    assert (told[0].code, told[0].message, told[0].help) == (
+        told[1].code, told[1].message, told[1].help,
+    )  # fmt: skip
+    return told
+
+
+def test_an_error_unless_it_is_said(tmp_path: Path):
+    write(frame(), tmp_path / "t.csv")
+    for more in ({}, {"missing": "error"}):
+        options = {key: OPTIONS[key] for key in ("label", "drop", "split")} | more
+        (fault, _) = faults(options | {"path": "t.csv"}, tmp_path)
+        assert (fault.code, fault.message[:27]) == ("E407", "column 'gaps' has no number")
+        assert fault.help.startswith("say 'missing: mean'")
+
+
+def test_a_mean_of_nothing_is_an_error(tmp_path: Path):
+    found = frame()
+    found.loc[found["part"] == "train", "gaps"] = np.nan
+    write(found, tmp_path / "t.csv")
+    (fault, _) = faults(OPTIONS | {"path": "t.csv"}, tmp_path)
+    assert fault.code == "E407"
+    assert "column 'gaps' has no number in the training rows" in fault.message
+    write(found.assign(gaps=np.nan), tmp_path / "t.parquet")
+    (fault, _) = faults(OPTIONS | {"path": "t.parquet"}, tmp_path)
+    assert (fault.code, fault.message) == ("E407", "column 'gaps' has no number at all")
+
+
+def test_infinite_numbers_and_other_roles_are_as_before(tmp_path: Path):
+    found = frame()
+    found.loc[40:41, "gaps"] = np.inf
+    write(found, tmp_path / "t.csv")
+    (fault, _) = faults(OPTIONS | {"path": "t.csv"}, tmp_path)
+    assert fault.message == "column 'gaps' has an infinite value in row 41, and 2 such in all"
+    assert "missing" not in fault.help
+    options = OPTIONS | {"path": "t.csv", "drop": ["part", "gaps"]}
+    (fault, _) = faults(options | {"drop": ["part"], "weight": "gaps"}, tmp_path)
+    assert fault.code == "E411"
+    write(found.assign(y=found["y"].where(found["x"] > 0)), tmp_path / "t.csv")
+    np.testing.assert_array_equal(np.isnan(load(options, tmp_path).label), found["x"] <= 0)
+
+
+def test_keys_change_only_where_it_is_said(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("x,y\n1,0\n2,1\n")
+    options = {"path": "t.csv", "label": "y"}
+    assert identity(options, tmp_path)[:16] == "72c192280d14defd"  # as before there was the option
+    for more in ({}, {"stream": True}):
+        plain = identity(options | more, tmp_path)
+        assert identity(options | more | {"missing": "error"}, tmp_path) == plain
+        assert identity(options | more | {"missing": "mean"}, tmp_path) != plain
+
+
+def table(gaps: list[float], *, missing: bool) -> Table:
+    found = pd.DataFrame({"n": gaps})
+    return Table(found, ("n",), np.zeros(len(gaps)), "", missing=missing)
+
+
+def test_several_tables_are_encoded_alike():
+    tables = [table([1.0, np.nan], missing=True), table([3.0, 5.0], missing=False)]
+    encoder = Encoder.fit(tables, [np.arange(2)] * 2)
+    assert encoder.blocks == (Numeric("n", 3.0, np.std([1, 3, 5]), True),)
+    with_none = Encoder.fit([table([1.0, np.nan], missing=False)], [np.arange(2)])
+    assert with_none.names == ("n",)  # of registered sources
+
+
+def test_models_of_before_are_read_and_others_say_more():
+    old = {"blocks": [{"column": "n", "mean": 1.0, "scale": 2.0}]}
+    encoder = Encoder.from_json(old)
+    assert (encoder.names, encoder.as_json()) == (("n",), old)
+    more = Encoder.fit([table([1.0, 3.0, np.nan], missing=True)], [np.arange(3)])
+    content = more.as_json()
+    assert content["blocks"][0]["missing"] is True
+    assert Encoder.from_json(content) == more
+    content["blocks"][0]["missing"] = 1
+    with pytest.raises(ValueError, match="neither true nor false"):
+        Encoder.from_json(content)
+
+
+def test_new_rows_without_a_number(tmp_path: Path):
+    write(frame(), tmp_path / "t.csv")
+    encoder = fit(load(OPTIONS | {"path": "t.csv"}, tmp_path))
+    row = {"x": [0.5], "gaps": [np.nan], "learned": [0.5], "job": ["a"], "late": [np.nan]}
+    X = dense(apply(encoder, pd.DataFrame(row)))[0]
+    of = dict(zip(encoder.names, X, strict=True))
+    assert (of["gaps"], of["gaps=(missing)"], of["learned=(missing)"], of["late"]) == (0, 1, 0, 0)
+    (fault,) = surprises(encoder, pd.DataFrame(row))  # training rows lacked none of `late`
+    assert (fault.code, fault.message[:13]) == ("W405", "column 'late'")
