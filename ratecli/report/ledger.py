@@ -42,7 +42,7 @@ class Ledger:
     @classmethod
     def read(cls, path: Path) -> Ledger:
         with Store(path, readonly=True) as store:
-            return cls(store.plan(), store.results(), store.meta())
+            return cls(*store.read())
 
     @property
     def experiment(self) -> Mapping[str, Any]:

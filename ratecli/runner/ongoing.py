@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -100,6 +100,12 @@ class Ongoing:
         """Store a trial; raises what storing an earlier one raised."""
         self._writer.put(result)
         self.left.discard(result.key)
+
+    def take(self, results: Iterable[TrialResult]) -> None:
+        """Store what is known already of some of its trials, which need not be run then."""
+        for result in results:
+            self.put(result)
+        self.todo = [task for task in self.todo if task.key in self.left]
 
     def recall(self, key: str) -> TrialResult:
         """One of its trials that is stored; KeyError if it is not."""
