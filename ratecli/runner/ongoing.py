@@ -18,7 +18,7 @@ from ratecli.runner.meta import datasets, meta
 from ratecli.runner.origins import brought
 from ratecli.runner.prepare import Prepared
 from ratecli.runner.provenance import manifest
-from ratecli.runner.records import FAILED, Planned, TrialResult
+from ratecli.runner.records import AT_END, FAILED, Planned, TrialResult
 from ratecli.runner.schedule import Task
 from ratecli.runner.shown import swept, unknown_variants
 from ratecli.runner.store import Store
@@ -120,13 +120,14 @@ class Ongoing:
         """When nothing is left: the record is completed, the ledger closed."""
         self._writer.flush()
         results = self._store.results()
+        warnings = _warnings(self.asked.prepared, results)
+        self._store.note(AT_END, [f"{fault.code}: {fault.message}" for fault in warnings])
         self.close()
         self._write_record(datetime.now(UTC))
         ended = [results[task.key] for task in self.asked.prepared.plan.tasks]
         names = self.names
         failed = tuple((names[result.key], result) for result in ended if result.status in FAILED)
         unsolved = tuple((names[each.key], each) for each in ended if each.status == UNSOLVED)
-        warnings = _warnings(self.asked.prepared, results)
         counts = _counts(ended)
         return Outcome(self.asked.folder, counts, len(self.todo), failed, unsolved, warnings)
 

@@ -111,6 +111,11 @@ class Store:
             rows = ((name, json.dumps(value)) for name, value in meta.items())
             db.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
+    def note(self, name: str, value: Any) -> None:
+        """Add to what is known about the plan, or change it."""
+        with self._transaction("IMMEDIATE") as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps(value)))
+
     def known(self) -> dict[str, str]:
         """Key and status of the trials that need not run again."""
         with self._transaction() as db:
