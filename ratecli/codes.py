@@ -176,7 +176,7 @@ _TRIALS = (
          "another program's file, or one of a newer ratecli", "move it away, or update"),
     Code("E503", "There is no ledger, or it cannot be read.",
          "nothing was run yet, or no right to read", "run the experiment first"),
-    Code("E504", "Another run is writing to the same folder.",
+    Code("E504", "Another command is writing to the same folder.",
          "the same experiment in two terminals", "wait for it, or name another folder with -o"),
     Code("E505", "A file or folder cannot be written.",
          "no right to, no room left, or a file in the place of a folder", "name another with -o"),

@@ -12,13 +12,11 @@ from ratecli.api.errors import readable, warn, warn_of
 from ratecli.api.results import Results, load_results
 from ratecli.api.written import plain
 from ratecli.report.differing import differing
-from ratecli.report.ledger import Ledger
-from ratecli.report.write import check_place, write_report
+from ratecli.report.write import check_place, report_of
 from ratecli.runner.deployed import check_kept
 from ratecli.runner.executors import Executor, executor_of
 from ratecli.runner.lock import locked
 from ratecli.runner.prepare import Prepared, ready, understand, understand_document
-from ratecli.runner.run import LEDGER
 from ratecli.runner.run import run as run_trials
 from ratecli.spec.document import Document
 from ratecli.spec.override import overridden
@@ -91,8 +89,8 @@ def _run(prepared: Prepared, folder: Path, executor: Executor, *, fresh: bool) -
     with locked(folder):
         check_place(folder)
         outcome = run_trials(prepared, folder, executor, fresh=fresh, quiet=True)
-        write_report(folder)
-    warn(*outcome.warnings, *differing(Ledger.read(folder / LEDGER)))
+        ledger, _ = report_of(folder)
+    warn(*outcome.warnings, *differing(ledger))
     failed = [f"{name}: {result.reason}" for name, result in outcome.failed]
     warn(*(f"a trial failed: {each}" for each in failed))
 

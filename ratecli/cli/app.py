@@ -10,7 +10,18 @@ from typing import Annotated
 import typer
 
 import ratecli
-from ratecli.cli import catalogue, checks, data, filters, plugins, predictions, reports, runs, specs
+from ratecli.cli import (
+    catalogue,
+    checks,
+    data,
+    filters,
+    plans,
+    plugins,
+    predictions,
+    reports,
+    runs,
+    specs,
+)
 from ratecli.cli.commands import Commands
 from ratecli.cli.console import forgiving
 from ratecli.plain_text import plain
@@ -25,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for room in (runs, specs, data, reports, checks, predictions, filters, catalogue, plugins):
+for room in (runs, plans, specs, data, reports, checks, predictions, filters, catalogue, plugins):
     room.add_to(app)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -20,16 +21,23 @@ def add_to(app: typer.Typer) -> None:
 def report(files: Files, output: Output = RESULTS) -> None:
     """Write tables, plots and report again from what is stored; `run` also takes up changes.
 
-    Several experiments get a page over all of them too, report.html in the results folder.
+    Several experiments get a page over all of them too, report.html in the results folder. While a run goes
+    on, they are of what is stored so far.
     """
     folders = each(files, lambda file: _folder(file, output))
     stored = _stored(files, folders)
     from ratecli.report.joined import write_joined  # noqa: PLC0415
     from ratecli.report.write import write_report  # noqa: PLC0415
 
-    each(stored, lambda folder: typer.echo("\n".join(map(str, write_report(folder)))))
-    if len(dict.fromkeys(folders)) > 1:
-        typer.echo(str(write_joined(folders, output / JOINED)))
+    def joined() -> list[Path]:
+        return [write_joined(folders, output / JOINED)] if len(dict.fromkeys(folders)) > 1 else []
+
+    def tell(write: Callable[[], list[Path]]) -> None:
+        typer.echo("".join(f"{path}\n" for path in write()), nl=False)
+
+    # a ledger that cannot be read keeps no other experiment from its report, nor all from their page
+    acts: list[Callable[[], list[Path]]] = [partial(write_report, folder) for folder in stored]
+    each([*acts, joined], tell)
 
 
 def _folder(file: Path, output: Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from ratecli.cli.asked import named
 from ratecli.cli.commands import INTERRUPTED
 from ratecli.cli.console import show
 from ratecli.cli.reports import JOINED
@@ -19,9 +20,8 @@ from ratecli.plain_text import plain
 from ratecli.report.differing import differing
 from ratecli.report.joined import write_joined
 from ratecli.report.ledger import Ledger
-from ratecli.report.write import check_place, write_report
+from ratecli.report.write import check_place, report_of
 from ratecli.runner.executors import Dask, Executor, Serial
-from ratecli.runner.files import LEDGER
 from ratecli.runner.lock import locked
 from ratecli.runner.run import Asked, Outcome, kept, run_all
 
@@ -48,14 +48,6 @@ def run_together(asked: Sequence[Asked], manner: Manner) -> int:
         together.run([each for each in asked if together.hold(each, stack)])
         together.tell()
     return together.code
-
-
-def named(file: Path, faults: Iterable[Fault]) -> list[Fault]:
-    """Faults of one file among several: those without a place say which."""
-    return [
-        replace(fault, message=f"{file}: {fault.message}") if fault.place is None else fault
-        for fault in faults
-    ]
 
 
 class _Together:
@@ -158,13 +150,13 @@ class _Reports:
 
     def __init__(self, *, aside: bool) -> None:
         self.outcomes: dict[Path, Outcome] = {}
-        self._written: dict[Path, Future[tuple[Ledger, Sequence[Path]]]] = {}
+        self._written: dict[Path, Future[tuple[Ledger, list[Path]]]] = {}
         self._writer = ThreadPoolExecutor(1)
         self._aside = aside
 
     def add(self, outcome: Outcome) -> None:
         self.outcomes[outcome.folder] = outcome
-        written = self._writer.submit(_write, outcome.folder)
+        written = self._writer.submit(report_of, outcome.folder)
         self._written[outcome.folder] = written
         if not self._aside:
             wait([written])
@@ -176,8 +168,3 @@ class _Reports:
     def of(self, outcome: Outcome) -> tuple[Ledger, Sequence[Path]]:
         """What an experiment's report is of, and its files. FaultError if it could not be written."""
         return self._written[outcome.folder].result()
-
-
-def _write(folder: Path) -> tuple[Ledger, Sequence[Path]]:
-    written = write_report(folder)
-    return Ledger.read(folder / LEDGER), written

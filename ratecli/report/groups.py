@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,8 @@ from ratecli.runner.records import MET, VIOLATION, Planned
 from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
 
 Key = tuple[str, ...]
+End = tuple[str, Mapping[str, Mapping[Place, float]]]
+"""How a trial ended, and its numbers by variant."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,9 @@ class Group:
     point: Mapping[str, Any]
     seed: int | None
     outcomes: tuple[Outcome, ...]
+    _known: dict[Place, Estimate] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @cached_property
     def statuses(self) -> Mapping[str, int]:
@@ -48,6 +53,12 @@ class Group:
 
     def estimate(self, split: str, metric: str) -> Estimate:
         """The mean of a metric, or how often there was a solution or a failure."""
+        place = split, metric
+        if place not in self._known:
+            self._known[place] = self._estimate(split, metric)
+        return self._known[place]
+
+    def _estimate(self, split: str, metric: str) -> Estimate:
         if metric == SOLUTION_RATE:
             return solved(self.outcomes)
         if is_failure(metric):
@@ -75,22 +86,25 @@ def is_share(metric: str) -> bool:
     return metric == SOLUTION_RATE or is_failure(metric)
 
 
-def groups(ledger: Ledger, *, by_seed: bool = False) -> list[Group]:
+def groups(ledger: Ledger, *, by_seed: bool = False) -> tuple[Group, ...]:
     """In plan order, then by variant.
 
     Where no trial has numbers the variants are those that the algorithm has at other points; if it has
     none anywhere, the variant is unknown: ''.
     """
-    trials: dict[Key, list[Planned]] = {}
+    return ledger.once(("groups", by_seed), lambda: tuple(_groups(ledger, by_seed)))
+
+
+def _groups(ledger: Ledger, by_seed: bool) -> Iterator[Group]:
+    ends: dict[Key, tuple[Planned, list[End]]] = {}
     known: dict[str, dict[str, None]] = {}
     for trial in ledger.plan:
-        trials.setdefault(_key(trial, by_seed=by_seed), []).append(trial)
-        known.setdefault(trial.label, {}).update(dict.fromkeys(ledger.numbers(trial)))
-    return [
-        group
-        for members in trials.values()
-        for group in _variants(ledger, members, by_seed, known[members[0].label])
-    ]
+        numbers = ledger.numbers(trial)
+        _, several = ends.setdefault(_key(trial, by_seed=by_seed), (trial, []))
+        several.append((ledger.status(trial), numbers))
+        known.setdefault(trial.label, {}).update(dict.fromkeys(numbers))
+    for first, several in ends.values():
+        yield from _variants(first, several, by_seed, known[first.label])
 
 
 def of_variant(several: Sequence[Group], variant: str) -> Group:
@@ -101,21 +115,20 @@ def of_variant(several: Sequence[Group], variant: str) -> Group:
 
 
 def _variants(
-    ledger: Ledger, members: list[Planned], by_seed: bool, known: Iterable[str]
-) -> list[Group]:
-    """The groups of trials that differ in their seed only; `known` are the algorithm's variants."""
-    found = [(ledger.status(trial), ledger.numbers(trial)) for trial in members]
-    first, here = members[0], {name for _, numbers in found for name in numbers}
-    return [
-        Group(
+    first: Planned, ends: Sequence[End], by_seed: bool, known: Iterable[str]
+) -> Iterator[Group]:
+    """The groups of trials that differ from the first in their seed only; `known` are the algorithm's
+    variants.
+    """
+    here = {name for _, numbers in ends for name in numbers}
+    for variant in sorted(here) or sorted(known) or [""]:
+        yield Group(
             label=first.label,
             variant=variant,
             point=first.point,
             seed=first.seed if by_seed else None,
-            outcomes=tuple(Outcome(status, numbers.get(variant)) for status, numbers in found),
+            outcomes=tuple(Outcome(status, numbers.get(variant)) for status, numbers in ends),
         )
-        for variant in sorted(here) or sorted(known) or [""]
-    ]
 
 
 def _key(trial: Planned, *, by_seed: bool) -> Key:

@@ -21,10 +21,13 @@ from ratecli.report.promises import counts, failures, kept, promises
 from ratecli.report.sheet import scalar
 from ratecli.report.sheets import asked_sheets, how
 from ratecli.report.unsolved import unsolved
+from ratecli.runner.records import AT_END
 from ratecli.runner.unkept import unkept
 from ratecli.solvers.registry import algorithms
 
 MOST_NOTICES = 100
+MOST_WARNED = 5
+"""Warnings of the run itself that the summary has; all are listed further down."""
 OPEN_TREES = 2
 """Trees that are not folded away."""
 PARTS = {"datasets": "Data", "versions": "Versions", "manifest": "The run"}
@@ -37,6 +40,7 @@ def page(
     drawings = Drawings()
     found = best(ledger)
     compared = in_order(comparisons(ledger))
+    warnings = notices(ledger)
     return render(
         "report.html.j2",
         name=ledger.experiment.get("name", ""),
@@ -64,7 +68,8 @@ def page(
         counts=counts(ledger),
         unsolved=unsolved(ledger),
         failures=failures(ledger),
-        warnings=notices(ledger),
+        warnings=warnings,
+        warned=[text for text, trials in warnings if not trials][:MOST_WARNED],
         ran=ran(ledger),
         provenance=provenance(ledger),
         resolved=_yaml(ledger.experiment),
@@ -118,7 +123,8 @@ def notices(ledger: Ledger) -> list[tuple[str, int]]:
     planned = [trial for trial in ledger.plan if trial.algorithm in known]
     faults = [*unkept(planned, ledger.results), *differing(ledger)]
     apart = [f"{fault.code}: {fault.message}" for fault in faults]
-    found = Counter[str](dict.fromkeys([*(ledger.meta.get("warnings") or ()), *apart], 0))
+    said = [text for name in ("warnings", AT_END) for text in ledger.meta.get(name) or ()]
+    found = Counter[str](dict.fromkeys([*said, *apart], 0))
     for key in dict.fromkeys(trial.key for trial in ledger.plan):
         result = ledger.results.get(key)
         found.update(dict.fromkeys((result.info.get("warnings") or ()) if result else (), 1))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from ratecli.faults import Fault, FaultError
 from ratecli.report.expectations import (
     NOT_JUDGED,
     SIGNS,
@@ -31,6 +32,8 @@ from ratecli.report.sheet import Cell, Column, Sheet, plain, scalar
 from ratecli.runner.files import LEDGER, atomic_write, writing
 
 REPORT = "report.html"
+UNREADABLE = "cannot be read"
+"""Shown for an experiment whose ledger is none, or of another version."""
 ORDER = (Verdict.DIFFERS, Verdict.NOT_MEASURED, Verdict.BETTER, Verdict.HOLDS, Verdict.SHOWN)
 """Verdicts in the order in which a person wants to see them."""
 NOTE = (
@@ -42,10 +45,11 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Experiment:
-    """One of those that are joined; without a ledger it was not run."""
+    """One of those that are joined; without a ledger it was not run, or `faults` say why there is none."""
 
     folder: Path
     ledger: Ledger | None
+    faults: tuple[Fault, ...] = ()
 
     @property
     def name(self) -> str:
@@ -64,12 +68,12 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
     """Write `place` over the experiments whose results are in `folders`, in that order; gives `place`.
 
     Each row leads to the experiment's own report, by a path from `place`. A folder without a ledger is
-    shown as not run.
+    shown as not run, and one whose ledger cannot be read with its fault.
 
     Raises
     ------
     FaultError
-        E505 where `place` cannot be written, and whatever is wrong with a ledger.
+        E505 where `place` cannot be written.
     """
     text = joined(folders, place)
     with writing(place.parent):
@@ -90,7 +94,8 @@ def joined(folders: Sequence[Path], place: Path) -> str:
     return render(
         "joined.html.j2",
         experiments=_experiments(found, place),
-        missing=[each.name for each in found if each.ledger is None],
+        missing=[each.name for each in found if each.ledger is None and not each.faults],
+        unreadable=[(each.name, fault) for each in found for fault in each.faults],
         trials=by_status(sum((_statuses(each) for each in found), Counter())),
         verdicts=tally(one for _, one in papers),
         sheets=[
@@ -106,7 +111,10 @@ def joined(folders: Sequence[Path], place: Path) -> str:
 
 def _read(folder: Path) -> Experiment:
     path = folder / LEDGER
-    return Experiment(folder, Ledger.read(path) if path.is_file() else None)
+    try:
+        return Experiment(folder, Ledger.read(path) if path.is_file() else None)
+    except FaultError as error:
+        return Experiment(folder, None, tuple(error.faults))
 
 
 def _statuses(each: Experiment) -> Counter[str]:
@@ -128,7 +136,8 @@ def _experiments(found: Sequence[Experiment], place: Path) -> Sheet:
 
 def _row(each: Experiment, place: Path) -> tuple[Cell, ...]:
     if each.ledger is None:
-        return (Cell(each.name), *[Cell("")] * 2, Cell(NOT_RUN, tone="part"), *[Cell("")] * 2)
+        ended = Cell(UNREADABLE, tone="bad") if each.faults else Cell(NOT_RUN, tone="part")
+        return (Cell(each.name), *[Cell("")] * 2, ended, *[Cell("")] * 2)
     counts = _statuses(each)
     judged = tally(each.compared)
     bad = any(tone == "bad" for *_, tone in judged)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ratecli.runner.records import STAGE, VIOLATION, Planned, TrialResult
 from ratecli.runner.store import Store
@@ -17,6 +17,7 @@ MEASURED = frozenset({"ok", "not_met", "iteration_limit"})
 NOT_RUN = "not_run"
 """Shown for a planned trial without a result: the run was interrupted."""
 
+T = TypeVar("T")
 SPLITS = ("train", "validation", "test", "safety")
 
 
@@ -38,11 +39,19 @@ class Ledger:
     plan: Sequence[Planned]
     results: Mapping[str, TrialResult]
     meta: Mapping[str, Any]
+    _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
         with Store(path, readonly=True) as store:
-            return cls(store.plan(), store.results(), store.meta())
+            return cls(*store.read())
+
+    def once(self, what: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, kept under the name `what`: tables, plots and pages ask for the same again."""
+        if what not in self._made:
+            self._made[what] = make()
+        found: T = self._made[what]
+        return found
 
     @property
     def experiment(self) -> Mapping[str, Any]:
@@ -83,7 +92,8 @@ class Ledger:
     @cached_property
     def algorithms(self) -> Ledger:
         """Without the trials of the filter before training, which have metrics of their own."""
-        return replace(self, plan=[trial for trial in self.plan if not is_stage(trial)])
+        others = [trial for trial in self.plan if not is_stage(trial)]
+        return replace(self, plan=others) if len(others) < len(self.plan) else self
 
     @cached_property
     def stage(self) -> Ledger:
@@ -118,6 +128,10 @@ class Ledger:
 
     def numbers(self, trial: Planned) -> dict[str, dict[tuple[str, str], float]]:
         """All that was measured in a trial: by variant, then by split and metric."""
+        asked = ("numbers", trial.key, *trial.metrics.items())
+        return self.once(asked, lambda: self._numbers(trial))
+
+    def _numbers(self, trial: Planned) -> dict[str, dict[tuple[str, str], float]]:
         if self.status(trial) not in MEASURED:
             return {}
         values = {

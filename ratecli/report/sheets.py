@@ -44,6 +44,10 @@ def how(ledger: Ledger) -> str:
 
 def asked_sheets(ledger: Ledger) -> list[Sheet]:
     """One for each entry of `report: tables`, or one with everything; last that of the filter, if any."""
+    return list(ledger.once("asked sheets", lambda: _asked_sheets(ledger)))
+
+
+def _asked_sheets(ledger: Ledger) -> list[Sheet]:
     asked = ledger.asked("tables") or [{}]
     found = []
     for position, table in enumerate(asked, 1):

@@ -29,6 +29,7 @@ from ratecli.runner.files import (
     refuse_links,
     writing,
 )
+from ratecli.runner.lock import REPORT_LOCK, reporting
 from ratecli.runner.store import Store
 
 MANIFEST = "manifest.json"
@@ -38,7 +39,7 @@ FOLDERS = ("tables", "figures", MODELS)
 
 def check_place(folder: Path) -> None:
     """Before trials run: FaultError with an E505 for all that would be in a report's way."""
-    refuse_links(folder, LEDGER, *FOLDERS)
+    refuse_links(folder, LEDGER, REPORT_LOCK, *FOLDERS)
     found = list(_obstacles(folder))
     if found:
         raise FaultError(found)
@@ -59,20 +60,28 @@ def write_report(folder: Path) -> list[Path]:
     """Write tables, plots, page, classifiers and certificates beside the ledger in `folder`.
 
     Gives the files, and for all of single trials the folder that they are in. The same ledger gives the
-    same bytes.
+    same bytes, and all files are of the ledger as it was at one moment, even while a run goes on.
     """
+    return report_of(folder)[1]
+
+
+def report_of(folder: Path) -> tuple[Ledger, list[Path]]:
+    """As `write_report`; gives also what the report is of."""
     refuse_links(folder, LEDGER, *FOLDERS)
-    ledger = with_manifest(Ledger.read(folder / LEDGER), folder)
-    written = []
-    for name, content in _files(ledger):
-        path = folder / name
-        with writing(path.parent):
-            path.parent.mkdir(exist_ok=True)
-        atomic_write(path, content)
-        written.append(path)
-    with Store(folder / LEDGER, readonly=True) as store:
+    if not (folder / LEDGER).is_file():
+        Ledger.read(folder / LEDGER)  # an E503, before a lock is left there
+    with reporting(folder), Store(folder / LEDGER, readonly=True) as store:
+        read = Ledger(*store.read())
+        ledger = with_manifest(read, folder)
+        written = []
+        for name, content in _files(ledger):
+            path = folder / name
+            with writing(path.parent):
+                path.parent.mkdir(exist_ok=True)
+            atomic_write(path, content)
+            written.append(path)
         kept = write_models(folder / MODELS, ledger, store)
-    return [*written, folder / MODELS] if kept else written
+    return read, [*written, folder / MODELS] if kept else written
 
 
 def with_manifest(ledger: Ledger, folder: Path) -> Ledger:

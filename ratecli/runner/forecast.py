@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -28,26 +28,70 @@ class Outlook:
 
 def forecast(prepared: Prepared, ledger: Path) -> list[Outlook]:
     """By label, in the file's order; `ledger` is only read, and need not be there."""
+    look = _look(prepared, ledger)
+    labels: dict[str, list[Planned]] = {}
+    for trial in look.trials.values():
+        labels.setdefault(trial.label, []).append(trial)
+    return [_outlook(label, [(look, own)], look.kept) for label, own in labels.items()]
+
+
+def forecast_several(several: Sequence[tuple[Prepared, Path]]) -> list[Outlook]:
+    """Of each experiment, by its name, and then of all, where trials that some have in common count once.
+
+    What one of them has stored is stored for the others: a run of all takes it from there.
+    """
+    looks = [_look(prepared, ledger) for prepared, ledger in several]
+    shared = {key for look in looks for key in look.kept if key in look.trials}
+    found = [
+        _outlook(prepared.experiment.name, [(look, look.trials.values())], look.kept | shared)
+        for (prepared, _), look in zip(several, looks, strict=True)
+    ]
+    first: dict[str, _Look] = {key: look for look in reversed(looks) for key in look.trials}
+    parts = [
+        (look, [look.trials[key] for key in look.trials if first[key] is look]) for look in looks
+    ]
+    return [*found, _outlook("all", parts, shared)]
+
+
+@dataclass(frozen=True)
+class _Look:
+    """An experiment's trials, the keys that its ledger has, the mean seconds of algorithms there."""
+
+    trials: Mapping[str, Planned]
+    kept: frozenset[str]
+    seconds: Mapping[str, float]
+
+
+def _look(prepared: Prepared, ledger: Path) -> _Look:
     before, results = _stored(ledger)
-    kept = {key: result for key, result in results.items() if result.status in CACHED}
-    algorithm_of = {trial.key: trial.algorithm for trial in [*before, *prepared.plan.planned]}
     trials = {trial.key: trial for trial in prepared.plan.planned}
-    found = []
-    for label in dict.fromkeys(trial.label for trial in trials.values()):
-        own = [trial for trial in trials.values() if trial.label == label]
-        stored = sum(trial.key in kept for trial in own)
-        times = [
-            result.seconds
-            for key, result in kept.items()
-            if algorithm_of.get(key) == own[0].algorithm
-        ]
-        seconds = (len(own) - stored) * mean(times) if times else None
-        found.append(Outlook(label, len(own), stored, 0.0 if stored == len(own) else seconds))
-    return found
+    algorithm_of = {trial.key: trial.algorithm for trial in [*before, *trials.values()]}
+    kept = {key: result for key, result in results.items() if result.status in CACHED}
+    times: dict[str, list[float]] = {}
+    for key, result in kept.items():
+        if key in algorithm_of:
+            times.setdefault(algorithm_of[key], []).append(result.seconds)
+    return _Look(trials, frozenset(kept), {name: mean(each) for name, each in times.items()})
+
+
+def _outlook(
+    label: str, parts: Iterable[tuple[_Look, Collection[Planned]]], kept: Collection[str]
+) -> Outlook:
+    """Of some trials of each of some experiments; `kept` are those that need not run."""
+    count = stored = 0
+    times: list[float | None] = []
+    for look, own in parts:
+        lacking = [trial for trial in own if trial.key not in kept]
+        count += len(own)
+        stored += len(own) - len(lacking)
+        times += [look.seconds.get(trial.algorithm) for trial in lacking]
+    known = [time for time in times if time is not None]
+    return Outlook(label, count, stored, sum(known) if len(known) == len(times) else None)
 
 
 def _stored(ledger: Path) -> tuple[list[Planned], Mapping[str, TrialResult]]:
     if not ledger.is_file():
         return [], {}
     with Store(ledger, readonly=True) as store:
-        return store.plan(), store.results()
+        plan, results, _ = store.read()
+        return plan, results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from ratecli.runner.meta import datasets, meta
 from ratecli.runner.origins import brought
 from ratecli.runner.prepare import Prepared
 from ratecli.runner.provenance import manifest
-from ratecli.runner.records import FAILED, Planned, TrialResult
+from ratecli.runner.records import AT_END, FAILED, Planned, TrialResult
 from ratecli.runner.schedule import Task
 from ratecli.runner.shown import swept, unknown_variants
 from ratecli.runner.store import Store
@@ -92,7 +92,10 @@ class Ongoing:
             self._store.close()
             raise
         self._writer = Writer(self._store)
-        self.names = {each.key: display_name(each) for each in prepared.plan.planned}
+        asked_for = {task.key for task in prepared.plan.tasks}
+        self.names = {
+            each.key: display_name(each) for each in prepared.plan.planned if each.key in asked_for
+        }
         self.todo: list[Task] = [task for task in prepared.plan.tasks if task.key not in known]
         self.left = {task.key for task in self.todo}
 
@@ -100,6 +103,12 @@ class Ongoing:
         """Store a trial; raises what storing an earlier one raised."""
         self._writer.put(result)
         self.left.discard(result.key)
+
+    def take(self, results: Iterable[TrialResult]) -> None:
+        """Store what is known already of some of its trials, which need not be run then."""
+        for result in results:
+            self.put(result)
+        self.todo = [task for task in self.todo if task.key in self.left]
 
     def recall(self, key: str) -> TrialResult:
         """One of its trials that is stored; KeyError if it is not."""
@@ -114,13 +123,14 @@ class Ongoing:
         """When nothing is left: the record is completed, the ledger closed."""
         self._writer.flush()
         results = self._store.results()
+        warnings = _warnings(self.asked.prepared, results)
+        self._store.note(AT_END, [f"{fault.code}: {fault.message}" for fault in warnings])
         self.close()
         self._write_record(datetime.now(UTC))
         ended = [results[task.key] for task in self.asked.prepared.plan.tasks]
         names = self.names
         failed = tuple((names[result.key], result) for result in ended if result.status in FAILED)
         unsolved = tuple((names[each.key], each) for each in ended if each.status == UNSOLVED)
-        warnings = _warnings(self.asked.prepared, results)
         counts = _counts(ended)
         return Outcome(self.asked.folder, counts, len(self.todo), failed, unsolved, warnings)
 

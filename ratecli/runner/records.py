@@ -21,6 +21,9 @@ MET = 1e-6
 VIOLATION = "violation."
 """What the name of a metric begins with that is a constraint's violation; the constraint's follows."""
 
+AT_END = "warnings at the end"
+"""Where a ledger's meta has what a run warned of when all its trials had ended."""
+
 FILTERS = "filters"
 """Where `TrialResult.info` says what filters there are (`runner.census`)."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,8 @@ def run_all(
 ) -> None:
     """Run the trials of several experiments as one, so that no worker waits for the end of another.
 
-    A trial that several lack is run once, under the wider limits of theirs.
+    A trial that several lack is run once, under the wider limits of theirs; one that another of them has
+    stored is taken from there.
 
     Parameters
     ----------
@@ -68,7 +69,9 @@ def run_all(
         batch = _Batch(on_ended, on_fault)
         for each in asked:
             batch.open(each, stack, fresh=fresh, command=command)
-        batch.run(executor, quiet=quiet)
+        with suppress(_NobodyLeftError):
+            batch.share()
+            batch.run(executor, quiet=quiet)
 
 
 class _NobodyLeftError(Exception):
@@ -92,6 +95,30 @@ class _Batch:
         self._all.append(ongoing)
         self._live.append(ongoing)
 
+    def share(self) -> None:
+        """What one has stored is given to the others that lack it: trials of one key have the same numbers.
+
+        It counts as stored, as what an earlier run has left does.
+        """
+        holders = {
+            key: each for each in reversed(self._live) for key in each.names if key not in each.left
+        }
+        for each in list(self._live):
+            try:
+                each.take(self._held(each, holders))
+            except FaultError as error:
+                self._drop(each, error)
+
+    def _held(self, each: Ongoing, holders: Mapping[str, Ongoing]) -> Iterator[TrialResult]:
+        """What others have of the trials of one; a ledger that cannot be read stops its own experiment."""
+        for task in each.todo:
+            holder = holders.get(task.key)
+            if holder in self._live:
+                try:
+                    yield holder.recall(task.key)
+                except FaultError as error:
+                    self._drop(holder, error)
+
     def run(self, executor: Executor, *, quiet: bool) -> None:
         names = self._names()
         tasks = self._tasks()
@@ -104,10 +131,9 @@ class _Batch:
                 self._store(result, bar)
 
             hooks = Hooks(self._recall, bar.start, self._is_wanted)
-            with suppress(_NobodyLeftError):
-                for each in list(self._live):
-                    self._end(each)
-                executor.run(tasks, run_trial, done, hooks)
+            for each in list(self._live):
+                self._end(each)
+            executor.run(tasks, run_trial, done, hooks)
 
     def _names(self) -> dict[str, str]:
         """What each trial is called, with its experiment where there are several."""

@@ -111,6 +111,11 @@ class Store:
             rows = ((name, json.dumps(value)) for name, value in meta.items())
             db.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
+    def note(self, name: str, value: Any) -> None:
+        """Add to what is known about the plan, or change it."""
+        with self._transaction("IMMEDIATE") as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps(value)))
+
     def known(self) -> dict[str, str]:
         """Key and status of the trials that need not run again."""
         with self._transaction() as db:
@@ -131,22 +136,23 @@ class Store:
                     db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
                     _insert(db, result)
 
-    def plan(self) -> list[Planned]:
-        query = "SELECT key, label, algorithm, options, point, seed, metrics FROM plan ORDER BY position"
+    def read(self) -> tuple[list[Planned], dict[str, TrialResult], dict[str, Any]]:
+        """`plan`, `results` and `meta` as they are at one moment, whoever writes meanwhile."""
         with self._transaction() as db:
-            return [planned(row) for row in db.execute(query).fetchall()]
+            return _plan(db), _results(db), _meta(db)
+
+    def plan(self) -> list[Planned]:
+        with self._transaction() as db:
+            return _plan(db)
 
     def meta(self) -> dict[str, Any]:
         with self._transaction() as db:
-            rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
-            return {str(name): parsed_meta(value) for name, value in rows}
+            return _meta(db)
 
     def results(self) -> dict[str, TrialResult]:
         """Every stored trial by key, failed ones included, without models and encodings."""
         with self._transaction() as db:
-            trials = db.execute("SELECT * FROM trials ORDER BY id").fetchall()
-            values = _values(db)
-            return {row[1]: result(row, values.get(row[0], ())) for row in trials}
+            return _results(db)
 
     def result(self, key: str) -> TrialResult:
         """One trial with its models and their encoding; KeyError if it is not stored."""
@@ -277,6 +283,24 @@ def _insert(db: sqlite3.Connection, result: TrialResult) -> None:
         db.execute(
             "INSERT INTO encoded SELECT ?, id FROM encodings WHERE sha256 = ?", (trial, sha256)
         )
+
+
+def _plan(db: sqlite3.Connection) -> list[Planned]:
+    query = (
+        "SELECT key, label, algorithm, options, point, seed, metrics FROM plan ORDER BY position"
+    )
+    return [planned(row) for row in db.execute(query).fetchall()]
+
+
+def _meta(db: sqlite3.Connection) -> dict[str, Any]:
+    rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
+    return {str(name): parsed_meta(value) for name, value in rows}
+
+
+def _results(db: sqlite3.Connection) -> dict[str, TrialResult]:
+    trials = db.execute("SELECT * FROM trials ORDER BY id").fetchall()
+    values = _values(db)
+    return {row[1]: result(row, values.get(row[0], ())) for row in trials}
 
 
 def _values(db: sqlite3.Connection, where: str = "", *given: int) -> dict[int, tuple[Value, ...]]:

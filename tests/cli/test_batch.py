@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 import typer
@@ -18,6 +20,7 @@ from ratecli.runner.executors import Serial
 from ratecli.runner.limits import held_by
 from ratecli.runner.lock import locked
 from ratecli.runner.prepare import prepare
+from ratecli.runner.records import TrialResult
 from ratecli.runner.run import LEDGER, Asked, run_all
 from ratecli.runner.store import Store
 
@@ -125,6 +128,80 @@ def test_what_two_experiments_lack_is_run_once(folder):
             ledgers.append({key: store.result(key) for key in store.results()})
     assert ledgers[0] == ledgers[1]
     assert ledgers[0].items() <= ledgers[2].items()
+
+
+def test_what_one_has_stored_the_others_take_from_it(folder):
+    more = PLAIN.replace("name: small", "name: more").replace("seeds: 2", "seeds: 3")
+    found = asked(folder, PLAIN, more)
+    run_all(found[:1], Serial(), lambda _: None, quiet=True)
+    executor, ended = Counting(), []
+    run_all(found, executor, ended.append, quiet=True)
+    assert len(executor.keys) == TRIALS // 2
+    assert {outcome.folder.name: outcome.ran for outcome in ended} == {
+        "small": 0,
+        "more": TRIALS // 2,
+    }
+    ledgers = []
+    for each in found:
+        with Store(each.folder / LEDGER, readonly=True) as store:
+            ledgers.append({key: store.result(key) for key in store.results()})
+    assert ledgers[0].items() <= ledgers[1].items()
+    assert len(ledgers[1]) == TRIALS * 3 // 2
+    assert all(result.models and result.encoding for result in ledgers[1].values())
+
+
+def test_a_plan_of_several_counts_once_what_they_share(folder, cli, files):
+    more = PLAIN.replace("name: small", "name: more").replace("seeds: 2", "seeds: 3")
+    (folder / "more.yaml").write_text(more)
+    (folder / "far.yaml").write_text(SMALL.replace("source: loans, rows: 200", "source: adult"))
+    three = (*files, folder / "more.yaml")
+
+    def rows(answer):
+        return {line.split()[0]: line.split()[1:] for line in answer.out.splitlines() if line}
+
+    before = rows(cli("plan", *three))
+    assert before["small"] == before["other"] == ["4", "0", "4", "unknown"]
+    assert before["more"] == ["12", "0", "12", "unknown"]
+    assert before["all"] == ["16", "0", "16", "unknown"]
+    assert before["4"] == ["trials", "of", "several", "experiments", "counted", "once", "in", "all"]
+    assert cli("run", files[0], "-q", "--executor", "serial").code == 0
+    after = rows(cli("plan", *three))
+    assert after["small"] == ["4", "4", "0", "0.0", "s"]
+    assert [after[name][:3] for name in ("other", "more", "all")] == [
+        ["4", "0", "4"],
+        ["12", "4", "8"],
+        ["16", "4", "12"],
+    ]
+    files[0].unlink()
+    lacking = cli("plan", "*.yaml")
+    assert lacking.code == 0
+    assert rows(lacking)["small"] == [str(TRIALS), *["unknown"] * 3]
+    assert rows(lacking)["all"] == [str(4 + 12 + TRIALS), *["unknown"] * 3]
+    assert "adult/adult.data, adult/adult.test (`ratecli fetch far.yaml`)" in lacking.out
+
+
+def test_what_failed_is_run_again_and_taken_from_nobody(folder):
+    same = PLAIN.replace("name: small", "name: same")
+    found = asked(folder, PLAIN, same)
+    failed = TrialResult(found[0].prepared.plan.tasks[0].key, "error", "no memory")
+    found[0].folder.mkdir(parents=True)
+    with Store(found[0].folder / LEDGER) as store:
+        store.put(failed)
+    executor = Counting()
+    run_all(found, executor, lambda _: None, quiet=True)
+    assert failed.key in executor.keys
+
+
+def test_a_ledger_of_which_nothing_can_be_taken_stops_its_own_experiment_only(folder):
+    found = asked(folder, PLAIN, PLAIN.replace("name: small", "name: same"))
+    run_all(found[:1], Serial(), lambda _: None, quiet=True)
+    with closing(sqlite3.connect(found[0].folder / LEDGER)) as db, db:
+        db.execute("UPDATE models SET data = 'no bytes'")
+    told, ended, executor = [], [], Counting()
+    run_all(found, executor, ended.append, lambda *fault: told.append(fault), quiet=True)
+    assert [(each.folder.name, error.faults[0].code) for each, error in told] == [("small", "E503")]
+    assert [outcome.folder.name for outcome in ended] == ["same"]
+    assert len(executor.keys) == TRIALS
 
 
 def test_each_is_told_as_soon_as_its_own_trials_have_ended(folder):

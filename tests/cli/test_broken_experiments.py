@@ -236,6 +236,9 @@ def test_a_variant_that_there_is_none_of(folder, cli):
         assert warned(answer.err) == [("W208", message, places[0])]
         assert "did you mean 'stochastic'? variants: deterministic, stochastic" in answer.err
         assert answer.code == 0
+    page = (folder / "results" / "x" / "report.html").read_text()
+    summary = page.partition('id="came-out"')[2].partition("</section>")[0]
+    assert "<li>W208: no trial gave a variant &#39;stochastc&#39;</li>" in summary
 
 
 def test_an_expected_variant_that_there_is_none_of(folder, cli):

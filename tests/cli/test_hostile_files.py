@@ -162,7 +162,15 @@ def test_names_in_a_ledger_lead_nowhere_else(ran, folder, cli, listing):
 
 
 @pytest.mark.parametrize(
-    "link", ["small", "small/figures", "small/models", "small/trials.sqlite", "small/.lock"]
+    "link",
+    [
+        "small",
+        "small/figures",
+        "small/models",
+        "small/trials.sqlite",
+        "small/.lock",
+        "small/.report.lock",
+    ],
 )
 def test_nothing_is_written_through_links_that_lead_away(ran, folder, cli, link):
     copied(ran, folder)

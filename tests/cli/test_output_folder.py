@@ -9,6 +9,7 @@ import pytest
 from small import SMALL
 
 from ratecli.report.write import FOLDERS, PAGES, check_place
+from ratecli.runner.lock import LOCK, REPORT_LOCK
 from ratecli.runner.run import LEDGER
 
 SEVERAL = (("report.html",), ("metrics.csv", "summary.md"))
@@ -94,5 +95,5 @@ def test_what_is_looked_at_beforehand_is_what_is_written(folder, cli):
     assert cli("run", "small.yaml", "-q", "-j", 1).code == 0
     results = folder / "results" / "small"
     check_place(results)
-    record = {"experiment.yaml", "resolved.yaml", "manifest.json", LEDGER, ".lock"}
+    record = {"experiment.yaml", "resolved.yaml", "manifest.json", LEDGER, LOCK, REPORT_LOCK}
     assert {path.name for path in results.iterdir()} == {*PAGES, *record, "figures", "models"}

@@ -44,8 +44,15 @@ def test_several_are_joined_and_what_was_not_run_is_named(cli, folder, files):
     (folder / "results" / "one" / "trials.sqlite").write_bytes(b"no ledger" * 1000)
     (folder / "results" / "two" / "report.html").unlink()
     broken = cli("report", files)
-    assert (broken.code, "one/trials.sqlite" in broken.err) == (2, True)
-    assert (folder / "results" / "two" / "report.html").is_file()
+    assert broken.code == 2
+    assert broken.err.count("error[") == 1
+    assert "'results/one/trials.sqlite' is not a ledger" in broken.err
+    assert "results/two/report.html" in broken.out
+    assert broken.out.splitlines()[-1] == "results/report.html"
+    page = (folder / "results" / "report.html").read_text()
+    assert "one cannot be read: E502: " in page
+    assert 'href="two/report.html">two</a>' in page
+    assert "Not run: three." in page
 
     other = cli("report", files / "one.yaml", files / "two.yaml", "-o", "elsewhere")
     assert other.code == 2

@@ -15,6 +15,7 @@ from ratecli.runner.world import Data, dealt_of
 
 LEFT = {
     ".lock",
+    ".report.lock",
     "experiment.yaml",
     "resolved.yaml",
     "manifest.json",

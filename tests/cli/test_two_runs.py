@@ -7,12 +7,15 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from threading import Thread
 
 import pytest
 from small import PLAIN, TRIALS, command, stored
 
 from ratecli.faults import FaultError
-from ratecli.runner.lock import LOCK, locked
+from ratecli.report.write import write_report
+from ratecli.runner import lock
+from ratecli.runner.lock import LOCK, locked, reporting
 from ratecli.runner.run import LEDGER
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
@@ -58,8 +61,14 @@ def files(folder):
     return {path: path.read_bytes() for path in found if path.is_file()}
 
 
+def ended(folder):
+    """The lines of a report's trials that have run."""
+    lines = (folder / "results" / "small" / "trials.csv").read_text().splitlines()
+    return [line for line in lines[1:] if ",not_run," not in line]
+
+
 def test_the_second_run_is_sent_away_and_others_are_not(folder, cli, small):
-    """Then the first is interrupted, and says what was kept."""
+    """A report is of what is stored so far. Then the first is interrupted, and says what was kept."""
     with running(folder) as first:
         before = files(folder)
         for options in ([], ["--fresh"]):
@@ -73,6 +82,8 @@ def test_the_second_run_is_sent_away_and_others_are_not(folder, cli, small):
         assert BUSY.format("small.yaml: ") in both.err
         assert (folder / "results" / "other" / "report.html").is_file()
         assert files(folder) == before
+        assert cli("report", small).code == 0
+        assert 3 <= len(ended(folder)) < SEEDS * TRIALS // 2
         assert first.poll() is None
         first.send_signal(signal.SIGINT)
         first.send_signal(signal.SIGCONT)
@@ -84,6 +95,7 @@ def test_the_second_run_is_sent_away_and_others_are_not(folder, cli, small):
     assert kept in errors
     # no lock is left behind; nor is by a kill: test_killed_runs_resume.py
     assert cli("run", small, "-q", *ONCE).code == 0
+    assert len(ended(folder)) == TRIALS // 2
 
 
 def test_a_ledger_that_cannot_be_used_stops_no_other_experiment(folder, cli, small):
@@ -93,7 +105,29 @@ def test_a_ledger_that_cannot_be_used_stops_no_other_experiment(folder, cli, sma
     answer = cli("run", small, "other.yaml", "-q", *ONCE)
     assert answer.code == 2
     assert f"error[E502]: {small}: " in answer.err
+    assert answer.err.count("error[") == 1
     assert (folder / "results" / "other" / "report.html").is_file()
+    page = (folder / "results" / "report.html").read_text()
+    assert "small cannot be read: E502: " in page
+    assert 'href="other/report.html">other</a>' in page
+
+
+def test_one_writes_the_report_of_a_folder(folder, cli, small, monkeypatch):
+    assert cli("run", small, "-q", *ONCE).code == 0
+    results = folder / "results" / "small"
+    (results / "report.html").unlink()
+    monkeypatch.setattr(lock, "PAUSE", 0.01)
+    with reporting(results):
+        said = "E504: another command is writing the report in"
+        with pytest.raises(FaultError, match=said), reporting(results, patience=0.05):
+            pass
+        waiting = Thread(target=write_report, args=[results])
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+        assert not (results / "report.html").exists()
+    waiting.join()
+    assert (results / "report.html").is_file()
 
 
 def test_a_folder_is_free_again_after_use(folder):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import pytest
 import synthetic_ledger
 
-from ratecli.faults import FaultError
 from ratecli.report.joined import joined, write_joined
 from ratecli.report.ledger import Ledger
 
@@ -84,9 +82,14 @@ def test_how_each_ended_and_how_many_keep_their_promises(tmp_path):
     assert (kept, measured) == (sum(each <= 1e-6 for each in numbers), len(numbers))
 
 
-def test_a_ledger_that_is_none_is_a_fault(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "trials.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(FaultError):
-        write_joined([tmp_path / "a"], tmp_path / "report.html")
-    assert not (tmp_path / "report.html").exists()
+def test_a_ledger_that_is_none_is_named_beside_the_others(tmp_path):
+    stored(tmp_path / "a", "a", expect=EXPECT)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "trials.sqlite").write_bytes(b"not a database" * 100)
+    page = write_joined([tmp_path / n for n in "bac"], tmp_path / "report.html").read_text("utf-8")
+    assert [row[0] for row in rows(page, "Experiments")] == ["b", "a", "c"]
+    assert [row[3] for row in rows(page, "Experiments")][::2] == ["cannot be read", "not_run"]
+    assert "Not run: c." in page
+    fault = f"E502: &#39;{tmp_path}/b/trials.sqlite&#39; is not a ledger of ratecli."
+    assert f"b cannot be read: {fault}" in page
+    assert len(rows(page, "Paper figures reproduced")) == 5

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import synthetic_ledger
 from synthetic_ledger import HOSTILE, measured, planned
@@ -131,6 +134,7 @@ def test_what_users_write_is_read_not_run(opened):
     assert INJECT in page.locator(".description").inner_text()
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 3, "one of ours, and the values of two plots"
+    assert INJECT in page.locator(".warned").inner_text()
 
 
 def test_names_are_text_wherever_they_are_shown(opened):
@@ -180,6 +184,26 @@ def test_words_filter_rows(opened):
     assert found.locator(".shown").inner_text() == f"6 of {every} rows"
     box.fill("")
     assert len(column(found, "algorithm")) == every
+
+
+def test_a_shadow_is_where_a_table_goes_on(opened):
+    page = opened(viewport=PHONE, color_scheme="light")
+    box = sheet(page, "Table 1 (test)").locator(".scroll")
+    box.scroll_into_view_if_needed()
+
+    def edges():
+        """The grey of the third column of pixels from either side, below the heads: 1 is the paper."""
+        seen = plt.imread(io.BytesIO(box.screenshot()))[60:-60, :, :3].mean(axis=2)
+        return np.median(seen[:, 3]), np.median(seen[:, -4])
+
+    assert box.evaluate("box => box.scrollWidth > box.clientWidth")
+    left, right = edges()
+    assert left == 1
+    assert right < 0.95
+    box.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
+    left, right = edges()
+    assert left < 0.95
+    assert right == 1
 
 
 def test_pointing_at_a_mark_tells_its_row_of_the_summary(opened, results):
@@ -330,6 +354,8 @@ def test_paper_has_no_folds_no_boxes_and_no_night(opened):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     cut = "boxes => boxes.filter(box => getComputedStyle(box).overflowY !== 'visible').length"
     assert page.locator(".scroll, .plot").evaluate_all(cut) == 0
+    shades = "boxes => boxes.filter(box => getComputedStyle(box).backgroundImage !== 'none').length"
+    assert page.locator(".scroll, .plot").evaluate_all(shades) == 0
     assert not page.locator("nav").is_visible()
     page.emulate_media(media="screen")
     sync_api.expect(fold).to_be_hidden()

@@ -10,6 +10,7 @@ from synthetic_ledger import store
 from ratecli.faults import FaultError
 from ratecli.report.ledger import Ledger
 from ratecli.report.write import write_report
+from ratecli.runner.lock import REPORT_LOCK
 
 FILES = (
     "metrics.csv",
@@ -31,7 +32,7 @@ def contents(folder):
 
 def test_the_files_are_written_and_nothing_else(reported):
     found = {str(path.relative_to(reported)) for path in reported.rglob("*") if path.is_file()}
-    assert found == {*FILES, "trials.sqlite"}
+    assert found == {*FILES, "trials.sqlite", REPORT_LOCK}
 
 
 def test_the_order_in_which_trials_ended_does_not_show(reported, example, tmp_path):

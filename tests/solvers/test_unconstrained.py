@@ -18,6 +18,7 @@ from ratecli.solvers.liblinear import with_ones
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import Rows as ScoredRows
+from ratecli.solvers.remembered import Memory
 
 
 def test_without_labels_there_is_nothing_to_fit():
@@ -140,3 +141,26 @@ def test_a_fit_cut_short_is_told(loss, says, monkeypatch):
     assert solution.status == "iteration_limit"
     assert says in solution.reason
     assert "deterministic" in solution.variants
+
+
+def test_an_svm_of_the_same_rows_is_fitted_once_a_process(monkeypatch):
+    """Sweep points of a seed ask for it again, and baselines that start from it; nothing else gets it."""
+    fits = []
+
+    def counted(*given):
+        fits.append(given)
+        return fitted(*given)
+
+    fitted = plain._fitted
+    monkeypatch.setattr(plain, "_fitted", counted)
+    monkeypatch.setattr(plain, "_svms", Memory(2))
+    rows, other = weighted(0), weighted(1)
+    once = weights(rows)
+    assert (weights(rows) == once).all()
+    assert len(fits) == 1
+    assert (weights(rows, l2=0.3) != once).all()
+    assert (weights(replace(rows, weight=other.weight)) != once).all()
+    assert (weights(replace(rows, X=other.X)) != once).all()
+    assert len(fits) == 4
+    assert (weights(rows) == once).all(), "fitted anew, since two are kept"
+    assert len(fits) == 5

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from ratecli.faults import Fault, FaultError
+from ratecli.models.base import Array, Features
 from ratecli.models.linear import Estimate, Logistic, Threshold
 from ratecli.solvers.liblinear import fit_logistic, with_ones
 from ratecli.solvers.majorize.augmented import Augmented
@@ -14,6 +15,7 @@ from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import Rows
 from ratecli.solvers.majorize.solution import ConvexSolution, Goal
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.remembered import Memory, digest
 from ratecli.solvers.seldonian.design import Design
 from ratecli.solvers.seldonian.fit import fit
 from ratecli.solvers.seldonian.measures import model_of
@@ -26,6 +28,10 @@ GAP = 1e-5
 """Of the SVM, relative to the mean hinge loss."""
 TOLERANCE = 1e-4
 MAX_ITERATIONS = 20_000
+KEPT = 8
+"""How many SVMs a process remembers, the latest ones: sweep points and baselines ask for the same."""
+
+_svms = Memory[ConvexSolution](KEPT)
 
 
 def plain_fit(
@@ -71,7 +77,13 @@ def plain_estimate(problem: Problem) -> Estimate:
 def _svm(problem: Problem) -> ConvexSolution:
     error, constant = problem.error()
     labelled = np.flatnonzero(error)
-    ramp = RampProblem.of(Rows(problem.X[labelled]), error[:, labelled], constant, 2 * problem.l2)
+    X, coefficients = problem.X[labelled], error[:, labelled]
+    key = digest(problem.l2, X, coefficients, constant)
+    return _svms.get(key, lambda: _fitted(X, coefficients, constant, problem.l2))
+
+
+def _fitted(X: Features, coefficients: Array, constant: Array, l2: float) -> ConvexSolution:
+    ramp = RampProblem.of(Rows(X), coefficients, constant, 2 * l2)
     convex = ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
     goal = Goal(GAP, ceiling=np.inf, hopeless=np.inf)
     return Augmented(goal).solve(convex, np.zeros(ramp.rows.width))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from hashlib import blake2b
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -13,11 +10,12 @@ from ratecli.models.base import Array, Features
 from ratecli.models.fitted import Fitted
 from ratecli.models.trees import Trees
 from ratecli.solvers.oracles.estimators import fitted
+from ratecli.solvers.remembered import Memory, digest
 
 KEPT = 8
 """How many, the latest ones."""
 
-_known: OrderedDict[bytes, Trees | Fitted] = OrderedDict()
+_known = Memory[Trees | Fitted](KEPT)
 
 
 def remembered(
@@ -27,19 +25,6 @@ def remembered(
 
     A `random_state` must be a number, as `estimators.made` sees to.
     """
-    key = _key(model, X, classes, weights)
-    if key not in _known:
-        _known[key] = fitted(model, X, classes, weights)
-    _known.move_to_end(key)
-    while len(_known) > KEPT:
-        _known.popitem(last=False)
-    return _known[key]
-
-
-def _key(model: BaseEstimator, X: Features, classes: NDArray[np.intp], weights: Array) -> bytes:
-    arrays = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
-    said = (type(model).__qualname__, sorted(model.get_params().items(), key=str), X.shape)
-    found = blake2b(repr(said).encode())
-    for array in (*arrays, classes, weights):
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.digest()
+    said = (type(model).__qualname__, sorted(model.get_params().items(), key=str))
+    key = digest(said, X, classes, weights)
+    return _known.get(key, lambda: fitted(model, X, classes, weights))
