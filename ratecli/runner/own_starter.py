@@ -314,11 +314,11 @@ constraints:
   parity: {parity}
 
 sweep:
-  kappa: [0.6, 0.7, 0.8, 0.9, 1.0]
+  kappa: [0.6, 0.7, 0.8, 0.9, 0.95]
 
 algorithms:
   - unconstrained
-  - majorize: {{iterations: 6}}
+  - mixture
 
 seeds: 5
 
