@@ -7,8 +7,10 @@ other can). With fewer than `PLENTY` seeds nothing can be told from noise, and a
 tolerance counts. A metric of which nobody says which way is better *changed* if that is so either way.
 
 Violations count from 0 up: room that is left is nobody's loss. That trials found a solution is
-compared as the metric `solution_rate`. A number that is undefined at a seed, and was not, or the other way
-round, cannot be compared.
+compared as the metric `solution_rate`. A seed at which a number is undefined is left out, and told. A
+comparison cannot be made, and fails, where no seeds are left, where more of them are undefined than noise
+explains (an exact test, one more of those that share the 5 %), and where some became undefined though
+nothing moved at the others, or though there are fewer than `PLENTY`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ratecli.rates.direction import Direction
-from ratecli.report.checks.differences import Difference, differences
+from ratecli.report.checks.differences import BySeed, Difference, differences
 from ratecli.report.checks.findings import Finding, Verdict
 from ratecli.report.checks.reference import (
     OBJECTIVE,
@@ -30,6 +32,7 @@ from ratecli.report.checks.reference import (
     points,
 )
 from ratecli.report.checks.standing import ENDED
+from ratecli.report.checks.undefined import Undefined, undefined
 from ratecli.report.ledger import Ledger
 from ratecli.report.outcomes import ANSWERED
 from ratecli.runner.records import VIOLATION
@@ -63,11 +66,12 @@ class Terms:
 
 @dataclass(frozen=True)
 class _Series:
-    """One comparison before it is made: finite numbers by seed."""
+    """One comparison before it is made: numbers of all seeds, NaN where there is no finite one."""
 
     finding: Finding
-    was: Mapping[int, float]
-    now: Mapping[int, float]
+    was: BySeed
+    now: BySeed
+    undefined: Undefined
 
     @property
     def family(self) -> tuple[str, ...]:
@@ -130,31 +134,32 @@ def _of_point(now: Pinned, was: Pinned | None) -> Iterator[Finding | _Series]:
         elif place not in before and before:
             yield replace(found, told="it is not pinned")
         elif place in after and place in before:
-            yield _series(found, before[place], after[place])
+            yield _series(found, (was.seeds, before[place]), (now.seeds, after[place]))
 
 
-def _series(
-    found: Finding, was: Mapping[int, float], now: Mapping[int, float]
-) -> Finding | _Series:
-    """Numbers that are alike and not finite are left out; a NaN beside a number cannot be compared."""
-    odd = [seed for seed in {**was, **now} if not _finite(seed, was, now)]
-    for seed in odd:
-        before, after = was.get(seed, math.nan), now.get(seed, math.nan)
-        if seed in was and seed in now and not _alike(before, after):
-            told = f"it is {after:g} at seed {seed}, and {before:g} is pinned"
-            return replace(found, told=told)
-    left = [{s: v for s, v in each.items() if s not in odd} for each in (was, now)]
-    if not any(left):
-        return replace(found, verdict=Verdict.SAME, told="undefined, as it is pinned")
+def _series(found: Finding, *sides: tuple[Sequence[int], BySeed]) -> Finding | _Series:
+    """Of the seeds of either side and the numbers of those with a classifier."""
     floor = 0.0 if found.metric.startswith(VIOLATION) else -math.inf
-    return _Series(found, *({s: max(v, floor) for s, v in each.items()} for each in left))
-
-
-def _finite(seed: int, *sides: Mapping[int, float]) -> bool:
-    return all(math.isfinite(each[seed]) for each in sides if seed in each)
+    was, now = (
+        {s: max(own[s], floor) if math.isfinite(own.get(s, math.nan)) else math.nan for s in seeds}
+        for seeds, own in sides
+    )
+    (_, before), (_, after) = sides
+    lacking = undefined(was, now, (before, after))
+    if not lacking.plenty:
+        for seed in before.keys() & after.keys():
+            if not _alike(before[seed], after[seed]):
+                told = f"it is {after[seed]:g} at seed {seed}, and {before[seed]:g} is pinned"
+                return replace(found, told=told)
+    if not any(map(math.isfinite, [*before.values(), *after.values()])):
+        return replace(found, verdict=Verdict.SAME, told="undefined, as it is pinned")
+    return _Series(found, was, now, lacking)
 
 
 def _alike(before: float, after: float) -> bool:
+    """Whether both are finite, or neither is and they are the same."""
+    if math.isfinite(before) or math.isfinite(after):
+        return math.isfinite(before) and math.isfinite(after)
     return before == after or (math.isnan(before) and math.isnan(after))
 
 
@@ -164,7 +169,8 @@ def _solutions(now: Pinned, was: Pinned) -> _Series:
     for each in (was, now):
         solved = {seed for numbers in each.numbers.values() for seed in numbers}
         sides.append({seed: float(seed in solved) for seed in each.seeds})
-    return _Series(_at(now, ("", "", SOLUTION_RATE)), *sides)
+    found = _at(now, ("", "", SOLUTION_RATE))
+    return _Series(found, *sides, undefined(*sides, (sides[0], sides[1])))
 
 
 def _judged(found: Sequence[Finding | _Series], terms: Terms) -> list[Finding]:
@@ -173,30 +179,51 @@ def _judged(found: Sequence[Finding | _Series], terms: Terms) -> list[Finding]:
     for each in found:
         if isinstance(each, _Series):
             families.setdefault(each.family, []).append(each)
-    moved: dict[int, Difference | None] = {}
+    moved: dict[int, _Moved] = {}
     for own in families.values():
         made = differences([each.was for each in own], [each.now for each in own])
-        moved |= dict(zip(map(id, own), made, strict=True))
-    count = sum(
-        each.error is not None and each.largest > _tolerance(each, terms)
-        for each in moved.values()
-        if each is not None
-    )
-    tail = (1 - LEVEL) / max(1, count)
+        still = all(each is None or each.largest <= _tolerance(each, terms) for each in made)
+        moved |= {id(e): _Moved(e, found, still) for e, found in zip(own, made, strict=True)}
+    tests = sum(each.tests(terms) for each in moved.values())
+    tail = (1 - LEVEL) / max(1, tests)
     return [
-        _verdict(each.finding, moved[id(each)], tail, terms) if isinstance(each, _Series) else each
+        _verdict(moved[id(each)], tail, terms) if isinstance(each, _Series) else each
         for each in found
     ]
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """How far a series moved, None where no seeds are left; `still` where none of its family did."""
+
+    series: _Series
+    difference: Difference | None
+    still: bool
+
+    def tests(self, terms: Terms) -> int:
+        """How many of the two tests could fail: of the difference, and of seeds without a number."""
+        found = self.difference
+        if found is None:
+            return 0
+        reachable = self.series.undefined.least <= 1 - LEVEL
+        return reachable + (found.error is not None and found.largest > _tolerance(found, terms))
 
 
 def _tolerance(found: Difference, terms: Terms) -> float:
     return terms.tolerance * max(1.0, abs(found.was))
 
 
-def _verdict(finding: Finding, found: Difference | None, tail: float, terms: Terms) -> Finding:
+def _verdict(moved: _Moved, tail: float, terms: Terms) -> Finding:
+    finding, found, lacking = moved.series.finding, moved.difference, moved.series.undefined
+    seeds = f"; it is {lacking.told}" if lacking.moved else ""
     if found is None:
         told = "no seed gave a number both times, and there are too few for two samples"
-        return replace(finding, told=told, way_out="give the file the seeds that are pinned")
+        way_out = PIN_AGAIN if lacking.moved else "give the file the seeds that are pinned"
+        return replace(finding, told=told + seeds, way_out=way_out)
+    if lacking.chance <= tail:
+        return replace(finding, told=f"it is {lacking.told}, more than noise explains")
+    if lacking.lost and found.paired and moved.still:
+        return replace(finding, told=f"it is {lacking.told}, and nothing moves at the others")
     better = terms.of(finding.metric)
     directed = better in {Direction.LOW, Direction.HIGH}
     low, high = found.interval(tail if directed else tail / 2) or (found.value, found.value)
@@ -214,7 +241,7 @@ def _verdict(finding: Finding, found: Difference | None, tail: float, terms: Ter
         now=found.now,
         interval=None if found.error is None else (low, high),
         seeds=found.seeds,
-        told=_how(found),
+        told=f"{_how(found)}{seeds}",
         way_out="" if verdict.good else PIN_AGAIN,
     )
 
