@@ -1,6 +1,6 @@
 """How often `ratecli check` finds a loss of known size, and how often it finds one where there is none.
 
-    python benchmarks/check.py [COMPARISONS]        # default: 200 each, seven minutes on one core
+    python benchmarks/check.py [COMPARISONS]        # default: 200 each, nine minutes on one core
 
 Real trials on generated loans (4,000 rows, a third of them to test, six sweep points) are run at 40
 seeds, and each of their classifiers is measured again with wrong decisions planted: on rows drawn at
@@ -34,7 +34,7 @@ as uncertain as its rows: half a point then takes more than 20 seeds, or more ro
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,10 @@ import matplotlib as mpl
 import numpy as np
 
 from ratecli.rates.direction import Direction
-from ratecli.report.checks.compare import TOLERANCE, Terms, compared
+from ratecli.report.checks.compare import compared
 from ratecli.report.checks.reference import Pinned, Place
-from ratecli.report.estimates import share
+from ratecli.report.checks.verdicts import TOLERANCE, Terms
+from ratecli.report.estimates import Estimate, share
 from ratecli.runner import trial
 from ratecli.runner.executors import Serial
 from ratecli.runner.keys import stream
@@ -57,6 +58,8 @@ from ratecli.spec.document import Document
 SEEDS = 40
 SIZES = (0.0, 0.001, 0.0025, 0.005, 0.01)
 """Of the error: 0.01 is a point."""
+LACKING = ((0.1, 0.1), (0.3, 0.3), (0.0, 0.3), (0.0, 0.6), (0.0, 0.9))
+"""Shares of seeds at which the ratio of `last` is undefined, pinned and now."""
 EXPERIMENT = f"""
 name: planted
 datasets: {{loans: {{source: loans, rows: 4000}}}}
@@ -65,7 +68,11 @@ constraints: {{parity: 'positive_rate[women] >= kappa * positive_rate[men]'}}
 sweep: {{kappa: [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]}}
 algorithms: [unconstrained, ALGORITHM]
 seeds: {SEEDS}
-metrics: {{women: 'positive_rate[women]', men: 'positive_rate[men]', error: error}}
+metrics:
+  women: positive_rate[women]
+  men: positive_rate[men]
+  error: error
+  ratio: positive_rate[women] / positive_rate[men]
 """
 ALGORITHMS = {
     "majorize": "majorize: {iterations: 6}",
@@ -85,6 +92,10 @@ class Scenario:
     planted: str
     seeds: int
     other: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.planted}, {self.name}, {self.seeds}"
 
 
 SCENARIOS = (
@@ -148,9 +159,15 @@ def _spoilt(rows: Any, answers: Mapping[str, Any], rng: np.random.Generator) -> 
 
 
 def rate(
-    scenario: Scenario, size: float, before: Values, after: Values, comparisons: int
+    scenario: Scenario,
+    size: float,
+    before: Values,
+    after: Values,
+    *,
+    comparisons: int,
+    lacking: tuple[float, float] = (0.0, 0.0),
 ) -> list[bool]:
-    """Whether each of the simulated comparisons trips."""
+    """Whether each of the simulated comparisons trips; `lacking` are shares of ratios made undefined."""
     rng = np.random.default_rng(1)
     found = []
     for _ in range(comparisons):
@@ -162,9 +179,23 @@ def rate(
             _pinned(key, sizes[size if key[0] == scenario.planted else 0.0], now)
             for key, sizes in after.items()
         ]
+        for side, share_of in zip((pinned, checked), lacking, strict=True):
+            _undefine(side, scenario.planted, share_of, rng)
         made = compared(checked, pinned, TERMS)
         found.append(any(not each.verdict.good for each in made))
     return found
+
+
+def _undefine(
+    side: Sequence[Pinned], planted: str, share_of: float, rng: np.random.Generator
+) -> None:
+    """Ratios of the last classifier at some seeds, drawn for each sweep point, on both splits."""
+    for each in side:
+        if share_of and each.algorithm == planted:
+            gone = rng.random(len(each.seeds)) < share_of
+            for metrics in each.values["last"].values():
+                numbers = zip(metrics["ratio"], gone, strict=True)
+                metrics["ratio"] = ["nan" if lost else number for number, lost in numbers]
 
 
 def _pinned(
@@ -187,20 +218,39 @@ def main(comparisons: int) -> None:
     first = {name: measured(name, "first") for name in ALGORITHMS}
     again = {"three_player": measured("three_player", "again"), "majorize": first["majorize"]}
     print("share of comparisons that trip, by the loss of error that is planted\n")
-    print(f"{'':<34}" + "".join(f"{size:>22}" for size in SIZES))
+    print(_line("", map(str, SIZES)))
     curves = {}
     for scenario in SCENARIOS:
         who = scenario.planted
         found = [
-            share(sum(tripped), comparisons)
+            share(
+                sum(rate(scenario, size, first[who], again[who], comparisons=comparisons)),
+                comparisons,
+            )
             for size in SIZES
-            for tripped in [rate(scenario, size, first[who], again[who], comparisons)]
         ]
-        name = f"{who}, {scenario.name}, {scenario.seeds}"
-        cells = (f"{each.mean:.3f} [{each.low:.3f}, {each.high:.3f}]" for each in found)
-        print(f"{name:<34}" + "".join(f"{cell:>22}" for cell in cells), flush=True)
-        curves[name] = found
+        curves[scenario.title] = found
+        print(_line(scenario.title, map(_cell, found)), flush=True)
     draw(curves)
+    print("\nthe same, by the shares of seeds whose ratio is undefined, pinned -> now\n")
+    print(_line("", (f"{was} -> {now}" for was, now in LACKING)))
+    for scenario in SCENARIOS[2:4]:
+        sides = first[scenario.planted], again[scenario.planted]
+        found = [
+            share(
+                sum(rate(scenario, 0.0, *sides, comparisons=comparisons, lacking=each)), comparisons
+            )
+            for each in LACKING
+        ]
+        print(_line(scenario.title, map(_cell, found)), flush=True)
+
+
+def _line(head: str, cells: Iterable[str]) -> str:
+    return f"{head:<34}" + "".join(f"{cell:>22}" for cell in cells)
+
+
+def _cell(found: Estimate) -> str:
+    return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def draw(curves: Mapping[str, Sequence[Any]]) -> None:

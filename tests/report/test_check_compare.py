@@ -6,8 +6,9 @@ import pytest
 from pins import findings, point
 from synthetic_ledger import measured, planned
 
-from ratecli.report.checks.compare import Terms, compare
+from ratecli.report.checks.compare import compare
 from ratecli.report.checks.reference import reference
+from ratecli.report.checks.verdicts import Terms
 from ratecli.report.ledger import Ledger
 
 FIVE = [0.20, 0.21, 0.19, 0.22, 0.18]

@@ -10,11 +10,13 @@ from ratecli.faults import Fault, FaultError
 from ratecli.rates.direction import Direction, direction
 from ratecli.rates.parser import parse_value
 from ratecli.rates.table import SPREADS
-from ratecli.report.checks.compare import PIN_AGAIN, Terms, compare
+from ratecli.report.checks.compare import compare
 from ratecli.report.checks.expected import expected
 from ratecli.report.checks.findings import Check, Finding, Verdict
+from ratecli.report.checks.notes import notes
 from ratecli.report.checks.reference import OBJECTIVE, Reference, read, reference, text
 from ratecli.report.checks.standing import NothingError, standing, unanswered
+from ratecli.report.checks.verdicts import PIN_AGAIN, Terms
 from ratecli.report.ledger import Ledger
 from ratecli.runner.files import atomic_write, writing
 from ratecli.runner.prepare import Prepared
@@ -49,7 +51,8 @@ def check(prepared: Prepared, folder: Path, place: Path, tolerance: float) -> Ch
         return Check(prepared.path, name, None, _placed(prepared, found))
     found += _pinned(prepared, ledger, known, tolerance)
     versions = _versions(known.versions, ledger.meta["versions"])
-    return Check(prepared.path, name, place, _placed(prepared, found), versions)
+    remarks = list(notes(ledger, known, found))
+    return Check(prepared.path, name, place, _placed(prepared, found), versions, remarks)
 
 
 def pin(prepared: Prepared, folder: Path, place: Path) -> Reference:

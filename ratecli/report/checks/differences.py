@@ -33,7 +33,7 @@ BySeed = Mapping[int, float]
 PLENTY = 5
 """Seeds from which on an interval tells anything: with fewer a loss is never certain enough."""
 LEAST = 2
-"""Numbers that an interval takes where seeds are plenty, and not all gave one."""
+"""Numbers of a point that tell a spread, where seeds are plenty and not all gave one."""
 POWER = 0.9
 """How often a loss is found where there are as many seeds as it is said to take."""
 
@@ -110,10 +110,14 @@ def plenty(was: BySeed, now: BySeed) -> bool:
 def differences(was: Sequence[BySeed], now: Sequence[BySeed]) -> list[Difference | None]:
     """Those of one family, point by point; None where there is nothing to compare.
 
-    Seeds that are matched are compared where both sides gave a number. Where at most one did, and where
-    seeds are not matched, the numbers of either side are a sample. A single pair has no interval.
+    Seeds that are matched are compared where both sides gave a number. Where too few did, and where seeds are
+    not matched, the numbers of either side are a sample. A single pair has the spread of other points, or
+    no interval.
     """
-    pairs = [_pair(before, after) for before, after in zip(was, now, strict=True)]
+    sides = list(zip(was, now, strict=True))
+    pairs = [_pair(*each, LEAST) for each in sides]
+    if _common(pairs, paired=True).free >= PLENTY - 1:
+        pairs = [_pair(*each, 1) for each in sides]
     spread = {paired: _common(pairs, paired=paired) for paired in (True, False)}
     return [None if each is None else _difference(each, spread[each.paired]) for each in pairs]
 
@@ -137,20 +141,28 @@ class _Pair:
         return self.was, self.now
 
     @property
+    def size(self) -> int:
+        return min(len(self.was), len(self.now))
+
+    @property
     def moved(self) -> bool:
         return not self.paired or any(self.samples[0].values())
 
 
-def _pair(was: BySeed, now: BySeed) -> _Pair | None:
-    sides = [{s: v for s, v in each.items() if math.isfinite(v)} for each in (was, now)]
-    common = [seed for seed in sides[0] if seed in sides[1]]
+def _pair(was: BySeed, now: BySeed, least: int) -> _Pair | None:
+    """`least` is the number of pairs that can have an interval."""
+    before, after = (
+        {seed: number for seed, number in each.items() if math.isfinite(number)}
+        for each in (was, now)
+    )
+    common = [seed for seed in before if seed in after]
     pairs, many = matched(was, now), plenty(was, now)
-    if many and not (pairs and len(common) >= LEAST) and min(map(len, sides)) >= LEAST:
-        return _Pair(*sides, paired=False, certain=True)
+    if many and not (pairs and len(common) >= least) and min(len(before), len(after)) >= LEAST:
+        return _Pair(before, after, paired=False, certain=True)
     if not pairs or not common:
         return None
-    own = ({seed: side[seed] for seed in common} for side in sides)
-    return _Pair(*own, paired=True, certain=many and len(common) >= LEAST)
+    before, after = ({seed: side[seed] for seed in common} for side in (before, after))
+    return _Pair(before, after, paired=True, certain=many and len(common) >= least)
 
 
 def _difference(pair: _Pair, common: _Spread) -> Difference:
@@ -162,16 +174,18 @@ def _difference(pair: _Pair, common: _Spread) -> Difference:
     if not pair.moved:
         return replace(found, error=0.0)
     variance, df = common.of([len(each) for each in pair.samples])
-    own = sum(float(np.var(list(each.values()), ddof=1)) / len(each) for each in pair.samples)
+    several = (list(each.values()) for each in pair.samples if len(each) >= LEAST)
+    own = sum(float(np.var(each, ddof=1)) / len(each) for each in several)
     return replace(found, error=math.sqrt(max(own, variance)), df=df)
 
 
 @dataclass(frozen=True)
 class _Spread:
-    """What points say together: s_j and q_j of each sample."""
+    """What points say together: s_j and q_j of each sample, and the least N_j; 0 of no point."""
 
     variances: Sequence[float]
     doubts: Sequence[float]
+    free: float
 
     def of(self, sizes: Sequence[int]) -> tuple[float, float]:
         """V of a point with so many seeds in each sample, and its degrees of freedom."""
@@ -181,19 +195,16 @@ class _Spread:
 
 
 def _common(pairs: Sequence[_Pair | None], *, paired: bool) -> _Spread:
-    """That of all points with an interval that moved at all."""
+    """That of all points with several seeds that moved at all."""
     given = (pair for pair in pairs if pair is not None and pair.paired is paired)
-    return _spread([pair for pair in given if pair.certain and pair.moved])
+    kept = [pair for pair in given if pair.certain and pair.moved and pair.size >= LEAST]
+    found = [_shared(list(sample)) for sample in zip(*(pair.samples for pair in kept), strict=True)]
+    variances, doubts, free = zip(*found, strict=True) if found else ((), (), (0.0,))
+    return _Spread(variances, doubts, min(free))
 
 
-def _spread(pairs: Sequence[_Pair]) -> _Spread:
-    samples = zip(*(pair.samples for pair in pairs), strict=True)
-    found = [_shared(list(sample)) for sample in samples]
-    return _Spread([variance for variance, _ in found], [doubt for _, doubt in found])
-
-
-def _shared(points: Sequence[BySeed]) -> tuple[float, float]:
-    """s_j and q_j of one sample."""
+def _shared(points: Sequence[BySeed]) -> tuple[float, float, float]:
+    """s_j, q_j and N_j of one sample."""
     seeds = list({seed: None for each in points for seed in each})
     numbers = np.array([[each.get(seed, math.nan) for seed in seeds] for each in points])
     there = np.isfinite(numbers).astype(float)
@@ -202,4 +213,4 @@ def _shared(points: Sequence[BySeed]) -> tuple[float, float]:
     products, free = apart @ apart.T, there @ there.T - 1
     total = float(np.trace(free))
     doubts = products**2 / np.maximum(free, 1.0) * (free > 0)
-    return float(np.trace(products)) / total, float(doubts.sum()) / total**2
+    return float(np.trace(products)) / total, float(doubts.sum()) / total**2, total
