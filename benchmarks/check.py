@@ -78,7 +78,8 @@ ALGORITHMS = {
     "majorize": "majorize: {iterations: 6}",
     "three_player": "three_player: {steps: 1000, batch: 200}",
 }
-TERMS = Terms(TOLERANCE, {"error": Direction.LOW, "objective": Direction.LOW})
+BETTER = {"error": Direction.LOW, "objective": Direction.LOW}
+TERMS = Terms(TOLERANCE, BETTER, {"train": 2667, "test": 1333})
 
 Values = Mapping[tuple[str, float], Mapping[float, Mapping[Place, Mapping[int, float]]]]
 """By label and sweep point, then by the size of the loss, then by place and seed."""

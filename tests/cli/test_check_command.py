@@ -201,6 +201,21 @@ def test_fewer_seeds_than_pinned_are_told(folder, cli):
     assert {each["seeds"] for each in file["comparisons"]} == {3}
 
 
+def test_other_seeds_than_pinned_are_two_samples_on_all_rows_too(pinned, cli):
+    REFERENCE.write_text(REFERENCE.read_text().replace("[0, 1, 2, 3, 4]", "[5, 6, 7, 8, 9]"))
+    answer = cli("check", "small.yaml")
+    assert answer.code == 0
+    assert (
+        "warning[W502]: none of 5 seeds are pinned: 5 and 5 are compared as two samples"
+        in answer.err
+    )
+    for split in ("train", "test"):
+        plant(pinned, 0.2, split=split)
+    answer = cli("check", "small.yaml")
+    assert answer.code == 3
+    assert re.search("^regressed  majorize .* train \\+ test  error ", answer.out, re.MULTILINE)
+
+
 @pytest.mark.usefixtures("pinned")
 def test_seeds_of_the_file_that_are_not_stored_fail(folder, cli):
     """Though all that is pinned is there."""

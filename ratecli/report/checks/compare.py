@@ -1,5 +1,6 @@
 """An experiment's results against the reference that is pinned: what is compared with what.
 
+Where seeds are others, a metric is compared on each split and as the mean over the rows of all of them.
 Violations count from 0 up: room that is left is nobody's loss. That trials found a solution is
 compared as the metric `solution_rate`. With fewer than `PLENTY` seeds a number that is undefined, and was
 not, or the other way round, cannot be compared.
@@ -8,10 +9,10 @@ not, or the other way round, cannot be compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ratecli.report.checks.differences import BySeed
+from ratecli.report.checks.differences import BySeed, matched, plenty
 from ratecli.report.checks.findings import Finding, Verdict
 from ratecli.report.checks.reference import (
     OBJECTIVE,
@@ -44,7 +45,9 @@ def compared(now: Iterable[Pinned], was: Iterable[Pinned], terms: Terms) -> list
     known = {each.key: each for each in was}
     found: list[Finding | Series] = []
     for each in now:
-        found += _of_point(each, known.pop(each.key, None))
+        before = known.pop(each.key, None)
+        found += _of_point(each, before)
+        found += [] if before is None else _together(each, before, terms.rows)
     gone = "it is pinned and no longer in the file"
     return judged([*found, *(_not_compared(each, gone) for each in known.values())], terms)
 
@@ -88,6 +91,38 @@ def _of_point(now: Pinned, was: Pinned | None) -> Iterator[Finding | Series]:
             yield replace(found, told="it is not pinned")
         elif place in after and place in before:
             yield _series(found, (was.seeds, before[place]), (now.seeds, after[place]))
+
+
+def _together(now: Pinned, was: Pinned, rows: Mapping[str, int]) -> Iterator[Finding | Series]:
+    """Each metric over the rows of all splits, where seeds are others.
+
+    Other seeds share the same rows out to splits otherwise. An error on test rows is as uncertain as they
+    are few, and a mean over all rows is not: what is high on the one is low on the other.
+    """
+    seeds = [dict.fromkeys(each.seeds, 0.0) for each in (was, now)]
+    if matched(*seeds) or not plenty(*seeds):
+        return
+    before, after = was.numbers, now.numbers
+    places = {(variant, metric): None for variant, _, metric in before.keys() & after.keys()}
+    for variant, metric in sorted(places):
+        splits = [s for s in rows if all((variant, s, metric) in own for own in (before, after))]
+        if len(splits) > 1 and not metric.startswith(VIOLATION):
+            sides = (
+                _mean([(rows[s], own[variant, s, metric]) for s in splits])
+                for own in (before, after)
+            )
+            found = _at(now, (variant, " + ".join(splits), metric))
+            yield _series(found, *zip((was.seeds, now.seeds), sides, strict=True))
+
+
+def _mean(parts: Sequence[tuple[int, BySeed]]) -> dict[int, float]:
+    """By seed, weighted by rows."""
+    total = sum(count for count, _ in parts)
+    (_, first), *_ = parts
+    return {
+        seed: sum(count * numbers.get(seed, math.nan) for count, numbers in parts) / total
+        for seed in first
+    }
 
 
 def _series(found: Finding, *sides: tuple[Sequence[int], BySeed]) -> Finding | Series:

@@ -14,7 +14,7 @@ Nor can it where some became undefined though nothing moves at the others, at no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ratecli.rates.direction import Direction
 from ratecli.report.checks.differences import BySeed, Difference, differences
@@ -38,11 +38,13 @@ PIN_AGAIN = "if that is meant, pin again: `ratecli pin {file}`"
 class Terms:
     """What counts as a difference.
 
-    `tolerance` is a number, of numbers beyond 1 a share; `better` says of metrics which way is.
+    `tolerance` is a number, of numbers beyond 1 a share; `better` says of metrics which way is; `rows` of
+    splits, in their order, how many rows they have.
     """
 
     tolerance: float
     better: Mapping[str, Direction]
+    rows: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, metric: str) -> Direction:
         if metric.startswith(VIOLATION):
