@@ -209,6 +209,10 @@ def test_other_seeds_than_pinned_are_two_samples_on_all_rows_too(pinned, cli):
         "warning[W502]: none of 5 seeds are pinned: 5 and 5 are compared as two samples"
         in answer.err
     )
+    told = r"half a point of 'error' of \w+ \(.*\) takes about (\d+) seeds .*, and there are 5\n"
+    needed = re.search(told, answer.err)
+    assert needed, answer.err
+    assert int(needed[1]) > 5
     for split in ("train", "test"):
         plant(pinned, 0.2, split=split)
     answer = cli("check", "small.yaml")

@@ -20,7 +20,7 @@ def notes(ledger: Ledger, known: Reference, findings: Sequence[Finding]) -> Iter
     """Of seeds, of numbers that are undefined at some, and of losses that are too small to show."""
     planned = {trial.seed for trial in ledger.plan}
     yield from of_seeds({seed for each in known.trials for seed in each.seeds}, planned)
-    good = [each for each in findings if each.verdict.good]
+    good = [each for each in findings if each.verdict.good and each.against == "reference"]
     if odd := [each for each in good if each.remark]:
         more = f", and {len(odd) - 1} more" if len(odd) > 1 else ""
         told = f"seeds are left out where a number is undefined: {odd[0].what} is {odd[0].remark}"

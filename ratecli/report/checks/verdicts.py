@@ -150,7 +150,7 @@ def _verdict(moved: _Moved, tail: float, odd: float, terms: Terms) -> Finding:
         interval=found.interval(tail),
         seeds=found.seeds,
         left_out=len(lacking.was) + len(lacking.now - lacking.was),
-        needed=_needed(found, tail, finding.metric, terms),
+        needed=0 if lacking.paired else _needed(found, tail, finding.metric, terms),
         told=f"{_how(found)}{_lacking(lacking)}",
         remark=lacking.told if lacking.moved else "",
         way_out="" if verdict.good else PIN_AGAIN,
@@ -169,12 +169,7 @@ def _judge(found: Difference, tail: float, metric: str, terms: Terms) -> Verdict
 
 def _needed(found: Difference, tail: float, metric: str, terms: Terms) -> int:
     """With how many seeds half a point of a metric that gets better one way would show."""
-    if (
-        found.paired
-        or metric.startswith(VIOLATION)
-        or not terms.directed(metric)
-        or metric == SOLUTION_RATE
-    ):
+    if metric.startswith(VIOLATION) or metric == SOLUTION_RATE or not terms.directed(metric):
         return 0
     return found.needed(HALF_A_POINT * max(1.0, abs(found.was)), tail)
 
