@@ -111,13 +111,12 @@ def _told(made: Prepared, found: Check, *, github: bool) -> None:
     from ratecli.report.checks.shown import folded, summary, versions  # noqa: PLC0415
     from ratecli.report.checks.shown import table as moved  # noqa: PLC0415
 
+    notes = [note.fault(made.document) for note in found.notes]
     if github:
-        faults = [bad.fault(made.document) for bad in found.of(*BAD)]
-        faults += [note.fault(made.document) for note in found.notes]
+        faults = [bad.fault(made.document) for bad in found.of(*BAD)] + notes
         typer.echo(to_github(faults), nl=bool(faults))
     else:
-        _show([bad.fault(made.document) for bad in found.of(Verdict.NOT_COMPARED)])
-        show(note.fault(made.document) for note in found.notes)
+        _show([bad.fault(made.document) for bad in found.of(Verdict.NOT_COMPARED)], notes)
     typer.echo(summary(found))
     sheet = moved(found)
     if sheet.rows and not github:
@@ -130,7 +129,7 @@ def _told(made: Prepared, found: Check, *, github: bool) -> None:
             typer.echo(line)
 
 
-def _show(faults: list[Fault]) -> None:
-    show(faults[:SHOWN_FAULTS])
+def _show(faults: list[Fault], notes: list[Fault]) -> None:
+    show([*faults[:SHOWN_FAULTS], *notes])
     if more := len(faults[SHOWN_FAULTS:]):
         typer.echo(f"... {more} more not compared: --format json has all", err=True)
