@@ -1,6 +1,6 @@
 """How often `ratecli check` finds a loss of known size, and how often it finds one where there is none.
 
-    python benchmarks/check.py [COMPARISONS]        # default: 200 each, eight minutes on one core
+    python benchmarks/check.py [COMPARISONS]        # default: 200 each, ten minutes on one core
 
 Real trials on generated loans (4,000 rows, a third of them to test, six sweep points) are run at 40
 seeds, and each of their classifiers is measured again with wrong decisions planted: on rows drawn at
