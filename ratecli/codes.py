@@ -225,6 +225,9 @@ _WARNINGS = (
          "the columns tell too little of the groups, or too little may be told", "allow more"),
     Code("W501", "A number differs from what `expect` says.",
          "another result than the one that was expected", "`summary.md` has both"),
+    Code("W502", "A check leaves seeds out, or has too few to show half a point.",
+         "other seeds than those pinned, or a number that is undefined at some",
+         "give the file the seeds that are pinned, or pin again"),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {

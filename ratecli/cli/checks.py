@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ratecli.runner.prepare import Prepared
 
 FAILED = 3
-SHOWN_ROWS = 40
 SHOWN_FAULTS = 10
 REFERENCE = RESULTS / "reference"
 
@@ -109,28 +108,28 @@ def _write_junit(checks: list[Check], place: Path) -> None:
 def _told(made: Prepared, found: Check, *, github: bool) -> None:
     from ratecli.cli.render import clean, to_github  # noqa: PLC0415
     from ratecli.report.checks.findings import BAD, Verdict  # noqa: PLC0415
-    from ratecli.report.checks.shown import summary, versions  # noqa: PLC0415
+    from ratecli.report.checks.shown import folded, summary, versions  # noqa: PLC0415
     from ratecli.report.checks.shown import table as moved  # noqa: PLC0415
 
+    notes = [note.fault(made.document) for note in found.notes]
     if github:
-        faults = [bad.fault(made.document) for bad in found.of(*BAD)]
+        faults = [bad.fault(made.document) for bad in found.of(*BAD)] + notes
         typer.echo(to_github(faults), nl=bool(faults))
     else:
-        _show([bad.fault(made.document) for bad in found.of(Verdict.NOT_COMPARED)])
+        _show([bad.fault(made.document) for bad in found.of(Verdict.NOT_COMPARED)], notes)
     typer.echo(summary(found))
     sheet = moved(found)
     if sheet.rows and not github:
         rows = [[clean(cell.text) for cell in row] for row in sheet.rows]
         heads = [clean(column.title) for column in sheet.columns]
         numbers = [column.title for column in sheet.columns if column.numeric]
-        typer.echo(table(heads, rows[:SHOWN_ROWS], numbers))
-    if more := len(sheet.rows[SHOWN_ROWS:]) if not github else 0:
-        typer.echo(f"... {counted(more, 'more row')}: --format json has all")
-    if note := versions(found):
-        typer.echo(note)
+        typer.echo(table(heads, rows, numbers))
+    for line in ("" if github else folded(found), versions(found)):
+        if line:
+            typer.echo(line)
 
 
-def _show(faults: list[Fault]) -> None:
-    show(faults[:SHOWN_FAULTS])
+def _show(faults: list[Fault], notes: list[Fault]) -> None:
+    show([*faults[:SHOWN_FAULTS], *notes])
     if more := len(faults[SHOWN_FAULTS:]):
         typer.echo(f"... {more} more not compared: --format json has all", err=True)

@@ -187,6 +187,50 @@ def test_a_file_that_asks_for_more_than_is_pinned(folder, cli):
 
 
 @pytest.mark.usefixtures("pinned")
+def test_fewer_seeds_than_pinned_are_told(folder, cli):
+    (folder / "small.yaml").write_text(FILE.replace("seeds: 5", "seeds: 3"))
+    line = FILE.splitlines().index("seeds: 5") + 1
+    told = "3 of 5 seeds that are pinned are compared; no longer in the file: 3, 4"
+    answer = cli("check", "small.yaml")
+    assert answer.code == 0
+    assert answer.err.startswith(f"warning[W502]: {told}\n   --> small.yaml:{line}:1\n")
+    annotation = cli("check", "small.yaml", "--format", "github").out
+    assert annotation.startswith(f"::warning file=small.yaml,line={line},")
+    (file,) = json.loads(cli("check", "small.yaml", "--format", "json").out)["files"]
+    assert [note["told"] for note in file["notes"]] == [told]
+    assert {each["seeds"] for each in file["comparisons"]} == {3}
+
+
+def test_other_seeds_than_pinned_are_two_samples_on_all_rows_too(pinned, cli):
+    REFERENCE.write_text(REFERENCE.read_text().replace("[0, 1, 2, 3, 4]", "[5, 6, 7, 8, 9]"))
+    answer = cli("check", "small.yaml")
+    assert answer.code == 0
+    assert (
+        "warning[W502]: none of 5 seeds are pinned: 5 and 5 are compared as two samples"
+        in answer.err
+    )
+    told = r"half a point of 'error' of \w+ \(.*\) takes about (\d+) seeds .*, and there are 5\n"
+    needed = re.search(told, answer.err)
+    assert needed, answer.err
+    assert int(needed[1]) > 5
+    for split in ("train", "test"):
+        plant(pinned, 0.2, split=split)
+    answer = cli("check", "small.yaml")
+    assert answer.code == 3
+    assert re.search("^regressed  majorize .* train \\+ test  error ", answer.out, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("pinned")
+def test_seeds_of_the_file_that_are_not_stored_fail(folder, cli):
+    """Though all that is pinned is there."""
+    (folder / "small.yaml").write_text(FILE.replace("seeds: 5", "seeds: 6"))
+    answer = cli("check", "small.yaml")
+    assert answer.code == 3
+    assert "1 of 6 trials are not stored" in answer.err
+    assert "warning[W502]: 5 of 5 seeds that are pinned are compared; not pinned: 5" in answer.err
+
+
+@pytest.mark.usefixtures("pinned")
 def test_other_data_than_was_pinned(cli):
     text = REFERENCE.read_text()
     REFERENCE.write_text(re.sub('"loans": "..', '"loans": "zz', text))
@@ -265,12 +309,21 @@ def test_json_has_the_same_keys_for_every_comparison(pinned, folder, cli):
     document = json.loads(answer.out)
     assert list(document) == ["holds", "files"]
     (file,) = document["files"]
-    assert list(file) == ["file", "name", "holds", "reference", "versions", "counts", "comparisons"]
+    assert list(file) == [
+        "file",
+        "name",
+        "holds",
+        "reference",
+        "versions",
+        "notes",
+        "counts",
+        "comparisons",
+    ]
     assert sum(file["counts"].values()) == len(file["comparisons"]) == 22
     (keys,) = {tuple(each) for each in file["comparisons"]}
     assert keys == (
         "verdict", "good", "against", "algorithm", "variant", "point", "split", "metric",
-        "was", "now", "difference", "low", "high", "seeds", "told", "way_out",
+        "was", "now", "difference", "low", "high", "seeds", "left_out", "needed", "told", "way_out",
     )  # fmt: skip
     bad = [each for each in file["comparisons"] if not each["good"]]
     assert {(each["metric"], each["split"], each["verdict"]) for each in bad} == {

@@ -24,6 +24,12 @@ FEWER = {
 
 
 @pytest.mark.parametrize("name", templates())
+def test_templates_have_seeds_enough_for_a_later_check(folder, cli, name):
+    assert cli("init", "exp.yaml", "--template", name).code == 0
+    assert len(load_experiment(folder / "exp.yaml")[0].seeds) >= PLENTY
+
+
+@pytest.mark.parametrize("name", templates())
 def test_every_template_runs_offline(folder, cli, name):
     assert cli("init", "exp.yaml", "--template", name).code == 0
     assert (folder / "exp.yaml").read_text() == starter(name)

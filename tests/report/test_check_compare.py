@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from pins import findings, point
+from pins import BETTER, findings, point
 from synthetic_ledger import measured, planned
 
-from ratecli.report.checks.compare import Terms, compare
+from ratecli.report.checks.compare import compare, compared
 from ratecli.report.checks.reference import reference
+from ratecli.report.checks.verdicts import Terms
 from ratecli.report.ledger import Ledger
 
 FIVE = [0.20, 0.21, 0.19, 0.22, 0.18]
@@ -119,6 +120,33 @@ def test_data_sets_come_and_go():
         "data set 'd' is pinned and no longer in the file",
     ]
     assert set(told(ledger(a="1"), ledger(a="1"))) == {"1 seed: no interval"}
+
+
+def test_other_seeds_are_compared_on_all_rows_as_well():
+    """What is high on test rows is low on the others, and a loss is one on both."""
+    noise = [0.02, -0.03, 0.01, -0.02, 0.03, -0.01]
+
+    def split(by, first):
+        numbers = {
+            "test": [0.2 + by + e for e in noise],
+            "train": [0.2 + by - e / 2 for e in noise],
+        }
+        values = {"v": {name: {"error": own, "violation.x": own} for name, own in numbers.items()}}
+        return point(noise, first=first).model_copy(update={"values": values})
+
+    def told(first, **rows):
+        terms = Terms(0.001, BETTER, rows)
+        found = compared([split(0.005, first)], [split(0.0, 0)], terms)
+        return {(each.split, each.metric): str(each.verdict) for each in found}
+
+    expected = {("", "solution_rate"): "same"} | {
+        (split, metric): "same"
+        for split in ("train", "test")
+        for metric in ("error", "violation.x")
+    }
+    assert told(9) == expected
+    assert told(9, train=200, test=100) == expected | {("train + test", "error"): "regressed"}
+    assert ("train + test", "error") not in told(0, train=200, test=100)
 
 
 def test_what_is_there_on_one_side_only_fails():

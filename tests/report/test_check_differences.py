@@ -98,3 +98,63 @@ def test_what_few_seeds_have_in_common_gives_way_to_two_samples():
 def test_few_other_seeds_are_nothing_to_compare():
     assert differences([by_seed([1.0, 2.0])], [by_seed([1.0, 2.0], 5)]) == [None]
     assert differences([{}], [by_seed([1.0] * 9)]) == [None]
+
+
+def some(values, *missing):
+    return {seed: math.nan if seed in missing else v for seed, v in by_seed(values).items()}
+
+
+def test_pairs_are_the_seeds_that_gave_a_number_both_times(draws):
+    was, now = draws[:2]
+    found = only(some(was, 1), some(now, 4, 5))
+    kept = [0, 2, 3, 6, 7]
+    expected = stats.ttest_rel(now[kept], was[kept]).confidence_interval(1 - 2 * TAIL)
+    assert found.interval(TAIL) == pytest.approx(tuple(expected))
+    assert (found.seeds, found.paired) == (5, True)
+    two = only(some(was, *range(6)), by_seed(now))
+    assert (two.seeds, two.df) == (2, pytest.approx(1))
+
+
+def test_without_pairs_what_there_is_are_two_samples(draws):
+    was, now = draws[:2]
+    found = only(some(was, 0, 1, 2, 3), some(now, 4, 5, 6))  # seed 7 alone gave both
+    test = stats.ttest_ind(now[[0, 1, 2, 3, 7]], was[4:], equal_var=False)
+    assert found.interval(TAIL) == pytest.approx(tuple(test.confidence_interval(1 - 2 * TAIL)))
+    assert (found.seeds, found.paired) == (4, False)
+    assert differences([some(was, *range(7))], [some(now, 7)]) == [None]
+
+
+def test_a_single_pair_has_the_spread_of_other_points_or_none(draws):
+    was, now = by_seed(draws[0]), by_seed(draws[1])
+    single = some(draws[2], *range(1, 8)), by_seed(draws[3])
+    alone = only(*single)
+    assert (alone.seeds, alone.paired, alone.error) == (1, True, None)
+    other, found = differences([was, single[0]], [now, single[1]])
+    assert found.value == pytest.approx(draws[3, 0] - draws[2, 0])
+    assert found.error == pytest.approx(other.error * math.sqrt(8))
+    assert found.df == pytest.approx(other.df)
+
+
+def test_points_that_lack_seeds_share_what_they_have():
+    """Of 6 points with a seventh of the seeds gone the spread is nearly that of all."""
+    rng = np.random.default_rng(2)
+    noise = rng.normal(0, 0.01, (6, 14))
+    zero = by_seed([0.0] * 14)
+    whole = differences([zero] * 6, list(map(by_seed, noise)))
+    gaps = differences([zero] * 6, [some(row, k, k + 7) for k, row in enumerate(noise)])
+    for full, found in zip(whole, gaps, strict=True):
+        assert found.seeds == 12
+        assert found.error == pytest.approx(full.error * math.sqrt(14 / 12), rel=0.15)
+        assert 13 < found.df < full.df * 1.1
+
+
+def test_with_the_seeds_that_are_needed_a_loss_shows():
+    rng = np.random.default_rng(6)
+    few = only(by_seed(rng.normal(0, 0.01, 200)), by_seed(rng.normal(0, 0.01, 100), 200))
+    needed = few.needed(0.005, TAIL)
+    both = stats.norm.ppf(0.9) + stats.norm.ppf(1 - TAIL)
+    assert needed == pytest.approx(2 * (0.01 * both / 0.005) ** 2, rel=0.15)
+    sides = rng.normal(0, 0.01, (400, 2, needed))
+    found = [only(by_seed(was), by_seed(now + 0.005, 1000)) for was, now in sides]
+    shown = sum(each.interval(TAIL)[0] > 0 for each in found)
+    assert 0.85 * len(sides) < shown < 0.95 * len(sides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ from ratecli.faults import Fault, FaultError
 from ratecli.rates.direction import Direction, direction
 from ratecli.rates.parser import parse_value
 from ratecli.rates.table import SPREADS
-from ratecli.report.checks.compare import PIN_AGAIN, Terms, compare
+from ratecli.report.checks.compare import compare
 from ratecli.report.checks.expected import expected
 from ratecli.report.checks.findings import Check, Finding, Verdict
+from ratecli.report.checks.notes import notes
 from ratecli.report.checks.reference import OBJECTIVE, Reference, read, reference, text
 from ratecli.report.checks.standing import NothingError, standing, unanswered
-from ratecli.report.ledger import Ledger
+from ratecli.report.checks.verdicts import PIN_AGAIN, Terms
+from ratecli.report.ledger import SPLITS, Ledger
 from ratecli.runner.files import atomic_write, writing
 from ratecli.runner.prepare import Prepared
 from ratecli.runner.records import STAGE
@@ -49,7 +52,8 @@ def check(prepared: Prepared, folder: Path, place: Path, tolerance: float) -> Ch
         return Check(prepared.path, name, None, _placed(prepared, found))
     found += _pinned(prepared, ledger, known, tolerance)
     versions = _versions(known.versions, ledger.meta["versions"])
-    return Check(prepared.path, name, place, _placed(prepared, found), versions)
+    remarks = list(notes(ledger, known, found))
+    return Check(prepared.path, name, place, _placed(prepared, found), versions, remarks)
 
 
 def pin(prepared: Prepared, folder: Path, place: Path) -> Reference:
@@ -85,6 +89,15 @@ def directions(experiment: Experiment) -> dict[str, Direction]:
     return found | low | dict.fromkeys((SOLUTION_RATE, LEAST), Direction.HIGH)
 
 
+def rows(ledger: Ledger) -> dict[str, int]:
+    """How many rows a split has, summed over trials."""
+    found: Counter[str] = Counter()
+    for trial in ledger.plan:
+        result = ledger.results.get(trial.key)
+        found.update((result.info.get("rows") if result else None) or {})
+    return {split: found[split] for split in SPLITS if split in found}
+
+
 def _placed(prepared: Prepared, found: Sequence[Finding]) -> list[Finding]:
     """What is of a whole algorithm at its entry."""
     labels = [entry.label for entry in prepared.experiment.algorithms]
@@ -110,9 +123,10 @@ def _pinned(
         told = f"the reference is one of '{known.name}'"
         return [Finding(Verdict.NOT_COMPARED, "reference", told=told, way_out="name the right one")]
     again = PIN_AGAIN.format(file=prepared.path)
+    terms = Terms(tolerance, directions(prepared.experiment), rows(ledger))
     return [
         replace(each, way_out=again) if each.way_out == PIN_AGAIN else each
-        for each in compare(ledger, known, Terms(tolerance, directions(prepared.experiment)))
+        for each in compare(ledger, known, terms)
     ]
 
 

@@ -1,24 +1,18 @@
-"""An experiment's results against the reference that is pinned.
+"""An experiment's results against the reference that is pinned: what is compared with what.
 
-A metric *regressed* if its mean over seeds got worse by more than the tolerance, and the interval of
-the difference does not reach back to 0. Where nothing but noise moves numbers, no metric of a file does so
-with a probability of 95 % (Bonferroni over those that moved by more than the tolerance at some seed: no
-other can). With fewer than `PLENTY` seeds nothing can be told from noise, and any difference beyond the
-tolerance counts. A metric of which nobody says which way is better *changed* if that is so either way.
-
+Where seeds are others, a metric is compared on each split and as the mean over the rows of all of them.
 Violations count from 0 up: room that is left is nobody's loss. That trials found a solution is
-compared as the metric `solution_rate`. A number that is undefined at a seed, and was not, or the other way
-round, cannot be compared.
+compared as the metric `solution_rate`. With fewer than `PLENTY` seeds a number that is undefined, and was
+not, or the other way round, cannot be compared.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ratecli.rates.direction import Direction
-from ratecli.report.checks.differences import Difference, differences
+from ratecli.report.checks.differences import BySeed, matched, plenty
 from ratecli.report.checks.findings import Finding, Verdict
 from ratecli.report.checks.reference import (
     OBJECTIVE,
@@ -30,49 +24,13 @@ from ratecli.report.checks.reference import (
     points,
 )
 from ratecli.report.checks.standing import ENDED
+from ratecli.report.checks.undefined import undefined
+from ratecli.report.checks.verdicts import PIN_AGAIN, Series, Terms, judged
 from ratecli.report.ledger import Ledger
 from ratecli.report.outcomes import ANSWERED
 from ratecli.runner.records import VIOLATION
 from ratecli.spec.document import Loc
 from ratecli.spec.names import SOLUTION_RATE
-
-LEVEL = 0.95
-TOLERANCE = 0.001
-"""A tenth of a point. Other processors round otherwise, and what they turn is less: measured with the
-kernels of five processors, rates of `experiments/adult-check.yaml` move by 0.0003 at most.
-"""
-PIN_AGAIN = "if that is meant, pin again: `ratecli pin {file}`"
-"""With a place for the file's path, which only the caller knows."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What counts as a difference.
-
-    `tolerance` is a number, of numbers beyond 1 a share; `better` says of metrics which way is.
-    """
-
-    tolerance: float
-    better: Mapping[str, Direction]
-
-    def of(self, metric: str) -> Direction:
-        if metric.startswith(VIOLATION):
-            return Direction.LOW
-        return self.better.get(metric, Direction.EITHER)
-
-
-@dataclass(frozen=True)
-class _Series:
-    """One comparison before it is made: finite numbers by seed."""
-
-    finding: Finding
-    was: Mapping[int, float]
-    now: Mapping[int, float]
-
-    @property
-    def family(self) -> tuple[str, ...]:
-        found = self.finding
-        return found.algorithm, found.variant, found.split, found.metric
 
 
 def compare(ledger: Ledger, reference: Reference, terms: Terms) -> list[Finding]:
@@ -85,11 +43,13 @@ def compare(ledger: Ledger, reference: Reference, terms: Terms) -> list[Finding]
 def compared(now: Iterable[Pinned], was: Iterable[Pinned], terms: Terms) -> list[Finding]:
     """Results of the same data, in the order of `now`; what there is no more of comes last."""
     known = {each.key: each for each in was}
-    found: list[Finding | _Series] = []
+    found: list[Finding | Series] = []
     for each in now:
-        found += _of_point(each, known.pop(each.key, None))
+        before = known.pop(each.key, None)
+        found += _of_point(each, before)
+        found += [] if before is None else _together(each, before, terms.rows)
     gone = "it is pinned and no longer in the file"
-    return _judged([*found, *(_not_compared(each, gone) for each in known.values())], terms)
+    return judged([*found, *(_not_compared(each, gone) for each in known.values())], terms)
 
 
 def _other_data(ledger: Ledger, reference: Reference) -> Iterator[Finding]:
@@ -109,7 +69,7 @@ def _other_data(ledger: Ledger, reference: Reference) -> Iterator[Finding]:
         yield Finding(Verdict.NOT_COMPARED, "reference", told=told, way_out=PIN_AGAIN, loc=loc)
 
 
-def _of_point(now: Pinned, was: Pinned | None) -> Iterator[Finding | _Series]:
+def _of_point(now: Pinned, was: Pinned | None) -> Iterator[Finding | Series]:
     """All comparisons of an algorithm at a sweep point."""
     if was is None:
         yield _not_compared(now, "it is not pinned")
@@ -130,100 +90,77 @@ def _of_point(now: Pinned, was: Pinned | None) -> Iterator[Finding | _Series]:
         elif place not in before and before:
             yield replace(found, told="it is not pinned")
         elif place in after and place in before:
-            yield _series(found, before[place], after[place])
+            yield _series(found, (was.seeds, before[place]), (now.seeds, after[place]))
 
 
-def _series(
-    found: Finding, was: Mapping[int, float], now: Mapping[int, float]
-) -> Finding | _Series:
-    """Numbers that are alike and not finite are left out; a NaN beside a number cannot be compared."""
-    odd = [seed for seed in {**was, **now} if not _finite(seed, was, now)]
-    for seed in odd:
-        before, after = was.get(seed, math.nan), now.get(seed, math.nan)
-        if seed in was and seed in now and not _alike(before, after):
-            told = f"it is {after:g} at seed {seed}, and {before:g} is pinned"
-            return replace(found, told=told)
-    left = [{s: v for s, v in each.items() if s not in odd} for each in (was, now)]
-    if not any(left):
-        return replace(found, verdict=Verdict.SAME, told="undefined, as it is pinned")
+def _together(now: Pinned, was: Pinned, rows: Mapping[str, int]) -> Iterator[Finding | Series]:
+    """Each metric over the rows of all splits, where seeds are others.
+
+    Other seeds share the same rows out to splits otherwise. An error on test rows is as uncertain as they
+    are few, and a mean over all rows is not: what is high on the one is low on the other.
+    """
+    seeds = [dict.fromkeys(each.seeds, 0.0) for each in (was, now)]
+    if matched(*seeds) or not plenty(*seeds):
+        return
+    before, after = was.numbers, now.numbers
+    places = {(variant, metric): None for variant, _, metric in before.keys() & after.keys()}
+    for variant, metric in sorted(places):
+        splits = [s for s in rows if all((variant, s, metric) in own for own in (before, after))]
+        if len(splits) > 1 and not metric.startswith(VIOLATION):
+            sides = (
+                _mean([(rows[s], own[variant, s, metric]) for s in splits])
+                for own in (before, after)
+            )
+            found = _at(now, (variant, " + ".join(splits), metric))
+            yield _series(found, *zip((was.seeds, now.seeds), sides, strict=True))
+
+
+def _mean(parts: Sequence[tuple[int, BySeed]]) -> dict[int, float]:
+    """By seed, weighted by rows."""
+    total = sum(count for count, _ in parts)
+    (_, first), *_ = parts
+    return {
+        seed: sum(count * numbers.get(seed, math.nan) for count, numbers in parts) / total
+        for seed in first
+    }
+
+
+def _series(found: Finding, *sides: tuple[Sequence[int], BySeed]) -> Finding | Series:
+    """Of the seeds of either side and the numbers of those with a classifier."""
     floor = 0.0 if found.metric.startswith(VIOLATION) else -math.inf
-    return _Series(found, *({s: max(v, floor) for s, v in each.items()} for each in left))
-
-
-def _finite(seed: int, *sides: Mapping[int, float]) -> bool:
-    return all(math.isfinite(each[seed]) for each in sides if seed in each)
+    was, now = (
+        {s: max(own[s], floor) if math.isfinite(own.get(s, math.nan)) else math.nan for s in seeds}
+        for seeds, own in sides
+    )
+    (_, before), (_, after) = sides
+    lacking = undefined(was, now, (before, after))
+    if not lacking.plenty:
+        for seed in before.keys() & after.keys():
+            if not _alike(before[seed], after[seed]):
+                told = f"it is {after[seed]:g} at seed {seed}, and {before[seed]:g} is pinned"
+                return replace(found, told=told)
+    if not any(map(math.isfinite, [*before.values(), *after.values()])):
+        return replace(found, verdict=Verdict.SAME, told="undefined, as it is pinned")
+    return Series(found, was, now, lacking)
 
 
 def _alike(before: float, after: float) -> bool:
+    """Whether both are finite, or neither is and they are the same."""
+    if math.isfinite(before) or math.isfinite(after):
+        return math.isfinite(before) and math.isfinite(after)
     return before == after or (math.isnan(before) and math.isnan(after))
 
 
-def _solutions(now: Pinned, was: Pinned) -> _Series:
+def _solutions(now: Pinned, was: Pinned) -> Series:
     """1 for each trial that gave a classifier, 0 for one that did not."""
-    sides = []
-    for each in (was, now):
-        solved = {seed for numbers in each.numbers.values() for seed in numbers}
-        sides.append({seed: float(seed in solved) for seed in each.seeds})
-    return _Series(_at(now, ("", "", SOLUTION_RATE)), *sides)
+    before, after = _solved(was), _solved(now)
+    lacking = undefined(before, after, (before, after))
+    return Series(_at(now, ("", "", SOLUTION_RATE)), before, after, lacking)
 
 
-def _judged(found: Sequence[Finding | _Series], terms: Terms) -> list[Finding]:
-    """With a verdict for each series."""
-    families: dict[tuple[str, ...], list[_Series]] = {}
-    for each in found:
-        if isinstance(each, _Series):
-            families.setdefault(each.family, []).append(each)
-    moved: dict[int, Difference | None] = {}
-    for own in families.values():
-        made = differences([each.was for each in own], [each.now for each in own])
-        moved |= dict(zip(map(id, own), made, strict=True))
-    count = sum(
-        each.error is not None and each.largest > _tolerance(each, terms)
-        for each in moved.values()
-        if each is not None
-    )
-    tail = (1 - LEVEL) / max(1, count)
-    return [
-        _verdict(each.finding, moved[id(each)], tail, terms) if isinstance(each, _Series) else each
-        for each in found
-    ]
-
-
-def _tolerance(found: Difference, terms: Terms) -> float:
-    return terms.tolerance * max(1.0, abs(found.was))
-
-
-def _verdict(finding: Finding, found: Difference | None, tail: float, terms: Terms) -> Finding:
-    if found is None:
-        told = "no seed gave a number both times, and there are too few for two samples"
-        return replace(finding, told=told, way_out="give the file the seeds that are pinned")
-    better = terms.of(finding.metric)
-    directed = better in {Direction.LOW, Direction.HIGH}
-    low, high = found.interval(tail if directed else tail / 2) or (found.value, found.value)
-    enough = abs(found.value) > _tolerance(found, terms) and (low > 0 or high < 0)
-    verdict = Verdict.SAME
-    if enough and directed:
-        worse = found.value > 0 if better is Direction.LOW else found.value < 0
-        verdict = Verdict.REGRESSED if worse else Verdict.IMPROVED
-    elif enough:
-        verdict = Verdict.CHANGED
-    return replace(
-        finding,
-        verdict=verdict,
-        was=found.was,
-        now=found.now,
-        interval=None if found.error is None else (low, high),
-        seeds=found.seeds,
-        told=_how(found),
-        way_out="" if verdict.good else PIN_AGAIN,
-    )
-
-
-def _how(found: Difference) -> str:
-    seeds = f"{found.seeds} seed{'s' * (found.seeds > 1)}"
-    if not found.paired:
-        return f"two samples of {seeds} or more"
-    return f"paired over {seeds}" if found.error is not None else f"{seeds}: no interval"
+def _solved(each: Pinned) -> dict[int, float]:
+    solved = {seed for numbers in each.numbers.values() for seed in numbers}
+    return {seed: float(seed in solved) for seed in each.seeds}
 
 
 def _at(now: Pinned, place: Place) -> Finding:

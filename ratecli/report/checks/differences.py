@@ -3,33 +3,39 @@
 A *family* is one metric of one variant of one algorithm on one split, at all its sweep points: these
 measure the same thing with about the same noise, so that they share what the seeds tell of it.
 
-Paired, a difference is the mean of d_s = now_s - was_s over n seeds s; of two samples it is the
-difference of their means. With S_j the (K, K) covariance, over the n_j seeds of sample j (of the
-differences alone if paired), of the numbers of the K points, let V = sum_j S_j / n_j. A point's
-standard error is the root of the larger of V_kk and the mean of V's diagonal: of few seeds some agree by
-chance, and their own spread would then say that there is no noise. Its degrees of freedom are Welch's,
+Paired, a difference is the mean of d_s = now_s - was_s over the seeds s; of two samples it is the
+difference of their means. In sample j (of the differences alone if paired), point k has numbers of n_jk
+seeds, points k and l have n_jkl of them in common, and C_jkl is the sum over these of the products of
+their distances from the means. The spread that points share, and how uncertain it is, are
 
-    df = tr(V)^2 / sum_j ( |S_j / n_j|_F^2 / (n_j - 1) ),
+    s_j = sum_k C_jkk / N_j,   q_j = sum_kl C_jkl^2 / (n_jkl - 1) / N_j^2,   N_j = sum_k (n_jk - 1).
 
-which for K = 1 are those of Student (paired) or of Welch and Satterthwaite (two samples). Points that
-move together give no more of them than one point does, independent ones more; as a covariance of few
-seeds overstates |S|_F, the formula errs to the safe side.
+A point's standard error is the root of the larger of V_k = sum_j s_j / n_jk and its own such sum: of few
+seeds some agree by chance, and their own spread would then say that there is no noise. Its degrees of
+freedom are df_k = V_k^2 / sum_j (q_j / n_jk^2), which of one point are those of Student (paired) or of
+Welch and Satterthwaite (two samples). Points that move together give no more of them than one point
+does, independent ones more; as products of few seeds overstate q, the formula errs to the safe side.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 BySeed = Mapping[int, float]
-"""Finite numbers of one comparison by seed."""
+"""Numbers of one comparison by seed, of all seeds; NaN where a seed gave none."""
 
 PLENTY = 5
 """Seeds from which on an interval tells anything: with fewer a loss is never certain enough."""
+LEAST = 2
+"""Numbers of a point that tell a spread, where seeds are plenty and not all gave one."""
+POWER = 0.9
+"""How often a loss is found where there are as many seeds as it is said to take."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +46,21 @@ class Difference:
     ----------
     was, now
         The means.
-    seeds
-        How many seeds it rests on, of two samples those of the smaller one.
+    sizes
+        How many seeds it rests on, of either side.
     paired
         Whether the same seeds are compared.
     largest
         The most that one seed moved; infinite of two samples, where nobody knows.
     error
-        The standard error, None for fewer than `PLENTY` seeds.
+        The standard error, None where seeds are not plenty.
     df
         Degrees of freedom of Student's t.
     """
 
     was: float
     now: float
-    seeds: int
+    sizes: tuple[int, int]
     paired: bool
     largest: float
     error: float | None = None
@@ -64,6 +70,11 @@ class Difference:
     def value(self) -> float:
         return self.now - self.was
 
+    @property
+    def seeds(self) -> int:
+        """Of two samples those of the smaller one."""
+        return min(self.sizes)
+
     def interval(self, tail: float) -> tuple[float, float] | None:
         """The ends beyond each of which the difference lies with a probability of at most `tail`."""
         if self.error is None:
@@ -71,90 +82,135 @@ class Difference:
         half = -float(stdtrit(self.df, tail)) * self.error if self.error else 0.0
         return self.value - half, self.value + half
 
+    def needed(self, loss: float, tail: float) -> int:
+        """With how many seeds on either side an interval shows a `loss` nine times of ten, about.
+
+        That is n where loss = (t + z) error sqrt(m / n), of t the quantile at `tail`, of z that of a normal
+        number at 0.9, and m the harmonic mean of the sizes. Zero without an interval.
+        """
+        if not self.error:
+            return 0
+        size = 2 / sum(1 / each for each in self.sizes)
+        reach = float(ndtri(POWER) - stdtrit(self.df, tail)) * self.error
+        return math.ceil(size * (reach / loss) ** 2)
+
+
+def matched(was: BySeed, now: BySeed) -> bool:
+    """Whether seeds are compared as pairs: plenty of them are on both sides, or there are not plenty of others."""
+    common = len(was.keys() & now.keys())
+    return common >= PLENTY or (common > 0 and min(len(was), len(now)) < PLENTY)
+
+
+def plenty(was: BySeed, now: BySeed) -> bool:
+    """Whether there are seeds enough to tell a difference from noise."""
+    common = len(was.keys() & now.keys())
+    return (common if matched(was, now) else min(len(was), len(now))) >= PLENTY
+
 
 def differences(was: Sequence[BySeed], now: Sequence[BySeed]) -> list[Difference | None]:
     """Those of one family, point by point; None where there is nothing to compare.
 
-    Seeds that both have are paired if there are plenty of them, or not plenty of others; else all
-    seeds of either side are a sample.
+    Seeds that are matched are compared where both sides gave a number. Where too few did, and where seeds are
+    not matched, the numbers of either side are a sample. A single pair has the spread of other points, or
+    no interval.
     """
-    pairs = [_pair(before, after) for before, after in zip(was, now, strict=True)]
+    sides = list(zip(was, now, strict=True))
+    pairs = [_pair(*each, LEAST) for each in sides]
+    if _common(pairs, paired=True).free >= PLENTY - 1:
+        pairs = [_pair(*each, 1) for each in sides]
     spread = {paired: _common(pairs, paired=paired) for paired in (True, False)}
     return [None if each is None else _difference(each, spread[each.paired]) for each in pairs]
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """What is compared of one point: numbers by seed, of the same seeds if paired."""
+    """What is compared of one point: finite numbers by seed, of the same seeds if paired.
+
+    `certain` says whether it can have an interval.
+    """
 
     was: BySeed
     now: BySeed
     paired: bool
+    certain: bool
+
+    @cached_property
+    def samples(self) -> tuple[BySeed, ...]:
+        if self.paired:
+            return ({seed: self.now[seed] - before for seed, before in self.was.items()},)
+        return self.was, self.now
 
     @property
-    def samples(self) -> tuple[list[float], ...]:
-        if self.paired:
-            return ([self.now[seed] - before for seed, before in self.was.items()],)
-        return list(self.was.values()), list(self.now.values())
+    def size(self) -> int:
+        return min(len(self.was), len(self.now))
 
     @property
     def moved(self) -> bool:
-        return not self.paired or any(self.samples[0])
-
-    @property
-    def seeds(self) -> int:
-        return min(len(self.was), len(self.now))
+        return not self.paired or any(self.samples[0].values())
 
 
-def _pair(was: BySeed, now: BySeed) -> _Pair | None:
-    common = [seed for seed in was if seed in now]
-    several = min(len(was), len(now)) >= PLENTY
-    if len(common) >= PLENTY or (common and not several):
-        own = {seed: was[seed] for seed in common}, {seed: now[seed] for seed in common}
-        return _Pair(*own, paired=True)
-    return _Pair(was, now, paired=False) if several else None
+def _pair(was: BySeed, now: BySeed, least: int) -> _Pair | None:
+    """`least` is the number of pairs that can have an interval."""
+    before, after = (
+        {seed: number for seed, number in each.items() if math.isfinite(number)}
+        for each in (was, now)
+    )
+    common = [seed for seed in before if seed in after]
+    pairs, many = matched(was, now), plenty(was, now)
+    if many and not (pairs and len(common) >= least) and min(len(before), len(after)) >= LEAST:
+        return _Pair(before, after, paired=False, certain=True)
+    if not pairs or not common:
+        return None
+    before, after = ({seed: side[seed] for seed in common} for side in (before, after))
+    return _Pair(before, after, paired=True, certain=many and len(common) >= least)
 
 
 def _difference(pair: _Pair, common: _Spread) -> Difference:
     was, now = (float(np.mean(list(each.values()))) for each in (pair.was, pair.now))
-    largest = max(map(abs, pair.samples[0])) if pair.paired else math.inf
-    if pair.seeds < PLENTY:
-        return Difference(was, now, pair.seeds, pair.paired, largest)
+    largest = max(map(abs, pair.samples[0].values())) if pair.paired else math.inf
+    found = Difference(was, now, (len(pair.was), len(pair.now)), pair.paired, largest)
+    if not pair.certain:
+        return found
     if not pair.moved:
-        return Difference(was, now, pair.seeds, pair.paired, largest, 0.0)
-    if common is NO_SPREAD:
-        common = _spread([pair])
-    own = sum(float(np.var(sample, ddof=1)) / len(sample) for sample in pair.samples)
-    error = math.sqrt(max(own, common.variance))
-    return Difference(was, now, pair.seeds, pair.paired, largest, error, common.df)
+        return replace(found, error=0.0)
+    variance, df = common.of([len(each) for each in pair.samples])
+    several = (list(each.values()) for each in pair.samples if len(each) >= LEAST)
+    own = sum(float(np.var(each, ddof=1)) / len(each) for each in several)
+    return replace(found, error=math.sqrt(max(own, variance)), df=df)
 
 
 @dataclass(frozen=True)
 class _Spread:
-    """What points say together: the mean variance of their differences, and its degrees of freedom."""
+    """What points say together: s_j and q_j of each sample, and the least N_j; 0 of no point."""
 
-    variance: float
-    df: float
+    variances: Sequence[float]
+    doubts: Sequence[float]
+    free: float
 
-
-NO_SPREAD = _Spread(0.0, math.inf)
+    def of(self, sizes: Sequence[int]) -> tuple[float, float]:
+        """V of a point with so many seeds in each sample, and its degrees of freedom."""
+        found = sum(each / n for each, n in zip(self.variances, sizes, strict=True))
+        doubt = sum(each / n**2 for each, n in zip(self.doubts, sizes, strict=True))
+        return found, found**2 / doubt if doubt else math.inf
 
 
 def _common(pairs: Sequence[_Pair | None], *, paired: bool) -> _Spread:
-    """That of all points with plenty of seeds that moved at all, if their seeds are the same."""
+    """That of all points with several seeds that moved at all."""
     given = (pair for pair in pairs if pair is not None and pair.paired is paired)
-    found = [pair for pair in given if pair.seeds >= PLENTY and pair.moved]
-    same = len({(tuple(pair.was), tuple(pair.now)) for pair in found}) == 1
-    return _spread(found) if same else NO_SPREAD
+    kept = [pair for pair in given if pair.certain and pair.moved and pair.size >= LEAST]
+    found = [_shared(list(sample)) for sample in zip(*(pair.samples for pair in kept), strict=True)]
+    variances, doubts, free = zip(*found, strict=True) if found else ((), (), (0.0,))
+    return _Spread(variances, doubts, min(free))
 
 
-def _spread(pairs: Sequence[_Pair]) -> _Spread:
-    """`pairs` have the same seeds."""
-    total, squares = np.zeros((len(pairs), len(pairs))), 0.0
-    for sample in zip(*(pair.samples for pair in pairs), strict=True):
-        n = len(sample[0])
-        own = np.atleast_2d(np.cov(np.array(sample))) / n
-        total += own
-        squares += float(np.sum(own**2)) / (n - 1)
-    trace = float(np.trace(total))
-    return _Spread(trace / len(pairs), trace**2 / squares if squares else math.inf)
+def _shared(points: Sequence[BySeed]) -> tuple[float, float, float]:
+    """s_j, q_j and N_j of one sample."""
+    seeds = list({seed: None for each in points for seed in each})
+    numbers = np.array([[each.get(seed, math.nan) for seed in seeds] for each in points])
+    there = np.isfinite(numbers).astype(float)
+    kept = np.where(there > 0, numbers, 0.0)
+    apart = there * (kept - kept.sum(axis=1, keepdims=True) / there.sum(axis=1, keepdims=True))
+    products, free = apart @ apart.T, there @ there.T - 1
+    total = float(np.trace(free))
+    doubts = products**2 / np.maximum(free, 1.0) * (free > 0)
+    return float(np.trace(products)) / total, float(doubts.sum()) / total**2, total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -47,8 +48,14 @@ class Finding:
         What it is compared with, what it is, and the ends of the difference (now less was).
     seeds
         How many seeds it rests on.
+    left_out
+        At how many of them a number is undefined, so that they are left out.
+    needed
+        Of two samples, with how many seeds on either side half a point would show; 0 where nobody asks.
     told
         How it was compared, or why it was not.
+    remark
+        What is worth telling though it holds.
     way_out
         What to do about it.
     loc
@@ -68,7 +75,10 @@ class Finding:
     now: float | None = None
     interval: tuple[float, float] | None = None
     seeds: int = 0
+    left_out: int = 0
+    needed: int = 0
     told: str = ""
+    remark: str = ""
     way_out: str = ""
     loc: Loc = ("name",)
     code: str = ""
@@ -85,9 +95,21 @@ class Finding:
         return f"{self.algorithm} ({about})" if about else self.algorithm
 
     @property
+    def what(self) -> str:
+        """`'error' of majorize (stochastic, kappa = 0.8, test)`."""
+        return f"'{self.metric}' of {self.who}" if self.metric else self.who
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """How far it moved, in halves of its interval, and as it is; infinite without one."""
+        moved = abs(self.difference or 0.0)
+        low, high = self.interval or (0.0, 0.0)
+        return (2 * moved / (high - low) if high > low else math.inf), moved
+
+    @property
     def sentence(self) -> str:
         """All of it but the way out."""
-        what = f"'{self.metric}' of {self.who}" if self.metric else self.who
+        what = self.what
         if self.verdict is Verdict.NOT_COMPARED:
             return f"{what}: {self.told}" if what else self.told
         return f"{what} {self.verdict}: {self.numbers}"
@@ -108,6 +130,20 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Note:
+    """What is told and does not fail; `loc` is where in the file it stands."""
+
+    told: str
+    way_out: str
+    loc: Loc
+
+    def fault(self, document: Document) -> Fault:
+        """A warning at its place in the file."""
+        place = document.place(self.loc, key=True)
+        return Fault("W502", self.told, self.way_out, place=place)
+
+
+@dataclass(frozen=True)
 class Check:
     """All that was found of one file.
 
@@ -119,14 +155,20 @@ class Check:
     reference: Path | None
     findings: Sequence[Finding]
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    notes: Sequence[Note] = ()
 
     @property
     def holds(self) -> bool:
         return all(each.verdict.good for each in self.findings)
 
     def of(self, *verdicts: Verdict) -> list[Finding]:
-        """Those with a verdict, in the order of verdicts."""
-        return [each for verdict in verdicts for each in self.findings if each.verdict is verdict]
+        """Those with a verdict, in the order of verdicts, what moved furthest first."""
+        return [
+            each
+            for verdict in verdicts
+            for each in sorted(self.findings, key=lambda one: one.rank, reverse=True)
+            if each.verdict is verdict
+        ]
 
 
 def signed(value: float) -> str:

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -64,7 +65,7 @@ class Pinned(_Strict):
     def status(self) -> dict[int, str]:
         return dict(zip(self.seeds, self.statuses, strict=True))
 
-    @property
+    @cached_property
     def numbers(self) -> dict[Place, dict[int, float]]:
         """By seed, of the seeds that gave one."""
         return {

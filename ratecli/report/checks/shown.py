@@ -9,8 +9,11 @@ from typing import Any
 from ratecli.report.checks.findings import BAD, Check, Finding, Verdict, signed, within
 from ratecli.report.sheet import Cell, Column, Sheet, number, scalar
 
-TOLD = (*BAD[1:], Verdict.IMPROVED, Verdict.BETTER)
-"""Verdicts whose numbers are shown."""
+FAILED = BAD[1:]
+FINE = (Verdict.IMPROVED, Verdict.BETTER)
+"""Verdicts whose numbers are shown, those that fail and those that do not."""
+MOST_FAILED = 40
+MOST_FINE = 10
 
 
 def summary(check: Check) -> str:
@@ -27,14 +30,26 @@ def summary(check: Check) -> str:
 
 
 def table(check: Check) -> Sheet:
-    """All that moved, what fails first."""
-    found = check.of(*TOLD)
+    """What moved, what fails and what moved furthest first; `folded` tells of the rest."""
+    found = [*check.of(*FAILED)[:MOST_FAILED], *check.of(*FINE)[:MOST_FINE]]
     names = list(dict.fromkeys(name for each in found for name in each.point))
     heads = ("verdict", "algorithm", "variant", *names, "split", "metric", "was", "now",
              "difference", "told")  # fmt: skip
     numeric = {"was", "now", "difference"}
     columns = tuple(Column(name, numeric=name in numeric) for name in heads)
     return Sheet("What moved", columns, tuple(_row(each, names) for each in found))
+
+
+def folded(check: Check) -> str:
+    """`... and 12 more: --format json has all`; empty where the table has all that moved."""
+    failed, fine = (
+        max(0, len(check.of(*verdicts)) - most)
+        for verdicts, most in ((FAILED, MOST_FAILED), (FINE, MOST_FINE))
+    )
+    if not failed + fine:
+        return ""
+    failing = f", {failed} of them failures" if failed else ""
+    return f"... and {failed + fine} more{failing}: --format json has all"
 
 
 def _row(each: Finding, names: Sequence[str]) -> tuple[Cell, ...]:
@@ -72,6 +87,7 @@ def document(checks: Sequence[Check]) -> dict[str, Any]:
                 "holds": each.holds,
                 "reference": str(each.reference) if each.reference else None,
                 "versions": {name: list(pair) for name, pair in each.versions.items()},
+                "notes": [{"told": one.told, "way_out": one.way_out} for one in each.notes],
                 "counts": {str(v): len(each.of(v)) for v in Verdict if each.of(v)},
                 "comparisons": [_record(one) for one in each.findings],
             }
@@ -97,6 +113,8 @@ def _record(each: Finding) -> dict[str, Any]:
         "low": _number(low),
         "high": _number(high),
         "seeds": each.seeds,
+        "left_out": each.left_out,
+        "needed": each.needed or None,
         "told": each.told,
         "way_out": each.way_out or None,
     }
