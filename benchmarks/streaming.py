@@ -356,7 +356,9 @@ def main() -> None:
     if given.peer:
         peer(given.peer, given.epochs, given.whole)
         return
-    costs = measured(given.sizes or (SIZES if given.full else SIZES[:2]), given.epochs, given.scratch)
+    costs = measured(
+        given.sizes or (SIZES if given.full else SIZES[:2]), given.epochs, given.scratch
+    )
     if given.costs:
         given.costs.write_text(json.dumps([asdict(cost) for cost in costs], indent=1), "utf-8")
     draw(costs, HERE.parent / "docs" / "streaming.png" if given.full else Path("streaming.png"))

@@ -126,6 +126,6 @@ class Encoded:
         """(m, M) `features @ weights` of weights (d, M), without the features."""
         from ratecli.models.decode import score  # noqa: PLC0415
 
-        found = np.zeros((len(rows.cell), weights.shape[1]))
+        found = np.empty((len(rows.cell), weights.shape[1]))
         score(rows.numbers, rows.codes, self.coding, weights, found)
         return found

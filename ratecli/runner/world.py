@@ -96,11 +96,14 @@ class World:
     before: Sample | None = None
     stream: Stream | None = None
 
-    def answers(self, classifiers: Mapping[str, Classifier]) -> dict[str, Predictions]:
-        """`predictions` of each; of a stream in one pass over it."""
+    def answers(
+        self, classifiers: Mapping[str, Classifier], *, estimated: bool = False
+    ) -> dict[str, Predictions]:
+        """`predictions` of each; of a stream in one pass over it, if it is said that estimates are asked for."""
         if self.stream is None or not classifiers:
             return {name: self.predictions(each) for name, each in classifiers.items()}
-        return dict(predictions(self.stream, classifiers))
+        label = self.sample.label if estimated else None
+        return dict(predictions(self.stream, classifiers, label))
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""
