@@ -10,6 +10,9 @@ from typing import Any
 import numba
 import numpy as np
 
+REGISTERS = 8
+"""Weights up to which sums of products are held in registers."""
+
 
 @numba.njit(inline="always")
 def decoded(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any) -> Any:
@@ -31,13 +34,22 @@ def decoded(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any)
 def score(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> None:
     """Put into `found` (m, M) the scores of m records under weights (d, M).
 
-    Those of four weights are added up at a time, in registers.
+    Those of few weights are added up four at a time, in registers.
     """
     most, count = len(coding.of_number) + len(coding.of_code), found.shape[1]
-    at, values = np.empty(most, np.int64), np.empty(most)
-    fours = count - count % 4
+    at, values, own = np.empty(most, np.int64), np.empty(most), np.empty(count)
+    fours = count - count % 4 if count <= REGISTERS else 0
     for i in range(len(found)):
         entries = decoded(numbers, codes, i, coding, at, values)
+        if count > REGISTERS:
+            own[:] = 0.0
+            for k in range(entries):
+                value, row = values[k], weights[at[k]]
+                for t in range(count):
+                    own[t] += value * row[t]
+            for t in range(count):
+                found[i, t] = own[t]
+            continue
         for t in range(0, fours, 4):
             a, b, c, d = 0.0, 0.0, 0.0, 0.0
             for k in range(entries):

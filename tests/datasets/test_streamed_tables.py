@@ -20,7 +20,7 @@ from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import identity, load
 from ratecli.datasets.split import PARTS, split
 from ratecli.datasets.streamed import deal as deal_module
-from ratecli.datasets.streamed import reading, store
+from ratecli.datasets.streamed import reading, store, writing
 from ratecli.datasets.streamed.deal import Deal
 from ratecli.datasets.streamed.encode import with_features
 from ratecli.datasets.streamed.table import streamed_table
@@ -231,7 +231,7 @@ def test_records_are_written_once_and_again_where_they_are_broken(tmp_path, monk
         raise AssertionError("read again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "scanned", never)
+        patched.setattr(writing, "scanned", never)
         dealt(options | {"drop": ["part", "z"]}, tmp_path)  # other roles, the same records
     table.store.path.write_bytes(records[:-1])
     cells.path.write_bytes(kinds[:-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -172,8 +172,12 @@ class Column:
         return self.numbers is not None or self.levels is not None
 
 
+Heed = Callable[[Mapping[str, Numbers | Words], int], None]
+"""Given the numbers or words of some rows by column, and how many rows were seen with them."""
+
+
 def scanned(
-    files: Files, names: Collection[str], categorical: Collection[str]
+    files: Files, names: Collection[str], categorical: Collection[str], heed: Heed
 ) -> tuple[int, list[Column]]:
     """How many rows there are, and what is known of each column.
 
@@ -187,11 +191,14 @@ def scanned(
     word_facts: dict[str, WordFacts] = {}
     rows = 0
     for batch in files.batches():
+        found = dict[str, Numbers | Words]()
         for name, array in batch.items():
             told = _told(path, name, array, word_facts, rows, text=name in categorical)
-            if told is not None:
+            if not isinstance(told, Words):
                 number_facts[name].add(told, rows)
+            found[name] = told
         rows += len(next(iter(batch.values())))
+        heed(found, rows)
     if not rows:
         raise own.no_table(path, "it has no rows", "give it some below the names of its columns")
     return rows, [
@@ -202,14 +209,15 @@ def scanned(
 
 def _told(
     path: Path, name: str, array: pa.Array, facts: dict[str, WordFacts], start: int, *, text: bool
-) -> Numbers | None:
-    """The numbers of a piece of a column, if all of it can be read so."""
+) -> Numbers | Words:
+    """The numbers of a piece of a column if all of it so far can be read so, else its words."""
     kind = value_type(array)
     if is_number(kind) and not text:
         return numbers(array)
     own_facts = facts.setdefault(name, WordFacts(numeric=not text and _is_text(kind)))
-    told = own_facts.add(words(path, name, array), start)
-    return None if text else told
+    found = words(path, name, array)
+    told = own_facts.add(found, start)
+    return found if told is None or text else told
 
 
 def _is_text(kind: pa.DataType) -> bool:
