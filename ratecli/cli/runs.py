@@ -112,17 +112,19 @@ def _prepared(
     A mistake in any file stops all; data that cannot be had (E4xx) only the experiment that needs it, if
     there are others. Raises FaultError otherwise.
     """
-    from ratecli.cli.fetching import progress  # noqa: PLC0415
+    from ratecli.cli.fetching import progress, writing  # noqa: PLC0415
     from ratecli.cli.together import named  # noqa: PLC0415
     from ratecli.runner.prepare import prepare  # noqa: PLC0415
 
     ready: list[Prepared] = []
     lacking: list[FaultError] = []
     wrong: list[Fault] = []
-    with progress(quiet=quiet) as told:
+    with progress(quiet=quiet) as told, writing(quiet=quiet) as written:
         for file in files:
             try:
-                ready.append(prepare(file, settings, offline=offline, progress=told))
+                ready.append(
+                    prepare(file, settings, offline=offline, progress=told, written=written)
+                )
             except FaultError as error:
                 found = FaultError(named(file, error.faults) if len(files) > 1 else error.faults)
                 if found.exit_code == DATA:
@@ -146,12 +148,14 @@ def _refuse_overwritten(asked: Sequence[Asked]) -> None:
 
 
 def plan(file: File, settings: Settings = None, output: Output = RESULTS) -> None:
-    """Show what `run` would do. Runs nothing, writes nothing, fetches nothing."""
+    """Show what `run` would do. Runs nothing, writes no results, fetches nothing."""
+    from ratecli.cli.fetching import writing  # noqa: PLC0415
     from ratecli.runner.forecast import forecast  # noqa: PLC0415
     from ratecli.runner.prepare import absent_files, examine  # noqa: PLC0415
     from ratecli.runner.run import LEDGER, Asked  # noqa: PLC0415
 
-    prepared = examine(file, settings or ())
+    with writing() as written:
+        prepared = examine(file, settings or (), written=written)
     show(prepared.warnings)
     folder = output / prepared.experiment.name
     _refuse_overwritten([Asked(prepared, folder)])

@@ -133,9 +133,8 @@ class WordFacts:
                 wrong[k] = np.isnan(own.as_number(word))
                 self.told += int(counts[k])
         self.slips += int(counts[wrong].sum())
-        rows = wrong[found.codes]
-        if self.slip is None and rows.any():
-            row = int(np.argmax(rows))
+        if self.slip is None and counts[wrong].any():
+            row = int(np.argmax(wrong[found.codes]))
             self.slip = start + row, str(found.words[found.codes[row]])
 
 

@@ -124,7 +124,7 @@ class Draft:
     def _begin(self, found: Mapping[str, Numbers | Words]) -> None:
         for name, each in found.items():
             if isinstance(each, Words):
-                known = {each.words[k] for k in np.unique(each.codes).tolist()}
+                known = {each.words[k] for k in set(each.codes.tolist())}
                 ordered = sorted(known, key=lambda word: (word is None, word or ""))
                 self._codes[name] = {word: k for k, word in enumerate(ordered)}
             else:
@@ -136,13 +136,14 @@ class Draft:
     def _numbered(self, name: str, found: Words) -> NDArray[Any]:
         known = self._codes[name]
         counts = np.bincount(found.codes, minlength=len(found.words)).tolist()
-        place = [
-            known.setdefault(word, len(known)) if count else 0
-            for word, count in zip(found.words, counts, strict=True)
-        ]
+        for word, count in zip(found.words, counts, strict=True):
+            if count:
+                known.setdefault(word, len(known))
         kind = self._record["codes"].base
         self.right = self.right and len(known) <= np.iinfo(kind).max + 1
-        return np.array(place)[found.codes] if self.right else found.codes
+        if not self.right:
+            return found.codes
+        return np.array([known.get(word, 0) for word in found.words], kind)[found.codes]
 
     def finished(self, store: Store) -> bool:
         """Whether what is written are the records of `store`, now that all is known."""
