@@ -192,10 +192,14 @@ def scanned(
     for batch in files.batches():
         found = dict[str, Numbers | Words]()
         for name, array in batch.items():
-            told = _told(path, name, array, word_facts, rows, text=name in categorical)
-            if not isinstance(told, Words):
+            text, told = _told(path, name, array, word_facts, rows, text=name in categorical)
+            if told is not None:
                 number_facts[name].add(told, rows)
-            found[name] = told
+            if text is None or (told is not None and word_facts[name].said):
+                assert told is not None
+                found[name] = told
+            else:  # where nothing is said so far, that is told as words
+                found[name] = text
         rows += len(next(iter(batch.values())))
         heed(found, rows)
     if not rows:
@@ -208,15 +212,15 @@ def scanned(
 
 def _told(
     path: Path, name: str, array: pa.Array, facts: dict[str, WordFacts], start: int, *, text: bool
-) -> Numbers | Words:
-    """The numbers of a piece of a column if all of it so far can be read so, else its words."""
+) -> tuple[Words | None, Numbers | None]:
+    """The words of a piece of a column that holds some, and its numbers if all of it can be read so."""
     kind = value_type(array)
     if is_number(kind) and not text:
-        return numbers(array)
+        return None, numbers(array)
     own_facts = facts.setdefault(name, WordFacts(numeric=not text and _is_text(kind)))
     found = words(path, name, array)
     told = own_facts.add(found, start)
-    return found if told is None or text else told
+    return found, None if text else told
 
 
 def _is_text(kind: pa.DataType) -> bool:
