@@ -258,7 +258,7 @@ LATE = {  # what only the last of 400 rows says, and whether files are read agai
 @pytest.mark.parametrize("what", LATE)
 def test_late_rows_change_how_all_are_written(tmp_path, monkeypatch, what):
     last, again = LATE[what]
-    table = frame(400).drop(columns=["x", "w"]).astype({"z": float})
+    table = frame(400).drop(columns=["x", "w", "flag"]).astype({"z": float})
     table["z"] = np.arange(400.0)
     table["code"] = [str(k % 7) for k in range(400)]
     table["empty"] = None
