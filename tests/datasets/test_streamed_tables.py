@@ -265,7 +265,7 @@ def test_late_rows_change_how_all_are_written(tmp_path, monkeypatch, what):
     table["many"] = [f"m{min(k, 255)}" for k in range(400)]
     for name, value in last.items():
         table.loc[399, name] = value
-    table.astype({"empty": "string"}).to_parquet(tmp_path / "t.parquet")
+    table.astype({"empty": "string"}).to_parquet(tmp_path / "t.parquet", row_group_size=300)
     options = {"path": "t.parquet", "drop": ["code", "empty"], "stream": True}
     options |= {"label": "y", "positive": "yes"}
     readings, batches = [], reading.Files.batches
@@ -281,7 +281,7 @@ def test_late_rows_change_how_all_are_written(tmp_path, monkeypatch, what):
         monkeypatch.setattr(reading, "BATCH", batch)
         found.append(streamed_table(options, tmp_path).store)
     assert readings.count(300) == 1 + again
-    assert readings.count(2**15) == 1
+    assert readings.count(2**15) <= 1 + again  # a batch may end with the row group
     whole, pieces = found
     assert whole.path.read_bytes() == pieces.path.read_bytes()
     assert whole.columns == pieces.columns
