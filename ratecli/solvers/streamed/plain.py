@@ -44,7 +44,7 @@ LEFT = 0.02
 """And relative to what this width leaves of the gap, where that is too much."""
 MOSTLY = 0.9
 ENOUGH = 1e-4
-SURE = 0.5
+SURE = 0.1
 """The last step has no pass after it where it leaves less than this of what may be left, should it gain on the
 one before no less than that did.
 """
