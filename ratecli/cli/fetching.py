@@ -1,4 +1,4 @@
-"""What a download shows while it goes."""
+"""What a download, or the writing of records, shows while it goes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import typer
 
 Told = Callable[[str, int, int], None]
+Written = Callable[[str, int, int | None], None]
 MEGABYTE = 1e6
 
 
@@ -24,6 +25,44 @@ def progress(*, quiet: bool = False) -> Iterator[Told | None]:
         yield meter.tell
     finally:
         meter.end()
+
+
+@contextmanager
+def writing(*, quiet: bool = False) -> Iterator[Written | None]:
+    """Told of rows that become records: a line that counts on a terminal, a line at the start elsewhere."""
+    if quiet:
+        yield None
+        return
+    counter = Counter(live=sys.stderr.isatty())
+    try:
+        yield counter.tell
+    finally:
+        counter.end()
+
+
+@dataclass
+class Counter:
+    """`live` rewrites its line; otherwise a data set is told of when its first row is to be written."""
+
+    live: bool
+    line: str = ""
+
+    def tell(self, name: str, done: int, total: int | None) -> None:
+        rows = "" if total is None else f"{total:,} rows"
+        if not self.live:
+            if not done:
+                typer.echo(f"writing records of '{name}'{rows and f': {rows}'}", err=True)
+            return
+        told = f"{100 * done // max(total, 1)}% of {rows}" if total else f"{done:,} rows"
+        line = f"writing records of '{name}'  {told}"
+        if line != self.line:
+            typer.echo(f"\r{line}", nl=False, err=True)
+        self.line = line
+
+    def end(self) -> None:
+        if self.live and self.line:
+            typer.echo(err=True)
+        self.line = ""
 
 
 @dataclass

@@ -26,14 +26,18 @@ def add_to(app: typer.Typer) -> None:
 
 
 def plan(files: Files, settings: Settings = None, output: Output = RESULTS) -> None:
-    """Show what `run` would do. Runs nothing, writes nothing, fetches nothing.
+    """Show what `run` would do. Runs nothing, writes no results, fetches nothing.
 
     A trial that several experiments have in common counts once in all.
     """
+    from ratecli.cli.fetching import writing  # noqa: PLC0415
     from ratecli.runner.prepare import absent_files, examine  # noqa: PLC0415
     from ratecli.runner.run import Asked  # noqa: PLC0415
 
-    ready, lacking = prepared(files, lambda file: examine(file, settings or ()))
+    with writing() as written:
+        ready, lacking = prepared(
+            files, lambda file: examine(file, settings or (), written=written)
+        )
     show(lacking)
     asked = [Asked(each, output / each.experiment.name) for each in ready]
     refuse_shared((one.prepared.path, one.folder) for one in asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -74,7 +75,7 @@ def run(  # one parameter an option
 ) -> None:
     """Run experiments: whatever is not stored yet. Then write tables, plots and report."""
     where = _executor(executor, jobs)
-    from ratecli.cli.fetching import progress  # noqa: PLC0415
+    from ratecli.cli.fetching import progress, writing  # noqa: PLC0415
     from ratecli.cli.together import Manner, run_together  # noqa: PLC0415
     from ratecli.runner.prepare import prepare  # noqa: PLC0415
     from ratecli.runner.run import Asked  # noqa: PLC0415
@@ -82,10 +83,9 @@ def run(  # one parameter an option
     limits = [f"limits.time={timeout}"] if timeout else []
     limits += [f"limits.memory={memory}"] if memory else []
     changes = [*(settings or ()), *limits]
-    with progress(quiet=quiet) as told:
-        ready, lacking = prepared(
-            files, lambda file: prepare(file, changes, offline=offline, progress=told)
-        )
+    with progress(quiet=quiet) as told, writing(quiet=quiet) as written:
+        make = partial(prepare, offline=offline, progress=told, written=written)
+        ready, lacking = prepared(files, lambda file: make(file, changes))
     show(lacking)
     if smoke:
         ready = [replace(each, plan=each.plan.first_of_each()) for each in ready]

@@ -54,9 +54,11 @@ def validate(
 
 def _checked(file: Path, settings: Sequence[str], warnings: list[Fault]) -> str:
     """One line on a file without errors."""
+    from ratecli.cli.fetching import writing  # noqa: PLC0415
     from ratecli.runner.prepare import absent_files, examine  # noqa: PLC0415
 
-    prepared = examine(file, settings)
+    with writing() as written:
+        prepared = examine(file, settings, written=written)
     warnings += prepared.warnings
     if absent := absent_files(prepared):
         return f"{file}: no errors; not checked with its data ({', '.join(absent)} not here)"
@@ -65,10 +67,12 @@ def _checked(file: Path, settings: Sequence[str], warnings: list[Fault]) -> str:
 
 def explain(file: File, settings: Settings = None) -> None:
     """Show the problem as understood: goals, their classes and normal forms, who takes them."""
+    from ratecli.cli.fetching import writing  # noqa: PLC0415
     from ratecli.runner.explain import explain as explained  # noqa: PLC0415
     from ratecli.runner.prepare import examine  # noqa: PLC0415
 
-    prepared = examine(file, settings or (), refuse=False)
+    with writing() as written:
+        prepared = examine(file, settings or (), refuse=False, written=written)
     typer.echo(plain("\n".join(explained(prepared))))
     show(prepared.warnings)
     errors = [fault for fault in prepared.warnings if fault.is_error]

@@ -126,9 +126,9 @@ class Encoded:
         return matrix
 
     def scores(self, rows: Rows, weights: Array) -> Array:
-        """(m, M) `features @ weights` of weights (d, M), without the features."""
+        """(m, M) `features @ weights` of weights (d, M), without the features; each column lies together."""
         from ratecli.models.decode import score  # noqa: PLC0415
 
-        found = np.zeros((len(rows.cell), weights.shape[1]))
+        found = np.empty((weights.shape[1], len(rows.cell))).T
         score(rows.numbers, rows.codes, self.coding, weights, found)
         return found

@@ -10,6 +10,9 @@ from typing import Any
 import numba
 import numpy as np
 
+REGISTERS = 8
+"""Weights up to which sums of products are held in registers."""
+
 
 @numba.njit(inline="always")
 def number_of(numbers: Any, i: Any, k: Any, coding: Any) -> Any:
@@ -37,15 +40,38 @@ def decoded(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any)
 
 @numba.njit(cache=True, nogil=True)
 def score(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> None:
-    """Add to `found` (m, M) the scores of m records under weights (d, M)."""
-    most = len(coding.of_number) + len(coding.of_code)
-    at, values = np.empty(most, np.int64), np.empty(most)
+    """Put into `found` (m, M) the scores of m records under weights (d, M).
+
+    Those of few weights are added up four at a time, in registers.
+    """
+    most, count = len(coding.of_number) + len(coding.of_code), found.shape[1]
+    at, values, own = np.empty(most, np.int64), np.empty(most), np.empty(count)
+    fours = count - count % 4 if count <= REGISTERS else 0
     for i in range(len(found)):
-        own = found[i]
-        for k in range(decoded(numbers, codes, i, coding, at, values)):
-            value, row = values[k], weights[at[k]]
-            for t in range(len(own)):
-                own[t] += value * row[t]
+        entries = decoded(numbers, codes, i, coding, at, values)
+        if count > REGISTERS:
+            own[:] = 0.0
+            for k in range(entries):
+                value, row = values[k], weights[at[k]]
+                for t in range(count):
+                    own[t] += value * row[t]
+            for t in range(count):
+                found[i, t] = own[t]
+            continue
+        for t in range(0, fours, 4):
+            a, b, c, d = 0.0, 0.0, 0.0, 0.0
+            for k in range(entries):
+                value, j = values[k], at[k]
+                a += value * weights[j, t]
+                b += value * weights[j, t + 1]
+                c += value * weights[j, t + 2]
+                d += value * weights[j, t + 3]
+            found[i, t], found[i, t + 1], found[i, t + 2], found[i, t + 3] = a, b, c, d
+        for t in range(fours, count):
+            a = 0.0
+            for k in range(entries):
+                a += values[k] * weights[at[k], t]
+            found[i, t] = a
 
 
 @numba.njit(cache=True, nogil=True)

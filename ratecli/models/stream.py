@@ -69,8 +69,10 @@ class Stream(ABC):
         """The rows of some cells, which are numbered anew in the order given."""
 
     @abstractmethod
-    def sums(self, part: Part) -> Sums:
-        """Of all rows, added up in a fixed order: the same numbers wherever they are added."""
+    def sums(self, part: Part, every: int = 1) -> Sums:
+        """Of all rows, or those of every so manieth run, added up in a fixed order: the same numbers
+        wherever they are added.
+        """
 
     @abstractmethod
     def runs(self) -> int:

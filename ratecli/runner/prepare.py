@@ -30,6 +30,7 @@ from ratecli.runner.shown import split_faults
 from ratecli.runner.split_rows import Asked, found_rows, rowless
 from ratecli.runner.stage import stage_cases, stage_place
 from ratecli.runner.streamed_checks import check_streams, compared_columns
+from ratecli.runner.streamed_rows import Written
 from ratecli.runner.world import Data, check_split, check_table, columns_of, world
 from ratecli.spec.document import Document
 from ratecli.spec.experiment import Experiment, load_experiment, read_experiment
@@ -143,23 +144,40 @@ def prepare(
     *,
     offline: bool = False,
     progress: Progress | None = None,
+    written: Written | None = None,
 ) -> Prepared:
     """Read a file, fetch and read its data, check both and plan every trial."""
-    return ready(understand(path, overrides), offline=offline, progress=progress)
+    known = understand(path, overrides)
+    return ready(known, offline=offline, progress=progress, written=written)
 
 
-def ready(known: Prepared, *, offline: bool = False, progress: Progress | None = None) -> Prepared:
-    """What is understood with its data, fetched and read, and every trial planned."""
+def ready(
+    known: Prepared,
+    *,
+    offline: bool = False,
+    progress: Progress | None = None,
+    written: Written | None = None,
+) -> Prepared:
+    """What is understood with its data, fetched and read, and every trial planned.
+
+    `progress` is told of bytes fetched, `written` of rows of streamed data sets that become records.
+    """
     absent_files(known)  # before a long download: is what nobody can fetch there?
     fetch(known, offline=offline, progress=progress)
-    return _with_data(known)
+    return _with_data(known, written=written)
 
 
-def examine(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True) -> Prepared:
+def examine(
+    path: Path,
+    overrides: Sequence[str] = (),
+    *,
+    refuse: bool = True,
+    written: Written | None = None,
+) -> Prepared:
     """What can be told here and now: as `prepare` where all data is there, else as `understand`."""
     known = understand(path, overrides, refuse=refuse)
     if not absent_files(known):
-        return _with_data(known, refuse=refuse)
+        return _with_data(known, refuse=refuse, written=written)
     _plan(known, known.cases)  # E310 needs no data
     return known
 
@@ -168,10 +186,10 @@ def _plan(known: Prepared, cases: Sequence[Case]) -> Plan:
     return make_plan(known.experiment, known.document, cases, known.data, known.deployed_model)
 
 
-def _with_data(known: Prepared, *, refuse: bool = True) -> Prepared:
+def _with_data(known: Prepared, *, refuse: bool = True, written: Written | None = None) -> Prepared:
     experiment, document, data = known.experiment, known.document, known.data
     bound = experiment.limits.memory
-    _each_entry(data, document, lambda name, _: check_table(data, name, bound))
+    _each_entry(data, document, lambda name, _: check_table(data, name, bound, written))
     columns = {pool: _columns(data.only(pool)) for pool in _pools(known.cases)}
     reading = Reading(experiment, document, columns)
     cases = tuple(reading.cases(refuse=refuse))

@@ -48,22 +48,26 @@ class Errors:
     def of(self, place: int, measurement: Measurement, label: Floats) -> Floats:
         if not self.found:
             shown = Shown(self.stream.encoded, self.classifiers)
-            self.found = self.stream.means(_Errors(shown, label))
+            self.found = self.stream.means(_Asked(shown, label, decisions=False))
         return self.found[place * len(ERRORS) + ERRORS.index(measurement)]
 
 
 @dataclass(frozen=True)
-class _Errors:
+class _Asked:
+    """Of each classifier the errors, before them all decisions if those are asked for."""
+
     shown: Shown
     label: Array
+    decisions: bool
 
     @property
     def count(self) -> int:
-        return len(ERRORS) * len(self.shown.classifiers)
+        return (len(ERRORS) + self.decisions) * len(self.shown.classifiers)
 
     def __call__(self, rows: Rows) -> Sequence[Array]:
-        label, found = self.label[rows.cell], list[Array]()
-        for classifier, X in self.shown.of(rows):
+        label, seen = self.label[rows.cell], self.shown.of(rows)
+        found = [classifier.decide(X) for classifier, X in seen] if self.decisions else []
+        for classifier, X in seen:
             estimates = classifier.estimate(X)
             error = np.nan_to_num(estimates - label)
             found += [error, error**2, log_loss(estimates, label)]
@@ -71,13 +75,18 @@ class _Errors:
 
 
 def predictions(
-    stream: Stream, classifiers: Mapping[str, Classifier]
+    stream: Stream, classifiers: Mapping[str, Classifier], label: Floats | None = None
 ) -> dict[str, StreamedPredictions]:
-    """Of each classifier, by name; decisions in one pass."""
+    """Of each classifier, by name, in one pass; what estimates tell as well if `label` (C,) is given."""
     asked = tuple(classifiers.values())
     errors = Errors(stream, asked)
-    found = {}
-    for place, (name, decided) in enumerate(zip(classifiers, stream.decisions(asked), strict=True)):
-        unknown = np.full(len(decided), np.nan)
-        found[name] = StreamedPredictions(decided, unknown, unknown, None, errors, place)
-    return found
+    if label is None:
+        decisions = stream.decisions(asked)
+    else:
+        found = stream.means(_Asked(Shown(stream.encoded, asked), label, decisions=True))
+        decisions, errors.found = found[: len(asked)], found[len(asked) :]
+    unknown = np.full(len(stream), np.nan)
+    return {
+        name: StreamedPredictions(decided, unknown, unknown, None, errors, place)
+        for place, (name, decided) in enumerate(zip(classifiers, decisions, strict=True))
+    }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,16 @@ import numpy as np
 from ratecli.datasets.streamed.deal import Deal
 from ratecli.datasets.streamed.encode import with_features
 from ratecli.datasets.streamed.table import Streamed, streamed_table
+from ratecli.datasets.streamed.writing import Tell
 from ratecli.faults import Fault, FaultError
 from ratecli.models.stream import Stream
 from ratecli.rates.sample import Sample
 from ratecli.runner.decided import decisions_in
 from ratecli.runner.encoding import Encoding
 from ratecli.runner.keys import stream
+
+Written = Callable[[str, int, int | None], None]
+"""Told of a data set how many of its rows are records, and how many there are, None if that is not known."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +35,21 @@ class StreamedRows:
     encoding: str
 
 
+@dataclass(frozen=True)
+class _Heard:
+    """Who is told while records are written: no other table for that."""
+
+    tell: Tell | None = field(compare=False)
+
+
+def streamed_table_of(entry: str, base: str, tell: Tell | None = None) -> Streamed:
+    """The table of an entry of `datasets:`, as JSON; of rows that become records it is told."""
+    return _table_of(entry, base, _Heard(tell))
+
+
 @lru_cache(maxsize=8)
-def streamed_table_of(entry: str, base: str) -> Streamed:
-    """The table of an entry of `datasets:`, as JSON."""
-    return streamed_table(json.loads(entry), Path(base))
+def _table_of(entry: str, base: str, heard: _Heard) -> Streamed:
+    return streamed_table(json.loads(entry), Path(base), heard.tell)
 
 
 def check_memory(name: str, table: Streamed, bound: int | None) -> None:

@@ -111,7 +111,9 @@ def _judged(
     reference: Mapping[str, Predictions],
 ) -> tuple[Solution, list[Value], Ending]:
     """What is given of a solution, its numbers, and how the trial ends."""
-    answers = rows.answers(solution.variants)
+    measured = ex.leaves(*job.case.metrics.values())
+    estimated = any(leaf.rate.of != "decision" for leaf in measured)
+    answers = rows.answers(solution.variants, estimated=estimated)
     if answers:  # `of(...)` of the trial itself is its main variant
         reference = {job.case.label: next(iter(answers.values())), **reference}
     if problem.promise is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import load
 from ratecli.datasets.paths import last_written
 from ratecli.datasets.streamed.table import Streamed
+from ratecli.datasets.streamed.writing import Tell
 from ratecli.datasets.table import Table
 from ratecli.models.base import Classifier, Features
 from ratecli.models.grouped import with_members
@@ -40,7 +41,12 @@ from ratecli.runner.levels import (
 )
 from ratecli.runner.slices import memberships
 from ratecli.runner.streamed import predictions
-from ratecli.runner.streamed_rows import check_memory, streamed_rows, streamed_table_of
+from ratecli.runner.streamed_rows import (
+    Written,
+    check_memory,
+    streamed_rows,
+    streamed_table_of,
+)
 
 Positions = NDArray[np.intp]
 
@@ -96,11 +102,14 @@ class World:
     before: Sample | None = None
     stream: Stream | None = None
 
-    def answers(self, classifiers: Mapping[str, Classifier]) -> dict[str, Predictions]:
-        """`predictions` of each; of a stream in one pass over it."""
+    def answers(
+        self, classifiers: Mapping[str, Classifier], *, estimated: bool = False
+    ) -> dict[str, Predictions]:
+        """`predictions` of each; of a stream in one pass over it, if it is said that estimates are asked for."""
         if self.stream is None or not classifiers:
             return {name: self.predictions(each) for name, each in classifiers.items()}
-        return dict(predictions(self.stream, classifiers))
+        label = self.sample.label if estimated else None
+        return dict(predictions(self.stream, classifiers, label))
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Raises E411 where it looks at slices of columns that are not there (`runner.slices`)."""
@@ -279,14 +288,18 @@ def levels_of_all(data: Data) -> int:
     return levels
 
 
-def check_table(data: Data, name: str, bound: int | None = None) -> None:
+def check_table(
+    data: Data, name: str, bound: int | None = None, written: Written | None = None
+) -> None:
     """Reads a table; raises what is wrong with it, E404 to E413.
 
-    That is E412 for a streamed one that takes more than `bound` bytes.
+    That is E412 for a streamed one that takes more than `bound` bytes; `written` is told of its rows while they
+    become records.
     """
     own = data.only([name])
     if is_streamed(own):
-        check_memory(name, streamed(own), bound)
+        tell = None if written is None else partial(written, name)
+        check_memory(name, streamed(own, tell), bound)
         return
     check_column(table(data, name), levels_of(data.options()[name]))
 
@@ -310,10 +323,10 @@ def any_table(data: Data, name: str) -> Table | Streamed:
     return streamed(own) if is_streamed(own) else table(data, name)
 
 
-def streamed(data: Data) -> Streamed:
+def streamed(data: Data, tell: Tell | None = None) -> Streamed:
     """The table of the one data set, which is streamed."""
     ((_, entry),) = data.entries
-    return streamed_table_of(entry, data.base)
+    return streamed_table_of(entry, data.base, tell)
 
 
 def is_streamed(data: Data) -> bool:

@@ -20,7 +20,7 @@ from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import identity, load
 from ratecli.datasets.split import PARTS, split
 from ratecli.datasets.streamed import deal as deal_module
-from ratecli.datasets.streamed import reading, store
+from ratecli.datasets.streamed import reading, store, writing
 from ratecli.datasets.streamed.deal import Deal
 from ratecli.datasets.streamed.encode import with_features
 from ratecli.datasets.streamed.table import streamed_table
@@ -89,6 +89,10 @@ def test_rows_features_and_splits_are_those_in_memory(tmp_path, name, spec):
     )
     np.testing.assert_allclose(X, Y, atol=1e-9)
     np.testing.assert_allclose(rows.encoded.scores(there, np.eye(X.shape[1])), X, atol=1e-12)
+    W = np.random.default_rng(0).normal(size=(X.shape[1], 9))
+    for count in (0, 1, 4, 7, 9):
+        scores = rows.encoded.scores(there, W[:, :count])
+        np.testing.assert_allclose(scores, X @ W[:, :count], atol=1e-11)
     np.testing.assert_array_equal(cells.count, np.bincount(there.cell))
     np.testing.assert_allclose(cells.weight, np.bincount(there.cell, there.weight))
 
@@ -231,13 +235,78 @@ def test_records_are_written_once_and_again_where_they_are_broken(tmp_path, monk
         raise AssertionError("read again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "scanned", never)
+        patched.setattr(writing, "scanned", never)
         dealt(options | {"drop": ["part", "z"]}, tmp_path)  # other roles, the same records
     table.store.path.write_bytes(records[:-1])
     cells.path.write_bytes(kinds[:-1])
     again, others, *_ = dealt(options, tmp_path)
     assert (again.store.path.read_bytes(), others.path.read_bytes()) == (records, kinds)
     assert again.store.path == table.store.path
+
+
+LATE = {  # what only the last of 400 rows says, and whether files are read again for it
+    "nothing": ({}, False),
+    "a word": ({"job": "a"}, False),
+    "no word": ({"sex": None}, False),
+    "a wide number": ({"z": 0.1}, True),
+    "many words": ({"many": "b"}, True),
+    "a word among numbers": ({"code": "b"}, True),
+    "a number among none": ({"empty": "3"}, True),
+}
+
+
+@pytest.mark.parametrize("what", LATE)
+def test_late_rows_change_how_all_are_written(tmp_path, monkeypatch, what):
+    last, again = LATE[what]
+    table = frame(400).drop(columns=["x", "w", "flag"]).astype({"z": float})
+    table["z"] = np.arange(400.0)
+    table["code"] = [str(k % 7) for k in range(400)]
+    table["empty"] = None
+    table["many"] = [f"m{min(k, 255)}" for k in range(400)]
+    for name, value in last.items():
+        table.loc[399, name] = value
+    table.astype({"empty": "string"}).to_parquet(tmp_path / "t.parquet", row_group_size=300)
+    options = {"path": "t.parquet", "drop": ["code", "empty"], "stream": True}
+    options |= {"label": "y", "positive": "yes"}
+    readings, batches = [], reading.Files.batches
+
+    def counted(self):
+        readings.append(reading.BATCH)
+        return batches(self)
+
+    monkeypatch.setattr(reading.Files, "batches", counted)
+    found = []
+    for batch in (2**15, 300):
+        monkeypatch.setenv("RATECLI_DATA", str(tmp_path / f"data{batch}"))
+        monkeypatch.setattr(reading, "BATCH", batch)
+        found.append(streamed_table(options, tmp_path).store)
+    assert readings.count(300) == 1 + again
+    assert readings.count(2**15) <= 1 + again  # a batch may end with the row group
+    whole, pieces = found
+    assert whole.path.read_bytes() == pieces.path.read_bytes()
+    assert whole.columns == pieces.columns
+    ((_, records),) = pieces.pieces()
+    for place, column in enumerate(pieces.texts):
+        known = np.array(column.levels, dtype=object)[records["codes"][:, place]]
+        told = ["-" if word is None else word for word in known]
+        assert told == table[column.name].fillna("-").tolist()
+    for place, column in enumerate(pieces.numbers):
+        told = pd.to_numeric(table[column.name])
+        np.testing.assert_array_equal(records["numbers"][:, place], told)
+
+
+def test_rows_are_told_of_while_they_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "BATCH", 50)
+    for name, total in (("t.parquet", 120), ("t.csv", None)):
+        write(frame(120), tmp_path / name)
+        told = []
+        for _ in range(2):  # the second finds them written
+            streamed_table(
+                OPTIONS | {"path": name}, tmp_path, lambda *found, told=told: told.append(found)
+            )
+        assert told[0] == (0, total)
+        assert told[-1] == (120, total)
+        assert told == sorted(told)
 
 
 def test_keys_follow_what_files_hold(tmp_path):

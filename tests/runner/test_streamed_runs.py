@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from experiments import run_file, write
 from ratecli.cli.app import app
+from ratecli.cli.fetching import Counter, writing
 from ratecli.faults import FaultError
 from ratecli.models.linear import Chance, Logistic, Ramp, Threshold
 from ratecli.models.mixture import Mixture, Vote
@@ -277,6 +278,30 @@ def test_commands_take_streamed_data(folder):
     )
     assert said.exit_code == 0, said.output
     assert len(pd.read_csv(folder / "out.csv")) == 1500
+
+
+def test_the_writing_of_records_is_told_of(folder, capsys):
+    people(1500).to_csv(folder / "people.csv", index=False)
+    path, runner = write(folder, BASE), CliRunner()
+    asked = ["--set", STREAM]
+    said = runner.invoke(app, ["plan", str(path), *asked])
+    assert said.stderr == "writing records of 'people': 1,500 rows\n"
+    assert runner.invoke(app, ["plan", str(path), *asked]).stderr == ""
+    asked += ["--set", "datasets.people.path=people.csv"]
+    assert runner.invoke(app, ["validate", str(path), *asked]).stderr == (
+        "writing records of 'people'\n"
+    )
+    with writing(quiet=True) as nobody:
+        assert nobody is None
+    counter = Counter(live=True)
+    for done in (0, 1, 999, 1000):
+        counter.tell("big", done, 1000)
+    counter.tell("other", 70_000, None)
+    counter.end()
+    shown = capsys.readouterr().err.split("\r")
+    assert [line.split("  ")[-1] for line in shown[1:]] == [
+        "0% of 1,000 rows", "99% of 1,000 rows", "100% of 1,000 rows", "70,000 rows\n"
+    ]  # fmt: skip
 
 
 MEASURED = """

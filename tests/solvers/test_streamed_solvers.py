@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from ratecli.datasets.streamed.cluster import SCHEDULER, cluster_client
+from ratecli.datasets.streamed.stream import FileStream
 from ratecli.rates.analysis import objective_goal
 from ratecli.rates.kinds import Kinds
 from ratecli.runner.trial import training_problem
@@ -113,6 +114,44 @@ def test_curvature_of_some_rows_finds_the_same_optimum(folder, monkeypatch):
     np.testing.assert_allclose(found.weights, exact.weights, atol=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["logistic", "hinge"])
+def test_samples_save_passes_and_change_no_optimum(folder, monkeypatch, kind):
+    memory, stream = problems(folder, rows=6000, l2=1e-4)
+    passes, sums = [], FileStream.sums
+
+    def counted(self, part, every=1):
+        passes.append(every)
+        return sums(self, part, every)
+
+    monkeypatch.setattr(FileStream, "sums", counted)
+    exact, _ = streamed_fit(stream, kind)
+    whole = len(passes)
+    assert set(passes) == {1}
+    passes.clear()
+    monkeypatch.setattr(plain, "SAMPLE", 64 * 4)  # runs of 64 rows: few, from all over the table
+    found, reason = streamed_fit(stream, kind)
+    assert reason == ""
+    assert sorted(set(passes)) == [1, 18]
+    assert passes == sorted(passes, reverse=True)
+    assert passes.count(1) < whole
+    which, close = (0, 1e-8) if kind == "logistic" else (1, 2.1e-5)
+    least, reached = (loss(memory, each, 1e-4)[which] for each in (exact, found))
+    assert reached == pytest.approx(least, rel=close)
+
+
+def test_sums_of_some_runs(folder):
+    _, stream = problems(folder, rows=1000)
+    rows = stream.stream
+    part = plain.LineSums(
+        rows.encoded.coding, np.ones(len(rows)), np.ones(len(rows)), np.zeros(rows.shape[1] + 1),
+        np.zeros(rows.shape[1] + 1), 0.0, np.zeros(1),
+    )  # fmt: skip
+    for every in (1, 3, 50):
+        count = len(rows.taken(range(0, rows.runs(), every)).cell)
+        (losses,) = rows.sums(part, every)
+        assert losses == pytest.approx(count * np.log(2))
+
+
 def test_passes_of_lanes_are_those_of_rows_in_memory(folder):
     memory, stream = problems(folder)
     kinds, cells = Kinds.by(memory.rates), Kinds.by(stream.rates)
@@ -128,6 +167,10 @@ def test_passes_of_lanes_are_those_of_rows_in_memory(folder):
         np.testing.assert_allclose(a, b, rtol=1e-5)
     (first, second) = rows.counted([W, -W])
     np.testing.assert_array_equal(first, one.yes)
+    np.testing.assert_array_equal(second, lanes.run(-W, sides).yes)
+    W[1, :, 3:] = 0  # a block is filled up with lanes that decide no
+    (first, second) = rows.counted([W, -W])
+    np.testing.assert_array_equal(first, lanes.run(W, sides).yes)
     np.testing.assert_array_equal(second, lanes.run(-W, sides).yes)
 
 

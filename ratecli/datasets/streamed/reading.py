@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ PIECE = 2**22
 BUFFER = 2**18
 """Bytes of each column of a Parquet file that are."""
 
-Numbers = NDArray[np.float64]
+Numbers: TypeAlias = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,12 @@ class Files:
                 reason = f"its columns are not those of '{self.paths[0].name}': '{differing[0]}'"
                 raise own.no_table(path, reason, "all files of a table need the same columns")
         return first
+
+    def rows(self) -> int | None:
+        """How many rows there are, if the files say so; E404 where one is broken."""
+        if self.kind == "csv":
+            return None
+        return sum(map(_rows, self.paths))
 
     def _names(self, path: Path) -> list[str]:
         if self.kind == "csv":
@@ -116,6 +122,14 @@ class Files:
             raise own.broken_parquet(path, error) from error
 
 
+def _rows(path: Path) -> int:
+    try:
+        found: int = pa.parquet.read_metadata(path).num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise own.broken_parquet(path, error) from error
+    return found
+
+
 def _is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
@@ -133,12 +147,13 @@ def value_type(array: pa.Array) -> pa.DataType:
 
 
 def numbers(array: pa.Array) -> Numbers:
-    """Those of a column of numbers, NaN where there is none."""
+    """Those of a column of numbers, NaN where there is none; in single precision if it is."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_decimal(array.type) or array.null_count:
         array = array.cast(pa.float64())
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    found = array.to_numpy(zero_copy_only=False)
+    return np.asarray(found, np.float32 if found.dtype == np.float32 else np.float64)
 
 
 def words(path: Path, name: str, array: pa.Array) -> Words:

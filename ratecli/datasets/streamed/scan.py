@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,12 +69,19 @@ class NumberFacts:
         positive = values > 0
         if not positive.all():
             self.not_positive = _first(self.not_positive, ~positive, start)
-        with np.errstate(over="ignore"):
-            narrow = values.astype(np.float32)
-        self.single = self.single and bool(((narrow == values) | np.isnan(values)).all())
+        self.single = self.single and is_single(values)
         if self.distinct is not None:
             known = np.unique(np.concatenate([self.distinct, values[~np.isnan(values)]]))
             self.distinct = known.tolist() if len(known) <= FEW else None
+
+
+def is_single(values: Any) -> bool:
+    """Whether single precision holds all of the numbers exactly."""
+    if values.dtype == np.float32:
+        return True
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    return bool(((narrow == values) | np.isnan(values)).all())
 
 
 def _first(known: int, marked: NDArray[np.bool_], start: int) -> int:
@@ -132,9 +139,8 @@ class WordFacts:
                 wrong[k] = np.isnan(own.as_number(word))
                 self.told += int(counts[k])
         self.slips += int(counts[wrong].sum())
-        rows = wrong[found.codes]
-        if self.slip is None and rows.any():
-            row = int(np.argmax(rows))
+        if self.slip is None and counts[wrong].any():
+            row = int(np.argmax(wrong[found.codes]))
             self.slip = start + row, str(found.words[found.codes[row]])
 
 
@@ -171,8 +177,12 @@ class Column:
         return self.numbers is not None or self.levels is not None
 
 
+Heed = Callable[[Mapping[str, Numbers | Words], int], None]
+"""Given the numbers or words of some rows by column, and how many rows were seen with them."""
+
+
 def scanned(
-    files: Files, names: Collection[str], categorical: Collection[str]
+    files: Files, names: Collection[str], categorical: Collection[str], heed: Heed
 ) -> tuple[int, list[Column]]:
     """How many rows there are, and what is known of each column.
 
@@ -186,11 +196,18 @@ def scanned(
     word_facts: dict[str, WordFacts] = {}
     rows = 0
     for batch in files.batches():
+        found = dict[str, Numbers | Words]()
         for name, array in batch.items():
-            told = _told(path, name, array, word_facts, rows, text=name in categorical)
+            text, told = _told(path, name, array, word_facts, rows, text=name in categorical)
             if told is not None:
                 number_facts[name].add(told, rows)
+            if text is None or (told is not None and word_facts[name].said):
+                assert told is not None
+                found[name] = told
+            else:  # where nothing is said so far, that is told as words
+                found[name] = text
         rows += len(next(iter(batch.values())))
+        heed(found, rows)
     if not rows:
         raise own.no_table(path, "it has no rows", "give it some below the names of its columns")
     return rows, [
@@ -201,14 +218,15 @@ def scanned(
 
 def _told(
     path: Path, name: str, array: pa.Array, facts: dict[str, WordFacts], start: int, *, text: bool
-) -> Numbers | None:
-    """The numbers of a piece of a column, if all of it can be read so."""
+) -> tuple[Words | None, Numbers | None]:
+    """The words of a piece of a column that holds some, and its numbers if all of it can be read so."""
     kind = value_type(array)
     if is_number(kind) and not text:
-        return numbers(array)
+        return None, numbers(array)
     own_facts = facts.setdefault(name, WordFacts(numeric=not text and _is_text(kind)))
-    told = own_facts.add(words(path, name, array), start)
-    return None if text else told
+    found = words(path, name, array)
+    told = own_facts.add(found, start)
+    return found, None if text else told
 
 
 def _is_text(kind: pa.DataType) -> bool:

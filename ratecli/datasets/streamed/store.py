@@ -26,19 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.datasets.download import data_folder, sha256_of
-from ratecli.datasets.streamed.reading import (
-    Files,
-    is_number,
-    numbers,
-    value_type,
-    words,
-    written_numbers,
-)
-from ratecli.datasets.streamed.scan import Column, as_json, column_of, scanned
+from ratecli.datasets.streamed.scan import Column, column_of
 from ratecli.faults import Fault, FaultError
 
-VERSION = 2
-"""Counted up whenever records of the same files, or what is told of their columns, are others."""
 RECORDS, FACTS = "records", "facts.json"
 BEGUN = ".new-"
 """What is not all written yet stands in folders whose names begin so."""
@@ -68,10 +58,7 @@ class Store:
     def record(self) -> np.dtype[np.void]:
         single = all(column.numbers and column.numbers.single for column in self.numbers)
         most = max((len(column.levels or ()) for column in self.texts), default=0)
-        return np.dtype([
-            ("numbers", "<f4" if single else "<f8", (len(self.numbers),)),
-            ("codes", "u1" if most <= 2**8 else "<u2", (len(self.texts),)),
-        ])  # fmt: skip
+        return record_of(len(self.numbers), len(self.texts), single=single, levels=most)
 
     @property
     def path(self) -> Path:
@@ -96,6 +83,14 @@ class Store:
                 piece = buffer[: min(self.at_once, last - start)]
                 fill(file, piece)
                 yield start, piece
+
+
+def record_of(numbers: int, codes: int, *, single: bool, levels: int) -> np.dtype[np.void]:
+    """What holds so many numbers and codes, of words of which a column has at most `levels`."""
+    return np.dtype([
+        ("numbers", "<f4" if single else "<f8", (numbers,)),
+        ("codes", "u1" if levels <= 2**8 else "<u2", (codes,)),
+    ])  # fmt: skip
 
 
 def raw(array: NDArray[Any]) -> memoryview:
@@ -128,7 +123,7 @@ def sha256_of_all(paths: Sequence[Path], *, anew: bool = False) -> list[str]:
 def _noted(path: Path) -> str:
     status = path.stat()
     said = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
-    note = _home() / "sums" / hashlib.sha256(said.encode()).hexdigest()
+    note = home() / "sums" / hashlib.sha256(said.encode()).hexdigest()
     try:
         known = note.read_text("ascii").strip()
     except OSError:
@@ -141,7 +136,8 @@ def _noted(path: Path) -> str:
     return known
 
 
-def _home() -> Path:
+def home() -> Path:
+    """The folder of all that is kept of streamed tables."""
     return data_folder() / "streamed"
 
 
@@ -187,37 +183,12 @@ def _runs(process: int) -> bool:
 def unwritable(error: OSError) -> FaultError:
     """The E413 for records that cannot be kept."""
     reason = error.strerror or str(error)
-    message = f"the records of a streamed table cannot be kept in '{_home()}': {reason}"
+    message = f"the records of a streamed table cannot be kept in '{home()}': {reason}"
     hint = "they take about as many bytes as the table has; set RATECLI_DATA to another folder"
     return FaultError(Fault("E413", message, hint))
 
 
-def opened(files: Files, sums: Sequence[str], categorical: Sequence[str]) -> Store:
-    """The store of files with these sha256, written if it is not there.
-
-    Raises
-    ------
-    FaultError
-        E404 for what is no table, E413 where records cannot be kept.
-    """
-    said = [VERSION, list(sums), files.kind, files.separator, sorted(categorical)]
-    key = hashlib.sha256(json.dumps(said).encode()).hexdigest()
-    folder = (_home() / key[:32]).absolute()
-    found = _read(folder)
-    if found is None:
-        names = files.names()
-        rows, columns = scanned(files, names, categorical)
-        with moved(folder / FACTS) as facts:
-            store = Store(facts.parent, rows, tuple(columns))
-            _write(store, files)
-            store.path.replace(folder / RECORDS)  # of the same content, whoever was faster
-        found = _read(folder)
-    if found is None:
-        raise unwritable(OSError("it was removed meanwhile"))
-    return found
-
-
-def _read(folder: Path) -> Store | None:
+def stored(folder: Path) -> Store | None:
     """The store in a folder; None if it is not all there."""
     try:
         content = json.loads((folder / FACTS).read_text("utf-8"))
@@ -226,36 +197,3 @@ def _read(folder: Path) -> Store | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return store if size == store.rows * store.record.itemsize else None
-
-
-def _write(store: Store, files: Files) -> None:
-    """Every record, and what is known of the columns."""
-    levels = {
-        column.name: {word: k for k, word in enumerate(column.levels or ())}
-        for column in store.texts
-    }
-    written = 0
-    with store.path.open("wb", buffering=2**20) as file:
-        for batch in files.batches():
-            piece = np.empty(len(next(iter(batch.values()))), store.record)
-            for k, column in enumerate(store.numbers):
-                piece["numbers"][:, k] = _numbers(files.paths[0], column.name, batch[column.name])
-            for k, column in enumerate(store.texts):
-                found = words(files.paths[0], column.name, batch[column.name])
-                place = [levels[column.name].get(word, 0) for word in found.words]
-                piece["codes"][:, k] = np.array(place)[found.codes]
-            file.write(raw(piece))
-            written += len(piece)
-    if written != store.rows:
-        raise OSError("the table changed while it was read")
-    content = {"rows": store.rows, "columns": [as_json(column) for column in store.columns]}
-    (store.folder / FACTS).write_text(json.dumps(content), "utf-8")
-
-
-def _numbers(path: Path, name: str, array: Any) -> NDArray[np.float64]:
-    if is_number(value_type(array)):
-        return numbers(array)
-    told = written_numbers(words(path, name, array))
-    if told is None:
-        raise OSError("the table changed while it was read")
-    return told

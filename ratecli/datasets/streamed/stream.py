@@ -67,7 +67,9 @@ class FileStream(Stream):
             self.partition,
         )
 
-    def sums(self, part: Part) -> Sums:
+    def sums(self, part: Part, every: int = 1) -> Sums:
+        if every > 1:
+            return added(part, self._scattered(range(0, self.runs(), every)))
         from ratecli.datasets.streamed.cluster import over  # noqa: PLC0415  it may import Dask
 
         sums = part.zeros()
@@ -83,6 +85,12 @@ class FileStream(Stream):
                 cells = np.empty(len(records), CELL)
                 fill(file, cells)
                 yield self._rows(start, records, cells)
+
+    def _scattered(self, runs: Sequence[int]) -> Iterator[Rows]:
+        """The rows of some runs, as many at once as of all."""
+        at_once = max(1, self.store.at_once // RUN)
+        for k in range(0, len(runs), at_once):
+            yield self.taken(runs[k : k + at_once])
 
     def _rows(self, start: int, records: NDArray[np.void], cells: NDArray[np.uint16]) -> Rows:
         weight = self.weighed.of(records)

@@ -19,7 +19,8 @@ from ratecli.datasets.roles import Options, Roles, roles_of
 from ratecli.datasets.slips import FEW_LEVELS, looks_like_slips, slip_fault
 from ratecli.datasets.streamed.files import digest_of, files_of, sums_of
 from ratecli.datasets.streamed.scan import FEW, MOST_LEVELS, Column
-from ratecli.datasets.streamed.store import Store, opened
+from ratecli.datasets.streamed.store import Store
+from ratecli.datasets.streamed.writing import Tell, opened
 from ratecli.faults import Fault, FaultError
 
 ALONE = 360 * 2**20
@@ -91,8 +92,8 @@ def _values(column: Column) -> tuple[str | float, ...]:
     return tuple(range(FEW + 1)) if known is None else tuple(known)
 
 
-def streamed_table(options: Options, base: Path) -> Streamed:
-    """The table of an entry with `stream: true`; its records are written if they are not there.
+def streamed_table(options: Options, base: Path, tell: Tell | None = None) -> Streamed:
+    """The table of an entry with `stream: true`; its records are written, and that told, if they are not there.
 
     Raises
     ------
@@ -102,7 +103,7 @@ def streamed_table(options: Options, base: Path) -> Streamed:
     files = files_of(options, base)
     sums = sums_of(options, files)
     roles = roles_of(options, files.names())
-    store = opened(files, sums, options.get("categorical", ()))
+    store = opened(files, sums, options.get("categorical", ()), tell)
     known = {column.name: column for column in store.columns}
     faults = [
         fault for name in roles.features for fault in _of_feature(known[name], options, store.rows)

@@ -26,7 +26,7 @@ class Unconstrained(Solver):
 
     loss: Loss = "hinge"
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
     streams: ClassVar[Mapping[str, Any] | None] = {}

@@ -50,8 +50,8 @@ def loss_pass(
     is logistic for a `width` of 0, else a hinge that is rounded over so much of the margin below 1.
     To `totals` are added the loss, the hinge that is not rounded, the sum of minus its slopes in the
     margin, and how many rows are curved; to `slope` (d + 1,) first derivatives; to `curve` (d + 1, d + 1),
-    below the diagonal and on it, second ones of some rows: of those that have feature j one in `every[j]`
-    (d + 1,) at least, chosen by a hash of where they stand, and as often more.
+    on the diagonal and on one side of it, second ones of some rows: of those that have feature j one in
+    `every[j]` (d + 1,) at least, chosen by a hash of where they stand, and as often more.
     """
     last = len(w) - 1
     most = len(coding.of_number) + len(coding.of_code) + 1
@@ -84,10 +84,9 @@ def loss_pass(
         place = (np.uint64(start + i) * HASH) >> np.uint64(24)
         if place % np.uint64(steps) == 0:
             for k in range(count + 1):
-                stretched = steps * bend * counted * values[k]
-                for j in range(k + 1):
-                    high, low = max(at[k], at[j]), min(at[k], at[j])
-                    curve[high, low] += stretched * values[j]
+                stretched, row = steps * bend * counted * values[k], curve[at[k]]
+                for j in range(k + 1):  # a pair of features is always met in the same order
+                    row[at[j]] += stretched * values[j]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -2,12 +2,14 @@
 
 A pass adds up the loss, its slopes, and the curvature of some of the rows: 2^17 of them tell it so well
 that each step leaves a few hundredths of the error, however many rows there are. Of rows with a rare
-feature more are taken, so that none looks flat.
+feature more are taken, so that none looks flat. Where rows are many, samples of them, each GROWTH times
+the one before, are solved first, each as well as it stands for the rest: few passes over all rows are left.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -23,7 +25,8 @@ from ratecli.solvers.streamed.kernel import line_pass, loss_pass
 Separating = Literal["hinge", "logistic"]
 
 SAMPLE = 2**17
-"""Rows whose curvature is added up."""
+"""Rows whose curvature is added up, and of the first sample."""
+GROWTH = 8
 LEAST = 2**10
 """Rows of a feature whose curvature is, if it has so many."""
 CLOSE = 1e-9
@@ -37,8 +40,14 @@ is nearly solved from the one before.
 """
 ROUGH = 1e-3
 """What a step may still promise before the next width, relative to the gap that is wanted at the end."""
+LEFT = 0.02
+"""And relative to what this width leaves of the gap, where that is too much."""
 MOSTLY = 0.9
 ENOUGH = 1e-4
+SURE = 0.1
+"""The last step has no pass after it where it leaves less than this of what may be left, should it gain on the
+one before no less than that did.
+"""
 ROUNDING = 1e-11
 """Values do not tell whether a step that promises less, relative to them, brings anything: slopes do."""
 SHARES: Array = 0.6 ** np.arange(1.0, 49.0)
@@ -110,12 +119,22 @@ class Point:
 
 @dataclass
 class Descent:
-    """Newton's method on the mean loss plus `l2 / 2 |w|^2`, the bias in it."""
+    """Newton's method on the mean loss plus `l2 / 2 |w|^2`, the bias in it.
+
+    Attributes
+    ----------
+    rows
+        Of the stream that have a label.
+    every
+        Of its runs of rows one in so many is looked at.
+    """
 
     stream: Stream
     side: Array
     share: Array
     l2: float
+    rows: float
+    every: int = 1
     passes: int = 0
 
     @classmethod
@@ -125,7 +144,26 @@ class Descent:
         side, weights = problem.labels()
         total = problem.stream.weight
         share = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
-        return cls(problem.stream, side, share, problem.l2)
+        rows = float(problem.stream.count[side != 0].sum())
+        return cls(problem.stream, side, share, problem.l2, rows)
+
+    @property
+    def seen(self) -> float:
+        """How many rows are looked at, about."""
+        return self.rows / self.every
+
+    def samples(self) -> Iterator[tuple[Descent, float]]:
+        """Descents of some of the rows, more and more, and how little a step may promise there, relative
+        to the value: less than a sample says of the rest, a weight in every one of its rows. With few
+        rows of a kind the penalty must count as much as one of them, or scores of it would go astray.
+        """
+        size = SAMPLE
+        while size * GROWTH <= self.rows:
+            every = int(self.rows / size)
+            l2 = max(self.l2, every / self.rows)
+            told = 0.1 * len(self.stream.encoded.shares) * every / self.rows
+            yield Descent(self.stream, self.side, self.share * every, l2, self.rows, every), told
+            size *= GROWTH
 
     def at(self, w: Array, width: float, curved: float) -> Point:
         """A pass over the rows, of which about so many are curved."""
@@ -134,10 +172,11 @@ class Descent:
         shares = np.append(self.stream.encoded.shares, 1.0)
         every = np.clip(shares * curved / LEAST, 1, most).astype(np.int64)
         part = LossSums(self.stream.encoded.coding, self.side, self.share, w, width, every)
-        totals, slope, below = self.stream.sums(part)
+        totals, slope, half = self.stream.sums(part, self.every)
         penalty = 0.5 * self.l2 * float(w @ w)
         slope = slope + self.l2 * w
-        curve = below + np.tril(below, -1).T
+        curve = half + half.T
+        curve[np.diag_indices(len(w))] -= np.diag(half)
         curve[np.diag_indices(len(w))] += self.l2
         apart = w - slope / self.l2  # the weights that the dual variables stand for
         dual = float(totals[2]) - 0.5 * self.l2 * float(apart @ apart)
@@ -148,15 +187,14 @@ class Descent:
         """The least point from one on: a step promises no more than `close`, relative to the value, or
         the duality gap is `gap` of the hinge. And whether that was reached.
         """
+        before = 0.0
         while self.passes < PASSES:
             step = -np.asarray(np.linalg.solve(found.curve, found.slope), dtype=float)
             promised = -float(found.slope @ step)
-            done = 0.5 * promised <= close * found.value
-            if width and done:  # of the gap steps can mend what slopes add to it, and not the rest
-                rest = found.gap - float(found.slope @ found.slope) / (2 * self.l2)
-                done = rest > gap * found.primal or rest > MOSTLY * found.gap
-            if done or (width and found.gap <= gap * found.primal):
+            if self._near(found, promised, width, close, gap):
                 return found, True
+            if not width and promised**2 <= 2 * SURE * close * found.value * before:
+                return replace(found, w=found.w + step), True
             new = self.at(found.w + step, width, found.curved)
             if promised <= ROUNDING * found.value:
                 if not new.slope @ new.slope < found.slope @ found.slope:
@@ -166,8 +204,21 @@ class Descent:
                 if not share:  # rounding is all that is left
                     return found, 0.5 * promised <= ROUGH * found.value
                 new = self.at(found.w + share * step, width, found.curved)
-            found = new
+            found, before = new, promised
         return found, False
+
+    def _near(self, found: Point, promised: float, width: float, close: float, gap: float) -> bool:
+        """Whether the next step, which promises so much, may be left out."""
+        little = 0.5 * promised <= close * found.value
+        if not width:
+            return little
+        if found.gap <= gap * found.primal:
+            return True
+        # of the gap steps can mend what slopes add to it, and not the rest
+        rest = found.gap - float(found.slope @ found.slope) / (2 * self.l2)
+        if rest > gap * found.primal:
+            return little or 0.5 * promised <= LEFT * rest
+        return little and rest > MOSTLY * found.gap
 
     def _share(self, found: Point, step: Array, promised: float, width: float) -> float:
         """The part of a step that brings most, of those tried in one pass; 0 if none brings enough."""
@@ -175,7 +226,7 @@ class Descent:
         part = LineSums(
             self.stream.encoded.coding, self.side, self.share, found.w, step, width, SHARES
         )
-        (losses,) = self.stream.sums(part)
+        (losses,) = self.stream.sums(part, self.every)
         ends = found.w + SHARES[:, None] * step
         values = losses + 0.5 * self.l2 * (ends**2).sum(axis=1)
         values[values > found.value - ENOUGH * SHARES * promised] = np.inf
@@ -187,31 +238,46 @@ def streamed_fit(problem: Problem, loss: Separating) -> tuple[Threshold, str]:
     """As `baselines.plain.plain_fit`, of rows that are in no memory."""
     descent = Descent.of(problem)
     assert problem.stream is not None
-    rows = float(problem.stream.count[descent.side != 0].sum())
     start = np.zeros(problem.stream.shape[1] + 1)
-    if loss == "logistic":
-        found, done = descent.least(descent.at(start, 0.0, rows), 0.0, CLOSE, 0.0)
-        short = (
-            "" if done else f"Newton's method stopped after {descent.passes} passes over the rows"
-        )
-        return Logistic(found.w[:-1], float(found.w[-1])), short
-    return _svm(descent, start, rows)
+    return _logistic(descent, start) if loss == "logistic" else _svm(descent, start)
 
 
-def _svm(descent: Descent, w: Array, rows: float) -> tuple[Threshold, str]:
-    """The hinge rounded less and less, until its own gap is small: that falls with the width squared."""
-    best: Point | None = None
-    curved = rows
-    for width in WIDTHS:
-        found, _ = descent.least(descent.at(w, width, curved), width, ROUGH * GAP, GAP)
-        if best is None or found.gap < best.gap:
-            best = found
-        if best.gap <= GAP * best.primal or descent.passes >= PASSES:
-            break
-        w, curved = found.w, found.curved
-    assert best is not None
+def _logistic(descent: Descent, w: Array) -> tuple[Threshold, str]:
+    for some, told in descent.samples():
+        found, _ = some.least(some.at(w, 0.0, some.seen), 0.0, told, 0.0)
+        w = found.w
+    found, done = descent.least(descent.at(w, 0.0, descent.seen), 0.0, CLOSE, 0.0)
+    short = "" if done else f"Newton's method stopped after {descent.passes} passes over the rows"
+    return Logistic(found.w[:-1], float(found.w[-1])), short
+
+
+def _svm(descent: Descent, w: Array) -> tuple[Threshold, str]:
+    first, share = 0, 1.0
+    for some, told in descent.samples():
+        found, first = _rounded(some, w, first, share, max(told, GAP))
+        w, share = found.w, found.curved / some.seen
+    best, _ = _rounded(descent, w, first, share, GAP)
     short = "" if best.gap <= GAP * best.primal else (
         f"the SVM stopped after {descent.passes} passes over the rows with a gap of {best.gap:.2g}, "
         f"above {GAP:.2g} of its loss"
     )  # fmt: skip
     return Threshold(best.w[:-1], float(best.w[-1])), short
+
+
+def _rounded(descent: Descent, w: Array, first: int, share: float, gap: float) -> tuple[Point, int]:
+    """The hinge rounded less and less, until its own gap is small: that falls with the width squared.
+
+    Begins with the width of number `first`, where a `share` of the rows is curved. Gives the best point, and
+    which width that was of.
+    """
+    best: Point | None = None
+    at, curved = first, share * descent.seen
+    for k, width in enumerate(WIDTHS[first:], first):
+        found, _ = descent.least(descent.at(w, width, curved), width, ROUGH * gap, gap)
+        if best is None or found.gap < best.gap:
+            best, at = found, k
+        if best.gap <= gap * best.primal or descent.passes >= PASSES:
+            break
+        w, curved = found.w, found.curved
+    assert best is not None
+    return best, at

@@ -86,12 +86,14 @@ class StreamedRows:
         return Pass(yes, slopes.astype(np.float32))
 
     def counted(self, answers: Sequence[Floats32]) -> list[Array]:
-        """Of all answers in one pass."""
+        """Of all answers in one pass, that of lanes of zeros, which fill blocks up and decide no, left out."""
         lanes = len(answers[0]) * WIDTH
-        W = packed(np.concatenate([unpacked(each, lanes) for each in answers], axis=1))
-        (yes,) = self.stream.sums(YesSums(self.stream.encoded, self.kinds, W))
-        blocks = len(answers[0])
-        return [yes[k * blocks : (k + 1) * blocks] for k in range(len(answers))]
+        W = np.concatenate([unpacked(each, lanes) for each in answers], axis=1)
+        used = np.flatnonzero(W.any(axis=0))
+        (yes,) = self.stream.sums(YesSums(self.stream.encoded, self.kinds, packed(W[:, used])))
+        found = np.zeros((yes.shape[1], W.shape[1]))
+        found[:, used] = unpacked(yes, len(used))
+        return [_blocks(found[:, k : k + lanes]) for k in range(0, W.shape[1], lanes)]
 
     def hinges(self, W: Floats32, some: Some | None = None) -> tuple[Array, Array]:
         if some is None:
@@ -105,6 +107,11 @@ class StreamedRows:
     def _pooled(self, some: Some) -> Matrix:
         assert self.pool is not None
         return self.pool.X._replace(rows=some.rows)
+
+
+def _blocks(lanes: Array) -> Array:
+    """(L, n, WIDTH) of (n, L * WIDTH)."""
+    return np.ascontiguousarray(lanes.reshape(len(lanes), -1, WIDTH).swapaxes(0, 1))
 
 
 @dataclass(frozen=True)
