@@ -121,10 +121,11 @@ class _Moved:
 def _of_family(own: Sequence[Series], terms: Terms) -> Iterator[_Moved]:
     made = differences([each.was for each in own], [each.now for each in own])
     far = [each is not None and each.largest > terms.at(each.was) for each in made]
+    ways = {each.undefined.paired for each in own}
+    chances = {way: chance([s.undefined for s in own if s.undefined.paired is way]) for way in ways}
     for series, found, moves in zip(own, made, far, strict=True):
-        same = [s.undefined for s in own if s.undefined.paired is series.undefined.paired]
         may_move = moves and found is not None and found.error is not None
-        yield _Moved(series, found, may_move, not any(far), *chance(same))
+        yield _Moved(series, found, may_move, not any(far), *chances[series.undefined.paired])
 
 
 def _verdict(moved: _Moved, tail: float, odd: float, terms: Terms) -> Finding:
