@@ -79,6 +79,7 @@ class BalancedFilter(Estimator):
     """
 
     _mappings = ("solver_options",)
+    _found = "filter_"
 
     def __init__(
         self,
@@ -188,7 +189,7 @@ class BalancedFilter(Estimator):
 
     def chances(self, X: Any) -> Array:
         """The chance (n,) that each row is kept, in [0, 1]. X may lack the columns of `by` and `drop`."""
-        check_is_fitted(self)
+        check_is_fitted(self, self._found)
         with readable():
             given = self._given(X, None, reset=False)
             if self.filter_ is None:

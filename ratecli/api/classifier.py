@@ -125,6 +125,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
     """
 
     _mappings = ("parameters", "solver_options")
+    _found = "classifier_"
 
     def __init__(
         self,
@@ -337,7 +338,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         return self._classes.of_decisions(draws < chances)
 
     def _shown(self, X: Any, sensitive: Any) -> tuple[Classifier, Features]:
-        check_is_fitted(self)
+        check_is_fitted(self, self._found)
         with readable():
             given: Given = self._given(X, sensitive, reset=False)
             shown = self._reader.shown(given, self.classifier_)

@@ -25,6 +25,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     """
 
     _mappings: tuple[str, ...] = ()
+    _found = ""
+    """What a fit leaves, if it finds anything: the attribute without which nothing is fitted."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` the entries of mappings, too."""
@@ -57,6 +59,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 
         Frames are read column by column, whatever they hold; all else must be an array of numbers.
         """
+        if reset:  # what an earlier fit left goes with another encoder
+            self.__dict__.pop(self._found, None)
         if isinstance(X, pd.DataFrame):
             X = self._frame(X, reset=reset)
         else:
@@ -76,7 +80,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 
     def _with_dropped(self, X: pd.DataFrame) -> pd.DataFrame:
         """With columns of nothing in the place of those that are missing and were no features."""
-        check_is_fitted(self)
+        check_is_fitted(self, self._found)
         names = [str(name) for name in getattr(self, "feature_names_in_", ())]
         gone = [name for name in self._unseen() if name in names and name not in X]
         if not gone:

@@ -66,11 +66,14 @@ class Reader:
         cls,
         given: Given,
         features: Sequence[str],
+        train: NDArray[np.intp],
         *,
         encode: bool | Literal["auto"],
         missing: str = ERROR,
     ) -> Reader:
         """`auto` encodes frames that have text among their features, or where missing numbers are means.
+
+        All rows must do as features; those in `train` say how.
 
         Raises
         ------
@@ -94,12 +97,12 @@ class Reader:
             message = f"column '{text[0]}' holds text, which is no feature as it is"
             raise FaultError(Fault("E411", message, "say encode=True, or drop it"))
         for name in features:
-            check_feature(frame[name], name, meant_as_text=True, means=means)
+            _check(frame[name], name, means=means)
         if not (text or means if encode == "auto" else encode):
             return cls(None, tuple(features), kinds)
         nothing = np.full(len(given), np.nan)
         table = Table(frame, tuple(features), nothing, digest="", missing=means)
-        return cls(Encoder.fit([table], [np.arange(len(given))]), (), kinds)
+        return cls(Encoder.fit([table], [train]), (), kinds)
 
     def features(self, given: Given) -> Features:
         """(n, d); raises E205, E407, E411 where columns are not like those of training."""
@@ -139,6 +142,16 @@ class Reader:
         return with_members(
             self.features(given), memberships(sample_of(columns, len(given)), texts)
         )
+
+
+def _check(column: Any, name: str, *, means: bool) -> None:
+    """As `check_feature`, with the way out that there is here."""
+    try:
+        check_feature(column, name, meant_as_text=True, means=means)
+    except FaultError as error:
+        way = "drop the column, or fill in its values"
+        way += "" if means else ', or say missing="mean" if none is infinite'
+        raise FaultError(replace(fault, help=way) for fault in error.faults) from None
 
 
 def _means(missing: str) -> bool:
@@ -253,8 +266,8 @@ def fitted(
     read = question.read(rows.given.values)
     features = feature_names(rows.given, [*drop, *read.case.unseen, *_listed(question.deployed)])
     rows = rows.put_aside(read.case.holdout, seed)
-    train = rows.take(rows.training()).given
-    reader = Reader.of(train, features, encode=encode, missing=missing)
+    train = rows.training()
+    reader = Reader.of(rows.given, features, train, encode=encode, missing=missing)
     world = World(rows.sample(question.deployed), reader.features(rows.given))
     with read.written.placing(), one_thread():
         doubts = checked(read, world)

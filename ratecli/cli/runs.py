@@ -27,6 +27,14 @@ Jobs: TypeAlias = Annotated[
         "running cluster.",
     ),
 ]
+Smoke: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--smoke",
+        help="Run one trial of each algorithm on each data set, to see that all works; a run without it "
+        "does the rest.",
+    ),
+]
 Where: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -57,14 +65,7 @@ def run(  # one parameter an option
     ] = None,
     output: Output = RESULTS,
     offline: Offline = False,
-    smoke: Annotated[
-        bool,
-        typer.Option(
-            "--smoke",
-            help="Run one trial of each algorithm on each data set, to see that all works; a run without it "
-            "does the rest.",
-        ),
-    ] = False,
+    smoke: Smoke = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget stored trials first.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show failures and warnings only.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
@@ -38,9 +38,12 @@ def forecast(prepared: Prepared, ledger: Path) -> list[Outlook]:
 def forecast_several(several: Sequence[tuple[Prepared, Path]]) -> list[Outlook]:
     """Of each experiment, by its name, and then of all, where trials that some have in common count once.
 
-    What one of them has stored is stored for the others: a run of all takes it from there.
+    What one of them has stored is stored for the others: a run of all takes it from there. How long an
+    algorithm takes that one knows nothing of, others tell.
     """
     looks = [_look(prepared, ledger) for prepared, ledger in several]
+    told = {name: time for look in reversed(looks) for name, time in look.seconds.items()}
+    looks = [replace(look, seconds={**told, **look.seconds}) for look in looks]
     shared = {key for look in looks for key in look.kept if key in look.trials}
     found = [
         _outlook(prepared.experiment.name, [(look, look.trials.values())], look.kept | shared)

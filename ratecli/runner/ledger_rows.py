@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ratecli.runner.records import CACHED, FAILED, Planned, TrialResult, Value
+from ratecli.runner.records import AT_END, CACHED, FAILED, Planned, TrialResult, Value
 
 Row = tuple[Any, ...]
 STATUSES = CACHED | FAILED
@@ -75,9 +75,12 @@ def number(given: object) -> float:
     return float(given)
 
 
-def parsed_meta(text: object) -> Any:
+def parsed_meta(name: str, text: object) -> Any:
     """What `meta` holds under a name."""
-    return _parsed(text)
+    found = _parsed(text)
+    if name in {"warnings", AT_END} and not isinstance(found, list):
+        raise ForeignRowError(f"{str(found)[:40]!r} stands where a list should")
+    return [_text(each) for each in found] if name in {"warnings", AT_END} else found
 
 
 def _parsed(text: object) -> Any:

@@ -17,7 +17,7 @@ if sys.platform != "win32":
 
 LOCK = ".lock"
 REPORT_LOCK = ".report.lock"
-PATIENCE = 600.0
+PATIENCE = 60.0
 """Seconds that a report waits for another of the same folder."""
 PAUSE = 0.05
 """Seconds between looks at a lock that somebody holds."""

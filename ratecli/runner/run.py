@@ -21,6 +21,8 @@ __all__ = ["LEDGER", "Asked", "Outcome", "display_name", "kept", "run", "run_all
 
 OnEnded = Callable[[Outcome], object]
 OnFault = Callable[[Asked, FaultError], object]
+Named = tuple[str, tuple[str, ...]]
+"""The key of a trial, and what its constraints are called."""
 
 
 def run(
@@ -101,18 +103,22 @@ class _Batch:
         It counts as stored, as what an earlier run has left does.
         """
         holders = {
-            key: each for each in reversed(self._live) for key in each.names if key not in each.left
+            (task.key, _called(task)): each
+            for each in reversed(self._live)
+            for task in each.asked.prepared.plan.tasks
+            if task.key not in each.left
         }
         for each in list(self._live):
             try:
-                each.take(self._held(each, holders))
+                if each in self._live:
+                    each.take(self._held(each, holders))
             except FaultError as error:
                 self._drop(each, error)
 
-    def _held(self, each: Ongoing, holders: Mapping[str, Ongoing]) -> Iterator[TrialResult]:
+    def _held(self, each: Ongoing, holders: Mapping[Named, Ongoing]) -> Iterator[TrialResult]:
         """What others have of the trials of one; a ledger that cannot be read stops its own experiment."""
         for task in each.todo:
-            holder = holders.get(task.key)
+            holder = holders.get((task.key, _called(task)))
             if holder in self._live:
                 try:
                     yield holder.recall(task.key)
@@ -195,3 +201,8 @@ class _Batch:
             if key in each.names:
                 return each.recall(key)
         raise KeyError(key)
+
+
+def _called(task: Task) -> tuple[str, ...]:
+    """The names of a trial's constraints: numbers do not hang on them, and reasons speak of them."""
+    return tuple(goal.name for goal in task.payload.case.constraints)

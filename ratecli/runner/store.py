@@ -294,7 +294,7 @@ def _plan(db: sqlite3.Connection) -> list[Planned]:
 
 def _meta(db: sqlite3.Connection) -> dict[str, Any]:
     rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
-    return {str(name): parsed_meta(value) for name, value in rows}
+    return {str(name): parsed_meta(str(name), value) for name, value in rows}
 
 
 def _results(db: sqlite3.Connection) -> dict[str, TrialResult]:

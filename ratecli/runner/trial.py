@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,12 +41,13 @@ from ratecli.solvers.hull.forms import TAKEN, Program
 from ratecli.solvers.liblinear import scikit_learn
 from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import ERROR, Problem
+from ratecli.solvers.remembered import clock
 
 
 def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     """Solve and measure; `given` holds the results of the trials that this one needs."""
     scikit_learn()  # imported before the clock starts: the first trial of a process is no slower
-    begun = time.perf_counter()
+    begun = clock()
     lacking = unsolved(job, given)
     if lacking:
         return _no_solution(job, _unfiltered(job), lacking, begun)
@@ -68,7 +68,7 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
         key=job.key,
         status=ending.status,
         reason=ending.reason,
-        seconds=time.perf_counter() - begun,
+        seconds=clock() - begun,
         info={"rows": rows.splits(), **ending.info},
         trace=solution.trace,
         multipliers=solution.multipliers,
@@ -79,7 +79,7 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
 
 
 def _no_solution(job: Job, rows: World, reason: str, begun: float) -> TrialResult:
-    seconds = time.perf_counter() - begun
+    seconds = clock() - begun
     return TrialResult(job.key, "no_solution_found", reason, seconds, {"rows": rows.splits()})
 
 

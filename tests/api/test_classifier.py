@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from applicants import PARITY, people
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import ratecli
 from ratecli import NoSolutionFoundError, RatecliWarning, RateConstrainedClassifier
@@ -133,6 +134,15 @@ def test_what_does_not_pass_its_safety_test_is_not_given(loans):
         model.fit(X, y)
     model.set_params(constraints="error <= 0.4").fit(X, y)
     assert max(model.bounds_.values()) <= 0
+    with pytest.raises(NoSolutionFoundError):
+        model.set_params(constraints=RULE).fit(X, y)
+    with pytest.raises(NotFittedError):  # and none of an earlier fit
+        model.predict(X)
+    rough = X.assign(income=X["income"].where(np.arange(len(X)) != 7))
+    for seed in range(4):  # row 8 is among those that train, or among those put aside
+        with pytest.raises(ValueError, match=r"no number in row 8(?s:.*)missing=\"mean\""):
+            clone(model).set_params(random_state=seed).fit(rough, y)
+    model.set_params(constraints="error <= 0.4")
     with pytest.raises(ValueError, match="takes no sample_weight"):
         model.fit(X, y, sample_weight=np.ones(len(y)))
     compared = "error <= 1.2 * of(unconstrained, error) + 0.1"

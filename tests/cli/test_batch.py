@@ -150,6 +150,15 @@ def test_what_one_has_stored_the_others_take_from_it(folder):
     assert all(result.models and result.encoding for result in ledgers[1].values())
 
 
+def test_reasons_that_name_constraints_otherwise_are_not_taken(folder):
+    renamed = PLAIN.replace("name: small", "name: more").replace("parity:", "fair:")
+    found = asked(folder, PLAIN, renamed)
+    run_all(found[:1], Serial(), lambda _: None, quiet=True)
+    executor = Counting()
+    run_all(found, executor, lambda _: None, quiet=True)
+    assert len(executor.keys) == TRIALS
+
+
 def test_a_plan_of_several_counts_once_what_they_share(folder, cli, files):
     more = PLAIN.replace("name: small", "name: more").replace("seeds: 2", "seeds: 3")
     (folder / "more.yaml").write_text(more)
@@ -163,7 +172,8 @@ def test_a_plan_of_several_counts_once_what_they_share(folder, cli, files):
     assert before["small"] == before["other"] == ["4", "0", "4", "unknown"]
     assert before["more"] == ["12", "0", "12", "unknown"]
     assert before["all"] == ["16", "0", "16", "unknown"]
-    assert before["4"] == ["trials", "of", "several", "experiments", "counted", "once", "in", "all"]
+    told = "once in all: 4 trials that stand in an earlier row, too"
+    assert before["counted"] == told.split()
     assert cli("run", files[0], "-q", "--executor", "serial").code == 0
     after = rows(cli("plan", *three))
     assert after["small"] == ["4", "4", "0", "0.0", "s"]

@@ -133,6 +133,8 @@ TAMPERED = [
     "UPDATE plan SET seed = '\"x\"'",
     "UPDATE plan SET metrics = '{\"error\": 1}'",
     "UPDATE meta SET value = '{' WHERE name = 'experiment'",
+    "INSERT OR REPLACE INTO meta VALUES ('warnings at the end', '5')",
+    "INSERT OR REPLACE INTO meta VALUES ('warnings', '[5]')",
 ]
 
 

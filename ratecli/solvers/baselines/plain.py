@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ratecli.solvers.liblinear import fit_logistic, with_ones
 from ratecli.solvers.majorize.augmented import Augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import Rows
-from ratecli.solvers.majorize.solution import ConvexSolution, Goal
+from ratecli.solvers.majorize.solution import Goal
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.remembered import Memory, digest
 from ratecli.solvers.seldonian.design import Design
@@ -31,7 +31,17 @@ MAX_ITERATIONS = 20_000
 KEPT = 8
 """How many SVMs a process remembers, the latest ones: sweep points and baselines ask for the same."""
 
-_svms = Memory[ConvexSolution](KEPT)
+
+class Svm(NamedTuple):
+    """Weights and bias (d + 1,), how near they are to the best, and after how many Newton steps."""
+
+    w: Array
+    converged: bool
+    gap: float
+    work: int
+
+
+_svms = Memory[Svm](KEPT)
 
 
 def plain_fit(
@@ -74,7 +84,7 @@ def plain_estimate(problem: Problem) -> Estimate:
     return Estimate(w[:-1], float(w[-1]), model.range)
 
 
-def _svm(problem: Problem) -> ConvexSolution:
+def _svm(problem: Problem) -> Svm:
     error, constant = problem.error()
     labelled = np.flatnonzero(error)
     X, coefficients = problem.X[labelled], error[:, labelled]
@@ -82,11 +92,12 @@ def _svm(problem: Problem) -> ConvexSolution:
     return _svms.get(key, lambda: _fitted(X, coefficients, constant, problem.l2))
 
 
-def _fitted(X: Features, coefficients: Array, constant: Array, l2: float) -> ConvexSolution:
+def _fitted(X: Features, coefficients: Array, constant: Array, l2: float) -> Svm:
     ramp = RampProblem.of(Rows(X), coefficients, constant, 2 * l2)
     convex = ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
     goal = Goal(GAP, ceiling=np.inf, hopeless=np.inf)
-    return Augmented(goal).solve(convex, np.zeros(ramp.rows.width))
+    found = Augmented(goal).solve(convex, np.zeros(ramp.rows.width))
+    return Svm(found.w, found.converged, found.gap, found.work)
 
 
 def _logistic(problem: Problem, rng: np.random.Generator) -> tuple[Logistic, str]:
