@@ -91,7 +91,9 @@ def _tell_several(here: Sequence[Asked], there: Sequence[Asked]) -> None:
     typer.echo(table(["experiment", *HEADS], [*rows, ["all", str(count), *rest]], HEADS))
     typer.echo()
     if twice:
-        typer.echo(f"counted once in all: {counted(twice, 'trial')} that stand in an earlier row, too")
+        typer.echo(
+            f"counted once in all: {counted(twice, 'trial')} that stand in an earlier row, too"
+        )
     typer.echo(TIME)
 
 
