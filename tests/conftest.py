@@ -35,5 +35,8 @@ def cluster():
 
 
 def pytest_collection_finish():
-    """What was collected stays to the end: to look through it again at every collection takes time."""
+    """What was collected stays to the end: to look through it again at every collection takes time, and
+    so does to collect as often as Python does by itself.
+    """
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
