@@ -247,8 +247,8 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         variants, ending = found.solution.variants, found.ending
         if not variants:
             reason = found.read.written.told(ending.reason or ending.status)
-            failed = "certificates" in ending.info
-            what = "classifier that passes its safety test" if failed else "classifier"
+            tested = ending.info.get("certificates")
+            what = "classifier that passes its safety test" if tested else "classifier"
             raise NoSolutionFoundError(f"{self.solver} found no {what}: {reason}")
         chosen = self._chosen(list(variants))
         shown, values = found.read.written.names, found.values[chosen]

@@ -67,8 +67,6 @@ def run(
     ValueError
         Where nothing could be run; `faults` has the parts, with their places.
     """
-    if jobs < 1:
-        raise ValueError(f"jobs must be at least 1, not {jobs}")
     with readable():
         where = _executor(executor, jobs)
         prepared = ready(_understood(source, _overrides(settings)), offline=offline)
@@ -79,6 +77,8 @@ def run(
 
 
 def _executor(given: str | Executor | None, jobs: int) -> Executor:
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, not {jobs}")
     return executor_of(given, jobs) if given is None or isinstance(given, str) else given
 
 

@@ -94,6 +94,13 @@ Output: TypeAlias = Annotated[
         help="Results go to a folder of the experiment's name in this one.",
     ),
 ]
+Separator: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER",
+        help="Separates the columns of a CSV. Default: a comma; a tab in a .tsv.",
+    ),
+]
 Offline: TypeAlias = Annotated[
     bool, typer.Option("--offline", help="Use no network; data must be there or on a local mirror.")
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from ratecli.cli.arguments import Separator
 from ratecli.cli.completion import columns, tables
 from ratecli.cli.console import counted, show
 from ratecli.cli.console import table as aligned
@@ -95,10 +96,6 @@ Test: TypeAlias = Annotated[
 ]
 Seed: TypeAlias = Annotated[
     int, typer.Option(help="Decides which rows are held out and which are kept.")
-]
-Separator: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Separates the columns of a CSV. Default: a comma; a tab in a .tsv."),
 ]
 
 

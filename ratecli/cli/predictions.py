@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ratecli.cli.arguments import Separator
 from ratecli.cli.completion import models, tables
 from ratecli.cli.console import show
 
@@ -51,10 +52,7 @@ def predict(
     prefix: Annotated[
         str, typer.Option(help="Stands before the names of the columns that are added.")
     ] = "",
-    separator: Annotated[
-        str | None,
-        typer.Option(help="Separates the columns of a CSV. Default: a comma; a tab in a .tsv."),
-    ] = None,
+    separator: Separator = None,
 ) -> None:
     """Apply a stored classifier to a table: its columns, and behind them score, chance and decision.
 

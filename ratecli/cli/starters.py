@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from ratecli.cli.arguments import Separator
 from ratecli.cli.completion import columns, tables
 from ratecli.cli.completion import templates as known_templates
 from ratecli.cli.console import show, table
@@ -52,9 +53,6 @@ Group: TypeAlias = Annotated[
 ]
 Positive: TypeAlias = Annotated[
     str | None, typer.Option(metavar="VALUE", help="The label's value that counts as yes.")
-]
-Separator: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="CHARACTER", help="Between the columns of a CSV.")
 ]
 
 

@@ -128,10 +128,8 @@ class _Batch:
     def run(self, executor: Executor, *, quiet: bool) -> None:
         names = self._names()
         tasks = self._tasks()
-        asked = {task.key for each in self._all for task in each.asked.prepared.plan.tasks}
-        with open_progress(
-            len(asked), len(asked) - len(tasks), names.__getitem__, quiet=quiet
-        ) as bar:
+        stored = len(names) - len(tasks)
+        with open_progress(len(names), stored, names.__getitem__, quiet=quiet) as bar:
 
             def done(result: TrialResult) -> None:
                 self._store(result, bar)
