@@ -22,7 +22,7 @@ from ratecli.report.sheet import scalar
 from ratecli.report.sheets import asked_sheets, how
 from ratecli.report.unsolved import unsolved
 from ratecli.runner.records import AT_END
-from ratecli.runner.unkept import unkept
+from ratecli.runner.unkept import constants, unkept
 from ratecli.solvers.registry import algorithms
 
 MOST_NOTICES = 100
@@ -121,7 +121,8 @@ def notices(ledger: Ledger) -> list[tuple[str, int]]:
     """
     known = algorithms()
     planned = [trial for trial in ledger.plan if trial.algorithm in known]
-    faults = [*unkept(planned, ledger.results), *differing(ledger)]
+    results = ledger.results
+    faults = [*unkept(planned, results), *constants(planned, results), *differing(ledger)]
     apart = [f"{fault.code}: {fault.message}" for fault in faults]
     said = [text for name in ("warnings", AT_END) for text in ledger.meta.get(name) or ()]
     found = Counter[str](dict.fromkeys([*said, *apart], 0))

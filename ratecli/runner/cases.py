@@ -21,6 +21,7 @@ from ratecli.runner.origins import of_rates
 from ratecli.runner.records import VIOLATION
 from ratecli.runner.safety import SafetyTest
 from ratecli.solvers.base import Solver
+from ratecli.solvers.guard import VERSION as GUARD_VERSION
 from ratecli.solvers.guard import Guard
 from ratecli.solvers.registry import algorithms
 from ratecli.solvers.safety.promise import Promise
@@ -188,6 +189,10 @@ def content(case: Case) -> dict[str, Any]:
 
 
 def _guard(guard: Guard) -> dict[str, Any]:
-    """What of it is part of a key: nothing where it asks for nothing, the aim only where there is one."""
-    asked = asdict(guard) if guard != Guard() else {}
-    return {key: value for key, value in asked.items() if key != "aim" or value is not None}
+    """Its part of a trial's key: nothing for the default guard, the aim only where there is one."""
+    if guard == Guard():
+        return {}
+    asked = {
+        key: value for key, value in asdict(guard).items() if key != "aim" or value is not None
+    }
+    return asked | {"version": GUARD_VERSION}

@@ -22,7 +22,7 @@ from ratecli.runner.records import AT_END, FAILED, Planned, TrialResult
 from ratecli.runner.schedule import Task
 from ratecli.runner.shown import swept, unknown_variants
 from ratecli.runner.store import Store
-from ratecli.runner.unkept import unkept
+from ratecli.runner.unkept import constants, unkept
 from ratecli.runner.writer import Writer
 
 UNSOLVED = "no_solution_found"
@@ -41,7 +41,8 @@ class Outcome:
     unsolved
         Name and result of each trial that found no solution.
     warnings
-        Rules that do not hold on test rows (W402), variants to draw that there are none of (W208).
+        Rules that do not hold on test rows (W402), models no better than a constant (W408), variants to
+        draw that there are none of (W208).
     """
 
     folder: Path
@@ -175,6 +176,7 @@ def _warnings(prepared: Prepared, results: Mapping[str, TrialResult]) -> tuple[F
     variants = {variant for _, variant in given}
     return (
         *unkept(ended, results),
+        *constants(ended, results),
         *unknown_variants(prepared.experiment, prepared.document, variants),
         *unknown_expected_variants(prepared.experiment, prepared.document, given),
     )

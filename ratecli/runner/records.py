@@ -24,6 +24,9 @@ VIOLATION = "violation."
 AT_END = "warnings at the end"
 """Where a ledger's meta has what a run warned of when all its trials had ended."""
 
+CONSTANT = "best constant"
+"""Where `TrialResult.info` has the best objective of a constant decision, by split."""
+
 FILTERS = "filters"
 """Where `TrialResult.info` says what filters there are (`runner.census`)."""
 

@@ -31,7 +31,7 @@ from ratecli.runner.goal_checks import refusal
 from ratecli.runner.group_checks import unknown_groups
 from ratecli.runner.keys import stream
 from ratecli.runner.plan import Job
-from ratecli.runner.records import MET, TrialResult, Value
+from ratecli.runner.records import CONSTANT, MET, TrialResult, Value
 from ratecli.runner.undefined import of_nothing, undefined_ratios
 from ratecli.runner.unsolved import is_unsolved, unsolved
 from ratecli.runner.world import World, world
@@ -123,19 +123,52 @@ def _judged(
         answers = {name: answers[name] for name in verdict.solution.variants}
         values = _measured(rows, job.case, answers, reference)
         found = {"certificates": list(verdict.certificates)}
-        found |= _filters(job, rows, verdict.solution, answers)
+        found |= _info(job, rows, verdict.solution, answers, reference)
         return verdict.solution, values, Ending(verdict.status, verdict.reason, found)
     values = _measured(rows, job.case, answers, reference)
     status, reason = _status(job.case, solution, values)
     if status == "not_met":
         status, reason = _proven(problem, status, reason)
-    return solution, values, Ending(status, reason, _filters(job, rows, solution, answers))
+    return solution, values, Ending(status, reason, _info(job, rows, solution, answers, reference))
 
 
-def _filters(
-    job: Job, rows: World, solution: Solution, answers: Mapping[str, Predictions]
+def _info(
+    job: Job,
+    rows: World,
+    solution: Solution,
+    answers: Mapping[str, Predictions],
+    reference: Mapping[str, Predictions],
 ) -> dict[str, Any]:
-    return census(job.case.goals(), rows.sample, rows.splits(), solution.variants, answers)
+    """What a trial stores beside its numbers: filters, and the best constant decision."""
+    filters = census(job.case.goals(), rows.sample, rows.splits(), solution.variants, answers)
+    return filters or {CONSTANT: _best_constant(rows, job.case, reference)}
+
+
+def _best_constant(
+    rows: World, case: Case, reference: Mapping[str, Predictions]
+) -> dict[str, float]:
+    """By split, the least objective of a constant decision that satisfies all constraints there.
+
+    Splits without such a decision are left out, and all of them where goals speak of anything but
+    decisions.
+    """
+    goals = [goal.expression for goal in case.goals()]
+    parts = [part for goal in goals for part in ex.walk(goal)]
+    if any(isinstance(part, ex.Ranking | ex.Disclosure) for part in parts):
+        return {}
+    if any(leaf.rate.of != "decision" for leaf in ex.leaves(*goals)):
+        return {}
+    found: dict[str, float] = {}
+    for split in rows.splits():
+        of = partial(_of, rows, split, reference)
+        for decision in (0.0, 1.0):
+            said = np.full(len(rows.sample), decision)
+            objective, *violations = measure(
+                goals, rows.sample, split, Predictions(said, said, said), of
+            )
+            if objective < found.get(split, math.inf) and all(each <= MET for each in violations):
+                found[split] = objective
+    return found
 
 
 def problem_of(

@@ -1,4 +1,4 @@
-"""Constraints that hold where they were trained and not where they count."""
+"""Warnings that measured trials give: broken constraints, and models no better than a constant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import mean
 
 from ratecli.faults import Fault
 from ratecli.runner.options import solver_class
-from ratecli.runner.records import MET, VIOLATION, Planned, TrialResult
+from ratecli.runner.records import CONSTANT, MET, VIOLATION, Planned, TrialResult
 
 
 def unkept(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[Fault]:
@@ -26,6 +26,37 @@ def unkept(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[
             if name.startswith(VIOLATION):
                 pairs = [_train_and_test(result, trial.metrics[name]) for trial, result in measured]
                 warnings += _warning(label, name.removeprefix(VIOLATION), pairs)
+    return warnings
+
+
+def constants(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[Fault]:
+    """A W408 for each algorithm and variant whose test objective is not below that of a constant.
+
+    The main and the deterministic variant are looked at. The constant is the better of "always yes" and
+    "always no" that satisfy all constraints on the test set, where one does.
+    """
+    warnings = []
+    for label, trials in groupby(plan, key=lambda trial: trial.label):
+        pairs: dict[str, list[tuple[float, float]]] = {}
+        for trial in trials:
+            result = results.get(trial.key)
+            constant = result.info.get(CONSTANT, {}).get("test") if result else None
+            if result is None or constant is None or not result.values:
+                continue
+            names = {result.values[0].variant, "deterministic"}
+            for value in result.values:
+                measured = value.split, value.metric
+                if value.variant in names and measured == ("test", trial.metrics["objective"]):
+                    pairs.setdefault(value.variant, []).append((value.value, constant))
+        for variant, found in pairs.items():
+            worse = [pair for pair in found if pair[0] >= pair[1]]
+            if worse:
+                ours, constant = (mean(each) for each in zip(*worse, strict=True))
+                message = (
+                    f"'{label}' ({variant}) is no better than a constant decision on test rows in "
+                    f"{len(worse)} of {len(found)} trials: objective {ours:.4g} against {constant:.4g}"
+                )
+                warnings.append(Fault("W408", message))
     return warnings
 
 

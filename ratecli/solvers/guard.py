@@ -1,7 +1,8 @@
-"""Constraints that are to hold on other rows than those a model is fitted to, for any algorithm."""
+"""Constraints that must hold with room to spare, or on validation rows, for any algorithm."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal, NamedTuple, Protocol
@@ -19,14 +20,16 @@ from ratecli.solvers.seldonian.inflation import calibrated
 from ratecli.solvers.seldonian.measures import DecisionSaid
 from ratecli.solvers.seldonian.prediction import predicted
 
+VERSION = 2
+"""Part of the key of each guarded trial: counted up when its numbers change."""
 ROUNDS = 6
 """Times a problem is solved, at most."""
 ENOUGH = 1e-3
-"""How far a constraint may stay on the safe side of what is asked, where that cost a tightening."""
+"""How much more room than required a tightened constraint may end with."""
 EXCESS = 1e-5
-"""Up to which a judged constraint counts as met: tightenings approach that step by step."""
+"""Largest shortfall that counts as none."""
 UNKNOWN = 1.0
-"""What an end without a number counts as: as much as a rate can be too large."""
+"""Shortfall of a constraint without a value: as much as a rate can be too large."""
 ANSWERED = {"solved", "iteration_limit"}
 
 
@@ -34,19 +37,20 @@ ANSWERED = {"solved", "iteration_limit"}
 class Guard:
     """How constraints are made to hold on new rows.
 
-    A model keeps what is asked of it on the rows it is fitted to, and on others a little less (Cotter et
-    al. 2019, "Training well-generalizing classifiers"). So constraints are judged on rows that it is
-    not fitted to, or with a margin, and are tightened on training rows until the judgement is good.
+    A model satisfies its constraints on the rows it is fitted to, and on others a little less (Cotter
+    et al. 2019, "Training well-generalizing classifiers"). So constraints are judged on other rows, or
+    with a margin, and are tightened on the training rows until the judge finds no shortfall.
 
     Attributes
     ----------
     split
-        Whose rows judge.
+        The rows on which constraints are judged.
     margin
-        Confidence of a one-sided normal interval whose end must meet the constraint, above a half.
+        Confidence of a one-sided normal interval whose upper end must satisfy the constraint; above a
+        half.
     aim
-        Probability with which the safety test that follows is to be passed, at least a half; training
-        rows judge what it is likely to find (see `seldonian.inflation.calibrated`).
+        Probability with which the safety test that follows is to be passed, at least a half. Training
+        rows predict the result of the test (see `seldonian.inflation.calibrated`).
     """
 
     split: Literal["train", "validation"] = "train"
@@ -61,16 +65,21 @@ def guarded(
     rng: np.random.Generator,
     progress: Progress = lambda _: None,
 ) -> Solution:
-    """The solution of the least tightened problem found whose main classifier is judged to be safe.
+    """Solve the problem with its constraints tightened until the guard's judge is satisfied.
 
-    Of those tried it is the one of least objective, or, if none is safe, the nearest to that, with the
-    status `iteration_limit` and the amount that is missing. An algorithm that enforces nothing is left
-    alone, and so is one that looks out for the safety test itself.
+    Each round adds the judged shortfall to the constraints. Where that leaves no model better than a
+    constant decision, the step was too large and is halved. Of the models tried, return the one of the
+    least objective whose main classifier satisfies the judge. If there is none, the status is
+    `no_solution_found` where a margin was to be kept (there are too few rows for it), else
+    `iteration_limit` with the model of the least shortfall.
+
+    An algorithm that enforces nothing is run as it is, and so is one that prepares for the safety test
+    itself.
 
     Raises
     ------
     FaultError
-        E410 where validation rows are to judge and there are none.
+        E410 where constraints are judged on validation rows and there are none.
     """
     if (
         guard == Guard()
@@ -80,56 +89,124 @@ def guarded(
     ):
         return solver.solve(problem, rng, progress)
     judge = _judge(guard, problem)
-    by = [np.zeros(len(goal.pieces)) for goal in problem.constraints]
-    tried = list[_Tried]()
-    for _ in range(ROUNDS):
+    constant = _best_constant(problem, judge)
+    start = target = [np.zeros(len(goal.pieces)) for goal in problem.constraints]
+    step, tried = 1.0, list[_Tried]()
+    for attempt in range(ROUNDS):
+        by = [a + step * (b - a) for a, b in zip(start, target, strict=True)]
         solution = solver.solve(_tightened(problem, by), rng, progress)
-        if not (solution.variants and (tried or solution.status in ANSWERED)):
-            break  # what cannot be met as it is cannot be met with room to spare
-        main = next(iter(solution.variants.values()))
-        short = judge.shortfalls(main)
-        ends = [float(each.max()) for each in short]
-        worst, name = max(ends), problem.constraints[int(np.argmax(ends))].name
-        missed = max(worst - EXCESS, 0.0)
-        tried.append(_Tried(missed, _objective(problem, main), name, solution))
-        loose = all(
-            float(b[s < -ENOUGH].max(initial=0.0)) == 0.0 for b, s in zip(by, short, strict=True)
-        )
-        if worst <= EXCESS and loose:
+        if not tried and not (solution.variants and solution.status in ANSWERED):
+            return solution  # constraints that cannot be met cannot be met with room to spare
+        found = _tried(solution, problem, judge) if solution.variants else None
+        if found is not None:
+            tried.append(found)
+        if found is None or found.objective >= constant:
+            if attempt == 0:
+                break  # untightened already: tightening cannot help
+            step /= 2
+            continue
+        if found.missed == 0 and _is_tight(by, found.shortfalls):
             break
-        by = [np.maximum(each + missing, 0.0) for each, missing in zip(by, short, strict=True)]
-    return _chosen(tried, guard) if tried else solution
+        start = by
+        target = [
+            np.maximum(each + missing + np.where(missing > 0, ENOUGH / 2, 0.0), 0.0)
+            for each, missing in zip(by, found.shortfalls, strict=True)
+        ]
+    return _chosen(tried, guard, judge, constant)
 
 
 class _Tried(NamedTuple):
-    """A solution with its objective, and the constraint that is missed by most, by how much."""
+    """A solution, the decisions that were judged, and its objective on training rows.
+
+    `missed` is the largest shortfall, 0 up to `EXCESS`, and `name` the constraint that has it.
+    """
 
     missed: float
     objective: float
     name: str
+    shortfalls: list[Array]
+    decisions: Array
     solution: Solution
 
 
-def _chosen(tried: list[_Tried], guard: Guard) -> Solution:
-    missed, _, name, found = min(tried, key=lambda each: (each.missed, each.objective))
-    if not missed and found.status in ANSWERED:
-        return found
+def _tried(solution: Solution, problem: Problem, judge: _Judging) -> _Tried:
+    main = next(iter(solution.variants.values()))
+    decisions = judge.problem.decisions(main)
+    shortfalls = judge.shortfalls(decisions)
+    ends = [float(each.max()) for each in shortfalls]
+    worst = int(np.argmax(ends))
+    missed = max(ends[worst] - EXCESS, 0.0)
+    name = problem.constraints[worst].name
+    return _Tried(missed, _objective(problem, main), name, shortfalls, decisions, solution)
+
+
+def _is_tight(by: list[Array], shortfalls: list[Array]) -> bool:
+    """Whether no tightened constraint ends with more than `ENOUGH` room that is not needed."""
+    return all(
+        float(b[s < -ENOUGH].max(initial=0.0)) == 0.0 for b, s in zip(by, shortfalls, strict=True)
+    )
+
+
+def _best_constant(problem: Problem, judge: _Judging) -> float:
+    """Least training objective of a constant decision that satisfies the judge, infinite if none does."""
+    rows, judged = (each.rates.sums.shape[1] for each in (problem, judge.problem))
+    found = [
+        problem.value_of(np.full(rows, decision))
+        for decision in (0.0, 1.0)
+        if max(float(each.max()) for each in judge.shortfalls(np.full(judged, decision))) <= EXCESS
+    ]
+    return min((each for each in found if not math.isnan(each)), default=math.inf)
+
+
+def _chosen(tried: list[_Tried], guard: Guard, judge: _Judging, constant: float) -> Solution:
+    useful = [each for each in tried if each.objective < constant]
+    best = min(useful or tried, key=lambda each: (each.missed, each.objective))
+    if guard.margin is not None and (best.missed or not useful):
+        return Solution({}, "no_solution_found", _too_few_rows(guard, judge, best, useful))
+    if not best.missed and best.solution.status in ANSWERED:
+        return best.solution
     judged = "by what the safety test will find" if guard.aim else f"on {guard.split} rows"
-    reason = f"judged {judged} '{name}' is missed by {missed:.3g}"
-    if not missed:  # what could not be met is a constraint with more room than was needed
+    reason = f"judged {judged} '{best.name}' is missed by {best.missed:.3g}"
+    if not best.missed:  # only a constraint with more room than was needed could not be met
         reason = "the constraints hold with the room asked for, but not at the least objective"
-    return replace(found, status="iteration_limit", reason=reason)
+    return replace(best.solution, status="iteration_limit", reason=reason)
+
+
+def _too_few_rows(guard: Guard, judge: _Judging, best: _Tried, useful: list[_Tried]) -> str:
+    """Why a margin cannot be kept, and with how many rows it could be."""
+    where = "training" if guard.split == "train" else guard.split
+    if not useful:
+        return "no model was found that is better than a constant decision, even without a margin"
+    held = f"too few {where} rows to hold '{best.name}' with a margin of {guard.margin:g}"
+    needed = min(judge.rows_needed(each.decisions) for each in useful)
+    rows = f"; about {_rounded(needed)} rows are needed" if math.isfinite(needed) else ""
+    return f"{held}: the best model found misses it by {best.missed:.3g}{rows}"
+
+
+def _rounded(count: float) -> str:
+    """A number of rows, rounded up to two digits."""
+    unit = 10 ** max(int(math.log10(count)) - 1, 0)
+    return f"{math.ceil(count / unit) * unit:,}"
 
 
 class _Judging(Protocol):
-    def shortfalls(self, classifier: Classifier) -> list[Array]:
-        """By how much each piece of each constraint is missed, room and all; negative where it is met."""
+    @property
+    def problem(self) -> Problem:
+        """The rows that judge, with the goals there."""
+        ...
+
+    def shortfalls(self, decisions: Array) -> list[Array]:
+        """By how much each piece of each constraint is missed, room included; negative if it is met."""
+        ...
+
+    def rows_needed(self, decisions: Array) -> float:
+        """With about how many rows such decisions have no shortfall; infinite if no number is enough."""
         ...
 
 
 @dataclass(frozen=True)
 class _Tester:
-    """Judges by what a safety test is expected to find, with room to pass it with probability `aim`.
+    """Judges by the predicted result of a safety test, which is to be passed with probability `aim`.
 
     Attributes
     ----------
@@ -137,7 +214,7 @@ class _Tester:
         With each piece of the constraints as a constraint of its own, in order; where the method is not
         `pieces`, they share the delta as if each had bounds of its own.
     counts
-        Of each constraint, how many pieces it has.
+        The number of pieces of each constraint.
     """
 
     problem: Problem
@@ -156,8 +233,8 @@ class _Tester:
         apart = replace(problem, constraints=tuple(alone), promise=replace(promise, delta=delta))
         return cls(apart, [len(goal.pieces) for goal in problem.constraints], aim)
 
-    def shortfalls(self, classifier: Classifier) -> list[Array]:
-        promise, said = self.problem.promise, DecisionSaid(self.problem.decisions(classifier))
+    def shortfalls(self, decisions: Array) -> list[Array]:
+        promise, said = self.problem.promise, DecisionSaid(decisions)
         assert promise is not None
         prediction = predicted(self.problem, promise, said)
         upper = prediction.inflated(calibrated(self.aim, prediction.asked)).at(said).upper
@@ -165,26 +242,49 @@ class _Tester:
         ends = np.maximum.reduceat(np.where(np.isfinite(upper), upper, UNKNOWN), starts)
         return np.split(ends, np.cumsum(self.counts)[:-1])
 
+    def rows_needed(self, decisions: Array) -> float:  # noqa: ARG002  the safety test tells
+        return math.inf
+
 
 @dataclass(frozen=True)
 class _Judge:
+    """Judges by the values of the constraints plus `deviates` standard errors (delta method)."""
+
     problem: Problem
     deviates: float
 
-    def shortfalls(self, classifier: Classifier) -> list[Array]:
+    def shortfalls(self, decisions: Array) -> list[Array]:
+        return [
+            np.nan_to_num(value + self.deviates * error, nan=UNKNOWN)
+            for value, error in self._estimates(decisions)
+        ]
+
+    def rows_needed(self, decisions: Array) -> float:
+        """Standard errors fall with the square root of the number of rows; values stay as they are."""
+        value, error = map(np.concatenate, zip(*self._estimates(decisions), strict=True))
+        noisy = error > 0
+        if not (value[noisy] < -ENOUGH).all() or not (value[~noisy] <= EXCESS).all():
+            return math.inf
+        ratio = self.deviates * error[noisy] / -value[noisy]
+        return float(self.problem.rates.sums.shape[1] * ratio.max(initial=0.0) ** 2)
+
+    def _estimates(self, decisions: Array) -> list[tuple[Array, Array]]:
+        """Value and standard error of each piece of each constraint; 0 errors where none are used."""
         matrix = self.problem.rates
-        decisions = self.problem.decisions(classifier)
         rates, index = matrix.rates(decisions), matrix.index()
 
-        def short(piece: ex.Expression) -> float:
-            (value,) = values(piece, rates[:, None], index)
+        def error(piece: ex.Expression) -> float:
             if not self.deviates:
-                return float(value)
-            slopes = tangent(piece, rates, index).slopes
-            return float(value) + self.deviates * matrix.standard_error(slopes, decisions)
+                return 0.0
+            return matrix.standard_error(tangent(piece, rates, index).slopes, decisions)
 
-        found = [np.array([short(p) for p in goal.pieces]) for goal in self.problem.constraints]
-        return [np.nan_to_num(each, nan=1.0) for each in found]
+        return [
+            (
+                np.array([float(values(piece, rates[:, None], index)[0]) for piece in goal.pieces]),
+                np.array([error(piece) for piece in goal.pieces]),
+            )
+            for goal in self.problem.constraints
+        ]
 
 
 def _judge(guard: Guard, problem: Problem) -> _Judging:
@@ -196,7 +296,7 @@ def _judge(guard: Guard, problem: Problem) -> _Judging:
     if problem.validation is None:
         hint = "say under the data set: split: {validation: 0.2}"
         raise FaultError(
-            Fault("E410", "validation rows are to judge the constraints, and there are none", hint)
+            Fault("E410", "constraints are judged on validation rows, and there are none", hint)
         )
     return _Judge(problem.validation, deviates)
 

@@ -94,7 +94,11 @@ class Problem:
 
     def value(self, classifier: Classifier) -> float:
         """The objective of a classifier, NaN where it is undefined."""
-        rates, index = self.rates.rates(self.decisions(classifier))[:, None], self.rates.index()
+        return self.value_of(self.decisions(classifier))
+
+    def value_of(self, decisions: Array) -> float:
+        """The objective of decisions (n,), NaN where it is undefined."""
+        rates, index = self.rates.rates(decisions)[:, None], self.rates.index()
         return float(values(self.objective.expression, rates, index)[0])
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:

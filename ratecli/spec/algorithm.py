@@ -81,8 +81,9 @@ class Algorithm(Part):
     )
     margin: Annotated[float, Strict(), Gt(0.5), Lt(1)] | None = Field(
         None,
-        description="Confidence with which each constraint must hold: it must by as much as its standard "
-        "error times the normal quantile, 0.95 for 1.64 standard errors.",
+        description="Confidence with which each constraint must hold: its value plus its standard error "
+        "times the normal quantile (1.64 for 0.95) must satisfy it. With too few rows for that, the trial "
+        "ends as `no_solution_found`.",
     )
     safety: OwnSafety = Field(
         None,

@@ -10,6 +10,7 @@ from experiments import people, run_file, write
 from ratecli.faults import FaultError
 from ratecli.models.storage import loads
 from ratecli.runner.prepare import prepare
+from ratecli.runner.records import CONSTANT
 from ratecli.runner.world import world
 
 BASE = """
@@ -64,6 +65,22 @@ def test_stored_numbers_are_those_of_the_stored_model(folder):
                 }
                 for name, value in expected.items():
                     assert known[planned.metrics[name]] == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.parametrize(("rule", "decision"), [("recall >= 0.6", 1), ("recall <= 0.6", 0)])
+def test_the_best_constant_decision_satisfies_the_constraints(folder, rule, decision):
+    path = write(
+        folder,
+        BASE.replace("parity: 'positive_rate[women] >= 0.9 * positive_rate[men]'", f"r: {rule}"),
+    )
+    prepared = prepare(path)
+    _, store = run_file(path)
+    label = (pd.read_csv(folder / "people.csv").y == 1).to_numpy()
+    for (_, seed), (_, result) in results_of(store).items():
+        part = world(prepared.data, seed).sample.part
+        assert result.info[CONSTANT] == pytest.approx(
+            {split: np.mean(label[part == split] != decision) for split in ("train", "test")}
+        )
 
 
 def test_training_rows_alone_decide_a_model(folder):

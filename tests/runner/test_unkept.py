@@ -1,11 +1,11 @@
-"""The warning that a constraint holds on training rows and not on test rows."""
+"""Warnings that measured trials give."""
 
 from __future__ import annotations
 
 import math
 
-from ratecli.runner.records import Planned, TrialResult, Value
-from ratecli.runner.unkept import unkept
+from ratecli.runner.records import CONSTANT, Planned, TrialResult, Value
+from ratecli.runner.unkept import constants, unkept
 
 
 def planned(key, algorithm="majorize"):
@@ -56,3 +56,26 @@ def test_a_split_without_rows_of_the_group_tells_nothing():
 def test_codes():
     plan, found = [planned("a")], {"a": result("a", 0.0, 0.5)}
     assert [fault.code for fault in unkept(plan, found)] == ["W402"]
+
+
+def measured(key, constant, **objectives):
+    """A trial whose variants have these objectives on the test set."""
+    values = [Value(name, "test", "o", each) for name, each in objectives.items()]
+    info = {CONSTANT: {"test": constant}} if constant is not None else {}
+    return TrialResult(key, "ok", values=tuple(values), info=info)
+
+
+def test_models_no_better_than_a_constant_are_named():
+    results = [
+        measured("a", 0.2, stochastic=0.1, deterministic=0.2, last=0.9),
+        measured("b", 0.2, stochastic=0.3, deterministic=0.4, last=0.9),
+        measured("c", 0.2, stochastic=math.nan, deterministic=0.1),
+        measured("d", None, stochastic=0.9),
+    ]
+    plan = [Planned(r.key, "m", "mixture", {}, {}, 0, {"objective": "o"}) for r in results]
+    found = constants(plan, {each.key: each for each in results})
+    shared = "is no better than a constant decision on test rows in"
+    assert [(each.code, each.message) for each in found] == [
+        ("W408", f"'m' (stochastic) {shared} 1 of 3 trials: objective 0.3 against 0.2"),
+        ("W408", f"'m' (deterministic) {shared} 2 of 3 trials: objective 0.3 against 0.2"),
+    ]
