@@ -270,7 +270,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
             for each in self.certificates_
             if each["variant"] == chosen
         }
-        if found.read.case.solver.role == "enforces" and not self.bounds_:  # a test says more
+        if found.read.case.solver.role != "ignores" and not self.bounds_:  # a test says more
             self._doubt(chosen)
 
     def _chosen(self, names: Sequence[str]) -> str:

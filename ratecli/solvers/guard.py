@@ -12,7 +12,7 @@ from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
-from ratecli.rates.tangent import tangent, values
+from ratecli.rates.tangent import tangent, undefined, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.inflation import calibrated
@@ -183,8 +183,13 @@ class _Judge:
             slopes = tangent(piece, rates, index).slopes
             return float(value) + self.deviates * matrix.standard_error(slopes, decisions)
 
-        found = [np.array([short(p) for p in goal.pieces]) for goal in self.problem.constraints]
-        return [np.nan_to_num(each, nan=1.0) for each in found]
+        def all_short(goal: Goal) -> Array:
+            if undefined(goal.ratios, rates[:, None], index).any():
+                return np.full(len(goal.pieces), UNKNOWN)
+            found = np.array([short(piece) for piece in goal.pieces])
+            return np.asarray(np.nan_to_num(found, nan=UNKNOWN))
+
+        return [all_short(goal) for goal in self.problem.constraints]
 
 
 def _judge(guard: Guard, problem: Problem) -> _Judging:
