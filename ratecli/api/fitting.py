@@ -41,6 +41,8 @@ from ratecli.runner.worker import one_thread
 from ratecli.runner.world import Data, World
 from ratecli.solvers.base import Solution
 
+BITS = 32
+"""Precision of sample weights: solvers may amplify the rounding error of a constant factor."""
 NO_DATA = Data((), str(Path()))
 
 
@@ -177,7 +179,8 @@ def weights_of(sample_weight: Any, X: Any) -> Array:
     """
     found = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     try:
-        return relative_weights(found)
+        mantissa, exponent = np.frexp(relative_weights(found))
+        return np.asarray(np.ldexp(np.round(mantissa * 2.0**BITS) / 2.0**BITS, exponent))
     except ValueError as error:
         message = f"sample_weight {error}; rows that are not to count have a weight of 0"
         raise ValueError(message) from None

@@ -22,8 +22,6 @@ MOST_SPREAD = 1e15
 """Beyond this ratio the smallest weight is lost in a sum with the largest."""
 SAME = 1e-12
 """Relative rounding error of a weight that was multiplied by some constant."""
-BITS = 32
-"""Precision of weights: a solver may amplify the rounding error of a constant factor."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ def _all(masks: list[Mask]) -> Mask:
 
 
 def relative_weights(weight: Floats) -> Floats:
-    """Weights (n,) in a unit of their own, so that a constant factor changes nothing.
+    """Weights (n,) in a unit of their own, so that a constant factor changes nothing but rounding.
 
     Where they are whole multiples of the smallest one (0 aside), that is the unit, and each counts how
     often its row is repeated. Otherwise the unit is the mean of those above 0.
@@ -162,5 +160,4 @@ def relative_weights(weight: Floats) -> Floats:
     repeats = np.round(times)
     if most / least <= MOST_REPEATS and np.allclose(times, repeats, rtol=SAME, atol=0):
         return repeats
-    mantissa, exponent = np.frexp(times / times[positive].mean())
-    return np.asarray(np.ldexp(np.round(mantissa * 2.0**BITS) / 2.0**BITS, exponent))
+    return np.asarray(times / times[positive].mean())
