@@ -8,15 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
 from ratecli.api.estimator import Estimator, seed_of
-from ratecli.api.fitting import Fitted, Labelled, fitted
+from ratecli.api.fitting import Fitted, Labelled, fitted, weights_of
 from ratecli.api.given import Given
 from ratecli.api.labels import Classes
 from ratecli.api.question import Question, Rules
@@ -82,7 +78,8 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         which a model that breaks a rule does with a probability of at most delta. `{}` is a test with the
         defaults.
     l2 : float or str, default="1/n"
-        lambda of lambda / 2 |w|^2 beside the mean loss; `c/n` is c over the sum of the weights.
+        lambda of lambda / 2 |w|^2 beside the mean loss; `c/n` is c over the number of rows, repeated ones
+        and all (see `sample_weight`).
     pos_label : object, default=None
         The label that is a yes; None for the larger one.
     variant : str, default="auto"
@@ -173,7 +170,9 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
         y : array of shape (n,)
             Two labels.
         sample_weight : array of shape (n,), default=None
-            At least 0; every rate counts a row so many times. A safety test counts each once, and takes none.
+            At least 0, the largest at most 1e15 times the smallest that is not 0. A constant factor changes
+            nothing. Whole multiples of the smallest, up to 1000, count how often a row is repeated. A safety
+            test counts each row once, and takes none.
         sensitive_features : DataFrame, Series, dict or array, default=None
             n rows that rules may name and the classifier does not see.
 
@@ -191,7 +190,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
             given = self._given(X, sensitive_features, reset=True)
             classes = Classes.of(y, self.pos_label)
             check_consistent_length(X, y)
-            rows = Labelled(given, classes.yes(y), self._weights(sample_weight, X))
+            rows = Labelled(given, classes.yes(y), weights_of(sample_weight, X))
             counted = rows.counted()
             Classes.of(np.asarray(y)[counted], self.pos_label)
             seed = seed_of(self.random_state)
@@ -233,15 +232,6 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
     def _unseen(self) -> list[str]:
         return [*self.drop, *([] if self.deployed is None else [self.deployed])]
 
-    @staticmethod
-    def _weights(sample_weight: Any, X: Any) -> Array:
-        found: Array = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
-        if not found.any():
-            raise ValueError("sample_weight is zero for all rows: there is nothing to learn from")
-        return found
-
     def _keep(self, found: Fitted) -> None:
         """Choose the classifier, and tell of it."""
         variants, ending = found.solution.variants, found.ending
@@ -270,7 +260,7 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
             for each in self.certificates_
             if each["variant"] == chosen
         }
-        if found.read.case.solver.role == "enforces" and not self.bounds_:  # a test says more
+        if found.read.case.solver.role != "ignores" and not self.bounds_:  # a test says more
             self._doubt(chosen)
 
     def _chosen(self, names: Sequence[str]) -> str:

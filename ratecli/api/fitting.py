@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import _check_sample_weight
 
 from ratecli.api.given import Given
 from ratecli.api.question import ROWS, Question, Read
@@ -25,7 +26,7 @@ from ratecli.models.grouped import with_members
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.parser import parse_conditions
-from ratecli.rates.sample import Sample
+from ratecli.rates.sample import Sample, relative_weights
 from ratecli.runner.cases import Case
 from ratecli.runner.decided import decisions_in
 from ratecli.runner.drawing import Holdout
@@ -40,6 +41,8 @@ from ratecli.runner.worker import one_thread
 from ratecli.runner.world import Data, World
 from ratecli.solvers.base import Solution
 
+BITS = 32
+"""Precision of sample weights: solvers may amplify the rounding error of a constant factor."""
 NO_DATA = Data((), str(Path()))
 
 
@@ -166,9 +169,26 @@ def sample_of(columns: Mapping[str, Any], count: int) -> Sample:
     return Sample(columns, nothing, np.full(count, ROWS), np.full(count, "train"), np.ones(count))
 
 
+def weights_of(sample_weight: Any, X: Any) -> Array:
+    """Check sample weights, and return them (n,) in a unit that does not depend on their scale.
+
+    Raises
+    ------
+    ValueError
+        For weights that are not finite, negative, all zero, too far apart, or not one a row.
+    """
+    found = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    try:
+        mantissa, exponent = np.frexp(relative_weights(found))
+        return np.asarray(np.ldexp(np.round(mantissa * 2.0**BITS) / 2.0**BITS, exponent))
+    except ValueError as error:
+        message = f"sample_weight {error}; rows that are not to count have a weight of 0"
+        raise ValueError(message) from None
+
+
 @dataclass(frozen=True)
 class Labelled:
-    """Rows with labels (n,) of 0 and 1, or NaN, and weights (n,)."""
+    """Rows with labels (n,) of 0 and 1, or NaN, and weights (n,) as of `weights_of`."""
 
     given: Given
     label: Array

@@ -9,16 +9,11 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_consistent_length,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from ratecli.api.errors import readable
 from ratecli.api.estimator import predicted
-from ratecli.api.fitting import Labelled
+from ratecli.api.fitting import Labelled, weights_of
 from ratecli.api.given import Given
 from ratecli.api.labels import Classes
 from ratecli.api.question import AS_IT_IS, Question
@@ -207,8 +202,7 @@ def _measured(
     y, said = column_or_1d(y), column_or_1d(said)
     both = np.concatenate([y, said]) if labels is None else np.asarray(labels)
     classes = Classes.of(both, scorer.pos_label)
-    weights = _check_sample_weight(weight, y, dtype=np.float64, ensure_non_negative=True)
-    rows = Labelled(given, classes.yes(y), weights)
+    rows = Labelled(given, classes.yes(y), weights_of(weight, y))
     with readable():
         tree = _understood(scorer, given)
         yes = classes.yes(said)

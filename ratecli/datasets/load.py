@@ -21,6 +21,7 @@ from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.streamed.files import files_of, streamed_digest
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
+from ratecli.rates.sample import relative_weights
 
 
 def load(
@@ -190,6 +191,11 @@ def _weight(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64] | None
     if wrong.any():
         message = f"weight column '{name}' is not a positive number in row {_first(wrong)}"
         raise FaultError(Fault("E411", message, "drop such rows, or give them a small weight"))
+    try:
+        relative_weights(weight)  # what all data sets have together shows when they are stacked
+    except ValueError as error:
+        message = f"weight column '{name}' {error}"
+        raise FaultError(Fault("E411", message, "drop rows that are not to count")) from None
     return weight
 
 

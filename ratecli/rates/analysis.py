@@ -9,7 +9,7 @@ convex.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -84,6 +84,15 @@ class Goal:
     expression: Expression
     pieces: tuple[Expression, ...]
     shape: Shape
+
+    @property
+    def ratios(self) -> tuple[ex.Quotient, ...]:
+        """The ratios of the rule as written that can be 0 / 0.
+
+        A rule counts as not met where one is, though its pieces, which may be cleared of the
+        denominator, are then at most 0.
+        """
+        return tuple(vanishing(self.expression))
 
 
 def objective_goal(text: str, node: Expression) -> Goal:
@@ -177,6 +186,12 @@ def _range(node: Expression, inside: Sequence[Interval]) -> Interval:
     ratio = ratio_sum(node) if isinstance(node, ex.Quotient) else None
     alone = ratio.ratios[0].range() if ratio else WHOLE
     return max(low, alone[0]), min(high, alone[1])
+
+
+def vanishing(node: Expression) -> Iterator[ex.Quotient]:
+    """Return each ratio of the expression whose denominator can be 0."""
+    ratios = (part for part in ex.walk(node) if isinstance(part, ex.Quotient))
+    yield from dict.fromkeys(part for part in ratios if interval(part.denominator)[0] <= 0)
 
 
 def curvature(node: Expression) -> Curvature:

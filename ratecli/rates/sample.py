@@ -16,6 +16,13 @@ from ratecli.rates.syntax import Condition, as_number, number
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
+MOST_REPEATS = 1000
+"""Weights up to so many times the smallest one may count how often a row is repeated."""
+MOST_SPREAD = 1e15
+"""Beyond this ratio the smallest weight is lost in a sum with the largest."""
+SAME = 1e-12
+"""Relative rounding error of a weight that was multiplied by some constant."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -119,3 +126,38 @@ def _text(value: str | float) -> str:
 
 def _all(masks: list[Mask]) -> Mask:
     return np.asarray(np.logical_and.reduce(masks))
+
+
+def relative_weights(weight: Floats) -> Floats:
+    """Weights (n,) in a unit of their own, so that a constant factor changes nothing but rounding.
+
+    Where they are whole multiples of the smallest one (0 aside), that is the unit, and each counts how
+    often its row is repeated. Otherwise the unit is the mean of those above 0.
+
+    Raises
+    ------
+    ValueError
+        For weights that are negative or not finite, all 0, or too far apart.
+    """
+    wrong = ~(np.isfinite(weight) & (weight >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"has {weight[row]:g} in row {row + 1}: weights must be finite, at least 0"
+        )
+    positive = weight > 0
+    if not len(weight):
+        return weight
+    if not positive.any():
+        raise ValueError("is zero for all rows: there is nothing to learn from")
+    least, most = float(weight[positive].min()), float(weight.max())
+    if least < most / MOST_SPREAD:
+        raise ValueError(
+            f"ranges from {least:g} to {most:g}: the largest weight may be at most {MOST_SPREAD:g} "
+            "times the smallest"
+        )
+    times = weight / least
+    repeats = np.round(times)
+    if most / least <= MOST_REPEATS and np.allclose(times, repeats, rtol=SAME, atol=0):
+        return repeats
+    return np.asarray(times / times[positive].mean())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.sample import Floats
+from ratecli.rates.sample import Floats, Mask
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,16 @@ def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats
                 return parts[0] / parts[1]
             case ex.Apply():
                 each = np.frompyfunc(FUNCTIONS[node.function].value, len(parts), 1)(*parts)
-                return np.asarray(each, dtype=float)
+                unknown = np.isnan(parts).any(axis=0)
+                return np.where(unknown, np.nan, np.asarray(each, dtype=float))
+
+
+def undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Leaf, int]) -> Mask:
+    """(T,) whether any of the ratios is undefined at rates (K, T)."""
+    found = np.zeros(rates.shape[1], dtype=bool)
+    for ratio in ratios:
+        found |= np.isnan(values(ratio, rates, index))
+    return found
 
 
 def tangent(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangent:

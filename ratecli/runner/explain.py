@@ -9,7 +9,7 @@ from ratecli.faults import FaultError
 from ratecli.models.storage import loads
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, bound_text, positive_combination, ratio_sum
-from ratecli.rates.analysis import Goal, Shape, monotone
+from ratecli.rates.analysis import Goal, Shape, monotone, vanishing
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
 from ratecli.runner.cases import PLACEHOLDER, Case, known_goals, metrics_of
@@ -18,7 +18,6 @@ from ratecli.runner.explain_safety import explain_safety
 from ratecli.runner.goal_checks import SHAPES, refusal
 from ratecli.runner.options import settled, solver_class
 from ratecli.runner.prepare import Prepared
-from ratecli.runner.undefined import vanishing
 from ratecli.solvers.registry import algorithms
 from ratecli.spec.experiment import Deployed
 

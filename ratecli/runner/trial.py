@@ -127,7 +127,7 @@ def _judged(
         return verdict.solution, values, Ending(verdict.status, verdict.reason, found)
     values = _measured(rows, job.case, answers, reference)
     status, reason = _status(job.case, solution, values)
-    if status == "not_met":
+    if status == "not_met" and job.case.solver.role == "enforces":
         status, reason = _proven(problem, status, reason)
     return solution, values, Ending(status, reason, _info(job, rows, solution, answers, reference))
 
@@ -301,7 +301,8 @@ def training_problem(
     """
     train = np.flatnonzero(rows.sample.rows(ex.EVERYWHERE, "train"))
     wanted = ex.leaves(*(piece for goal in (objective, *rules) for piece in goal.pieces))
-    matrix = rate_matrix([*wanted, ERROR], rows.sample, "train")
+    ratios = [ratio for goal in rules for ratio in goal.ratios]
+    matrix = rate_matrix([*wanted, ERROR, *ex.leaves(*ratios)], rows.sample, "train")
     empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
     if empty & set(wanted):
         raise FaultError([of_nothing(leaf, rows.sample) for leaf in wanted if leaf in empty])
@@ -370,7 +371,11 @@ def _of(rows: World, split: str, reference: Mapping[str, Predictions], node: ex.
 
 
 def _status(case: Case, solution: Solution, values: list[Value]) -> tuple[str, str]:
-    """The trial's status: what the solver says, unless its main variant breaks a rule in training."""
+    """The trial's status and reason.
+
+    It is the solver's own, or `not_met` where the solver was given the constraints and its main
+    variant violates one on training rows. A constraint that is undefined there is not met.
+    """
     if solution.status not in {"solved", "iteration_limit"} or not solution.variants:
         return solution.status, solution.reason
     main = next(iter(solution.variants))
@@ -380,7 +385,7 @@ def _status(case: Case, solution: Solution, values: list[Value]) -> tuple[str, s
         for goal in case.constraints
         if not measured[ex.text(goal.expression)] <= MET
     }
-    if case.solver.role == "enforces" and missed:
+    if case.solver.role != "ignores" and missed:
         listed = ", ".join(f"'{name}' {_by(amount)}" for name, amount in missed.items())
         reason = f"{main} misses {listed} on training rows"
         return "not_met", f"{solution.reason}; {reason}" if solution.reason else reason

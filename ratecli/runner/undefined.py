@@ -8,14 +8,13 @@ nobody), the ratio is measured as NaN there, and a constraint on it does not cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 
 from ratecli.faults import Fault
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine
-from ratecli.rates.analysis import interval
 from ratecli.rates.expression import Expression, Leaf, Quotient, Where
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix, rate_matrix
@@ -104,9 +103,3 @@ def _named(where: Where, sample: Sample) -> str:
     listed = " and ".join(f"'{name}'" for name in names)
     inside = str(where.visible) if where.conditions else "all rows"
     return f"'{inside}' of {listed}"
-
-
-def vanishing(node: Expression) -> Iterator[Quotient]:
-    """Ratios that may have a bottom of 0 for some decisions, each once."""
-    parts = (part for part in ex.walk(node) if isinstance(part, Quotient))
-    yield from dict.fromkeys(part for part in parts if interval(part.denominator)[0] <= 0)

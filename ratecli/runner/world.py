@@ -21,6 +21,7 @@ from ratecli.datasets.paths import last_written
 from ratecli.datasets.streamed.table import Streamed
 from ratecli.datasets.streamed.writing import Tell
 from ratecli.datasets.table import Table
+from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Classifier, Features
 from ratecli.models.grouped import with_members
 from ratecli.models.proxies import Filter
@@ -28,7 +29,7 @@ from ratecli.models.stream import Stream
 from ratecli.rates.expression import EVERYWHERE
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
-from ratecli.rates.sample import Floats, Sample
+from ratecli.rates.sample import Floats, Sample, relative_weights
 from ratecli.runner.decided import decisions_in
 from ratecli.runner.drawing import AS_THEY_ARE, Dealt, Drawing, dealt
 from ratecli.runner.encoding import Encoding
@@ -238,10 +239,13 @@ class _Stacked:
 def _all_rows(data: Data) -> _Stacked:
     """What all rows of all tables hold, each once: every seed's world reads it."""
     found = list(tables(data).values())
+    try:
+        weight = relative_weights(np.concatenate([_weight(table) for table in found]))
+    except ValueError as error:
+        message = f"the weight of all data sets together {error}"
+        raise FaultError(Fault("E411", message, "weigh them in the same unit")) from None
     return _Stacked(
-        stacked_columns(found),
-        np.concatenate([table.label for table in found]),
-        np.concatenate([_weight(table) for table in found]),
+        stacked_columns(found), np.concatenate([table.label for table in found]), weight
     )
 
 

@@ -20,13 +20,14 @@ Role = Literal["enforces", "reads", "ignores"]
 """What an algorithm does with the goals of a file.
 
 `enforces`
-    Is given them and promises to meet the constraints: a trial that breaks one is `not_met`.
+    Is given them and promises to meet the constraints.
 `reads`
     Is given them and promises nothing: a baseline that takes groups or one limit from them.
 `ignores`
     Is given plain error and no constraints, whatever they are.
 
-All of them are measured on the goals.
+All of them are measured on the goals. A trial that was given a constraint and violates it on
+training rows is `not_met`; what ignores constraints never is.
 """
 
 ConstraintName = NewType("ConstraintName", str)

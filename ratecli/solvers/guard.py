@@ -13,7 +13,7 @@ from ratecli.faults import Fault, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
-from ratecli.rates.tangent import tangent, values
+from ratecli.rates.tangent import tangent, undefined, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.inflation import calibrated
@@ -278,13 +278,13 @@ class _Judge:
                 return 0.0
             return matrix.standard_error(tangent(piece, rates, index).slopes, decisions)
 
-        return [
-            (
-                np.array([float(values(piece, rates[:, None], index)[0]) for piece in goal.pieces]),
-                np.array([error(piece) for piece in goal.pieces]),
-            )
-            for goal in self.problem.constraints
-        ]
+        def estimates(goal: Goal) -> tuple[Array, Array]:
+            if undefined(goal.ratios, rates[:, None], index).any():
+                return np.full(len(goal.pieces), UNKNOWN), np.zeros(len(goal.pieces))
+            found = [float(values(piece, rates[:, None], index)[0]) for piece in goal.pieces]
+            return np.array(found), np.array([error(piece) for piece in goal.pieces])
+
+        return [estimates(goal) for goal in self.problem.constraints]
 
 
 def _judge(guard: Guard, problem: Problem) -> _Judging:

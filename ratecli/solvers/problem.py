@@ -18,7 +18,7 @@ from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
-from ratecli.rates.tangent import values
+from ratecli.rates.tangent import undefined, values
 from ratecli.solvers.safety.promise import Promise
 
 ERROR = Leaf(RATES["error"])
@@ -33,7 +33,7 @@ class Problem:
     X
         (n, d) features of the training rows; (n, 0) where there is a stream.
     rates
-        Every rate of the goals, and `error` of all labelled rows, on those rows.
+        Every rate of the goals' pieces and ratios, and `error` of all labelled rows, on those rows.
     l2
         Weight of `|w|^2 / 2` beside the mean hinge loss with margin 1, as LIBLINEAR has it:
         `C = 1 / (n l2)`. Scores with the margin 1/2 of the ramp are half as large, and the same
@@ -90,6 +90,9 @@ class Problem:
         rates, index = self.rates.rates(self.decisions(classifier))[:, None], self.rates.index()
         pieces = [piece for goal in self.constraints for piece in goal.pieces]
         broken = [float(values(piece, rates, index)[0]) for piece in pieces]
+        ratios = (ratio for goal in self.constraints for ratio in goal.ratios)
+        if undefined(ratios, rates, index).any():
+            broken.append(np.nan)
         return float(np.nan_to_num(broken, nan=1.0).max(initial=0.0))
 
     def value(self, classifier: Classifier) -> float:

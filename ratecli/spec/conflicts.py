@@ -12,7 +12,7 @@ from ratecli.spec.algorithm import label_loc, label_of, own_sweep
 from ratecli.spec.complaint import Complaint, shown
 from ratecli.spec.document import Loc
 from ratecli.spec.filtering import filtering
-from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
+from ratecli.spec.names import FAILURE_RATE, IN_RESULTS, SOLUTION_RATE
 from ratecli.spec.one_by_one import DATASET, one_by_one
 from ratecli.spec.promises import promises
 from ratecli.spec.sweep import points
@@ -85,6 +85,10 @@ RENAME = "rules tell them apart by name: rename one of them"
 
 
 def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    name = raw.get("name")
+    if isinstance(name, str) and name in IN_RESULTS:
+        message = f"'{name}' is {IN_RESULTS[name]}, and the experiment's results would be there too"
+        yield Complaint(("name",), "E106", message, "choose another name")
     for loc in _swept(raw):
         if loc[-1] in RESERVED:
             message = f"'{loc[-1]}' is already a column of the results"

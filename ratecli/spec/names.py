@@ -13,6 +13,11 @@ SOLUTION_RATE = "solution_rate"
 FAILURE_RATE = "failure_rate"
 """What tables and expectations call the share of trials that gave a classifier, and of those that gave
 one which breaks a constraint (with a dot behind it: that constraint); no metric may be called so."""
+IN_RESULTS = {
+    "reference": "the folder of pinned numbers",
+    "report.html": "the page over several experiments",
+}
+"""What the folder of results holds beside experiments: none of these may have such a name."""
 NAME_HELP = "a name begins with a letter or '_' and goes on with letters, digits and '_'"
 SLUG_HELP = "use small letters, digits, '.', '_' and '-', beginning with a letter or digit"
 

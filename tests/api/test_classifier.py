@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import ratecli
-from ratecli import NoSolutionFoundError, RatecliWarning, RateConstrainedClassifier
+from ratecli import NoSolutionFoundError, RatecliWarning, RateConstrainedClassifier, rate_score
 from ratecli.datasets.loans import generate
 
 RULE = PARITY.replace("kappa", "0.9")
@@ -414,3 +414,55 @@ def test_categories_stay_categories(loans):
         f"region={code}" for code in (1, 2, 3, 4)
     ]
     assert (model.predict(coded) == plain.predict(X)).all()
+
+
+WEIGHTS = {
+    "equal": np.ones(400),
+    "repeats": np.arange(400) % 3,
+    "any": np.random.default_rng(0).uniform(0.5, 2, 400),
+}
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("solver", ["mixture", "majorize", "three_player", "unconstrained"])
+def test_a_constant_factor_of_all_weights_changes_nothing(loans, solver, weights):
+    X, y = (part[:400] for part in loans)
+    options = {"mixture": {}, "unconstrained": {}, "majorize": {"iterations": 2}}
+    asks = RateConstrainedClassifier(
+        constraints="positive_rate <= 0.6",
+        solver=solver,
+        solver_options=options.get(solver, {"steps": 100}),
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RatecliWarning)
+        found = [
+            asks.fit(X, y, sample_weight=factor * WEIGHTS[weights]).classifier_
+            for factor in (1.0, 0.1, 7.0, 1e300, 1e160, 1e-300)
+        ]
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.weights, found[0].weights)
+        assert other.bias == found[0].bias
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([0.0], "non-zero number|is zero for all rows"),  # scikit-learn's words or ours
+        ([-1.0], "Negative values"),
+        ([np.nan], "contains NaN"),
+        ([np.inf], "contains infinity"),
+        (
+            [1e-300, 1e300],
+            r"sample_weight ranges from 1e-300 to 1e\+300: the largest weight may be",
+        ),
+        ([1e-16], "sample_weight ranges from 1e-16 to 1: the largest weight may be"),
+    ],
+)
+def test_weights_that_mean_nothing_are_refused(loans, weights, message):
+    X, y = loans
+    given = np.resize(np.r_[weights, 1.0] if any(weights) else weights, len(X))
+    with pytest.raises(ValueError, match=message):
+        RateConstrainedClassifier().fit(X, y, sample_weight=given)
+    with pytest.raises(ValueError, match=message):
+        rate_score("error", y, y, sample_weight=given)

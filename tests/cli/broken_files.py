@@ -215,6 +215,8 @@ KEYS = [
     Broken("metric named as a sweep", "E106", PLAIN + "sweep: {⟦k⟧: [0.5]}\nmetrics: {k: error}\n"),
     Broken("metric named as an own sweep", "E106", LOANS + "algorithms:\n  - zafar: {sweep: {⟦covariance⟧: [0.5]}}\nmetrics: {covariance: error}\n"),
     Broken("sweep of the objective's name", "E106", PLAIN + "sweep: {⟦objective⟧: [0.5]}\n"),
+    Broken("name of the folder of pins", "E106", PLAIN.replace("name: x", "name: ⟦reference⟧")),
+    Broken("name of the page over all", "E106", PLAIN.replace("name: x", "name: ⟦report.html⟧")),
     Broken("group named as data", "E106", PLAIN + "groups: {⟦d⟧: sex = Female}\n"),
 ]  # fmt: skip
 

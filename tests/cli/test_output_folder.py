@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from small import SMALL
 
+from ratecli.cli.checks import REFERENCE
+from ratecli.cli.reports import JOINED
 from ratecli.report.write import FOLDERS, PAGES, check_place
 from ratecli.runner.lock import LOCK, REPORT_LOCK
 from ratecli.runner.run import LEDGER
+from ratecli.spec.names import IN_RESULTS
 
 SEVERAL = (("report.html",), ("metrics.csv", "summary.md"))
 
@@ -97,3 +100,7 @@ def test_what_is_looked_at_beforehand_is_what_is_written(folder, cli):
     check_place(results)
     record = {"experiment.yaml", "resolved.yaml", "manifest.json", LEDGER, LOCK, REPORT_LOCK}
     assert {path.name for path in results.iterdir()} == {*PAGES, *record, "figures", "models"}
+
+
+def test_no_experiment_takes_the_place_of_what_else_is_in_the_folder_of_results():
+    assert set(IN_RESULTS) == {REFERENCE.name, JOINED}

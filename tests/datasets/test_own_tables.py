@@ -265,6 +265,12 @@ def test_weights_must_be_positive(base: Path, cell: str):
     assert (found.code, "row 2" in found.message) == ("E411", True)
 
 
+def test_weights_that_lie_too_far_apart_are_refused(base: Path):
+    found = fault(base, "x,w\n1,1e-300\n1,1e300\n", weight="w")
+    assert found.code == "E411"
+    assert found.message.startswith("weight column 'w' ranges from 1e-300 to 1e+300: the largest")
+
+
 def test_unknown_columns_are_told_together(base: Path):
     write(base, GOOD)
     found = faults(base, label="piad", drop=["zap"], features=["sex"], weight="w")

@@ -97,6 +97,17 @@ def test_rows_features_and_splits_are_those_in_memory(tmp_path, name, spec):
     np.testing.assert_allclose(cells.weight, np.bincount(there.cell, there.weight))
 
 
+@pytest.mark.parametrize("weight", [1e300, 1e-300])
+def test_weights_that_single_precision_cannot_sum_are_refused(tmp_path, weight):
+    table = frame(300)
+    table.loc[7, "w"] = weight
+    write(table, tmp_path / "t.csv")
+    with pytest.raises(FaultError) as caught:
+        dealt(OPTIONS | {"path": "t.csv"}, tmp_path)
+    (fault,) = caught.value.faults
+    assert (fault.code, fault.message) == ("E411", f"weight column 'w' has {weight:g} in row 8")
+
+
 def test_numbers_do_not_hang_on_how_much_is_read_at_once(tmp_path, monkeypatch):
     write(frame(300), tmp_path / "t.parquet")
     write(frame(300), tmp_path / "t.csv")

@@ -68,7 +68,9 @@ def problem_of(
         parts = differences(parse_rule(text), scope)
         goals.append(rule_goal(name, text, parts, violation(parts)))
     pieces = [piece for goal in goals for piece in goal.pieces]
-    matrix = rate_matrix([*ex.leaves(objective.expression, *pieces), ERROR], sample, "train")
+    ratios = [ratio for goal in goals for ratio in goal.ratios]
+    spoken = [*ex.leaves(objective.expression, *pieces), ERROR, *ex.leaves(*ratios)]
+    matrix = rate_matrix(spoken, sample, "train")
     wheres = [leaf.where.visible for leaf in matrix.leaves]
     slices = {str(where): sample.rows(where) for where in wheres}
     penalty = 1 / n if l2 is None else l2

@@ -99,6 +99,45 @@ def test_a_ratio_that_is_undefined_is_no_constraint_met(ends):
     ]
 
 
+@pytest.mark.parametrize("algorithm", ["thresholded", "post_shift", "mixture"])
+@pytest.mark.parametrize("least", [0.9, 1])  # at least 1: true positives cancel in the cleared form
+def test_a_classifier_for_which_a_constrained_ratio_is_undefined_is_not_chosen(
+    ends, algorithm, least
+):
+    """Deciding yes for nobody has the least objective, and its precision is 0 / 0."""
+    found, _ = ends(algorithm, objective="positive_rate", rules=f"p: precision >= {least}")
+    values = [v for v in found.values if (v.variant, v.split) == ("deterministic", "train")]
+    assert values
+    assert all(math.isfinite(v.value) for v in values)
+
+
+def test_no_threshold_meets_a_constraint_that_is_undefined_for_all_it_may_take(ends):
+    """Any positive decision is too much coverage, and with none the precision is 0 / 0."""
+    found, _ = ends("thresholded", rules="p: precision >= 0.9, c: coverage <= 0.001")
+    assert (found.status, found.values) == ("no_solution_found", ())
+    assert found.reason.startswith("no threshold meets 'p' and 'c': the best one misses")
+
+
+@pytest.mark.parametrize("algorithm", [*ALL, *AFFINE, "exponentiated_gradient"])
+def test_no_algorithm_meets_a_constraint_by_leaving_it_undefined(ends, algorithm):
+    """Women and men cannot both be 6 in 10 of the positives, unless there are none."""
+    found, _ = ends(algorithm, rules="s: 'min(share, by=sex) >= 0.6'")
+    assert found.status in {"not_met", "no_solution_found"}
+    if found.status == "not_met":
+        assert re.search(r"misses 's' (as it is undefined|by)", found.reason)
+
+
+@pytest.mark.parametrize("algorithm", ["zafar", "thresholded: {free: true}", "thresholded"])
+def test_every_algorithm_that_is_given_constraints_says_which_it_violates(ends, algorithm):
+    """A constraint is not met whether or not the algorithm promised to meet it."""
+    found, _ = ends(algorithm, rules="r: 'positive_rate[women] >= 3 * positive_rate[men]'")
+    missed = {v.value for v in found.values if v.split == "train" and "sex = F" in v.metric}
+    assert found.status == ("not_met" if max(missed) > 0 else "ok")
+    assert ("misses 'r' by" in found.reason) == (found.status == "not_met")
+    if algorithm != "thresholded":
+        assert found.status == "not_met"
+
+
 def test_comparisons_of_ratios_keep_away_from_bottoms_of_0(ends):
     rules = "p: 'precision[women] - precision[men] <= 0.1'"
     found, _ = ends(PLAYERS, objective="positive_rate", rules=rules)

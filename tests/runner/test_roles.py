@@ -78,7 +78,7 @@ def test_who_is_given_goals_and_who_is_held_to_them(folder):
     found = {trial.label: store.result(trial.key) for trial in store.plan()}
     assert {label: result.status for label, result in found.items()} == {
         "yes_enforces": "not_met",
-        "yes_reads": "ok",
+        "yes_reads": "not_met",
         "yes_ignores": "ok",
     }
     assert {label: loads(result.models["yes"]).bias for label, result in found.items()} == {

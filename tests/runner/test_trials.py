@@ -281,3 +281,30 @@ def test_a_chain_that_can_be_met_is_taken(folder):
     rule = "0.3 <= positive_rate[women] <= 0.4"
     text = BASE.replace("positive_rate[women] >= 0.9 * positive_rate[men]", rule)
     assert prepare(write(folder, text)).plan.tasks
+
+
+@pytest.mark.parametrize("factor", [2.0**990, 2.0**-990, 2.0**60])  # exact in binary
+def test_a_constant_factor_of_row_weights_changes_nothing(folder, factor):
+    frame = people(300, 1).assign(w=np.random.default_rng(0).uniform(0.5, 2, 300))
+    text = BASE.replace("label: y,", "label: y, weight: w,")
+    text = text.replace("majorize: {iterations: 3}", "mixture, three_player: {steps: 100}")
+    found = []
+    for times in (1, factor):
+        frame.assign(w=times * frame.w).to_csv(folder / "people.csv", index=False)
+        outcome, store = run_file(write(folder, text))
+        assert sum(outcome.counts.values()) == 6
+        found.append({name: result.values for name, (_, result) in results_of(store).items()})
+    assert found[0] == found[1]
+    assert all(found[0].values())
+
+
+def test_data_sets_weighed_in_units_too_far_apart_are_refused(folder):
+    for name, times in (("few", 1e-20), ("many", 1e20)):
+        people(300, 1).assign(w=times).to_csv(folder / f"{name}.csv", index=False)
+    data = "{a: {path: few.csv, label: y, weight: w}, b: {path: many.csv, label: y, weight: w}}"
+    path = write(folder, f"name: far\ndatasets: {data}\nalgorithms: [unconstrained]\n")
+    with pytest.raises(FaultError) as caught:
+        prepare(path)
+    (fault,) = caught.value.faults
+    assert fault.code == "E411"
+    assert fault.message.startswith("the weight of all data sets together ranges from 1e-20 to")

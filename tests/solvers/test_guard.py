@@ -205,3 +205,12 @@ def test_a_bound_that_is_infinite_asks_for_no_endless_room():
     found = guarded(Mixture(), Guard(aim=0.9), given, np.random.default_rng(0))
     assert found.status == "iteration_limit"
     assert "by what the safety test will find 'p' is missed by 1" in found.reason
+
+
+def test_a_constraint_that_is_undefined_where_it_is_judged_is_missed():
+    """Three groups cannot all be 0.45 of the positives, unless there are none."""
+    given = split_problem(0, Rules({"s": "min(share, by=g) >= 0.45"}))
+    found = guarded(Mixture(), Guard("validation"), given, np.random.default_rng(0))
+    assert not first(found).decide(given.X).any()
+    assert given.violation(first(found)) == 1.0
+    assert found.reason == "judged on validation rows 's' is missed by 1"

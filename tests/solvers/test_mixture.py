@@ -29,7 +29,7 @@ EVERY = {
     "f1 parity": Rules({"f": "f1[g=a] - f1[g=b] <= 0.02"}, "1 - f1"),
     "f1 turned round": Rules({"f": "f1[g=a] - f1[g=b] <= -0.1"}, "1 - f1"),
     "g-mean": Rules({}, "1 - g_mean"),
-    "share": Rules({"s": "min(share, by=g) >= 0.45"}),
+    "share": Rules({"s": "min(share, by=g) >= 0.3"}),
 }
 
 

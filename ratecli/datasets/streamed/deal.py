@@ -28,6 +28,8 @@ from ratecli.faults import Fault, FaultError, did_you_mean
 STRETCH = 2**16
 MOST_CELLS = 2**16
 VERSION = 1
+WEIGHTS = (1e-9, 1e9)
+"""Least and largest weight of a row: streamed rows are summed in single precision."""
 
 Generator = Callable[[int], np.random.Generator]
 """The random numbers that split a stretch."""
@@ -154,7 +156,20 @@ class Deal:
                 for _, records in store.pieces(first, last)
             ]
             places = [np.concatenate(column) for column in zip(*(p for p, _ in found), strict=True)]
-            yield places, np.concatenate([weight for _, weight in found])
+            weight = np.concatenate([weight for _, weight in found])
+            self._check_weight(weight, first)
+            yield places, weight
+
+    def _check_weight(self, weight: NDArray[np.float64], start: int) -> None:
+        """Raise an E411 for weights of the rows from `start` on that single precision cannot sum."""
+        low, high = WEIGHTS
+        wrong = (weight < low) | (weight > high)
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            name = self.table.roles.weight
+            message = f"weight column '{name}' has {weight[k]:g} in row {start + k + 1}"
+            hint = f"multiply the column: weights of streamed rows lie between {low:g} and {high:g}"
+            raise FaultError(Fault("E411", message, hint))
 
     def _key(self, places: Sequence[Places]) -> Places:
         key = np.zeros(1, dtype=np.int64)

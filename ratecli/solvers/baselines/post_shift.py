@@ -21,7 +21,7 @@ from ratecli.solvers.baselines.group_hull import GroupHull
 from ratecli.solvers.baselines.plain import plain_fit
 from ratecli.solvers.baselines.single_cuts import best_single
 from ratecli.solvers.groups import Groups
-from ratecli.solvers.hull.forms import TAKEN, Program
+from ratecli.solvers.hull.forms import TAKEN, UNDEFINED, Program
 from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import Problem
 
@@ -58,7 +58,7 @@ class PostShift(Solver):
     loss: Literal["logistic", "hinge"] = "logistic"
     gap: Annotated[float, Gt(0)] = 1e-5
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     objectives: ClassVar[frozenset[str]] = TAKEN
     constraints: ClassVar[frozenset[str]] = TAKEN
 
@@ -139,6 +139,8 @@ class _Search:
 
     def ending(self) -> tuple[str, str]:
         """Status and reason."""
+        if self.hull.feasible and self.hull.program.missed(self.found.rates) == np.inf:
+            return "iteration_limit", UNDEFINED
         if self.hull.feasible and self.ended and self.left <= self.hull.gap:
             return "solved", ""
         if self.hull.feasible and np.isinf(self.left):

@@ -86,7 +86,7 @@ class ExponentiatedGradient(Solver):
         row = {
             "iteration": int(reduction.last_iter_) + 1,
             "objective": float((aim.slopes @ decisions + aim.constants)[0]),
-            "violation": max(float((slopes @ decisions + constants).max()), 0.0),
+            "violation": problem.violation(mixture),
             "gap": float(reduction.best_gap_),
             "work": int(reduction.n_oracle_calls_),
             "seconds": time.perf_counter() - begun,

@@ -86,7 +86,7 @@ class _Search:
     def best(self, choices: Cuts, *, exact: bool) -> Choice:
         """The best of choices (C, N)."""
         program, rates = self.hull.program, self.hull.rates(choices)
-        missed = np.maximum(program.excess(rates) - ROUNDING, 0.0)
+        missed = program.missed(rates, ROUNDING)
         values = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
         k = int(np.lexsort((values, missed))[0])
         return Choice(choices[:, k], (float(missed[k]), float(values[k])), exact)

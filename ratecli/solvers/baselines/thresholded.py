@@ -52,7 +52,7 @@ class Thresholded(Solver):
     free: bool = False
     loss: Literal["hinge", "logistic"] = "hinge"
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = TAKEN
     constraints: ClassVar[frozenset[str]] = TAKEN
@@ -69,10 +69,10 @@ class Thresholded(Solver):
         cuts = Cuts.of(np.asarray(problem.X @ plain.weights), problem.rates, own)
         goals = self._to_meet(problem.constraints)
         program = Program.of(replace(problem, constraints=goals))
-        excess = program.excess(cuts.rates)
-        allowed = excess <= ROUNDING
+        missed = program.missed(cuts.rates, ROUNDING)
+        allowed = missed == 0
         if not allowed.any():
-            reason = _nearest(cuts, program, int(excess.argmin()))
+            reason = _nearest(cuts, program, int(missed.argmin()))
             return Solution({}, *unmet(program, Kinds.by(problem.rates), reason))
         values = program.value(program.objective, cuts.rates)
         chosen = _best(cuts, values, allowed, own)

@@ -56,7 +56,7 @@ class Zafar(Solver):
 
     covariance: Annotated[float, Ge(0)] = 0.0
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = frozenset(Shape)
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})

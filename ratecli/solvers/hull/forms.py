@@ -12,7 +12,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, Ratio, ratio_sum
 from ratecli.rates.analysis import Curvature, Shape, curvature
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.tangent import tangent, values
+from ratecli.rates.tangent import tangent, undefined, values
 from ratecli.solvers.problem import Problem, by_goal
 
 Index = dict[Leaf, int]
@@ -20,6 +20,8 @@ Index = dict[Leaf, int]
 ROUNDING = 1e-12
 TAKEN = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
 """The classes of goals that a `Program` can be made of."""
+UNDEFINED = "a ratio in a constraint is undefined for the best mixture"
+"""Why the best point of a hull is no solution, though it meets the cleared constraints."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,8 @@ class Program:
         (J,) names of the goals that the constraints are pieces of.
     index
         Which of the K rates is which.
+    ratios
+        The ratios of the constraints as written that can be undefined (see `Goal.ratios`).
     """
 
     objective: Form
@@ -131,6 +135,7 @@ class Program:
     fractions: tuple[Fraction, ...]
     owners: tuple[str, ...]
     index: Index
+    ratios: tuple[Expression, ...] = ()
 
     @classmethod
     def of(cls, problem: Problem) -> Program:
@@ -152,6 +157,7 @@ class Program:
             tuple(fractions),
             tuple(name for name, _ in pieces),
             index,
+            tuple(dict.fromkeys(ratio for goal in problem.constraints for ratio in goal.ratios)),
         )
 
     def value(self, form: Form, rates: Array) -> Array:
@@ -164,12 +170,22 @@ class Program:
     def excess(self, rates: Array) -> Array:
         """The largest constraint at rates (K,) or (K, T): minus infinity without any, infinite where
         one is undefined.
+
+        Constraints that were cleared of a denominator are defined everywhere (see `missed`).
         """
         found = [self.value(constraint, rates) for constraint in self.constraints]
         none = np.full(rates.shape[1:], -np.inf)
         return np.asarray(
             np.max([none, *(np.where(np.isnan(each), np.inf, each) for each in found)], axis=0)
         )
+
+    def missed(self, rates: Array, room: float = 0.0) -> Array:
+        """By how much classifiers with rates (K,) or (K, T) violate the worst constraint beyond
+        `room`, 0 if they violate none; infinite where a constraint as it is written is undefined.
+        """
+        found = np.maximum(self.excess(rates) - room, 0.0)
+        unknown = undefined(self.ratios, rates.reshape(len(rates), -1), self.index)
+        return np.where(unknown.reshape(found.shape), np.inf, found)
 
     def by_goal(self, found: Array) -> dict[str, float]:
         """Numbers (J,) of the constraints, summed over the pieces of each goal."""

@@ -17,7 +17,7 @@ from ratecli.rates.analysis import Shape
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.hull.best import EXCESS
-from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.hull.forms import UNDEFINED, Program
 from ratecli.solvers.mixture.pool import Pool
 from ratecli.solvers.mixture.room import roomiest
 from ratecli.solvers.mixture.search import Search
@@ -68,7 +68,7 @@ class Mixture(Solver):
     sweeps: Annotated[int, Ge(0)] = 0
     hashed: bool = False
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     objectives: ClassVar[frozenset[str]] = ANY
     constraints: ClassVar[frozenset[str]] = ANY
 
@@ -133,7 +133,7 @@ class _Answer:
 
     def _ranked(self, rates: Array) -> tuple[tuple[float, float], int]:
         """What the best column misses and its objective, and which it is."""
-        missed = np.maximum(self.search.program.excess(rates) - EXCESS, 0.0)
+        missed = self.search.program.missed(rates, EXCESS)
         values = np.nan_to_num(
             self.search.program.value(self.search.program.objective, rates), nan=np.inf
         )
@@ -143,6 +143,8 @@ class _Answer:
     def ending(self) -> tuple[str, str]:
         """Status and reason."""
         last = self.search.trace[-1]
+        if self.search.feasible and self.search.program.missed(self.search.found.rates) == np.inf:
+            return "iteration_limit", UNDEFINED
         if self.search.feasible and self.search.ended:
             return "solved", ""
         if self.search.feasible:

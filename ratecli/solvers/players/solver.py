@@ -120,7 +120,7 @@ class ThreePlayer(Solver):
     shrink: Literal["rates", "metrics"] = "rates"
     hashed: bool = False
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     one_sided: ClassVar[bool] = True
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None}
     objectives: ClassVar[frozenset[str]] = ANY
@@ -256,7 +256,7 @@ class _Lane:
 
     @property
     def violations(self) -> Array:
-        return np.maximum(self.program.excess(self.rates), 0.0)
+        return self.program.missed(self.rates)
 
     @cached_property
     def shrunk(self) -> Shrunk:
@@ -323,7 +323,7 @@ def _best(found: list[_Lane], validation: Problem) -> _Lane:
     decisions = [validation.decisions(lane.stochastic) for lane in found]
     rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)
     objectives = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
-    return found[best_iterate(objectives, program.excess(rates))]
+    return found[best_iterate(objectives, program.missed(rates))]
 
 
 def _settings(setting: Mapping[str, float]) -> str:
