@@ -133,7 +133,7 @@ def filtered(wanted: Wanted) -> Filtered:
         message = f"of {table.num_rows} rows none is kept with --seed {wanted.seed}"
         raise FaultError(Fault("E501", message, "ask for more of them, as in --kept 0.2"))
     found = told(planned, result, wanted.disclosivity, groups, kept)
-    rows = content(table.filter(pa.array(kept)), form, _between(wanted))
+    rows = content(table.filter(pa.array(kept)), wanted.table, form, _between(wanted))
     summary = found.as_json(_asked(wanted))
     _write(wanted, rows, {**_files(planned, result), FILTER: summary})
     warned = (*warnings, *more, *surprises, *_doubts(found))

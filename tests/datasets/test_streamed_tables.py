@@ -181,6 +181,24 @@ def fault(options, folder):
     return str(caught.value)
 
 
+def slips(word):
+    """A CSV of 40 different numbers and a word."""
+    return "".join(["x,y\n", *(f"{k},{k % 2}\n" for k in range(40)), f"{word},1\n"]).encode()
+
+
+def parquet(kind, value):
+    """A Parquet file whose column `x` holds 0 and a value, given as the integer or bytes behind it."""
+    if isinstance(value, bytes):
+        offsets = pa.py_buffer(np.array([0, 1, 1 + len(value)], np.int32))
+        column = pa.Array.from_buffers(kind, 2, [None, offsets, pa.py_buffer(b"0" + value)])
+    else:
+        width = pa.int32() if kind == pa.date32() else pa.int64()
+        column = pa.array([0, value], width).view(kind)
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": column, "y": [0, 1]}), buffer)
+    return buffer.getvalue().to_pybytes()
+
+
 BROKEN = {
     "ragged.csv": (b"x,y\n1,0\n1,0,3\n", "E404"),
     "empty.csv": (b"", "E404"),
@@ -193,7 +211,15 @@ BROKEN = {
     "inf.csv": (b"x,y\n1,0\ninf,1\n", "E407"),
     "one.csv": (b"x,y\n1,0\n2,0\n", "E406"),
     "three.csv": (b"x,y\n1,0\n2,1\n3,2\n", "E406"),
-    "slip.csv": (b"x,y\n" + b"".join(b"%d,%d\n" % (k, k % 2) for k in range(40)) + b"oops,1\n", "E411"),
+    "slip.csv": (slips("oops"), "E411"),
+    **{f"digit{k}.csv": (slips(word), "E411") for k, word in enumerate(["\u0663", "\uff11\uff12", "1\u0663", "\U0001d7cf"])},
+    "timestamp.parquet": (parquet(pa.timestamp("ms"), 2**50), "E404"),
+    "negative.parquet": (parquet(pa.timestamp("us"), -(2**62)), "E404"),
+    "zone.parquet": (parquet(pa.timestamp("ms", "Nowhere/Land"), 3), "E404"),
+    "duration.parquet": (parquet(pa.duration("s"), 2**50), "E404"),
+    "date.parquet": (parquet(pa.date32(), 2**31 - 1), "E404"),
+    "text.parquet": (parquet(pa.string(), b"\xff"), "E404"),
+    "inside.parquet": (parquet(pa.string(), b"a\xffb"), "E404"),
 }  # fmt: skip
 
 
@@ -211,6 +237,8 @@ def test_broken_files_are_one_fault_and_as_in_memory(tmp_path, name):
         for each in (found, str(caught.value))
     )
     assert len(set(said)) == 1
+    if name.endswith(".parquet") and name != "none.parquet":
+        assert "column 'x' holds" in found
     if code == "E404":
         assert not list(tmp_path.glob("data/streamed/*/records"))
 

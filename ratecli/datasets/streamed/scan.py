@@ -223,14 +223,10 @@ def _told(
     kind = value_type(array)
     if is_number(kind) and not text:
         return None, numbers(array)
-    own_facts = facts.setdefault(name, WordFacts(numeric=not text and _is_text(kind)))
+    own_facts = facts.setdefault(name, WordFacts(numeric=not text and own.is_string(kind)))
     found = words(path, name, array)
     told = own_facts.add(found, start)
     return found, None if text else told
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _column(name: str, numeric: NumberFacts, facts: WordFacts | None, *, text: bool) -> Column:
