@@ -400,8 +400,8 @@ def test_what_killed_processes_began_is_removed(tmp_path):
     (folder / "records").unlink()
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    begun = folder / f".new-{socket.gethostname()}-{process.pid}-abc"
-    alive = folder / f".new-{socket.gethostname()}-{os.getpid()}-abc"
+    begun = folder / f".new-{socket.gethostname()}-{process.pid}-abc.tmp"
+    alive = folder / f".new-{socket.gethostname()}-{os.getpid()}-abc.tmp"
     begun.mkdir()
     alive.mkdir()
     assert dealt(options, tmp_path)[0].store.rows == 80
