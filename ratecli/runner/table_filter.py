@@ -41,7 +41,7 @@ NO_NEARER = 1e-6
 KEPT = 0.1
 """Least share of rows to keep where nobody says: of a sample of hardly any rows there is little use."""
 WAYS = {
-    "E407": "fill in the values, or leave the column out with --drop",
+    "E407": "correct the values, or leave the column out with --drop",
     FILL_OR_MEAN: "say --missing mean, fill in the values, or leave the column out with --drop",
     "E411": "correct it, or leave the column out with --drop",
 }

@@ -430,7 +430,7 @@ def test_a_number_too_large_for_the_model(folder, cli):
     (folder / "t.csv").write_text("x,z,job,zip\n1,1,smith,01\n1e307,-1e307,smith,01\n")
     answer = cli("predict", path.parent, "t.csv")
     assert (answer.code, answer.out) == (4, "")
-    assert answer.err.startswith("error[E404]: the model gives row 2 a score that is not finite")
+    assert answer.err.startswith("error[E407]: column 'x' has 1e+307 in row 2, which is too far")
 
 
 def test_a_date_that_no_csv_can_hold(folder, cli, rows):

@@ -243,6 +243,58 @@ def test_broken_files_are_one_fault_and_as_in_memory(tmp_path, name):
         assert not list(tmp_path.glob("data/streamed/*/records"))
 
 
+@pytest.mark.parametrize("unit", [2.0**660, 2.0**-660, 1e200, 1e-200, 1e-306])
+def test_streamed_features_have_no_unit(tmp_path, unit):
+    rng = np.random.default_rng(0)
+    plain = pd.DataFrame({"x": rng.normal(size=3000) + 2, "y": rng.integers(0, 2, 3000)})
+    plain.loc[::7, "x"] = 0.0
+    options = {"path": "t.parquet", "label": "y", "stream": True}
+    found = []
+    for factor in (1.0, unit):
+        write(plain.assign(x=plain["x"] * factor), tmp_path / "t.parquet")
+        _, _, rows, _ = dealt(options, tmp_path)
+        found.append(rows.encoded.features(all_rows(rows)))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-12)
+    if np.frexp(unit)[0] == 0.5:
+        np.testing.assert_array_equal(found[1], found[0])
+
+
+def test_rare_numbers_of_another_size_count(tmp_path):
+    values = np.zeros(40_000)
+    values[1234::5000] = 3e-200
+    split = {"by": "part"}
+    part = np.where(np.arange(40_000) % 2, "test", "train")
+    write(
+        pd.DataFrame({"x": values, "y": np.arange(40_000) % 3 == 0, "part": part}),
+        tmp_path / "t.parquet",
+    )
+    options = {"path": "t.parquet", "label": "y", "split": split}
+    *_, encoder = dealt(options | {"stream": True}, tmp_path)
+    known = Encoder.fit([load(options, tmp_path)], [np.flatnonzero(part == "train")])
+    assert encoder.blocks[0].scale == pytest.approx(known.blocks[0].scale, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("test", "unit", "said"),
+    [
+        (1.0, 1e-315, "the numbers of column 'x' are too small to be scaled"),
+        (1.0, 1.7e308, "the numbers of column 'x' are too large to be scaled"),
+        (
+            -1e307,
+            1e-3,
+            "column 'x' has -1e+307, which is too far from its numbers in the training rows",
+        ),
+    ],
+)
+def test_streamed_columns_that_cannot_be_scaled_are_named(tmp_path, test, unit, said):
+    part = np.where(np.arange(400) % 4, "train", "test")
+    x = np.where(part == "train", np.where(np.arange(400) % 4 == 1, unit, -unit), test)
+    write(pd.DataFrame({"x": x, "y": np.arange(400) % 3 == 0, "part": part}), tmp_path / "t.csv")
+    with pytest.raises(FaultError) as caught:
+        dealt({"path": "t.csv", "label": "y", "stream": True, "split": {"by": "part"}}, tmp_path)
+    assert said in str(caught.value)
+
+
 def test_a_truncated_file_leaves_no_records(tmp_path):
     write(frame(50_000), tmp_path / "t.parquet")
     whole = (tmp_path / "t.parquet").read_bytes()
