@@ -159,8 +159,9 @@ def datasets() -> str:
         MADE.format("ratecli ls datasets` and `ratecli show NAME"),
         (
             "Files come from public addresses, and their checksums are pinned. `ratecli fetch NAME` brings them to "
-            "`data/`; `RATECLI_DATA_MIRROR` names a folder or address to look at first. A table of your own needs no "
-            "name here: [use your own table](../howto/own-data.md).\n"
+            "`data/`; `RATECLI_DATA_MIRROR` names a folder or address to look at first. An address that sends less than "
+            "64 KiB in a minute counts as one that does not answer. A table of your own needs no name here: "
+            "[use your own table](../howto/own-data.md).\n"
         ),
         _table(heads, cells),
     ]

@@ -147,7 +147,7 @@ _DATA = (
          "one class, three classes, a positive value that no row has, a number out of its range",
          "`positive:` says which value is the positive one"),
     Code("E407", "A feature has no number where it needs one.",
-         "a missing or infinite value in your own table",
+         "a missing or infinite value in your own table, or numbers too large or too small to be scaled",
          "`missing: mean` takes the mean for a missing one; or fill it in, or drop the column or the rows"),
     Code("E408", "A group or slice has no rows.",
          "a condition that none of the training rows meets", "state it otherwise, or use more rows"),

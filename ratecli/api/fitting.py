@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils.validation import _check_sample_weight
 
 from ratecli.api.given import Given
@@ -44,6 +45,8 @@ from ratecli.solvers.base import Solution
 BITS = 32
 """Precision of sample weights: solvers may amplify the rounding error of a constant factor."""
 NO_DATA = Data((), str(Path()))
+LARGEST = 1e30
+"""Largest number that is a feature as it is (liblinear's limit); the inverse is the smallest."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class Reader:
         """
         kinds, means = given.kinds, _means(missing)
         if given.raw is None:
+            assert given.matrix is not None
+            _check_sizes(given.matrix, [f"x{k}" for k in range(given.matrix.shape[1])])
             asked = "encode is True" if encode is True else "missing is 'mean'" if means else ""
             if asked:
                 message = f"{asked}, and X is an array: its features are taken as they are"
@@ -102,6 +107,7 @@ class Reader:
         for name in features:
             _check(frame[name], name, means=means)
         if not (text or means if encode == "auto" else encode):
+            _check_sizes(frame.to_numpy(dtype=np.float64), features)
             return cls(None, tuple(features), kinds)
         nothing = np.full(len(given), np.nan)
         table = Table(frame, tuple(features), nothing, digest="", missing=means)
@@ -155,6 +161,27 @@ def _check(column: Any, name: str, *, means: bool) -> None:
         way = "drop the column, or fill in its values"
         way += "" if means else ', or say missing="mean" if none is infinite'
         raise FaultError(replace(fault, help=way) for fault in error.faults) from None
+
+
+def _check_sizes(X: Features, names: Sequence[str]) -> None:
+    """Raise E407 for a column of features that no algorithm can use as they are: it has no scale to them."""
+    largest = np.maximum(_flat(X.max(axis=0)), -_flat(X.min(axis=0)))
+    for what, wrong in (
+        ("large", largest > LARGEST),
+        ("small", (largest > 0) & (largest < 1 / LARGEST)),
+    ):
+        if wrong.any():
+            name, value = names[int(np.argmax(wrong))], largest[wrong][0]
+            message = f"the numbers of column '{name}', up to {value:g}, are too {what} as they are"
+            way = (
+                "give them in other units, or standardize them: encode=True does so for a DataFrame"
+            )
+            raise FaultError(Fault("E407", message, way))
+
+
+def _flat(found: Any) -> Array:
+    """One row of a dense or sparse array."""
+    return np.asarray(found.toarray() if sparse.issparse(found) else found, dtype=float).ravel()
 
 
 def _means(missing: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,15 +17,21 @@ MEGABYTE = 1e6
 
 @contextmanager
 def progress(*, quiet: bool = False) -> Iterator[Told | None]:
-    """Told of a file's bytes: a line that grows on a terminal, a line a file elsewhere."""
-    if quiet:
-        yield None
-        return
+    """Told of a file's bytes: a line that grows on a terminal, a line a file elsewhere.
+
+    SIGTERM ends the process as an exception does, so that half a download is removed.
+    """
     meter = Meter(live=sys.stderr.isatty())
+    before = signal.signal(signal.SIGTERM, _terminated)
     try:
-        yield meter.tell
+        yield None if quiet else meter.tell
     finally:
+        signal.signal(signal.SIGTERM, before)
         meter.end()
+
+
+def _terminated(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 @contextmanager

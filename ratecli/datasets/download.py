@@ -4,7 +4,8 @@ Order: the data folder ($RATECLI_DATA or ./data), the mirror ($RATECLI_DATA_MIRR
 address that holds <source>/<file>), the public address. A file is staged in a folder of its own next
 to its destination and moved there in one step once its sha256 is right, so that whatever happens
 the data folder never holds a file that is not the published one. A file whose published sha256 is not
-known is moved there, too, and refused until the user vouches for it.
+known is moved there, too, and refused until the user vouches for it. An address that is too slow
+(`WINDOW`) counts as one that does not answer.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ import hashlib
 import logging
 import os
 import shutil
-import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from ratecli.datasets.archive import ARCHIVE_LIMIT, extract
 from ratecli.datasets.source import RemoteFile, Source
 from ratecli.datasets.vouched import unvouched, vouched
 from ratecli.faults import Fault, FaultError
+from ratecli.staging import staged_folder
+
+if TYPE_CHECKING:
+    import requests
 
 Progress = Callable[[str, int, int], None]
 """Told the file's name, bytes so far and bytes in all."""
@@ -132,11 +137,11 @@ def _bring(source: Source, file: RemoteFile, path: Path, offline: bool, progress
 
 @contextmanager
 def _workplace(root: Path) -> Iterator[Path]:
-    """A temporary folder inside the data folder, so that moving out of it is one step."""
+    """Make a temporary folder inside the data folder, so that moving out of it is one step."""
     root.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as work:
-            yield Path(work)
+        with staged_folder(root, ".fetch-") as work:
+            yield work
     finally:
         with suppress(OSError):  # it stays if it holds anything
             root.rmdir()
@@ -240,17 +245,8 @@ def _download(url: str, target: Path, file: RemoteFile, limit: int, progress: Pr
     import requests  # noqa: PLC0415
 
     def attempt(url: str, output: str, _keeper: pooch.Pooch) -> None:
-        with (
-            requests.get(url, stream=True, timeout=_TIMEOUT) as answer,
-            Path(output).open("wb") as opened,
-        ):
-            if answer.status_code in _LASTING:
-                raise _NotHadError(f"the server answered {answer.status_code} {answer.reason}")
-            answer.raise_for_status()
-            stated = int(answer.headers.get("Content-Length", 0))
-            sink = _Sink(opened, file, limit, progress, stated)
-            for chunk in answer.iter_content(_CHUNK):
-                sink.write(chunk)
+        with Path(output).open("wb") as opened:
+            _Transfer(url, partial(_Sink, opened, file, limit, progress)).finish()
 
     pooch.get_logger().setLevel(logging.WARNING)  # progress tells what there is to tell
     keeper = pooch.Pooch(
@@ -266,8 +262,94 @@ def _download(url: str, target: Path, file: RemoteFile, limit: int, progress: Pr
         raise _NotHadError(_reason(error)) from error
 
 
+class _Transfer(threading.Thread):
+    """One request, in a thread of its own that can be abandoned whatever it waits for.
+
+    A socket's timeout starts anew with every byte that arrives, and a server can be slow at its headers,
+    too: only another thread can tell that too little arrives.
+    """
+
+    def __init__(self, url: str, sink: Callable[[int], _Sink]) -> None:
+        super().__init__(daemon=True)
+        self._url, self._sink = url, sink
+        self._received = 0
+        self._answer: requests.Response | None = None
+        self._error: Exception | None = None
+        self._abandoned = threading.Event()
+
+    def finish(self) -> None:
+        """Wait until all is received; raise what went wrong.
+
+        Raises
+        ------
+        _NotHadError
+            Where the server is too slow, or asking again would not help.
+        requests.RequestException
+            Where it might.
+        """
+        self.start()
+        try:
+            while self.is_alive():
+                before = self._received
+                self.join(WINDOW)
+                if self.is_alive() and self._received - before < LEAST:
+                    raise _NotHadError(f"too slow: under {LEAST:,} bytes in {WINDOW:g} seconds")
+        finally:
+            self._abandon()
+        if self._error is not None:
+            raise self._error
+
+    def run(self) -> None:
+        """Receive the file, in the thread."""
+        import requests  # noqa: PLC0415
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415
+
+        try:
+            self._receive()
+        except requests.RequestException as error:
+            self._error = error
+        except (ValueError, HTTPError) as error:  # of headers and redirects that cannot be read
+            self._error = _NotHadError(f"the answer makes no sense: {error}")
+        except Exception as error:  # noqa: BLE001  raised again by `finish`
+            self._error = error
+
+    def _receive(self) -> None:
+        import requests  # noqa: PLC0415
+
+        with requests.get(self._url, stream=True, timeout=_TIMEOUT) as answer:
+            self._answer = answer
+            if self._abandoned.is_set():
+                return
+            if answer.status_code in _LASTING:
+                raise _NotHadError(f"the server answered {answer.status_code} {answer.reason}")
+            answer.raise_for_status()
+            sink = self._sink(_stated_length(answer.headers.get("Content-Length", "")))
+            for chunk in answer.iter_content(_CHUNK):
+                if self._abandoned.is_set():
+                    return
+                sink.write(chunk)
+                self._received += len(chunk)
+
+    def _abandon(self) -> None:
+        """Have the thread end, at once if urllib3 is new enough to break the connection."""
+        self._abandoned.set()
+        if self._answer is not None and self.is_alive():
+            with suppress(AttributeError, OSError, RuntimeError, ValueError):
+                self._answer.raw.shutdown()
+
+
+def _stated_length(header: str) -> int:
+    """Bytes that a Content-Length states, 0 if it states no number that can be one."""
+    plain = header.isascii() and header.isdecimal() and len(header) < _DIGITS
+    return int(header) if plain else 0
+
+
+WINDOW, LEAST = 60.0, 2**16
+"""A download that receives fewer than LEAST bytes in WINDOW seconds is given up."""
+
 _TIMEOUT = 30
-_CHUNK = 2**16
+_CHUNK = 2**14
+_DIGITS = 19
 
 _LASTING = frozenset({400, 401, 403, 404, 405, 406, 410, 451})
 """Answers that asking again does not change."""

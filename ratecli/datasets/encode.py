@@ -4,9 +4,11 @@ Numbers are centred and scaled to standard deviation 1, and one that is missing 
 becomes one feature for each value seen in training, so that a value never seen has none of them. Counts
 of terms become TF-IDF. Row weights play no part, and no bias is added: that is the solver's.
 
-Mean and deviation are of the numbers that training rows have. Where a table says `missing: mean`, a
-column that lacks some of them gets a second feature, as `SimpleImputer(add_indicator=True)` of
-scikit-learn has it: a value that is not there often tells something, and text has a category for it, too.
+Mean and deviation are of the numbers that training rows have. They follow the unit of a column however
+large or small it is, so that a column times 1e200 gives the same features; one that cannot be scaled is
+refused by its name. Where a table says `missing: mean`, a column that lacks some numbers gets a second
+feature, as `SimpleImputer(add_indicator=True)` of scikit-learn has it: a value that is not there often
+tells something, and text has a category for it, too.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.datasets.columns import MISSING_CATEGORY, Kind, Levels
-from ratecli.datasets.gaps import no_mean
+from ratecli.datasets.gaps import check_scale, no_mean, too_far
 from ratecli.datasets.table import Table
 from ratecli.faults import Fault, FaultError
 
@@ -58,10 +60,21 @@ class Numeric:
         """Which of the features of each row is not 0, and its value."""
         column = table.values[self.column]
         assert isinstance(column, np.ndarray)
-        values = (column - self.mean) / self.scale
-        gone = np.isnan(values)
-        values[gone] = float(self.missing)
+        with np.errstate(over="ignore"):
+            values = (column - self.mean) / self.scale
+            gone = np.isnan(values)
+            values[gone] = float(self.missing)
+            finite = np.isfinite(values.sum())
+        if not finite:
+            self._refuse_infinite(column, values)
         return (gone & self.missing).astype(np.int64), values
+
+    def _refuse_infinite(self, column: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+        """Raise E407 for a number that is too far from those of the training rows."""
+        far = np.flatnonzero(np.isinf(values))
+        if len(far):
+            shown = f"{column[far[0]]:g} in row {far[0] + 1}"
+            raise FaultError(too_far(self.column, shown, self.mean, self.scale))
 
     def as_json(self) -> dict[str, Any]:
         more = {"missing": True} if self.missing else {}
@@ -307,10 +320,13 @@ def _fit_column(name: str, tables: Sequence[Table], train: Sequence[Positions]) 
         if told:
             raise FaultError(no_mean(name))
         return Numeric(name, mean=0.0, scale=1.0)
-    constant = values.min() == values.max()
-    return Numeric(
-        name,
-        mean=float(values[0] if constant else values.mean()),
-        scale=1.0 if constant else float(values.std()),
-        missing=told and len(values) < len(found),
-    )
+    missing = told and len(values) < len(found)
+    least, most = float(values.min()), float(values.max())
+    if least == most:
+        return Numeric(name, least, 1.0, missing)
+    # Divided by a power of two, numbers keep their digits, and their squares are neither 0 nor infinite.
+    exponent = np.frexp(max(abs(least), abs(most)))[1]
+    divided = np.ldexp(values, -exponent)
+    mean, scale = np.ldexp([divided.mean(), divided.std()], exponent).tolist()
+    check_scale(name, scale)
+    return Numeric(name, mean, scale, missing)

@@ -1,13 +1,14 @@
-"""Cells of a column of numbers that hold none, or an infinite one: which of them a feature cannot have."""
+"""Cells of a column that a feature cannot have: no number, an infinite one, or one that cannot be scaled."""
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.faults import Fault
+from ratecli.faults import Fault, FaultError
 
 ERROR, MEAN = "error", "mean"
 """What `missing:` can say of a number that is missing: it is refused, or is the mean of the training rows."""
@@ -48,3 +49,21 @@ def no_mean(name: str) -> Fault:
     """The E407 for a feature that has no number in any training row."""
     message = f"column '{name}' has no number in the training rows, whose mean a missing one is"
     return Fault("E407", message, "name it under 'drop', or look at 'split'")
+
+
+def check_scale(name: str, scale: float) -> None:
+    """Raise E407 for a feature whose standard deviation is too small or too large to divide by."""
+    if not sys.float_info.min <= scale <= sys.float_info.max / 2:
+        size = "small" if scale < 1 else "large"
+        message = f"the numbers of column '{name}' are too {size} to be scaled"
+        way = "give it in other units, or name it under 'drop'"
+        raise FaultError(Fault("E407", message, way))
+
+
+def too_far(name: str, shown: str, mean: float, scale: float) -> Fault:
+    """The E407 for a number that would be an infinite feature."""
+    message = (
+        f"column '{name}' has {shown}, which is too far from its numbers in the training rows: their "
+        f"mean is {mean:g}, and their standard deviation {scale:g}"
+    )
+    return Fault("E407", message, "correct it, or name the column under 'drop' before training")

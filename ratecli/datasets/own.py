@@ -10,7 +10,8 @@ import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -184,30 +185,63 @@ def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> pd.
         column = column.cast(kind.value_type)
         kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _numbers_or_text(column, text=text)
+        return _shown(path, name, column) if text else _as_numbers(column)
     if pa.types.is_boolean(kind) or pa.types.is_null(kind) or pa.types.is_temporal(kind):
-        words = [None if value is None else str(value) for value in column.to_pylist()]
-        return as_text(pd.Series(words, dtype=object))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _parsed(column, text=text)
+        return _shown(path, name, column)
+    if is_string(kind):
+        return _parsed(path, name, column, text=text)
     raise no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
 
 
-def _numbers_or_text(column: pa.ChunkedArray, *, text: bool) -> pd.Series:
-    if text:
-        words = [None if value is None else str(value) for value in column.to_pylist()]
-        return as_text(pd.Series(words, dtype=object))
+def _shown(path: Path, name: str, column: pa.ChunkedArray) -> pd.Series:
+    """The values as text."""
+    words = [None if value is None else str(value) for value in listed(path, name, column)]
+    return as_text(pd.Series(words, dtype=object))
+
+
+def listed(path: Path, name: str, column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """The values of a column as Python objects; E404 where Python cannot represent one."""
+    with representable(path, name, column.type):
+        values: list[Any] = column.to_pylist()
+    return values
+
+
+@contextmanager
+def representable(path: Path, name: str, kind: pa.DataType) -> Iterator[None]:
+    """Raise an E404 that names the column where Arrow or Python cannot represent one of its values."""
+    try:
+        yield
+    except (OverflowError, ValueError) as error:  # those of Arrow and of Unicode are ValueErrors
+        reason = f"column '{name}' holds {kind} values that cannot be read"
+        way = "keep to the years 1 to 9999 and to known time zones, or store the column as text"
+        if is_string(kind.value_type if pa.types.is_dictionary(kind) else kind):
+            reason, way = f"column '{name}' holds text that is not UTF-8", "save it as UTF-8"
+        raise no_table(path, reason, way) from error
+
+
+def is_string(kind: pa.DataType) -> bool:
+    """Whether values of the type are text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _as_numbers(column: pa.ChunkedArray) -> pd.Series:
     if pa.types.is_integer(column.type) and column.null_count == 0:
         return pd.Series(column.to_numpy())
-    return pd.Series(column.cast(pa.float64()).to_numpy())
+    return pd.Series(as_floats(column).to_numpy())
 
 
-def _parsed(column: pa.ChunkedArray, *, text: bool) -> pd.Series:
+def as_floats(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Numbers of any type in double precision; large integers are rounded, as NumPy rounds them."""
+    return column.cast(pa.float64(), safe=False)
+
+
+def _parsed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> pd.Series:
     """Text as numbers if all of it can be read so."""
-    words = pc.fill_null(pc.utf8_trim_whitespace(column), "")
-    if not text and (numbers := _numbers(words)) is not None:
-        return pd.Series(_whole(numbers))
-    return as_text(pd.Series([word or None for word in words.to_pylist()], dtype=object))
+    with representable(path, name, column.type):
+        words = pc.fill_null(pc.utf8_trim_whitespace(column), "")
+        if not text and (numbers := _numbers(words)) is not None:
+            return pd.Series(_whole(numbers))
+        return as_text(pd.Series([word or None for word in words.to_pylist()], dtype=object))
 
 
 def _numbers(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
@@ -234,9 +268,9 @@ def parsed_numbers(words: pa.ChunkedArray, gone: pa.ChunkedArray) -> NDArray[np.
 
 
 def as_number(word: str) -> float:
-    """The number written, NaN if none is."""
+    """The number written, NaN if none is: Python reads more than a column of numbers may hold."""
     try:
-        return math.nan if "_" in word else float(word)
+        return float(word) if word.isascii() and "_" not in word else math.nan
     except ValueError:
         return math.nan
 

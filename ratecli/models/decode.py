@@ -10,6 +10,11 @@ from typing import Any
 import numba
 import numpy as np
 
+LARGE, SMALL = 1e150, 1e-150
+"""Between these, squares can be added up as they are."""
+SHIFT = 600
+"""Power of two by which larger numbers are divided, and smaller ones multiplied, before they are squared."""
+_SHRINK, _GROW = 2.0**-SHIFT, 2.0**SHIFT
 REGISTERS = 8
 """Weights up to which sums of products are held in registers."""
 
@@ -104,8 +109,11 @@ def moments(
     squares: Any,
     seen: Any,
 ) -> None:
-    """Add rows, those with each number (P,), numbers less `center` (P,), those squared, and rows of each
-    level (L,) to sums of them.
+    """Add rows, those with each number (P,), numbers less `center` (P,), those squared (3, P), and rows of
+    each level (L,) to sums of them.
+
+    Squares of small, medium and large numbers are added up apart, so that none is 0 or infinite (Blue 1978,
+    "A portable Fortran program to find the Euclidean norm of a vector").
     """
     for i in range(len(cell)):
         if cell[i] < 0:
@@ -117,6 +125,12 @@ def moments(
                 continue
             known[k] += 1
             sums[k] += away
-            squares[k] += away * away
+            size = abs(away)
+            if size > LARGE:
+                squares[2, k] += (away * _SHRINK) ** 2
+            elif size < SMALL:
+                squares[0, k] += (away * _GROW) ** 2
+            else:
+                squares[1, k] += away * away
         for g in range(len(coding.of_code)):
             seen[coding.first[g] + codes[i, coding.of_code[g]]] += 1

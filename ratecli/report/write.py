@@ -24,6 +24,7 @@ from ratecli.report.tree_picture import trees
 from ratecli.runner.files import (
     LEDGER,
     MODELS,
+    UNFINISHED,
     atomic_write,
     cannot_write,
     refuse_links,
@@ -31,6 +32,7 @@ from ratecli.runner.files import (
 )
 from ratecli.runner.lock import REPORT_LOCK, reporting
 from ratecli.runner.store import Store
+from ratecli.staging import remove_stale
 
 MANIFEST = "manifest.json"
 PAGES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
@@ -71,6 +73,8 @@ def report_of(folder: Path) -> tuple[Ledger, list[Path]]:
     if not (folder / LEDGER).is_file():
         Ledger.read(folder / LEDGER)  # an E503, before a lock is left there
     with reporting(folder), Store(folder / LEDGER, readonly=True) as store:
+        for name in FOLDERS:
+            remove_stale(folder / name, UNFINISHED)
         read = Ledger(*store.read())
         ledger = with_manifest(read, folder)
         written = []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ratecli.faults import Fault, FaultError
+from ratecli.staging import temporary_path
 
 LEDGER = "trials.sqlite"
 """In the folder of its results what a run planned, and every trial that ended (`runner.store`)."""
@@ -22,6 +22,9 @@ ENCODER = "encoder.json"
 
 FILTER = "filter.json"
 """Beside a filter that `ratecli filter` left: what it does."""
+
+UNFINISHED = ".unfinished-"
+"""Prefix of files that are still being written."""
 
 
 def cannot_write(path: Path, reason: str) -> Fault:
@@ -77,8 +80,7 @@ def write_together(files: Mapping[Path, str | bytes], *, lasting: bool = True) -
     """
     # In the same folder, since a rename is atomic only within one file system.
     staged = {
-        path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp"): (path, content)
-        for path, content in files.items()
+        temporary_path(path.parent, UNFINISHED): (path, content) for path, content in files.items()
     }
     try:
         for temporary, (path, content) in staged.items():

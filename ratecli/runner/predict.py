@@ -80,7 +80,7 @@ def predict(asked: Asked) -> Predicted:
     found, warnings = answered(model, asked.table, table, asked.seed)
     whole = _with_columns(table, found.columns, asked.prefix)
     between = own.separator_of(asked.output or asked.table)
-    written = content(whole, form, between if asked.separator is None else separator)
+    written = content(whole, asked.table, form, between if asked.separator is None else separator)
     line = f"{asked.output or asked.table}: {_line(found, table.num_rows)}"
     if asked.output is None:
         return Predicted(line, warnings, written)

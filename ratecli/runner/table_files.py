@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
-from ratecli.datasets.own import FORMATS
+from ratecli.datasets.own import FORMATS, listed
 from ratecli.faults import Fault, FaultError
 
 ENDINGS = "end its name in .csv, .tsv or .parquet"
@@ -37,8 +37,14 @@ def format_of_output(table: Path, output: Path | None) -> str:
     return form
 
 
-def content(table: pa.Table, form: str, separator: str) -> bytes:
-    """The table in the format; a CSV in UTF-8, fields in quotes only where they need them."""
+def content(table: pa.Table, origin: Path, form: str, separator: str) -> bytes:
+    """The table in the format; a CSV in UTF-8, fields in quotes only where they need them.
+
+    Raises
+    ------
+    FaultError
+        E404 for a column of `origin`, where the table comes from, that cannot be written as text.
+    """
     if form == "parquet":
         buffer = io.BytesIO()
         pa.parquet.write_table(table, buffer)
@@ -46,7 +52,8 @@ def content(table: pa.Table, form: str, separator: str) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
     writer.writerow(table.column_names)
-    writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    columns = zip(table.column_names, table.columns, strict=True)
+    writer.writerows(zip(*(listed(origin, *each) for each in columns), strict=True))
     return text.getvalue().encode()
 
 

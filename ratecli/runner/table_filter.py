@@ -41,7 +41,7 @@ NO_NEARER = 1e-6
 KEPT = 0.1
 """Least share of rows to keep where nobody says: of a sample of hardly any rows there is little use."""
 WAYS = {
-    "E407": "fill in the values, or leave the column out with --drop",
+    "E407": "correct the values, or leave the column out with --drop",
     FILL_OR_MEAN: "say --missing mean, fill in the values, or leave the column out with --drop",
     "E411": "correct it, or leave the column out with --drop",
 }
@@ -133,7 +133,7 @@ def filtered(wanted: Wanted) -> Filtered:
         message = f"of {table.num_rows} rows none is kept with --seed {wanted.seed}"
         raise FaultError(Fault("E501", message, "ask for more of them, as in --kept 0.2"))
     found = told(planned, result, wanted.disclosivity, groups, kept)
-    rows = content(table.filter(pa.array(kept)), form, _between(wanted))
+    rows = content(table.filter(pa.array(kept)), wanted.table, form, _between(wanted))
     summary = found.as_json(_asked(wanted))
     _write(wanted, rows, {**_files(planned, result), FILTER: summary})
     warned = (*warnings, *more, *surprises, *_doubts(found))

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from applicants import PARITY, people
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -466,3 +467,18 @@ def test_weights_that_mean_nothing_are_refused(loans, weights, message):
         RateConstrainedClassifier().fit(X, y, sample_weight=given)
     with pytest.raises(ValueError, match=message):
         rate_score("error", y, y, sample_weight=given)
+
+
+@pytest.mark.parametrize("unit", [1e200, 1e-200])
+def test_a_column_of_another_unit_gives_the_same_model_or_is_named(unit):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=300) + 2, "z": rng.normal(size=300)})
+    y = (2 * X["x"] + X["z"] + rng.normal(size=300) > 4).astype(int)
+    other = X.assign(x=X["x"] * unit)
+    said = [
+        RateConstrainedClassifier(encode=True).fit(each, y).predict(each) for each in (X, other)
+    ]
+    np.testing.assert_array_equal(*said)
+    for name, each in (("x", other), ("x0", other.to_numpy()), ("x0", sparse.csr_array(other))):
+        with pytest.raises(ValueError, match=f"E407.*column '{name}', up to .*e[+-]200, are too"):
+            RateConstrainedClassifier().fit(each, y)

@@ -430,7 +430,26 @@ def test_a_number_too_large_for_the_model(folder, cli):
     (folder / "t.csv").write_text("x,z,job,zip\n1,1,smith,01\n1e307,-1e307,smith,01\n")
     answer = cli("predict", path.parent, "t.csv")
     assert (answer.code, answer.out) == (4, "")
-    assert answer.err.startswith("error[E404]: the model gives row 2 a score that is not finite")
+    assert answer.err.startswith("error[E407]: column 'x' has 1e+307 in row 2, which is too far")
+
+
+def test_a_date_that_no_csv_can_hold(folder, cli, rows):
+    table = pa.Table.from_pandas(rows, preserve_index=False)
+    when = pa.array([2**50] * len(rows), pa.timestamp("ms"))
+    pa.parquet.write_table(table.append_column("when", when), folder / "t.parquet")
+    answer = cli("predict", trial("unconstrained"), "t.parquet")
+    assert (answer.code, answer.out) == (4, "")
+    assert "column 'when' holds timestamp[ms] values that cannot be read" in answer.err
+    assert cli("predict", trial("unconstrained"), "t.parquet", "-o", "out.parquet").code == 0
+
+
+@pytest.mark.usefixtures("rows")
+@pytest.mark.parametrize("word", ["\u0663", "\uff11\uff12"])
+def test_a_digit_that_is_no_number_in_training_is_none_in_predictions(folder, cli, word):
+    (folder / "t.csv").write_text(f"x,z,job,zip\n1,1,smith,01\n1,{word},smith,01\n")
+    answer = cli("predict", trial("unconstrained"), "t.csv")
+    assert (answer.code, answer.out) == (4, "")
+    assert f"column 'z' held numbers in training, and here '{word}' in row 2" in answer.err
 
 
 @pytest.mark.usefixtures("rows")

@@ -2,6 +2,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -127,6 +133,85 @@ def test_html_page_instead_of_data(web: Answers, data: Path, page: bytes):
     assert fault.code == "E403"
     assert "looks like an HTML page" in fault.message
     assert left_behind(data) == []
+
+
+@pytest.mark.parametrize(
+    "length", ["abc", "", "4000, 4000", "4000.0", "\u0663", "\xb2", "-5", "9" * 5000]
+)
+def test_a_stated_length_that_is_no_number_does_not_matter(web: Answers, length: str):
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode()
+    toy = source(remote(web.give_raw("/t.csv", head + CONTENT)))
+    assert download.ensure(toy)["t.csv"].read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Transfer-Encoding: chunked\r\n\r\n-5\r\n",
+        b"Content-Encoding: gzip\r\n\r\n",
+        b"Location: http://[bad\r\n\r\n",
+        b"Location: http://\xff/\r\n\r\n",
+        b"Location: http://.a/\r\n\r\n",
+        b"Location: http://127.0.0.1:99999/\r\n\r\n",
+    ],
+)
+def test_answers_that_make_no_sense(
+    web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
+):
+    monkeypatch.setattr(download, "RETRIES", 0)
+    status = b"302 Found" if head.startswith(b"Location") else b"200 OK"
+    url = web.give_raw("/t.csv", b"HTTP/1.1 " + status + b"\r\n" + head + CONTENT)
+    assert refused(source(remote(url))).code == "E402"
+    assert left_behind(data) == []
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"
+
+
+@pytest.mark.parametrize("head", [HEAD, HEAD.replace(b"Length: 4000", b"Type: text/csv"), b""])
+def test_a_server_that_is_too_slow(
+    web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
+):
+    monkeypatch.setattr(download, "WINDOW", 0.5)
+    pause = 0.004 if head else 0.1  # without the head, it is the head that is slow
+    url = web.give_raw("/t.csv", head + CONTENT if head else HEAD, pause=pause)
+    began = time.monotonic()
+    fault = refused(source(remote(url)))
+    assert time.monotonic() - began < 3
+    assert fault.code == "E402"
+    assert "too slow: under 65,536 bytes in 0.5 seconds" in fault.message
+    assert web.asked["/t.csv"] == 1
+    assert left_behind(data) == []
+
+
+def test_a_mirror_that_is_too_slow_leaves_the_public_address_its_turn(
+    web: Answers, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(download, "WINDOW", 0.5)
+    web.give_raw("/m/toy/t.csv", HEAD + CONTENT, pause=0.004)
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m")
+    toy = source(remote(web.give("/t.csv", CONTENT)))
+    assert download.ensure(toy)["t.csv"].read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_what_a_killed_download_leaves_is_gone_after_the_next(
+    web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+):
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address)
+    web.give_raw("/adult/adult.data", HEAD + CONTENT, pause=0.02)
+    with subprocess.Popen([sys.executable, "-m", "ratecli", "fetch", "adult"]) as process:
+        deadline = time.monotonic() + 60
+        while not web.asked["/adult/adult.data"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(list(data.glob(".fetch-*"))) == 1
+        alive = data / f".fetch-{socket.gethostname()}-{os.getpid()}-0.tmp"
+        alive.mkdir()
+        process.send_signal(number)
+    assert process.returncode in {-number, 128 + number}
+    assert len(list(data.glob(".fetch-*"))) == 1 + (number == signal.SIGKILL)
+    download.ensure(source(remote(web.give("/toy/t.csv", CONTENT))))
+    assert sorted(path.name for path in data.iterdir()) == [alive.name, "toy"]
 
 
 def test_a_server_that_fails_once(web: Answers):

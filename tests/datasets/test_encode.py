@@ -62,6 +62,36 @@ def test_constant_column_becomes_zero():
     assert X[7, 0] == pytest.approx(4.9)
 
 
+NUMBERS = [1.5, -2.25, 0.0, 7.0, 3.0]
+
+
+@pytest.mark.parametrize("unit", [2.0**660, 2.0**-660, 1e200, 1e-200, 1e307, 1e-306])
+def test_features_have_no_unit(unit: float):
+    plain, other = table(x=NUMBERS), table(x=[unit * value for value in NUMBERS])
+    X = dense(fit(plain).transform(plain))
+    scaled = dense(fit(other).transform(other))
+    np.testing.assert_allclose(scaled, X, rtol=1e-14)
+    if np.frexp(unit)[0] == 0.5:  # a power of two changes no digit
+        np.testing.assert_array_equal(scaled, X)
+
+
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [([0.0, 5e-324], "small"), ([1e-310, 2e-310], "small"), ([-1.7e308, 1.7e308], "large")],
+)
+def test_a_column_that_cannot_be_scaled_is_named(values: list[float], size: str):
+    with pytest.raises(FaultError, match=f"E407: the numbers of column 'x' are too {size}"):
+        fit(table(x=values))
+
+
+def test_a_number_too_far_from_the_training_rows_is_named():
+    given_table = table(y=[1.0, 2.0, 3.0], x=[1e-3, 2e-3, -1e307])
+    with pytest.raises(
+        FaultError, match=r"E407: column 'x' has -1e\+307 in row 3, which is too far"
+    ):
+        fit(given_table, [True, True, False]).transform(given_table)
+
+
 def test_a_missing_number_is_the_mean_of_the_training_rows():
     gap = float("nan")
     given_table = table(x=[1.0, gap, 3.0, 8.0], y=[gap, gap, gap, 2.0], z=[5.0, gap, 5.0, 5.0])

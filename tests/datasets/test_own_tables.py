@@ -214,6 +214,13 @@ def test_no_tables_in_parquet(base: Path):
     assert fault(base, b"", format="parquet").code == "E404"
 
 
+@pytest.mark.parametrize(("kind", "value"), [(pa.int64(), 2**53 + 1), (pa.uint64(), 2**64 - 1)])
+def test_large_integers_beside_a_missing_one(base: Path, kind: pa.DataType, value: int):
+    pa.parquet.write_table(pa.table({"x": pa.array([1, None, value], kind)}), base / "t.parquet")
+    table = load({"path": "t.parquet", "missing": "mean"}, base)
+    np.testing.assert_array_equal(table.frame["x"], [1, np.nan, float(value)])
+
+
 def test_unknown_suffix(base: Path):
     write(base, GOOD, "t.xlsx")
     with pytest.raises(FaultError) as caught:

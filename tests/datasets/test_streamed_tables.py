@@ -192,6 +192,24 @@ def fault(options, folder):
     return str(caught.value)
 
 
+def slips(word):
+    """A CSV of 40 different numbers and a word."""
+    return "".join(["x,y\n", *(f"{k},{k % 2}\n" for k in range(40)), f"{word},1\n"]).encode()
+
+
+def parquet(kind, value):
+    """A Parquet file whose column `x` holds 0 and a value, given as the integer or bytes behind it."""
+    if isinstance(value, bytes):
+        offsets = pa.py_buffer(np.array([0, 1, 1 + len(value)], np.int32))
+        column = pa.Array.from_buffers(kind, 2, [None, offsets, pa.py_buffer(b"0" + value)])
+    else:
+        width = pa.int32() if kind == pa.date32() else pa.int64()
+        column = pa.array([0, value], width).view(kind)
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": column, "y": [0, 1]}), buffer)
+    return buffer.getvalue().to_pybytes()
+
+
 BROKEN = {
     "ragged.csv": (b"x,y\n1,0\n1,0,3\n", "E404"),
     "empty.csv": (b"", "E404"),
@@ -204,7 +222,15 @@ BROKEN = {
     "inf.csv": (b"x,y\n1,0\ninf,1\n", "E407"),
     "one.csv": (b"x,y\n1,0\n2,0\n", "E406"),
     "three.csv": (b"x,y\n1,0\n2,1\n3,2\n", "E406"),
-    "slip.csv": (b"x,y\n" + b"".join(b"%d,%d\n" % (k, k % 2) for k in range(40)) + b"oops,1\n", "E411"),
+    "slip.csv": (slips("oops"), "E411"),
+    **{f"digit{k}.csv": (slips(word), "E411") for k, word in enumerate(["\u0663", "\uff11\uff12", "1\u0663", "\U0001d7cf"])},
+    "timestamp.parquet": (parquet(pa.timestamp("ms"), 2**50), "E404"),
+    "negative.parquet": (parquet(pa.timestamp("us"), -(2**62)), "E404"),
+    "zone.parquet": (parquet(pa.timestamp("ms", "Nowhere/Land"), 3), "E404"),
+    "duration.parquet": (parquet(pa.duration("s"), 2**50), "E404"),
+    "date.parquet": (parquet(pa.date32(), 2**31 - 1), "E404"),
+    "text.parquet": (parquet(pa.string(), b"\xff"), "E404"),
+    "inside.parquet": (parquet(pa.string(), b"a\xffb"), "E404"),
 }  # fmt: skip
 
 
@@ -222,8 +248,62 @@ def test_broken_files_are_one_fault_and_as_in_memory(tmp_path, name):
         for each in (found, str(caught.value))
     )
     assert len(set(said)) == 1
+    if name.endswith(".parquet") and name != "none.parquet":
+        assert "column 'x' holds" in found
     if code == "E404":
         assert not list(tmp_path.glob("data/streamed/*/records"))
+
+
+@pytest.mark.parametrize("unit", [2.0**660, 2.0**-660, 1e200, 1e-200, 1e-306])
+def test_streamed_features_have_no_unit(tmp_path, unit):
+    rng = np.random.default_rng(0)
+    plain = pd.DataFrame({"x": rng.normal(size=3000) + 2, "y": rng.integers(0, 2, 3000)})
+    plain.loc[::7, "x"] = 0.0
+    options = {"path": "t.parquet", "label": "y", "stream": True}
+    found = []
+    for factor in (1.0, unit):
+        write(plain.assign(x=plain["x"] * factor), tmp_path / "t.parquet")
+        _, _, rows, _ = dealt(options, tmp_path)
+        found.append(rows.encoded.features(all_rows(rows)))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-12)
+    if np.frexp(unit)[0] == 0.5:
+        np.testing.assert_array_equal(found[1], found[0])
+
+
+def test_rare_numbers_of_another_size_count(tmp_path):
+    values = np.zeros(40_000)
+    values[1234::5000] = 3e-200
+    split = {"by": "part"}
+    part = np.where(np.arange(40_000) % 2, "test", "train")
+    write(
+        pd.DataFrame({"x": values, "y": np.arange(40_000) % 3 == 0, "part": part}),
+        tmp_path / "t.parquet",
+    )
+    options = {"path": "t.parquet", "label": "y", "split": split}
+    *_, encoder = dealt(options | {"stream": True}, tmp_path)
+    known = Encoder.fit([load(options, tmp_path)], [np.flatnonzero(part == "train")])
+    assert encoder.blocks[0].scale == pytest.approx(known.blocks[0].scale, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("test", "unit", "said"),
+    [
+        (1.0, 1e-315, "the numbers of column 'x' are too small to be scaled"),
+        (1.0, 1.7e308, "the numbers of column 'x' are too large to be scaled"),
+        (
+            -1e307,
+            1e-3,
+            "column 'x' has -1e+307, which is too far from its numbers in the training rows",
+        ),
+    ],
+)
+def test_streamed_columns_that_cannot_be_scaled_are_named(tmp_path, test, unit, said):
+    part = np.where(np.arange(400) % 4, "train", "test")
+    x = np.where(part == "train", np.where(np.arange(400) % 4 == 1, unit, -unit), test)
+    write(pd.DataFrame({"x": x, "y": np.arange(400) % 3 == 0, "part": part}), tmp_path / "t.csv")
+    with pytest.raises(FaultError) as caught:
+        dealt({"path": "t.csv", "label": "y", "stream": True, "split": {"by": "part"}}, tmp_path)
+    assert said in str(caught.value)
 
 
 def test_a_truncated_file_leaves_no_records(tmp_path):
@@ -383,8 +463,8 @@ def test_what_killed_processes_began_is_removed(tmp_path):
     (folder / "records").unlink()
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    begun = folder / f".new-{socket.gethostname()}-{process.pid}-abc"
-    alive = folder / f".new-{socket.gethostname()}-{os.getpid()}-abc"
+    begun = folder / f".new-{socket.gethostname()}-{process.pid}-abc.tmp"
+    alive = folder / f".new-{socket.gethostname()}-{os.getpid()}-abc.tmp"
     begun.mkdir()
     alive.mkdir()
     assert dealt(options, tmp_path)[0].store.rows == 80

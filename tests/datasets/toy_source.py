@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -14,12 +15,16 @@ class Answers:
 
     def __init__(self) -> None:
         self.given: dict[str, list[tuple[int, bytes, int | None]]] = {}
+        self.raw: dict[str, tuple[bytes, float]] = {}
         self.asked: Counter[str] = Counter()
         answers = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 answers.asked[self.path] += 1
+                if self.path in answers.raw:
+                    self.drip(*answers.raw[self.path])
+                    return
                 queue = answers.given.get(self.path, [(404, b"none", None)])
                 status, body, length = queue.pop(0) if len(queue) > 1 else queue[0]
                 self.send_response(status)
@@ -28,12 +33,26 @@ class Answers:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def drip(self, answer: bytes, pause: float) -> None:
+                self.close_connection = True
+                for start in range(0, len(answer), 1 if pause else len(answer)):
+                    try:
+                        self.wfile.write(answer[start:] if not pause else answer[start : start + 1])
+                    except OSError:  # nobody listens any more
+                        return
+                    time.sleep(pause)
+
             def log_message(self, *args: object) -> None:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = False  # closing waits for them, and for their sockets
         self.address = f"http://127.0.0.1:{self.server.server_port}"
+
+    def give_raw(self, path: str, answer: bytes, *, pause: float = 0.0) -> str:
+        """Answer `path` with these bytes, headers and all; with a pause after each."""
+        self.raw[path] = answer, pause
+        return self.address + path
 
     def give(self, path: str, body: bytes, *, status: int = 200, length: int | None = None) -> str:
         """Answer `path` with this (after what it was given before); `length` -1: state none."""

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 
@@ -39,6 +42,46 @@ def test_the_order_in_which_trials_ended_does_not_show(reported, example, tmp_pa
     other = store(tmp_path / "other", example, reversed(example.plan))
     assert write_report(other) == [other / name for name in FILES]
     assert contents(other) == contents(reported)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ratecli.report.write import write_report
+from ratecli.runner import files
+synced, before = os.fsync, int(sys.argv[2])
+
+def sync(file):
+    global before
+    before -= 1
+    if before < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    synced(file)
+
+files.os.fsync = sync
+write_report(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("written", [0, len(FILES) - 3])
+def test_what_a_killed_report_leaves_is_gone_after_the_next(reported, tmp_path, written):
+    shutil.copy(reported / "trials.sqlite", tmp_path)
+    killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path, str(written)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = tmp_path.rglob("*.tmp")
+    assert left.parent == tmp_path / ("figures" if written else "")
+    unwritten = tmp_path / "models" / left.name
+    unwritten.parent.mkdir()
+    shutil.copy(left, unwritten)
+    alive = left.with_name(f".unfinished-{socket.gethostname()}-{os.getpid()}-0.tmp")
+    elsewhere = left.with_name(".unfinished-other-1-0.tmp")
+    old = left.with_name(".unfinished-other-1-1.tmp")
+    for path in (alive, elsewhere, old):
+        path.touch()
+    os.utime(old, (0, 0))
+    write_report(tmp_path)
+    assert set(tmp_path.rglob("*.tmp")) == {alive, elsewhere}
+    assert contents(tmp_path) == contents(reported)
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.datasets.encode import Encoder, Numeric, OneHot
-from ratecli.datasets.gaps import no_mean
+from ratecli.datasets.gaps import check_scale, no_mean, too_far
 from ratecli.datasets.streamed.deal import Cells, weighed_by
+from ratecli.datasets.streamed.scan import Column
 from ratecli.datasets.streamed.stream import FileStream
 from ratecli.datasets.streamed.table import Streamed
 from ratecli.faults import Fault, FaultError
@@ -83,13 +84,16 @@ def fitted(table: Streamed, train: FileStream) -> tuple[Encoder, Shares]:
     (rows,) = count
     numbers = [table.store.numbers[k].name for k in coding.of_number]
     blocks: dict[str, Numeric | OneHot] = {}
-    for name, a, n, total, square in zip(numbers, center, known, sums, squares, strict=True):
+    for name, a, n, total, each in zip(numbers, center, known, sums, squares.T, strict=True):
         if not n:
             raise FaultError(no_mean(name))
-        mean = total / n
-        scale = float(np.sqrt(max(square / n - mean**2, 0.0)))
-        flat = scale <= ROUNDING * abs(a)
-        blocks[name] = Numeric(name, float(a + mean), 1.0 if flat else scale, bool(n < rows))
+        scale = _deviation(n, total, each)
+        if scale <= ROUNDING * abs(a):
+            scale = 1.0
+        check_scale(name, scale)
+        block = Numeric(name, float(a + total / n), scale, bool(n < rows))
+        _refuse_infinite(table.columns[name], block)
+        blocks[name] = block
     for g, k in enumerate(coding.of_code):
         column = table.store.texts[k]
         there = seen[coding.first[g] :][: len(column.levels or ())] > 0
@@ -104,6 +108,27 @@ def fitted(table: Streamed, train: FileStream) -> tuple[Encoder, Shares]:
     return Encoder(names_of, ordered), Shares(known / rows, seen / rows)
 
 
+def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
+    """Standard deviation of n numbers from their sum and the squares that `decode.moments` adds up (3,)."""
+    from ratecli.models.decode import SHIFT  # noqa: PLC0415
+
+    powers = np.array([-SHIFT, 0, SHIFT])
+    power = powers[np.flatnonzero(squares)[-1]] if squares.any() else 0
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        below = powers <= power
+        square = np.ldexp(squares[below], 2 * (powers[below] - power)).sum()
+        variance = square / n - np.ldexp(total / n, -power) ** 2
+        return float(np.ldexp(np.sqrt(max(variance, 0.0)), power))
+
+
+def _refuse_infinite(column: Column, block: Numeric) -> None:
+    """Raise E407 for a number of any row that is too far from those of the training rows."""
+    assert column.numbers is not None
+    for value in (column.numbers.least, column.numbers.most):
+        if not np.isfinite((value - block.mean) / block.scale):
+            raise FaultError(too_far(block.column, f"{value:g}", block.mean, block.scale))
+
+
 def _center(train: FileStream) -> NDArray[np.float64]:
     """Means of some of the rows, from all over the table: what is left of numbers is then small."""
     runs = train.runs()
@@ -111,20 +136,22 @@ def _center(train: FileStream) -> NDArray[np.float64]:
     found = some.numbers[:, train.encoded.coding.of_number].astype(np.float64)
     known = ~np.isnan(found)
     found[~known] = 0.0
-    return np.asarray(found.sum(axis=0) / np.maximum(known.sum(axis=0), 1))
+    with np.errstate(over="ignore"):  # `check_scale` refuses what follows from an infinite one
+        return np.asarray(found.sum(axis=0) / np.maximum(known.sum(axis=0), 1))
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """How many rows there are and have each number, sums of numbers less a center, those squared, rows of
-    each level.
+    """How many rows there are and have each number, sums of numbers less a center, those squared by their
+    size, rows of each level.
     """
 
     coding: Coding
     center: NDArray[np.float64]
 
     def zeros(self) -> Sums:
-        known, sums, squares = np.zeros((3, len(self.center)))
+        known, sums = np.zeros((2, len(self.center)))
+        squares = np.zeros((3, len(self.center)))
         return np.zeros(1), known, sums, squares, np.zeros(len(self.coding.level_at))
 
     def add(self, rows: Rows, sums: Sums) -> None:

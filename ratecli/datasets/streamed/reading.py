@@ -113,7 +113,7 @@ class Files:
     def _parquet(self, path: Path) -> Generator[pa.RecordBatch]:
         try:
             schema = pa.parquet.read_schema(path)
-            texts = [field.name for field in schema if _is_string(field.type)]
+            texts = [field.name for field in schema if own.is_string(field.type)]
             with pa.parquet.ParquetFile(
                 path, buffer_size=BUFFER, pre_buffer=False, read_dictionary=texts
             ) as file:
@@ -128,10 +128,6 @@ def _rows(path: Path) -> int:
     except (pa.ArrowException, OSError) as error:
         raise own.broken_parquet(path, error) from error
     return found
-
-
-def _is_string(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -151,7 +147,7 @@ def numbers(array: pa.Array) -> Numbers:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_decimal(array.type) or array.null_count:
-        array = array.cast(pa.float64())
+        array = own.as_floats(array)
     found = array.to_numpy(zero_copy_only=False)
     return np.asarray(found, np.float32 if found.dtype == np.float32 else np.float64)
 
@@ -159,16 +155,17 @@ def numbers(array: pa.Array) -> Numbers:
 def words(path: Path, name: str, array: pa.Array) -> Words:
     """Those of a column of any other type; E404 where it holds neither numbers nor text."""
     kind = value_type(array)
-    if not (_is_string(kind) or _is_shown(kind)):
+    if not (own.is_string(kind) or _is_shown(kind)):
         raise own.no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     codes = pc.fill_null(array.indices, len(array.dictionary)).to_numpy(zero_copy_only=False)
-    if _is_string(kind):
-        told: list[Any] = pc.utf8_trim_whitespace(array.dictionary).to_pylist()
+    if own.is_string(kind):
+        with own.representable(path, name, kind):
+            told: list[Any] = pc.utf8_trim_whitespace(array.dictionary).to_pylist()
         found = tuple(word or None for word in told)
     else:
-        listed = array.dictionary.to_pylist()
+        listed = own.listed(path, name, array.dictionary)
         found = tuple(None if each is None else str(each) for each in listed)
     return Words(np.asarray(codes, dtype=np.int64), (*found, None))
 

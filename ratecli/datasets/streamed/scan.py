@@ -47,6 +47,8 @@ class NumberFacts:
         The first row of each, -1 where there is none.
     not_positive
         The first row without a positive number.
+    least, most
+        The least and the largest number, 0 among them.
     """
 
     single: bool = True
@@ -56,6 +58,8 @@ class NumberFacts:
     first_missing: int = -1
     first_infinite: int = -1
     not_positive: int = -1
+    least: float = 0.0
+    most: float = 0.0
 
     def add(self, values: Numbers, start: int) -> None:
         """Numbers of the rows from `start` on."""
@@ -69,6 +73,8 @@ class NumberFacts:
         positive = values > 0
         if not positive.all():
             self.not_positive = _first(self.not_positive, ~positive, start)
+        self.least = min(self.least, float(np.fmin.reduce(values, initial=0.0)))
+        self.most = max(self.most, float(np.fmax.reduce(values, initial=0.0)))
         self.single = self.single and is_single(values)
         if self.distinct is not None:
             known = np.unique(np.concatenate([self.distinct, values[~np.isnan(values)]]))
@@ -223,14 +229,10 @@ def _told(
     kind = value_type(array)
     if is_number(kind) and not text:
         return None, numbers(array)
-    own_facts = facts.setdefault(name, WordFacts(numeric=not text and _is_text(kind)))
+    own_facts = facts.setdefault(name, WordFacts(numeric=not text and own.is_string(kind)))
     found = words(path, name, array)
     told = own_facts.add(found, start)
     return found, None if text else told
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _column(name: str, numeric: NumberFacts, facts: WordFacts | None, *, text: bool) -> Column:

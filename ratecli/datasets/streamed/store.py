@@ -11,10 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import socket
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,10 +24,11 @@ from numpy.typing import NDArray
 from ratecli.datasets.download import data_folder, sha256_of
 from ratecli.datasets.streamed.scan import Column, column_of
 from ratecli.faults import Fault, FaultError
+from ratecli.staging import staged_folder
 
 RECORDS, FACTS = "records", "facts.json"
 BEGUN = ".new-"
-"""What is not all written yet stands in folders whose names begin so."""
+"""Prefix of folders that are still being written."""
 MOST_BYTES = 2**21
 """Of records that are read at once."""
 MOST_ROWS, LEAST_ROWS = 2**13, 2**8
@@ -152,32 +149,12 @@ def moved(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        own = f"{BEGUN}{socket.gethostname()}-"
-        _forget_killed(path.parent, own)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{own}{os.getpid()}-") as folder:
-            new = Path(folder) / path.name
+        with staged_folder(path.parent, BEGUN) as folder:
+            new = folder / path.name
             yield new
             new.replace(path)
     except OSError as error:
         raise unwritable(error) from error
-
-
-def _forget_killed(folder: Path, own: str) -> None:
-    """Remove what processes of this machine began to write that are no more."""
-    for begun in folder.glob(f"{own}*"):
-        process = begun.name.removeprefix(own).split("-")[0]
-        if process.isdigit() and not _runs(int(process)):
-            shutil.rmtree(begun, ignore_errors=True)
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def unwritable(error: OSError) -> FaultError:

@@ -40,7 +40,7 @@ from ratecli.datasets.streamed.store import (
     unwritable,
 )
 
-VERSION = 2
+VERSION = 3
 """Counted up whenever records of the same files, or what is told of their columns, are others."""
 BLOCK = 2**12
 """Rows of records that are filled at once: they stay in the processor's cache."""
