@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ratecli.datasets import own
-from ratecli.datasets.columns import Kind, floats, is_text
+from ratecli.datasets.columns import Kind, Lazy, floats, is_text
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.models.base import Features
 from ratecli.runner.prepare import distinct
-
-T = TypeVar("T")
 
 ALONE = "sensitive"
 """What an array of one sensitive feature is called that has no name."""
@@ -112,35 +110,6 @@ class Given:
         raw = None if self.raw is None else self.raw.iloc[rows]
         matrix = None if self.matrix is None else self.matrix[rows]
         return Given(raw, matrix, self.beside.iloc[rows].reset_index(drop=True))
-
-
-@dataclass(frozen=True)
-class Lazy(Mapping[str, T]):
-    """What is made of each name when it is first asked for: of most columns nothing ever is."""
-
-    names: Sequence[str]
-    make: Callable[[str], T]
-    made: dict[str, T] = field(default_factory=dict)
-
-    def __getitem__(self, name: str) -> T:
-        if name not in self.made:
-            if name not in self.known:
-                raise KeyError(name)
-            self.made[name] = self.make(name)
-        return self.made[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.known
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.known)
-
-    def __len__(self) -> int:
-        return len(self.known)
-
-    @cached_property
-    def known(self) -> Mapping[str, None]:
-        return dict.fromkeys(self.names)
 
 
 def _array(column: pd.Series) -> NDArray[Any]:
