@@ -3,8 +3,9 @@
     python docs/beside.py RESULTS
 
 RESULTS has the folders of the experiments of Tables 3 and 4, run whole. The paper's figures are those of their
-`expect`. A paper's figure is of one split, ours a mean of n: the two agree where the figure lies where 95 % of single
-splits of ours do, which is sqrt(n + 1) times the half width of our interval around our mean.
+`expect`. A paper's figure is of one split, ours a mean of n. Ours does not contradict it where it lies among 95 % of
+our single splits, within sqrt(n + 1) times the half width of our interval around our mean. With few splits that is a
+wide range, so that the verdict is no evidence that the two are equal.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Number:
             return ""
         apart = self.mean - self.paper
         if abs(apart) <= self.half * math.sqrt(self.n + 1) + 0.0005:
-            return "agrees"
+            return "not contradicted"
         return "lower" if apart < 0 else "higher"
 
 

@@ -104,13 +104,14 @@ class BalancedFilter(Estimator):
         self.missing = missing
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> BalancedFilter:  # noqa: ARG002
+    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> BalancedFilter:
         """Learn a filter; without any groups it keeps every row.
 
         Parameters
         ----------
         X : DataFrame, array or sparse matrix of shape (n, d)
-        y : ignored
+        y : array of shape (n,), default=None
+            Not used, but its index must be that of X where both are pandas objects.
         sensitive_features : DataFrame, Series, dict or array, default=None
             n rows, the groups.
 
@@ -122,7 +123,7 @@ class BalancedFilter(Estimator):
             Where no filter is found that tells as little as it is to.
         """
         with readable():
-            given = self._given(X, sensitive_features, reset=True)
+            given = self._given(X, sensitive_features, reset=True, y=y)
             self._seed = seed_of(self.random_state)
             by = self._by(given)
             if not by:

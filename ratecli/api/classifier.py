@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
-from ratecli.api.estimator import Estimator, seed_of
+from ratecli.api.estimator import Estimator, Scored, seed_of
 from ratecli.api.fitting import Fitted, Labelled, fitted, weights_of
 from ratecli.api.given import Given
 from ratecli.api.labels import Classes
@@ -31,7 +30,7 @@ BY_SCORE = (Threshold, Ramp, Chance, Weighed, GroupThreshold)
 """Classifiers that find a yes likelier than a no just where their score is above 0."""
 
 
-class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+class RateConstrainedClassifier(Scored, Estimator):
     """Minimize one rate under rules about others, such as `positive_rate[women] >= 0.8 * positive_rate`.
 
     Rules name columns of `X`, where it is a DataFrame, and of `sensitive_features`, which is a DataFrame
@@ -174,20 +173,22 @@ class RateConstrainedClassifier(ClassifierMixin, Estimator):  # type: ignore[mis
             nothing. Whole multiples of the smallest, up to 1000, count how often a row is repeated. A safety
             test counts each row once, and takes none.
         sensitive_features : DataFrame, Series, dict or array, default=None
-            n rows that rules may name and the classifier does not see.
+            n rows that rules may name and the classifier does not see. One with the name of a column of X must
+            have its values.
 
         Raises
         ------
         ValueError
             Where anything cannot be read or does not go together; what it is stands there with its place
-            in a rule, and in `faults`.
+            in a rule, and in `faults`. X, y, sample_weight and sensitive_features that are pandas objects
+            need equal indices: rows are neither aligned nor taken by position where these differ.
         NoSolutionFoundError
             Where the algorithm leaves no classifier, or none that passes its safety test.
         """
         with readable():
             if self.safety is not None and sample_weight is not None:
                 raise ValueError("a safety test counts every row once: it takes no sample_weight")
-            given = self._given(X, sensitive_features, reset=True)
+            given = self._given(X, sensitive_features, reset=True, y=y, sample_weight=sample_weight)
             classes = Classes.of(y, self.pos_label)
             check_consistent_length(X, y)
             rows = Labelled(given, classes.yes(y), weights_of(sample_weight, X))

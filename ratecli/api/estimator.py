@@ -8,14 +8,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn import get_config
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ratecli.api.given import Given
+from ratecli.api.given import Given, check_indices
 
 BETWEEN = "__"
+
+
+class Scored(ClassifierMixin):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier whose `score` does not compare labels with decisions on other rows."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; raises ValueError if X, y and sample_weight have different pandas indices."""
+        check_indices({"X": X, "y": y, "sample_weight": sample_weight})
+        return float(super().score(X, y, sample_weight))
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -54,29 +63,27 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         """Columns of X that are no features."""
         return []
 
-    def _given(self, X: Any, sensitive: Any, *, reset: bool) -> Given:
-        """Rows as they are shown to `fit` (`reset`) or later.
+    def _given(self, X: Any, sensitive: Any, *, reset: bool, **others: Any) -> Given:
+        """Rows as they are shown to `fit` (`reset`) or later; `others` as `Given.of` has them.
 
         Frames are read column by column, whatever they hold; all else must be an array of numbers.
         """
         if reset:  # what an earlier fit left goes with another encoder
             self.__dict__.pop(self._found, None)
         if isinstance(X, pd.DataFrame):
-            X = self._frame(X, reset=reset)
+            self._check_frame(X, reset=reset)
         else:
             X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
-        return Given.of(X, sensitive)
+        return Given.of(X, sensitive, **others)
 
-    def _frame(self, X: pd.DataFrame, *, reset: bool) -> pd.DataFrame:
+    def _check_frame(self, X: pd.DataFrame, *, reset: bool) -> None:
         """Columns that were dropped in training may be missing later."""
-        if not reset:
-            X = self._with_dropped(X)
-        validate_data(self, X, reset=reset, skip_check_array=True)
+        whole = X if reset else self._with_dropped(X)
+        validate_data(self, whole, reset=reset, skip_check_array=True)
         if not len(X):
             raise ValueError(
                 f"Found array with 0 sample(s) (shape={X.shape}): no row to learn from."
             )
-        return X
 
     def _with_dropped(self, X: pd.DataFrame) -> pd.DataFrame:
         """With columns of nothing in the place of those that are missing and were no features."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ratecli.datasets import own
-from ratecli.datasets.columns import Kind, floats, is_text
+from ratecli.datasets.columns import Kind, Lazy, floats, is_text
 from ratecli.faults import Fault, FaultError, did_you_mean
 from ratecli.models.base import Features
 from ratecli.runner.prepare import distinct
-
-T = TypeVar("T")
 
 ALONE = "sensitive"
 """What an array of one sensitive feature is called that has no name."""
@@ -36,7 +34,7 @@ class Given:
     matrix
         (n, d) X itself, where it is an array: its columns are called x0, x1, ...
     beside
-        Sensitive features, numeric or text: rules see them before a column of X of the same name.
+        Sensitive features, numeric or text. A column of X of the same name has the same values.
     """
 
     raw: pd.DataFrame | None
@@ -44,16 +42,32 @@ class Given:
     beside: pd.DataFrame
 
     @classmethod
-    def of(cls, X: Any, sensitive: Any = None) -> Given:
-        """Raises E411 where sensitive features are neither numbers nor text, ValueError for other lengths."""
+    def of(cls, X: Any, sensitive: Any = None, **others: Any) -> Given:
+        """Rows of X; `others` are further arguments that have a value for each row, such as y.
+
+        Raises
+        ------
+        FaultError
+            E411 for sensitive features that are neither numbers nor text, E404 for repeated names.
+        ValueError
+            For another number of rows, as `check_indices`, or if a sensitive feature has the name of a
+            column of X and other values.
+        """
         beside = _beside(sensitive, X.shape[0])
-        if not isinstance(X, pd.DataFrame):
-            return cls(None, X, beside)
-        named = X.set_axis(list(map(str, X.columns)), axis=1)
-        if not named.columns.is_unique:
-            twice = named.columns[named.columns.duplicated()][0]
-            raise FaultError(Fault("E404", f"X has two columns called '{twice}'"))
-        return cls(named, None, beside)
+        check_indices({"X": X, **others, "sensitive_features": sensitive})
+        if isinstance(sensitive, Mapping):
+            parts = {f"sensitive_features[{name!r}]": each for name, each in sensitive.items()}
+            check_indices({"X": X, **others, **parts})
+        given = cls(None, X, beside)
+        if isinstance(X, pd.DataFrame):
+            frame = X.set_axis(list(map(str, X.columns)), axis=1)
+            if not frame.columns.is_unique:
+                twice = frame.columns[frame.columns.duplicated()][0]
+                raise FaultError(Fault("E404", f"X has two columns called '{twice}'"))
+            given = cls(frame, None, beside)
+        for name in beside.columns.intersection(given.names):
+            given.check_same(name)
+        return given
 
     def __len__(self) -> int:
         return len(self.beside)
@@ -83,9 +97,25 @@ class Given:
         told = {str(name): is_text(each[name]) for each in frames for name in each}
         return {name: "text" if told.get(name) else "number" for name in self.columns}
 
+    def check_same(self, name: str) -> None:
+        """Raise ValueError unless a sensitive feature has the values of the column of X with its name."""
+        own, beside = self._of_X(name), _array(self.beside[name])
+        if own.dtype == beside.dtype:
+            differs = (own != beside) & ~(pd.isna(own) & pd.isna(beside))
+            if not differs.any():
+                return
+            row = int(np.argmax(differs))
+        else:
+            row = 0
+        raise ValueError(
+            f"X and sensitive_features both have a column '{name}', with different values "
+            f"({own.tolist()[row]!r} and {beside.tolist()[row]!r} in row {row + 1}): rename one of them"
+        )
+
     def _column(self, name: str) -> NDArray[Any]:
-        if name in self.beside:
-            return _array(self.beside[name])
+        return _array(self.beside[name]) if name in self.beside else self._of_X(name)
+
+    def _of_X(self, name: str) -> NDArray[Any]:
         if self.raw is not None:
             return _array(typed(self.raw[[name]], "X")[name])
         assert self.matrix is not None
@@ -114,33 +144,31 @@ class Given:
         return Given(raw, matrix, self.beside.iloc[rows].reset_index(drop=True))
 
 
-@dataclass(frozen=True)
-class Lazy(Mapping[str, T]):
-    """What is made of each name when it is first asked for: of most columns nothing ever is."""
+def check_indices(arguments: Mapping[str, Any]) -> None:
+    """Raise ValueError if two arguments are pandas objects of equal length with different indices.
 
-    names: Sequence[str]
-    make: Callable[[str], T]
-    made: dict[str, T] = field(default_factory=dict)
-
-    def __getitem__(self, name: str) -> T:
-        if name not in self.made:
-            if name not in self.known:
-                raise KeyError(name)
-            self.made[name] = self.make(name)
-        return self.made[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.known
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.known)
-
-    def __len__(self) -> int:
-        return len(self.known)
-
-    @cached_property
-    def known(self) -> Mapping[str, None]:
-        return dict.fromkeys(self.names)
+    scikit-learn takes rows by position and pandas aligns them by index. Where the two differ, either may
+    be meant, so neither is guessed.
+    """
+    pandas = {
+        name: each for name, each in arguments.items() if isinstance(each, pd.DataFrame | pd.Series)
+    }
+    first, *others = pandas or [""]
+    for name in others:
+        index, other = pandas[first].index, pandas[name].index
+        if len(index) != len(other) or index.equals(other):  # other lengths are refused elsewhere
+            continue
+        pairs = list(zip(index.tolist(), other.tolist(), strict=True))
+        row = next((k for k, (one, another) in enumerate(pairs) if one != another), None)
+        if row is None:
+            continue
+        one, another = pairs[row]
+        reorder = f"give {name}.loc[{first}.index], or, " if set(index) == set(other) else ""
+        raise ValueError(
+            f"{first} and {name} have different indices ({one!r} and {another!r} in row {row + 1}), so it "
+            f"is not clear which rows belong together: {reorder}if they belong together by position, "
+            "call reset_index(drop=True) on both"
+        )
 
 
 def _array(column: pd.Series) -> NDArray[Any]:

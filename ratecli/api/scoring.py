@@ -72,7 +72,7 @@ class RateScorer(BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         labels = getattr(estimator, "classes_", None)
         with readable():
-            rows = Given.of(given, sensitive_features)
+            rows = Given.of(given, sensitive_features, y=y, sample_weight=sample_weight)
         found = _measured(self, rows, y, said, weight=sample_weight, labels=labels)
         return found if self.greater_is_better else -found
 
@@ -190,7 +190,8 @@ def rate_score(
     scorer = RateScorer(text, groups=groups, parameters=parameters, pos_label=pos_label)
     count = len(column_or_1d(y_true))
     with readable():
-        given = Given.of(np.zeros((count, 0)), sensitive_features)
+        others = {"y_true": y_true, "y_pred": y_pred, "sample_weight": sample_weight}
+        given = Given.of(np.zeros((count, 0)), sensitive_features, **others)
     return _measured(scorer, given, y_true, y_pred, weight=sample_weight, labels=None)
 
 

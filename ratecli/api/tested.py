@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 )
 
 from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
-from ratecli.api.estimator import predicted, seed_of
+from ratecli.api.estimator import Scored, predicted, seed_of
 from ratecli.api.fitting import Labelled, checked
 from ratecli.api.given import Given
 from ratecli.api.labels import Classes
@@ -49,7 +49,7 @@ def _has(method: str) -> Callable[[Callable[..., Array]], Any]:
     return found
 
 
-class SafetyTest(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class SafetyTest(Scored, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Train a classifier on some rows, and test on the others that it keeps rules, with high confidence.
 
     With a probability of at most `delta`, over the draw of the rows that test, does a model pass that breaks a
@@ -151,9 +151,10 @@ class SafetyTest(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         with readable():
             X = self._checked(X, reset=True)
             classes = Classes.of(y, self.pos_label)
+            weight = params.get("sample_weight")
+            given = Given.of(X, sensitive_features, y=y, sample_weight=weight)
             y = y if isinstance(y, pd.Series) else column_or_1d(y)
             check_consistent_length(X, y)
-            given = Given.of(X, sensitive_features)
             rows = Labelled(given, classes.yes(y), np.ones(len(given)))
             self.classes_ = classes.labels
             if not self.constraints:

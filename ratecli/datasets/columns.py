@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 Kind: TypeAlias = Literal["number", "text"]
 
 MISSING_CATEGORY = "(missing)"
@@ -25,7 +28,8 @@ class Levels:
 
 def levels(column: pd.Series) -> Levels:
     """Those of a text column; one of their own for rows without a value."""
-    filled = column.where(column.notna(), MISSING_CATEGORY).to_numpy(dtype=object)
+    values = column.to_numpy(dtype=object)
+    filled = np.where(pd.isna(values), MISSING_CATEGORY, values)
     return Levels(*pd.factorize(filled, sort=True))
 
 
@@ -48,9 +52,38 @@ def with_text(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def floats(column: pd.Series) -> NDArray[np.float64]:
-    return np.asarray(column, dtype=np.float64)
+    return column.to_numpy(dtype=np.float64)
 
 
 def equals(column: pd.Series, value: str) -> NDArray[np.float64]:
     """1 where a text column holds the value, else 0."""
     return np.asarray(column == value, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Lazy(Mapping[str, T]):
+    """A value for each name, made when it is first used: most columns of a table never are."""
+
+    names: Iterable[str]
+    make: Callable[[str], T]
+    made: dict[str, T] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self.made:
+            if name not in self.known:
+                raise KeyError(name)
+            self.made[name] = self.make(name)
+        return self.made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.known)
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    @cached_property
+    def known(self) -> Mapping[str, None]:
+        return dict.fromkeys(self.names)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -96,8 +95,10 @@ class OneHot:
         """Position of each row's level (0 if it has none) and 1 or 0 to put there."""
         column = table.values[self.column]
         assert isinstance(column, Levels)
-        known = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(column.names))
-        place = known[column.codes]
+        known = {level: k for k, level in enumerate(self.levels)}
+        place = np.array([known.get(name, -1) for name in column.names], dtype=np.intp)[
+            column.codes
+        ]
         return np.maximum(place, 0), (place >= 0).astype(np.float64)
 
     def as_json(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ratecli.datasets.gaps import MEAN, Cells, gap_fault
 from ratecli.datasets.label import MISSING, read_label, read_number
 from ratecli.datasets.paths import own_file, own_path, unreadable
 from ratecli.datasets.roles import Options, deciding, roles_of
-from ratecli.datasets.slips import looks_like_slips, slip_fault
+from ratecli.datasets.slips import FEW_LEVELS, looks_like_slips, slip_fault
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.streamed.files import files_of, streamed_digest
 from ratecli.datasets.table import Table
@@ -163,6 +163,8 @@ def check_feature(
 
 def _refuse_slips(column: pd.Series, name: str) -> None:
     """Raises E411 for a column of numbers with a few words among them."""
+    if len(set(column)) <= FEW_LEVELS:
+        return
     words = column.dropna()
     words = words[~words.str.casefold().isin(MISSING)]
     slips = words.map(own.as_number).isna()

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from ratecli.datasets.columns import as_text
-from ratecli.datasets.download import looks_like_html
+from ratecli.datasets.download import looks_like_html, sha256_of
 from ratecli.datasets.label import MISSING
 from ratecli.faults import Fault, FaultError
 
@@ -39,10 +39,24 @@ FORMATS = {
 _NO_SEPARATORS = ('"', "\r", "\n", "\0")
 _HEAD = 2**16
 _LARGEST_EXACT = 2**53
+_MISSING = pa.array(sorted(MISSING))
+_NUMBER = re.compile(r"[-+.0-9]|inf|nan", re.IGNORECASE)
+"""How every number begins; other words may begin so, too."""
 
 
-def read(path: Path, kind: str, separator: str, categorical: Collection[str]) -> pd.DataFrame:
-    """The columns of the file, numeric or text; index 0..n-1."""
+def read(path: Path, kind: str, separator: str, categorical: Collection[str] = ()) -> pd.DataFrame:
+    """The columns of the file, numeric or text; index 0..n-1.
+
+    The frame must not be changed: whoever reads the same file next gets the same one.
+    """
+    return _read(path.absolute(), kind, separator, tuple(categorical), sha256_of(path))
+
+
+@lru_cache(maxsize=1)
+def _read(
+    path: Path, kind: str, separator: str, categorical: tuple[str, ...], sha256: str
+) -> pd.DataFrame:
+    del sha256  # part of the key: a file that has changed is read again
     table = as_it_stands(path, kind, separator)
     return typed(path, table, table.column_names, categorical)
 
@@ -61,10 +75,16 @@ def typed(
     path: Path, table: pa.Table, names: Collection[str], categorical: Collection[str]
 ) -> pd.DataFrame:
     """Some columns of such a table, numeric or text; index 0..n-1."""
-    columns = {
-        name: _typed(path, name, table.column(name), text=name in categorical) for name in names
+    index, text = pd.RangeIndex(table.num_rows), frozenset(categorical)
+    place = {name: k for k, name in enumerate(table.column_names)}
+    arrays = {
+        name: _typed(path, name, table.column(place[name]), text=name in text) for name in names
     }
-    return pd.DataFrame(columns)
+    columns = {
+        name: pd.Series(values, index, dtype=object) if values.dtype == object else values
+        for name, values in arrays.items()
+    }
+    return pd.DataFrame(columns, index)
 
 
 def separator_of(path: Path) -> str:
@@ -179,7 +199,8 @@ def _read_parquet(path: Path) -> pa.Table:
         raise broken_parquet(path, error) from error
 
 
-def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> pd.Series:
+def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
+    """Numbers, or objects: text with None where a value is missing."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
@@ -193,10 +214,10 @@ def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> pd.
     raise no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
 
 
-def _shown(path: Path, name: str, column: pa.ChunkedArray) -> pd.Series:
+def _shown(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     """The values as text."""
     words = [None if value is None else str(value) for value in listed(path, name, column)]
-    return as_text(pd.Series(words, dtype=object))
+    return np.array(words, dtype=object)
 
 
 def listed(path: Path, name: str, column: pa.ChunkedArray | pa.Array) -> list[Any]:
@@ -224,10 +245,10 @@ def is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _as_numbers(column: pa.ChunkedArray) -> pd.Series:
+def _as_numbers(column: pa.ChunkedArray) -> NDArray[Any]:
     if pa.types.is_integer(column.type) and column.null_count == 0:
-        return pd.Series(column.to_numpy())
-    return pd.Series(as_floats(column).to_numpy())
+        return np.asarray(column.to_numpy())
+    return np.asarray(as_floats(column).to_numpy())
 
 
 def as_floats(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
@@ -235,36 +256,51 @@ def as_floats(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     return column.cast(pa.float64(), safe=False)
 
 
-def _parsed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> pd.Series:
+def _parsed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
     """Text as numbers if all of it can be read so."""
     with representable(path, name, column.type):
-        words = pc.fill_null(pc.utf8_trim_whitespace(column), "")
+        words = pc.utf8_trim_whitespace(column)
+        words = pc.fill_null(words, "") if words.null_count else words
         if not text and (numbers := _numbers(words)) is not None:
-            return pd.Series(_whole(numbers))
-        return as_text(pd.Series([word or None for word in words.to_pylist()], dtype=object))
+            return _whole(numbers)
+        found = words.to_numpy()
+        found[found == ""] = None
+        return np.asarray(found)
 
 
 def _numbers(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
     """The numbers written, NaN for words that say there is none; None if there are other words."""
+    # Arrow takes long to refuse many words: look at the first one before it is asked
+    first = words[0].as_py() if len(words) else ""
+    if _NUMBER.match(first):
+        numbers = _cast(words)
+        if numbers is not None and not np.isnan(numbers).all():
+            return numbers  # most columns of numbers need no more
+    elif first.casefold() not in MISSING:
+        return None
     gone = missing_words(words)
-    if pc.all(gone).as_py():
+    known = pc.index(gone, value=False).as_py()
+    if known < 0 or not _NUMBER.match(words[known].as_py()):
         return None
     return parsed_numbers(words, gone)
 
 
 def missing_words(words: pa.ChunkedArray) -> pa.ChunkedArray:
     """Which words say that there is no value."""
-    return pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(MISSING)))
+    return pc.is_in(pc.utf8_lower(words), value_set=_MISSING)
 
 
 def parsed_numbers(words: pa.ChunkedArray, gone: pa.ChunkedArray) -> NDArray[np.float64] | None:
     """The numbers written, NaN where they are `gone`; None if a word is no number."""
     unsigned = pc.replace_substring_regex(words, r"^\+([0-9.])", r"\1")
+    return _cast(pc.if_else(gone, pa.scalar(None, pa.string()), unsigned))
+
+
+def _cast(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
     try:
-        numbers = pc.if_else(gone, pa.scalar(None, pa.string()), unsigned).cast(pa.float64())
+        return np.asarray(words.cast(pa.float64()).to_numpy(), dtype=np.float64)
     except pa.ArrowInvalid:
         return None
-    return np.asarray(numbers.to_numpy(), dtype=np.float64)
 
 
 def as_number(word: str) -> float:

@@ -68,9 +68,8 @@ def roles_of(options: Options, columns: Sequence[str]) -> Roles:
     left = [name for name in columns if name not in taken]
     features = tuple(dict.fromkeys(left if stated is None else stated))
     if not features:
-        raise FaultError(
-            Fault("E411", "no column is left as a feature", f"columns: {list(columns)}")
-        )
+        shown = ", ".join(f"'{name}'" for name in columns[:20]) + ", ..." * (len(columns) > 20)
+        raise FaultError(Fault("E411", "no column is left as a feature", f"columns: {shown}"))
     return Roles(label, weight, features)
 
 
@@ -79,7 +78,7 @@ def _check_names(options: Options, columns: Sequence[str]) -> None:
     named += [
         (key, name) for key in ("features", "drop", "categorical") for name in options.get(key, ())
     ]
-    mark = other_separator(columns)
+    known, mark = frozenset(columns), other_separator(columns)
     said = mark and f"columns seem to be separated by {mark!r}: say separator: {mark!r}"
     faults = [
         Fault(
@@ -88,7 +87,7 @@ def _check_names(options: Options, columns: Sequence[str]) -> None:
             said or did_you_mean(name, columns, "columns"),
         )
         for key, name in named
-        if name not in columns
+        if name not in known
     ]
     if faults:
         raise FaultError(faults)

@@ -3,7 +3,8 @@
 Compared is our mean over seeds. With a tolerance t, which is `within` (a share is one of the figure,
 `ci` is half the width of our 95 % interval), it
 
-- holds `paper` and `value` if it lies within t of the figure: with `ci`, if our interval has it;
+- holds `paper` and `value` if it lies within t of the figure;
+- does not contradict them with `ci` if our interval contains the figure, which a wide one does easily;
 - holds `at_most` if it is at most the bound + t, `at_least` if it is at least the bound - t: with `ci`,
   if our interval reaches to the good side;
 - is `better` than `paper` if it lies below by more than t where less is better: of the objective, of
@@ -37,11 +38,15 @@ NOT_JUDGED = "not judged"
 ROUNDING = 1e-9
 """Of the figure, or of 1 where that is more: what floating point may leave of equality."""
 SIGNS = {"paper": "paper ", "value": "= ", "at_most": "≤ ", "at_least": "≥ "}
+MEANING = (
+    "holds: within the tolerance that the file states, or on the right side of the bound (ci: our interval "
+    "reaches there); not contradicted: our interval (ci) contains the figure, and a wide one contains "
+    "much; better: below the paper's objective, violation or rate of failure by more than the tolerance"
+)
+"""What the verdicts mean, for people who read a table of them."""
 NOTE = (
-    "Ours is the mean over seeds with its 95 % interval, of shares of trials the exact one. holds: within the "
-    "tolerance of the figure (ci: our interval), or on the right side of the bound; better: below the "
-    "paper's objective, violation or rate of failure by more than that; without a tolerance the paper's "
-    "figure is only shown."
+    "Ours is the mean over seeds with its 95 % interval, of shares of trials the exact one. "
+    f"{MEANING}; without a tolerance the paper's figure is only shown."
 )
 
 
@@ -51,6 +56,7 @@ class Verdict(StrEnum):
     DIFFERS = "differs"
     NOT_MEASURED = "not measured"
     HOLDS = "holds"
+    NOT_CONTRADICTED = "not contradicted"
     BETTER = "better"
     SHOWN = ""
 
@@ -101,7 +107,8 @@ class Comparison:
         reached = low <= self.figure, self.figure <= high
         asked = {"at_most": reached[:1], "at_least": reached[1:]}.get(self.entry.kind, reached)
         if all(asked):
-            return Verdict.HOLDS
+            bare = self.entry.within == CI and self.entry.kind in {"paper", "value"}
+            return Verdict.NOT_CONTRADICTED if bare else Verdict.HOLDS
         metric = self.entry.metric
         less_is_better = metric == "objective" or metric.startswith(VIOLATION) or is_failure(metric)
         paper = self.entry.kind == "paper"

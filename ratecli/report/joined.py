@@ -1,4 +1,4 @@
-"""Several experiments on one page: how each went, and which figures of papers were reproduced."""
+"""Several experiments on one page: how each went, and the figures of papers beside ours."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from ratecli.faults import Fault, FaultError
 from ratecli.report.expectations import (
+    MEANING,
     NOT_JUDGED,
     SIGNS,
     Comparison,
@@ -34,12 +35,18 @@ from ratecli.runner.files import LEDGER, atomic_write, writing
 REPORT = "report.html"
 UNREADABLE = "cannot be read"
 """Shown for an experiment whose ledger is none, or of another version."""
-ORDER = (Verdict.DIFFERS, Verdict.NOT_MEASURED, Verdict.BETTER, Verdict.HOLDS, Verdict.SHOWN)
+ORDER = (
+    Verdict.DIFFERS,
+    Verdict.NOT_MEASURED,
+    Verdict.BETTER,
+    Verdict.NOT_CONTRADICTED,
+    Verdict.HOLDS,
+    Verdict.SHOWN,
+)
 """Verdicts in the order in which a person wants to see them."""
 NOTE = (
-    "Ours is the mean over seeds with its 95 % interval. holds: within the tolerance that the file states "
-    "(ci: our interval); better: below the paper's objective, violation or rate of failure by more than "
-    "that; not judged: the file states no tolerance."
+    f"Ours is the mean over seeds with its 95 % interval. {MEANING}; "
+    "not judged: the file states no tolerance."
 )
 
 
@@ -101,7 +108,7 @@ def joined(folders: Sequence[Path], place: Path) -> str:
         sheets=[
             (sheet, choices([one for _, one in several]), [kind(one) for _, one in several])
             for sheet, several in (
-                (_figures("Paper figures reproduced", "paper", papers, place), papers),
+                (_figures("Paper figures beside ours", "paper", papers, place), papers),
                 (_figures("Other expectations", "expected", others, place), others),
             )
             if several

@@ -36,9 +36,7 @@ class Encoding:
         """`columns` are (n,) arrays, of objects where they hold text."""
         features = encoder.kinds
         others = {
-            name: KINDS[column.dtype.kind == "O"]
-            for name, column in columns.items()
-            if name not in features
+            name: KINDS[columns[name].dtype.kind == "O"] for name in columns if name not in features
         }
         return cls(encoder, others, levels)
 

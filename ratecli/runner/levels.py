@@ -42,12 +42,13 @@ def check_column(table: Table, levels: int) -> None:
         raise FaultError(Fault("E411", message, "rename the table's own column"))
 
 
-def column_at_levels(columns: Mapping[str, Any], levels: int) -> dict[str, Any]:
+def column_at_levels(columns: Mapping[str, Any], levels: int) -> Mapping[str, Any]:
     """Columns (n,) as those of M n rows, the copies of each row next to each other; the level last."""
+    if levels == 1:
+        return columns
     found = {name: np.repeat(column, levels) for name, column in columns.items()}
-    if levels > 1:
-        rows = len(next(iter(columns.values())))
-        found[LEVEL] = np.tile(np.arange(levels, dtype=float), rows)
+    rows = len(next(iter(columns.values())))
+    found[LEVEL] = np.tile(np.arange(levels, dtype=float), rows)
     return found
 
 

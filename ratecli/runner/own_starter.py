@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+from numpy.typing import NDArray
 
 from ratecli.datasets import own
 from ratecli.datasets.columns import floats, is_text
@@ -29,7 +30,7 @@ MOST_WORDS = 50
 """Values of a text column that still make sense as a feature each."""
 LEAST_KNOWN = 10
 """Numbers that a column needs, of which some are missing: training rows should always have some."""
-DECIMAL_COMMA = r"[+-]?\d+(?:\.\d{3})*,\d+"
+DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:\.\d{3})*,\d+")
 ANSWERS = {"0", "1", "-1", "false", "true"}
 """Labels that say themselves which of them is the yes."""
 
@@ -69,7 +70,9 @@ class Odd:
     @classmethod
     def of(cls, features: pd.DataFrame) -> Odd:
         left_out = _left_out(features)
-        return cls(left_out, _gaps(features.drop(columns=list(left_out))))
+        counts = features.select_dtypes("number").isna().sum()
+        gaps = {str(name): int(count) for name, count in counts[counts > 0].items()}
+        return cls(left_out, {name: gaps[name] for name in gaps if name not in left_out})
 
 
 def own_starter(asked: Asked) -> Starter:
@@ -84,10 +87,8 @@ def own_starter(asked: Asked) -> Starter:
         What else keeps the table from a run is told as a run would.
     """
     separator = asked.separator or own.separator_of(asked.table)
-    table = table_of(asked.table, separator)
-    columns = [str(name) for name in table.column_names]
-    _check_columns(asked, columns)
-    frame = own.typed(asked.table, table, columns, ())
+    frame = table_of(asked.table, separator, own.read)
+    _check_columns(asked, list(frame.columns))
     positive, negative = _answers(frame[asked.label], asked)
     groups = _groups(frame[asked.group], asked.group)
     odd = Odd.of(frame.drop(columns=[asked.label, asked.group]))
@@ -150,34 +151,32 @@ def _groups(column: pd.Series, name: str) -> dict[Any, int]:
 
 def _left_out(features: pd.DataFrame) -> dict[str, str]:
     """Columns that cannot be features as they are, and why."""
-    found: dict[str, str] = {}
-    for name, column in features.items():
-        values = np.zeros(0) if is_text(column) else floats(column)
-        known, infinite = int((~np.isnan(values)).sum()), int(np.isinf(values).sum())
-        if infinite:
-            found[str(name)] = f"infinite in {_rows(infinite)}: correct them to use it"
-        elif known < min(len(values), LEAST_KNOWN):
-            found[str(name)] = f"{_rows(known)} only with a number there: fill in more to use it"
-        elif not is_text(column) and len(column) > 1 and (np.diff(floats(column)) == 1).all():
-            found[str(name)] = "a running number"
-        elif is_text(column) and _has_decimal_commas(column):
-            found[str(name)] = "numbers with decimal commas: write points to use it"
-        elif is_text(column) and column.nunique() > MOST_WORDS:
-            found[str(name)] = (
-                f"{column.nunique()} different texts: a name or number of the row, perhaps"
-            )
-    return found
+    reasons = {
+        str(name): _odd_text(column) if is_text(column) else _odd_numbers(floats(column))
+        for name, column in features.items()
+    }
+    return {name: why for name, why in reasons.items() if why}
 
 
-def _gaps(features: pd.DataFrame) -> dict[str, int]:
-    """How many rows have no number, of the columns in which some have none."""
-    counts = {str(n): int(each.isna().sum()) for n, each in features.items() if not is_text(each)}
-    return {name: count for name, count in counts.items() if count}
+def _odd_numbers(values: NDArray[np.float64]) -> str:
+    known, infinite = int((~np.isnan(values)).sum()), int(np.isinf(values).sum())
+    if infinite:
+        return f"infinite in {_rows(infinite)}: correct them to use it"
+    if known < min(len(values), LEAST_KNOWN):
+        return f"{_rows(known)} only with a number there: fill in more to use it"
+    if len(values) > 1 and (np.diff(values) == 1).all():
+        return "a running number"
+    return ""
 
 
-def _has_decimal_commas(column: pd.Series) -> bool:
-    values = _values(column)
-    return bool(values) and all(re.fullmatch(DECIMAL_COMMA, value) for value in values)
+def _odd_text(column: pd.Series) -> str:
+    words = set(column) - {None}
+    known = (word for word in words if word.casefold() not in MISSING)
+    if (first := next(known, None)) and all(map(DECIMAL_COMMA.fullmatch, (first, *known))):
+        return "numbers with decimal commas: write points to use it"
+    if len(words) > MOST_WORDS:
+        return f"{len(words)} different texts: a name or number of the row, perhaps"
+    return ""
 
 
 def _checked(text: str, path: Path) -> tuple[Fault, ...]:

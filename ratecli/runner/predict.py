@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,8 +114,16 @@ def _line(found: Answers, rows: int) -> str:
 SEPARATED = "columns seem to be separated by {mark}: say --separator {mark}"
 
 
-def table_of(path: Path, separator: str) -> pa.Table:
-    """The table as it stands in its file; E104 for what separates nothing, E404, E405 for what is none."""
+def table_of(
+    path: Path, separator: str, read: Callable[[Path, str, str], Any] = own.as_it_stands
+) -> Any:
+    """What `read` makes of a table's file, its format and its separator: the table as it stands.
+
+    Raises
+    ------
+    FaultError
+        E104 for a separator that separates nothing, E404, E405 for a file that is no table.
+    """
     try:
         there = path.is_file()
     except OSError as error:  # such as a name that is too long
@@ -126,7 +134,7 @@ def table_of(path: Path, separator: str) -> pa.Table:
     kind = own.format_of(path)
     own.check_separator(separator)
     try:
-        return own.as_it_stands(path, kind, separator)
+        return read(path, kind, separator)
     except OSError as error:
         raise unreadable(str(path), path, error) from error
 

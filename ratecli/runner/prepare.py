@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ratecli.datasets import registry
+from ratecli.datasets.columns import Lazy
 from ratecli.datasets.download import Progress, ensure
 from ratecli.datasets.load import given_files, identity, missing
 from ratecli.datasets.roles import Options
@@ -276,7 +277,8 @@ def _stage_faults(known: Prepared, cases: Sequence[Case]) -> Iterator[Fault]:
 
 
 def _columns(data: Data) -> Columns:
-    return Columns({name: distinct(column) for name, column in columns_of(data).items()})
+    columns = columns_of(data)
+    return Columns(Lazy(columns, lambda name: distinct(columns[name])))
 
 
 def distinct(column: Any) -> list[str | float]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import floats, is_text
+from ratecli.datasets.columns import Lazy, floats, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import load
 from ratecli.datasets.paths import last_written
@@ -184,7 +184,7 @@ def world_of(
     X = _features(encoder, named, found)
     rows = _positions(named, found)
     stacked = _all_rows(data)
-    columns = _Drawn(stacked.columns, rows)
+    columns = Lazy(stacked.columns, lambda name: _taken(stacked.columns[name], rows))
     sample = Sample(
         columns=columns,
         label=_taken(stacked.label, rows),
@@ -206,26 +206,6 @@ def world_of(
 def _filtered(found: Filter, X: Features) -> Predictions:
     kept = found.decide(X)
     return Predictions(kept, kept, kept, found.memberships(X))
-
-
-@dataclass(frozen=True)
-class _Drawn(Mapping[str, Any]):
-    """Columns of the rows of a seed, each taken when a slice asks for it: most never do."""
-
-    of_all: Mapping[str, Any]
-    rows: Positions | None
-    taken: dict[str, Any] = field(default_factory=dict)
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self.taken:
-            self.taken[name] = _taken(self.of_all[name], self.rows)
-        return self.taken[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.of_all)
-
-    def __len__(self) -> int:
-        return len(self.of_all)
 
 
 @dataclass(frozen=True)
@@ -274,7 +254,7 @@ def _taken(values: Any, rows: Positions | None) -> Any:
     return values if rows is None else values[rows]
 
 
-def columns_of(data: Data) -> dict[str, Any]:
+def columns_of(data: Data) -> Mapping[str, Any]:
     """Every column that slices may name, over all rows; of streamed rows each value once."""
     if is_streamed(data):
         return {
@@ -366,10 +346,10 @@ def _stacked(blocks: Sequence[Features]) -> Features:
     return sparse.csr_array(sparse.vstack(blocks, format="csr"))
 
 
-def stacked_columns(found: Sequence[Table]) -> dict[str, Any]:
+def stacked_columns(found: Sequence[Table]) -> Mapping[str, Any]:
     """Each column over all tables: floats with NaN, or objects with None, where a table lacks it."""
     names = dict.fromkeys(str(name) for table in found for name in table.frame.columns)
-    return {name: _stacked_column(name, found) for name in names}
+    return Lazy(names, partial(_stacked_column, found=found))
 
 
 def _stacked_column(name: str, found: Sequence[Table]) -> Any:

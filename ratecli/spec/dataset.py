@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, Strict, StringConstraints, WithJson
 from ratecli.spec.complaint import WHERE, Complaint, raised, shown, unknown_key, wrong_type
 from ratecli.spec.strict import Column, Count, Flag, Part, Seed
 
-FRACTION = re.compile(r"(\d{1,6})/(\d{1,6})")
+FRACTION = re.compile(r"(\d{1,6})/(0*[1-9]\d{0,5})")
 MAX_LEVELS = 30
 """As many as the values of a column in a template (`mean(precision, by=level)`)."""
 PARTS = ("train", "validation", "test")
@@ -43,7 +43,7 @@ def _fraction_complaint(value: object) -> Complaint | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return wrong_type((), "a number from 0 to 1, or a text like '1/3'", value)
     found = FRACTION.fullmatch(value) if isinstance(value, str) else None
-    if isinstance(value, str) and (found is None or int(found.group(2)) == 0):
+    if isinstance(value, str) and found is None:
         return Complaint((), "E104", f"{shown(value)} is no fraction", "write 0.25 or 1/4")
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - NaN
         return Complaint((), "E104", f"{WHERE} must be a number from 0 to 1, not nan")

@@ -33,7 +33,7 @@ WITHIN = f"{WHERE} must be greater than 0 and at most {MAX_SHARE}"
 
 def _possible(value: float | str) -> bool:
     if isinstance(value, str):
-        return not value.endswith("/0") and 0 < as_fraction(value) <= MAX_SHARE
+        return 0 < as_fraction(value) <= MAX_SHARE
     return 0 < value <= MAX_SHARE
 
 

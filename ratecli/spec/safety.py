@@ -25,7 +25,8 @@ def _number(value: object, within: Callable[[Fraction], bool], words: str) -> ob
     if isinstance(value, str) and not FRACTION.fullmatch(value):
         wrong = bad_name((), value, key=False) and [_no_number(value)]
     else:
-        good = _exists(value) and within(as_fraction(value))
+        exists = isinstance(value, str) or math.isfinite(value)
+        good = exists and within(as_fraction(value))
         wrong = [] if good else [Complaint((), "E104", f"{WHERE} must be {words}, not {value}")]
     if wrong:
         raise raised(wrong, "number")
@@ -38,10 +39,6 @@ def _no_number(text: str) -> Complaint:
         f"{WHERE} must be a number such as 0.05 or 1/20, or a name of the sweep, not {shown(text)}"
     )
     return Complaint((), "E104", message)
-
-
-def _exists(value: float | str) -> bool:
-    return not value.endswith("/0") if isinstance(value, str) else math.isfinite(value)
 
 
 def between(value: Fraction) -> bool:

@@ -10,9 +10,18 @@ from applicants import PARITY, people
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 
 import ratecli
-from ratecli import NoSolutionFoundError, RatecliWarning, RateConstrainedClassifier, rate_score
+from ratecli import (
+    BalancedFilter,
+    NoSolutionFoundError,
+    RatecliWarning,
+    RateConstrainedClassifier,
+    SafetyTest,
+    rate_score,
+    rate_scorer,
+)
 from ratecli.datasets.loans import generate
 
 RULE = PARITY.replace("kappa", "0.9")
@@ -265,14 +274,83 @@ def test_numbers_alone_are_taken_as_they_are(loans):
         RateConstrainedClassifier(encode=True).fit(numbers.to_numpy(), y)
 
 
-def test_rules_see_a_sensitive_feature_before_a_column_of_its_name(loans):
+CALLS = {
+    "fit": lambda X, y, s: RateConstrainedClassifier().fit(X, y, sensitive_features=s),
+    "predict": lambda X, y, s: fitted(X, y).predict(X, sensitive_features=s),
+    "scorer": lambda X, y, s: rate_scorer("error").score(fitted(X, y), X, y, sensitive_features=s),
+    "rate_score": lambda _, y, s: rate_score("error", y, y, sensitive_features=s),
+    "filter": lambda X, y, s: BalancedFilter().fit_resample(X, y, sensitive_features=s),
+    "safety test": lambda X, y, s: SafetyTest(LogisticRegression(), "error <= 0.9").fit(
+        X, y, sensitive_features=s
+    ),
+}
+
+
+def fitted(X, y):
+    """A classifier that was fitted to the rows by position."""
+    return RateConstrainedClassifier().fit(X, y.set_axis(X.index))
+
+
+@pytest.mark.filterwarnings("ignore::ratecli.RatecliWarning")
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_rows_are_not_matched_by_guess(loans, call):
+    X, y = loans[0].drop(columns=["sex", "purpose", "region"]), loans[1]
+    sex = loans[0]["sex"]
+    X, y, sex = (each.set_axis(np.arange(len(X)) + 7) for each in (X, y, sex))
+    call(X, y, sex)
+    call(X, y, sex.to_numpy())
+    for other in (sex[::-1], sex.to_frame()[::-1], {"sex": sex[::-1]}):
+        with pytest.raises(ValueError, match=r"different indices \(7 and .* in row 1\).*\.loc\["):
+            call(X, y, other)
+    with pytest.raises(ValueError, match=r"7 and 0 in row 1.*reset_index\(drop=True\)") as caught:
+        call(X, y, sex.reset_index(drop=True))
+    assert ".loc[" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda X, y: RateConstrainedClassifier().fit(X, y[::-1]),
+        lambda X, y: RateConstrainedClassifier().fit(X, y, np.abs(X["age"])[::-1]),
+        lambda X, y: fitted(X, y).score(X, y[::-1]),
+        lambda X, y: fitted(X, y).score(X, y, np.abs(X["age"])[::-1]),
+        lambda X, y: rate_scorer("error").score(fitted(X, y), X, y[::-1]),
+        lambda _, y: rate_score("error", y, y[::-1]),
+        lambda X, y: BalancedFilter("sex").fit_resample(X, y[::-1]),
+        lambda X, y: SafetyTest(LogisticRegression(), "error <= 0.9").fit(X[["age"]], y[::-1]),
+    ],
+)
+def test_labels_and_weights_are_of_the_same_rows(loans, call):
+    with pytest.raises(ValueError, match="have different indices"):
+        call(*loans)
+
+
+@pytest.mark.filterwarnings("ignore::ratecli.RatecliWarning")
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_sensitive_feature_is_the_column_of_its_name(loans, call):
+    X, y = loans[0][["income", "debt"]].assign(age=(loans[0]["age"] > 40).astype(int)), loans[1]
+    call(X, y, X[["age"]])
+    if call is not CALLS["rate_score"]:  # which takes no X
+        with pytest.raises(ValueError, match="both have a column 'age', with different values"):
+            call(X, y, X[["age"]] + 1)
+        with pytest.raises(ValueError, match="'old' in row 1"):
+            call(X, y, {"age": ["old"] * len(X)})
+
+
+def test_a_missing_value_is_equal_to_a_missing_value(loans):
     X, y = loans
-    old = (X["age"] > 40).astype(int)
-    model = RateConstrainedClassifier(constraints="positive_rate[age = 1] <= 0.4")
-    model.fit(X, y, sensitive_features=old.rename("age"))
-    assert (model.predict(X)[old == 1] == "yes").mean() <= 0.4
-    assert model._reader.encoder.blocks[4].column == "age"
-    assert model._reader.encoder.blocks[4].mean == pytest.approx(X["age"].mean())
+    X = X.assign(age=X["age"].where(X["age"] > 30), sex=X["sex"].where(X["age"] > 30, None))
+    RateConstrainedClassifier(missing="mean").fit(X, y, sensitive_features=X[["age", "sex"]])
+
+
+def test_a_dropped_column_may_be_given_beside_x_later(loans):
+    X, y = loans
+    model = RateConstrainedClassifier(constraints=RULE, solver="post_shift", drop=["sex"])
+    said = model.fit(X, y).predict(X)
+    bare = X.drop(columns="sex")
+    np.testing.assert_array_equal(model.predict(bare, sensitive_features=X["sex"]), said)
+    with pytest.raises(ValueError, match="there is no column 'sex'"):
+        model.predict(bare)
 
 
 def test_classifiers_that_look_at_groups_ask_for_them(loans):

@@ -439,6 +439,7 @@ SAFETY = [
     Broken("delta in percent", "E104", tested("delta: {a: ⟦5%⟧}")),
     Broken("delta by halves", "E104", tested("delta: ⟦20/1⟧")),
     Broken("delta divided by 0", "E104", tested("delta: ⟦1/0⟧")),
+    Broken("delta divided by 00", "E104", tested("delta: ⟦1/00⟧")),
     Broken("infinite delta", "E104", tested("delta: ⟦.inf⟧")),
     Broken("delta that is true", "E103", tested("delta: ⟦true⟧")),
     Broken("delta of no constraint", "E203", tested("delta: {a: 0.1, ⟦b⟧: 0.1}")),

@@ -6,7 +6,10 @@ import csv
 import json
 import os
 import re
+import time
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from ratecli.report.checks.differences import PLENTY
@@ -184,6 +187,29 @@ def test_what_a_table_does_not_say_is_asked(table, cli, change, options, fault):
     assert f"error[{code}]" in answer.err
     assert said in answer.err
     assert "wrote" not in answer.out
+
+
+def test_a_table_of_many_columns_costs_little_more_than_reading_it(folder, cli):
+    columns, rows = 1500, 200
+    words = np.random.default_rng(0).integers(0, 90, (rows, columns)).astype(str).astype(object)
+    words[:, ::4] = "color " + words[:, ::4]
+    words[::9, 1::4] = ""
+    frame = pd.DataFrame(words, columns=[f"f{k}" for k in range(columns)])
+    frame["sex"], frame["paid"] = np.resize(["F", "M", "M"], rows), np.resize(["no", "yes"], rows)
+    frame.to_csv(folder / "wide.csv", index=False)
+    asked = ("--data", "wide.csv", "--label", "paid", "--group", "sex", "--positive", "yes")
+
+    def seconds(act):
+        begun = time.process_time()
+        act()
+        return time.process_time() - begun
+
+    assert cli("init", "exp.yaml", *asked).code == 0  # and everything is imported
+    with (folder / "wide.csv").open("a") as file:
+        file.write(",".join(["", *words[0, 1:], "F", "no"]) + "\n")
+    reading = min(seconds(lambda: pd.read_csv(folder / "wide.csv")) for _ in range(3))
+    assert seconds(lambda: cli("init", "exp.yaml", "--force", *asked)) < 30 * reading
+    assert cli("validate", "exp.yaml").code == 0
 
 
 def test_labels_that_say_themselves_which_is_the_yes(folder, table, cli):

@@ -59,6 +59,43 @@ def test_a_table_of_ones_own(base: Path):
     assert missing(options, base) == []
 
 
+def test_a_file_is_read_once_until_it_changes(base: Path):
+    write(base, GOOD)
+    first = load({"path": "t.csv", "label": "paid", "positive": "yes"}, base)
+    assert load({"path": "t.csv", "drop": ["zip"]}, base).frame is first.frame
+    write(base, GOOD.replace("20", "25"))
+    assert load({"path": "t.csv"}, base).frame["age"].tolist() == [25, 30, 40.5, 50]
+
+
+def test_no_feature_is_left_of_many_columns(base: Path):
+    names = [f"f{k}" for k in range(300)]
+    write(base, ",".join(names) + "\n" + ",".join(["1"] * 300) + "\n")
+    (found,) = faults(base, drop=names)
+    assert (found.code, found.message) == ("E411", "no column is left as a feature")
+    assert found.help is not None
+    assert found.help.endswith("'f18', 'f19', ...")
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        (["1", "2.5", "-3"], [1, 2.5, -3]),
+        (["", "+4", "NA"], [None, 4, None]),
+        (["+.5", "1e400", "inf"], [0.5, np.inf, np.inf]),
+        (["-nan", "-nan", "-nan"], [None, None, None]),
+        (["nan", "1_0", "2"], ["nan", "1_0", "2"]),
+        (["12 kg", "3", "4"], ["12 kg", "3", "4"]),
+        (["infant", "1", "2"], ["infant", "1", "2"]),
+        (["?", "no", "yes"], ["?", "no", "yes"]),
+        (["NA", "", "none"], ["NA", None, "none"]),
+    ],
+)
+def test_what_is_a_number_and_what_is_text(base: Path, words: list[str], read: list[Any]):
+    write(base, "x,y\n" + "".join(f"{word},1\n" for word in words))
+    column = load({"path": "t.csv", "features": ["y"]}, base).frame["x"]
+    assert column.astype(object).where(column.notna(), None).tolist() == read
+
+
 def test_no_label_means_all_unlabelled(base: Path):
     write(base, GOOD)
     assert np.isnan(load({"path": "t.csv"}, base).label).all()

@@ -23,7 +23,7 @@ from ratecli.spec.document import Document
 from ratecli.spec.experiment import read_experiment
 
 FEW = 60
-MANY = 200
+MANY = 500
 fixed = settings(derandomize=True, database=None, max_examples=FEW)
 """New examples are for `make fuzz`: a suite that finds something new each day cannot be trusted."""
 

@@ -8,6 +8,7 @@ import io
 import pytest
 from synthetic_ledger import measured, planned
 
+from ratecli.report.checks.expected import VERDICTS
 from ratecli.report.differing import differing
 from ratecli.report.expectations import Verdict, against, comparisons
 from ratecli.report.html import page
@@ -59,7 +60,8 @@ def verdict(**more) -> str:
         ({"paper": 0.51, "within": "2%"}, "holds"),
         ({"paper": 0.52, "within": "2%"}, "differs"),
         ({"value": -0.2, "within": "1 %", "metric": "violation.parity"}, "holds"),
-        ({"paper": 0.5 + HALF - 0.001, "within": "ci"}, "holds"),
+        ({"paper": 0.5 + HALF - 0.001, "within": "ci"}, "not contradicted"),
+        ({"value": 0.5 - HALF + 0.001, "within": "ci"}, "not contradicted"),
         ({"paper": 0.5 + HALF + 0.001, "within": "ci"}, "differs"),
         ({"at_most": 0.5}, "holds"),
         ({"at_most": 0.49}, "differs"),
@@ -79,6 +81,10 @@ def test_verdicts(said, expected):
 def test_a_check_passes_with_what_is_good():
     bad = {verdict for verdict in Verdict if not verdict.good}
     assert bad == {Verdict.DIFFERS, Verdict.NOT_MEASURED}
+
+
+def test_a_check_knows_every_verdict_but_that_of_what_is_only_shown():
+    assert VERDICTS.keys() == set(Verdict) - {Verdict.SHOWN}
 
 
 def test_one_seed_has_no_interval_to_lie_in():

@@ -364,7 +364,7 @@ def test_paper_has_no_folds_no_boxes_and_no_night(opened):
 
 def test_the_page_over_all_has_what_differs_first_and_leads_to_each(opened):
     page = opened("report.html")
-    found = sheet(page, "Paper figures reproduced")
+    found = sheet(page, "Paper figures beside ours")
     assert column(found, "verdict") == ["differs", "differs", "holds", "holds"]
     found.get_by_role("button", name="differs 2").click()
     assert column(found, "experiment") == ["first", "second"]

@@ -14,6 +14,7 @@ VERDICTS = {
     expectations.Verdict.DIFFERS: Verdict.DIFFERS,
     expectations.Verdict.NOT_MEASURED: Verdict.NOT_COMPARED,
     expectations.Verdict.HOLDS: Verdict.HOLDS,
+    expectations.Verdict.NOT_CONTRADICTED: Verdict.NOT_CONTRADICTED,
     expectations.Verdict.BETTER: Verdict.BETTER,
 }
 """A figure that is only shown is no comparison."""

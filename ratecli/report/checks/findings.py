@@ -25,6 +25,7 @@ class Verdict(StrEnum):
     BETTER = "better"
     SAME = "same"
     HOLDS = "holds"
+    NOT_CONTRADICTED = "not contradicted"
 
     @property
     def good(self) -> bool:

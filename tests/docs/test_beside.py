@@ -1,0 +1,35 @@
+"""Papers' figures beside ours, in papers.md."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from beside import PAGE, Number
+
+ROW = re.compile(
+    r"(?P<paper>[-.\d]+) \| (?P<mean>[-.\d]+) ± (?P<half>[.\d]+) \| (?P<verdict>[a-z ]+) "
+)
+SPLITS = 10
+
+
+@pytest.mark.parametrize(
+    ("number", "verdict"),
+    [
+        (Number(0.945, 0.032, SPLITS, 0.842), "not contradicted"),
+        (Number(0.102, 0.010, SPLITS, 0.199), "lower"),
+        (Number(0.060, 0.033, SPLITS, -0.050), "higher"),
+        (Number(0.060, 0.033, SPLITS, None), ""),
+    ],
+)
+def test_with_few_splits_a_figure_is_at_best_not_contradicted(number, verdict):
+    assert number.verdict == verdict
+
+
+def test_verdicts_of_the_page_are_those_of_its_numbers():
+    found = list(ROW.finditer(PAGE.read_text("utf-8")))
+    assert len(found) > 60
+    for row in found:
+        mean, half, paper = (float(row[name]) for name in ("mean", "half", "paper"))
+        near = abs(abs(mean - paper) - half * (SPLITS + 1) ** 0.5) < 0.003  # of rounding
+        assert near or Number(mean, half, SPLITS, paper).verdict == row["verdict"]
