@@ -426,7 +426,7 @@ def mutations(statement: ast.stmt) -> Iterator[tuple[int, str]]:
 
 
 def changed(kind: str, node: ast.AST) -> str | None:
-    """Return the text that takes the place of a node, or None if this kind of change is not for it."""
+    """Return the text that replaces a node, or None if this kind of change does not apply."""
     new = CHANGES[kind](copy.deepcopy(node))
     if new is None:
         return None
@@ -466,7 +466,7 @@ def arithmetic(node: ast.AST) -> ast.AST | None:
 
 
 def of_text(node: ast.AST) -> bool:
-    """Return whether an operand is a text, a list or a type, where arithmetic means something else."""
+    """Return whether an operand is a text or a list, where operators do not mean arithmetic."""
     if isinstance(node, ast.Constant):
         return node.value is None or isinstance(node.value, str)
     return isinstance(node, ast.JoinedStr | ast.List | ast.ListComp | ast.Tuple | ast.Dict)

@@ -4,9 +4,10 @@
     python tools/baseline.py /tmp/after --repo ../other      # of another checkout
     python tools/baseline.py --compare /tmp/before /tmp/after
 
-A record holds the `metrics.csv` of every experiment, from three runs (`RUNS`): `smoke/NAME/metrics.csv`,
-`quickstart/quickstart/metrics.csv` and `adult-check/adult-check/metrics.csv`. It also holds their
-hashes in `SHA256SUMS` and what was run in `record.json`. `metrics.csv` contains no times and no
+A record holds the `metrics.csv` of every experiment, from three runs (`RUNS`):
+`smoke/NAME/metrics.csv`, `quickstart/quickstart/metrics.csv` and
+`adult-check/adult-check/metrics.csv`. Their hashes are in `SHA256SUMS`, and what was run, with its
+times, in `record.json`. `metrics.csv` contains no times and no
 dates, so the same code always writes the same bytes.
 
 Exit codes: 0 if everything ran or both records are equal, 1 otherwise, 2 for wrong arguments.
@@ -32,7 +33,7 @@ RUNS: dict[str, tuple[list[str], list[str]]] = {
     "quickstart": (["experiments/quickstart.yaml"], []),
     "adult-check": (["experiments/adult-check.yaml"], []),
 }
-"""Each run: patterns of experiment files, and options of `ratecli run` in addition to the common ones."""
+"""Each run: patterns of experiment files, and options of `ratecli run` besides the common ones."""
 
 SHOWN = 5
 """Number of rows to show of each file that differs."""
