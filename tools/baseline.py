@@ -42,7 +42,7 @@ Rows = dict[tuple[str, ...], str]
 
 
 def environment(repo: Path) -> dict[str, str]:
-    """Return variables that make Python import the ratecli of `repo` and find the real data sets."""
+    """Return variables with which Python imports the ratecli of `repo` and finds the data sets."""
     variables = {**os.environ, "PYTHONPATH": str(repo)}
     mirror = repo.parent / "shared" / "data"
     if mirror.is_dir():

@@ -7,16 +7,16 @@
     python tools/mutants.py show rates-001         # a mutant as a diff
     python tools/mutants.py choose FOLDER          # a new list; only for a new comparison
 
-`mutants.json` holds the list. Its mutants are anchored to expressions (see `anchors.py`), so the same
-ones can be planted before and after a refactoring. `--repo` names another checkout.
+`mutants.json` holds the list. Its mutants are anchored to expressions (see `anchors.py`), so the
+same ones can be planted before and after a refactoring. `--repo` names another checkout.
 
 Two packages are needed in addition to those of the project: coverage and pytest-cov. `record` and
-`run` work in copies of the checkout. They never touch the checkout itself. `run` continues a results
-file that already exists.
+`run` work in copies of the checkout. They never touch the checkout itself. `run` continues a
+results file that already exists.
 
 Each mutant is run against at most 40 tests that cover its line, and stops at the first failure.
-If they take too long even without the mutant, half of them are run (`tests` is less than `of` in the
-results), so run on a machine that does nothing else. The outcomes are:
+If they take too long even without the mutant, half of them are run (`tests` is less than `of` in
+the results), so run on a machine that does nothing else. The outcomes are:
 
 - killed: a test failed that passes without the mutant;
 - timeout: the tests did not end in time, but do without the mutant (counts as killed);
@@ -131,7 +131,7 @@ def identity(repo: Path) -> str:
 
 @contextmanager
 def checkout(repo: Path) -> Iterator[Path]:
-    """Yield a copy of a checkout, with what Numba has already compiled, and delete it afterwards."""
+    """Yield a copy of a checkout with what Numba has compiled; delete it afterwards."""
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
         target = Path(folder, "repo")
         compiled = [
@@ -263,7 +263,7 @@ class Coverage:
         What several tests share (a fixture of a module) is run by the first of them. All tests
         in the same file count as covering it, after those that run the line themselves.
         """
-        from coverage.numbits import numbits_to_nums  # type: ignore[import-not-found, unused-ignore]
+        from coverage.numbits import numbits_to_nums  # type: ignore # noqa: PGH003
 
         direct: dict[int, dict[str, None]] = defaultdict(dict)
         shared: dict[int, set[str]] = defaultdict(set)
