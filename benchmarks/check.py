@@ -50,17 +50,17 @@ from unittest.mock import patch
 import matplotlib as mpl
 import numpy as np
 
+from ratecli.config.document import Document
+from ratecli.experiment.prepare import prepared
+from ratecli.ledger.keys import stream
+from ratecli.ledger.records import TrialResult
 from ratecli.rates.direction import Direction
-from ratecli.report.checks.compare import compared
-from ratecli.report.checks.reference import Pinned, Place
-from ratecli.report.checks.verdicts import TOLERANCE, Terms
 from ratecli.report.estimates import Estimate, share
+from ratecli.report.regression.compare import compared
+from ratecli.report.regression.reference import Pinned, Place
+from ratecli.report.regression.verdicts import TOLERANCE, Terms
 from ratecli.runner import trial
 from ratecli.runner.executors import Serial
-from ratecli.runner.keys import stream
-from ratecli.runner.prepare import prepared
-from ratecli.runner.records import TrialResult
-from ratecli.spec.document import Document
 
 SEEDS = 40
 SIZES = (0.0, 0.001, 0.0025, 0.005, 0.01)

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 from filtering_peer import Peer
 
-from ratecli.faults import FaultError
-from ratecli.runner.prepare import prepare
-from ratecli.runner.records import TrialResult
+from ratecli.errors import FaultError
+from ratecli.experiment.prepare import prepare
+from ratecli.ledger.records import TrialResult
 from ratecli.runner.trial import run_trial
 from ratecli.runner.worker import one_thread
-from ratecli.runner.world import world
+from ratecli.sampling.rows import world
 from ratecli.solvers.filtering.aim import Aim  # noqa: F401  imported before the clock starts
 
 GROUPS = {"bank": "job", "adult": "race"}

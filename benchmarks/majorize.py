@@ -24,13 +24,13 @@ from sklearn.svm import LinearSVC
 
 from ratecli.datasets.download import ensure
 from ratecli.datasets.registry import find
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.rates.analysis import objective_goal, rule_goal
 from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
 from ratecli.rates.resolve import Scope, differences, resolve, violation
 from ratecli.runner.trial import training_problem
 from ratecli.runner.worker import one_thread
-from ratecli.runner.world import Data, World, world
+from ratecli.sampling.rows import Data, World, world
 from ratecli.solvers.majorize import choosers, svm
 from ratecli.solvers.majorize.augmented import Augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem

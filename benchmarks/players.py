@@ -37,7 +37,7 @@ from scipy import sparse
 
 from ratecli.datasets.download import ensure
 from ratecli.datasets.registry import find
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.rates.analysis import objective_goal, rule_goal
 from ratecli.rates.kinds import Kinds
@@ -46,7 +46,7 @@ from ratecli.rates.resolve import differences, resolve, violation
 from ratecli.rates.sample import Sample
 from ratecli.runner.trial import training_problem
 from ratecli.runner.worker import THREADS, one_thread
-from ratecli.runner.world import Data, World, world
+from ratecli.sampling.rows import Data, World, world
 from ratecli.solvers.hull.forms import Program
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.descent import Descent

@@ -14,12 +14,12 @@ from sklearn.metrics import accuracy_score, recall_score
 
 from ratecli.datasets.download import ensure
 from ratecli.datasets.registry import find
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.parser import parse_value
 from ratecli.rates.resolve import resolve
 from ratecli.runner.worker import one_thread
-from ratecli.runner.world import Data, World, world
+from ratecli.sampling.rows import Data, World, world
 
 
 def rows() -> tuple[str, World]:

@@ -18,12 +18,12 @@ from distributed import Client
 from joblib import Parallel, delayed
 from runner_trials import spin, trial
 
-from ratecli.runner.dask_crew import local_cluster
+from ratecli.ledger.records import Planned, TrialResult
+from ratecli.ledger.store import Store
+from ratecli.ledger.writer import Writer
+from ratecli.runner.dask_pool import local_cluster
 from ratecli.runner.executors import Dask, Executor, Processes, Serial
-from ratecli.runner.records import Planned, TrialResult
 from ratecli.runner.schedule import Task
-from ratecli.runner.store import Store
-from ratecli.runner.writer import Writer
 
 SHORT, MANY = 0.01, 1000
 LONG, FEW = 0.5, 16

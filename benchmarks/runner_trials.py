@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from ratecli.runner.records import TrialResult, Value
+from ratecli.ledger.records import TrialResult, Value
 
 SPLITS = ("train", "validation", "test")
 METRICS = ("objective", "violation.parity", "error", "ratio")

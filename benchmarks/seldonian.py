@@ -38,14 +38,14 @@ from ratecli.datasets.download import ensure
 from ratecli.datasets.load import load
 from ratecli.datasets.registry import find
 from ratecli.datasets.table import Table
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
+from ratecli.experiment.prepare import prepare
+from ratecli.ledger.records import TrialResult
 from ratecli.models.base import Array
 from ratecli.models.storage import loads
-from ratecli.runner.prepare import prepare
-from ratecli.runner.records import TrialResult
 from ratecli.runner.trial import run_trial
 from ratecli.runner.worker import THREADS, one_thread
-from ratecli.runner.world import world
+from ratecli.sampling.rows import world
 
 RATIO = "min((PR | [M])/(PR | [F]), (PR | [F])/(PR | [M])) >= {}"
 OUR_RATIO = "min(positive_rate[men] / positive_rate[women], positive_rate[women] / positive_rate[men]) >= {}"

@@ -178,8 +178,8 @@ def ratecli(command: list[str]) -> None:
 
 def values(rows: int, name: str, folder: Path) -> dict[str, float]:
     """Of the trial's main classifier."""
+    from ratecli.ledger.store import Store
     from ratecli.runner.run import LEDGER
-    from ratecli.runner.store import Store
 
     with Store(folder / "results" / f"{name}-{rows}" / LEDGER, readonly=True) as store:
         (planned,) = store.plan()

@@ -18,8 +18,8 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ratecli.codes import CODES, FAMILIES
-from ratecli.runner import catalogue
+from ratecli.error_codes import CODES, FAMILIES
+from ratecli.experiment import catalogue
 
 MADE = "Made of the code: `{}` tells the same.\n"
 SAID = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
@@ -217,7 +217,7 @@ def errors() -> str:
 
 
 def keys() -> str:
-    from ratecli.spec.schema import json_schema  # noqa: PLC0415
+    from ratecli.config.schema import json_schema  # noqa: PLC0415
 
     schema = json_schema()
     parts = [

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ratecli.api.balanced import BalancedFilter as BalancedFilter
     from ratecli.api.classifier import RateConstrainedClassifier as RateConstrainedClassifier
     from ratecli.api.data import load_dataset as load_dataset
+    from ratecli.api.errors import FaultError as FaultError
     from ratecli.api.errors import NoSolutionFoundError as NoSolutionFoundError
     from ratecli.api.errors import RatecliWarning as RatecliWarning
     from ratecli.api.results import Results as Results
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
     from ratecli.api.scoring import rate_scorer as rate_scorer
     from ratecli.api.scoring import violation_scorer as violation_scorer
     from ratecli.api.tested import SafetyTest as SafetyTest
-    from ratecli.faults import FaultError as FaultError
 
 __version__ = "0.1.0"
 
 _WHERE = {
     "BalancedFilter": "api.balanced",
-    "FaultError": "faults",
+    "FaultError": "api.errors",
     "NoSolutionFoundError": "api.errors",
     "RateConstrainedClassifier": "api.classifier",
     "RatecliWarning": "api.errors",

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 
 Kind = Literal["algorithm", "data set", "metric"]
 GROUPS: dict[Kind, str] = {

@@ -28,7 +28,7 @@ def commands():
 @pytest.fixture(scope="session")
 def cluster():
     """The address of a Dask cluster of two workers."""
-    from ratecli.runner.dask_crew import local_cluster  # noqa: PLC0415  takes a second
+    from ratecli.runner.dask_pool import local_cluster  # noqa: PLC0415  takes a second
 
     with local_cluster(2) as address:
         yield address

@@ -12,12 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.api.errors import readable, warn_of
-from ratecli.api.given import as_table
+from ratecli.api.rows import as_table
+from ratecli.apply.predict import answered
+from ratecli.apply.stored import Stored, applicable
 from ratecli.models.base import Array, Classifier
 from ratecli.models.storage import loads
-from ratecli.runner.encoding import Encoding
-from ratecli.runner.predict import answered
-from ratecli.runner.stored import Stored, applicable
+from ratecli.sampling.encoding import Encoding
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
 from ratecli.api.estimator import Estimator, seed_of
 from ratecli.api.fitting import Fitted, Labelled, fitted
-from ratecli.api.given import Given
-from ratecli.api.question import Question
-from ratecli.faults import Fault, FaultError
+from ratecli.api.goals import Question
+from ratecli.api.rows import Given
+from ratecli.apply.answers import answers
+from ratecli.apply.table_filter import MAIN
+from ratecli.apply.table_filter_checks import WITHOUT_LEAST
+from ratecli.errors import Fault, FaultError
+from ratecli.ledger.records import MET
 from ratecli.models.base import Array
 from ratecli.models.proxies import Filter
 from ratecli.rates.syntax import number, quoted
-from ratecli.runner.answers import answers
-from ratecli.runner.records import MET
-from ratecli.runner.table_filter import MAIN
-from ratecli.runner.table_filter_checks import WITHOUT_LEAST
 
 SECRET = "secret"  # noqa: S105  the name of a rule
 TOLD = "disclosivity"

@@ -12,17 +12,17 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
 from ratecli.api.estimator import Estimator, Scored, seed_of
 from ratecli.api.fitting import Fitted, Labelled, fitted, weights_of
-from ratecli.api.given import Given
+from ratecli.api.goals import Question, Rules
 from ratecli.api.labels import Classes
-from ratecli.api.question import Question, Rules
-from ratecli.faults import Fault, FaultError
+from ratecli.api.rows import Given
+from ratecli.errors import Fault, FaultError
+from ratecli.experiment.options import solver_class
+from ratecli.ledger.keys import stream
+from ratecli.ledger.records import MET, VIOLATION
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.linear import Chance, Ramp, Threshold
 from ratecli.models.weighed import Weighed
-from ratecli.runner.keys import stream
-from ratecli.runner.options import solver_class
-from ratecli.runner.records import MET, VIOLATION
 
 AUTO: Literal["auto"] = "auto"
 DETERMINISTIC = "deterministic"

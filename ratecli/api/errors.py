@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from ratecli.cli.render import render
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault
+from ratecli.errors import FaultError as FaultError  # noqa: PLC0414  public name
+from ratecli.render import render
 
 WIDTH = 100
 OURS = str(Path(__file__).parents[1])

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ratecli.api.given import Given, check_indices
+from ratecli.api.rows import Given, check_indices
 
 BETWEEN = "__"
 

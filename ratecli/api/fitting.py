@@ -12,34 +12,34 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import _check_sample_weight
 
-from ratecli.api.given import Given
-from ratecli.api.question import ROWS, Question, Read
-from ratecli.datasets.applied import apply, as_known, surprises
+from ratecli.api.goals import ROWS, Question, Read
+from ratecli.api.rows import Given
+from ratecli.datasets.apply_encoder import apply, as_known, surprises
 from ratecli.datasets.columns import Kind, is_text
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.gaps import ERROR, MEAN
 from ratecli.datasets.load import check_feature
+from ratecli.datasets.missing import ERROR, MEAN
 from ratecli.datasets.split import put_aside
 from ratecli.datasets.table import Table
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
+from ratecli.experiment.cases import Case
+from ratecli.experiment.group_checks import group_faults
+from ratecli.experiment.plan import Job
+from ratecli.experiment.row_checks import check_rows
+from ratecli.ledger.keys import stream
+from ratecli.ledger.records import Value
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.grouped import with_members
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Sample, relative_weights
-from ratecli.runner.cases import Case
-from ratecli.runner.decided import decisions_in
-from ratecli.runner.drawing import Holdout
-from ratecli.runner.group_checks import group_faults
-from ratecli.runner.keys import stream
-from ratecli.runner.plan import Job
-from ratecli.runner.records import Value
-from ratecli.runner.rows import check_rows
-from ratecli.runner.slices import memberships
 from ratecli.runner.trial import Ending, problem_of, solved
 from ratecli.runner.worker import one_thread
-from ratecli.runner.world import Data, World
+from ratecli.sampling.deployed_column import decisions_in
+from ratecli.sampling.resampling import Holdout
+from ratecli.sampling.rows import Data, World
+from ratecli.sampling.slices import memberships
 from ratecli.solvers.base import Solution
 
 BITS = 32

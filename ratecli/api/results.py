@@ -12,14 +12,14 @@ import pandas as pd
 
 from ratecli.api.applied import Model
 from ratecli.api.errors import readable
+from ratecli.config.experiment import load_experiment
 from ratecli.datasets.paths import no_file
-from ratecli.faults import Fault, FaultError, did_you_mean
-from ratecli.report.ledger import Ledger
+from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.ledger.records import Planned
+from ratecli.ledger.store import Store
+from ratecli.ledger.view import Ledger
 from ratecli.report.tables import summary, tidy, trials
-from ratecli.runner.records import Planned
 from ratecli.runner.run import LEDGER, display_name
-from ratecli.runner.store import Store
-from ratecli.spec.experiment import load_experiment
 
 FILES = (".yaml", ".yml")
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from ratecli.api.errors import readable, warn, warn_of
+from ratecli.api.lines import plain
 from ratecli.api.results import Results, load_results
-from ratecli.api.written import plain
-from ratecli.report.differing import differing
+from ratecli.config.document import Document
+from ratecli.config.override import overridden
+from ratecli.experiment.prepare import Prepared, ready, understand, understand_document
+from ratecli.ledger.lock import locked
+from ratecli.report.expectation_warnings import differing
 from ratecli.report.write import check_place, report_of
-from ratecli.runner.deployed import check_kept
 from ratecli.runner.executors import Executor, executor_of
-from ratecli.runner.lock import locked
-from ratecli.runner.prepare import Prepared, ready, understand, understand_document
 from ratecli.runner.run import run as run_trials
-from ratecli.spec.document import Document
-from ratecli.spec.override import overridden
+from ratecli.sampling.deployed import check_kept
 
 HERE = Path("experiment")
 """What stands for the file of an experiment that is in none: paths start from the working folder."""

@@ -14,15 +14,15 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 from ratecli.api.errors import readable
 from ratecli.api.estimator import predicted
 from ratecli.api.fitting import Labelled, weights_of
-from ratecli.api.given import Given
+from ratecli.api.goals import AS_IT_IS, Question
 from ratecli.api.labels import Classes
-from ratecli.api.question import AS_IT_IS, Question
-from ratecli.faults import Fault, FaultError
+from ratecli.api.rows import Given
+from ratecli.errors import Fault, FaultError
+from ratecli.ledger.records import VIOLATION
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression
 from ratecli.rates.matrix import Predictions, measure
-from ratecli.runner.records import VIOLATION
 
 RULE, RATE = "rule", "rate"
 

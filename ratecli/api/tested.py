@@ -24,16 +24,16 @@ from sklearn.utils.validation import (
 from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
 from ratecli.api.estimator import Scored, predicted, seed_of
 from ratecli.api.fitting import Labelled, checked
-from ratecli.api.given import Given
+from ratecli.api.goals import AS_IT_IS, Question, Read, Rules
 from ratecli.api.labels import Classes
-from ratecli.api.question import AS_IT_IS, Question, Read, Rules
-from ratecli.api.written import Written
+from ratecli.api.lines import Written
+from ratecli.api.rows import Given
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import Predictions
-from ratecli.runner.certified import SafetyRows, Verdict
 from ratecli.runner.trial import with_numbers
-from ratecli.runner.world import World
+from ratecli.sampling.rows import World
+from ratecli.sampling.safety_rows import SafetyRows, Verdict
 from ratecli.solvers.base import Solution
 
 THE_MODEL = "model"

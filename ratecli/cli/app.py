@@ -10,18 +10,8 @@ from typing import Annotated
 import typer
 
 import ratecli
-from ratecli.cli import (
-    catalogue,
-    checks,
-    data,
-    filters,
-    plans,
-    plugins,
-    predictions,
-    reports,
-    runs,
-    specs,
-)
+from ratecli.cli import catalogue, checks, data, filters, plans, plugins, predictions, reports, runs
+from ratecli.cli import files as specs
 from ratecli.cli.commands import Commands
 from ratecli.cli.console import forgiving
 from ratecli.plain_text import plain

@@ -37,8 +37,8 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List what has a name."""
+    from ratecli.experiment.catalogue import LISTINGS, doubtful  # noqa: PLC0415
     from ratecli.plugins import OWN  # noqa: PLC0415
-    from ratecli.runner.catalogue import LISTINGS, doubtful  # noqa: PLC0415
 
     rows = LISTINGS[kind]()
     print_faults(doubtful(kind))
@@ -67,8 +67,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show all there is to know about a name."""
-    from ratecli.faults import did_you_mean  # noqa: PLC0415
-    from ratecli.runner.catalogue import describe, names  # noqa: PLC0415
+    from ratecli.errors import did_you_mean  # noqa: PLC0415
+    from ratecli.experiment.catalogue import describe, names  # noqa: PLC0415
 
     row = describe(name)
     if row is None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from ratecli.cli.arguments import RESULTS, Files, Output, refuse_shared
+from ratecli.cli.collect import each
 from ratecli.cli.console import counted, print_json, show, table
-from ratecli.cli.each import each
-from ratecli.cli.specs import Format
-from ratecli.faults import Fault
+from ratecli.cli.files import Format
+from ratecli.errors import Fault
 
 if TYPE_CHECKING:
-    from ratecli.report.checks.findings import Check
-    from ratecli.runner.prepare import Prepared
+    from ratecli.experiment.prepare import Prepared
+    from ratecli.report.regression.findings import Check
 
 FAILED = 3
 SHOWN_FAULTS = 10
@@ -54,8 +54,8 @@ def check(
     """Compare what is stored with `expect` and with the pinned reference; exit 3 if that fails."""
     if not math.isfinite(tolerance):
         raise typer.BadParameter(f"{tolerance} is no number", param_hint="--tolerance")
-    from ratecli.report.checks.check import check as checked  # noqa: PLC0415
-    from ratecli.runner.prepare import examine  # noqa: PLC0415
+    from ratecli.experiment.prepare import examine  # noqa: PLC0415
+    from ratecli.report.regression.check import check as checked  # noqa: PLC0415
 
     ready = each(files, examine)
     names = [made.experiment.name for made in ready]
@@ -67,7 +67,7 @@ def check(
     if junit is not None:
         _write_junit(checks, junit)
     if form is Format.JSON:
-        from ratecli.report.checks.shown import document  # noqa: PLC0415
+        from ratecli.report.regression.render import document  # noqa: PLC0415
 
         print_json(document(checks))
     else:
@@ -78,8 +78,8 @@ def check(
 
 def pin(files: Files, output: Output = RESULTS, reference: References = REFERENCE) -> None:
     """Write what is stored as the reference that `check` compares with."""
-    from ratecli.report.checks.check import pin as pinned  # noqa: PLC0415
-    from ratecli.runner.prepare import examine  # noqa: PLC0415
+    from ratecli.experiment.prepare import examine  # noqa: PLC0415
+    from ratecli.report.regression.check import pin as pinned  # noqa: PLC0415
 
     def one(made: Prepared) -> str:
         name = made.experiment.name
@@ -97,8 +97,8 @@ def _place(made: Prepared, reference: Path) -> Path:
 
 
 def _write_junit(checks: list[Check], place: Path) -> None:
-    from ratecli.report.checks.junit import junit  # noqa: PLC0415
-    from ratecli.runner.files import atomic_write, writing  # noqa: PLC0415
+    from ratecli.files import atomic_write, writing  # noqa: PLC0415
+    from ratecli.report.regression.junit import junit  # noqa: PLC0415
 
     with writing(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -106,10 +106,10 @@ def _write_junit(checks: list[Check], place: Path) -> None:
 
 
 def _told(made: Prepared, found: Check, *, github: bool) -> None:
-    from ratecli.cli.render import clean, to_github  # noqa: PLC0415
-    from ratecli.report.checks.findings import BAD, Verdict  # noqa: PLC0415
-    from ratecli.report.checks.shown import folded, summary, versions  # noqa: PLC0415
-    from ratecli.report.checks.shown import table as moved  # noqa: PLC0415
+    from ratecli.render import clean, to_github  # noqa: PLC0415
+    from ratecli.report.regression.findings import BAD, Verdict  # noqa: PLC0415
+    from ratecli.report.regression.render import folded, summary, versions  # noqa: PLC0415
+    from ratecli.report.regression.render import table as moved  # noqa: PLC0415
 
     notes = [note.fault(made.document) for note in found.notes]
     if github:

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ratecli.cli.console import show
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141

@@ -34,8 +34,8 @@ def _silent(offer: Callable[P, Iterable[tuple[str, str]]]) -> Callable[P, Offere
 @_silent
 def everything(incomplete: str) -> Iterator[tuple[str, str]]:
     """All that `show` knows."""
+    from ratecli.experiment.catalogue import LISTINGS  # noqa: PLC0415
     from ratecli.rates.table import SYNONYMS  # noqa: PLC0415
-    from ratecli.runner.catalogue import LISTINGS  # noqa: PLC0415
 
     rows = [row for kind in LISTINGS if kind != "experiments" for row in LISTINGS[kind]()]
     found = {row["name"]: row.get("means") or row.get("summary") or "" for row in rows}
@@ -54,7 +54,7 @@ def data_sets(incomplete: str) -> Iterator[tuple[str, str]]:
 
 @_silent
 def templates(incomplete: str) -> Iterator[tuple[str, str]]:
-    from ratecli.spec.starter import templates as known  # noqa: PLC0415
+    from ratecli.config.starter import templates as known  # noqa: PLC0415
 
     yield from _beginning({**known(), "own-data": "Your own table"}, incomplete)
 
@@ -92,7 +92,7 @@ def columns(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
 @_silent
 def settings(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
     """Keys of the first file that is named, as `--set` writes them."""
-    from ratecli.spec.document import Document  # noqa: PLC0415
+    from ratecli.config.document import Document  # noqa: PLC0415
 
     given = _given(ctx, "file", KINDS) or _given(ctx, "files", KINDS)
     data = Document.read(Path(given)).data

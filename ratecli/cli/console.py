@@ -11,7 +11,7 @@ from typing import TextIO
 
 import typer
 
-from ratecli.faults import Fault
+from ratecli.errors import Fault
 from ratecli.plain_text import as_json, plain
 
 WIDEST = 120
@@ -19,7 +19,7 @@ WIDEST = 120
 
 def show(faults: Iterable[Fault]) -> None:
     """Faults in the order of their places, on standard error."""
-    from ratecli.cli.render import render  # noqa: PLC0415  not needed while all is well
+    from ratecli.render import render  # noqa: PLC0415  not needed while all is well
 
     color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     text = render(by_place(faults), color, min(width(), WIDEST))

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ratecli.cli.arguments import Offline
+from ratecli.cli.collect import each
 from ratecli.cli.completion import KINDS, data_sets
-from ratecli.cli.each import each
 from ratecli.cli.fetching import Told, progress
 
 
@@ -37,8 +37,8 @@ def fetch(
 def _fetched(wanted: Path, *, offline: bool, told: Told | None) -> list[str]:
     """A line for every file; only what has a slash or an ending of YAML is a file itself."""
     if wanted.suffix in KINDS or len(wanted.parts) > 1:
-        from ratecli.runner.prepare import absent_files, understand  # noqa: PLC0415
-        from ratecli.runner.prepare import fetch as fetch_all  # noqa: PLC0415
+        from ratecli.experiment.prepare import absent_files, understand  # noqa: PLC0415
+        from ratecli.experiment.prepare import fetch as fetch_all  # noqa: PLC0415
 
         known = understand(wanted)
         absent_files(known)

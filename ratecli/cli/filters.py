@@ -14,8 +14,8 @@ from ratecli.cli.console import table as aligned
 from ratecli.cli.predictions import STDOUT
 
 if TYPE_CHECKING:
-    from ratecli.runner.table_filter import Wanted
-    from ratecli.runner.table_filter_told import Told
+    from ratecli.apply.filter_report import Told
+    from ratecli.apply.table_filter import Wanted
 
 Table: TypeAlias = Annotated[
     Path,
@@ -120,7 +120,7 @@ def filter_table(
     separator: Separator = None,
 ) -> None:
     """Keep rows of a table so that groups balance, by a filter that tells little of anybody's group."""
-    from ratecli.runner.table_filter import Wanted, filtered  # noqa: PLC0415
+    from ratecli.apply.table_filter import Wanted, filtered  # noqa: PLC0415
 
     place = None if output == STDOUT else output
     unseen = [*(drop or ()), *([] if label is None else [label])]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from ratecli.cli.arguments import RESULTS, Files, Output, Settings, refuse_shared
-from ratecli.cli.asked import DATA, prepared, refuse_overwritten
 from ratecli.cli.console import counted, show, table
+from ratecli.cli.requests import DATA, prepared, refuse_overwritten
 
 if TYPE_CHECKING:
-    from ratecli.runner.forecast import Outlook
-    from ratecli.runner.prepare import Prepared
+    from ratecli.experiment.forecast import Outlook
+    from ratecli.experiment.prepare import Prepared
     from ratecli.runner.run import Asked
 
 UNKNOWN = "unknown"
@@ -31,7 +31,7 @@ def plan(files: Files, settings: Settings = None, output: Output = RESULTS) -> N
     A trial that several experiments have in common counts once in all.
     """
     from ratecli.cli.fetching import writing  # noqa: PLC0415
-    from ratecli.runner.prepare import absent_files, examine  # noqa: PLC0415
+    from ratecli.experiment.prepare import absent_files, examine  # noqa: PLC0415
     from ratecli.runner.run import Asked  # noqa: PLC0415
 
     with writing() as written:
@@ -61,8 +61,8 @@ def plan(files: Files, settings: Settings = None, output: Output = RESULTS) -> N
 
 
 def _tell_one(asked: Asked) -> None:
-    from ratecli.runner.files import LEDGER  # noqa: PLC0415
-    from ratecli.runner.forecast import forecast  # noqa: PLC0415
+    from ratecli.experiment.forecast import forecast  # noqa: PLC0415
+    from ratecli.files import LEDGER  # noqa: PLC0415
 
     outlooks = forecast(asked.prepared, asked.folder / LEDGER)
     totals = [
@@ -79,8 +79,8 @@ def _tell_one(asked: Asked) -> None:
 
 def _tell_several(here: Sequence[Asked], there: Sequence[Asked]) -> None:
     """A row an experiment, and one for all; those `there` wait for their data."""
-    from ratecli.runner.files import LEDGER  # noqa: PLC0415
-    from ratecli.runner.forecast import forecast_several  # noqa: PLC0415
+    from ratecli.experiment.forecast import forecast_several  # noqa: PLC0415
+    from ratecli.files import LEDGER  # noqa: PLC0415
 
     *several, every = forecast_several([(one.prepared, one.folder / LEDGER) for one in here])
     waiting = [(one.folder.name, _trials(one.prepared)) for one in there]

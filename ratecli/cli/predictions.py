@@ -58,8 +58,8 @@ def predict(
 
     Of a filter the columns are the chance that a row is kept, the value drawn, and whether it is kept.
     """
-    from ratecli.runner.predict import Asked  # noqa: PLC0415
-    from ratecli.runner.predict import predict as predicted  # noqa: PLC0415
+    from ratecli.apply.predict import Asked  # noqa: PLC0415
+    from ratecli.apply.predict import predict as predicted  # noqa: PLC0415
 
     place = None if output == STDOUT else output
     found = predicted(Asked(model, table, place, variant, separator, prefix, seed))

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from ratecli.cli.arguments import RESULTS, Files, Output
-from ratecli.cli.each import each
+from ratecli.cli.collect import each
 
 JOINED = "report.html"
 
@@ -42,7 +42,7 @@ def report(files: Files, output: Output = RESULTS) -> None:
 
 def _folder(file: Path, output: Path) -> Path:
     """Where the experiment's results are to be."""
-    from ratecli.spec.experiment import load_experiment  # noqa: PLC0415
+    from ratecli.config.experiment import load_experiment  # noqa: PLC0415
 
     return output / load_experiment(file)[0].name
 

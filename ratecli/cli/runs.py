@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from ratecli.cli.arguments import RESULTS, Files, Offline, Output, Settings, refuse_shared
-from ratecli.cli.asked import DATA, prepared, refuse_overwritten
 from ratecli.cli.console import show
+from ratecli.cli.requests import DATA, prepared, refuse_overwritten
 
 if TYPE_CHECKING:
     from ratecli.runner.executors import Executor
@@ -76,9 +76,9 @@ def run(  # one parameter an option
 ) -> None:
     """Run experiments: whatever is not stored yet. Then write tables, plots and report."""
     where = _executor(executor, jobs)
+    from ratecli.cli.batch import Manner, run_together  # noqa: PLC0415
     from ratecli.cli.fetching import progress, writing  # noqa: PLC0415
-    from ratecli.cli.together import Manner, run_together  # noqa: PLC0415
-    from ratecli.runner.prepare import prepare  # noqa: PLC0415
+    from ratecli.experiment.prepare import prepare  # noqa: PLC0415
     from ratecli.runner.run import Asked  # noqa: PLC0415
 
     limits = [f"limits.time={timeout}"] if timeout else []

@@ -15,7 +15,7 @@ from ratecli.cli.console import show, table
 from ratecli.plain_text import plain
 
 if TYPE_CHECKING:
-    from ratecli.runner.own_starter import Asked
+    from ratecli.experiment.starter import Asked
 
 OWN = "own-data"
 STDOUT = Path("-")
@@ -81,7 +81,7 @@ def init(
             raise typer.BadParameter(f"--data writes '{OWN}', not '{template}'")
         if label is None or group is None:
             raise typer.BadParameter(f"{NEEDED}; {_columns(data, separator)}")
-        from ratecli.runner.own_starter import Asked  # noqa: PLC0415
+        from ratecli.experiment.starter import Asked  # noqa: PLC0415
 
         target = Path("experiment.yaml") if path == STDOUT else path
         text, notes = _own(Asked(data, label, group, target, positive, separator))
@@ -101,15 +101,15 @@ def _refuse(given: dict[str, str | None], template: str | None) -> None:
 
 
 def _listing() -> str:
-    from ratecli.spec.starter import templates  # noqa: PLC0415
+    from ratecli.config.starter import templates  # noqa: PLC0415
 
     rows = [*templates().items(), (OWN, "Your own table: --data CSV --label COLUMN --group COLUMN")]
     return table(["template", "what it asks"], [list(row) for row in rows])
 
 
 def _template(name: str | None) -> str:
-    from ratecli.faults import did_you_mean  # noqa: PLC0415
-    from ratecli.spec.starter import FIRST, starter, templates  # noqa: PLC0415
+    from ratecli.config.starter import FIRST, starter, templates  # noqa: PLC0415
+    from ratecli.errors import did_you_mean  # noqa: PLC0415
 
     known = templates()
     if name is not None and name not in known:
@@ -119,7 +119,7 @@ def _template(name: str | None) -> str:
 
 
 def _own(asked: Asked) -> tuple[str, list[str]]:
-    from ratecli.runner.own_starter import own_starter  # noqa: PLC0415
+    from ratecli.experiment.starter import own_starter  # noqa: PLC0415
 
     made = own_starter(asked)
     show(made.warnings)
@@ -127,8 +127,8 @@ def _own(asked: Asked) -> tuple[str, list[str]]:
 
 
 def _columns(data: Path, separator: str | None) -> str:
-    from ratecli.datasets.own import other_separator, separator_of  # noqa: PLC0415
-    from ratecli.runner.predict import SEPARATED, table_of  # noqa: PLC0415
+    from ratecli.datasets.table_files import SEPARATED, table_of  # noqa: PLC0415
+    from ratecli.datasets.tables import other_separator, separator_of  # noqa: PLC0415
 
     names = table_of(data, separator or separator_of(data)).column_names
     if mark := other_separator(names):

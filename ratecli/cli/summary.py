@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ratecli.cli.console import counted, table
 
 if TYPE_CHECKING:
-    from ratecli.faults import FaultError
-    from ratecli.report.ledger import Ledger
-    from ratecli.runner.records import TrialResult
+    from ratecli.errors import FaultError
+    from ratecli.ledger.records import TrialResult
+    from ratecli.ledger.view import Ledger
     from ratecli.runner.run import Asked, Outcome
 
 SHOWN_ROWS = 20

@@ -13,11 +13,11 @@ from ratecli.conformance.goals import GOALS
 from ratecli.conformance.outcome import DoubtError, FailsError, SkipsError, Trial, said
 from ratecli.conformance.rows import edges, plain, repeated, weighted
 from ratecli.conformance.solving import SEED, Run, Subject, fresh, refused
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
+from ratecli.ledger.records import TrialResult
+from ratecli.ledger.store import documents
 from ratecli.models.base import Classifier
 from ratecli.models.storage import dumps, loads
-from ratecli.runner.records import TrialResult
-from ratecli.runner.store import documents
 from ratecli.solvers.hull.best import EXCESS
 
 ALIKE = 0.03

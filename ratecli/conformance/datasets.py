@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ratecli.config.names import NAME
 from ratecli.conformance.outcome import (
     DoubtError,
     FailsError,
@@ -28,8 +29,7 @@ from ratecli.datasets.encode import Encoder
 from ratecli.datasets.registry import OPTIONS, fingerprint, resolve
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
-from ratecli.faults import FaultError
-from ratecli.spec.names import NAME
+from ratecli.errors import FaultError
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 FEW = 200

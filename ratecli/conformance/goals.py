@@ -10,11 +10,11 @@ import numpy as np
 
 from ratecli.conformance.optimum import Convex, Exact, Ratio
 from ratecli.conformance.rows import Rows, counted, error, hit, missed, selected
+from ratecli.experiment.goal_checks import refusal
 from ratecli.models.base import Array
 from ratecli.rates.analysis import Goal, objective_goal, rule_goal
 from ratecli.rates.parser import parse_rule, parse_value
 from ratecli.rates.resolve import Scope, differences, resolve, violation
-from ratecli.runner.goal_checks import refusal
 from ratecli.solvers.base import Solver
 
 

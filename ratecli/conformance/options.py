@@ -12,9 +12,9 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 
 from ratecli.conformance.outcome import DoubtError, FailsError, Trial, said
+from ratecli.experiment.options import checked, settled
+from ratecli.ledger.keys import trial_key
 from ratecli.rates.analysis import Shape
-from ratecli.runner.keys import trial_key
-from ratecli.runner.options import checked, settled
 from ratecli.solvers.base import OptionFaultError, Role, Solver
 
 

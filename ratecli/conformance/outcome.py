@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 
 State = Literal["ok", "failed", "warning", "skipped"]
 S = TypeVar("S")

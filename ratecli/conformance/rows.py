@@ -10,7 +10,7 @@ from scipy import sparse
 
 from ratecli.models.base import Array, Features
 from ratecli.rates.sample import Sample
-from ratecli.runner.world import World
+from ratecli.sampling.rows import World
 
 Words = NDArray[np.str_]
 PLACES = np.array([[x, y] for x in (-2.0, -1.0, 0.0, 1.0, 2.0) for y in (0.0, 1.0)])

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from ratecli.certify.safety_test import Promise
 from ratecli.conformance.goals import GOALS, Goals
 from ratecli.conformance.optimum import cells_of
 from ratecli.conformance.outcome import FailsError, SkipsError, said
 from ratecli.conformance.rows import Rows, plain
 from ratecli.conformance.watch import Seen, watched
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.runner.trial import training_problem
 from ratecli.solvers.base import Solution, Solver
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.safety.promise import Promise
 
 L2 = 0.01
 SEED = 11

@@ -15,11 +15,11 @@ from ratecli.conformance.outcome import Check, Report
 from ratecli.conformance.solvers import check_solver
 from ratecli.datasets.source import Source
 from ratecli.datasets.sources import SOURCES
-from ratecli.faults import Fault, FaultError, did_you_mean
+from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.experiment.installed_plugins import loaded
 from ratecli.plugins import GROUPS, OWN, Kind, Plugin, installed
 from ratecli.rates.metrics import metric
 from ratecli.rates.table import Composite, Rate, canonical
-from ratecli.runner.plugged import loaded
 from ratecli.solvers.base import Solver
 from ratecli.solvers.registry import BUILT_IN
 

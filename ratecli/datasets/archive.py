@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 
 ARCHIVE_LIMIT = 64 * 2**20
 """Bytes that an archive, outer or inner, may have."""

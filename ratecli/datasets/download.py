@@ -24,8 +24,8 @@ from typing import IO, TYPE_CHECKING
 
 from ratecli.datasets.archive import ARCHIVE_LIMIT, extract
 from ratecli.datasets.source import RemoteFile, Source
-from ratecli.datasets.vouched import unvouched, vouched
-from ratecli.faults import Fault, FaultError
+from ratecli.datasets.unverified import unvouched, vouched
+from ratecli.errors import Fault, FaultError
 from ratecli.staging import staged_folder
 
 if TYPE_CHECKING:

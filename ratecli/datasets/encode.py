@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.datasets.columns import MISSING_CATEGORY, Kind, Levels
-from ratecli.datasets.gaps import check_scale, no_mean, too_far
+from ratecli.datasets.missing import check_scale, no_mean, too_far
 from ratecli.datasets.table import Table
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 
 Features: TypeAlias = NDArray[np.float64] | sparse.csr_array
 Positions: TypeAlias = NDArray[np.intp]

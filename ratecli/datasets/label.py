@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.datasets.columns import floats, is_text
-from ratecli.faults import Fault, FaultError, did_you_mean
+from ratecli.errors import Fault, FaultError, did_you_mean
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 """Words, in lower case, that stand for no value among numbers and labels."""

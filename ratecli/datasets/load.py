@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.datasets import own, registry
+from ratecli.datasets import registry
+from ratecli.datasets import tables as own
 from ratecli.datasets.columns import floats, is_text
 from ratecli.datasets.download import Progress, absent, checksums, ensure, sha256_of
-from ratecli.datasets.gaps import MEAN, Cells, gap_fault
 from ratecli.datasets.label import MISSING, read_label, read_number
+from ratecli.datasets.missing import MEAN, Cells, gap_fault
+from ratecli.datasets.near_numbers import FEW_LEVELS, looks_like_slips, slip_fault
 from ratecli.datasets.paths import own_file, own_path, unreadable
 from ratecli.datasets.roles import Options, deciding, roles_of
-from ratecli.datasets.slips import FEW_LEVELS, looks_like_slips, slip_fault
 from ratecli.datasets.source import Raw, Source
-from ratecli.datasets.streamed.files import files_of, streamed_digest
 from ratecli.datasets.table import Table
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 from ratecli.rates.sample import relative_weights
 
 
@@ -62,8 +62,6 @@ def _prepared(source: Source, preparation: str, raw: Raw) -> Table:
 
 def identity(options: Options, base: Path) -> str:
     """The digest that the table will have; an own file is hashed, nothing is read as a table."""
-    if options.get("stream"):
-        return streamed_digest(options, files_of(options, base))
     if "source" not in options:
         return _own_digest(options, _own_file(options, base))
     return _source_digest(options, base)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ratecli import plugins
 from ratecli.datasets.source import Option, Raw, Source
 from ratecli.datasets.sources import SOURCES
-from ratecli.faults import Fault, FaultError, did_you_mean
+from ratecli.errors import Fault, FaultError, did_you_mean
 
 if TYPE_CHECKING:
     from ratecli.datasets.table import Table
@@ -65,7 +65,7 @@ def source_of(plugin: plugins.Plugin) -> Source:
 
 
 OPTIONS = ("rows", "seed")
-"""Whole numbers that a file can give a source, beside `preparation` (`spec.dataset`)."""
+"""Whole numbers that a file can give a source, beside `preparation` (`config.dataset`)."""
 
 
 def brought(source: Source) -> plugins.Plugin | None:

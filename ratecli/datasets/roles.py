@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratecli.datasets.gaps import ERROR
-from ratecli.datasets.own import other_separator
-from ratecli.faults import Fault, FaultError, did_you_mean
+from ratecli.datasets.missing import ERROR
+from ratecli.datasets.tables import other_separator
+from ratecli.errors import Fault, FaultError, did_you_mean
 
 Options = Mapping[str, Any]
 

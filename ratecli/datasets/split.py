@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.datasets.table import Table
-from ratecli.faults import Fault, FaultError, did_you_mean
+from ratecli.errors import Fault, FaultError, did_you_mean
 
 PARTS = ("train", "validation", "test")
 _TEST = Fraction(1, 3)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 
 Floats = NDArray[np.float64]
 

@@ -61,7 +61,7 @@ class Rows(NamedTuple):
     numbers, codes
         (m, ...) of their records.
     cell
-        (m,) what each row counts as (`models.stream`); -1 where it is left out.
+        (m,) what each row counts as (`streaming.stream_protocol`); -1 where it is left out.
     weight
         (m,) how much each counts.
     """

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ratecli.faults import Fault, FaultError, Span
+from ratecli.errors import Fault, FaultError, Span
 from ratecli.rates import interval as iv
 from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS, POWER

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from functools import cache
 from typing import get_args
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.plugins import NAME, Plugin, plugins, sole
 from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS

@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable
 from typing import NoReturn, TypeVar, cast
 
-from ratecli.faults import Fault, FaultError, Span
+from ratecli.errors import Fault, FaultError, Span
 from ratecli.rates.syntax import (
     STRENGTH,
     Binary,

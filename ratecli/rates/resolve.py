@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from ratecli.faults import Fault, FaultError, Span, did_you_mean
+from ratecli.errors import Fault, FaultError, Span, did_you_mean
 from ratecli.rates import expression as ex
 from ratecli.rates import syntax
 from ratecli.rates.expression import Expression, Where

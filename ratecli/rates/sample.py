@@ -44,7 +44,7 @@ class Sample:
         Where labels are numbers: the least and the largest that they can be. None where they are of two
         classes.
     count
-        (n,) how many rows of a stream each stands for (`models.stream`); None where each is one.
+        (n,) how many rows of a stream each stands for (`streaming.stream_protocol`); None where each is one.
     """
 
     columns: Mapping[str, NDArray[np.object_] | Floats]

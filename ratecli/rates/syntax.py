@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ratecli.faults import Span
+from ratecli.errors import Span
 
 NOWHERE = Span(0, 0)
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from ratecli.faults import Span
+from ratecli.errors import Span
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import FUNCTIONS

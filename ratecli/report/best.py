@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ratecli.ledger.records import MET, VIOLATION
+from ratecli.ledger.view import Ledger
 from ratecli.report.groups import Group, groups
 from ratecli.report.identity import UNKNOWN, column
-from ratecli.report.ledger import Ledger
 from ratecli.report.sheet import Cell, Column, Sheet, number, plain, scalar, with_interval
-from ratecli.runner.records import MET, VIOLATION
 
 OBJECTIVE = "objective"
 BEST = "best"

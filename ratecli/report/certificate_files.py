@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ratecli.report.ledger import Ledger
-from ratecli.runner.records import VIOLATION, Planned
+from ratecli.ledger.records import VIOLATION, Planned
+from ratecli.ledger.view import Ledger
 
 CERTIFICATES = "certificates.json"
 

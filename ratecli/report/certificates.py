@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ratecli.ledger.records import Planned
+from ratecli.ledger.view import Ledger
+from ratecli.report.file_names import file_name, plot_name
 from ratecli.report.identity import column
-from ratecli.report.ledger import Ledger
-from ratecli.report.naming import file_name, plot_name
 from ratecli.report.sheet import Cell, Column, Sheet, number, plain, scalar
-from ratecli.runner.records import Planned
 
 MOST_DRAWN = 12
 """Trees in a report."""

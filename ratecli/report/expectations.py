@@ -24,14 +24,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
+from ratecli.config.expect import CI, Expectation
+from ratecli.config.sweep import holds
+from ratecli.ledger.records import VIOLATION
+from ratecli.ledger.view import MEASURED, Ledger
 from ratecli.report.estimates import Estimate
 from ratecli.report.groups import Group, groups, is_failure, of_variant
 from ratecli.report.identity import column, identity, key_cell, status_cell
-from ratecli.report.ledger import MEASURED, Ledger
 from ratecli.report.sheet import Cell, Column, Sheet, number, plain
-from ratecli.runner.records import VIOLATION
-from ratecli.spec.expect import CI, Expectation
-from ratecli.spec.sweep import holds
 
 NOT_JUDGED = "not judged"
 """What is said of a paper's figure that is only shown."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from ratecli.config.names import FAILURE_RATE, SOLUTION_RATE
+from ratecli.ledger.records import MET, VIOLATION, Planned
+from ratecli.ledger.view import Ledger
 from ratecli.report.estimates import Estimate, estimate
-from ratecli.report.ledger import Ledger
 from ratecli.report.outcomes import Outcome, Place, failed, solved
-from ratecli.runner.records import MET, VIOLATION, Planned
-from ratecli.spec.names import FAILURE_RATE, SOLUTION_RATE
 
 Key = tuple[str, ...]
 End = tuple[str, Mapping[str, Mapping[Place, float]]]

@@ -8,21 +8,21 @@ from typing import Any
 
 import yaml
 
+from ratecli.ledger.records import AT_END
+from ratecli.ledger.view import Ledger
 from ratecli.report.best import best, in_words
 from ratecli.report.certificates import certificate_sheet, undrawn
-from ratecli.report.differing import differing
-from ratecli.report.drawing import Picture
+from ratecli.report.constraint_tables import counts, failures, kept, promises
+from ratecli.report.expectation_warnings import differing
 from ratecli.report.expectations import against, choices, comparisons, in_order, kind, tally
 from ratecli.report.identity import by_status
-from ratecli.report.inline import Drawings
-from ratecli.report.ledger import Ledger
 from ratecli.report.markup import render
-from ratecli.report.promises import counts, failures, kept, promises
+from ratecli.report.plots.inline_svg import Drawings
+from ratecli.report.plots.style import Picture
 from ratecli.report.sheet import scalar
 from ratecli.report.sheets import asked_sheets, how
 from ratecli.report.unsolved import unsolved
-from ratecli.runner.records import AT_END
-from ratecli.runner.unkept import constants, unkept
+from ratecli.runner.warnings import constants, unkept
 from ratecli.solvers.registry import algorithms
 
 MOST_NOTICES = 100

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ratecli.ledger.view import MEASURED, Ledger
 from ratecli.report.groups import Group
-from ratecli.report.ledger import MEASURED, Ledger
 from ratecli.report.outcomes import ANSWERED
 from ratecli.report.sheet import Cell, Column, plain
 

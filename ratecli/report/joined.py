@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
+from ratecli.files import LEDGER, atomic_write, writing
+from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.expectations import (
     MEANING,
     NOT_JUDGED,
@@ -27,10 +29,8 @@ from ratecli.report.expectations import (
 )
 from ratecli.report.groups import groups
 from ratecli.report.identity import by_status, status_cell
-from ratecli.report.ledger import NOT_RUN, Ledger
 from ratecli.report.markup import render
 from ratecli.report.sheet import Cell, Column, Sheet, plain, scalar
-from ratecli.runner.files import LEDGER, atomic_write, writing
 
 REPORT = "report.html"
 UNREADABLE = "cannot be read"

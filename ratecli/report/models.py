@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from ratecli.apply.encoder_files import encoder_file
+from ratecli.files import ENCODER, atomic_write, writing
+from ratecli.ledger.records import Planned
+from ratecli.ledger.store import Store
+from ratecli.ledger.view import MEASURED, Ledger
 from ratecli.report.certificate_files import CERTIFICATES, certificate_file
 from ratecli.report.certificates import certificates
-from ratecli.report.ledger import MEASURED, Ledger
-from ratecli.report.naming import file_name
+from ratecli.report.file_names import file_name
 from ratecli.report.sheet import scalar
-from ratecli.runner.encoder_files import encoder_file
-from ratecli.runner.files import ENCODER, atomic_write, writing
-from ratecli.runner.records import Planned
-from ratecli.runner.store import Store
 
 LONGEST = 100
 """Characters of a trial's name after which a piece of its key stands for the rest."""

@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ratecli.ledger.records import MET, VIOLATION
+from ratecli.ledger.view import MEASURED
 from ratecli.report.estimates import Estimate, share
-from ratecli.report.ledger import MEASURED
-from ratecli.runner.records import MET, VIOLATION
 
 ANSWERED = MEASURED | {"no_solution_found", "infeasible"}
 """Statuses that rates of solutions and failures count."""

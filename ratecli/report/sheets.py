@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ratecli.ledger.records import STAGE, VIOLATION
+from ratecli.ledger.view import Ledger
 from ratecli.report.groups import Group, groups, is_share
 from ratecli.report.identity import column, identity, key_cell, ordered, status_cell
-from ratecli.report.ledger import Ledger
 from ratecli.report.outcomes import Place
 from ratecli.report.sheet import Cell, Column, Sheet, plain, with_interval
-from ratecli.runner.records import STAGE, VIOLATION
 
 HOW = (
     "Mean ± half the width of the 95 % Student-t interval over n seeds (resampled: the seed, with "

@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from ratecli.ledger.view import Ledger, split_order
 from ratecli.report.expectations import Comparison, comparisons
 from ratecli.report.groups import Group, groups
-from ratecli.report.ledger import Ledger, split_order
 
 NUMBERS = ("mean", "low", "high", "n", "nan")
 EXPECTED = ("expect", "figure", "within", "source", "verdict")

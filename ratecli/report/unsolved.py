@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from ratecli.report.ledger import Ledger
+from ratecli.ledger.records import Planned
+from ratecli.ledger.view import Ledger
 from ratecli.report.sheet import Cell, Column, Sheet, scalar
-from ratecli.runner.records import Planned
 
 NO_SOLUTION = "no_solution_found"
 FEW = 3

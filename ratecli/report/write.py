@@ -9,19 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ratecli.faults import Fault, FaultError
-from ratecli.report.expectations import against
-from ratecli.report.html import page
-from ratecli.report.ledger import Ledger
-from ratecli.report.models import write_models
-from ratecli.report.naming import file_name
-from ratecli.report.plots import pictures
-from ratecli.report.promises import kept, promises
-from ratecli.report.sheet import markdown
-from ratecli.report.sheets import asked_sheets, how, unshown
-from ratecli.report.tables import csv_text, summary, tidy, trials
-from ratecli.report.tree_picture import trees
-from ratecli.runner.files import (
+from ratecli.errors import Fault, FaultError
+from ratecli.files import (
     LEDGER,
     MODELS,
     UNFINISHED,
@@ -30,8 +19,19 @@ from ratecli.runner.files import (
     refuse_links,
     writing,
 )
-from ratecli.runner.lock import REPORT_LOCK, reporting
-from ratecli.runner.store import Store
+from ratecli.ledger.lock import REPORT_LOCK, reporting
+from ratecli.ledger.store import Store
+from ratecli.ledger.view import Ledger
+from ratecli.report.constraint_tables import kept, promises
+from ratecli.report.expectations import against
+from ratecli.report.file_names import file_name
+from ratecli.report.html import page
+from ratecli.report.models import write_models
+from ratecli.report.plots.draw import pictures
+from ratecli.report.plots.tree import trees
+from ratecli.report.sheet import markdown
+from ratecli.report.sheets import asked_sheets, how, unshown
+from ratecli.report.tables import csv_text, summary, tidy, trials
 from ratecli.staging import remove_stale
 
 MANIFEST = "manifest.json"

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from distributed import get_worker
 
-from ratecli.datasets.streamed.cluster import SCHEDULER
-from ratecli.faults import Fault, FaultError
-from ratecli.runner.crew import Crew
-from ratecli.runner.parcel import Answer, Parcel
-from ratecli.runner.provenance import code_versions
+from ratecli.errors import Fault, FaultError
+from ratecli.ledger.provenance import code_versions
+from ratecli.runner.messages import Answer, Parcel
+from ratecli.runner.worker_pool import Crew
+from ratecli.streaming.cluster import SCHEDULER
 
 IDLE_SECONDS = 60.0
 """When the processes leave of a run that no longer says anything: it was killed, perhaps."""

@@ -10,12 +10,13 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Protocol
 
-from ratecli.faults import Fault, FaultError
-from ratecli.runner.crew import Crew
-from ratecli.runner.limits import UNLIMITED
-from ratecli.runner.schedule import Schedule, Task
-from ratecli.runner.shift import NO_HOOKS, Desk, Hooks, OnDone, Shift
+from ratecli.errors import Fault, FaultError
+from ratecli.experiment.limits import UNLIMITED
+from ratecli.experiment.plan import Task
+from ratecli.runner.dispatcher import NO_HOOKS, Desk, Hooks, OnDone, Shift
+from ratecli.runner.schedule import Schedule
 from ratecli.runner.worker import Function, attempt, one_thread, run_checked
+from ratecli.runner.worker_pool import Crew
 
 __all__ = ["NO_HOOKS", "Dask", "Executor", "Hooks", "Processes", "Serial"]
 
@@ -93,7 +94,7 @@ class Dask:
 
     def check(self) -> None:
         """Raises FaultError, E512, where no cluster with workers is at the address."""
-        from ratecli.runner.dask_crew import connected  # noqa: PLC0415  an extra
+        from ratecli.runner.dask_pool import connected  # noqa: PLC0415  an extra
 
         if self.address is not None:
             with connected(self.address):
@@ -103,7 +104,7 @@ class Dask:
         self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
     ) -> None:
         """Raises FaultError: E512 without a cluster that can be used, E513 where it is lost."""
-        from ratecli.runner.dask_crew import dask_crew  # noqa: PLC0415  an extra
+        from ratecli.runner.dask_pool import dask_crew  # noqa: PLC0415  an extra
 
         todo = list(tasks)
         if not todo:

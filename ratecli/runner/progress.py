@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
+from ratecli.ledger.records import FAILED, TrialResult
 from ratecli.plain_text import plain
-from ratecli.runner.records import FAILED, TrialResult
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

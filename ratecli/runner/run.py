@@ -7,14 +7,14 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
+from ratecli.experiment.plan import Task
+from ratecli.experiment.prepare import Prepared
+from ratecli.files import LEDGER
+from ratecli.ledger.records import TrialResult
 from ratecli.runner.executors import Executor, Hooks
-from ratecli.runner.files import LEDGER
-from ratecli.runner.ongoing import Asked, Ongoing, Outcome, display_name, kept
-from ratecli.runner.prepare import Prepared
+from ratecli.runner.experiment_run import Asked, Ongoing, Outcome, display_name, kept
 from ratecli.runner.progress import Progress, open_progress
-from ratecli.runner.records import TrialResult
-from ratecli.runner.schedule import Task
 from ratecli.runner.trial import run_trial
 
 __all__ = ["LEDGER", "Asked", "Outcome", "display_name", "kept", "run", "run_all"]

@@ -6,26 +6,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import Any
 
-from ratecli.runner.limits import UNLIMITED, Limits
-from ratecli.runner.records import FAILED, TrialResult
+from ratecli.experiment.plan import Task
+from ratecli.ledger.records import FAILED, TrialResult
 
 Recall = Callable[[str], TrialResult]
 """Gives the result of a trial of an earlier run, with its models."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """A trial to run: its key, the keys of the trials it needs, and what its function is called with.
-
-    `limits` is what it may take; numbers do not hang on it, and neither does the key.
-    """
-
-    key: str
-    needs: tuple[str, ...]
-    payload: Any
-    limits: Limits = UNLIMITED
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
+from ratecli.experiment.cases import Case, known_goals
+from ratecli.experiment.goal_checks import refusal
+from ratecli.experiment.group_checks import unknown_groups
+from ratecli.experiment.plan import Job
+from ratecli.ledger.keys import stream
+from ratecli.ledger.records import CONSTANT, MET, TrialResult, Value
 from ratecli.models.base import Classifier
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
@@ -22,26 +28,20 @@ from ratecli.rates.kinds import Kinds
 from ratecli.rates.matrix import Predictions, measure, rate_matrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import DEPLOYED
-from ratecli.runner.cases import Case, known_goals
-from ratecli.runner.census import census
-from ratecli.runner.certified import SafetyRows, rates_on
-from ratecli.runner.deployed import decided, of_column, with_decisions, with_stored
-from ratecli.runner.filtered import NoneKeptError, seen_rows
-from ratecli.runner.goal_checks import refusal
-from ratecli.runner.group_checks import unknown_groups
-from ratecli.runner.keys import stream
-from ratecli.runner.plan import Job
-from ratecli.runner.records import CONSTANT, MET, TrialResult, Value
-from ratecli.runner.undefined import of_nothing, undefined_ratios
 from ratecli.runner.unsolved import is_unsolved, unsolved
-from ratecli.runner.world import World, world
+from ratecli.sampling.deployed import decided, of_column, with_decisions, with_stored
+from ratecli.sampling.filter_summary import census
+from ratecli.sampling.filtered import NoneKeptError, seen_rows
+from ratecli.sampling.rows import World, world
+from ratecli.sampling.safety_rows import SafetyRows, rates_on
+from ratecli.sampling.undefined import of_nothing, undefined_ratios
 from ratecli.solvers.base import Solution
-from ratecli.solvers.guard import guarded
+from ratecli.solvers.feasibility import unmet
+from ratecli.solvers.fit_cache import clock
 from ratecli.solvers.hull.forms import TAKEN, Program
 from ratecli.solvers.liblinear import scikit_learn
-from ratecli.solvers.possible import unmet
+from ratecli.solvers.margin import guarded
 from ratecli.solvers.problem import ERROR, Problem
-from ratecli.solvers.remembered import clock
 
 
 def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
@@ -247,7 +247,7 @@ def with_numbers(
 
 
 def _anywhere(node: ex.Of) -> ex.Of:
-    """What it measures without the split that `runner.reading` put there."""
+    """What it measures without the split that `experiment.reading` put there."""
 
     def free(part: ex.Expression) -> ex.Expression | None:
         return replace(part, split=None) if isinstance(part, ex.Measured) else None
@@ -397,7 +397,7 @@ def _by(amount: float) -> str:
 
 
 def _proven(problem: Problem, status: str, reason: str) -> tuple[str, str]:
-    """What is not met is `infeasible` where no classifier at all would meet it (`solvers.possible`)."""
+    """What is not met is `infeasible` where no classifier at all would meet it (`solvers.feasibility`)."""
     if not {goal.shape for goal in problem.constraints} <= TAKEN:
         return status, reason
     plain = replace(problem, objective=objective_goal("error", ERROR))

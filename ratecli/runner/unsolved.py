@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ratecli.experiment.cases import Case, compares
+from ratecli.experiment.plan import Job
+from ratecli.ledger.records import TrialResult
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
-from ratecli.runner.cases import Case, compares
-from ratecli.runner.plan import Job
-from ratecli.runner.records import TrialResult
 
 
 def is_unsolved(result: TrialResult) -> bool:

@@ -16,9 +16,9 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from ratecli.faults import Fault, FaultError
-from ratecli.runner.records import TrialResult
-from ratecli.runner.store import documents
+from ratecli.errors import Fault, FaultError
+from ratecli.ledger.records import TrialResult
+from ratecli.ledger.store import documents
 
 Function = Callable[[Any, Mapping[str, TrialResult]], TrialResult]
 """Runs one trial: (payload, results of the trials it needs by key) -> its result."""

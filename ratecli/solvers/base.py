@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NewType
 
 import numpy as np
 
-from ratecli.faults import Fault
+from ratecli.errors import Fault
 from ratecli.models.base import Classifier
 from ratecli.rates.analysis import Goal
 from ratecli.rates.matrix import RateMatrix

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ratecli.faults import Fault, FaultError
+from ratecli.certify.safety_test import Promise
+from ratecli.errors import Fault, FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.grouped import with_members
-from ratecli.models.stream import Stream
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
@@ -19,7 +19,7 @@ from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
 from ratecli.rates.tangent import undefined, values
-from ratecli.solvers.safety.promise import Promise
+from ratecli.streaming.stream_protocol import Stream
 
 ERROR = Leaf(RATES["error"])
 
@@ -56,7 +56,7 @@ class Problem:
         The deployed model, for algorithms that need it.
     stream
         The rows where they are in no memory; what is said here of n rows is then said of n cells of rows
-        that count alike (`models.stream`).
+        that count alike (`streaming.stream_protocol`).
     """
 
     X: Features

@@ -12,7 +12,7 @@ from inspect import isabstract
 from typing import TYPE_CHECKING, Any
 
 from ratecli import plugins
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 
 if TYPE_CHECKING:
     from ratecli.solvers.base import Solver

@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from ratecli import BalancedFilter, NoSolutionFoundError, RatecliWarning
-from ratecli.runner.table_filter import Wanted, filtered
+from ratecli.apply.table_filter import Wanted, filtered
 
 
 @pytest.mark.parametrize("algorithm", ["balanced_tree", "qp_proxy"])

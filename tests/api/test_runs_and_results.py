@@ -7,7 +7,7 @@ import pytest
 
 import ratecli
 from ratecli import FaultError, RatecliWarning
-from ratecli.runner.predict import Asked, predict
+from ratecli.apply.predict import Asked, predict
 
 EXPERIMENT = {
     "name": "small",

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ratecli.faults import FaultError
-from ratecli.runner.store import Store
+from ratecli.errors import FaultError
+from ratecli.ledger.store import Store
 
 SMALL = """\
 # a small experiment

@@ -14,15 +14,16 @@ import pytest
 import typer
 from small import PLAIN, SMALL, TRIALS, command, stored
 
-from ratecli.cli.together import Manner, run_together
-from ratecli.runner import dask_crew, limits
+from ratecli.cli.batch import Manner, run_together
+from ratecli.experiment import limits
+from ratecli.experiment.limits import held_by
+from ratecli.experiment.prepare import prepare
+from ratecli.ledger.lock import locked
+from ratecli.ledger.records import TrialResult
+from ratecli.ledger.store import Store
+from ratecli.runner import dask_pool as dask_crew
 from ratecli.runner.executors import Serial
-from ratecli.runner.limits import held_by
-from ratecli.runner.lock import locked
-from ratecli.runner.prepare import prepare
-from ratecli.runner.records import TrialResult
 from ratecli.runner.run import LEDGER, Asked, run_all
-from ratecli.runner.store import Store
 
 OTHER = PLAIN.replace("name: small", "name: other").replace("rows: 200", "rows: 210")
 EXPECT = """\

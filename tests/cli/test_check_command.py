@@ -14,8 +14,8 @@ import yaml
 from small import PLAIN
 
 from ratecli.cli.app import main
-from ratecli.report.checks.reference import read, text
-from ratecli.spec.experiment import load_experiment
+from ratecli.config.experiment import load_experiment
+from ratecli.report.regression.reference import read, text
 
 FILE = PLAIN.replace("seeds: 2", "seeds: 5").replace("[0.6, 0.9]", "[0.6]")
 TRIALS = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from small import PLAIN
 
 from ratecli.cli.app import main
 from ratecli.datasets.archive import extract
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
 

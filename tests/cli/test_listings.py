@@ -12,15 +12,15 @@ from dataclasses import fields
 import pytest
 from small import SMALL, command, environment, process
 
+from ratecli.config.experiment import load_experiment
+from ratecli.config.report import KINDS
+from ratecli.config.schema import json_schema
+from ratecli.experiment.catalogue import LISTINGS, PLOTS, describe, names
+from ratecli.experiment.file_schema import file_schema
+from ratecli.experiment.signature import signature
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SPREADS, SYNONYMS, TEMPLATES
-from ratecli.runner.catalogue import LISTINGS, PLOTS, describe, names
-from ratecli.runner.file_schema import file_schema
-from ratecli.runner.signature import signature
 from ratecli.solvers.registry import algorithms
-from ratecli.spec.experiment import load_experiment
-from ratecli.spec.report import KINDS
-from ratecli.spec.schema import json_schema
 
 HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2", "requests"}  # fmt: skip
 QUICK = [

@@ -10,10 +10,10 @@ from small import SMALL
 
 from ratecli.cli.checks import REFERENCE
 from ratecli.cli.reports import JOINED
+from ratecli.config.names import IN_RESULTS
+from ratecli.ledger.lock import LOCK, REPORT_LOCK
 from ratecli.report.write import FOLDERS, PAGES, check_place
-from ratecli.runner.lock import LOCK, REPORT_LOCK
 from ratecli.runner.run import LEDGER
-from ratecli.spec.names import IN_RESULTS
 
 SEVERAL = (("report.html",), ("metrics.csv", "summary.md"))
 

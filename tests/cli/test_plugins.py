@@ -13,13 +13,13 @@ from plugged import install
 from small import PLAIN
 
 from ratecli import plugins
+from ratecli.config.experiment import load_experiment
 from ratecli.datasets import registry as sources
+from ratecli.experiment import options, origins
+from ratecli.experiment.catalogue import describe
+from ratecli.experiment.prepare import examine
 from ratecli.rates import metrics
-from ratecli.runner import options, origins
-from ratecli.runner.catalogue import describe
-from ratecli.runner.prepare import examine
 from ratecli.solvers import registry as solvers
-from ratecli.spec.experiment import load_experiment
 
 CACHES = (plugins.installed, solvers.algorithms, options.solver_class, sources.source_of, metrics.metric_of)  # fmt: skip
 

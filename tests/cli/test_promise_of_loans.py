@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from ratecli.spec.algorithm import label_of
+from ratecli.config.algorithm import label_of
 
 FILE = Path(__file__).parents[2] / "experiments" / "seldonian2019" / "promise-loans.yaml"
 QUICK = ("post_shift", "chances_calibrated")

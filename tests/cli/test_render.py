@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ratecli.cli.render import render, to_github, to_json
-from ratecli.faults import Fault, Place
+from ratecli.errors import Fault, Place
+from ratecli.render import render, to_github, to_json
 
 RULE = "  b: tpr[sex=female] >= 0.8 * tpr"
 GAP = "  d: max_gap(precision, by=sex) <= 0.05"

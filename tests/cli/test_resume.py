@@ -9,7 +9,7 @@ import pytest
 from small import SMALL, TRIALS
 
 from ratecli.cli.app import main
-from ratecli.runner import world
+from ratecli.sampling import rows as world
 
 PEOPLE = "sex,x,y\n" + "".join(
     f"{'FM'[k % 2]},{(k * 37 + k // 2 % 2 * 40) % 101},{k // 2 % 2}\n" for k in range(160)

@@ -11,7 +11,7 @@ from small import PLAIN, SMALL, TRIALS, quickstart
 
 from ratecli.cli.runs import _executor
 from ratecli.runner.executors import Dask, Processes, Serial
-from ratecli.runner.world import Data, dealt_of
+from ratecli.sampling.rows import Data, dealt_of
 
 LEFT = {
     ".lock",

@@ -8,8 +8,8 @@ import sqlite3
 import pandas as pd
 import pytest
 
-from ratecli.report.guarantee import deltas, guarantee
-from ratecli.report.ledger import Ledger
+from ratecli.ledger.view import Ledger
+from ratecli.report.plots.guarantee import deltas, guarantee
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 
 LOANS = """\

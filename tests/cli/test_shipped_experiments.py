@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from ratecli.config.experiment import load_experiment
 from ratecli.datasets import clicks
 from ratecli.datasets.load import load
 from ratecli.datasets.table import Table
-from ratecli.runner.prepare import absent_files, understand
-from ratecli.spec.experiment import load_experiment
+from ratecli.experiment.prepare import absent_files, understand
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
 FOLDER = Path(__file__).parents[2] / "experiments"

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ratecli.report.checks.differences import PLENTY
-from ratecli.spec.experiment import load_experiment
-from ratecli.spec.starter import starter, templates
+from ratecli.config.experiment import load_experiment
+from ratecli.config.starter import starter, templates
+from ratecli.report.regression.differences import PLENTY
 
 QUICK = ("-j", 1, "--offline", "--set", "seeds=1", "--set", "report.plots=[]")
 FEWER = {

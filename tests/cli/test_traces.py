@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from ratecli.report.ledger import Ledger
-from ratecli.runner.records import MET
+from ratecli.ledger.records import MET
+from ratecli.ledger.view import Ledger
 
 TEXT = """\
 name: traces

@@ -12,10 +12,10 @@ from threading import Thread
 import pytest
 from small import PLAIN, TRIALS, command, stored
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
+from ratecli.ledger import lock
+from ratecli.ledger.lock import LOCK, locked, reporting
 from ratecli.report.write import write_report
-from ratecli.runner import lock
-from ratecli.runner.lock import LOCK, locked, reporting
 from ratecli.runner.run import LEDGER
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")

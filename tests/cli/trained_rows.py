@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ratecli.experiment.options import solver_class
+from ratecli.experiment.prepare import prepare
+from ratecli.ledger.records import Planned, TrialResult
+from ratecli.ledger.store import Store
 from ratecli.models.storage import loads
-from ratecli.runner.options import solver_class
-from ratecli.runner.prepare import prepare
-from ratecli.runner.records import Planned, TrialResult
 from ratecli.runner.run import LEDGER
-from ratecli.runner.store import Store
-from ratecli.runner.world import World, world
+from ratecli.sampling.rows import World, world
 
 
 @dataclass(frozen=True)

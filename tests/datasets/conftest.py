@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from data_folder import data  # noqa: F401  a fixture
 from toy_source import Answers
 
 
@@ -20,11 +20,3 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
     answers.server.shutdown()
     thread.join()
     answers.server.server_close()
-
-
-@pytest.fixture(autouse=True)
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, not made yet."""
-    folder = tmp_path / "data"
-    monkeypatch.setenv("RATECLI_DATA", str(folder))
-    return folder

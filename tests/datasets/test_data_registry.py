@@ -8,7 +8,7 @@ import pytest
 
 from ratecli.datasets import registry
 from ratecli.datasets.sources import SOURCES
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 
 
 def codes(options: dict[str, object]) -> list[str]:

@@ -16,7 +16,7 @@ from toy_source import CONTENT, Answers, remote, source
 
 from ratecli.datasets import download
 from ratecli.datasets.source import RemoteFile, Source
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 
 
 def refused(toy: Source, *, offline: bool = False) -> Fault:

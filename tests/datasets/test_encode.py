@@ -12,7 +12,7 @@ from scipy import sparse
 
 from ratecli.datasets.encode import Encoder, ReadyMadeError
 from ratecli.datasets.table import Table
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 
 
 def table(**columns: Any) -> Table:

@@ -11,14 +11,14 @@ import pytest
 from scipy import sparse
 from sklearn.impute import SimpleImputer
 
-from ratecli.datasets.applied import apply, surprises
+from ratecli.datasets.apply_encoder import apply, surprises
 from ratecli.datasets.encode import Encoder, Numeric
 from ratecli.datasets.load import identity, load
-from ratecli.datasets.streamed.deal import Deal
-from ratecli.datasets.streamed.encode import Shares, encoded, with_features
-from ratecli.datasets.streamed.table import streamed_table
 from ratecli.datasets.table import Table
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
+from ratecli.streaming.encode import Shares, encoded, with_features
+from ratecli.streaming.split import Deal
+from ratecli.streaming.table import streamed_table
 
 OPTIONS = {"label": "y", "missing": "mean", "drop": ["part"], "split": {"by": "part"}}
 
@@ -117,7 +117,7 @@ def test_streamed_features_are_those_in_memory(tmp_path: Path, name: str, drop: 
 
 
 def test_a_plain_classifier_of_streamed_rows_is_the_one_in_memory(tmp_path: Path):
-    from ratecli.runner.prepare import prepare  # noqa: PLC0415
+    from ratecli.experiment.prepare import prepare  # noqa: PLC0415
     from ratecli.runner.trial import run_trial  # noqa: PLC0415
 
     write(frame(), tmp_path / "t.csv")

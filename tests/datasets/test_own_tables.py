@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from ratecli.datasets.load import identity, load, missing
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 
 GOOD = "sex,age,zip,paid\nF,20,01,yes\nM,30,02,no\nF,40.5,03,\nM,50,04,yes\n"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ratecli.datasets.split import PARTS, apportion, split
 from ratecli.datasets.table import Table
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 
 
 def table(n: int = 90, part: Any = None, **columns: Any) -> Table:

@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.table import Table
 from ratecli.datasets.texts import TERMS, hashed_counts, mean_vectors
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 
 TEXTS = ["A dog, a DOG and a cat.", "the cat", "!", "dog dog dog bird"]
 TRAIN = np.arange(3)

@@ -11,7 +11,7 @@ import pytest
 from ratecli.datasets.download import absent, checksums
 from ratecli.datasets.load import identity, load, missing
 from ratecli.datasets.sources import SOURCES
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 
 COMMENTS = """\
 rev_id	comment	year	logged_in	ns	sample	split

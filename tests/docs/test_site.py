@@ -13,11 +13,11 @@ import pytest
 import typer.main
 
 from ratecli.cli.app import app
-from ratecli.codes import CODES
-from ratecli.runner.catalogue import datasets, functions, metrics
-from ratecli.runner.signature import signature
+from ratecli.config.schema import json_schema
+from ratecli.error_codes import CODES
+from ratecli.experiment.catalogue import datasets, functions, metrics
+from ratecli.experiment.signature import signature
 from ratecli.solvers.registry import BUILT_IN
-from ratecli.spec.schema import json_schema
 
 ROOT = Path(__file__).parents[2]
 
@@ -132,8 +132,8 @@ def test_the_reference_tells_of_every_name(site):
 
 
 def test_the_page_of_results_tells_of_every_file_that_a_report_writes(site):
+    from ratecli.files import LEDGER  # noqa: PLC0415
     from ratecli.report.write import FOLDERS, PAGES  # noqa: PLC0415
-    from ratecli.runner.files import LEDGER  # noqa: PLC0415
 
     _, pages = site
     for name in (*PAGES, *FOLDERS, LEDGER):

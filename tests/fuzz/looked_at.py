@@ -8,11 +8,11 @@ from pathlib import Path
 
 from guard import watched
 
-from ratecli.cli.render import render, to_github, to_json
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
+from ratecli.experiment.explain import explain
+from ratecli.experiment.prepare import examine
 from ratecli.plain_text import plain
-from ratecli.runner.explain import explain
-from ratecli.runner.prepare import examine
+from ratecli.render import render, to_github, to_json
 
 CODE = re.compile(r"[EW]\d{3}")
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

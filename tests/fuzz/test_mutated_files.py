@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from looked_at import check, look
 
-from ratecli.faults import FaultError
-from ratecli.spec.document import Document
-from ratecli.spec.experiment import read_experiment
+from ratecli.config.document import Document
+from ratecli.config.experiment import read_experiment
+from ratecli.errors import FaultError
 
 FEW = 60
 MANY = 500

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ratecli.certify.safety_test import Promise
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, rule_goal
@@ -15,7 +16,6 @@ from ratecli.rates.matrix import RateMatrix, rate_matrix
 from ratecli.rates.parser import parse_rule
 from ratecli.rates.resolve import Scope, differences, violation
 from ratecli.rates.sample import Sample
-from ratecli.solvers.safety.promise import Promise
 
 GROUPS = frozenset({"g", "h"})
 

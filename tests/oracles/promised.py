@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from oracles.goals import Rows, Rules, problem, smooth_rows
 
+from ratecli.certify.safety_test import Method, Promise
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.safety.promise import Method, Promise
 
 GAP = "abs(positive_rate[g = a] - positive_rate[g = c]) <= 0.1"
 RATIO = "min_ratio(positive_rate, by=g) >= 0.7"

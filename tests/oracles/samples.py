@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
+from ratecli.certify.samples import Measured, Moments, Part
 from ratecli.models.base import Array
-from ratecli.solvers.safety.samples import Measured, Moments, Part
 
 UNKNOWN = (-np.inf, np.inf)
 

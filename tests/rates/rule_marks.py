@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 
 
 def fault_under(mark: str, read: Callable[[str], object]) -> Fault:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.rates.expression import Expression, Leaf, evaluate
 from ratecli.rates.parser import parse_value
 from ratecli.rates.resolve import Scope, resolve

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rule_marks import fault_under
 from rule_strategies import codes
 
-from ratecli.faults import FaultError, Span
+from ratecli.errors import FaultError, Span
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Constant
 from ratecli.rates.parser import parse_conditions, parse_value

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rule_marks import fault_under
 from rule_strategies import CONDITIONS, NODES, TEXTS_OF_VALUES, relations
 
-from ratecli.faults import FaultError, Span
+from ratecli.errors import FaultError, Span
 from ratecli.rates.parser import (
     MAX_DEPTH,
     MAX_LENGTH,

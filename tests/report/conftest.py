@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import synthetic_ledger
 
-from ratecli.report.drawing import Picture
-from ratecli.report.ledger import Ledger
-from ratecli.report.plots import pictures
+from ratecli.ledger.view import Ledger
+from ratecli.report.plots.draw import pictures
+from ratecli.report.plots.style import Picture
 from ratecli.report.write import write_report
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from synthetic_ledger import measured, planned
 
-from ratecli.report.ledger import Ledger
-from ratecli.runner.records import Planned, TrialResult
+from ratecli.ledger.records import Planned, TrialResult
+from ratecli.ledger.view import Ledger
 
 AMOUNTS = (100, 300, 1000, 3000, 10000)
 TRIALS = 20

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ratecli.rates.direction import Direction
-from ratecli.report.checks.compare import compared
-from ratecli.report.checks.findings import Finding
-from ratecli.report.checks.reference import Pinned
-from ratecli.report.checks.verdicts import TOLERANCE, Terms
+from ratecli.report.regression.compare import compared
+from ratecli.report.regression.findings import Finding
+from ratecli.report.regression.reference import Pinned
+from ratecli.report.regression.verdicts import TOLERANCE, Terms
 
 BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}
 

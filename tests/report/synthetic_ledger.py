@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ratecli.report.ledger import Ledger
-from ratecli.runner.records import Planned, TrialResult, Value
-from ratecli.runner.store import Store
+from ratecli.ledger.records import Planned, TrialResult, Value
+from ratecli.ledger.store import Store
+from ratecli.ledger.view import Ledger
 
 METRICS = {
     "objective": "error",

@@ -6,8 +6,8 @@ import math
 
 from synthetic_ledger import measured, planned
 
+from ratecli.ledger.view import Ledger
 from ratecli.report.best import best, in_words
-from ratecli.report.ledger import Ledger
 
 
 def ledger_of(answers, constraints=("parity",), split="test", **experiment) -> Ledger:

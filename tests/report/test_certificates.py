@@ -22,14 +22,14 @@ from guarantees import (
 )
 from synthetic_ledger import HOSTILE, planned, store
 
+from ratecli.ledger.records import TrialResult
 from ratecli.report.certificates import certificate_sheet, drawn, undrawn
+from ratecli.report.constraint_tables import failures
 from ratecli.report.html import page
-from ratecli.report.promises import failures
-from ratecli.report.tree import MOST_LEAVES, SIGNS, boxes, shown
-from ratecli.report.tree_picture import trees, width
+from ratecli.report.plots.tree import trees, width
+from ratecli.report.plots.tree_layout import MOST_LEAVES, SIGNS, boxes, shown
 from ratecli.report.unsolved import unsolved
 from ratecli.report.write import write_report
-from ratecli.runner.records import TrialResult
 
 
 def texts(sheet):

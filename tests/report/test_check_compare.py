@@ -6,10 +6,10 @@ import pytest
 from pins import BETTER, findings, point
 from synthetic_ledger import measured, planned
 
-from ratecli.report.checks.compare import compare, compared
-from ratecli.report.checks.reference import reference
-from ratecli.report.checks.verdicts import Terms
-from ratecli.report.ledger import Ledger
+from ratecli.ledger.view import Ledger
+from ratecli.report.regression.compare import compare, compared
+from ratecli.report.regression.reference import reference
+from ratecli.report.regression.verdicts import Terms
 
 FIVE = [0.20, 0.21, 0.19, 0.22, 0.18]
 NAN = "nan"

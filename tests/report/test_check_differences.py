@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ratecli.report.checks.differences import PLENTY, differences
+from ratecli.report.regression.differences import PLENTY, differences
 
 TAIL = 0.01
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pins import findings, point
 
-from ratecli.report.checks.findings import Check, Finding, Verdict
-from ratecli.report.checks.notes import of_seeds
-from ratecli.report.checks.shown import MOST_FAILED, MOST_FINE, folded, table
+from ratecli.report.regression.findings import Check, Finding, Verdict
+from ratecli.report.regression.notes import of_seeds
+from ratecli.report.regression.render import MOST_FAILED, MOST_FINE, folded, table
 
 
 @pytest.mark.parametrize(

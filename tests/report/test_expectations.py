@@ -8,14 +8,14 @@ import io
 import pytest
 from synthetic_ledger import measured, planned
 
-from ratecli.report.checks.expected import VERDICTS
-from ratecli.report.differing import differing
+from ratecli.ledger.records import TrialResult
+from ratecli.ledger.view import Ledger
+from ratecli.report.expectation_warnings import differing
 from ratecli.report.expectations import Verdict, against, comparisons
 from ratecli.report.html import page
-from ratecli.report.ledger import Ledger
+from ratecli.report.regression.expected import VERDICTS
 from ratecli.report.tables import csv_text, summary
 from ratecli.report.write import summary_markdown
-from ratecli.runner.records import TrialResult
 
 HALF = 12.7062047 * 0.1
 """Half the interval of two seeds that lie 0.1 from their mean: t(1) at 95 % times 0.1."""

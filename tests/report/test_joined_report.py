@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import synthetic_ledger
 
+from ratecli.ledger.view import Ledger
 from ratecli.report.joined import joined, write_joined
-from ratecli.report.ledger import Ledger
 
 WHO = {"algorithm": "majorize", "variant": "stochastic", "metric": "error"}
 EXPECT = [

@@ -8,9 +8,9 @@ import math
 import pytest
 from synthetic_ledger import HOSTILE, example, measured, planned
 
-from ratecli.faults import FaultError
-from ratecli.report.checks.reference import key_of, pinned, points, read, reference, text
-from ratecli.report.ledger import Ledger
+from ratecli.errors import FaultError
+from ratecli.ledger.view import Ledger
+from ratecli.report.regression.reference import key_of, pinned, points, read, reference, text
 
 
 def made(ledger):

@@ -15,8 +15,8 @@ import pytest
 import synthetic_ledger
 from synthetic_ledger import HOSTILE, measured, planned
 
+from ratecli.ledger.view import Ledger
 from ratecli.report.joined import write_joined
-from ratecli.report.ledger import Ledger
 from ratecli.report.sheet import number
 from ratecli.report.write import write_report
 

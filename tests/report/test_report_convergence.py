@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from synthetic_ledger import measured, planned
 
-from ratecli.report.convergence import (
+from ratecli.ledger.view import Ledger
+from ratecli.report.plots.convergence import (
     PIECES,
     Convergence,
     convergence,
@@ -16,9 +17,8 @@ from ratecli.report.convergence import (
     curve,
     spans_decades,
 )
-from ratecli.report.courses import Scales, draw_convergence
-from ratecli.report.ledger import Ledger
-from ratecli.report.plots import pictures
+from ratecli.report.plots.convergence_plot import Scales, draw_convergence
+from ratecli.report.plots.draw import pictures
 
 NOTHING = {("main", "test"): {"error": 0.1}}
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from synthetic_ledger import measured, planned
 
-from ratecli.report.ledger import Ledger
-from ratecli.report.plots import draw
-from ratecli.report.series import Choice, Plane, absent_variants, every_series, reach
-from ratecli.report.tradeoff import Tradeoff, tradeoffs
+from ratecli.ledger.view import Ledger
+from ratecli.report.plots.draw import draw
+from ratecli.report.plots.series import Choice, Plane, absent_variants, every_series, reach
+from ratecli.report.plots.tradeoff import Tradeoff, tradeoffs
 
 ALONG = Plane("target", "ratio", "test", swept=True)
 ACROSS = Plane("ratio", "error", "test")

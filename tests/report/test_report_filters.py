@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from scipy import stats
 from synthetic_ledger import measured, planned
 
-from ratecli.report.drawing import COLOURS
-from ratecli.report.filters import UNTOLD, panels
-from ratecli.report.group_shares import BEFORE, Bars, bars, group_shares
+from ratecli.ledger.records import TrialResult
+from ratecli.ledger.view import Ledger
 from ratecli.report.html import page
-from ratecli.report.ledger import Ledger
-from ratecli.report.plots import pictures
-from ratecli.report.posteriors import Map, caption, maps, posteriors
-from ratecli.runner.records import TrialResult
+from ratecli.report.plots.draw import pictures
+from ratecli.report.plots.filters import UNTOLD, panels
+from ratecli.report.plots.group_shares import BEFORE, Bars, bars, group_shares
+from ratecli.report.plots.posteriors import Map, caption, maps, posteriors
+from ratecli.report.plots.style import COLOURS
 
 POSTERIORS = {"kind": "posteriors"}
 SHARES = {"kind": "group_shares"}

@@ -6,10 +6,10 @@ import pytest
 from scipy import stats
 from synthetic_ledger import measured, planned
 
+from ratecli.ledger.records import TrialResult
+from ratecli.ledger.view import Ledger
 from ratecli.report.estimates import estimate
 from ratecli.report.groups import groups
-from ratecli.report.ledger import Ledger
-from ratecli.runner.records import TrialResult
 
 
 def test_the_interval_is_students():

@@ -24,11 +24,11 @@ from guarantees import (
 from matplotlib.figure import Figure
 from synthetic_ledger import measured, planned
 
-from ratecli.report.along import Along
-from ratecli.report.guarantee import deltas, guarantee, lines, unanswered
-from ratecli.report.guarantee_panels import draw_guarantee, spread
-from ratecli.report.plots import pictures
-from ratecli.runner.records import TrialResult
+from ratecli.ledger.records import TrialResult
+from ratecli.report.plots.draw import pictures
+from ratecli.report.plots.guarantee import deltas, guarantee, lines, unanswered
+from ratecli.report.plots.guarantee_plot import draw_guarantee, spread
+from ratecli.report.sweep_axis import Along
 
 
 def drawn(ledger):

@@ -8,15 +8,15 @@ from html.parser import HTMLParser
 import pytest
 from synthetic_ledger import HOSTILE, planned
 
-from ratecli.report.drawing import COLOURS, SIZE, Picture
+from ratecli.ledger.records import TrialResult
+from ratecli.ledger.view import Ledger
 from ratecli.report.html import goals, notices, page, provenance, ran
-from ratecli.report.inline import CONTRAST, LARGEST, ON_DARK, Drawings, contrast, on_dark
-from ratecli.report.ledger import Ledger
 from ratecli.report.markup import MOST_ROWS, attributes
+from ratecli.report.plots.inline_svg import CONTRAST, LARGEST, ON_DARK, Drawings, contrast, on_dark
+from ratecli.report.plots.style import COLOURS, SIZE, Picture
+from ratecli.report.plots.tooltips import Mark
 from ratecli.report.sheet import Cell, Column
-from ratecli.report.told import Mark
 from ratecli.report.write import with_manifest
-from ratecli.runner.records import TrialResult
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 

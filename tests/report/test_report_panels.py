@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from synthetic_ledger import measured, planned
 
-from ratecli.report.drawing import columns, rows_of
-from ratecli.report.ledger import Ledger
-from ratecli.report.plots import draw
-from ratecli.report.series import every_series
-from ratecli.report.tradeoff import Level, tradeoff
+from ratecli.ledger.view import Ledger
+from ratecli.report.plots.draw import draw
+from ratecli.report.plots.series import every_series
+from ratecli.report.plots.style import columns, rows_of
+from ratecli.report.plots.tradeoff import Level, tradeoff
 
 PLOT = {"kind": "tradeoff", "x": "violation.parity", "y": "error", "by": "dataset"}
 LIMIT = {"value": 0.0, "label": "limit"}

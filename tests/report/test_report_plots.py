@@ -7,11 +7,11 @@ import matplotlib as mpl
 import pytest
 from synthetic_ledger import measured, planned
 
-from ratecli.report.drawing import COLOURS, SIZE, look
-from ratecli.report.ledger import Ledger
-from ratecli.report.plots import draw, pictures
-from ratecli.report.series import Choice, Plane, every_series
-from ratecli.report.tradeoff import Tradeoff, tradeoffs
+from ratecli.ledger.view import Ledger
+from ratecli.report.plots.draw import draw, pictures
+from ratecli.report.plots.series import Choice, Plane, every_series
+from ratecli.report.plots.style import COLOURS, SIZE, look
+from ratecli.report.plots.tradeoff import Tradeoff, tradeoffs
 
 TEST = Plane("ratio", "error", "test")
 

@@ -9,13 +9,13 @@ from guarantees import SAFE, ledger_of, nothing, promised, returned
 from scipy import stats
 from synthetic_ledger import measured, planned
 
+from ratecli.ledger.records import TrialResult
 from ratecli.report.estimates import share
 from ratecli.report.expectations import comparisons
 from ratecli.report.groups import groups
 from ratecli.report.html import page
 from ratecli.report.sheets import HOW, SHARES, asked_sheets, how
 from ratecli.report.tables import summary
-from ratecli.runner.records import TrialResult
 
 CRASHED = ("error", "timeout", "diverged")
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from synthetic_ledger import measured, planned
 
-from ratecli.report.ledger import Ledger
-from ratecli.report.promises import failures, kept, promises
+from ratecli.ledger.view import Ledger
+from ratecli.report.constraint_tables import failures, kept, promises
 from ratecli.report.sheet import Cell, Column, Sheet, markdown, number
 from ratecli.report.sheets import asked_sheets, unshown
 from ratecli.report.tables import csv_text, summary, tidy, trials

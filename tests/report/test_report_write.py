@@ -10,10 +10,10 @@ import sys
 import pytest
 from synthetic_ledger import store
 
-from ratecli.faults import FaultError
-from ratecli.report.ledger import Ledger
+from ratecli.errors import FaultError
+from ratecli.ledger.lock import REPORT_LOCK
+from ratecli.ledger.view import Ledger
 from ratecli.report.write import write_report
-from ratecli.runner.lock import REPORT_LOCK
 
 FILES = (
     "metrics.csv",
@@ -48,7 +48,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from ratecli.report.write import write_report
-from ratecli.runner import files
+from ratecli import files
 synced, before = os.fsync, int(sys.argv[2])
 
 def sync(file):

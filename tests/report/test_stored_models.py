@@ -10,11 +10,11 @@ import pytest
 from guarantees import certificate, leaf
 from synthetic_ledger import METRICS
 
-from ratecli.faults import FaultError
-from ratecli.report.ledger import Ledger
+from ratecli.errors import FaultError
+from ratecli.ledger.records import Planned, TrialResult
+from ratecli.ledger.store import Store
+from ratecli.ledger.view import Ledger
 from ratecli.report.models import LONGEST, folders, write_models
-from ratecli.runner.records import Planned, TrialResult
-from ratecli.runner.store import Store
 
 
 def trial(label, key, seed=0, **point):

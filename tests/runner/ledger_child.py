@@ -1,6 +1,6 @@
 """A run to be killed: `python ledger_child.py LEDGER JOBS TRIALS SECONDS`; with no jobs, two on Dask.
 
-As `runner.ongoing` does, it stores from a thread. It writes a dot for each trial that ended.
+As `runner.experiment_run` does, it stores from a thread. It writes a dot for each trial that ended.
 """
 
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from small_trials import numbers
 
+from ratecli.experiment.plan import Task
+from ratecli.ledger.records import Planned
+from ratecli.ledger.store import Store
+from ratecli.ledger.writer import Writer
 from ratecli.runner.executors import Dask, Hooks, Processes, Serial
-from ratecli.runner.records import Planned
-from ratecli.runner.schedule import Task
-from ratecli.runner.store import Store
-from ratecli.runner.writer import Writer
 
 
 def tasks(trials, seconds):

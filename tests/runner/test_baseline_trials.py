@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from experiments import people, run_file, write
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
+from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
-from ratecli.runner.prepare import prepare
-from ratecli.runner.world import world
+from ratecli.sampling.rows import world
 from ratecli.solvers.baselines.zafar import GAP
 from ratecli.solvers.majorize.solution import FEASIBLE
 

@@ -16,15 +16,17 @@ from test_killed_runs import is_free
 from trial_reads import reading
 
 from experiments import write
-from ratecli.faults import FaultError
-from ratecli.runner import dask_crew, dask_worker
-from ratecli.runner.dask_crew import DaskCrew, connected
+from ratecli.errors import FaultError
+from ratecli.experiment.limits import UNLIMITED
+from ratecli.experiment.plan import Task
+from ratecli.experiment.prepare import prepare
+from ratecli.runner import dask_pool as dask_crew
+from ratecli.runner import dask_worker
+from ratecli.runner.dask_pool import DaskCrew, connected
 from ratecli.runner.dask_worker import Run, work
 from ratecli.runner.executors import Dask, Processes, Serial
-from ratecli.runner.limits import UNLIMITED
-from ratecli.runner.parcel import Parcel
-from ratecli.runner.prepare import prepare
-from ratecli.runner.schedule import Ready, Task
+from ratecli.runner.messages import Parcel
+from ratecli.runner.schedule import Ready
 from ratecli.runner.trial import run_trial
 
 HERE = Path(__file__).parent
@@ -59,7 +61,7 @@ def running():
     """A cluster in a process of its own: the process, and its address."""
     program = (
         "import sys, time\n"
-        "from ratecli.runner.dask_crew import local_cluster\n"
+        "from ratecli.runner.dask_pool import local_cluster\n"
         "if __name__ == '__main__':\n"
         "    with local_cluster(1) as address:\n"
         "        print(address, flush=True)\n"

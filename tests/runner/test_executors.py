@@ -6,11 +6,12 @@ from graphlib import CycleError
 import pytest
 from small_trials import act, numbers
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
+from ratecli.experiment.limits import UNLIMITED, Limits
+from ratecli.experiment.plan import Task
+from ratecli.ledger.records import TrialResult
 from ratecli.runner.executors import Dask, Hooks, Processes, Serial
-from ratecli.runner.limits import UNLIMITED, Limits
-from ratecli.runner.records import TrialResult
-from ratecli.runner.schedule import Schedule, Task
+from ratecli.runner.schedule import Schedule
 from ratecli.runner.worker import THREADS, failure
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from experiments import people, run_file, write
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 
 FILE = """
 name: ends

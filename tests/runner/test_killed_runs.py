@@ -16,7 +16,7 @@ import ledger_child
 import psutil
 import pytest
 
-from ratecli.runner.store import Store
+from ratecli.ledger.store import Store
 
 CHILD = Path(__file__).with_name("ledger_child.py")
 TRIALS = 200

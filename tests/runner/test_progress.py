@@ -5,9 +5,9 @@ import select
 
 import pytest
 
+from ratecli.ledger.records import TrialResult
 from ratecli.runner import progress
 from ratecli.runner.progress import open_progress
-from ratecli.runner.records import TrialResult
 
 BAD = TrialResult("b", "error", "ValueError: [bold]no[/bold]")
 FAILURE = "error[E501]: trial b: ValueError: [bold]no[/bold]"

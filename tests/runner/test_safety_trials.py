@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from experiments import people, run_file, write
+from ratecli.experiment.prepare import prepare
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
-from ratecli.runner.prepare import prepare
-from ratecli.runner.world import world
+from ratecli.sampling.rows import world
 
 FILE = """
 name: tested

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from experiments import people, run_file, write
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
+from ratecli.experiment.prepare import prepare
+from ratecli.ledger.records import CONSTANT
 from ratecli.models.storage import loads
-from ratecli.runner.prepare import prepare
-from ratecli.runner.records import CONSTANT
-from ratecli.runner.world import world
+from ratecli.sampling.rows import world
 
 BASE = """
 name: small

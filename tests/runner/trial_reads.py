@@ -3,8 +3,8 @@
 import os
 from dataclasses import replace
 
-from ratecli.runner import world
 from ratecli.runner.trial import run_trial
+from ratecli.sampling import rows as world
 
 
 def reading(job, given):

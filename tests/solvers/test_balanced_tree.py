@@ -11,7 +11,7 @@ from oracles.goals import Rows, problem_of
 from oracles.goals import Rules as Goals
 from scipy.optimize import linprog
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.models.proxies import Filter

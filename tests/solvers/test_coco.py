@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from oracles.goals import Rows, Rules, problem, smooth_rows
 
+from ratecli.experiment.options import solver
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.kinds import Kinds
-from ratecli.runner.options import solver
 from ratecli.solvers.baselines.post_shift import PostShift
 from ratecli.solvers.hull.forms import Program
 from ratecli.solvers.mixture.solver import Mixture

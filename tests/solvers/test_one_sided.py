@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from oracles.goals import Rules, grid_rows, problem
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.rates.analysis import two_sided
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.hull.forms import Program

@@ -8,7 +8,7 @@ import pytest
 from oracles.goals import Rows, Rules, problem, smooth_rows
 from scipy import sparse
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.models.base import Classifier
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracles.games import GOALS, solved
 from oracles.goals import Rules, grid_rows, problem, smooth_rows
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.hull.forms import Line, Program
 from ratecli.solvers.mixture.solver import Mixture

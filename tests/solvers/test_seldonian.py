@@ -11,12 +11,12 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.stats import t as student
 
-from ratecli.faults import FaultError
+from ratecli.certify.safety_test import Promise
+from ratecli.errors import FaultError
 from ratecli.models.linear import Chance, Estimate
 from ratecli.solvers.base import OptionFaultError, Solution
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.safety.promise import Promise
 from ratecli.solvers.seldonian.attain import least
 from ratecli.solvers.seldonian.inflation import calibrated, check_inflation
 from ratecli.solvers.seldonian.lagrangian import Adam, Lagrangian

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from oracles.goals import Rows, Rules, problem
 
+from ratecli.certify.safety_test import Promise
 from ratecli.models.linear import Chance, Estimate
 from ratecli.solvers.base import Solution
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.safety.promise import Promise
 from ratecli.solvers.seldonian.inflation import Inflation
 from ratecli.solvers.seldonian.measures import model_of
 from ratecli.solvers.seldonian.prediction import predicted

@@ -10,12 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ratecli.datasets.streamed.cluster import SCHEDULER, cluster_client
-from ratecli.datasets.streamed.stream import FileStream
 from ratecli.rates.analysis import objective_goal
 from ratecli.rates.kinds import Kinds
 from ratecli.runner.trial import training_problem
-from ratecli.runner.world import Data, world
+from ratecli.sampling.rows import Data, world
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.liblinear import fit_logistic, with_ones
 from ratecli.solvers.players.lanes import WIDTH
@@ -24,6 +22,8 @@ from ratecli.solvers.problem import ERROR
 from ratecli.solvers.streamed import plain, player
 from ratecli.solvers.streamed.plain import Descent, streamed_fit
 from ratecli.solvers.streamed.player import StreamedRows, streamed_rows
+from ratecli.streaming.cluster import SCHEDULER, cluster_client
+from ratecli.streaming.sums import FileStream
 
 
 @pytest.fixture

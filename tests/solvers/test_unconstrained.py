@@ -9,16 +9,16 @@ from oracles.problem3 import least
 from scipy import sparse
 from scipy.optimize import minimize
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.solvers.baselines import plain
 from ratecli.solvers.baselines.thresholded import Thresholded
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.baselines.zafar import Zafar
+from ratecli.solvers.fit_cache import Memory
 from ratecli.solvers.liblinear import with_ones
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import Rows as ScoredRows
-from ratecli.solvers.remembered import Memory
 
 
 def test_without_labels_there_is_nothing_to_fit():

@@ -9,7 +9,7 @@ from oracles.goals import Rows, Rules, grid_rows, problem, smooth_rows
 from scipy import sparse
 from scipy.optimize import minimize
 
-from ratecli.faults import FaultError
+from ratecli.errors import FaultError
 from ratecli.models.base import Array
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import zafar

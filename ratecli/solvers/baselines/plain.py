@@ -6,16 +6,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 from ratecli.models.base import Array, Features
 from ratecli.models.linear import Estimate, Logistic, Threshold
+from ratecli.solvers.fit_cache import Memory, digest
 from ratecli.solvers.liblinear import fit_logistic, with_ones
 from ratecli.solvers.majorize.augmented import Augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import Rows
 from ratecli.solvers.majorize.solution import Goal
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.remembered import Memory, digest
 from ratecli.solvers.seldonian.design import Design
 from ratecli.solvers.seldonian.fit import fit
 from ratecli.solvers.seldonian.measures import model_of

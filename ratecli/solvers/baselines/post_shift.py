@@ -20,9 +20,9 @@ from ratecli.solvers.baselines.group_cuts import Cuts, cells_of, coupled, direct
 from ratecli.solvers.baselines.group_hull import GroupHull
 from ratecli.solvers.baselines.plain import plain_fit
 from ratecli.solvers.baselines.single_cuts import best_single
+from ratecli.solvers.feasibility import unmet
 from ratecli.solvers.groups import Groups
 from ratecli.solvers.hull.forms import TAKEN, UNDEFINED, Program
-from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import Problem
 
 ROUNDS = 100

@@ -16,8 +16,8 @@ from ratecli.rates.sample import Mask
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
 from ratecli.solvers.baselines.cuts import Cuts
 from ratecli.solvers.baselines.plain import plain_fit
+from ratecli.solvers.feasibility import unmet
 from ratecli.solvers.hull.forms import TAKEN, Program
-from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import Problem
 
 ROUNDING = 1e-12

@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Ge
 from scipy import sparse
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 from ratecli.models.base import Array, Features
 from ratecli.models.linear import Threshold
 from ratecli.models.ramp import HALF

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 from ratecli.models.base import Array, Features
 from ratecli.rates.balance import balance, disclosure
 from ratecli.rates.disclosure import NEVER

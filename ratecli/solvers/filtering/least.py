@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 from ratecli.models.base import Array
 
 PRECISION = 1e-11

@@ -17,13 +17,13 @@ from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal as RateGoal
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.feasibility import least_excess
 from ratecli.solvers.majorize import choosers, svm
 from ratecli.solvers.majorize.augmented import Augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.cutting_plane import CuttingPlane
 from ratecli.solvers.majorize.rows import Rows, merged
 from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, Method, excess
-from ratecli.solvers.possible import least_excess
 from ratecli.solvers.problem import Problem, by_goal
 
 PRICES = (10.0, 100.0, 1e3, 1e4)

@@ -16,6 +16,7 @@ from ratecli.models.mixture import Vote
 from ratecli.rates.analysis import Shape
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.feasibility import unmet
 from ratecli.solvers.hull.best import EXCESS
 from ratecli.solvers.hull.forms import UNDEFINED, Program
 from ratecli.solvers.mixture.pool import Pool
@@ -23,7 +24,6 @@ from ratecli.solvers.mixture.room import roomiest
 from ratecli.solvers.mixture.search import Search
 from ratecli.solvers.oracles.choice import LINEAR, OracleOption, ground_of, knows_groups, oracle
 from ratecli.solvers.oracles.cut import cut_at
-from ratecli.solvers.possible import unmet
 from ratecli.solvers.problem import ERROR, Problem
 
 ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})

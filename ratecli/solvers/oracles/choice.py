@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.faults import Fault, did_you_mean
+from ratecli.errors import Fault, did_you_mean
 from ratecli.models.base import Array, Features
 from ratecli.models.fitted import Fitted
 from ratecli.models.grouped import with_members

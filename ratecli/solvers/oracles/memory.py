@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator
 from ratecli.models.base import Array, Features
 from ratecli.models.fitted import Fitted
 from ratecli.models.trees import Trees
+from ratecli.solvers.fit_cache import Memory, digest
 from ratecli.solvers.oracles.estimators import fitted
-from ratecli.solvers.remembered import Memory, digest
 
 KEPT = 8
 """How many, the latest ones."""

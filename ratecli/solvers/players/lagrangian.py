@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine

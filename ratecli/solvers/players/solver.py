@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, MinLen
 
-from ratecli.faults import Fault, FaultError
+from ratecli.errors import Fault, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.hashed import HashedMixture
 from ratecli.models.mixture import Mixture, Vote

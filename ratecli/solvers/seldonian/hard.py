@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ratecli.certify.safety_test import Promise
 from ratecli.models.base import Array
 from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.problem import ERROR, Problem
-from ratecli.solvers.safety.promise import Promise
 from ratecli.solvers.seldonian.attain import least, needed, shortfall
 from ratecli.solvers.seldonian.cuts import Cuts
 from ratecli.solvers.seldonian.measures import DecisionSaid

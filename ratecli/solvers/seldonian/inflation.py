@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Annotated, Any
 
-from ratecli.faults import Fault
+from ratecli.errors import Fault
 from ratecli.solvers.base import Checked, OptionFaultError
 
 PASS = "pass"  # noqa: S105  no password

@@ -10,17 +10,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ratecli.certify.bound import Forecast
+from ratecli.certify.bounds import Bound, chosen
+from ratecli.certify.forms import Rows, parts_of
+from ratecli.certify.safety_test import Promise
+from ratecli.certify.samples import Moments, Part
+from ratecli.certify.trees import Asked, Tested, tested
 from ratecli.models.base import Array
 from ratecli.rates.analysis import pieces
 from ratecli.rates.enclosure import Inclusion
 from ratecli.rates.expression import Expression
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.safety.bound import Forecast
-from ratecli.solvers.safety.bounds import Bound, chosen
-from ratecli.solvers.safety.forms import Rows, parts_of
-from ratecli.solvers.safety.promise import Promise
-from ratecli.solvers.safety.samples import Moments, Part
-from ratecli.solvers.safety.tested import Asked, Tested, tested
 from ratecli.solvers.seldonian.design import Design
 from ratecli.solvers.seldonian.inflation import Inflation
 from ratecli.solvers.seldonian.measures import Said

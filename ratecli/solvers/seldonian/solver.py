@@ -9,13 +9,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt
 
-from ratecli.faults import Fault, FaultError
+from ratecli.certify.safety_test import Promise
+from ratecli.errors import Fault, FaultError
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import MEASURABLE, Goal
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Role, Solution, Solver
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.safety.promise import Promise
 from ratecli.solvers.seldonian.attain import least, needed, passing, shortfall
 from ratecli.solvers.seldonian.design import Coordinates, Design
 from ratecli.solvers.seldonian.fit import fit

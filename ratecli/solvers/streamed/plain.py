@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array
 from ratecli.models.coded import Coding, Rows
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.stream import Stream, Sums
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.streamed.kernel import line_pass, loss_pass
+from ratecli.streaming.stream_protocol import Stream, Sums
 
 Separating = Literal["hinge", "logistic"]
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.coded import Encoded, Rows
-from ratecli.models.stream import RUN, Stream, Sums
 from ratecli.rates.kinds import Kinds
 from ratecli.solvers.players.batch import Batch
 from ratecli.solvers.players.kernel import hinges_of, pass_over_scores
 from ratecli.solvers.players.lanes import WIDTH, Floats32, packed, unpacked
 from ratecli.solvers.players.parts import Matrix
 from ratecli.solvers.players.rows import Pass, Some, passed, scores_of
+from ratecli.streaming.stream_protocol import RUN, Stream, Sums
 
 POOL = 2**15
 """Rows of a pool, at least; MANY batches, if those are more."""

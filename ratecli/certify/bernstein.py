@@ -1,0 +1,51 @@
+"""The empirical Bernstein bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from ratecli.certify.bound import Bound, shares
+from ratecli.certify.samples import Measured, Predicted, Sizes
+from ratecli.models.base import Array
+
+
+class EmpiricalBernstein(Bound):
+    """Mean plus `s sqrt(2 ln(2/delta) / n) + 7 (b - a) ln(2/delta) / (3 (n - 1))`.
+
+    Theorem 4 of Maurer and Pontil (2009), s^2 with n - 1 in its denominator. Several means are bounded
+    one by one, each at most by the end of its range: delta is divided as `shares` says.
+    """
+
+    name: ClassVar[str] = "empirical_bernstein"
+    exact: ClassVar[bool] = True
+    means: ClassVar[str] = "from the variance and the range of the measurements"
+    least_rows: ClassVar[int] = 2
+
+    def _above(
+        self,
+        samples: Sequence[Measured],
+        delta: float,
+        rng: np.random.Generator,  # noqa: ARG002  nothing is drawn
+    ) -> float:
+        rows = np.array([float(sample.values.size) for sample in samples])
+        ranges = np.array([sample.range for sample in samples])
+        slopes, rests = _terms(ranges[:, 1] - ranges[:, 0], rows, delta)
+        means = np.array([sample.values.mean() for sample in samples])
+        deviations = np.array([sample.values.std(ddof=1) for sample in samples])
+        return float(np.minimum(means + slopes * deviations + rests, ranges[:, 1]).sum())
+
+    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+        slopes, rests = _terms(sizes.widths, sizes.rows, delta)
+        limits = means + slopes * deviations + rests
+        inside = (limits < sizes.highs).astype(float)
+        value = float(np.minimum(limits, sizes.highs).sum())
+        return Predicted(value, inside, inside * slopes)
+
+
+def _terms(widths: Array, rows: Array, delta: float) -> tuple[Array, Array]:
+    """Return what the deviations are multiplied by, and what does not depend on them."""
+    logs = np.log(2 / (delta * shares(widths, rows)))
+    return np.sqrt(2 * logs / rows), 7 * widths * logs / (3 * (rows - 1))

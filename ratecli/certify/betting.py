@@ -1,0 +1,104 @@
+"""Bounds by betting against a mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from ratecli.certify.bets import bets
+from ratecli.certify.bound import Bound, unit
+from ratecli.certify.root_finding import crossing
+from ratecli.certify.samples import Measured, Predicted, Sizes
+from ratecli.models.base import Array
+
+NUISANCE = 0.02
+"""Share of delta for the upper limits of the single means of a sum."""
+TOLERANCE = 1e-9
+LogWealth = Callable[[float], float]
+
+
+class Betting(Bound):
+    """The mean at which a gambler who bets that it is too high has 1/delta times the first stake.
+
+    Waudby-Smith and Ramdas (2024), section 4: predictable plug-in bets (`bets`) on rows in random
+    order. They do not depend on the mean m that is tested, so the wealth grows in m and the bound is
+    a root. If the mean is m or more, the wealth is a supermartingale: the bound is exact.
+
+    Several means share one game, their bets in proportion to w_i / n_i for weights w_i. The product of
+    the wealths is a supermartingale for the true means, so these are in the set where it is below
+    1/delta; the bound is the largest sum in that set. To a bound c on the sum belongs the smallest
+    wealth over all means with that sum: each logarithm is concave, so it is above its chord over what
+    a mean can be, and the least sum of chords is found greedily. That the single means are below their
+    own limits, which keeps the chords short, is asserted at a share NUISANCE of delta.
+    """
+
+    name: ClassVar[str] = "betting"
+    exact: ClassVar[bool] = True
+    means: ClassVar[str] = "from bets on the measurements of rows in random order"
+
+    def _above(self, samples: Sequence[Measured], delta: float, rng: np.random.Generator) -> float:
+        scaled = [unit(sample) for sample in samples]
+        weights = np.array([width for width, _ in scaled])
+        values = [rng.permutation(column) for _, column in scaled]
+        low = math.fsum(sample.range[0] for sample in samples)
+        if len(values) == 1:
+            return low + float(weights[0]) * _mean_limit(values[0], delta)
+        own = NUISANCE * delta / len(values)
+        limits = np.array([_mean_limit(column, own) for column in values])
+        return low + _sum_limit(values, weights, limits, (1 - NUISANCE) * delta)
+
+    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+        # it imports numba, which takes every process a third of a second
+        from ratecli.certify.betting_prediction import expected_excess  # noqa: PLC0415
+
+        level = delta if means.size == 1 else (1 - NUISANCE) * delta
+        excess = expected_excess(sizes, means, deviations, level)
+        return Predicted(
+            float(means.sum()) + excess.value,
+            1 + excess.by_mean,
+            excess.by_deviation,
+        )
+
+
+def _log_wealth(values: Array, stakes: Array) -> LogWealth:
+    return lambda mean: float(np.log1p(stakes * (mean - values)).sum())
+
+
+def _mean_limit(values: Array, delta: float) -> float:
+    (stakes,) = bets([values], np.ones(1), delta)
+    wealth = _log_wealth(values, stakes)
+    goal = math.log(1 / delta)
+    return crossing(lambda mean: wealth(mean) - goal, 0.0, 1.0, TOLERANCE)
+
+
+def _sum_limit(values: Sequence[Array], weights: Array, limits: Array, delta: float) -> float:
+    """Return the largest sum of weighted means, none above its limit, that is not ruled out."""
+    games = zip(values, bets(values, weights, delta), strict=True)
+    wealths = [_log_wealth(column, stakes) for column, stakes in games]
+    goal, high = math.log(1 / delta), float(weights @ limits)
+
+    def excess(total: float) -> float:
+        return _least(wealths, weights, limits, total) - goal
+
+    return crossing(excess, 0.0, high, TOLERANCE * float(weights.sum()))
+
+
+def _least(wealths: Sequence[LogWealth], weights: Array, limits: Array, total: float) -> float:
+    """Bound the sum of concave functions from below, over means with this weighted sum.
+
+    Each mean is at least what the limits of the others leave; between its ends a function is above its
+    chord, and the chords that rise least are climbed first.
+    """
+    lows = np.maximum(0.0, limits - (weights @ limits - total) / weights)
+    highs = np.minimum(limits, lows + (total - weights @ lows) / weights)
+    at_lows = np.array([wealth(low) for wealth, low in zip(wealths, lows, strict=True)])
+    at_highs = np.array([wealth(high) for wealth, high in zip(wealths, highs, strict=True)])
+    room = weights * (highs - lows)
+    rises = np.divide(at_highs - at_lows, room, out=np.zeros_like(room), where=room > 0)
+    order = np.argsort(rises)
+    before = np.concatenate(([0.0], np.cumsum(room[order])[:-1]))
+    taken = np.clip(total - weights @ lows - before, 0.0, room[order])
+    return float(at_lows.sum() + rises[order] @ taken)

@@ -1,0 +1,93 @@
+"""What betting is expected to reach, from the moments of samples."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numba
+import numpy as np
+
+from ratecli.certify.bets import PRIOR_VARIANCE
+from ratecli.certify.samples import Predicted, Sizes
+from ratecli.models.base import Array
+
+NODES = 32
+TINY = 1e-30
+"""Complex step: derivatives of analytic functions to the last digit, as nothing is subtracted."""
+LEAST_MEAN = 1e-9
+TOLERANCE, STEPS = 1e-12, 100
+
+
+def expected_excess(sizes: Sizes, sums: Array, deviations: Array, delta: float) -> Predicted:
+    """Return the width D of the bound above the sum of means (P,), with its slopes.
+
+    D is where the expected logarithm of the wealth is ln(1/delta), for values that are 0 or one larger
+    number and have the moments given (0/1 decisions are that). The bets are those for the expected
+    running variances. Slopes are those of an implicit function.
+    """
+    widths, rows = sizes.widths, sizes.rows
+    means, spreads = np.maximum((sums - sizes.lows) / widths, LEAST_MEAN), deviations / widths
+    goal, room = math.log(1 / delta), float(widths @ (1 - means))
+    game = (rows, widths, *_nodes(float(rows.max())), goal)
+    if not room > 0 or _growth(means, spreads, *game, room)[0] < goal:
+        return Predicted(room, -np.ones(means.size), np.zeros(means.size))  # no wealth rules it out
+    errors = (widths * spreads) ** 2 / rows
+    excess, rise = min(math.sqrt(2 * goal * float(errors.sum())), room / 2), 0.0
+    for k in range(STEPS):
+        grown, rise = _growth(means, spreads, *game, excess)
+        step = max((goal - grown) / rise, -excess)
+        # the growth is concave: all steps but the first lead up, until there is nothing but rounding
+        if k and step <= TOLERANCE * room:
+            break
+        excess += step
+    moved = np.concatenate([means, spreads]) + TINY * 1j * np.eye(2 * means.size)
+    by = [_growth(each[: means.size], each[means.size :], *game, excess)[0].imag for each in moved]
+    by_mean, by_deviation = np.reshape(by, (2, -1)) / TINY / -(rise * widths)
+    return Predicted(excess, by_mean, by_deviation)
+
+
+@numba.njit(cache=True)
+def _growth(  # noqa: PLR0917  what runs compiled takes arrays and numbers
+    means: Any, spreads: Any, rows: Any, widths: Any, times: Any, spans: Any, goal: Any, excess: Any
+) -> Any:
+    """Return the expected logarithm of the wealth where the sum of means is D above the true one, and
+    its derivative in D, for (P,) means and deviations as shares of the ranges.
+
+    Of all means with that sum the wealth is taken where each is above the true one in proportion to
+    its squared standard error at equal variances. An analytic function, concave in D. Stakes are those
+    of `bets.stake_size`, at T times.
+    """
+    ratios = widths / rows
+    most, share = ratios.max(), 1 / (widths * ratios).sum()
+    variances = np.empty_like(means)
+    for p in range(means.size):
+        largest = means[p] * (1 - means[p])
+        squared = spreads[p] ** 2
+        variances[p] = squared if squared.real < largest.real else largest
+    grown, rise = 0 * means[0], 0 * means[0]
+    for t in range(times.size):
+        error = 0 * means[0]
+        for p in range(means.size):
+            seen = variances[p] + (PRIOR_VARIANCE - variances[p]) / (times[t] * rows[p] + 1)
+            error += widths[p] * ratios[p] * seen
+        best = most * np.sqrt(2 * goal / error)
+        odds = best + best**2 / 3
+        stake_of_most = odds / (1 + odds) / most
+        for p in range(means.size):
+            stake, own = stake_of_most * ratios[p], ratios[p] * share
+            jump = means[p] + variances[p] / means[p]
+            chance, tested = means[p] / jump, means[p] + excess * own
+            win, loss = 1 + stake * tested, 1 + stake * (tested - jump)
+            plays = rows[p] * spans[t]
+            grown += plays * (np.log(win) + chance * np.log(loss / win))
+            rise += plays * stake * own * ((1 - chance) / win + chance / loss)
+    return grown, rise
+
+
+@lru_cache
+def _nodes(rows: float) -> tuple[Array, Array]:
+    """Return times in (0, 1), close together where little has been seen, and the spans around them."""
+    edges = np.concatenate(([0.0], np.geomspace(1 / rows, 1.0, NODES)))
+    return (edges[1:] + edges[:-1]) / 2, np.diff(edges)

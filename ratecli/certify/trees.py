@@ -1,0 +1,278 @@
+"""A goal as the trees that a safety test climbs: what is bounded, on which side, at what delta.
+
+The quantities of a tree are bounded by confidence limits, and limits go up the tree by interval
+arithmetic. All limits of a tree hold together with a probability of at least 1 less the sum of their
+deltas (Boole), and where they do, the upper end of the root is at least its true value. Only those
+sides are bounded that the upper end of the root needs, each distinct one once.
+
+With the method `pieces` a goal is a maximum of trees, each of which has the whole delta for its own
+bounds. That is sound, though more limits hold together with a smaller probability: the goal's true
+value is that of one tree, the largest, whichever that is; the largest upper end found is below it only
+if that tree's own is, which has a probability of at most delta. It is the intersection-union test
+(Berger 1982, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24, theorem 1):
+a goal that is broken has a tree that is broken, and passes only if that tree does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ratecli.certify.forms import joint
+from ratecli.certify.safety_test import Method, Promise
+from ratecli.errors import Fault, FaultError
+from ratecli.models.base import Array
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import Affine, affine
+from ratecli.rates.analysis import Goal
+from ratecli.rates.enclosure import Bounded, Inclusion, Reach, sides
+from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.interval import Interval
+from ratecli.rates.matrix import RateMatrix
+
+PROPORTIONAL = 12
+"""Digits to which ratios of coefficients agree if two forms are multiples of one quantity."""
+EQUAL = 1e-9
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A one-sided bound: of a quantity's upper end (sign 1) or lower end (-1), for one tree."""
+
+    quantity: int
+    sign: int
+    delta: float
+    tree: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node that is bounded as one: `factor * quantity + constant`, factor not 0."""
+
+    quantity: int
+    factor: float
+    constant: float
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What a safety test makes of a goal.
+
+    Attributes
+    ----------
+    quantities
+        What is bounded: affine combinations of rates with constants 0.
+    trees
+        P expressions; the goal holds where all of them are at most 0. One, except with the method
+        `pieces`.
+    asked
+        B one-sided bounds. The deltas of those of one tree add up to the constraint's, or to less.
+    places
+        Nodes of the trees that are bounded as one quantity.
+    """
+
+    goal: Goal
+    quantities: tuple[Affine, ...]
+    trees: tuple[Expression, ...]
+    asked: tuple[Asked, ...]
+    places: Mapping[Expression, Place] = field(repr=False)
+
+    def upper(self, limits: Array) -> tuple[Array, Array]:
+        """The upper end of each tree (P,) and its slopes in the limits (P, B).
+
+        `limits` (B,) are the confidence limits themselves, upper or lower as was asked.
+        """
+        found = [root(limits) for root in self._roots]
+        ends = np.array([each.high for each in found])
+        slopes = np.array([each.high_slopes for each in found])
+        return ends, slopes.reshape(len(found), len(self.asked))
+
+    def inclusion(self, node: Expression, tree: int) -> Inclusion:
+        """The interval of a node of a tree at any limits; ends that nobody asked for are as far off as
+        can be.
+        """
+
+        def known(part: Expression) -> Bounded | None:
+            place = self.places.get(part)
+            return None if place is None else self._bounded(place, tree)
+
+        return Inclusion.of(node, known, len(self.asked))
+
+    @cached_property
+    def _roots(self) -> Sequence[Inclusion]:
+        return [self.inclusion(node, tree) for tree, node in enumerate(self.trees)]
+
+    @cached_property
+    def _numbers(self) -> Mapping[tuple[int, int, int], int]:
+        """Of each limit that is asked for, by tree, quantity and sign."""
+        return {(each.tree, each.quantity, each.sign): b for b, each in enumerate(self.asked)}
+
+    @cached_property
+    def _ranges(self) -> Sequence[Interval]:
+        return [form.range() for form in self.quantities]
+
+    def _bounded(self, place: Place, tree: int) -> Bounded:
+        def reach(sign: int, farthest: float) -> Reach:
+            b = self._numbers.get((tree, place.quantity, sign))
+            if b is not None:
+                return Reach(place.constant, b, place.factor)
+            return Reach(place.factor * farthest + place.constant)
+
+        low, high = self._ranges[place.quantity]
+        ends = reach(-1, low), reach(1, high)
+        return ends if place.factor > 0 else ends[::-1]
+
+    def values(self, value_of: Callable[[Expression], float]) -> list[float]:
+        """(P,) the numbers of the trees themselves, NaN where they are undefined."""
+        return [ex.evaluate(tree, value_of) for tree in self.trees]
+
+
+def tested(
+    goal: Goal,
+    promise: Promise,
+    rates: RateMatrix,
+    shares: Sequence[float] | None = None,  # noqa: PT028  no test, though its name begins like one
+    candidate: RateMatrix | None = None,  # noqa: PT028
+) -> Tested:
+    """What is to be bounded of a goal; the delta of each tree divided equally over its bounds.
+
+    Parameters
+    ----------
+    rates
+        Of the rows that are tested, or others like them: they tell which rates have a joint bound.
+    candidate
+        Of as many other rows, or more, which must say the same. A share r of rows may be common to two
+        groups though none of n tested ones is: taken for disjoint then, they break a goal and
+        pass with a probability of at most (1 + r)^n delta, as their likelihood is less than that
+        of n rows of disjoint groups with these rates. That m others have no common row either has
+        one of (1 - r)^m, and the product is at most delta where m >= n.
+    shares
+        (B,) the share of the constraint's delta that each bound gets instead, adding up to at most 1
+        over those of each tree.
+
+    Raises
+    ------
+    FaultError
+        E308 where the goal speaks of what no bound is known for; E411 for weighted rows.
+    """
+    _check(goal)
+    whole = goal.pieces if promise.method == "pieces" else (goal.expression,)
+    trees = tuple(dict.fromkeys(ex.transform(tree, _gathered) for tree in whole))
+    seen = [rates] if candidate is None else [rates, candidate]
+    quantities = _quantities(trees, promise.method, seen)
+    needed = [_needed(tree, quantities.places) for tree in trees]
+    delta = promise.delta[goal.name]
+    asked = [
+        Asked(quantity, sign, delta / len(bounds), p)
+        for p, bounds in enumerate(needed)
+        for quantity, sign in bounds
+    ]
+    if shares is not None:
+        asked = [
+            Asked(each.quantity, each.sign, delta * share, each.tree)
+            for each, share in zip(asked, shares, strict=True)
+        ]
+    return Tested(goal, tuple(quantities.forms), trees, tuple(asked), quantities.places)
+
+
+def _check(goal: Goal) -> None:
+    for part in ex.walk(goal.expression):
+        if isinstance(part, ex.Ranking | ex.Disclosure | ex.Of):
+            message = (
+                f"'{goal.name}' speaks of '{ex.text(part)}', which no confidence bound is known for"
+            )
+            help_ = "take rates, or turn the test off: 'safety: false'"
+            raise FaultError(Fault("E308", message, help_, part.span))
+
+
+def _gathered(node: Expression) -> Expression | None:
+    """A node with its affine terms as one term, each rate once; None if its parts must be looked at."""
+    form = affine(node)
+    if form is not None:
+        return form.expression()
+    if not isinstance(node, ex.Sum):
+        return None
+    forms = [affine(term) for term in node.terms]
+    total = sum((form for form in forms if form), Affine({}))
+    others = [
+        ex.transform(term, _gathered)
+        for term, form in zip(node.terms, forms, strict=True)
+        if form is None
+    ]
+    rest = [total.expression()] if total.coefficients or total.constant else []
+    terms = (*others, *rest)
+    return terms[0] if len(terms) == 1 else ex.Sum(terms, node.span)
+
+
+@dataclass
+class _Quantities:
+    """Quantities as they are met, and where."""
+
+    forms: list[Affine] = field(default_factory=list)
+    places: dict[Expression, Place] = field(default_factory=dict)
+    _known: dict[frozenset[tuple[Leaf, float]], int] = field(default_factory=dict)
+
+    def put(self, node: Expression, form: Affine) -> None:
+        """One quantity for all forms that are multiples of each other."""
+        # ratios to the largest are numbers that there are; of equals the same one is taken each time
+        most = max(map(abs, form.coefficients.values()))
+        large = (leaf for leaf, c in form.coefficients.items() if abs(c) >= (1 - EQUAL) * most)
+        first = min(large, key=str)
+        unit = form.coefficients[first]
+        key = frozenset(
+            (leaf, float(f"{value / unit:.{PROPORTIONAL}g}"))
+            for leaf, value in form.coefficients.items()
+        )
+        if key not in self._known:
+            self._known[key] = len(self.forms)
+            own = dict(form.coefficients) if len(key) > 1 else {first: 1.0}
+            self.forms.append(Affine(own))
+        k = self._known[key]
+        factor = unit / self.forms[k].coefficients[first]
+        self.places[node] = Place(k, factor, form.constant)
+
+
+def _quantities(
+    trees: Iterable[Expression], method: Method, seen: Sequence[RateMatrix]
+) -> _Quantities:
+    found = _Quantities()
+
+    def look(node: Expression) -> None:
+        form = affine(node)
+        if method == "leaves":
+            whole = isinstance(node, Leaf)
+        else:
+            whole = form is not None and all(joint(form, rates) for rates in seen)
+        if form is not None and form.coefficients and whole:
+            found.put(node, form)
+            return
+        for child in ex.children(node):
+            look(child)
+
+    for tree in trees:
+        look(tree)
+    return found
+
+
+def _needed(tree: Expression, places: Mapping[Expression, Place]) -> list[tuple[int, int]]:
+    """The (quantity, sign) of the bounds that the upper end of a tree needs, in a fixed order."""
+
+    def known(node: Expression) -> tuple[int, int] | None:
+        place = places.get(node)
+        return None if place is None else _way(place)
+
+    wanted = sides(tree, known)
+    found = {
+        (quantity, way * sign)
+        for quantity, way in set(map(_way, places.values()))
+        for sign in wanted.get((quantity, way), ())
+    }
+    return sorted(found, key=lambda each: (each[0], -each[1]))
+
+
+def _way(place: Place) -> tuple[int, int]:
+    """A quantity, and whether the node grows (1) or falls (-1) in it."""
+    return place.quantity, 1 if place.factor > 0 else -1

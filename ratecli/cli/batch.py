@@ -1,0 +1,170 @@
+"""Experiments run together: folders held, reports written as soon as each ends, what is told of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import typer
+
+from ratecli.cli.commands import INTERRUPTED
+from ratecli.cli.console import show
+from ratecli.cli.reports import JOINED
+from ratecli.cli.requests import named
+from ratecli.cli.summary import End, of_one, of_several
+from ratecli.errors import Fault, FaultError
+from ratecli.ledger.lock import locked
+from ratecli.ledger.view import Ledger
+from ratecli.plain_text import plain
+from ratecli.report.expectation_warnings import differing
+from ratecli.report.joined import write_joined
+from ratecli.report.write import check_place, report_of
+from ratecli.runner.executors import Dask, Executor, Serial
+from ratecli.runner.run import Asked, Outcome, kept, run_all
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How to run and what to say."""
+
+    executor: Executor
+    fresh: bool
+    quiet: bool
+    verbose: bool
+
+
+def run_together(asked: Sequence[Asked], manner: Manner) -> int:
+    """Run experiments whose folders nobody else writes to meanwhile; gives the exit code.
+
+    Raises FaultError, E512, for a cluster that is not there, before anything is touched.
+    """
+    if isinstance(manner.executor, Dask):
+        manner.executor.check()
+    together = _Together(asked, manner)
+    with ExitStack() as stack:
+        together.run([each for each in asked if together.hold(each, stack)])
+        together.tell()
+    return together.code
+
+
+class _Together:
+    def __init__(self, asked: Sequence[Asked], manner: Manner) -> None:
+        self.code = 0
+        self._asked = asked
+        self._manner = manner
+        self._reports = _Reports(aside=len(asked) > 1 and not isinstance(manner.executor, Serial))
+        self._faults: dict[Path, FaultError] = {}
+
+    def hold(self, asked: Asked, stack: ExitStack) -> bool:
+        """Whether the folder is ours, and fit for a report."""
+        try:
+            stack.enter_context(locked(asked.folder))
+            check_place(asked.folder)
+        except FaultError as error:
+            self._fault(asked, error)
+            return False
+        return True
+
+    def run(self, asked: Sequence[Asked]) -> None:
+        for each in asked:
+            show(each.prepared.warnings)
+        manner = self._manner
+        fresh, quiet = manner.fresh, manner.quiet
+        try:
+            run_all(
+                asked, manner.executor, self._reports.add, self._fault, fresh=fresh, quiet=quiet
+            )
+        except KeyboardInterrupt:
+            self._stopped(asked, "interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+        except FaultError as error:  # of the executor: it is nobody's own
+            show(error.faults)
+            self._stopped(asked, "stopped")
+            self.code = max(self.code, error.exit_code)
+        finally:
+            self._reports.close()
+
+    def tell(self) -> None:
+        """What came out, in the order of the files."""
+        ends = []
+        for each in self._asked:
+            outcome = self._reports.outcomes.get(each.folder)
+            end = End(each, outcome, self._faults.get(each.folder))
+            if outcome is not None:
+                end = self._reported(end, outcome)
+            ends.append(end)
+        joined = self._joined() if len(ends) > 1 else []
+        if self._manner.quiet:
+            return
+        if len(ends) > 1:
+            typer.echo(plain("\n".join([*of_several(ends), *joined])))
+        elif ends[0].ledger is not None:
+            typer.echo(plain("\n".join(of_one(ends[0]))))
+
+    def _joined(self) -> list[str]:
+        """Where the page over all experiments is; those that did not get as far are shown so."""
+        folders = [each.folder for each in self._asked]
+        try:
+            return [f"report   {write_joined(folders, folders[0].parent / JOINED)}"]
+        except FaultError as error:
+            show(error.faults)
+            self.code = max(self.code, error.exit_code)
+            return []
+
+    def _reported(self, end: End, outcome: Outcome) -> End:
+        self.code = max(self.code, outcome.exit_code)
+        try:
+            ledger, written = self._reports.of(outcome)
+        except FaultError as error:
+            self._fault(end.asked, error)
+            return replace(end, fault=error)
+        warnings = [*outcome.warnings, *differing(ledger)]
+        show(self._named(end.asked, warnings))
+        for name, result in outcome.failed if self._manner.verbose else ():
+            typer.echo(plain(f"{name}\n{result.info.get('traceback', result.reason)}"), err=True)
+        return replace(end, ledger=ledger, written=written)
+
+    def _fault(self, asked: Asked, error: FaultError) -> None:
+        """One experiment's, which does not stop the others."""
+        self._faults[asked.folder] = error
+        self.code = max(self.code, error.exit_code)
+        show(self._named(asked, error.faults))
+
+    def _named(self, asked: Asked, faults: Iterable[Fault]) -> Iterable[Fault]:
+        return named(asked.prepared.path, faults) if len(self._asked) > 1 else faults
+
+    def _stopped(self, asked: Sequence[Asked], how: str) -> None:
+        """What is stored of each experiment but those whose own trouble is told already."""
+        for each in (one for one in asked if one.folder not in self._faults):
+            stored, planned = kept(each.prepared, each.folder), len(each.prepared.plan.tasks)
+            rest = "" if stored == planned else "; run again to go on"
+            message = f"{how}: {stored} of {planned} trials are stored in {each.folder}{rest}"
+            typer.echo(message, err=True)
+
+
+class _Reports:
+    """Writes reports one after the other; `aside` so that workers need not wait for that."""
+
+    def __init__(self, *, aside: bool) -> None:
+        self.outcomes: dict[Path, Outcome] = {}
+        self._written: dict[Path, Future[tuple[Ledger, list[Path]]]] = {}
+        self._writer = ThreadPoolExecutor(1)
+        self._aside = aside
+
+    def add(self, outcome: Outcome) -> None:
+        self.outcomes[outcome.folder] = outcome
+        written = self._writer.submit(report_of, outcome.folder)
+        self._written[outcome.folder] = written
+        if not self._aside:
+            wait([written])
+
+    def close(self) -> None:
+        """All that are asked for are written."""
+        self._writer.shutdown()
+
+    def of(self, outcome: Outcome) -> tuple[Ledger, Sequence[Path]]:
+        """What an experiment's report is of, and its files. FaultError if it could not be written."""
+        return self._written[outcome.folder].result()

@@ -1,0 +1,209 @@
+"""What is wrong with a value, said to a person, on its way through pydantic."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+from ratecli.config.document import Document, Loc
+from ratecli.errors import Fault, did_you_mean
+
+CODE = re.compile(r"E\d{3}")
+WHERE = "\0"  # in a message: the name of its place, once that is known; no YAML text holds it
+KEY_MARK = "[key]"  # pydantic's last step of a location when a key, not its value, is wrong
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """A fault whose place is still a location in the data; `key` points to the key itself."""
+
+    loc: Loc
+    code: str
+    message: str
+    help: str | None = None
+    key: bool = False
+
+    def under(self, *outer: str | int) -> Complaint:
+        return replace(self, loc=(*outer, *self.loc))
+
+    def fault(self, document: Document) -> Fault:
+        place = document.place(self.loc, key=self.key)
+        message = self.message.replace(WHERE, named(self.loc))
+        return Fault(self.code, message, self.help, place=place)
+
+
+def raised(complaints: Sequence[Complaint], title: str) -> ValidationError:
+    """Complaints as the exception that pydantic passes on, outer locations added."""
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError(
+                complaint.code,
+                "{message}",
+                {"message": complaint.message, "help": complaint.help, "key": complaint.key},
+            ),
+            loc=complaint.loc,
+            input=None,
+        )
+        for complaint in complaints
+    ]
+    return ValidationError.from_exception_data(title, details)
+
+
+def complaints_of(error: ValidationError, known: Iterable[str] = ()) -> list[Complaint]:
+    """Every pydantic error in plain words; `known` are the keys allowed where it was raised.
+
+    One mistake is said once: a misspelt key is not missing as well, a list of wrong entries not too
+    short, and the value under a bad key is left alone.
+    """
+    details = error.errors(include_url=False)
+    names = list(known)
+    unknown = [str(each["loc"][-1]) for each in details if each["type"] == "extra_forbidden"]
+    meant = {near for word in unknown for near in difflib.get_close_matches(word, names, n=1)}
+    bad_keys = {each["loc"][:-1] for each in details if _of_key(each)}
+    return [
+        _complaint(each, names)
+        for each in details
+        if not (each["type"] == "missing" and each["loc"][-1] in meant)
+        and not (each["type"] == "too_short" and each["input"])
+        and each["loc"] not in bad_keys
+    ]
+
+
+def unknown_key(loc: Loc, names: Iterable[str]) -> Complaint:
+    key = str(loc[-1])
+    hint = missing_space(key) or did_you_mean(key, names, "allowed keys")
+    return Complaint(loc, "E101", f"unknown key {shown(key)}", hint, key=True)
+
+
+def missing_space(key: str) -> str | None:
+    """Help for {a:b}, which is one key to YAML."""
+    name, colon, rest = key.partition(":")
+    return f"a space is missing after the ':': write {name}: {rest}" if colon else None
+
+
+def shown(value: object) -> str:
+    """A value in a sentence, cut to a readable length."""
+    text = str(value)
+    return f"'{text[:37]}...'" if len(text) > 40 else f"'{text}'"
+
+
+def kind(value: object) -> str:
+    """What a wrong value is, for the end of '... must be a list, not ...'."""
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return f"the truth value {str(value).lower()}"
+    if isinstance(value, str):
+        return f"the text {shown(value)}"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    return "a mapping" if isinstance(value, dict) else "a list"
+
+
+def named(loc: Loc) -> str:
+    """How a sentence calls what stands at `loc`."""
+    if not loc:
+        return "this"
+    if isinstance(loc[-1], int):
+        outer = f" of '{loc[-2]}'" if len(loc) > 1 else ""
+        return f"entry {loc[-1] + 1}{outer}"
+    return f"'{loc[-1]}'"
+
+
+def no_choice(loc: Loc, value: object, choices: Iterable[str]) -> Complaint:
+    """What is none of some words: an E104 if it is a word, too, or a number, else an E103."""
+    names = sorted(choices)
+    if not isinstance(value, str | bool | int | float):
+        return wrong_type(loc, f"one of {', '.join(names)}", value)
+    hint = did_you_mean(str(value), names, "choices")
+    return Complaint(loc, "E104", f"{shown(value)} is not a choice for {WHERE}", hint)
+
+
+def wrong_type(loc: Loc, wanted: str, value: object, hint: str | None = None) -> Complaint:
+    """An E103: `wanted` reads on from 'must be'."""
+    return Complaint(loc, "E103", f"{WHERE} must be {wanted}, not {kind(value)}", hint)
+
+
+WANTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of keys to values",
+    "tuple_type": "a list",
+}
+BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "greater than"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "less than"),
+}
+
+
+def _of_key(error: ErrorDetails) -> bool:
+    loc, own_key = error["loc"], error["type"] in {"extra_forbidden", "missing"}
+    return len(loc) > 1 and loc[-1] == KEY_MARK and not own_key
+
+
+def _complaint(error: ErrorDetails, names: list[str]) -> Complaint:
+    loc = error["loc"]
+    if _of_key(error) and error["type"] == "literal_error":
+        return unknown_key(loc[:-1], _choices(error["ctx"]))
+    if _of_key(error):
+        return replace(_complaint({**error, "loc": loc[:-1]}, names), key=True)
+    problem, value, context = error["type"], error["input"], error.get("ctx", {})
+    if CODE.fullmatch(problem):
+        return Complaint(loc, problem, context["message"], context["help"], context["key"])
+    if problem == "extra_forbidden":
+        return unknown_key(loc, names)
+    if problem == "missing":
+        return Complaint(loc, "E102", f"the key '{loc[-1]}' is missing")
+    if problem == "value_error":  # raised by the class itself: values that do not go together
+        return Complaint(loc, "E104", str(context["error"]))
+    if problem == "literal_error":
+        return no_choice(loc, value, _choices(context))
+    if problem in WANTED:
+        return wrong_type(loc, WANTED[problem], value, _type_help(problem, value))
+    return Complaint(loc, "E104", *_range_sentence(problem, value, context))
+
+
+def _choices(context: dict[str, Any]) -> list[str]:
+    return re.findall(r"'([^']*)'", context["expected"])
+
+
+def _type_help(problem: str, value: object) -> str | None:
+    if value is None:
+        return "give it a value, or remove the key"
+    if problem == "string_type" and isinstance(value, bool | int | float):
+        return f"if it is meant as text, put it in quotes: '{value}'"
+    if problem == "tuple_type":
+        return f"write [{value}]" if isinstance(value, str | int | float) else "write [a, b]"
+    return None
+
+
+def _range_sentence(problem: str, value: object, context: dict[str, Any]) -> tuple[str, str | None]:
+    if problem in BOUNDS:
+        field, words = BOUNDS[problem]
+        return f"{WHERE} must be {words} {context[field]}, not {value}", None
+    if problem == "finite_number":
+        return f"{WHERE} must be a finite number, not {value}", None
+    if problem in {"too_short", "string_too_short"}:
+        return f"{WHERE} must not be empty", None
+    return f"{WHERE} is not valid: {shown(value)}", None
+
+
+def ordered(faults: Iterable[Fault]) -> Iterator[Fault]:
+    """Faults in the order of their places, each once."""
+    placed = {
+        (f.place.file, f.place.line, f.place.column, f.code, f.message): f
+        for f in faults
+        if f.place is not None
+    }
+    yield from (placed[key] for key in sorted(placed, key=lambda key: (key[0] == "--set", key)))

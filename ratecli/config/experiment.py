@@ -1,0 +1,244 @@
+"""An experiment: what a file says, checked, with every default filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
+
+from ratecli.config.algorithm import Algorithm, SweepPart
+from ratecli.config.base import Column, Name, Part, Rule, Slug, Text
+from ratecli.config.complaint import WHERE, Complaint, complaints_of, kind, ordered, raised
+from ratecli.config.conflicts import MAX_SEEDS, conflicts
+from ratecli.config.dataset import Dataset
+from ratecli.config.dataset_sweep import DATASET, Group
+from ratecli.config.document import Document
+from ratecli.config.expect import Expectation
+from ratecli.config.filter import GivenFilter
+from ratecli.config.limits import Limits
+from ratecli.config.override import overridden
+from ratecli.config.report import Report
+from ratecli.config.resample import GivenResample
+from ratecli.config.safety import GivenSafety
+from ratecli.config.sweep import Point, Sweep
+from ratecli.errors import FaultError
+
+PER_ROW = re.compile(r"(?=[\d.]*[1-9])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?/n")
+
+
+def _seeds(value: object) -> object:
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, list) and all(_is_whole(each) for each in value):
+        return _listed(value)
+    if not (isinstance(value, int) and _is_whole(value)):
+        wrong = "a list of other things" if isinstance(value, list) else kind(value)
+        message = f"{WHERE} must be a whole number or a list of whole numbers, not {wrong}"
+        raise _refused("E103", message, "write 5 or [0, 1, 2]")
+    if not 1 <= value <= MAX_SEEDS:
+        raise _refused("E104", f"{WHERE} must be from 1 to {MAX_SEEDS}, not {value}", None)
+    return tuple(range(value))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _listed(seeds: list[int]) -> tuple[int, ...]:
+    if not 1 <= len(seeds) <= MAX_SEEDS:
+        message = f"{WHERE} must list from 1 to {MAX_SEEDS} numbers, not {len(seeds)}"
+        raise _refused("E104", message, None)
+    if min(seeds) < 0:
+        raise _refused("E104", f"a seed must be at least 0, not {min(seeds)}", None)
+    if len(set(seeds)) < len(seeds):
+        twice = next(seed for k, seed in enumerate(seeds) if seed in seeds[:k])
+        raise _refused("E104", f"the seed {twice} stands twice", "every seed makes its own trials")
+    return tuple(seeds)
+
+
+def _penalty(value: object) -> object:
+    hint = "write a number, or 1/n for one over the number of training rows"
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        message = f"{WHERE} must be a number or a text like 1/n, not {kind(value)}"
+        raise _refused("E103", message, hint)
+    good = PER_ROW.fullmatch(value) if isinstance(value, str) else 0 < value < float("inf")
+    if not good:
+        # without a penalty an SVM on separable rows has no smallest solution
+        raise _refused("E104", f"{WHERE} must be greater than 0 and finite, not '{value}'", hint)
+    return value
+
+
+def _refused(code: str, message: str, hint: str | None) -> ValidationError:
+    return raised([Complaint((), code, message, hint)], "value")
+
+
+Seeds = Annotated[
+    tuple[int, ...],
+    BeforeValidator(_seeds),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS},
+                {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+            ]
+        }
+    ),
+]
+Penalty = Annotated[
+    float | str,
+    BeforeValidator(_penalty),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": f"^{PER_ROW.pattern}$"},
+            ]
+        }
+    ),
+]
+
+
+class Regularization(Part):
+    """The penalty on the size of a model's weights."""
+
+    l2: Penalty = Field(
+        "1/n", description="lambda of lambda/2 |w|^2: a number, or a/n with n training rows."
+    )
+
+
+class Deployed(Part):
+    """Where the deployed model's decisions come from."""
+
+    column: Column | None = Field(
+        None, description="The column that holds the deployed model's decisions."
+    )
+    algorithm: Name | None = Field(
+        None, description="The label of the algorithm whose classifier counts as deployed."
+    )
+    model: Column | None = Field(
+        None,
+        description="A stored classifier (.npz) of the same features, relative to the folder of "
+        "this file.",
+    )
+
+    @classmethod
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
+        given = [key for key in raw if key in cls.model_fields and raw[key] is not None]
+        if len(given) == 1 or set(raw) - set(cls.model_fields):
+            return []
+        hint = "write {column: NAME}, {algorithm: LABEL} or {model: FILE.npz}"
+        if given:
+            message = "give one of 'column', 'algorithm' and 'model'"
+            return [Complaint((given[1],), "E104", message, hint, key=True)]
+        message = f"{WHERE} needs a 'column', an 'algorithm' or a 'model'"
+        return [Complaint((), "E102", message, hint, key=True)]
+
+
+class Experiment(Part):
+    """An experiment of ratecli: data, goals, algorithms, and what to report."""
+
+    name: Slug = Field(description="Names the folder of results: small letters, digits, . _ -")
+    description: Text = Field("", description="What the experiment asks, for the report.")
+    datasets: Annotated[dict[Name, Dataset], Field(min_length=1)] = Field(
+        description="Data sets by a name of your choice; rules use it, as in recall[NAME]. Their "
+        "rows are one table, unless `sweep: {dataset: [...]}` takes them one by one."
+    )
+    groups: dict[Name, Group] = Field(
+        default_factory=dict,
+        description="Named row conditions, as in women: sex = Female; where data sets are swept, "
+        "one for each may be given by its name.",
+    )
+    objective: Rule = Field("error", description="What to minimize: rates and arithmetic.")
+    constraints: dict[Name, Rule] = Field(
+        default_factory=dict, description="Named rules: two rates compared by <=, >= or a chain."
+    )
+    regularization: Regularization = Field(
+        default_factory=lambda: Regularization.model_validate({}),
+        description="What is added to the objective to keep models small.",
+    )
+    deployed: Deployed | None = Field(
+        None,
+        description="The model in use, which churn, wins, losses and of(deployed, ...) compare with.",
+    )
+    resample: GivenResample = Field(
+        None,
+        description="Training rows of each seed are drawn with replacement from all rows of each data "
+        "set, this share as many as there are (it may exceed 1), and all rows are test rows: what a "
+        "model does is known exactly. A number, or a name of the sweep.",
+    )
+    safety: GivenSafety = Field(
+        None,
+        description="A test of every constraint on rows that no algorithm sees: a model that fails it "
+        "is not given, and the trial ends as no_solution_found.",
+    )
+    filter: GivenFilter = Field(
+        None,
+        description="A balanced filter that training rows go through before any algorithm sees them; its own "
+        "trials are called filter.",
+    )
+    sweep: SweepPart = Field(
+        default_factory=Sweep,
+        description="What varies: names with their values; rules and options use the names.",
+    )
+    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = Field(
+        description="The algorithms to compare: names, or names with options."
+    )
+    seeds: Seeds = Field((0,), description="How many seeds (5 means 0 to 4), or a list of them.")
+    limits: Limits = Field(
+        default_factory=lambda: Limits.model_validate({}),
+        description="What a trial may take before it is ended.",
+    )
+    metrics: dict[Name, Rule] = Field(
+        default_factory=lambda: {"error": "error"},
+        description="Named expressions to measure on every split.",
+    )
+    report: Report = Field(
+        default_factory=lambda: Report.model_validate({}),
+        description="Tables and plots to make.",
+    )
+    expect: tuple[Expectation, ...] = Field(
+        (), description="Numbers that must come out, and a paper's figures to stand beside ours."
+    )
+
+    @classmethod
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
+        return conflicts(raw)
+
+    def pool(self, point: Point) -> tuple[str, ...]:
+        """The data sets whose rows are put together at a sweep point, in alphabetical order."""
+        one = point.get(DATASET)
+        return tuple(sorted(self.datasets)) if one is None else (str(one),)
+
+    def resolved(self) -> dict[str, Any]:
+        """The experiment with every default filled in, as plain data that is a valid file again."""
+        data = self.model_dump(mode="json", exclude={"algorithms", "datasets", "expect", "seeds"})
+        special: dict[str, Any] = {
+            "datasets": {name: entry.options() for name, entry in self.datasets.items()},
+            "algorithms": [entry.as_file() for entry in self.algorithms],
+            "seeds": list(self.seeds),
+            "filter": self.filter and self.filter.given(),
+            "expect": [entry.as_file() for entry in self.expect],
+        }
+        absent = {
+            key for key in ("resample", "safety", "filter") if data[key] is None
+        }  # null says nothing there
+        keys = [key for key in type(self).model_fields if key not in absent]
+        return {key: special.get(key, data.get(key)) for key in keys}
+
+
+def load_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Experiment, Document]:
+    """The experiment of a file and where everything in it stands; FaultError with all faults."""
+    document = overridden(Document.read(path), overrides)
+    return read_experiment(document), document
+
+
+def read_experiment(document: Document) -> Experiment:
+    """The experiment of a document; FaultError with all E1xx and E302 faults, placed."""
+    try:
+        return Experiment.model_validate(document.data)
+    except ValidationError as error:
+        faults = [complaint.fault(document) for complaint in complaints_of(error)]
+        raise FaultError(ordered(faults)) from None

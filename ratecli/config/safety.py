@@ -1,0 +1,195 @@
+"""The `safety:` part: the test that a trained model has to pass on rows that no algorithm sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, WithJsonSchema
+
+from ratecli.config.base import Flag, NoNull, Part, stated
+from ratecli.config.complaint import WHERE, Complaint, complaints_of, raised, shown, wrong_type
+from ratecli.config.dataset import FRACTION, Columns, as_fraction
+from ratecli.config.names import NAME, bad_name
+
+DELTA = 0.05
+"""Of a constraint that `delta` does not name."""
+
+
+def _number(value: object, within: Callable[[Fraction], bool], words: str) -> object:
+    """A number, a fraction or a name; raises what pydantic passes on (E103, E104)."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise raised([wrong_type((), f"{words}, or a name of the sweep", value)], "number")
+    if isinstance(value, str) and not FRACTION.fullmatch(value):
+        wrong = bad_name((), value, key=False) and [_no_number(value)]
+    else:
+        exists = isinstance(value, str) or math.isfinite(value)
+        good = exists and within(as_fraction(value))
+        wrong = [] if good else [Complaint((), "E104", f"{WHERE} must be {words}, not {value}")]
+    if wrong:
+        raise raised(wrong, "number")
+    return value
+
+
+def _no_number(text: str) -> Complaint:
+    """A text such as `5%`, which is meant as a number rather than as a name."""
+    message = (
+        f"{WHERE} must be a number such as 0.05 or 1/20, or a name of the sweep, not {shown(text)}"
+    )
+    return Complaint((), "E104", message)
+
+
+def between(value: Fraction) -> bool:
+    return 0 < value < 1
+
+
+def hopeful(value: Fraction) -> bool:
+    """What a chance to pass may be: that of a coin is no room at all, 1 would be without end."""
+    return Fraction(1, 2) <= value < 1
+
+
+BETWEEN = "greater than 0 and less than 1"
+HOPEFUL = "at least 0.5 and less than 1"
+
+
+def _chance(value: object) -> object:
+    return _number(value, between, f"a number {BETWEEN}")
+
+
+def _aim(value: object) -> object:
+    return value if value is None else _number(value, hopeful, f"a number {HOPEFUL}")
+
+
+def _delta(value: object) -> object:
+    """One for all constraints, or one for each by its name; a fraction as the number that it is."""
+    if not isinstance(value, dict):
+        given = _chance(value)
+        divided = isinstance(given, str) and FRACTION.fullmatch(given)
+        return float(as_fraction(str(given))) if divided else given
+    found: list[Complaint] = []
+    each = dict[str, object]()
+    for name, one in value.items():
+        try:
+            each[name] = _chance(one) if isinstance(one, dict) else _delta(one)
+        except ValidationError as error:
+            found += [complaint.under(name) for complaint in complaints_of(error)]
+    if found:
+        raise raised(found, "delta")
+    return each
+
+
+_BETWEEN: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+_NAMED: dict[str, Any] = {"type": "string", "pattern": f"^{NAME.pattern}$"}
+_DIVIDED: dict[str, Any] = {"type": "string", "pattern": f"^{FRACTION.pattern}$"}
+_HALF: dict[str, Any] = {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1}
+_CHANCES = [_BETWEEN, _DIVIDED, _NAMED]
+_CHANCE: dict[str, Any] = {"anyOf": _CHANCES}
+Delta = Annotated[
+    float | str | dict[str, float | str],
+    PlainValidator(_delta),
+    WithJsonSchema({"anyOf": [*_CHANCES, {"type": "object", "additionalProperties": _CHANCE}]}),
+]
+Share = Annotated[
+    float | str,
+    PlainValidator(_chance),
+    WithJsonSchema(_CHANCE),
+]
+Aim = Annotated[
+    float | str | None,
+    PlainValidator(_aim),
+    WithJsonSchema({"anyOf": [_HALF, _DIVIDED, _NAMED, {"type": "null"}]}),
+]
+
+
+class Safety(Part):
+    """A test of every constraint on rows that no algorithm sees: a model that fails it is not given."""
+
+    delta: Delta = Field(
+        DELTA,
+        description="How probable a mistake may be: that a model passes which breaks a constraint. A "
+        "number, a fraction such as 1/20, a name of the sweep, or one of these for each constraint by its name (0.05 for those "
+        "that are left out).",
+    )
+    bound: Literal[
+        "auto",
+        "student_t",
+        "hoeffding",
+        "clopper_pearson",
+        "empirical_bernstein",
+        "betting",
+        "bootstrap",
+    ] = Field("auto", description="The confidence bound; `auto` takes one that suits the rates.")
+    fraction: Share = Field(
+        0.5,
+        description="Fraction of the training rows that is put aside for the test, or a name of the "
+        "sweep.",
+    )
+    method: Literal["leaves", "forms", "pieces"] = Field(
+        "pieces",
+        description="What is bounded: every rate (leaves), affine combinations of rates (forms), or "
+        "these for each part of a maximum at the whole delta (pieces).",
+    )
+    division: Literal["equal", "optimized"] = Field(
+        "equal",
+        description="How a constraint's delta is divided over the bounds that it needs: equally, or as "
+        "suits the candidate best on the rows that it was trained on.",
+    )
+    stratify: Columns | None = Field(
+        None,
+        description="Columns (or label) whose values get the same shares in the test as in training.",
+    )
+    order: Literal["shuffled", "positional"] = Field(
+        "shuffled",
+        description="Which rows are put aside: some at random, or the last ones in the order of the "
+        "file.",
+    )
+
+    test: Flag = Field(
+        default=True,
+        description="false puts the rows aside and tests nothing, for an algorithm that others are compared "
+        "with by of(...): it must not have seen the rows of their tests.",
+    )
+    aim: Aim = Field(
+        None,
+        description="The probability with which a model is to pass: an algorithm that takes constraints has "
+        "them tightened on training rows until that is likely. Without it the model is tested as it comes. "
+        "A number, or a name of the sweep.",
+    )
+
+    def given(self) -> dict[str, Any]:
+        """What the file says here, without defaults."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+GivenSafety = Annotated[
+    Safety | None,
+    NoNull(),
+    stated(
+        "a mapping of keys to values",
+        "`safety: {}` is a test with the defaults; to test nothing, remove the key",
+    ),
+]
+"""The file's test, None where the key is not there; left empty it is an E103."""
+
+
+def _own(value: object) -> object:
+    if value is False or isinstance(value, Safety):
+        return value
+    if not isinstance(value, dict):
+        raise raised(
+            [wrong_type((), "a mapping of keys to values, or false", value, OWN_HINT)], "test"
+        )
+    return Safety.model_validate(value)
+
+
+OWN_HINT = (
+    "`safety: false` turns the test off for this algorithm; without the key it has the file's test"
+)
+OwnSafety = Annotated[Safety | Literal[False] | None, NoNull(), BeforeValidator(_own)]
+"""What an algorithm's entry says of the test: keys that stand for those of the file's, or no test.
+
+None where the key is not there, and the file's test is the algorithm's. Left empty it is an E103: whoever
+emptied it may mean the one as well as the other.
+"""

@@ -1,0 +1,153 @@
+"""An encoder applied to a table that it was not fitted to: new rows, of which less is certain."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.datasets.columns import Kind, Levels, floats, is_text
+from ratecli.datasets.encode import Encoder, Features, Numeric, OneHot
+from ratecli.datasets.label import MISSING
+from ratecli.datasets.table import Table
+from ratecli.datasets.tables import as_number
+from ratecli.errors import Fault, FaultError, did_you_mean
+
+
+def apply(encoder: Encoder, frame: pd.DataFrame) -> Features:
+    """(n, d) features of rows whose columns, numeric or text, stand in any order among others.
+
+    A missing number is the mean of the training rows, and a value that they did not have is none of the
+    values that they had: `surprises` tells of both, but for numbers that training rows missed, too.
+
+    Raises
+    ------
+    FaultError
+        E205 for each column that is not there, E411 for words where training rows had numbers, or numbers
+        where they had words, E407 for infinite values.
+    """
+    return encoder.transform(_table(encoder, frame))
+
+
+def surprises(encoder: Encoder, frame: pd.DataFrame) -> list[Fault]:
+    """A W404 for each column with values that no training row had, W405 for each that lacks numbers and did
+    not in training.
+    """
+    table = _table(encoder, frame)
+    return [fault for block in encoder.blocks for fault in _surprise(block, table)]
+
+
+def as_known(
+    frame: pd.DataFrame, kinds: Mapping[str, Kind | None], names: Collection[str] = ()
+) -> pd.DataFrame:
+    """Some columns of a table, each of the kind that it is known to be (None: of either).
+
+    `names` are all that the table has, where the frame has not: one of them may be a column misspelt.
+
+    Raises
+    ------
+    FaultError
+        As `apply`.
+    """
+    hints = {
+        name: did_you_mean(name, names or map(str, frame.columns), "columns")
+        for name in kinds
+        if name not in frame
+    }
+    faults = [
+        Fault("E205", f"there is no column '{name}', which the model needs", hint)
+        for name, hint in hints.items()
+    ]
+    faults += [
+        fault
+        for name, kind in kinds.items()
+        if name not in hints
+        for fault in _unfit(frame[name], name, kind)
+    ]
+    if faults:
+        raise FaultError(faults)
+    return pd.DataFrame({
+        name: _as_numbers(frame[name]) if kind == "number" else frame[name]
+        for name, kind in kinds.items()
+    })  # fmt: skip
+
+
+def _table(encoder: Encoder, frame: pd.DataFrame) -> Table:
+    kinds = encoder.kinds
+    return Table(as_known(frame, kinds), tuple(kinds), np.full(len(frame), np.nan), digest="")
+
+
+def _unfit(column: pd.Series, name: str, kind: Kind | None) -> Iterator[Fault]:
+    if kind == "text" and not is_text(column):
+        message = f"column '{name}' holds numbers, and it held text in training"
+        yield Fault("E411", message, "give its values as text, written as they were in training")
+    elif kind == "number":
+        yield from _no_numbers(column, name)
+
+
+def _no_numbers(column: pd.Series, name: str) -> Iterator[Fault]:
+    values = _as_numbers(column)
+    slips = np.isnan(values) & ~_gone(column)
+    if slips.any():
+        row = _first(slips)
+        message = (
+            f"column '{name}' held numbers in training, and here '{column.iloc[row]}' in row {row + 1}"
+            f"{_in_all(slips)}"
+        )
+        yield Fault("E411", message, "correct it; an empty field is a missing number")
+    infinite = np.isinf(values)
+    if infinite.any():
+        message = f"column '{name}' has an infinite value in row {_first(infinite) + 1}{_in_all(infinite)}"
+        yield Fault("E407", message, "correct it; an empty field is a missing number")
+
+
+def _as_numbers(column: pd.Series) -> NDArray[np.float64]:
+    """NaN for what is none."""
+    if not is_text(column):
+        return floats(column)
+    return np.array([np.nan if word is None else as_number(word) for word in column], dtype=float)
+
+
+def _gone(column: pd.Series) -> NDArray[np.bool_]:
+    """Where there is no value, or a word that says so."""
+    if not is_text(column):
+        return np.isnan(floats(column))
+    return np.array([word is None or word.casefold() in MISSING for word in column], dtype=bool)
+
+
+def _surprise(block: Numeric | OneHot, table: Table) -> Iterator[Fault]:
+    column = table.values[block.column]
+    if isinstance(column, Levels):
+        new = ~block.entries(table)[1].astype(bool)
+        if new.any():
+            shown = column.names[column.codes[_first(new)]]
+            message = (
+                f"column '{block.column}': {_rows(new)} with a value that no training row had, such as "
+                f"'{shown}'; none of its features is theirs"
+            )
+            yield Fault("W404", message)
+        return
+    assert isinstance(block, Numeric)
+    if np.isnan(column).any() and not block.missing:
+        message = (
+            f"column '{block.column}': {_rows(np.isnan(column))} without a number, which counts as "
+            f"the mean of the training rows, {block.mean:g}"
+        )
+        yield Fault("W405", message)
+
+
+def _rows(which: NDArray[np.bool_]) -> str:
+    count = int(which.sum())
+    return f"{count} row{'s' * (count != 1)}"
+
+
+def _in_all(which: NDArray[np.bool_]) -> str:
+    count = int(which.sum())
+    return f", and {count} such in all" if count > 1 else ""
+
+
+def _first(which: NDArray[np.bool_]) -> int:
+    """Position of the first row marked, from 0."""
+    return int(np.flatnonzero(which)[0])

@@ -1,1 +1,0 @@
-"""Tables larger than memory: read piece by piece, kept as records of fixed width, summed over."""

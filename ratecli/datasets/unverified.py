@@ -1,0 +1,36 @@
+"""Files whose published checksum is not known here: they count once the user vouches for them.
+
+A file SHA256SUMS beside them, lines as `sha256sum` writes them, says which bytes are meant. It may be
+there before the files are: then they are verified as any other.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ratecli.datasets.source import RemoteFile
+from ratecli.errors import Fault
+
+SUMS = "SHA256SUMS"
+_LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](.+)")
+
+
+def vouched(folder: Path) -> dict[str, str]:
+    """sha256 by name of the file, as far as SHA256SUMS in `folder` is there and says so."""
+    try:
+        lines = (folder / SUMS).read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    found = (_LINE.fullmatch(line.strip()) for line in lines)
+    return {line.group(2): line.group(1).lower() for line in found if line}
+
+
+def unvouched(file: RemoteFile, path: Path, sha256: str) -> Fault:
+    """The E403 for a file that is there and that nobody has vouched for."""
+    message = f"'{path}' cannot be verified: its published sha256 is not known to ratecli"
+    way = (
+        f"fetched from {file.url}; if you trust it, add this line to {path.parent / SUMS}: "
+        f"{sha256}  {file.name}"
+    )
+    return Fault("E403", message, way)

@@ -1,0 +1,198 @@
+"""A case: one algorithm at one sweep point, with its goals understood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cached_property
+from importlib import metadata
+from typing import Any
+
+from ratecli.certify.safety_test import Promise
+from ratecli.config.document import Loc
+from ratecli.config.sweep import Point
+from ratecli.experiment.options import in_key
+from ratecli.experiment.origins import of_rates
+from ratecli.experiment.safety import SafetyTest
+from ratecli.ledger.keys import trial_key
+from ratecli.ledger.records import VIOLATION
+from ratecli.rates import expression as ex
+from ratecli.rates import resolve as rs
+from ratecli.rates.analysis import Goal, objective_goal, rule_goal
+from ratecli.rates.expression import Expression
+from ratecli.rates.table import DEPLOYED
+from ratecli.sampling.resampling import Drawing, Holdout
+from ratecli.solvers.base import Solver
+from ratecli.solvers.margin import VERSION as GUARD_VERSION
+from ratecli.solvers.margin import Guard
+from ratecli.solvers.registry import algorithms
+
+PLACEHOLDER = 0.5
+"""Stands for `of(...)` while the class of a goal is found: any number would do."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One algorithm at one sweep point: a trial but for its seed.
+
+    `datasets` are those whose rows are put together, in alphabetical order; `share` is how many of them
+    are drawn to train on, if they are drawn, `holdout` which of them are put aside, and `safety` the test
+    that models have to pass there, if any.
+
+    `metrics` are all that is measured, by display name: `objective`, the file's, and
+    `violation.<constraint>`. What names something that has no value here is not among them, nor
+    among the constraints. `filtering` is what training rows go through first.
+    """
+
+    label: str
+    algorithm: str
+    solver: Solver
+    guard: Guard
+    share: Fraction | None
+    holdout: Holdout | None
+    safety: SafetyTest | None
+    point: Point
+    datasets: tuple[str, ...]
+    objective: Goal
+    constraints: tuple[Goal, ...]
+    metrics: Mapping[str, Expression]
+    filtering: Filtering | None = None
+
+    @property
+    def drawing(self) -> Drawing:
+        return Drawing(self.share, self.holdout, self.unseen)
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Columns that the algorithm is not to see: by which its goals tell groups, if it hides them."""
+        if not type(self.solver).hides_groups:
+            return ()
+        leaves = ex.leaves(*(goal.expression for goal in self.goals()))
+        return tuple(sorted({part.column for leaf in leaves for part in leaf.where.conditions}))
+
+    def promise(self, rows: int) -> Promise | None:
+        """What a candidate has to pass on so many rows, if there is a test."""
+        return None if self.safety is None else self.safety.promise(rows, pooled=self.pooled)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a constraint speaks of a rate of rows of several data sets."""
+        leaves = ex.leaves(*(rule.expression for rule in self.constraints))
+        return any(len(leaf.where.datasets or self.datasets) > 1 for leaf in leaves)
+
+    def goals(self) -> tuple[Goal, ...]:
+        return (self.objective, *self.constraints)
+
+    def texts(self) -> Iterator[tuple[Loc, Expression]]:
+        """Where each expression of the file stands, and the expression."""
+        yield ("objective",), self.objective.expression
+        yield from ((("constraints", goal.name), goal.expression) for goal in self.constraints)
+        names = (name for name in self.metrics if not name.startswith(VIOLATION))
+        yield from (
+            (("metrics", name), self.metrics[name]) for name in names if name != "objective"
+        )
+
+    def of(self, *, goals_only: bool = False) -> list[str]:
+        """Labels of the algorithms that must be measured for this one, in alphabetical order."""
+        return sorted({node.algorithm for node in self.ofs(goals_only=goals_only)} - {DEPLOYED})
+
+    def ofs(self, *, goals_only: bool = False) -> Iterator[ex.Of]:
+        """Every `of(...)` in it, those of the deployed model too."""
+        trees = [goal.expression for goal in self.goals()]
+        trees += [] if goals_only else self.metrics.values()
+        return (node for tree in trees for node in ex.walk(tree) if isinstance(node, ex.Of))
+
+
+@dataclass(frozen=True)
+class Filtering:
+    """A balanced filter of training rows, as a case whose trial finds it.
+
+    `take` is `weights`, where rows count by the chance that they are kept, or `sample`, where they are
+    drawn with it.
+    """
+
+    case: Case
+    take: str
+
+    @cached_property
+    def key(self) -> str:
+        """The same for all sweep points at which all is the same that decides the filter's numbers."""
+        return trial_key(content(self.case) | {"datasets": self.case.datasets})
+
+
+def ruling(case: Case) -> tuple[Goal, ...]:
+    """The goals on which the case's models, and what is shown of them, hang."""
+    return case.constraints if case.solver.role == "ignores" else case.goals()
+
+
+def compares(goal: Goal) -> bool:
+    """Whether a goal speaks of the deployed model."""
+    asked = (part for part in ex.walk(goal.expression) if isinstance(part, ex.Of))
+    leaves = ex.leaves(goal.expression)
+    return any(leaf.rate.needs_deployed for leaf in leaves) or any(
+        part.algorithm == DEPLOYED for part in asked
+    )
+
+
+def metrics_of(cases: Sequence[Case]) -> dict[str, Expression]:
+    """Every metric as the first case that has it measures it."""
+    found: dict[str, Expression] = {}
+    for case in cases:
+        for name, metric in case.metrics.items():
+            found.setdefault(name, metric)
+    return found
+
+
+def known_goals(case: Case, value_of: Callable[[ex.Of], float]) -> tuple[Goal, tuple[Goal, ...]]:
+    """The case's goals with every `of(...)` a number, taken apart for the solver."""
+
+    def number(node: Expression) -> Expression | None:
+        return ex.Constant(value_of(node)) if isinstance(node, ex.Of) else None
+
+    objective = ex.transform(case.objective.expression, number)
+    rules = []
+    for goal in case.constraints:
+        parts = tuple(ex.transform(part, number) for part in goal.pieces)
+        rules.append(rule_goal(goal.name, goal.text, parts, rs.violation(parts)))
+    return objective_goal(case.objective.text, objective), tuple(rules)
+
+
+def content(case: Case) -> dict[str, Any]:
+    """All of a case that decides its numbers, for its key; names of goals and metrics do not."""
+    rules = {goal.name: ex.text(goal.expression) for goal in case.constraints}
+    algorithm = algorithms()[case.algorithm]
+    needs, plugin = algorithm.needs, algorithm.plugin
+    others: dict[str, Any] = {"needs": {needs: metadata.version(needs)}} if needs else {}
+    if plugin is not None:
+        others["plugin"] = plugin.origin
+    rates = of_rates([tree for _, tree in case.texts()])
+    if rates:
+        others["rates"] = rates
+    if case.share is not None:
+        others["resample"] = str(case.share)
+    if case.unseen:
+        others["unseen"] = case.unseen
+    if case.safety is not None:
+        others["safety"] = case.safety.content(rules)
+    elif case.holdout is not None:
+        others["aside"] = case.holdout.content()
+    return others | {
+        "algorithm": case.algorithm,
+        "version": type(case.solver).version,
+        "options": in_key(case.solver, rules),
+        "guard": _guard(case.guard),
+        "objective": ex.text(case.objective.expression),
+        "constraints": list(rules.values()),
+        "metrics": sorted({ex.text(metric) for metric in case.metrics.values()}),
+    }
+
+
+def _guard(guard: Guard) -> dict[str, Any]:
+    """Its part of a trial's key: nothing for the default guard, the aim only where there is one."""
+    if guard == Guard():
+        return {}
+    asked = {
+        key: value for key, value in asdict(guard).items() if key != "aim" or value is not None
+    }
+    return asked | {"version": GUARD_VERSION}

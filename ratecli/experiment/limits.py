@@ -1,0 +1,94 @@
+"""What a trial may take: time and memory, measured from outside its process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ratecli.errors import Fault, FaultError
+from ratecli.ledger.records import TrialResult
+
+PROC = Path("/proc/self/statm").is_file()
+
+LOOK_SECONDS = 0.02 if PROC else 0.25
+"""How often a process is looked at: one fills about 2 GB a second. Without /proc a look takes 5 ms."""
+
+MIB = 2.0**20
+
+Amount = TypeVar("Amount", float, int)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds that a trial may run, and bytes that its process may hold in memory (resident)."""
+
+    time: float | None = None
+    memory: int | None = None
+
+    def wider(self, other: Limits) -> Limits:
+        """What is allowed by either: a trial that two experiments share is run once."""
+        return Limits(_most(self.time, other.time), _most(self.memory, other.memory))
+
+    def check(self) -> None:
+        """Raises FaultError, E511, for a limit that cannot be kept here."""
+        if self.memory is not None and not held_by(os.getpid()):
+            message = "limits.memory cannot be kept: this system does not say what a process holds"
+            raise FaultError(Fault("E511", message, "leave it out, or run elsewhere"))
+
+    def patience(self, seconds: float) -> float | None:
+        """How long a trial that has run for some seconds may be left alone; None for ever."""
+        left = None if self.time is None else max(0.0, self.time - seconds)
+        if self.memory is None:
+            return left
+        return LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
+
+    def broken(self, key: str, seconds: float, held: int, before: int) -> TrialResult | None:
+        """How a trial ends that runs too long, or whose process holds too much.
+
+        Parameters
+        ----------
+        seconds
+            That it has run.
+        held, before
+            Bytes that its process holds, and held when the trial began; 0 where that is not known.
+        """
+        if self.memory is not None and held > self.memory:
+            return TrialResult(key, "error", _too_much(self.memory, held, before), seconds)
+        if self.time is not None and seconds >= self.time:
+            reason = f"took longer than {self.time:g} s, the limit of time"
+            return TrialResult(key, "timeout", reason, seconds)
+        return None
+
+
+UNLIMITED = Limits()
+
+
+def _most(one: Amount | None, other: Amount | None) -> Amount | None:
+    return None if one is None or other is None else max(one, other)
+
+
+def _too_much(limit: int, held: int, before: int) -> str:
+    told = f"its process held {size(held)} of memory, the limit is {size(limit)}"
+    told += f"; {size(before)} of it before the trial began" if before else ""
+    return f"{told}: a process alone takes more than the limit" if before > limit else told
+
+
+def size(count: int) -> str:
+    """`230 MiB`, `1.25 GiB`."""
+    return f"{count / MIB:.0f} MiB" if count < 1024 * MIB else f"{count / MIB / 1024:.3g} GiB"
+
+
+def held_by(pid: int) -> int:
+    """Bytes of memory (resident) that a process holds; 0 where it is gone or nothing tells."""
+    with suppress(OSError, ValueError, IndexError):
+        if PROC:
+            pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
+            return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        command = ["ps", "-o", "rss=", "-p", str(pid)]
+        told = subprocess.run(command, capture_output=True, check=False)  # noqa: S603  no shell
+        return int(told.stdout) * 1024
+    return 0

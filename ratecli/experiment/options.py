@@ -1,0 +1,148 @@
+"""An algorithm's options in a file, checked against the fields of its class."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from ratecli.config.complaint import WHERE, Complaint, complaints_of, unknown_key
+from ratecli.config.sweep import Point
+from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.solvers.base import Checked, ConstraintName, OptionFaultError, Solver
+from ratecli.solvers.registry import algorithms
+
+
+class OptionError(Exception):
+    """What is wrong with options, located within them."""
+
+    def __init__(self, complaints: list[Complaint]) -> None:
+        super().__init__("; ".join(complaint.message for complaint in complaints))
+        self.complaints = complaints
+
+
+@cache
+def solver_class(name: str) -> type[Solver]:
+    """Raises E202 for an algorithm that does not exist."""
+    known = algorithms()
+    if name not in known:
+        raise FaultError(
+            Fault(
+                "E202", f"no algorithm is called '{name}'", did_you_mean(name, known, "algorithms")
+            )
+        )
+    return known[name].load()
+
+
+def option_names(name: str) -> tuple[str, ...]:
+    """What an algorithm may be given; raises E202."""
+    return tuple(field.name for field in dataclasses.fields(solver_class(name)))  # type: ignore[arg-type]
+
+
+def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) -> Solver:
+    """The algorithm with its options, given the names of the file's constraints; raises
+    OptionError, E202.
+    """
+    found = solver_class(name)
+    given, fields = options, option_names(name)
+    options = {**algorithms()[name].preset, **given}
+    wrong = [unknown_key((key,), fields) for key in options if key not in fields]
+    wrong += [_not_finite(key, value) for key, value in options.items() if _endless(value)]
+    wrong = wrong or list(checked(found, options))
+    if wrong:
+        raise OptionError(wrong)
+    try:
+        # JSON, because strict Python input would have to be the class itself
+        made: Solver = _adapter(found).validate_json(json.dumps(options), strict=True)
+    except ValidationError as error:
+        raise OptionError(complaints_of(error)) from None
+    idle = [_no_part(key, why) for key, why in made.idle.items() if key in given]
+    if idle:
+        raise OptionError(idle)
+    unknown = {key: rule for key, rule in _rules(made).items() if rule not in constraints}
+    if unknown:
+        raise OptionError([_no_rule(key, unknown[key], constraints) for key in unknown])
+    return made
+
+
+def at_point(value: Any, point: Point) -> Any:
+    """An option's value at a sweep point, whose names it may hold anywhere."""
+    if isinstance(value, str):
+        return point.get(value, value)
+    if isinstance(value, dict):
+        return {key: at_point(part, point) for key, part in value.items()}
+    return [at_point(part, point) for part in value] if isinstance(value, list) else value
+
+
+def checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
+    """What options that know more of their values than a type say of them."""
+    hints = _hints(found)
+    for key in options.keys() & hints.keys():
+        for mark in _marks(hints[key]):
+            if isinstance(mark, Checked) and not (options[key] is None and _nullable(hints[key])):
+                try:
+                    mark.check(options[key])
+                except OptionFaultError as error:
+                    fault = error.fault
+                    loc = (key, *error.loc)
+                    yield Complaint(loc, fault.code, fault.message, fault.help, error.key)
+
+
+@cache
+def _hints(found: type[Solver]) -> dict[str, Any]:
+    """Types of the options with their marks, read once: a sweep asks for each of its points."""
+    return get_type_hints(found, include_extras=True)
+
+
+def _marks(hint: Any) -> Iterator[Any]:
+    """What stands beside a type, also where it is one of several (`OracleOption | None`)."""
+    for part in (hint, *get_args(hint)):
+        yield from getattr(part, "__metadata__", ())
+
+
+def _nullable(hint: Any) -> bool:
+    return type(None) in get_args(hint)
+
+
+def _endless(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _not_finite(key: str, value: float) -> Complaint:
+    return Complaint((key,), "E104", f"{WHERE} must be a finite number, not {value}")
+
+
+def _no_part(key: str, why: str) -> Complaint:
+    return Complaint((key,), "E104", why, "leave it out", key=True)
+
+
+def _no_rule(key: str, name: str, constraints: Collection[str]) -> Complaint:
+    hint = did_you_mean(name, constraints, "constraints")
+    return Complaint((key,), "E203", f"no constraint is called '{name}'", hint)
+
+
+def _rules(made: Solver) -> dict[str, str]:
+    """The constraint that each option of type `ConstraintName` names, where it does."""
+    hints = _hints(type(made))
+    keys = [key for key, hint in hints.items() if ConstraintName in {hint, *get_args(hint)}]
+    return {key: name for key in keys if (name := getattr(made, key)) is not None}
+
+
+@cache
+def _adapter(found: type[Solver]) -> TypeAdapter[Solver]:
+    return TypeAdapter(found)
+
+
+def settled(made: Solver) -> dict[str, Any]:
+    """Every option of an algorithm, defaults filled in."""
+    return dataclasses.asdict(made)  # type: ignore[call-overload,no-any-return]
+
+
+def in_key(made: Solver, rules: Mapping[str, str]) -> dict[str, Any]:
+    """What of the options is part of a trial's key; `rules` are the constraints' texts by name."""
+    return settled(made) | {key: rules[name] for key, name in _rules(made).items()}

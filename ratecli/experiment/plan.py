@@ -1,0 +1,360 @@
+"""Trials: cases times seeds, each under a key of all that decides its numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ratecli.config.dataset_sweep import DATASET
+from ratecli.config.document import Document
+from ratecli.config.experiment import Deployed, Experiment
+from ratecli.errors import Fault, FaultError
+from ratecli.experiment.cases import Case, compares, content, ruling
+from ratecli.experiment.filter_stage import stage_cases
+from ratecli.experiment.limits import UNLIMITED, Limits
+from ratecli.experiment.options import settled
+from ratecli.ledger.keys import trial_key
+from ratecli.ledger.provenance import code_versions
+from ratecli.ledger.records import Planned
+from ratecli.rates import expression as ex
+from ratecli.sampling.filtered import Seen, Sieve
+from ratecli.sampling.rows import Data
+from ratecli.streaming.files import identity
+
+
+@dataclass(frozen=True)
+class Task:
+    """A trial to run: its key, the keys of the trials it needs, and what its function is called with.
+
+    `limits` is what it may take; numbers do not hang on it, and neither does the key.
+    """
+
+    key: str
+    needs: tuple[str, ...]
+    payload: Any
+    limits: Limits = UNLIMITED
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a trial's function is called with.
+
+    `of` maps a label in `of(...)` to the key of the trial that it means; `deployed` is the key of
+    the trial whose classifier is deployed, `is_deployed` says that it is this one's own,
+    `deployed_column` is the column of a deployed model, and `deployed_model` a stored classifier.
+    `sieve` is what the training rows go through. `elsewhere` says how the rows came about of those trials
+    that saw other training rows than this one.
+    """
+
+    key: str
+    seed: int
+    case: Case
+    data: Data
+    l2: float | str
+    of: Mapping[str, str]
+    deployed: str | None
+    is_deployed: bool
+    deployed_column: str | None
+    deployed_model: bytes | None
+    sieve: Sieve | None
+    elsewhere: Mapping[str, Seen]
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.case.drawing, self.sieve)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Trials to be shown and the tasks that make them; two trials of one key are one task."""
+
+    planned: tuple[Planned, ...]
+    tasks: tuple[Task, ...]
+
+    @property
+    def left_out(self) -> int:
+        """How many of the trials to be shown are not to be run."""
+        return len({trial.key for trial in self.planned} - {task.key for task in self.tasks})
+
+    def first_of_each(self) -> Plan:
+        """With fewer tasks: the first trial of each algorithm on each data set, and those that it needs."""
+        firsts = {
+            (trial.label, trial.point.get(DATASET)): trial.key for trial in reversed(self.planned)
+        }
+        tasks, wanted, found = {each.key: each for each in self.tasks}, [*firsts.values()], set()
+        while wanted:
+            key = wanted.pop()
+            found.add(key)
+            wanted += tasks[key].needs
+        return replace(self, tasks=tuple(each for each in self.tasks if each.key in found))
+
+
+def make_plan(
+    experiment: Experiment,
+    document: Document,
+    cases: Sequence[Case],
+    data: Data,
+    deployed_model: bytes | None,
+) -> Plan:
+    """Every trial of an experiment; `deployed_model` is its stored classifier, if it has one.
+
+    Raises
+    ------
+    FaultError
+        E310 where trials would need one another in a circle, or not just one trial is meant.
+    """
+    return _Planner(experiment, document, cases, data, deployed_model).plan()
+
+
+class _Planner:
+    def __init__(
+        self,
+        experiment: Experiment,
+        document: Document,
+        cases: Sequence[Case],
+        data: Data,
+        deployed_model: bytes | None,
+    ) -> None:
+        self.experiment = experiment
+        self.document = document
+        self.cases = cases
+        self.data = data
+        self.deployed_model = deployed_model
+        self.jobs: dict[tuple[int, int], Job] = {}
+        self.contents: dict[int, dict[str, Any]] = {}
+        self.open: list[tuple[int, int]] = []
+        base: dict[str, Any] = {"versions": code_versions(), "l2": experiment.regularization.l2}
+        options = data.options()
+        digests = {
+            name: {"digest": identity(entry, data.folder), "split": entry.get("split", {})}
+            | {key: entry[key] for key in ("levels",) if key in entry}
+            for name, entry in options.items()
+        }
+        self.stages = stage_cases(cases)
+        self.of_stage: dict[tuple[str, int], Job] = {}
+        self.base, self.digests = base, digests
+        self.of_model: dict[str, Any] = {}
+        if deployed_model is not None:
+            self.of_model = {"deployed_model": hashlib.sha256(deployed_model).hexdigest()}
+
+    def plan(self) -> Plan:
+        planned, tasks = [], {}
+        limits = Limits(self.experiment.limits.time, self.experiment.limits.memory)
+        for index, case in enumerate(self.cases):
+            of_case = _planned(case)
+            for seed in self.experiment.seeds:
+                job = self.job(index, seed)
+                planned.append(replace(of_case, key=job.key, seed=seed))
+                tasks[job.key] = Task(job.key, _needs(job), job, limits)
+        for key, case in self.stages.items():
+            for seed in self.experiment.seeds:
+                job = self.stage(key, seed)
+                planned.append(replace(_planned(case), key=job.key, seed=seed))
+                tasks[job.key] = Task(job.key, (), job, limits)
+        # a worker keeps the rows of few seeds: those that share rows follow each other
+        ordered = sorted(tasks.values(), key=_of_rows)
+        return Plan(tuple(planned), tuple(ordered))
+
+    def job(self, index: int, seed: int) -> Job:
+        """The trial of a case and seed, after those that it needs."""
+        at = (index, seed)
+        if at in self.open:
+            circle = " -> ".join(self.cases[i].label for i, _ in [*self.open, at])
+            message = f"algorithms need one another in a circle: {circle}"
+            raise self._refused(self.cases[self.open[-1][0]], self.cases[index].label, message)
+        if at not in self.jobs:
+            self.open.append(at)
+            self.jobs[at] = self._make(index, seed)
+            self.open.pop()
+        return self.jobs[at]
+
+    def _make(self, index: int, seed: int) -> Job:
+        case = self.cases[index]
+        of, elsewhere = {}, {}
+        for label, other in self._others(index).items():
+            of[label] = self.job(other, seed).key
+            if not self.cases[other].drawing.same_rows(case.drawing):
+                self._check_independent(case, label)
+            elsewhere[of[label]] = self.jobs[other, seed].seen
+        deployed = self.experiment.deployed or Deployed.model_construct()
+        key = None
+        itself = deployed.algorithm == case.label
+        if itself:
+            self._check_own_decisions(case)
+        elif deployed.algorithm is not None:
+            meant = self._meant(deployed.algorithm, case)
+            key = self.job(meant, seed).key
+            self._check_deployed(case, self.cases[meant])
+            elsewhere[key] = self.jobs[meant, seed].seen
+        l2 = self.experiment.regularization.l2
+        needs = {"of": of, "deployed": key, "itself": itself, "column": deployed.column}
+        sieve = self._sieve(index, seed)
+        if sieve is not None:
+            needs["filter"] = {"key": sieve.key, "take": sieve.take}
+        known = self.base | self.of_model | self._rows(case) | self._content(index) | needs
+        trial = trial_key(known | {"seed": seed})
+        data = self.data.only(case.datasets)
+        own = Seen(case.drawing, sieve)
+        return Job(
+            trial,
+            seed,
+            case,
+            data,
+            l2,
+            of,
+            key,
+            itself,
+            deployed.column,
+            self.deployed_model,
+            sieve,
+            {each: seen for each, seen in elsewhere.items() if seen != own},
+        )
+
+    def stage(self, key: str, seed: int) -> Job:
+        """The trial of a filter (see `stage_cases`): it hangs on nothing but rows."""
+        if (key, seed) in self.of_stage:
+            return self.of_stage[key, seed]
+        case, l2 = self.stages[key], self.experiment.regularization.l2
+        trial = trial_key(self.base | self._rows(case) | content(case) | {"seed": seed})
+        data = self.data.only(case.datasets)
+        job = Job(trial, seed, case, data, l2, {}, None, False, None, None, None, {})
+        self.of_stage[key, seed] = job
+        return job
+
+    def _sieve(self, index: int, seed: int) -> Sieve | None:
+        """What the training rows of a case go through."""
+        filtering = self.cases[index].filtering
+        if filtering is None:
+            return None
+        job = self.stage(filtering.key, seed)
+        return Sieve(job.key, job.case.drawing, filtering.take)
+
+    def _rows(self, case: Case) -> dict[str, Any]:
+        """Of a key, what says which data there is."""
+        return {"datasets": {name: self.digests[name] for name in case.datasets}}
+
+    def _content(self, index: int) -> dict[str, Any]:
+        """Of a case, which is the same for all seeds."""
+        if index not in self.contents:
+            self.contents[index] = content(self.cases[index])
+        return self.contents[index]
+
+    def _check_own_decisions(self, case: Case) -> None:
+        """Raises E310 where the algorithm that is deployed is given goals that speak of it."""
+        if case.solver.needs_deployed:
+            message = f"'{case.label}' is the deployed model and takes the deployed model"
+        elif case.solver.role != "ignores" and any(map(compares, case.goals())):
+            message = f"'{case.label}' is the deployed model and is held to its own decisions"
+        else:
+            return
+        place = self.document.place(("deployed", "algorithm"))
+        raise FaultError(Fault("E310", message, "deploy another algorithm", place=place))
+
+    def _check_independent(self, case: Case, label: str) -> None:
+        """Raises E310 where what a test is to show, or is trained for, hangs on rows of the test.
+
+        That is so where another algorithm, whose own test takes other rows or none, was trained on them.
+        """
+        asked = (
+            part
+            for goal in ruling(case)
+            for part in ex.walk(goal.expression)
+            if isinstance(part, ex.Of) and part.algorithm == label
+        )
+        if case.safety is not None and any(asked):
+            message = f"the safety test of '{case.label}' needs rows that '{label}' has not seen"
+            raise self._refused(case, label, message, self._same_test(label))
+
+    def _same_test(self, label: str) -> str:
+        return (
+            f"give '{label}' the same fraction, stratify and order of `safety`, and `test: false` if it "
+            "is not to be tested itself"
+        )
+
+    def _check_deployed(self, case: Case, deployed: Case) -> None:
+        """The same of decisions of an algorithm that is deployed; an audit is of the very same rows."""
+        alike, label = case.drawing.same_rows(deployed.drawing), deployed.label
+        hint = self._same_test(label)
+        audited = case.solver.needs_deployed
+        if audited and not (alike and _same_filter(case, deployed)):
+            message = f"'{case.label}' must have the training rows of '{label}', which is deployed"
+            hint = f"say filter: false of both or of neither; {hint}" if alike else hint
+        elif not alike and case.safety is not None and any(compares(goal) for goal in ruling(case)):
+            message = f"the safety test of '{case.label}' needs rows that '{label}', which is deployed, has not seen"
+        else:
+            return
+        place = self.document.place(("deployed", "algorithm"))
+        raise FaultError(Fault("E310", message, hint, place=place))
+
+    def _others(self, index: int) -> dict[str, int]:
+        """The cases that `of(...)` means by label; what is only measured may be the trial's own."""
+        case = self.cases[index]
+        meant = {label: self._meant(label, case) for label in case.of()}
+        own = [label for label, other in meant.items() if other == index]
+        if own and case.solver.role != "ignores" and set(own) & set(case.of(goals_only=True)):
+            message = f"'{case.label}' is held to its own result by of({own[0]}, ...)"
+            raise self._refused(case, own[0], message, "name another algorithm")
+        return {label: other for label, other in meant.items() if other != index}
+
+    def _meant(self, label: str, case: Case) -> int:
+        """The one case of another algorithm that agrees with this one's sweep point."""
+        found = [
+            index
+            for index, other in enumerate(self.cases)
+            if other.label == label
+            and all(
+                case.point[name] == other.point[name] for name in case.point.keys() & other.point
+            )
+        ]
+        if len(found) == 1:
+            return found[0]
+        message = (
+            f"'{case.label}' needs a result of '{label}', which has {len(found)} to choose from"
+        )
+        hint = "both must share the sweep names that tell the results apart"
+        raise self._refused(case, label, message, hint)
+
+    def _refused(self, case: Case, label: str, message: str, hint: str | None = None) -> FaultError:
+        """An E310 where `case` asks for a result of `label`."""
+        found = (
+            self.document.place(loc, part.span)
+            for loc, tree in case.texts()
+            for part in ex.walk(tree)
+            if isinstance(part, ex.Of) and part.algorithm == label
+        )
+        place = next(found, None) or self.document.place(("deployed", "algorithm"))
+        return FaultError(Fault("E310", message, hint, place=place))
+
+
+def _of_rows(task: Task) -> tuple[tuple[str, ...], int, str]:
+    job: Job = task.payload
+    return job.case.datasets, job.seed, repr(job.seen)
+
+
+def _needs(job: Job) -> tuple[str, ...]:
+    seen = (job.seen, *job.elsewhere.values())
+    filters = [each.sieve.key for each in seen if each.sieve is not None]
+    keys = [*filters, *job.of.values(), *([job.deployed] if job.deployed else [])]
+    return tuple(dict.fromkeys(keys))
+
+
+def _same_filter(case: Case, other: Case) -> bool:
+    """Whether training rows go through the same filter, or none."""
+    found = [each.filtering for each in (case, other)]
+    said = [each and (each.key, each.take) for each in found]
+    return said[0] == said[1]
+
+
+def _planned(case: Case) -> Planned:
+    """What all seeds of a case have in common."""
+    return Planned(
+        key="",
+        label=case.label,
+        algorithm=case.algorithm,
+        options=settled(case.solver),
+        point=dict(case.point),
+        seed=0,
+        metrics={name: ex.text(metric) for name, metric in case.metrics.items()},
+    )

@@ -1,0 +1,363 @@
+"""What a file asks for: each algorithm at each sweep point, with its goals understood.
+
+All that can be said without reading data is said here: names, syntax, classes of goals, and whether
+each algorithm takes them. With the columns of the data, their names and values are checked too.
+
+A name may vary for some algorithms only. Where it has no value, a metric of it is left out, and so is
+a constraint for an algorithm that ignores them all; whoever is given the constraint must have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, TypeVar
+
+from ratecli.config.algorithm import Algorithm
+from ratecli.config.document import Document, Loc
+from ratecli.config.experiment import Experiment
+from ratecli.config.sweep import Point, points
+from ratecli.errors import Fault, FaultError, Place
+from ratecli.experiment.cases import PLACEHOLDER, Case, Filtering
+from ratecli.experiment.entry_checks import entry_faults, filtered_faults
+from ratecli.experiment.expect_checks import expect_faults
+from ratecli.experiment.filter_plot_checks import filter_faults
+from ratecli.experiment.filter_stage import AT, Stage, stage_cases
+from ratecli.experiment.goal_checks import goal_faults, range_faults, refused_goals, written
+from ratecli.experiment.name_checks import hidden_names
+from ratecli.experiment.options import OptionError, at_point, option_names, solver, solver_class
+from ratecli.experiment.report_checks import panel_faults, report_faults, swept
+from ratecli.experiment.safety import AtPoint, SafetyTest, inflated, tightens
+from ratecli.ledger.records import VIOLATION
+from ratecli.rates import expression as ex
+from ratecli.rates import resolve as rs
+from ratecli.rates.analysis import Goal, objective_goal, rule_goal
+from ratecli.rates.expression import Expression
+from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
+from ratecli.rates.resolve import Scope
+from ratecli.rates.syntax import Condition, Node, Relation
+from ratecli.sampling.resampling import Holdout
+from ratecli.solvers.base import Solver
+from ratecli.solvers.margin import Guard
+from ratecli.solvers.registry import algorithms
+
+T = TypeVar("T")
+OF_COLUMNS = ("E205", "E206")
+Pool = tuple[str, ...]
+"""The names of data sets whose rows are put together."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of some data sets: texts or floats that occur in each, sorted."""
+
+    values: Mapping[str, Sequence[str | float]]
+
+
+@dataclass
+class Reading:
+    """One reading of an experiment: gathers every fault and warning on the way."""
+
+    experiment: Experiment
+    document: Document
+    columns: Mapping[Pool, Columns] | None = None
+    groups: dict[Pool, dict[str, tuple[Condition, ...]]] = field(default_factory=dict)
+    faults: dict[Fault, None] = field(default_factory=dict)
+    warnings: dict[Fault, None] = field(default_factory=dict)
+    refusals: dict[Fault, None] = field(default_factory=dict)
+    left_out: dict[Loc, Fault] = field(default_factory=dict)
+
+    def cases(self, *, refuse: bool = True) -> list[Case]:
+        """Every case; raises FaultError with all that is wrong.
+
+        Goals that an algorithm does not take (E308) are warnings unless `refuse`: to explain them.
+        """
+        early = list(hidden_names(self.experiment, self.document))
+        if early:
+            raise FaultError(early)
+        found = [
+            case
+            for index, entry in enumerate(self.experiment.algorithms)
+            if self._known(index, entry)
+            for point in points(self.experiment.sweep, entry.sweep)
+            if (case := self._case(index, entry, point)) is not None
+        ]
+        self._sort(range_faults(self.document, found, self.rules))
+        self._sort(self._written_nowhere(found))
+        self._sort(report_faults(self.experiment, self.document))
+        self._sort(panel_faults(self.experiment, self.document, found))
+        everything = [*found, *stage_cases(found).values()]
+        self._sort(filter_faults(self.experiment, self.document, everything))
+        self._sort(expect_faults(self.experiment, self.document, everything))
+        if self.faults or (refuse and self.refusals):
+            raise FaultError(self.faults | self.refusals)
+        self.warnings |= self.refusals
+        return found
+
+    # names
+
+    def _scope(self, pool: Pool) -> Scope:
+        """Groups and columns of some data sets; each pool's groups are read once."""
+        if self.columns is None:
+            scope = Scope(datasets=frozenset(pool))
+        else:
+            values = self.columns[pool].values
+            scope = Scope(datasets=frozenset(pool), values=values.get, columns=frozenset(values))
+        if pool not in self.groups:
+            self.groups[pool] = dict(self._groups(pool, scope))
+        return replace(scope, groups=self.groups[pool])
+
+    def _groups(self, pool: Pool, scope: Scope) -> Iterator[tuple[str, tuple[Condition, ...]]]:
+        for name, loc, text in groups_of(self.experiment, pool):
+            with self._placing(loc, scope):
+                conditions = parse_conditions(text)
+                yield name, conditions  # known, whatever is wrong with its values: said once
+                rs.check_conditions(conditions, scope)
+
+    @cached_property
+    def trees(self) -> dict[str, Node]:
+        """The objective and the metrics as written."""
+        texts: dict[tuple[str, ...], str] = {("objective",): self.experiment.objective}
+        texts |= {("metrics", name): text for name, text in self.experiment.metrics.items()}
+        return {loc[-1]: tree for loc, text in texts.items()
+                if (tree := self._parsed(loc, text, parse_value)) is not None}  # fmt: skip
+
+    @cached_property
+    def rules(self) -> dict[str, Relation]:
+        return {name: rule for name, text in self.experiment.constraints.items()
+                if (rule := self._parsed(("constraints", name), text, parse_rule))}  # fmt: skip
+
+    def _parsed(self, loc: Loc, text: str, parse: Callable[[str], T]) -> T | None:
+        with self._placing(loc):
+            return parse(text)
+        return None
+
+    def _placing(self, loc: Loc, scope: Scope | None = None, *, needed: bool = True) -> _Placing:
+        several = self.columns is not None and len(self.columns) > 1
+        return _Placing(self, loc, scope.datasets if several and scope else frozenset(), needed)
+
+    def _sort(self, found: Iterable[Fault]) -> None:
+        for fault in found:
+            (self.faults if fault.is_error else self.warnings)[fault] = None
+
+    def _written(self, *loc: str) -> str:
+        """A rule or value as it stands in the file, on one line."""
+        return " ".join(written(self.experiment, loc).split())
+
+    # names that vary
+
+    @cached_property
+    def _swept(self) -> list[str]:
+        return swept(self.experiment)
+
+    def _unset(self, entry: Algorithm, point: Point) -> dict[str, Fault]:
+        """Names that vary elsewhere and have no value at this point of an algorithm."""
+        return {name: self._no_value(name, entry) for name in self._swept if name not in point}
+
+    def _no_value(self, name: str, entry: Algorithm) -> Fault:
+        others = [
+            f"'{other.label}'"
+            for other in self.experiment.algorithms
+            if other.sweep and name in other.sweep.names
+        ]
+        hint = (
+            f"only {' and '.join(others)} {'sweeps' if len(others) == 1 else 'sweep'} it: give "
+            f"'{entry.label}' one too, as in sweep: {{{name}: [1]}}, or sweep it for all algorithms"
+        )
+        return Fault("E203", f"'{name}' has no value for '{entry.label}'", hint)
+
+    def _written_nowhere(self, found: Sequence[Case]) -> Iterator[Fault]:
+        """What is left out at every point, if that is all that is wrong."""
+        written = {loc for case in found for loc, _ in case.texts()}
+        if not self.faults:
+            yield from (fault for loc, fault in self.left_out.items() if loc not in written)
+
+    # algorithms
+
+    def _known(self, index: int, entry: Algorithm) -> bool:
+        before = len(self.faults)
+        with self._placing(self._loc(index, entry)):
+            solver_class(entry.name)
+            missing = algorithms()[entry.name].missing()
+            if missing is not None:
+                raise FaultError(missing)
+        return len(self.faults) == before
+
+    def option(self, label: str, key: str) -> Place:
+        """Where a key stands in the entry of an algorithm."""
+        labels = [entry.label for entry in self.experiment.algorithms]
+        index = labels.index(label)
+        loc = self._loc(index, self.experiment.algorithms[index], key)
+        return self.document.place(loc, key=True)
+
+    def _loc(self, index: int, entry: Algorithm, *inside: str | int) -> Loc:
+        raw = self.document.data["algorithms"][index]
+        return ("algorithms", index, *((entry.name,) if isinstance(raw, dict) else ()), *inside)
+
+    def _solver(
+        self, index: int, entry: Algorithm, point: Point, common: Mapping[str, Any]
+    ) -> Solver | None:
+        """An option whose value is the name of a sweep takes the point's value; so does one that is
+        not given and that the algorithm's own sweep names. `common` are those that the file's test says.
+        """
+        options = {key: at_point(value, point) for key, value in entry.options.items()}
+        own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
+        varied = own & set(option_names(entry.name)) - options.keys()
+        options = {**common} | options | {n: point[n] for n in varied}
+        try:
+            return solver(entry.name, options, self.experiment.constraints)
+        except OptionError as error:
+            for complaint in error.complaints:
+                inside = ("sweep",) if varied.intersection(complaint.loc[:1]) else ()
+                fault = complaint.under(*self._loc(index, entry, *inside)).fault(self.document)
+                self.faults[fault] = None
+            return None
+
+    # goals
+
+    def _case(self, index: int, entry: Algorithm, point: Point) -> Case | None:
+        before = len(self.faults)
+        pool = self.experiment.pool(point)
+        scope = replace(
+            self._scope(pool),
+            parameters=point,
+            unset=self._unset(entry, point),
+            algorithms=frozenset(other.label for other in self.experiment.algorithms),
+        )
+        share, test = self._rows(index, entry, point, scope.unset)
+        found, aim = solver_class(entry.name), test.aim if test is not None and test.taken else None
+        made = self._solver(index, entry, point, inflated(found, aim))
+        at = self._loc(index, entry)
+        self._sort(entry_faults(self.experiment, self.document, entry, at))
+        values = {name: value for name, tree in self.trees.items()
+                  if (value := self._value(name, tree, scope)) is not None}  # fmt: skip
+        holdout = None if test is None else test.holdout
+        filtering = self._filtering(entry, point, scope, (share, holdout))
+        if filtering is not None:
+            said = (self.experiment, self.document, entry, at)
+            self._sort(filtered_faults(*said, take=filtering.take, aim=aim))
+        test = test if test is not None and test.taken else None
+        held = test is not None or found.role != "ignores"
+        rules = {name: goal for name, rule in self.rules.items()
+                 if (goal := self._rule(name, rule, scope, needed=held))}  # fmt: skip
+        if made is None or len(self.faults) > before or "objective" not in values:
+            return None
+        objective = objective_goal(self._written("objective"), values["objective"])
+        case = Case(
+            label=entry.label,
+            algorithm=entry.name,
+            solver=made,
+            guard=Guard(entry.constraints_on, entry.margin, aim if tightens(found) else None),
+            share=share,
+            holdout=holdout,
+            safety=test,
+            point=point,
+            datasets=pool,
+            objective=objective,
+            # a reordered file poses the same problem to the solver, number for number
+            constraints=tuple(sorted(rules.values(), key=lambda goal: ex.text(goal.expression))),
+            metrics=values | {VIOLATION + name: rules[name].expression for name in rules},
+            filtering=filtering,
+        )
+        self._sort(goal_faults(self.experiment, self.document, case))
+        self.refusals |= dict.fromkeys(refused_goals(self.document, case))
+        return case
+
+    def _rows(
+        self, index: int, entry: Algorithm, point: Point, unset: Mapping[str, Fault]
+    ) -> tuple[Fraction | None, SafetyTest | None]:
+        """How many rows are drawn to train on, and the safety test, at a sweep point."""
+        said = AtPoint(self.experiment, self.document, entry, point, unset)
+        with self._placing(self._loc(index, entry)):
+            return said.share(), said.test()
+        return None, None
+
+    def _filtering(
+        self,
+        entry: Algorithm,
+        point: Point,
+        scope: Scope,
+        rows: tuple[Fraction | None, Holdout | None],
+    ) -> Filtering | None:
+        """What training rows go through before the algorithm sees them."""
+        said = AtPoint(self.experiment, self.document, entry, point, scope.unset)
+        with self._placing(AT, scope):
+            return Stage(said, scope, self.experiment.pool(point), *rows).filtering()
+        return None
+
+    def _value(self, name: str, tree: Node, scope: Scope) -> Expression | None:
+        loc = ("objective",) if name == "objective" else ("metrics", name)
+        with self._placing(loc, scope, needed=name == "objective"):
+            value = rs.resolve(tree, scope)
+            return ex.transform(value, _in_training) if name == "objective" else value
+        return None
+
+    def _rule(self, name: str, rule: Relation, scope: Scope, *, needed: bool) -> Goal | None:
+        with self._placing(("constraints", name), scope, needed=needed):
+            parts = tuple(ex.transform(d, _in_training) for d in rs.differences(rule, scope))
+            known = tuple(ex.transform(part, _placeholder) for part in parts)
+            text = self._written("constraints", name)
+            shaped = rule_goal(name, text, known, rs.violation(known))
+            return Goal(name, text, rs.violation(parts), parts, shaped.shape)
+        return None
+
+
+def groups_of(experiment: Experiment, pool: Pool) -> Iterator[tuple[str, Loc, str]]:
+    """Name, place and condition of every group, as it is stated for these data sets."""
+    for name, group in experiment.groups.items():
+        if isinstance(group, str):
+            yield name, ("groups", name), group
+        else:
+            yield name, ("groups", name, *pool), group[pool[0]]
+
+
+@dataclass(frozen=True)
+class _Placing:
+    """Faults raised inside get the place of `loc`, and the reading goes on.
+
+    What is not `needed` is left out where a name in it has no value. Where data sets are taken one by one,
+    what is wrong with columns is said of the one in `datasets`.
+    """
+
+    reading: Reading
+    loc: Loc
+    datasets: frozenset[str] = frozenset()
+    needed: bool = True
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        if not isinstance(error, FaultError):
+            return False
+        for fault in error.faults:
+            placed = fault.at(fault.place or self.reading.document.place(self.loc, fault.span))
+            if fault.code in OF_COLUMNS and self.datasets:
+                names = " and ".join(sorted(self.datasets))
+                placed = replace(placed, message=f"in '{names}' {placed.message}")
+            if isinstance(error, rs.NoValueError) and not self.needed:
+                self.reading.left_out[self.loc] = placed
+            else:
+                self.reading.faults[placed] = None
+        return True
+
+
+def _in_training(node: Expression) -> Expression | None:
+    """A goal is held to what another algorithm reached on training rows, on whatever split it is
+    measured itself.
+    """
+    if not isinstance(node, ex.Of):
+        return None
+
+    def train(part: Expression) -> Expression | None:
+        if isinstance(part, ex.Measured) and part.split is None:
+            return replace(part, split="train")
+        return None
+
+    return replace(node, metric=ex.transform(node.metric, train))
+
+
+def _placeholder(node: Expression) -> Expression | None:
+    return ex.Constant(PLACEHOLDER) if isinstance(node, ex.Of) else None

@@ -1,0 +1,252 @@
+"""What only the rows can tell: empty groups, rates of nothing, a deployed model's decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ratecli.config.document import Document
+from ratecli.config.experiment import Experiment
+from ratecli.datasets.split import StrataError
+from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.experiment.cases import Case
+from ratecli.experiment.obstacles import obstacles, telling_slices, untestable
+from ratecli.experiment.reading import Columns, Pool, Reading, groups_of
+from ratecli.experiment.safety import place_of
+from ratecli.rates import expression as ex
+from ratecli.rates.expression import Where
+from ratecli.rates.matrix import rate_matrix
+from ratecli.rates.sample import Sample
+from ratecli.rates.table import DEPLOYED
+from ratecli.sampling.deployed import with_stored
+from ratecli.sampling.resampling import Drawing
+from ratecli.sampling.rows import Data, World, dealt_of, table, world
+from ratecli.sampling.undefined import rates_of_nothing, undefined_ratios
+
+SMALL_GROUP = 30
+SORTED = 6.0
+"""Standard errors by which labels differ of the first and the last rows of a file that is in no order."""
+
+
+def known_rows(
+    experiment: Experiment,
+    document: Document,
+    data: Data,
+    columns: Columns,
+    deployed_model: bytes | None,
+    *,
+    drawing: Drawing,
+) -> World:
+    """The rows of some data sets at the first seed; E205, E404, E406, E411 with their places."""
+    column = experiment.deployed.column if experiment.deployed else None
+    if column is not None and column not in columns.values:
+        place = document.place(("deployed", "column"))
+        hint = did_you_mean(column, columns.values, "columns")
+        raise FaultError(Fault("E205", f"there is no column '{column}'", hint, place=place))
+    try:
+        rows = world(data, experiment.seeds[0], column, drawing)
+    except FaultError as error:
+        loc = ("deployed", "column") if column else ("datasets",)
+        place = document.place(loc, key=not column)
+        raise FaultError(fault.at(place) for fault in error.faults) from None
+    try:
+        return rows if deployed_model is None else with_stored(rows, deployed_model)
+    except FaultError as error:
+        place = document.place(("deployed", "model"))
+        raise FaultError(fault.at(place) for fault in error.faults) from None
+
+
+def check_drawings(
+    experiment: Experiment, document: Document, data: Data, cases: Sequence[Case]
+) -> None:
+    """Raises E410 where too few rows are drawn or put aside, E205 for columns to stratify by, E411 where
+    rows that are put aside are trained on under another name.
+    """
+    seed, faults = experiment.seeds[0], dict[Fault, None]()
+    seen = {(case.datasets, case.drawing): case for case in reversed(cases)}
+    for (pool, drawing), case in seen.items():
+        if drawing.holdout is not None:
+            faults |= dict.fromkeys(_shared(document, data, pool))
+        for name in pool:
+            try:
+                if drawing.share is not None:
+                    dealt_of(data, name, seed, Drawing(drawing.share))
+            except FaultError as error:
+                place = document.place(("resample",))
+                faults |= dict.fromkeys(fault.at(place) for fault in error.faults)
+                continue
+            try:
+                if drawing.holdout is not None:
+                    dealt_of(data, name, seed, drawing)
+            except FaultError as error:
+                for fault in error.faults:
+                    strata = isinstance(error, StrataError) or fault.code == "E205"
+                    key = "stratify" if strata else "fraction"
+                    place = document.place(place_of(experiment, case.label, key))
+                    faults[replace(fault, message=f"in '{name}' {fault.message}", place=place)] = (
+                        None
+                    )
+    if faults:
+        raise FaultError(faults)
+
+
+def _shared(document: Document, data: Data, pool: Pool) -> Iterator[Fault]:
+    """An E411 for each data set that has rows of one before it: each draws its own to be tested."""
+    first = dict[object, str]()
+    for name in pool:
+        rows = table(data, name)
+        for each in (rows.digest, *(sha256 for _, sha256 in rows.files)):
+            other = first.setdefault(each, name)
+            if other != name:
+                message = (
+                    f"'{name}' has the same rows as '{other}': what is tested of one is trained on "
+                    "as the other"
+                )
+                place = document.place(("datasets", name), key=True)
+                yield Fault("E411", message, "name them once, or leave out 'safety'", place=place)
+                break
+
+
+def check_rows(
+    rows: World, document: Document, reading: Reading, cases: Sequence[Case]
+) -> list[Fault]:
+    """Warnings about the rows of cases that are all given the same ones.
+
+    Raises
+    ------
+    FaultError
+        E306, E408 where there are no rows, E311 where the deployed model has no decision, E410 where
+        an algorithm needs validation rows and there are none; without those, what algorithms say of
+        constraints (E308).
+    """
+    found = [
+        *_groups(rows, document, reading, cases[0].datasets),
+        *_goals(rows.sample, document, cases),
+        *_undecided(rows.sample, document, cases),
+        *_unvalidated(rows, reading, cases),
+        *_sorted(rows.sample, document, reading, cases[0]),
+    ]
+    errors = dict.fromkeys(fault for fault in found if fault.is_error)
+    if not errors:
+        errors = dict.fromkeys(obstacles(rows.sample, document, cases))
+        errors |= dict.fromkeys(telling_slices(rows.sample, document, cases))
+        errors |= dict.fromkeys(untestable(rows.sample, document, cases))
+    if errors:
+        raise FaultError(errors)
+    return found
+
+
+def _groups(rows: World, document: Document, reading: Reading, pool: Pool) -> Iterator[Fault]:
+    of = "" if len(reading.groups) == 1 else f" of '{pool[0]}'"
+    for name, loc, _ in groups_of(reading.experiment, pool):
+        where = Where.of(set(), iter(reading.groups[pool][name]))
+        place = document.place(loc)
+        count = rows.sample.counted(rows.sample.rows(where))
+        if not count:
+            yield Fault("E408", f"no row{of} is in the group '{name}'", place=place)
+            continue
+        splits = {
+            split: rows.sample.counted(rows.sample.rows(where, split)) for split in rows.splits()
+        }
+        for message in small(count, splits):
+            yield Fault("W401", f"the group '{name}'{of} has {message}", place=place)
+
+
+def small(count: int, splits: Mapping[str, int]) -> Iterator[str]:
+    """What of a group is too small: all of it, or its rows of single splits."""
+    if count < SMALL_GROUP:
+        yield f"only {_counted(count, 'row')}: its rates say little"
+    for split, found in splits.items():
+        if not found:
+            yield f"no {split} rows: nothing can be said of it there"
+        elif found < SMALL_GROUP <= count:
+            yield f"only {_counted(found, f'{split} row')}: its rates say little there"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
+    labelled = sample.mask("labelled")[sample.part == "train"].any()
+    if not labelled and not all(case.unseen for case in cases):  # filters need no label
+        hint = "say under the data set which column is its 'label'"
+        place = document.place(("datasets",), key=True)
+        yield Fault("E306", "no training row has a label", hint, place=place)
+        return
+    # groups of filters are looked at by `group_checks`
+    given = (case for case in cases if case.solver.role != "ignores" and not case.unseen)
+    goals = {
+        (loc, ex.text(tree)): tree
+        for case in given
+        for loc, tree in case.texts()
+        if loc[0] != "metrics"
+    }
+    for (loc, _), tree in goals.items():
+        others = [part.metric for part in ex.walk(tree) if isinstance(part, ex.Of)]
+        trees = (tree, *others)
+        empty = rates_of_nothing(ex.leaves(*trees), sample)
+        for fault in empty or undefined_ratios(trees, sample):
+            yield fault.at(document.place(loc, fault.span))
+
+
+def _undecided(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
+    """An E311 for each rate in `of(deployed, ...)`, or of a goal where the deployed model itself is put
+    to a test, that counts rows without a decision.
+    """
+    if sample.deployed is None:  # a trial will decide all rows
+        return
+    texts = {(loc, ex.text(tree)): tree for case in cases for loc, tree in case.texts()}
+    audited = any(case.solver.needs_deployed for case in cases)
+    for (loc, _), tree in texts.items():
+        asked = (part for part in ex.walk(tree) if isinstance(part, ex.Of))
+        metrics = [part.metric for part in asked if part.algorithm == DEPLOYED]
+        metrics += [tree] if audited and loc[0] == "constraints" else []
+        for leaf in ex.leaves(*metrics):
+            counted = rate_matrix([leaf], sample, None).sums.indices
+            missing = sample.counted(counted[np.isnan(sample.deployed[counted])])
+            if missing:
+                message = (
+                    f"the deployed model has no decision on {missing} of the {sample.counted(counted)} rows "
+                    f"that '{ex.text(leaf)}' counts"
+                )
+                hint = "its column is empty there: take a slice of rows that it decides"
+                yield Fault("E311", message, hint, place=document.place(loc, leaf.span))
+
+
+def _unvalidated(rows: World, reading: Reading, cases: Sequence[Case]) -> Iterator[Fault]:
+    """An E410 for each option that looks at validation rows, where there are none."""
+    if "validation" in rows.splits():
+        return
+    hint = "give a data set some: split: {validation: 1/3}"
+    for case in cases:
+        asked = {case.solver.chooses_by: "chooses on validation rows"}
+        if case.guard.split == "validation":
+            asked["constraints_on"] = "judges the constraints on validation rows"
+        for key, what in asked.items():
+            if key:
+                message = f"'{key}' {what}, and there are none"
+                yield Fault("E410", message, hint, place=reading.option(case.label, key))
+
+
+def _sorted(sample: Sample, document: Document, reading: Reading, case: Case) -> Iterator[Fault]:
+    """A W403 for each data set whose last rows are tested and are not like the others."""
+    if case.holdout is None or not case.holdout.positional:
+        return
+    place = document.place(place_of(reading.experiment, case.label, "order"))
+    for name in np.unique(sample.dataset).tolist():
+        known = (sample.dataset == name) & ~np.isnan(sample.label)
+        parts = [sample.label[known & (sample.part == part)] for part in ("train", "safety")]
+        if min(map(len, parts)) < SMALL_GROUP:
+            continue
+        first, last = (float(part.mean()) for part in parts)
+        error = np.sqrt(sum(part.var() / len(part) for part in parts))
+        if abs(first - last) > SORTED * error:
+            message = (
+                f"the last rows of '{name}' are tested, and are not like the others: labels are {last:.4g} "
+                f"there on average, {first:.4g} on the rows that train"
+            )
+            hint = "is the file sorted? say order: shuffled"
+            yield Fault("W403", message, hint, place=place)

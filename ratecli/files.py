@@ -1,0 +1,110 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ratecli.errors import Fault, FaultError
+from ratecli.staging import temporary_path
+
+LEDGER = "trials.sqlite"
+"""In the folder of its results what a run planned, and every trial that ended (`ledger.store`)."""
+
+MODELS = "models"
+"""Where in the folder of its results a run leaves its classifiers."""
+
+ENCODER = "encoder.json"
+"""Beside the classifiers of a trial: which they are, and how their features are made of columns."""
+
+FILTER = "filter.json"
+"""Beside a filter that `ratecli filter` left: what it does."""
+
+UNFINISHED = ".unfinished-"
+"""Prefix of files that are still being written."""
+
+
+def cannot_write(path: Path, reason: str) -> Fault:
+    hint = "make room there, or choose another folder with --output"
+    return Fault("E505", f"cannot write to '{path}': {reason}", hint)
+
+
+def refuse_links(folder: Path, *names: str) -> None:
+    """Nothing is written through a link that leads out of the folder of all results, in which `folder` is.
+
+    Raises
+    ------
+    FaultError
+        E505 where `folder` or what has one of the names in it is such a link.
+    """
+    base = folder.parent.resolve()
+    for path in (folder, *(folder / name for name in names)):
+        if path.is_symlink() and not path.resolve().is_relative_to(base):
+            reason = f"it is a link to '{path.resolve()}', out of '{folder.parent}'"
+            hint = "remove the link, or name the folder that is meant with --output"
+            raise FaultError(Fault("E505", f"cannot write to '{path}': {reason}", hint))
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """The system's trouble with `path` as an E505."""
+    try:
+        yield
+    except OSError as error:
+        raise FaultError(cannot_write(path, error.strerror or str(error))) from error
+
+
+def atomic_write(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
+    """Write `path` (text as UTF-8, line ends as they are) so that no reader ever sees half of it.
+
+    What is not `lasting`, since it can be made again, may be lost in a power cut.
+
+    Raises
+    ------
+    FaultError
+        E505 where the system refuses; what stood there before stays.
+    """
+    write_together({path: content}, lasting=lasting)
+
+
+def write_together(files: Mapping[Path, str | bytes], *, lasting: bool = True) -> None:
+    """Write all of some files, or none: each is put in its place only when all have been written.
+
+    Raises
+    ------
+    FaultError
+        E505 where the system refuses; what stood there before stays.
+    """
+    # In the same folder, since a rename is atomic only within one file system.
+    staged = {
+        temporary_path(path.parent, UNFINISHED): (path, content) for path, content in files.items()
+    }
+    try:
+        for temporary, (path, content) in staged.items():
+            with writing(path):
+                _refuse_folder(path)
+                data = content.encode() if isinstance(content, str) else content
+                _write(temporary, data, lasting=lasting)
+        for temporary, (path, _) in staged.items():
+            with writing(path):
+                temporary.replace(path)
+    finally:
+        for temporary in staged:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+def _write(path: Path, data: bytes, *, lasting: bool) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        if lasting:
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,340 @@
+"""The ledger: one SQLite file that holds an experiment's plan and every trial that ended.
+
+A trial is stored whole or not at all. The rollback journal is kept rather than WAL: a ledger at rest is then
+one file that can be copied, read from a folder without write permission, or lie on a network disk,
+and a commit costs about a millisecond. As long as a ledger is written the journal stays, with nothing in
+it between transactions: to make it and to remove it each time takes half as long again. `synchronous = FULL` makes a stored trial survive a power
+cut, not only a `kill -9`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Self
+
+from ratecli.errors import Fault, FaultError
+from ratecli.ledger.records import CACHED, Planned, TrialResult, Value
+from ratecli.ledger.rows import ForeignRowError, parsed_meta, planned, result, value
+
+VERSION = 1
+"""Stands in the file as `user_version`; counts up when the tables below can no longer be read."""
+
+APPLICATION = 0x72617465
+"""`application_id` of a ledger: "rate" in ASCII."""
+
+# `numbers.value` has no type on purpose: SQLite would turn -0.0 in a REAL column into 0.0. NaN is NULL.
+SCHEMA = (
+    """CREATE TABLE plan (
+        position INTEGER PRIMARY KEY, key TEXT NOT NULL, label TEXT NOT NULL, algorithm TEXT NOT NULL,
+        options TEXT NOT NULL, point TEXT NOT NULL, seed TEXT NOT NULL, metrics TEXT NOT NULL)""",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE trials (
+        id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, status TEXT NOT NULL, reason TEXT NOT NULL,
+        seconds REAL NOT NULL, info TEXT NOT NULL, trace TEXT NOT NULL, multipliers TEXT NOT NULL)""",
+    """CREATE TABLE measures (
+        id INTEGER PRIMARY KEY, variant TEXT NOT NULL, split TEXT NOT NULL, metric TEXT NOT NULL,
+        UNIQUE (variant, split, metric))""",
+    """CREATE TABLE numbers (
+        trial INTEGER NOT NULL REFERENCES trials ON DELETE CASCADE, position INTEGER NOT NULL,
+        measure INTEGER NOT NULL REFERENCES measures, value,
+        PRIMARY KEY (trial, position)) WITHOUT ROWID""",
+    """CREATE TABLE models (
+        trial INTEGER NOT NULL REFERENCES trials ON DELETE CASCADE, variant TEXT NOT NULL,
+        data BLOB NOT NULL, PRIMARY KEY (trial, variant))""",
+    """CREATE VIEW metrics AS
+        SELECT key, status, variant, split, metric, value FROM numbers
+        JOIN trials ON trials.id = trial JOIN measures ON measures.id = measure""",
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+# Trials of the same rows share an encoding, which is stored once. The first ledgers have no such tables:
+# they get them when something is written.
+ENCODINGS = (
+    """CREATE TABLE IF NOT EXISTS encodings (
+        id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, content TEXT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS encoded (
+        trial INTEGER PRIMARY KEY REFERENCES trials ON DELETE CASCADE,
+        encoding INTEGER NOT NULL REFERENCES encodings)""",
+)
+
+
+class Store:
+    """The ledger at `path`, made if it is not there.
+
+    A `readonly` store must exist. It still opens the file for writing where it may, since what a
+    killed run left half done is rolled back by whoever opens the file next. `patience` is how many
+    seconds to wait for another process that holds the file.
+    """
+
+    def __init__(self, path: Path, readonly: bool = False, *, patience: float = 30.0) -> None:
+        self._path = path
+        self._patience = patience
+        if readonly and not path.is_file():
+            raise FaultError(Fault("E503", f"there is no ledger at '{path}'", help="run it first"))
+        if not readonly:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with self._told():
+            self._db = _connect(path, "rw" if readonly else "rwc", patience)
+        try:
+            with self._told():
+                self._open(readonly)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """The journal goes unless somebody reads just now; it is of no use to anyone any more."""
+        with suppress(sqlite3.Error):
+            self._db.execute("PRAGMA journal_mode = DELETE")
+        self._db.close()
+
+    def begin(self, plan: Sequence[Planned], meta: Mapping[str, Any]) -> None:
+        """Replace the plan and what is known about it; trials stay as they are."""
+        with self._transaction("IMMEDIATE") as db:
+            db.execute("DELETE FROM plan")
+            db.execute("DELETE FROM meta")
+            db.executemany("INSERT INTO plan VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", map(_row, plan))
+            rows = ((name, json.dumps(value)) for name, value in meta.items())
+            db.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+
+    def note(self, name: str, value: Any) -> None:
+        """Add to what is known about the plan, or change it."""
+        with self._transaction("IMMEDIATE") as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps(value)))
+
+    def known(self) -> dict[str, str]:
+        """Key and status of the trials that need not run again."""
+        with self._transaction() as db:
+            rows = db.execute("SELECT key, status FROM trials ORDER BY id").fetchall()
+        return {key: status for key, status in rows if status in CACHED}
+
+    def put(self, result: TrialResult) -> None:
+        """Store a trial. The first answer to a key stays; a failure gives way to what comes later."""
+        self.put_all([result])
+
+    def put_all(self, results: Iterable[TrialResult]) -> None:
+        """Store some trials, all or none."""
+        with self._transaction("IMMEDIATE") as db:
+            for result in results:
+                query = "SELECT status FROM trials WHERE key = ?"
+                row = db.execute(query, (result.key,)).fetchone()
+                if row is None or row[0] not in CACHED:
+                    db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
+                    _insert(db, result)
+
+    def read(self) -> tuple[list[Planned], dict[str, TrialResult], dict[str, Any]]:
+        """`plan`, `results` and `meta` as they are at one moment, whoever writes meanwhile."""
+        with self._transaction() as db:
+            return _plan(db), _results(db), _meta(db)
+
+    def plan(self) -> list[Planned]:
+        with self._transaction() as db:
+            return _plan(db)
+
+    def meta(self) -> dict[str, Any]:
+        with self._transaction() as db:
+            return _meta(db)
+
+    def results(self) -> dict[str, TrialResult]:
+        """Every stored trial by key, failed ones included, without models and encodings."""
+        with self._transaction() as db:
+            return _results(db)
+
+    def result(self, key: str) -> TrialResult:
+        """One trial with its models and their encoding; KeyError if it is not stored."""
+        with self._transaction() as db:
+            row = db.execute("SELECT * FROM trials WHERE key = ?", (key,)).fetchone()
+            if row is None:
+                raise KeyError(key)
+            values = _values(db, "WHERE trial = ?", row[0])
+            models, encoding = _models(db, key), _encoding(db, key)
+            return result(row, values.get(row[0], ()), models, encoding)
+
+    def models(self, key: str) -> dict[str, bytes]:
+        """The classifiers of one trial by variant, the main one first; none if it is not stored."""
+        with self._transaction() as db:
+            return _models(db, key)
+
+    def encoding(self, key: str) -> str:
+        """How one trial's features are made of columns; empty if that is not stored."""
+        with self._transaction() as db:
+            return _encoding(db, key)
+
+    def _open(self, readonly: bool) -> None:
+        self._db.execute("PRAGMA foreign_keys = ON")
+        self._db.execute("PRAGMA synchronous = FULL")
+        if not readonly and self._version() == (0, 0):
+            with self._transaction("IMMEDIATE") as db:
+                tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+                for statement in SCHEMA if not tables else ():
+                    db.execute(statement)
+        application, version = self._version()
+        if application != APPLICATION:
+            raise _foreign(self._path)
+        if version != VERSION:
+            message = f"'{self._path}' is a ledger of version {version}, not {VERSION}"
+            help_ = "read it with the ratecli that wrote it, or begin a new one with --fresh"
+            raise FaultError(Fault("E502", message, help=help_))
+        if readonly:
+            self._db.execute("PRAGMA query_only = ON")
+            return
+        self._db.execute("PRAGMA journal_mode = PERSIST")
+        if not _knows_encodings(self._db):
+            with self._transaction("IMMEDIATE") as db:
+                for statement in ENCODINGS:
+                    db.execute(statement)
+
+    def _version(self) -> tuple[int, int]:
+        application = self._db.execute("PRAGMA application_id").fetchone()[0]
+        return application, self._db.execute("PRAGMA user_version").fetchone()[0]
+
+    @contextmanager
+    def _transaction(self, kind: str = "DEFERRED") -> Iterator[sqlite3.Connection]:
+        with self._told():
+            self._db.execute(f"BEGIN {kind}")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what SQLite says about the file into one message for the user."""
+        try:
+            yield
+        except ForeignRowError as error:
+            message = f"the ledger '{self._path}' holds what no run has written: {error}"
+            hint = "begin a new one with --fresh, or move it away"
+            raise FaultError(Fault("E503", message, help=hint)) from error
+        except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
+            raise  # a mistake of ours, not of the file
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code == sqlite3.SQLITE_NOTADB:
+                raise _foreign(self._path) from error
+            message = f"the ledger '{self._path}' cannot be used: {error}"
+            help_ = None
+            if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+                message = f"another process holds '{self._path}' (waited {self._patience:g} s)"
+                help_ = "wait until it has ended, or end it, and run again"
+            raise FaultError(Fault("E503", message, help=help_)) from error
+
+
+def _connect(path: Path, mode: str, patience: float) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=patience,
+        isolation_level=None,
+        check_same_thread=False,  # one at a time uses it, not always the same (`ledger.writer`)
+    )
+
+
+def _foreign(path: Path) -> FaultError:
+    return FaultError(Fault("E502", f"'{path}' is not a ledger of ratecli", help="move it away"))
+
+
+def _row(planned: Planned) -> tuple[str, ...]:
+    rest = (dict(planned.options), dict(planned.point), planned.seed, dict(planned.metrics))
+    return (planned.key, planned.label, planned.algorithm, *map(json.dumps, rest))
+
+
+def documents(result: TrialResult) -> tuple[str, ...]:
+    """A result's info, trace and multipliers as they are stored; TypeError if they cannot be."""
+    columns = (dict(result.info), [dict(step) for step in result.trace], dict(result.multipliers))
+    return tuple(map(json.dumps, columns))
+
+
+def _insert(db: sqlite3.Connection, result: TrialResult) -> None:
+    trial = db.execute(
+        "INSERT INTO trials VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)",
+        (result.key, result.status, result.reason, result.seconds, *documents(result)),
+    ).lastrowid
+    measures = [(value.variant, value.split, value.metric) for value in result.values]
+    db.executemany("INSERT OR IGNORE INTO measures VALUES (NULL, ?, ?, ?)", measures)
+    db.executemany(
+        "INSERT INTO numbers SELECT ?, ?, id, ? FROM measures"
+        " WHERE variant = ? AND split = ? AND metric = ?",
+        ((trial, at, float(value.value), *measures[at]) for at, value in enumerate(result.values)),
+    )
+    models = ((trial, variant, data) for variant, data in result.models.items())
+    db.executemany("INSERT INTO models VALUES (?, ?, ?)", models)
+    if result.encoding:
+        sha256 = hashlib.sha256(result.encoding.encode()).hexdigest()
+        content = (sha256, result.encoding)
+        db.execute("INSERT OR IGNORE INTO encodings VALUES (NULL, ?, ?)", content)
+        db.execute(
+            "INSERT INTO encoded SELECT ?, id FROM encodings WHERE sha256 = ?", (trial, sha256)
+        )
+
+
+def _plan(db: sqlite3.Connection) -> list[Planned]:
+    query = (
+        "SELECT key, label, algorithm, options, point, seed, metrics FROM plan ORDER BY position"
+    )
+    return [planned(row) for row in db.execute(query).fetchall()]
+
+
+def _meta(db: sqlite3.Connection) -> dict[str, Any]:
+    rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
+    return {str(name): parsed_meta(str(name), value) for name, value in rows}
+
+
+def _results(db: sqlite3.Connection) -> dict[str, TrialResult]:
+    trials = db.execute("SELECT * FROM trials ORDER BY id").fetchall()
+    values = _values(db)
+    return {row[1]: result(row, values.get(row[0], ())) for row in trials}
+
+
+def _values(db: sqlite3.Connection, where: str = "", *given: int) -> dict[int, tuple[Value, ...]]:
+    """The values of each trial by its id, in the order in which they were put."""
+    names = {at: (v, s, m) for at, v, s, m in db.execute("SELECT * FROM measures")}
+    query = f"SELECT trial, measure, value FROM numbers {where} ORDER BY trial, position"  # noqa: S608
+    return {
+        trial: tuple(value(names.get(measure, ()), given) for _, measure, given in rows)
+        for trial, rows in groupby(db.execute(query, given), key=itemgetter(0))
+    }
+
+
+def _models(db: sqlite3.Connection, key: str) -> dict[str, bytes]:
+    query = (
+        "SELECT variant, data FROM models JOIN trials ON trials.id = trial"
+        " WHERE key = ? ORDER BY models.rowid"
+    )
+    found = dict(db.execute(query, (key,)).fetchall())
+    if not all(isinstance(data, bytes) and isinstance(name, str) for name, data in found.items()):
+        raise ForeignRowError("a model is no bytes")
+    return found
+
+
+def _knows_encodings(db: sqlite3.Connection) -> bool:
+    query = "SELECT count(*) FROM sqlite_schema WHERE name = 'encoded'"
+    return bool(db.execute(query).fetchone()[0])
+
+
+def _encoding(db: sqlite3.Connection, key: str) -> str:
+    if not _knows_encodings(db):
+        return ""
+    query = (
+        "SELECT content FROM encodings JOIN encoded ON encoding = encodings.id"
+        " JOIN trials ON trials.id = trial WHERE key = ?"
+    )
+    row = db.execute(query, (key,)).fetchone()
+    return "" if row is None else str(row[0])

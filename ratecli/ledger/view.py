@@ -1,0 +1,161 @@
+"""What an experiment planned and what came of it, as the report sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ratecli.ledger.records import STAGE, VIOLATION, Planned, TrialResult
+from ratecli.ledger.store import Store
+
+MEASURED = frozenset({"ok", "not_met", "iteration_limit"})
+"""Statuses that come with numbers. What failed, diverged or found nothing is reported as such."""
+
+NOT_RUN = "not_run"
+"""Shown for a planned trial without a result: the run was interrupted."""
+
+T = TypeVar("T")
+SPLITS = ("train", "validation", "test", "safety")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number of one planned trial, under the metric's display name."""
+
+    trial: Planned
+    variant: str
+    split: str
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The plan in its order, results by key (trials may share one), and what the runner noted."""
+
+    plan: Sequence[Planned]
+    results: Mapping[str, TrialResult]
+    meta: Mapping[str, Any]
+    _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        with Store(path, readonly=True) as store:
+            return cls(*store.read())
+
+    def once(self, what: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, kept under the name `what`: tables, plots and pages ask for the same again."""
+        if what not in self._made:
+            self._made[what] = make()
+        found: T = self._made[what]
+        return found
+
+    @property
+    def experiment(self) -> Mapping[str, Any]:
+        return _mapping(self.meta.get("experiment"))
+
+    @property
+    def constraints(self) -> Mapping[str, str]:
+        return _mapping(self.experiment.get("constraints"))
+
+    @property
+    def stand_ins(self) -> tuple[str, ...]:
+        """A sentence for each data set that stands in for another: the head of every result."""
+        data = _mapping(self.meta.get("datasets"))
+        return tuple(
+            f"The data set {name} is {entry['stand_in']}."
+            for name, entry in data.items()
+            if "stand_in" in entry
+        )
+
+    @cached_property
+    def sweep(self) -> tuple[str, ...]:
+        """Names that vary, in the order in which the plan meets them."""
+        return tuple(dict.fromkeys(name for trial in self.plan for name in trial.point))
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """In the file's order, violations last; not every trial has them all."""
+        violations = (VIOLATION + name for name in self.constraints)
+        order = ["objective", *_mapping(self.experiment.get("metrics")), *violations]
+        found = dict.fromkeys(name for trial in self.plan for name in trial.metrics)
+        return tuple(dict.fromkeys([*(name for name in order if name in found), *found]))
+
+    @cached_property
+    def splits(self) -> tuple[str, ...]:
+        """Splits with numbers, train first."""
+        return tuple(sorted({item.split for item in self.measurements()}, key=split_order))
+
+    @cached_property
+    def algorithms(self) -> Ledger:
+        """Without the trials of the filter before training, which have metrics of their own."""
+        others = [trial for trial in self.plan if not is_stage(trial)]
+        return replace(self, plan=others) if len(others) < len(self.plan) else self
+
+    @cached_property
+    def stage(self) -> Ledger:
+        """With these trials only; none without a filter."""
+        return replace(self, plan=[trial for trial in self.plan if is_stage(trial)])
+
+    def of(self, metrics: Iterable[str]) -> Ledger:
+        """As `stage` where all of the metrics are the filter's, as `algorithms` where none is."""
+        theirs = [name.startswith(STAGE) for name in metrics]
+        if theirs and all(theirs):
+            return self.stage
+        return self if any(theirs) else self.algorithms
+
+    def status(self, trial: Planned) -> str:
+        result = self.results.get(trial.key)
+        return result.status if result else NOT_RUN
+
+    def reason(self, trial: Planned) -> str:
+        result = self.results.get(trial.key)
+        return result.reason if result else ""
+
+    def asked(self, what: str) -> list[Mapping[str, Any]]:
+        """The entries of `report: tables` or `report: plots`."""
+        return list(_mapping(self.experiment.get("report")).get(what) or [])
+
+    def measurements(self) -> Iterator[Measurement]:
+        """By plan order, variant, split, metric; trials without an answer have none."""
+        for trial in self.plan:
+            for variant, numbers in self.numbers(trial).items():
+                for (split, metric), value in numbers.items():
+                    yield Measurement(trial, variant, split, metric, value)
+
+    def numbers(self, trial: Planned) -> dict[str, dict[tuple[str, str], float]]:
+        """All that was measured in a trial: by variant, then by split and metric."""
+        asked = ("numbers", trial.key, *trial.metrics.items())
+        return self.once(asked, lambda: self._numbers(trial))
+
+    def _numbers(self, trial: Planned) -> dict[str, dict[tuple[str, str], float]]:
+        if self.status(trial) not in MEASURED:
+            return {}
+        values = {
+            (value.variant, value.split, value.metric): value.value
+            for value in self.results[trial.key].values
+        }
+        found: dict[str, dict[tuple[str, str], float]] = {}
+        places = {(variant, split) for variant, split, _ in values}
+        for variant, split in sorted(places, key=lambda key: (key[0], split_order(key[1]))):
+            for name, text in trial.metrics.items():
+                if (variant, split, text) in values:
+                    numbers = found.setdefault(variant, {})
+                    numbers[split, name] = float(values[variant, split, text])
+        return found
+
+
+def is_stage(trial: Planned) -> bool:
+    """Whether a trial finds the filter that training rows go through."""
+    return any(name.startswith(STAGE) for name in trial.metrics)
+
+
+def split_order(split: str) -> tuple[int, str]:
+    return (SPLITS.index(split) if split in SPLITS else len(SPLITS), split)
+
+
+def _mapping(value: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return value or {}

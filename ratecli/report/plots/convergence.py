@@ -1,0 +1,183 @@
+"""The courses that algorithms took, from the traces of their trials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.ledger.records import MET
+from ratecli.ledger.view import MEASURED, Ledger
+from ratecli.report.file_names import plot_name
+from ratecli.report.plots.series import EVERYTHING, Choice
+from ratecli.report.plots.settings import Setting, settings
+from ratecli.report.plots.tradeoff import panels
+from ratecli.report.sheet import scalar
+
+CONVERGENCE = "convergence"
+PIECES = 60
+"""Of a line. Iterates of a game go up and down: what more of them do is told by mean and range."""
+Numbers = NDArray[np.float64]
+Trace = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """A plot as the file asks for it; `x` is a key of the traces."""
+
+    name: str
+    title: str
+    x: str = "iteration"
+    choice: Choice = EVERYTHING
+    by: str = ""
+    panels: tuple[Any, ...] = ()
+
+    @property
+    def caption(self) -> str:
+        return self.title or f"Objective and worst violation by {self.x} (train)"
+
+    def panel(self, position: int) -> tuple[tuple[str, str], ...]:
+        """The value of the name `by` in a panel; nothing without one."""
+        return ((self.by, scalar(self.panels[position])),) if self.panels else ()
+
+    def parts(self) -> list[Convergence]:
+        """Each panel as a plot of its own; the plot itself if it has none."""
+        values = [self.choice.in_panel(self.by, value) for value in self.panels]
+        return [replace(self, **each) for each in values] or [self]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Numbers (S, T) of S seeds at T places (T,), NaN where one is not finite."""
+
+    places: Numbers
+    numbers: Numbers
+
+    def ribbon(self, *, logarithmic: bool) -> Ribbon:
+        """All of it where its places are few; else the places of each piece of the axis as one."""
+        kept = self.places > 0 if logarithmic else np.full(len(self.places), fill_value=True)
+        places, numbers = self.places[kept], self.numbers[:, kept]
+        if not len(places):
+            return Ribbon(places, places, places, places)
+        pieces = _pieces(places, logarithmic=logarithmic)
+        first = np.flatnonzero(np.diff(pieces, prepend=-1))
+        last = np.append(first[1:], len(places)) - 1
+        with np.errstate(invalid="ignore"):
+            told = np.isfinite(numbers)
+            total = np.add.reduceat(np.where(told, numbers, 0.0).sum(axis=0), first)
+            mean = total / np.add.reduceat(told.sum(axis=0), first)
+        low = np.minimum.reduceat(np.where(told, numbers, np.inf).min(axis=0), first)
+        high = np.maximum.reduceat(np.where(told, numbers, -np.inf).max(axis=0), first)
+        gap = ~np.isfinite(mean)
+        return Ribbon(places[last], mean, *(np.where(gap, np.nan, each) for each in (low, high)))
+
+
+@dataclass(frozen=True)
+class Ribbon:
+    """Mean, least and greatest of a curve's finite numbers, (P,) each, at the ends of its pieces."""
+
+    places: Numbers
+    mean: Numbers
+    low: Numbers
+    high: Numbers
+
+
+@dataclass(frozen=True)
+class Course:
+    """An algorithm at one sweep point: what `seeds` trials together went through."""
+
+    label: str
+    setting: Setting
+    algorithm: int
+    seeds: int
+    objective: Curve
+    violation: Curve
+
+
+def convergence(ledger: Ledger, position: int) -> Convergence:
+    """The plot at a position among all that the file asks for."""
+    every = ledger.asked("plots")
+    asked = every[position]
+    choice, by = Choice(tuple(asked.get("algorithms") or ())), asked.get("by") or ""
+    return Convergence(
+        name=plot_name(every, position),
+        title=asked.get("title") or "",
+        x=asked.get("x") or "iteration",
+        choice=choice,
+        by=by,
+        panels=panels(ledger, by, choice),
+    )
+
+
+def courses(ledger: Ledger, plot: Convergence) -> list[Course]:
+    """In the order of the plan; algorithms that leave no trace, or none with this x, have none.
+
+    Nor has the filter before training, unless the plot names it: its objective is another one.
+    """
+    asked = {trial.label for trial in ledger.stage.plan} & {*plot.choice.algorithms}
+    ledger = ledger if asked else ledger.algorithms
+    labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
+    traces: dict[str, dict[str, list[Trace]]] = {label: {} for label in labels}
+    points: dict[str, Mapping[str, Any]] = {}
+    for trial in ledger.plan:
+        if plot.choice.takes(trial.label) and plot.choice.takes_point(trial.point):
+            rows = ledger.results[trial.key].trace if ledger.status(trial) in MEASURED else ()
+            told = [row for row in rows if plot.x in row]
+            if told:
+                points[repr(trial.point)] = trial.point
+                traces[trial.label].setdefault(repr(trial.point), []).append(told)
+    return [
+        Course(
+            label=label,
+            setting=setting,
+            algorithm=labels.index(label),
+            seeds=len(several),
+            objective=curve(several, plot.x, "objective"),
+            violation=_kept(curve(several, plot.x, "violation")),
+        )
+        for label, at in traces.items()
+        for setting, several in zip(settings([points[key] for key in at]), at.values(), strict=True)
+    ]
+
+
+def curve(traces: Sequence[Sequence[Mapping[str, Any]]], x: str, y: str) -> Curve:
+    """Seeds side by side, from where all of them have begun; who has ended stays where that was."""
+    places = [np.array([float(row[x]) for row in trace]) for trace in traces]
+    numbers = [np.array([_finite(row.get(y)) for row in trace]) for trace in traces]
+    begun = max(float(each[0]) for each in places)
+    grid = np.unique(np.concatenate(places))
+    grid = grid[grid >= begun]
+    values = [
+        each[np.searchsorted(place, grid, side="right") - 1]
+        for place, each in zip(places, numbers, strict=True)
+    ]
+    return Curve(grid, np.stack(values))
+
+
+def _kept(violation: Curve) -> Curve:
+    """What is broken by rounding only is not broken."""
+    return replace(violation, numbers=np.where(violation.numbers <= MET, 0.0, violation.numbers))
+
+
+def spans_decades(values: Iterable[float]) -> bool:
+    """Whether positive numbers lie a factor of 100 or more apart, so that a log scale serves them."""
+    found = [value for value in values if value > 0]
+    return bool(found) and max(found) >= 100 * min(found)
+
+
+def _finite(value: Any) -> float:
+    number = math.nan if value is None else float(value)
+    return number if math.isfinite(number) else math.nan
+
+
+def _pieces(places: Numbers, *, logarithmic: bool) -> NDArray[np.intp]:
+    """(T,) the number of the piece of the axis that each place is in, of at most `PIECES`."""
+    if len(places) <= PIECES:
+        return np.arange(len(places))
+    scaled = np.log(places) if logarithmic else places
+    share = (scaled - scaled[0]) / (scaled[-1] - scaled[0])
+    return np.asarray(np.minimum((share * PIECES).astype(np.intp), PIECES - 1))

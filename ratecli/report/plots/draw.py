@@ -1,0 +1,347 @@
+"""Trade-off plots: what one metric costs in another, for every algorithm along the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.container import Container
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ratecli.ledger.view import Ledger
+from ratecli.report.plots.convergence import CONVERGENCE, convergence
+from ratecli.report.plots.convergence_plot import draw_convergence
+from ratecli.report.plots.filters import GROUP_SHARES, POSTERIORS
+from ratecli.report.plots.group_shares import draw_group_shares, group_shares
+from ratecli.report.plots.guarantee import GUARANTEE, guarantee
+from ratecli.report.plots.guarantee_plot import draw_guarantee
+from ratecli.report.plots.posteriors import draw_posteriors, posteriors
+from ratecli.report.plots.series import Plane, Point, Series, absent_variants, every_series, reach
+from ratecli.report.plots.settings import Setting, untold
+from ratecli.report.plots.style import (
+    ABREAST,
+    GREY,
+    NOTHING,
+    PANEL,
+    SIZE,
+    Picture,
+    band,
+    columns,
+    empty_figure,
+    legend_below,
+    look,
+    once,
+    picture,
+    say_nothing,
+)
+from ratecli.report.plots.tooltips import Facts, Told
+from ratecli.report.plots.tradeoff import Level, Tradeoff, tradeoff
+from ratecli.report.sheet import scalar, with_interval
+
+LONG_DASHES = (0, (9, 4))
+PAIR = (4.3, 3.4)
+"""Inches of each of two panels."""
+MANY_LEVELS = 8
+MANY_ENTRIES = 6
+"""Of a legend that stands beside the axes and no longer in them."""
+TALL = 16
+"""Entries that have room one above the other."""
+MANY_POINTS = 30
+SOME_POINTS = 10
+MANY_PLACES = 60
+"""Points of all series together: of more, markers are small and intervals faint."""
+SMALL = 3
+END = 0.03
+"""The share of the axis that stays free at either end of a swept x."""
+TICKS = 5
+"""Most numbers along an axis of a panel."""
+MORE_TICKS = 7
+"""Of one of two."""
+ABSENT = "no trial gave a variant '{}'"
+Part: TypeAlias = Artist | Container
+"""Something drawn."""
+
+
+def pictures(ledger: Ledger) -> list[Picture]:
+    """Every plot that the file asks for."""
+    return [_drawn(ledger, position) for position in range(len(ledger.asked("plots")))]
+
+
+def _drawn(ledger: Ledger, position: int) -> Picture:
+    kind = ledger.asked("plots")[position].get("kind")
+    if kind == CONVERGENCE:
+        return draw_convergence(ledger, convergence(ledger, position))
+    if kind == GUARANTEE:
+        return draw_guarantee(ledger, guarantee(ledger, position))
+    if kind == POSTERIORS:
+        return draw_posteriors(ledger, posteriors(ledger, position))
+    if kind == GROUP_SHARES:
+        return draw_group_shares(ledger, group_shares(ledger, position))
+    return draw(ledger, tradeoff(ledger, position))
+
+
+def draw(ledger: Ledger, plot: Tradeoff) -> Picture:
+    """One plot, in panels if it has them."""
+    drawn = _panels if plot.panels or plot.splits else _figure
+    return picture(plot.name, plot.caption, partial(drawn, ledger, plot), plot.what)
+
+
+def _figure(ledger: Ledger, plot: Tradeoff, told: Told) -> Figure:
+    figure = empty_figure(SIZE)
+    axes = figure.add_subplot()
+    along, up = plot.axes
+    axes.set_xlabel(along)
+    axes.set_ylabel(up)
+    axes.set_title(plot.title)
+    found, handles = _fill(axes, ledger, plot, told)
+    if found:
+        _legend(figure, axes, handles, _notes(ledger, plot, found))
+    else:
+        axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center")
+    return figure
+
+
+def _panels(ledger: Ledger, plot: Tradeoff, told: Told) -> Figure:
+    """Small multiples, each with axes of its own: what they show may be of another size. Those that
+    differ only in the split stand side by side and share them.
+    """
+    parts, (along, up) = plot.parts(), plot.axes
+    wide = len(plot.splits) or columns(len(parts))
+    high = -(-len(parts) // wide)
+    size = PAIR if wide < ABREAST and not plot.panels else PANEL
+    figure = empty_figure((max(size[0] * wide, SIZE[0]), size[1] * high))
+    figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
+    every: list[Series] = []
+    handles: list[Line2D] = []
+    for position, part in enumerate(parts):
+        like = figure.axes[-1] if plot.splits and position % wide else None
+        axes = figure.add_subplot(high, wide, position + 1, sharex=like, sharey=like)
+        axes.set_title(part.title, fontsize=9)
+        axes.set_xlabel(along if position + wide >= len(parts) else "", fontsize=9)
+        axes.set_ylabel(up if position % wide == 0 else "", fontsize=9)
+        axes.tick_params(labelsize=8)
+        found, shown = _fill(axes, ledger, part, told)
+        every, handles = every + found, handles + shown
+        if not found:
+            say_nothing(axes)
+        axes.locator_params(nbins=TICKS if size == PANEL else MORE_TICKS)
+    if every:
+        legend_below(figure, once(handles), _notes(ledger, plot, every))
+    return figure
+
+
+def _fill(
+    axes: Axes, ledger: Ledger, plot: Tradeoff, told: Told
+) -> tuple[list[Series], list[Line2D]]:
+    """Draw it all; what is drawn, and how the legend shows it."""
+    found, plane = every_series(ledger, plot.plane, plot.choice), plot.plane
+    _draw_levels(axes, plot.levels, "x")
+    _draw_levels(axes, plot.heights, "y")
+    crowded = sum(len(line) for series in found for line in series.lines) > MANY_PLACES
+    handles = [
+        each
+        for series in found
+        for each in _draw_series(axes, series, plane, told, crowded=crowded)
+    ]
+    _draw_reach(axes, reach(ledger, plane, plot.choice))
+    further = _draw_frontier(axes, plot.frontier) if found else []
+    further += _draw_diagonal(axes, plane) if found and plot.diagonal else []
+    for each in further:
+        told.own(str(each.get_label()), each)
+    return found, handles + further
+
+
+def _notes(ledger: Ledger, plot: Tradeoff, found: Sequence[Series]) -> str:
+    absent = map(ABSENT.format, absent_variants(ledger, plot.choice))
+    left = untold(setting for series in found for setting in series.settings)
+    return "\n".join([_counted(found), *left, *absent])
+
+
+def _draw_series(
+    axes: Axes, series: Series, plane: Plane, told: Told, *, crowded: bool
+) -> list[Line2D]:
+    """The series, and how the legend shows it: each of its lines."""
+    small = {"markersize": SMALL} if crowded and not plane.swept else {}
+    for line, setting in zip(series.lines, series.settings, strict=True):
+        look, label = _look(series, setting) | small, setting.of(series.name)
+        if series.flat:
+            told.own(label, *_draw_flat(axes, line[0], look, swept=plane.swept))
+        else:
+            told.own(label, *_draw_line(axes, series, line, look, plane, crowded=crowded))
+        for point in line:
+            told.point(axes, _told_at(axes, point), label, _facts(plane, point))
+    named = [setting for setting in series.settings if setting.told]
+    return [Line2D([], [], label=each.of(series.name), **_look(series, each)) for each in named]
+
+
+def _draw_line(
+    axes: Axes,
+    series: Series,
+    line: Sequence[Point],
+    look: Mapping[str, Any],
+    plane: Plane,
+    *,
+    crowded: bool,
+) -> list[Part]:
+    """A line with its intervals; gives its parts."""
+    if plane.swept and len(line) > 1:
+        parts = _draw_band(axes, line, look["color"])
+    else:
+        faint = crowded or len(line) > MANY_POINTS
+        parts = _draw_intervals(axes, line, look["color"], faint=faint)
+    xs, ys = _places(line)
+    return [*parts, *axes.plot(xs, ys, markevery=_marked(series, len(xs)), **look)]
+
+
+def _told_at(axes: Axes, point: Point) -> tuple[float, float]:
+    """Where a page tells of a point: of a line that has no x, in the middle."""
+    return point.place or (sum(axes.get_xlim()) / 2, point.y.mean or 0.0)
+
+
+def _facts(plane: Plane, point: Point) -> Facts:
+    swept = [(name, scalar(value)) for name, value in point.at.items()]
+    x = [] if plane.swept else [(plane.along, with_interval(point.x, point.x.n).text)]
+    y = (plane.up, with_interval(point.y, point.y.n).text)
+    return (*swept, *x, y, ("n", str(point.y.n)))
+
+
+def _look(series: Series, setting: Setting) -> dict[str, Any]:
+    lined = series.flat or any(len(line) > 1 for line in series.lines)
+    found = look(series.algorithm, series.variant, setting.shade)
+    return found if lined else found | {"linestyle": "none"}
+
+
+def _marked(series: Series, points: int) -> tuple[int, int] | None:
+    """Which points of a long line get a marker: few, and not where its neighbours have theirs."""
+    if points <= MANY_POINTS:
+        return None
+    step = points // SOME_POINTS
+    return ((series.algorithm + 2 * series.variant) * step // 4 % step, step)
+
+
+def _draw_flat(axes: Axes, point: Point, look: Mapping[str, Any], *, swept: bool) -> list[Part]:
+    """A line over all of a swept x, marked at its ends, or across the plot, marked at its own x."""
+    y = point.y.mean
+    if y is None:
+        return []
+    parts: list[Part] = []
+    ends = {"xmin": END, "xmax": 1 - END} if swept else {}
+    if point.y.half:
+        shown = band(look["color"])
+        parts.append(axes.axhspan(y - point.y.half, y + point.y.half, **ends, **shown))
+    line = axes.axhline(y, **ends, **look, zorder=1.8)
+    if not swept:
+        line.set_marker("none")
+        if point.place:
+            parts += _draw_intervals(axes, [point], look["color"])
+            parts += axes.plot(*point.place, **look)
+    return [*parts, line]
+
+
+def _draw_intervals(
+    axes: Axes, line: Sequence[Point], colour: str, *, faint: bool = False
+) -> list[Part]:
+    xerr = [point.x.half or 0.0 for point in line]
+    yerr = [point.y.half or 0.0 for point in line]
+    if not (any(xerr) or any(yerr)):
+        return []
+    bars = axes.errorbar(
+        *_places(line),
+        xerr=xerr,
+        yerr=yerr,
+        fmt="none",
+        ecolor=colour,
+        elinewidth=0.5 if faint else 0.8,
+        alpha=0.4 if faint else 0.55,
+    )
+    return [bars]
+
+
+def _draw_band(axes: Axes, line: Sequence[Point], colour: str) -> list[Part]:
+    """The intervals of y; a swept x has none."""
+    xs, ys = _places(line)
+    halves = [point.y.half or 0.0 for point in line]
+    if not any(halves):
+        return []
+    low = [y - half for y, half in zip(ys, halves, strict=True)]
+    high = [y + half for y, half in zip(ys, halves, strict=True)]
+    return [axes.fill_between(xs, low, high, **band(colour))]
+
+
+def _places(line: Sequence[Point]) -> tuple[list[float], list[float]]:
+    places = [point.place for point in line if point.place]
+    return [x for x, _ in places], [y for _, y in places]
+
+
+def _draw_reach(axes: Axes, swept: tuple[float, float] | None) -> None:
+    """All of the sweep is shown, the part of it where no trial gave numbers too."""
+    if swept is not None and swept[0] < swept[1]:
+        low, high = swept
+        edge = (high - low) * END / (1 - 2 * END)
+        axes.set_xlim(low - edge, high + edge)
+
+
+def _draw_diagonal(axes: Axes, plane: Plane) -> list[Line2D]:
+    """The line y = x, where it passes what is drawn."""
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    low, high = max(left, bottom), min(right, top)
+    if low >= high:
+        return []
+    label = f"{plane.y} = {plane.x}" + (", met exactly" if plane.swept else "")
+    look: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "zorder": 1.5}
+    lines = axes.plot([low, high], [low, high], linestyle=LONG_DASHES, label=label, **look)
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)
+    return lines
+
+
+def _draw_frontier(axes: Axes, frontier: Sequence[tuple[float, float]]) -> list[Line2D]:
+    """Only where the algorithms are: what is possible elsewhere would push them into a corner."""
+    left, right = axes.get_xlim()
+    within = [point for point in frontier if left <= point[0] <= right]
+    if not within:
+        return []
+    xs, ys = zip(*within, strict=True)
+    look: dict[str, Any] = {"color": GREY, "linewidth": 1.2, "zorder": 1.5}
+    lines = axes.plot(xs, ys, "--", label="best possible", **look)
+    axes.set_xlim(left, right)
+    return lines
+
+
+def _draw_levels(axes: Axes, levels: Sequence[Level], along: Literal["x", "y"]) -> None:
+    """Lines at what the constraints ask of an axis, named at its far edge; none if they are many."""
+    if not 0 < len(levels) <= MANY_LEVELS:
+        return
+    upright = along == "x"
+    line = axes.axvline if upright else axes.axhline
+    for level in levels:
+        line(level.value, color=GREY, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
+    second = axes.secondary_xaxis("top") if upright else axes.secondary_yaxis("right")
+    second.spines["top" if upright else "right"].set_visible(False)
+    slanted: dict[str, Any] = {"rotation": 45, "ha": "left"} if upright and len(levels) > 1 else {}
+    ticks = second.set_xticks if upright else second.set_yticks
+    ticks([level.value for level in levels], [level.label for level in levels], **slanted)
+    second.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
+
+
+def _legend(figure: Figure, axes: Axes, handles: Sequence[Line2D], title: str) -> None:
+    if len(handles) > TALL:
+        legend_below(figure, handles, title)
+    elif len(handles) > MANY_ENTRIES:
+        figure.set_size_inches(SIZE[0] + 2.2, SIZE[1])
+        figure.legend(handles=handles, title=title, loc="outside right upper", alignment="left")
+    else:
+        axes.legend(handles=handles, title=title, loc="best", alignment="left")
+
+
+def _counted(found: Sequence[Series]) -> str:
+    """What a point and its bars are."""
+    counts = [point.y.n for series in found for line in series.lines for point in line]
+    least, most = min(counts), max(counts)
+    if most == 1:
+        return "one seed, no intervals"
+    return f"mean and 95 % Student-t interval over {most if least == most else f'{least} to {most}'} seeds"

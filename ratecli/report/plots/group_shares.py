@@ -1,0 +1,214 @@
+"""Bars of the shares of groups before and after filtering (Deng, Diana, Kearns, Roth 2023, Figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ratecli.ledger.records import Planned
+from ratecli.ledger.view import Ledger
+from ratecli.report.estimates import Estimate, estimate
+from ratecli.report.plots.filters import (
+    EDGE,
+    FilterPlot,
+    census,
+    column_of,
+    filter_plot,
+    panels,
+    untold,
+)
+from ratecli.report.plots.style import (
+    COLOURS,
+    GREY,
+    NOTHING,
+    PANEL,
+    SIZE,
+    Picture,
+    columns,
+    empty_figure,
+    legend_below,
+    picture,
+    say_nothing,
+)
+from ratecli.report.plots.tooltips import Told
+from ratecli.report.sheet import with_interval
+
+SPLITS = ("train", "test")
+BEFORE = "#bdbdbd"
+THICK = 0.38
+"""Of a bar, where two of them and a gap are 1."""
+GROUP = 0.24
+"""Inches of a group's two bars."""
+HEADS = 0.75
+"""Inches of a panel beside its bars: title and numbers along."""
+NAMES = 0.07
+"""Inches of a letter of a group's name."""
+TICKS = 4
+"""Most numbers along a panel."""
+ALL, KEPT, UNIFORM = "all rows", "kept rows", "uniform share"
+WHAT = (
+    "Shares of the groups among all rows and among those that the filter is expected to keep; the dashed "
+    "line is the share of each if all were the same."
+)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One panel: shares (K,) of groups over seeds, among all rows and among those that are kept."""
+
+    title: str
+    groups: tuple[str, ...]
+    before: tuple[Estimate, ...]
+    after: tuple[Estimate, ...]
+
+    @property
+    def uniform(self) -> float:
+        return 1 / len(self.groups)
+
+    @property
+    def reach(self) -> float:
+        """The largest share that a bar or an interval reaches."""
+        ends = [each.high or each.mean or 0.0 for each in (*self.before, *self.after)]
+        return max([self.uniform, *ends])
+
+
+def group_shares(ledger: Ledger, position: int) -> FilterPlot:
+    """The plot at a position among all that the file asks for."""
+    return filter_plot(ledger, position, SPLITS)
+
+
+def bars(ledger: Ledger, plot: FilterPlot) -> list[list[Bars | str]]:
+    """One list a split, with one entry a panel; where no trial gave shares, its title."""
+    found = panels(ledger, plot)
+    return [
+        [_bars(ledger, plot, panel.title, panel.trials, split) for panel in found]
+        for split in plot.splits
+    ]
+
+
+def caption(ledger: Ledger, plot: FilterPlot) -> str:
+    splits = " and ".join(plot.splits)
+    return plot.title or f"Shares of {column_of(ledger, plot)} before and after ({splits})"
+
+
+def draw_group_shares(ledger: Ledger, plot: FilterPlot) -> Picture:
+    return picture(plot.name, caption(ledger, plot), partial(_figure, ledger, plot), WHAT)
+
+
+def _bars(
+    ledger: Ledger, plot: FilterPlot, title: str, trials: Sequence[Planned], split: str
+) -> Bars | str:
+    """Over the trials that told, whose groups are those of the first of them."""
+    told = [each for trial in trials if (each := census(ledger, plot, trial, split))]
+    title = f"{title} ({split})" if title else split
+    if not told:
+        return title
+    groups = told[0].groups
+    kept = [each.after for each in told if each.after is not None]
+    before = tuple(estimate(each.base[k] for each in told) for k in range(len(groups)))
+    after = tuple(estimate(each[k] for each in kept) for k in range(len(groups)))
+    return Bars(title, groups, before, after)
+
+
+def _figure(ledger: Ledger, plot: FilterPlot, told: Told) -> Figure:
+    found = bars(ledger, plot)
+    drawn = [each for several in found for each in several if isinstance(each, Bars)]
+    figure = empty_figure(SIZE)
+    figure.set_layout_engine("constrained", w_pad=EDGE)
+    figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
+    notes = untold(ledger, panels(ledger, plot))
+    if not drawn:
+        figure.text(0.5, 0.5, NOTHING, ha="center")
+        legend_below(figure, [], "\n".join(notes))
+        return figure
+    _fill(figure, _rows(found), drawn, told)
+    legend_below(figure, _entries(), "\n".join([_counted(drawn), *notes]))
+    return figure
+
+
+def _rows(found: Sequence[Sequence[Bars | str]]) -> list[list[Bars | str]]:
+    """The panels as they stand: of each few sweep points a row for every split."""
+    wide = columns(len(found[0]))
+    return [
+        list(several[start : start + wide])
+        for start in range(0, len(found[0]), wide)
+        for several in found
+    ]
+
+
+def _fill(
+    figure: Figure, rows: Sequence[Sequence[Bars | str]], drawn: Sequence[Bars], told: Told
+) -> None:
+    """All panels, whose axes reach equally far."""
+    wide, down = len(rows[0]), max(len(each.groups) for each in drawn)
+    names = NAMES * max(len(name) for each in drawn for name in each.groups)
+    width = max(PANEL[0] * 0.85 * wide + names, SIZE[0])
+    figure.set_size_inches(width, (HEADS + down * GROUP) * len(rows))
+    for number, row in enumerate(rows):
+        last = ""
+        for position, each in enumerate(row):
+            axes = figure.add_subplot(len(rows), wide, number * wide + position + 1)
+            if isinstance(each, str):
+                axes.set_title(each, fontsize=9)
+                axes.set_yticks([])
+                say_nothing(axes)
+                continue
+            _draw(axes, each, told, named=repr(each.groups) != last)
+            axes.set_xlim(0, 1.04 * max(every.reach for every in drawn))
+            axes.set_xlabel("share" if number == len(rows) - 1 else "", fontsize=9)
+            last = repr(each.groups)
+
+
+def _draw(axes: Axes, shown: Bars, told: Told, *, named: bool) -> None:
+    """One panel: of each group the bar of all rows above that of the kept ones."""
+    places = range(len(shown.groups))
+    both = ((shown.before, BEFORE, -THICK / 2, ALL), (shown.after, COLOURS[0], THICK / 2, KEPT))
+    for several, colour, shift, label in both:
+        at = [place + shift for place in places]
+        means = [each.mean or 0.0 for each in several]
+        told.own(label, axes.barh(at, means, height=THICK, color=colour, zorder=2))
+        known = [
+            (each.mean, y, each.half) for each, y in zip(several, at, strict=True) if each.half
+        ]
+        if known:
+            middles, ys, halves = zip(*known, strict=True)
+            look: dict[str, Any] = {"ecolor": "black", "elinewidth": 0.8, "zorder": 3}
+            told.own(label, axes.errorbar(middles, ys, xerr=halves, fmt="none", **look))
+        for group, each, mean, y in zip(shown.groups, several, means, at, strict=True):
+            facts = (
+                ("group", group),
+                ("share", with_interval(each, each.n).text),
+                ("n", str(each.n)),
+            )
+            told.box(axes, (0.0, mean), (y - THICK / 2, y + THICK / 2), facts, label)
+    line = axes.axvline(shown.uniform, color=GREY, linewidth=1.0, linestyle="--", zorder=2.5)
+    told.own(UNIFORM, line)
+    axes.set_title(shown.title, fontsize=9)
+    axes.set_yticks(places, shown.groups if named else [""] * len(shown.groups), fontsize=8)
+    axes.set_ylim(len(shown.groups) - 0.5, -0.5)
+    axes.locator_params(axis="x", nbins=TICKS)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+
+
+def _entries() -> list[Patch | Line2D]:
+    line = Line2D([], [], color=GREY, linewidth=1.0, linestyle="--", label=UNIFORM)
+    return [Patch(color=BEFORE, label=ALL), Patch(color=COLOURS[0], label=KEPT), line]
+
+
+def _counted(drawn: Sequence[Bars]) -> str:
+    """What a bar and its line are."""
+    counts = [each.n for shown in drawn for each in (*shown.before, *shown.after)]
+    least, most = min(counts), max(counts)
+    if most == 1:
+        return "one seed, no intervals"
+    seeds = most if least == most else f"{least} to {most}"
+    return f"bars: mean over {seeds} seeds, with its 95 % Student-t interval"

@@ -1,0 +1,204 @@
+"""Drawings as parts of a page: the same lines, in colours that follow the page's, with parts to point at.
+
+Letters are shapes that all drawings of a page share; ids of everything else are made the drawing's own.
+Whatever text a drawing has is drawn: nothing of what users write is markup here.
+"""
+
+from __future__ import annotations
+
+import base64
+import colorsys
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from ratecli.report.plots.style import Picture
+from ratecli.report.plots.tooltips import FIXED, LEGEND, MOST_MARKS, SERIES, Mark
+
+LARGEST = 1_500_000
+"""Bytes of a drawing that a page has as lines: of a larger one it has the dots."""
+FIRST = f" The first {MOST_MARKS:,} marks tell their values."
+LETTER = "scale(0.015625)"
+"""The transform of a letter's shape, and of nothing else."""
+DIGITS = re.compile(r"(\.\d\d)\d+")
+"""Hundredths of a point are enough for a screen and for paper."""
+COLOUR = re.compile(r"(fill|stroke): #([0-9a-f]{6})")
+INK, PAPER = "000000", "ffffff"
+ON_DARK = (21 / 255, 24 / 255, 27 / 255)
+"""The ground of a page in the dark (page.css)."""
+CONTRAST = 4.0
+"""What a line in the dark has at least, of 3 that figures need (WCAG 2.2, 1.4.11)."""
+BRIGHT = 0.72
+"""From this luminance on a colour is a ground, which becomes as dark as it was light."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing on a page: width in CSS pixels, its markup, and what the page's script is told of it."""
+
+    name: str
+    caption: str
+    what: str
+    width: int
+    drawing: Markup
+    told: Markup
+
+
+class Drawings:
+    """The drawings of one page, and what they share."""
+
+    def __init__(self) -> None:
+        self._letters: dict[str, ET.Element] = {}
+        self._colours: dict[str, None] = {}
+        self._count = 0
+
+    def add(self, picture: Picture) -> Figure:
+        """The picture as part of the page."""
+        self._count += 1
+        root = ET.fromstring(picture.svg)  # noqa: S314 - written by Matplotlib a moment ago
+        width = round(float(root.get("width", "0").removesuffix("pt")) * 96 / 72)
+        if len(picture.svg) > LARGEST:
+            drawing = _dots(picture)
+        else:
+            found = ET.Element("svg", {"viewBox": root.get("viewBox", ""), "aria-hidden": "true"})
+            found.extend(self._copied(child, fixed=False) for child in _kept(root))
+            drawing = _markup(found)
+        left = FIRST if len(picture.marks) == MOST_MARKS else ""
+        what = f"{picture.what}{left}"
+        return Figure(picture.name, picture.caption, what, width, drawing, _told(picture))
+
+    @property
+    def letters(self) -> Markup:
+        """Shapes that the drawings use: to stand on the page once, before them."""
+        root = ET.Element(
+            "svg", {"width": "0", "height": "0", "class": "letters", "aria-hidden": "true"}
+        )
+        ET.SubElement(root, "defs").extend(self._letters.values())
+        return _markup(root) if self._letters else Markup("")
+
+    @property
+    def in_the_dark(self) -> Mapping[str, str]:
+        """The drawings' colours, and what each is in the dark."""
+        return {colour: on_dark(colour) for colour in self._colours}
+
+    def _copied(self, part: ET.Element, *, fixed: bool) -> ET.Element:
+        tag = _plain(part.tag)
+        found = ET.Element(tag)
+        fixed = fixed or part.get("id", "").startswith(f"{FIXED}-")
+        for key, value in part.attrib.items():
+            self._put(found, _plain(key), value, fixed=fixed)
+        if fixed and tag == "g" and "style" not in part.attrib:
+            found.set("class", FIXED)
+        for child in _kept(part):
+            if tag == "defs" and child.get("transform") == LETTER:
+                self._letters.setdefault(child.get("id", ""), self._letter(child))
+            else:
+                found.append(self._copied(child, fixed=fixed))
+        return found
+
+    def _put(self, found: ET.Element, key: str, value: str, *, fixed: bool) -> None:
+        """One attribute, as it is on the page."""
+        if key == "id":
+            kind, _, number = value.partition("-")
+            if kind in {SERIES, LEGEND}:
+                found.set(f"data-{kind}", number.partition("-")[0])
+            elif found.tag != "g":  # nothing refers to a group
+                found.set("id", f"f{self._count}-{value}")
+        elif key == "href" and not value.startswith("data:"):
+            name = value.removeprefix("#")
+            own = name if name in self._letters else f"f{self._count}-{name}"
+            found.set("href", f"#{own}")
+        elif key == "style":
+            found.set(key, value if fixed else COLOUR.sub(self._coloured, value))
+        elif key == "clip-path":
+            found.set(key, value.replace("url(#", f"url(#f{self._count}-"))
+        elif key in {"d", "x", "y", "width", "height"}:
+            found.set(key, DIGITS.sub(r"\1", " ".join(value.split())))
+        else:
+            found.set(key, value)
+
+    def _coloured(self, found: re.Match[str]) -> str:
+        what, colour = found.groups()
+        if colour == INK:
+            return f"{what}: currentColor"
+        self._colours[colour] = None
+        return f"{what}: var(--c{colour}, #{colour})"
+
+    def _letter(self, part: ET.Element) -> ET.Element:
+        path = " ".join(part.get("d", "").split())
+        return ET.Element("path", {"id": part.get("id", ""), "d": path, "transform": LETTER})
+
+
+def on_dark(colour: str) -> str:
+    """What stands for a colour (rrggbb) on a dark page: grounds as dark as they were light, lines light enough."""
+    red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (0, 2, 4))
+    hue, light, full = colorsys.rgb_to_hls(red, green, blue)
+    if colour == PAPER:
+        return "".join(f"{round(255 * part):02x}" for part in ON_DARK)
+    if luminance(red, green, blue) > BRIGHT:
+        return _hex(hue, 1.1 - light, full * 0.7)
+    while contrast(colorsys.hls_to_rgb(hue, light, full), ON_DARK) < CONTRAST:
+        light += 0.02
+    return _hex(hue, light, full)
+
+
+def luminance(red: float, green: float, blue: float) -> float:
+    """Relative luminance of sRGB parts in [0, 1] (WCAG 2.2)."""
+    parts = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (red, green, blue)
+    )
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+
+def contrast(one: tuple[float, float, float], other: tuple[float, float, float]) -> float:
+    """Of two colours, from 1 to 21 (WCAG 2.2)."""
+    low, high = sorted((luminance(*one), luminance(*other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _hex(hue: float, light: float, full: float) -> str:
+    parts = colorsys.hls_to_rgb(hue, min(max(light, 0.0), 1.0), full)
+    return "".join(f"{round(255 * part):02x}" for part in parts)
+
+
+def _kept(part: ET.Element) -> Iterator[ET.Element]:
+    """Children that are drawn. The style of all drawings is the page's."""
+    for child in part:
+        if _plain(child.tag) not in {"metadata", "style"}:
+            yield child
+
+
+def _plain(name: str) -> str:
+    """Without its namespace: in a page the names are HTML's."""
+    return name.rpartition("}")[2]
+
+
+def _markup(root: ET.Element) -> Markup:
+    return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 - it escapes
+
+
+def _dots(picture: Picture) -> Markup:
+    data = base64.b64encode(picture.png).decode()
+    return Markup('<img alt="" src="data:image/png;base64,{}">').format(data)
+
+
+def _told(picture: Picture) -> Markup:
+    """JSON that stands in a page: no `<` in it could end its element."""
+    said: dict[str, Any] = {
+        "series": picture.series,
+        "marks": [_row(mark) for mark in picture.marks],
+    }
+    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))  # noqa: S704
+
+
+def _row(mark: Mark) -> list[Any]:
+    """x, y, width, height in shares of the drawing, the number of the series or null, names and values."""
+    places = [round(each, 5) for each in (mark.x, mark.y, mark.width, mark.height)]
+    return [*places, mark.series, mark.facts]

@@ -1,0 +1,226 @@
+"""Heat maps of who the values of a filter's proxy are (Deng, Diana, Kearns, Roth 2023, Figure 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from ratecli.ledger.view import Ledger
+from ratecli.report.plots.filters import (
+    EDGE,
+    Census,
+    FilterPlot,
+    census,
+    column_of,
+    filter_plot,
+    panels,
+    untold,
+)
+from ratecli.report.plots.style import (
+    ABREAST,
+    GREY,
+    NOTHING,
+    SIZE,
+    Picture,
+    empty_figure,
+    legend_below,
+    picture,
+    say_nothing,
+)
+from ratecli.report.plots.tooltips import Told
+from ratecli.report.sheet import number
+
+COLOURS = "Blues"
+DARK = 0.55
+"""From this share on a cell is so dark that its number is white."""
+CELL = (0.4, 0.25)
+"""Inches of a cell with a number."""
+SMALL = (0.22, 0.16)
+"""Inches of a cell without: of so many columns or rows that numbers have no room."""
+MOST = (16, 24)
+"""Columns and rows of cells with numbers."""
+LABELS = 1.3
+"""Inches beside a panel for what is said of its rows."""
+HEADS = 1.15
+"""Inches above a panel for its title and the names of groups."""
+WIDTH = 11.5
+"""Inches of a figure of several panels at most."""
+BAR = 0.9
+"""Inches beside all panels for the bar of colours."""
+WHAT = (
+    "Who is behind the values that the filter's proxy says: a row of cells for each value, with the share "
+    "of every group among the rows of which the proxy says it. Were nothing disclosed, all rows would be alike."
+)
+GAP = 0.35
+"""Between the row of all rows and the first value, in rows."""
+
+
+@dataclass(frozen=True)
+class Map:
+    """One panel: a row of cells for all rows of the split, and one for each value of the proxy.
+
+    Attributes
+    ----------
+    title
+        Which filter.
+    names
+        Of the rows: of a value with its share of the rows and its chance of being kept.
+    groups
+        (K,) names of the columns.
+    cells
+        (1 + L, K) shares of the groups; NaN where the proxy never says a value.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    groups: tuple[str, ...]
+    cells: tuple[tuple[float, ...], ...]
+
+
+def posteriors(ledger: Ledger, position: int) -> FilterPlot:
+    """The plot at a position among all that the file asks for."""
+    return filter_plot(ledger, position, ("train",))
+
+
+def maps(ledger: Ledger, plot: FilterPlot) -> list[Map | str]:
+    """One for each panel; where the trial gave none, its title."""
+    found: list[Map | str] = []
+    for panel in panels(ledger, plot):
+        seeds = [trial for trial in panel.trials if plot.seed in {None, trial.seed}]
+        known = census(ledger, plot, seeds[0], plot.splits[0]) if seeds else None
+        found.append(panel.title if known is None else _map(panel.title, known))
+    return found
+
+
+def caption(ledger: Ledger, plot: FilterPlot) -> str:
+    seed = plot.seed
+    if seed is None:
+        seed = next((panel.trials[0].seed for panel in panels(ledger, plot)), 0)
+    what = f"{column_of(ledger, plot)} by the proxy's values"
+    return plot.title or f"Shares of {what} ({plot.splits[0]}, seed {seed})"
+
+
+def draw_posteriors(ledger: Ledger, plot: FilterPlot) -> Picture:
+    return picture(plot.name, caption(ledger, plot), partial(_figure, ledger, plot), WHAT)
+
+
+def _map(title: str, known: Census) -> Map:
+    nothing = (math.nan,) * len(known.groups)
+    names = [
+        f"{k} ({_percent(size)}, {keep:.2g})"
+        for k, (size, keep) in enumerate(zip(known.size, known.keep, strict=True), 1)
+    ]
+    cells = (known.base, *(nothing if row is None else row for row in known.posterior))
+    return Map(title, ("all rows", *names), known.groups, cells)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.001 or share == 0 else f"{100 * share:.1g} %"
+
+
+def _figure(ledger: Ledger, plot: FilterPlot, told: Told) -> Figure:
+    found = maps(ledger, plot)
+    drawn = [each for each in found if isinstance(each, Map)]
+    figure = empty_figure(SIZE)
+    figure.set_layout_engine("constrained", w_pad=EDGE)
+    figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
+    if not drawn:
+        figure.text(0.5, 0.5, NOTHING, ha="center")
+    else:
+        _fill(figure, found, drawn, told)
+    notes = untold(ledger, panels(ledger, plot))
+    legend_below(figure, [], "\n".join([_explained(ledger, plot), *notes] if drawn else notes))
+    return figure
+
+
+def _explained(ledger: Ledger, plot: FilterPlot) -> str:
+    rows = f"{plot.splits[0]} rows"
+    column = column_of(ledger, plot)
+    return (
+        f"cells: share of a {column} among the {rows} of which the proxy says the value\n"
+        f"in brackets: share of all {rows}, chance of keeping"
+    )
+
+
+def _fill(figure: Figure, found: Sequence[Map | str], drawn: Sequence[Map], told: Told) -> None:
+    """All panels, of cells of one size; of those side by side the shorter ones end above."""
+    across = max(len(each.groups) for each in drawn)
+    roomy = across <= MOST[0] and max(len(each.cells) for each in drawn) <= MOST[1]
+    cell = CELL if roomy else SMALL
+    width = LABELS + across * cell[0]
+    wide = max(1, min(len(found), ABREAST, int(WIDTH / width)))
+    rows = [found[start : start + wide] for start in range(0, len(found), wide)]
+    downs = [max(map(_height, row)) for row in rows]
+    height = sum(HEADS + down * cell[1] for down in downs)
+    figure.set_size_inches(max(wide * width + BAR, SIZE[0]), height)
+    grid = figure.add_gridspec(len(rows), wide, height_ratios=downs)
+    for position, each in enumerate(found):
+        row, column = divmod(position, wide)
+        axes = figure.add_subplot(grid[row, column])
+        axes.grid(visible=False)
+        if isinstance(each, str):
+            axes.set_title(each, fontsize=9)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            say_nothing(axes)
+        else:
+            _draw(axes, each, told, numbers=roomy)
+            axes.set_xlim(0, across)
+            axes.set_ylim(downs[row], 0)
+    _add_bar(figure)
+
+
+def _write(axes: Axes, place: tuple[float, float], share: float, told: Told) -> None:
+    """The number in a cell."""
+    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+    if math.isnan(share):
+        axes.text(*place, "-", color=GREY, **look)
+    else:
+        colour = "white" if share >= DARK else "black"
+        told.fixed(axes.text(*place, f"{share:.2f}", color=colour, **look))
+
+
+def _height(shown: Map | str) -> float:
+    """Of a panel, in rows of cells."""
+    return 2 + GAP if isinstance(shown, str) else len(shown.cells) + GAP
+
+
+def _add_bar(figure: Figure) -> None:
+    scale = ScalarMappable(Normalize(0, 1), COLOURS)
+    bar = figure.colorbar(scale, ax=figure.axes, fraction=0.04, aspect=25, anchor=(0.0, 1.0))
+    bar.ax.tick_params(labelsize=8)
+    bar.set_label("share", fontsize=8)
+    bar.outline.set_visible(False)
+
+
+def _draw(axes: Axes, shown: Map, told: Told, *, numbers: bool) -> None:
+    """One panel; axes grow downwards, a unit a row of cells."""
+    cells = np.array(shown.cells)
+    tops = [0.0, *(k + GAP for k in range(1, len(cells)))]
+    across = np.arange(cells.shape[1] + 1)
+    for name, top, row in zip(shown.names, tops, cells, strict=True):
+        mesh = axes.pcolormesh(
+            across, [top, top + 1], row[None], cmap=COLOURS, vmin=0, vmax=1,
+            edgecolors="white", linewidth=0.8,
+        )  # fmt: skip
+        told.fixed(mesh)
+        for k, share in enumerate(row.tolist()):
+            facts = (("proxy", name), ("group", shown.groups[k]), ("share", number(share)))
+            told.box(axes, (k, k + 1), (top, top + 1), facts)
+            if numbers:
+                _write(axes, (k + 0.5, top + 0.5), share, told)
+    axes.set_yticks([top + 0.5 for top in tops], shown.names, fontsize=7)
+    axes.xaxis.tick_top()
+    axes.set_xticks(across[:-1] + 0.5, shown.groups, fontsize=7, rotation=45, ha="left")
+    axes.tick_params(length=0, pad=2)
+    axes.spines[:].set_visible(False)
+    axes.set_title(shown.title, fontsize=9)

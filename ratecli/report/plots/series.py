@@ -1,0 +1,234 @@
+"""The points of a trade-off plot, in the order in which a line goes through them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ratecli.ledger.view import Ledger
+from ratecli.report.estimates import NOTHING, Estimate
+from ratecli.report.groups import Group, groups
+from ratecli.report.plots.settings import ALONE, Setting, settings
+from ratecli.report.sheet import scalar
+
+
+@dataclass(frozen=True)
+class Plane:
+    """What is drawn over what, and of which split: metrics, or along the values of a swept name."""
+
+    x: str
+    y: str
+    split: str
+    swept: bool = False
+
+    @property
+    def along(self) -> str:
+        """What the x axis is called."""
+        return self.x if self.swept else f"{self.x} ({self.split})"
+
+    @property
+    def up(self) -> str:
+        return f"{self.y} ({self.split})"
+
+    def point(self, group: Group) -> Point:
+        x = _given(group.point.get(self.x)) if self.swept else group.estimate(self.split, self.x)
+        return Point(x, group.estimate(self.split, self.y), group.point)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of an experiment a plot draws: labels, variants (none named: all), flat lines; `at` one
+    value of a swept name, and whatever has no value of it.
+    """
+
+    algorithms: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    at: tuple[str, Any] | None = None
+
+    def takes(self, label: str) -> bool:
+        """Whether an algorithm is drawn; one that is asked for as a line is."""
+        return not self.algorithms or label in (*self.algorithms, *self.lines)
+
+    def takes_variant(self, variant: str, siblings: Collection[str]) -> bool:
+        """An algorithm with a single variant is itself, whatever that is called."""
+        return not self.variants or len(siblings) == 1 or variant in self.variants
+
+    def in_panel(self, by: str, value: Any) -> dict[str, Any]:
+        """What changes in a plot that is drawn as the panel of one value of the name `by`."""
+        own = replace(self, at=(by, value))
+        return {"title": f"{by} = {scalar(value)}", "choice": own, "panels": ()}
+
+    def takes_point(self, point: Mapping[str, Any]) -> bool:
+        name, value = self.at or ("", None)
+        return name not in point or repr(point[name]) == repr(value)
+
+
+EVERYTHING = Choice()
+
+
+@dataclass(frozen=True)
+class Point:
+    """Two estimates; `at` is the sweep point, empty where the sweep does not move it."""
+
+    x: Estimate
+    y: Estimate
+    at: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def place(self) -> tuple[float, float] | None:
+        """Where to draw it; nowhere without two finite means."""
+        x, y = self.x.mean, self.y.mean
+        if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
+            return None
+        return x, y
+
+
+Line = tuple[Point, ...]
+Told = list[tuple[Line, Setting]]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One variant of one algorithm; several lines if more than one name is swept.
+
+    A `flat` series is drawn as horizontal lines, one at the y of each of its points; these have a
+    place of their own only where x is a metric. Each line has a setting of what else is swept.
+    """
+
+    name: str
+    algorithm: int
+    variant: int
+    lines: tuple[Line, ...]
+    settings: tuple[Setting, ...]
+    flat: bool = False
+
+
+def every_series(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> list[Series]:
+    """Those with something to draw. Positions (of colour and marker) do not depend on the data."""
+    ledger = ledger.of([plane.y] if plane.swept else [plane.x, plane.y])
+    labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
+    members: dict[tuple[str, str], list[Group]] = {}
+    for group in groups(ledger):
+        members.setdefault((group.label, group.variant), []).append(group)
+    found = []
+    for (label, variant), several in members.items():
+        variants = sorted(name for other, name in members if other == label and name)
+        if not (variant and choice.takes(label) and choice.takes_variant(variant, variants)):
+            continue
+        here = [group for group in several if choice.takes_point(group.point)]
+        flat = label in choice.lines or (
+            plane.swept and _unmoved(here, plane, _points(ledger, label, choice))
+        )
+        told = _flat_lines(here, plane) if flat else _lines(ledger.sweep, here, plane)
+        if told:
+            lines, settings = zip(*told, strict=True)
+            name = f"{label} ({variant})" if len(variants) > 1 else label
+            position = variants.index(variant)
+            place = labels.index(label)
+            found.append(Series(name, place, position, lines, settings, flat))
+    return found
+
+
+def absent_variants(ledger: Ledger, choice: Choice) -> list[str]:
+    """Variants that a plot asks for and no trial gave."""
+    given = {item.variant for item in ledger.measurements()} if choice.variants else set()
+    return [variant for variant in choice.variants if variant not in given]
+
+
+def reach(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> tuple[float, float] | None:
+    """The least and the greatest value of a swept x at which something was planned to be drawn."""
+    values = [
+        float(trial.point[plane.x])
+        for trial in ledger.plan
+        if plane.swept and plane.x in trial.point
+        if choice.takes(trial.label) and trial.label not in choice.lines
+        if choice.takes_point(trial.point)
+    ]
+    return (min(values), max(values)) if values else None
+
+
+def _given(value: Any) -> Estimate:
+    """A swept value: exact, and nowhere if there is none."""
+    return NOTHING if value is None else Estimate(float(value), None, 1)
+
+
+def _points(ledger: Ledger, label: str, choice: Choice) -> int:
+    """How many of the sweep points an algorithm was planned at."""
+    points = (trial.point for trial in ledger.plan if trial.label == label)
+    return len({repr(point) for point in points if choice.takes_point(point)})
+
+
+def _unmoved(several: Sequence[Group], plane: Plane, planned: int) -> bool:
+    """Whether the swept name is none of this algorithm's, or leaves y alone wherever planned."""
+    points = [plane.point(group) for group in several]
+    if all(point.x.mean is None for point in points):
+        return True
+    ends = [end for point in points for end in (point.y.low, point.y.mean, point.y.high)]
+    return (
+        len(points) == planned
+        and len({point.x.mean for point in points}) > 1
+        and all(point.place for point in points)
+        and all(_same(a, b) for a, b in zip(ends, ends[3:], strict=False))
+    )
+
+
+def _same(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _flat_lines(several: Sequence[Group], plane: Plane) -> Told:
+    """Every y once, with a place where x is a metric."""
+    found: dict[str, tuple[Point, Group]] = {}
+    for group in several:
+        point = plane.point(group)
+        point = Point(NOTHING if plane.swept else point.x, point.y)
+        if point.y.mean is not None and math.isfinite(point.y.mean):
+            # nine digits: what the sweep does not move may differ in the last bits
+            found.setdefault(f"{point.y.mean:.9g} {point.x.mean or 0:.9g}", (point, group))
+    told = settings([group.point for _, group in found.values()])
+    return [((point,), each) for (point, _), each in zip(found.values(), told, strict=True)]
+
+
+def _lines(sweep: Sequence[str], several: Sequence[Group], plane: Plane) -> Told:
+    """A line along the swept x, or the name that varies fastest, for each setting of the others."""
+    varying = [
+        name for name in sweep if len({repr(group.point.get(name)) for group in several}) > 1
+    ]
+    along = plane.x if plane.swept else varying[-1] if varying else None
+    others = [name for name in varying if name != along]
+    lines: dict[str, list[Group]] = {}
+    for group in several:
+        rest = repr([group.point.get(name) for name in others])
+        lines.setdefault(rest, []).append(group)
+    drawn = []
+    for line in lines.values():
+        points = (plane.point(group) for group in (_ordered(line, along) if along else line))
+        if placed := tuple(point for point in points if point.place):
+            drawn.append((placed, line[0].point))
+    if _unmoving([line for line, _ in drawn]):
+        return [((replace(drawn[0][0][0], at={}),), ALONE)]
+    told = settings([point for _, point in drawn], along=(along,) if along else ())
+    return [(line, each) for (line, _), each in zip(drawn, told, strict=True)]
+
+
+def _ordered(line: Sequence[Group], along: str) -> list[Group]:
+    """By the swept value where it is a number, else as the file lists it."""
+    values = [group.point.get(along) for group in line]
+    if not all(isinstance(value, int | float) for value in values):
+        return list(line)
+    return sorted(line, key=lambda group: float(group.point[along]))
+
+
+def _unmoving(lines: Sequence[Line]) -> bool:
+    """Whether the sweep moves nothing: all of it is one point."""
+    places = [point.place for line in lines for point in line if point.place]
+    return len(places) > 1 and all(
+        math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+        for place in places
+        for a, b in zip(place, places[0], strict=True)
+    )

@@ -1,0 +1,154 @@
+"""How plots look, and how a drawn figure becomes files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib.style
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ratecli.report.plots.tooltips import Mark, Told
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's, told apart by colour-blind readers too."""
+MARKERS = "os^DvPX*"
+STYLES = ("-", "--", ":", "-.", (0, (7, 2)), (0, (4, 1, 1, 1, 1, 1)))
+LATER = 3
+"""How many styles further the lines begin of algorithms that come when every colour has been taken."""
+DARKEST, LIGHTEST = 0.45, 0.6
+"""How much of black, and of white, is in the ends of the shades of a colour."""
+FILLS = ("full", "none", "left", "bottom", "right", "top")
+GREY = "#6b6b6b"
+SIZE = (5.4, 3.7)
+"""Inches: at the width of a paper's column the smallest letters are still some 5 points high."""
+PANEL = (3.1, 2.5)
+"""Inches of each of several panels."""
+ABREAST = 3
+"""Panels in a row."""
+ENTRY = 0.2
+"""Inches of a legend's line."""
+NOTHING = "no trial gave these numbers"
+STYLE: dict[str, Any] = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "font.size": 9.5,
+    "grid.alpha": 0.25,
+    "legend.fontsize": 8.5,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 0.85,
+    "legend.handlelength": 2.8,
+    "legend.title_fontsize": 8,
+    "svg.hashsalt": "ratecli",
+    "text.parse_math": False,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn plot; `name` is that of its files.
+
+    `what` says what is drawn, in words for who has not seen such a plot; `series` and `marks` are what a
+    page tells of it.
+    """
+
+    name: str
+    caption: str
+    svg: bytes
+    png: bytes
+    what: str = ""
+    series: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+
+def picture(name: str, caption: str, drawn: Callable[[Told], Figure], what: str = "") -> Picture:
+    """The same bytes for the same figure: no date, no version, no settings of the user's."""
+    told = Told()
+    with matplotlib.style.context(["default", STYLE], after_reset=True):
+        figure = drawn(told)
+        told.name_legends(figure)
+        svg, png = io.BytesIO(), io.BytesIO()
+        nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
+        figure.savefig(svg, format="svg", metadata=nothing)
+        figure.set_layout_engine(None)  # what has found its place stays there
+        marks = told.marks(figure)
+        figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+    return Picture(name, caption, svg.getvalue(), png.getvalue(), what, told.series, marks)
+
+
+def empty_figure(size: tuple[float, float]) -> Figure:
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def columns(panels: int) -> int:
+    """How many of them stand side by side: four are two by two."""
+    return 2 if panels == 4 else min(panels, ABREAST)
+
+
+def rows_of(panels: int) -> int:
+    return -(-panels // columns(panels))
+
+
+def look(algorithm: int, variant: int = 0, shade: float | None = None) -> dict[str, Any]:
+    """Colour and marker of an algorithm by its position in the file, line and filling of a variant,
+    and the shade of its colour, from 0, dark, to 1, light, where it has several lines.
+    """
+    again, colour = divmod(algorithm, len(COLOURS))
+    return {
+        "color": COLOURS[colour] if shade is None else _shaded(COLOURS[colour], shade),
+        "fillstyle": FILLS[variant % len(FILLS)],
+        "linestyle": STYLES[(variant + LATER * again) % len(STYLES)],
+        "linewidth": 1.3,
+        "marker": MARKERS[algorithm % len(MARKERS)],
+        "markerfacecoloralt": "white",
+        "markersize": 5,
+    }
+
+
+def _shaded(colour: str, shade: float) -> str:
+    red, green, blue = (
+        low + shade * (high - low)
+        for c in to_rgb(colour)
+        for low, high in [(c * (1 - DARKEST), c + (1 - c) * LIGHTEST)]
+    )
+    return to_hex((red, green, blue))
+
+
+def band(colour: str) -> dict[str, Any]:
+    return {"facecolor": colour, "alpha": 0.14, "linewidth": 0, "zorder": 1.2}
+
+
+def say_nothing(axes: Axes) -> None:
+    axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center", fontsize=8, color=GREY)
+
+
+def legend_below(figure: Figure, handles: Sequence[Artist], title: str) -> None:
+    """One for all panels: the figure grows by its height."""
+    width, height = figure.get_size_inches()
+    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    abreast = max(1, min(len(handles), int(width / (0.75 + 0.075 * longest))))
+    lines = -(-len(handles) // abreast) + len(title.splitlines())
+    figure.set_size_inches(width, height + ENTRY * (lines + 0.5))
+    figure.legend(
+        handles=handles, title=title, loc="outside lower left", ncols=abreast, alignment="left"
+    )
+
+
+def once(handles: Iterable[Line2D]) -> list[Line2D]:
+    """The first of each label, in order."""
+    found: dict[str, Line2D] = {}
+    for handle in handles:
+        found.setdefault(str(handle.get_label()), handle)
+    return list(found.values())

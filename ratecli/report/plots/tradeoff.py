@@ -1,0 +1,150 @@
+"""What a plot is to show: its axes, what is drawn in it, and what is known of the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ratecli.ledger.view import Ledger
+from ratecli.report.file_names import plot_name
+from ratecli.report.plots.series import EVERYTHING, Choice, Plane
+
+
+@dataclass(frozen=True)
+class Level:
+    """A value of an axis that a constraint asks for: in one panel, if it says in which."""
+
+    value: float
+    label: str
+    panel: Any = None
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """A plot as the file asks for it, with what the runner knows of the truth."""
+
+    name: str
+    title: str
+    plane: Plane
+    choice: Choice = EVERYTHING
+    diagonal: bool = False
+    levels: tuple[Level, ...] = ()
+    heights: tuple[Level, ...] = ()
+    frontier: tuple[tuple[float, float], ...] = ()
+    by: str = ""
+    panels: tuple[Any, ...] = ()
+    splits: tuple[str, ...] = ()
+    """Those that get panels of their own, none if there is one, which the plane has."""
+
+    @property
+    def caption(self) -> str:
+        splits = " and ".join(self.splits or [self.plane.split])
+        return self.title or f"{self.plane.y} against {self.plane.x} ({splits})"
+
+    @property
+    def what(self) -> str:
+        """What a mark and a line are."""
+        plane = self.plane
+        splits = " and ".join(self.splits or [plane.split])
+        line = (
+            f"A line for each algorithm and variant along {plane.x}"
+            if plane.swept
+            else "A mark for each algorithm, variant and sweep point, lines along the sweep"
+        )
+        asked = "; dotted lines: what constraints ask for" if self.levels or self.heights else ""
+        best = "; dashed: the best that any rule can do" if self.frontier else ""
+        return f"{plane.y} over {plane.x} on {splits} rows. {line}{asked}{best}."
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """What x and y are called; where panels are of splits, these are in the panels' titles."""
+        return (self.plane.x, self.plane.y) if self.splits else (self.plane.along, self.plane.up)
+
+    def parts(self) -> list[Tradeoff]:
+        """Each panel as a plot of its own, those of one value of `by` next to each other."""
+        found = [
+            replace(
+                self,
+                levels=_in_panel(self.levels, value),
+                heights=_in_panel(self.heights, value),
+                **self.choice.in_panel(self.by, value),
+            )
+            for value in self.panels
+        ]
+        return [part for each in found or [self] for part in each.by_split()]
+
+    def by_split(self) -> list[Tradeoff]:
+        """A panel as those of each split, itself if there is one."""
+        named = f"{self.title} ({{}})" if self.by else "{}"
+        return [
+            replace(
+                self, plane=replace(self.plane, split=split), title=named.format(split), splits=()
+            )
+            for split in self.splits
+        ] or [self]
+
+
+def tradeoffs(ledger: Ledger) -> list[Tradeoff]:
+    """Every plot of this kind that the file asks for."""
+    kinds = [asked.get("kind", "tradeoff") for asked in ledger.asked("plots")]
+    return [tradeoff(ledger, at) for at, kind in enumerate(kinds) if kind == "tradeoff"]
+
+
+def tradeoff(ledger: Ledger, position: int) -> Tradeoff:
+    """The plot at a position among all that the file asks for."""
+    every = ledger.asked("plots")
+    asked = every[position]
+    choice = Choice(*(tuple(asked.get(key) or ()) for key in ("algorithms", "variants", "lines")))
+    by = asked.get("by") or ""
+    splits = _splits(asked)
+    return Tradeoff(
+        name=plot_name(every, position),
+        title=asked.get("title") or "",
+        plane=_plane(ledger, asked, splits[0]),
+        choice=choice,
+        diagonal=bool(asked.get("diagonal")),
+        levels=_levels(ledger, position, "levels"),
+        heights=_levels(ledger, position, "heights"),
+        frontier=_frontier(ledger, position),
+        by=by,
+        panels=panels(ledger, by, choice),
+        splits=splits if len(splits) > 1 else (),
+    )
+
+
+def panels(ledger: Ledger, by: str, choice: Choice) -> tuple[Any, ...]:
+    """The values of a swept name at which something is to be drawn, in the order of the plan."""
+    values = (
+        trial.point[by] for trial in ledger.plan if by in trial.point and choice.takes(trial.label)
+    )
+    return tuple({repr(value): value for value in values}.values())
+
+
+def _in_panel(levels: tuple[Level, ...], value: Any) -> tuple[Level, ...]:
+    return tuple(each for each in levels if each.panel is None or repr(each.panel) == repr(value))
+
+
+def _splits(asked: Mapping[str, Any]) -> tuple[str, ...]:
+    """One as a text, or several as a list."""
+    split = asked.get("split") or "test"
+    return (split,) if isinstance(split, str) else tuple(split)
+
+
+def _plane(ledger: Ledger, asked: Mapping[str, Any], split: str) -> Plane:
+    x = asked["x"]
+    swept = x not in ledger.metrics and x in ledger.sweep
+    return Plane(x, asked["y"], split, swept)
+
+
+def _levels(ledger: Ledger, position: int, which: str) -> tuple[Level, ...]:
+    plots: Sequence[Mapping[str, Any]] = ledger.meta.get("plots") or ()
+    found = plots[position].get(which) or () if position < len(plots) else ()
+    return tuple(
+        Level(float(level["value"]), str(level["label"]), level.get("panel")) for level in found
+    )
+
+
+def _frontier(ledger: Ledger, position: int) -> tuple[tuple[float, float], ...]:
+    found = (ledger.meta.get("frontier") or {}).get(str(position)) or ()
+    return tuple((float(x), float(y)) for x, y in found)

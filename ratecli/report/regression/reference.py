@@ -1,0 +1,215 @@
+"""What `ratecli pin` keeps of an experiment, and `ratecli check` compares with.
+
+One JSON file of plain numbers: for each algorithm and sweep point the seeds, how each trial ended, and
+for each variant, split and metric one line with a number a seed. Two pins of the same results are the
+same bytes; there is no time, path or machine in it, so that a difference in git is one of results.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ratecli.errors import Fault, FaultError
+from ratecli.ledger.records import Planned
+from ratecli.ledger.view import Ledger
+
+FORMAT: Literal[1] = 1
+"""Counts up when the file can no longer be read as it is described here."""
+DIGITS = 9
+"""Significant ones: far more than any tolerance needs, and fewer than another processor changes."""
+OBJECTIVE = "objective"
+
+Number = float | Literal["nan", "inf", "-inf"] | None
+"""None where a trial gave no such number."""
+Key = tuple[str, str]
+"""Label and sweep point of an algorithm, the latter by `repr`: 1, 1.0 and true are three points."""
+Place = tuple[str, str, str]
+"""Variant, split and metric."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Pinned(_Strict):
+    """The trials of an algorithm at a sweep point, one entry of each list a seed."""
+
+    algorithm: str
+    point: dict[str, bool | int | float | str]
+    seeds: Annotated[list[int], Field(min_length=1)]
+    statuses: list[str]
+    values: dict[str, dict[str, dict[str, list[Number]]]]
+
+    @model_validator(mode="after")
+    def _one_a_seed(self) -> Self:
+        lengths = {len(self.statuses), *(len(numbers) for _, numbers in self._lists())}
+        if lengths != {len(self.seeds)}:
+            raise ValueError("there must be one number a seed")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError("a seed is there twice")
+        return self
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.algorithm, self.point)
+
+    @property
+    def status(self) -> dict[int, str]:
+        return dict(zip(self.seeds, self.statuses, strict=True))
+
+    @cached_property
+    def numbers(self) -> dict[Place, dict[int, float]]:
+        """By seed, of the seeds that gave one."""
+        return {
+            place: {
+                seed: float(number)
+                for seed, number in zip(self.seeds, numbers, strict=True)
+                if number is not None
+            }
+            for place, numbers in self._lists()
+        }
+
+    def _lists(self) -> Iterator[tuple[Place, list[Number]]]:
+        for variant, splits in self.values.items():
+            for split, metrics in splits.items():
+                for metric, numbers in metrics.items():
+                    yield (variant, split, metric), numbers
+
+
+class Reference(_Strict):
+    """All that is pinned of an experiment; `data` are the checksums of its data sets."""
+
+    format: Literal[1]
+    name: str
+    data: dict[str, str]
+    versions: dict[str, str]
+    trials: list[Pinned]
+
+
+@dataclass(frozen=True)
+class Point:
+    """The trials of an algorithm at a sweep point that differ in their seed only."""
+
+    label: str
+    point: Mapping[str, Any]
+    trials: tuple[Planned, ...]
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.label, self.point)
+
+
+def key_of(label: str, point: Mapping[str, Any]) -> Key:
+    return label, repr(sorted(point.items()))
+
+
+def points(ledger: Ledger) -> list[Point]:
+    """In the order of the plan."""
+    found: dict[Key, list[Planned]] = {}
+    for trial in ledger.plan:
+        found.setdefault(key_of(trial.label, trial.point), []).append(trial)
+    return [Point(own[0].label, own[0].point, tuple(own)) for own in found.values()]
+
+
+def pinned(ledger: Ledger, point: Point) -> Pinned:
+    """What there is to keep of it; seeds ascend, and an objective that is a metric too is left out."""
+    trials = sorted(point.trials, key=lambda trial: trial.seed)
+    values: dict[str, dict[str, dict[str, list[Number]]]] = {}
+    for at, trial in enumerate(trials):
+        for variant, numbers in ledger.numbers(trial).items():
+            for (split, metric), value in numbers.items():
+                if metric != OBJECTIVE or not _is_a_metric(trial):
+                    own = values.setdefault(variant, {}).setdefault(split, {})
+                    own.setdefault(metric, [None] * len(trials))[at] = _written(value)
+    return Pinned(
+        algorithm=point.label,
+        point=dict(point.point),
+        seeds=[trial.seed for trial in trials],
+        statuses=[ledger.status(trial) for trial in trials],
+        values=values,
+    )
+
+
+def reference(ledger: Ledger) -> Reference:
+    """All that there is to pin; `ledger` knows name, data and versions of its experiment."""
+    found = (pinned(ledger, point) for point in points(ledger))
+    return Reference(
+        format=FORMAT,
+        name=ledger.experiment["name"],
+        data=digests(ledger),
+        versions=dict(ledger.meta["versions"]),
+        trials=sorted(found, key=lambda each: each.algorithm),
+    )
+
+
+def digests(ledger: Ledger) -> dict[str, str]:
+    return {name: str(entry["digest"]) for name, entry in ledger.meta["datasets"].items()}
+
+
+def text(found: Reference) -> str:
+    """The file's text: keys in order, one line a list."""
+    return "\n".join(_lines(found.model_dump(), "")) + "\n"
+
+
+def read(path: Path) -> Reference:
+    """That of a file; FaultError with an E506 if it is not one."""
+    try:
+        return Reference.model_validate(json.loads(path.read_text("utf-8")))
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc'])) or 'all of it'}: {first['msg']}"
+    except (ValueError, RecursionError) as error:
+        reason = str(error)
+    message = f"'{path}' is no reference that can be read: {reason}"
+    hint = "take it from version control again, or write it anew with `ratecli pin`"
+    raise FaultError(Fault("E506", message, hint))
+
+
+def _is_a_metric(trial: Planned) -> bool:
+    mine = trial.metrics[OBJECTIVE]
+    return any(name != OBJECTIVE and other == mine for name, other in trial.metrics.items())
+
+
+def _written(value: float) -> Number:
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return float(f"{value:.{DIGITS}g}") + 0.0  # no -0.0: a change of sign of nothing is none
+
+
+def _lines(value: Any, indent: str) -> Iterator[str]:
+    """JSON with a line for each entry of a mapping and of a list of mappings."""
+    deeper = f"{indent} "
+    if isinstance(value, Mapping) and value:
+        yield "{"
+        yield from _entries([(f"{_plain(key)}: ", value[key]) for key in sorted(value)], deeper)
+        yield f"{indent}}}"
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        yield "["
+        yield from _entries([("", each) for each in value], deeper)
+        yield f"{indent}]"
+    else:
+        yield _plain(value)
+
+
+def _entries(entries: Sequence[tuple[str, Any]], indent: str) -> Iterator[str]:
+    for at, (head, value) in enumerate(entries):
+        first, *rest = _lines(value, indent)
+        lines = [f"{indent}{head}{first}", *rest]
+        lines[-1] += "," * (at < len(entries) - 1)
+        yield from lines
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -1,0 +1,124 @@
+"""Checks as a person reads them, and as a program does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ratecli.report.regression.findings import BAD, Check, Finding, Verdict, signed, within
+from ratecli.report.sheet import Cell, Column, Sheet, number, scalar
+
+FAILED = BAD[1:]
+FINE = (Verdict.IMPROVED, Verdict.BETTER)
+"""Verdicts whose numbers are shown, those that fail and those that do not."""
+MOST_FAILED = 40
+MOST_FINE = 10
+
+
+def summary(check: Check) -> str:
+    """`quickstart: 126 comparisons with REFERENCE and `expect`: 2 regressed, 124 same`."""
+    counts = ", ".join(
+        f"{len(found)} {verdict}" for verdict in Verdict if (found := check.of(verdict))
+    )
+    sides = [str(check.reference)] if check.reference else []
+    if any(each.against == "expect" for each in check.findings):
+        sides.append("`expect`")
+    against = f" with {' and '.join(sides)}" if sides else ""
+    count = len(check.findings)
+    return f"{check.name}: {count} comparison{'s' * (count != 1)}{against}: {counts or 'none'}"
+
+
+def table(check: Check) -> Sheet:
+    """What moved, what fails and what moved furthest first; `folded` tells of the rest."""
+    found = [*check.of(*FAILED)[:MOST_FAILED], *check.of(*FINE)[:MOST_FINE]]
+    names = list(dict.fromkeys(name for each in found for name in each.point))
+    heads = ("verdict", "algorithm", "variant", *names, "split", "metric", "was", "now",
+             "difference", "told")  # fmt: skip
+    numeric = {"was", "now", "difference"}
+    columns = tuple(Column(name, numeric=name in numeric) for name in heads)
+    return Sheet("What moved", columns, tuple(_row(each, names) for each in found))
+
+
+def folded(check: Check) -> str:
+    """`... and 12 more: --format json has all`; empty where the table has all that moved."""
+    failed, fine = (
+        max(0, len(check.of(*verdicts)) - most)
+        for verdicts, most in ((FAILED, MOST_FAILED), (FINE, MOST_FINE))
+    )
+    if not failed + fine:
+        return ""
+    failing = f", {failed} of them failures" if failed else ""
+    return f"... and {failed + fine} more{failing}: --format json has all"
+
+
+def _row(each: Finding, names: Sequence[str]) -> tuple[Cell, ...]:
+    moved = "" if each.difference is None else f"{signed(each.difference)}{within(each.interval)}"
+    texts = [
+        str(each.verdict),
+        each.algorithm,
+        each.variant,
+        *(scalar(each.point.get(name)) for name in names),
+        each.split,
+        each.metric,
+        *("" if value is None else number(value) for value in (each.was, each.now)),
+        moved,
+        each.told,
+    ]
+    return tuple(map(Cell, texts))
+
+
+def versions(check: Check) -> str:
+    """Why numbers may differ though nobody touched the code; empty where nothing fails."""
+    if check.holds or not check.versions:
+        return ""
+    listed = ", ".join(f"{name} {was} (here {now})" for name, (was, now) in check.versions.items())
+    return f"pinned with {listed}"
+
+
+def document(checks: Sequence[Check]) -> dict[str, Any]:
+    """All of it for JSON; numbers that JSON has no way to write are null."""
+    return {
+        "holds": all(each.holds for each in checks),
+        "files": [
+            {
+                "file": str(each.path),
+                "name": each.name,
+                "holds": each.holds,
+                "reference": str(each.reference) if each.reference else None,
+                "versions": {name: list(pair) for name, pair in each.versions.items()},
+                "notes": [{"told": one.told, "way_out": one.way_out} for one in each.notes],
+                "counts": {str(v): len(each.of(v)) for v in Verdict if each.of(v)},
+                "comparisons": [_record(one) for one in each.findings],
+            }
+            for each in checks
+        ],
+    }
+
+
+def _record(each: Finding) -> dict[str, Any]:
+    low, high = each.interval or (None, None)
+    return {
+        "verdict": str(each.verdict),
+        "good": each.verdict.good,
+        "against": each.against,
+        "algorithm": each.algorithm or None,
+        "variant": each.variant or None,
+        "point": dict(each.point),
+        "split": each.split or None,
+        "metric": each.metric or None,
+        "was": _number(each.was),
+        "now": _number(each.now),
+        "difference": _number(each.difference),
+        "low": _number(low),
+        "high": _number(high),
+        "seeds": each.seeds,
+        "left_out": each.left_out,
+        "needed": each.needed or None,
+        "told": each.told,
+        "way_out": each.way_out or None,
+    }
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,182 @@
+"""Workers of a Dask cluster: one that is running, or one that is started here."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+import warnings
+from asyncio import CancelledError
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from queue import Empty, SimpleQueue
+
+import dask
+from distributed import Client, Future, KilledWorker, LocalCluster
+
+from ratecli.datasets.download import data_folder
+from ratecli.errors import Fault, FaultError
+from ratecli.ledger.provenance import code_versions
+from ratecli.runner.dask_worker import Run, leave, work
+from ratecli.runner.messages import Answer, Death, Parcel
+from ratecli.runner.worker_pool import interrupts_held
+
+CONNECT_SECONDS = 10.0
+LOOK_SECONDS = 1.0
+LEAVE_SECONDS = 3.0
+"""How long workers may take to hear that a run is over: who hears nothing of it finds out alone."""
+LOST_SECONDS = 300.0
+"""How long a cluster may be without workers: one that grows on demand needs minutes."""
+
+# Of a cluster started here: Dask gives a trial whose worker died to another one, once; what waits stays
+# with the scheduler, out of reach of such a death.
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": 1,
+    "distributed.scheduler.worker-saturation": 1.0,
+}
+
+
+class DaskCrew:
+    """Up to `jobs` trials at once, or as many as the cluster has threads."""
+
+    def __init__(self, client: Client, jobs: int | None) -> None:
+        environment = {"RATECLI_DATA": str(data_folder().absolute())}
+        self._run = Run(secrets.token_hex(8), code_versions(), environment)
+        self._client = client
+        self._jobs = jobs
+        self._out: dict[Future[Answer], str] = {}
+        self._ended: SimpleQueue[Future[Answer]] = SimpleQueue()
+        self._is_lost = False
+        self._threads = 0
+        self._looked = self._seen = time.monotonic()
+        self._look()
+
+    def has_room(self) -> bool:
+        """A cluster that has no worker now may have one soon: one trial may always wait there."""
+        return len(self._out) < max(1, min(self._threads, self._jobs or self._threads))
+
+    def is_busy(self) -> bool:
+        return bool(self._out)
+
+    def hand(self, parcel: Parcel) -> None:
+        future = self._client.submit(work, self._run, parcel, pure=False, retries=0)
+        self._out[future] = parcel.key
+        future.add_done_callback(self._ended.put)
+
+    def collect(self) -> list[Answer]:
+        """Wait for an answer. FaultError: E512 where workers cannot run trials, E513 without a cluster."""
+        while True:
+            if time.monotonic() - self._looked > LOOK_SECONDS:
+                self._look()
+            with suppress(Empty):
+                return [self._answer(self._ended.get(timeout=LOOK_SECONDS))]
+
+    def dismiss(self) -> None:
+        """All is done: that a worker is lost now, or the cluster, takes nothing away."""
+        # in a thread: a worker that just died would be called for 30 s
+        telling = threading.Thread(target=self._tell, daemon=True)
+        telling.start()
+        telling.join(LEAVE_SECONDS)
+
+    def kill(self) -> None:
+        if not self._is_lost:
+            with suppress(OSError, RuntimeError):  # what ends the run is told, not this
+                self._client.cancel(list(self._out))
+            self.dismiss()
+
+    def _tell(self) -> None:
+        with suppress(OSError, RuntimeError, CancelledError):  # the client may close meanwhile
+            self._client.run(leave, self._run.name, on_error="ignore")
+
+    def _look(self) -> None:
+        """See how large the cluster is now, and whether it is there."""
+        try:
+            self._threads = sum(self._client.nthreads().values())
+        except (OSError, RuntimeError, ValueError) as error:
+            raise self._lost("the scheduler does not answer any more") from error
+        self._looked = time.monotonic()
+        if self._threads:
+            self._seen = self._looked
+        elif self._looked - self._seen > LOST_SECONDS:
+            raise self._lost(f"it has had no workers for {LOST_SECONDS:g} s")
+
+    def _answer(self, future: Future[Answer]) -> Answer:
+        key = self._out.pop(future)
+        if future.cancelled():
+            raise self._lost("the scheduler is gone")
+        try:
+            error = future.exception()
+            if error is None:
+                return future.result()
+        except OSError as closed:
+            raise self._lost("the scheduler does not answer any more") from closed
+        if isinstance(error, KilledWorker):
+            return Death(key, "a Dask worker was lost", 1 + error.args[2])
+        if isinstance(error, FaultError):
+            raise error
+        message = f"the workers of the cluster cannot run trials: {type(error).__name__}: {error}"
+        raise FaultError(Fault("E512", message, "they need ratecli of the same version as here"))
+
+    def _lost(self, why: str) -> FaultError:
+        self._is_lost = True
+        hint = "what had ended is stored: run again to go on"
+        return FaultError(Fault("E513", f"the Dask cluster is lost: {why}", hint))
+
+
+@contextmanager
+def dask_crew(address: str | None, jobs: int | None) -> Iterator[DaskCrew]:
+    """The workers of a running cluster, or of one that lasts as long as this."""
+    place = local_cluster(jobs) if address is None else nullcontext(address)
+    with _silent(), place as cluster, connected(cluster) as client:
+        yield DaskCrew(client, jobs)
+
+
+@contextmanager
+def local_cluster(jobs: int | None) -> Iterator[str]:
+    """The address of a cluster of so many workers, each a process with one thread."""
+    with dask.config.set(SETTINGS):
+        with interrupts_held():
+            cluster = LocalCluster(
+                n_workers=jobs,
+                threads_per_worker=1,
+                dashboard_address=":0",
+                scheduler_kwargs={"dashboard": False},
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+            )
+        with cluster:
+            yield cluster.scheduler_address
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Client]:
+    """A client of the cluster at an address. FaultError, E512, where there is none, or none with workers."""
+    try:
+        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        hint = "is the address that of a running scheduler (`dask scheduler`)?"
+        raise FaultError(Fault("E512", f"no Dask scheduler at {address}: {error}", hint)) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except TimeoutError as error:
+            message = f"the Dask scheduler at {address} has had no worker for {CONNECT_SECONDS:g} s"
+            hint = "start some: `dask worker ADDRESS`"
+            raise FaultError(Fault("E512", message, hint)) from error
+        yield client
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without Dask's own messages about what is told here in other words."""
+    log = logging.getLogger("distributed")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            # a trial may need the models of others: they have to get there
+            warnings.filterwarnings("ignore", "Sending large graph")
+            yield
+    finally:
+        log.setLevel(before)

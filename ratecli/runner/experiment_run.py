@@ -1,0 +1,187 @@
+"""An experiment whose trials are being run: its ledger is open."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from ratecli.errors import Fault
+from ratecli.experiment.expect_checks import unknown_expected_variants
+from ratecli.experiment.meta import datasets, meta
+from ratecli.experiment.origins import brought
+from ratecli.experiment.plan import Task
+from ratecli.experiment.prepare import Prepared
+from ratecli.experiment.report_checks import swept, unknown_variants
+from ratecli.files import LEDGER, atomic_write, writing
+from ratecli.ledger.provenance import manifest
+from ratecli.ledger.records import AT_END, FAILED, Planned, TrialResult
+from ratecli.ledger.store import Store
+from ratecli.ledger.writer import Writer
+from ratecli.runner.warnings import constants, unkept
+
+UNSOLVED = "no_solution_found"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes
+    ----------
+    counts
+        Trials by status, `ran` of them in this run.
+    failed
+        Name and result of each trial that gave no answer.
+    unsolved
+        Name and result of each trial that found no solution.
+    warnings
+        Rules that do not hold on test rows (W402), models no better than a constant (W408), variants to
+        draw that there are none of (W208).
+    """
+
+    folder: Path
+    counts: Mapping[str, int]
+    ran: int
+    failed: tuple[tuple[str, TrialResult], ...]
+    unsolved: tuple[tuple[str, TrialResult], ...]
+    warnings: tuple[Fault, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.failed else 0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An experiment that is to be run, and the folder of its results."""
+
+    prepared: Prepared
+    folder: Path
+
+
+class Ongoing:
+    """Its trials that are not stored yet are `todo`; those of them still to come are `left`.
+
+    Made, it has replaced the plan and the record of the run, and with `fresh` all that was stored. Raises
+    FaultError, E502, E503, E505, where the folder or the ledger does not do.
+    """
+
+    def __init__(self, asked: Asked, *, fresh: bool, command: Sequence[str]) -> None:
+        self.asked = asked
+        self._started = datetime.now(UTC)
+        self._command = command
+        prepared, folder = asked.prepared, asked.folder
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        ledger = folder / LEDGER
+        if fresh:
+            with writing(ledger):
+                ledger.unlink(missing_ok=True)
+                ledger.with_name(f"{LEDGER}-journal").unlink(missing_ok=True)  # of a killed run
+        self._write_record(None)
+        self._store = Store(ledger)
+        try:
+            self._store.begin(prepared.plan.planned, meta(prepared))
+            known = self._store.known()
+        except BaseException:
+            self._store.close()
+            raise
+        self._writer = Writer(self._store)
+        asked_for = {task.key for task in prepared.plan.tasks}
+        self.names = {
+            each.key: display_name(each) for each in prepared.plan.planned if each.key in asked_for
+        }
+        self.todo: list[Task] = [task for task in prepared.plan.tasks if task.key not in known]
+        self.left = {task.key for task in self.todo}
+
+    def put(self, result: TrialResult) -> None:
+        """Store a trial; raises what storing an earlier one raised."""
+        self._writer.put(result)
+        self.left.discard(result.key)
+
+    def take(self, results: Iterable[TrialResult]) -> None:
+        """Store what is known already of some of its trials, which need not be run then."""
+        for result in results:
+            self.put(result)
+        self.todo = [task for task in self.todo if task.key in self.left]
+
+    def recall(self, key: str) -> TrialResult:
+        """One of its trials that is stored; KeyError if it is not."""
+        self._writer.flush()
+        return self._store.result(key)
+
+    def close(self) -> None:
+        self._writer.close()
+        self._store.close()
+
+    def finish(self) -> Outcome:
+        """When nothing is left: the record is completed, the ledger closed."""
+        self._writer.flush()
+        results = self._store.results()
+        warnings = _warnings(self.asked.prepared, results)
+        self._store.note(AT_END, [f"{fault.code}: {fault.message}" for fault in warnings])
+        self.close()
+        self._write_record(datetime.now(UTC))
+        ended = [results[task.key] for task in self.asked.prepared.plan.tasks]
+        names = self.names
+        failed = tuple((names[result.key], result) for result in ended if result.status in FAILED)
+        unsolved = tuple((names[each.key], each) for each in ended if each.status == UNSOLVED)
+        counts = _counts(ended)
+        return Outcome(self.asked.folder, counts, len(self.todo), failed, unsolved, warnings)
+
+    def _write_record(self, ended: datetime | None) -> None:
+        prepared, folder = self.asked.prepared, self.asked.folder
+        resolved = prepared.experiment.resolved()
+        text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=100)
+        atomic_write(folder / "experiment.yaml", prepared.document.text)
+        atomic_write(folder / "resolved.yaml", text)
+        record = manifest(
+            data=datasets(prepared),
+            command=self._command or sys.argv,
+            started=self._started,
+            ended=ended,
+            folder=Path.cwd(),
+            deployed_model=prepared.deployed_model,
+            plugins=brought(prepared.experiment, swept(prepared.experiment)),
+        )
+        atomic_write(folder / "manifest.json", json.dumps(record, indent=2) + "\n")
+
+
+def kept(prepared: Prepared, folder: Path) -> int:
+    """How many of the planned trials are stored with an answer."""
+    if not (folder / LEDGER).is_file():
+        return 0
+    with Store(folder / LEDGER, readonly=True) as store:
+        known = store.known()
+    return sum(task.key in known for task in prepared.plan.tasks)
+
+
+def display_name(planned: Planned) -> str:
+    """What a trial is called in messages: `majorize kappa=0.8 seed=1`."""
+    point = [f"{name}={value}" for name, value in planned.point.items()]
+    return " ".join([planned.label, *point, f"seed={planned.seed}"])
+
+
+def _warnings(prepared: Prepared, results: Mapping[str, TrialResult]) -> tuple[Fault, ...]:
+    """What only the numbers tell."""
+    ended = [trial for trial in prepared.plan.planned if trial.key in results]
+    trials = [(trial.label, results[trial.key]) for trial in ended]
+    given = {(label, value.variant): None for label, found in trials for value in found.values}
+    variants = {variant for _, variant in given}
+    return (
+        *unkept(ended, results),
+        *constants(ended, results),
+        *unknown_variants(prepared.experiment, prepared.document, variants),
+        *unknown_expected_variants(prepared.experiment, prepared.document, given),
+    )
+
+
+def _counts(results: Sequence[TrialResult]) -> dict[str, int]:
+    statuses = [result.status for result in results]
+    return {status: statuses.count(status) for status in dict.fromkeys(statuses)}

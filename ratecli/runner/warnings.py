@@ -1,0 +1,85 @@
+"""Warnings that measured trials give: broken constraints, and models no better than a constant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from statistics import mean
+
+from ratecli.errors import Fault
+from ratecli.experiment.options import solver_class
+from ratecli.ledger.records import CONSTANT, MET, VIOLATION, Planned, TrialResult
+
+
+def unkept(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[Fault]:
+    """A W402 for each algorithm and constraint with such trials; main variants are looked at.
+
+    Algorithms that do not enforce constraints promised nothing.
+    """
+    promised = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
+    warnings = []
+    for label, trials in groupby(promised, key=lambda trial: trial.label):
+        measured = [(trial, results[trial.key]) for trial in trials if trial.key in results]
+        names = dict.fromkeys(name for trial, _ in measured for name in trial.metrics)
+        for name in names:
+            if name.startswith(VIOLATION):
+                pairs = [_train_and_test(result, trial.metrics[name]) for trial, result in measured]
+                warnings += _warning(label, name.removeprefix(VIOLATION), pairs)
+    return warnings
+
+
+def constants(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[Fault]:
+    """A W408 for each algorithm and variant whose test objective is not below that of a constant.
+
+    The main and the deterministic variant are looked at. The constant is the better of "always yes" and
+    "always no" that satisfy all constraints on the test set, where one does.
+    """
+    warnings = []
+    for label, trials in groupby(plan, key=lambda trial: trial.label):
+        pairs: dict[str, list[tuple[float, float]]] = {}
+        for trial in trials:
+            result = results.get(trial.key)
+            constant = result.info.get(CONSTANT, {}).get("test") if result else None
+            if result is None or constant is None or not result.values:
+                continue
+            names = {result.values[0].variant, "deterministic"}
+            for value in result.values:
+                measured = value.split, value.metric
+                if value.variant in names and measured == ("test", trial.metrics["objective"]):
+                    pairs.setdefault(value.variant, []).append((value.value, constant))
+        for variant, found in pairs.items():
+            worse = [pair for pair in found if pair[0] >= pair[1]]
+            if worse:
+                ours, constant = (mean(each) for each in zip(*worse, strict=True))
+                message = (
+                    f"'{label}' ({variant}) is no better than a constant decision on test rows in "
+                    f"{len(worse)} of {len(found)} trials: objective {ours:.4g} against {constant:.4g}"
+                )
+                warnings.append(Fault("W408", message))
+    return warnings
+
+
+def _train_and_test(result: TrialResult, metric: str) -> tuple[float, float] | None:
+    """The main variant's violation on both splits, None where either was not measured."""
+    main = result.values[0].variant if result.values else ""
+    found = {
+        v.split: v.value
+        for v in result.values
+        if (v.variant, v.metric) == (main, metric) and not math.isnan(v.value)
+    }
+    return (found["train"], found["test"]) if {"train", "test"} <= found.keys() else None
+
+
+def _warning(
+    label: str, constraint: str, pairs: Sequence[tuple[float, float] | None]
+) -> list[Fault]:
+    kept = [test for pair in pairs if pair for train, test in [pair] if train <= MET]
+    broken = [test for test in kept if test > MET]
+    if not broken:
+        return []
+    message = (
+        f"'{constraint}' holds for '{label}' on training rows and not on test rows in "
+        f"{len(broken)} of {len(kept)} trials, missed by {mean(broken):.3g} on average"
+    )
+    return [Fault("W402", message)]

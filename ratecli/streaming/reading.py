@@ -1,0 +1,183 @@
+"""The files of a streamed table, a batch of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from ratecli.datasets import tables as own
+
+BATCH = 2**15
+"""Rows of a Parquet file that are read at once."""
+PIECE = 2**22
+"""Bytes of a CSV file that are."""
+BUFFER = 2**18
+"""Bytes of each column of a Parquet file that are."""
+
+Numbers: TypeAlias = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Words:
+    """A piece of a text column: (m,) the number of each row's word, and the distinct words.
+
+    A word has no spaces around it; an empty one is None.
+    """
+
+    codes: NDArray[np.int64]
+    words: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of one format that are one table, one after the other.
+
+    Attributes
+    ----------
+    kind
+        `csv` or `parquet`.
+    separator
+        Between the columns of a CSV file.
+    """
+
+    paths: tuple[Path, ...]
+    kind: str
+    separator: str
+
+    def names(self) -> list[str]:
+        """The columns; E404 where a file has others than the first."""
+        first = self._names(self.paths[0])
+        for path in self.paths[1:]:
+            names = self._names(path)
+            if names != first:
+                differing = sorted(set(first) ^ set(names)) or [
+                    a for a, b in zip(first, names, strict=True) if a != b
+                ]
+                reason = f"its columns are not those of '{self.paths[0].name}': '{differing[0]}'"
+                raise own.no_table(path, reason, "all files of a table need the same columns")
+        return first
+
+    def rows(self) -> int | None:
+        """How many rows there are, if the files say so; E404 where one is broken."""
+        if self.kind == "csv":
+            return None
+        return sum(map(_rows, self.paths))
+
+    def _names(self, path: Path) -> list[str]:
+        if self.kind == "csv":
+            own.check_separator(self.separator)
+            names = own.header(path, self.separator)
+        else:
+            try:
+                found = pa.parquet.read_schema(path).names
+            except (pa.ArrowException, OSError) as error:
+                raise own.broken_parquet(path, error) from error
+            names = [name.strip() for name in found]
+        own.refuse_repeated(path, names)
+        return names
+
+    def batches(self) -> Iterator[Mapping[str, pa.Array]]:
+        """Pieces of all columns by name, in the order of the rows.
+
+        Raises
+        ------
+        FaultError
+            E404 where a file is broken.
+        """
+        for path in self.paths:
+            found = self._csv(path) if self.kind == "csv" else self._parquet(path)
+            with closing(found):
+                for batch in found:
+                    names = [name.strip() for name in batch.schema.names]
+                    yield dict(zip(names, batch.columns, strict=True))
+
+    def _csv(self, path: Path) -> Generator[pa.RecordBatch]:
+        parsing, options = own.csv_options(path, self.separator)
+        reading = pa.csv.ReadOptions(block_size=PIECE, use_threads=False)
+        try:
+            with pa.csv.open_csv(path, reading, parsing, options) as reader:
+                yield from reader
+        except pa.ArrowInvalid as error:
+            raise own.broken_csv(path, error) from error
+
+    def _parquet(self, path: Path) -> Generator[pa.RecordBatch]:
+        try:
+            schema = pa.parquet.read_schema(path)
+            texts = [field.name for field in schema if own.is_string(field.type)]
+            with pa.parquet.ParquetFile(
+                path, buffer_size=BUFFER, pre_buffer=False, read_dictionary=texts
+            ) as file:
+                yield from file.iter_batches(batch_size=BATCH, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise own.broken_parquet(path, error) from error
+
+
+def _rows(path: Path) -> int:
+    try:
+        found: int = pa.parquet.read_metadata(path).num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise own.broken_parquet(path, error) from error
+    return found
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds numbers as they are."""
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
+
+
+def value_type(array: pa.Array) -> pa.DataType:
+    """The type of the values of a column, in a dictionary or not."""
+    return array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+
+
+def numbers(array: pa.Array) -> Numbers:
+    """Those of a column of numbers, NaN where there is none; in single precision if it is."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_decimal(array.type) or array.null_count:
+        array = own.as_floats(array)
+    found = array.to_numpy(zero_copy_only=False)
+    return np.asarray(found, np.float32 if found.dtype == np.float32 else np.float64)
+
+
+def words(path: Path, name: str, array: pa.Array) -> Words:
+    """Those of a column of any other type; E404 where it holds neither numbers nor text."""
+    kind = value_type(array)
+    if not (own.is_string(kind) or _is_shown(kind)):
+        raise own.no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    codes = pc.fill_null(array.indices, len(array.dictionary)).to_numpy(zero_copy_only=False)
+    if own.is_string(kind):
+        with own.representable(path, name, kind):
+            told: list[Any] = pc.utf8_trim_whitespace(array.dictionary).to_pylist()
+        found = tuple(word or None for word in told)
+    else:
+        listed = own.listed(path, name, array.dictionary)
+        found = tuple(None if each is None else str(each) for each in listed)
+    return Words(np.asarray(codes, dtype=np.int64), (*found, None))
+
+
+def _is_shown(kind: pa.DataType) -> bool:
+    """Whether values of the type become text as they are written."""
+    shown = (pa.types.is_boolean, pa.types.is_null, pa.types.is_temporal, is_number)
+    return any(each(kind) for each in shown)
+
+
+def written_numbers(found: Words) -> Numbers | None:
+    """The numbers that words say, NaN for those that say there is none; None if one says no number."""
+    texts = pa.chunked_array([pa.array([word or "" for word in found.words], pa.string())])
+    told = own.parsed_numbers(texts, own.missing_words(texts))
+    return None if told is None else told[found.codes]

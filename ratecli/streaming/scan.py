@@ -1,0 +1,275 @@
+"""What one pass over a streamed table tells of each column."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ratecli.datasets import tables as own
+from ratecli.datasets.label import MISSING
+from ratecli.streaming.reading import (
+    Files,
+    Numbers,
+    Words,
+    is_number,
+    numbers,
+    value_type,
+    words,
+    written_numbers,
+)
+
+MOST_LEVELS = 2**16 - 1
+"""Distinct words of a column: of one with more nobody makes features or groups."""
+FEW = 64
+"""Distinct numbers of a column up to which they are known one by one."""
+
+
+@dataclass
+class NumberFacts:
+    """Of a column of numbers.
+
+    Attributes
+    ----------
+    single
+        Whether single precision holds all of them exactly.
+    distinct
+        The numbers, sorted; None where there are more than FEW.
+    missing, infinite
+        How many rows have none, or an infinite one.
+    first_missing, first_infinite
+        The first row of each, -1 where there is none.
+    not_positive
+        The first row without a positive number.
+    least, most
+        The least and the largest number, 0 among them.
+    """
+
+    single: bool = True
+    distinct: list[float] | None = field(default_factory=list)
+    missing: int = 0
+    infinite: int = 0
+    first_missing: int = -1
+    first_infinite: int = -1
+    not_positive: int = -1
+    least: float = 0.0
+    most: float = 0.0
+
+    def add(self, values: Numbers, start: int) -> None:
+        """Numbers of the rows from `start` on."""
+        finite = np.isfinite(values)
+        if not finite.all():
+            gone, infinite = np.isnan(values), np.isinf(values)
+            self.missing += int(gone.sum())
+            self.infinite += int(infinite.sum())
+            self.first_missing = _first(self.first_missing, gone, start)
+            self.first_infinite = _first(self.first_infinite, infinite, start)
+        positive = values > 0
+        if not positive.all():
+            self.not_positive = _first(self.not_positive, ~positive, start)
+        self.least = min(self.least, float(np.fmin.reduce(values, initial=0.0)))
+        self.most = max(self.most, float(np.fmax.reduce(values, initial=0.0)))
+        self.single = self.single and is_single(values)
+        if self.distinct is not None:
+            known = np.unique(np.concatenate([self.distinct, values[~np.isnan(values)]]))
+            self.distinct = known.tolist() if len(known) <= FEW else None
+
+
+def is_single(values: Any) -> bool:
+    """Whether single precision holds all of the numbers exactly."""
+    if values.dtype == np.float32:
+        return True
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    return bool(((narrow == values) | np.isnan(values)).all())
+
+
+def _first(known: int, marked: NDArray[np.bool_], start: int) -> int:
+    return start + int(np.argmax(marked)) if known < 0 and marked.any() else known
+
+
+@dataclass
+class WordFacts:
+    """Of a column of words, which may turn out to be numbers as they are written.
+
+    Attributes
+    ----------
+    levels
+        How many rows have each word, in the order in which words first occur; None for no word. None
+        where there are more than MOST_LEVELS.
+    numeric
+        Whether every word so far says a number, or that there is none.
+    said
+        Whether a word says a number.
+    slips, told
+        How many rows have a word that is no number, of those that do not say that there is none.
+    slip
+        The first such row and its word.
+    """
+
+    levels: Counter[str | None] | None = field(default_factory=Counter)
+    numeric: bool = True
+    said: bool = False
+    slips: int = 0
+    told: int = 0
+    slip: tuple[int, str] | None = None
+
+    def add(self, found: Words, start: int) -> Numbers | None:
+        """Words of the rows from `start` on; the numbers that they say, if all do."""
+        counts = np.bincount(found.codes, minlength=len(found.words))
+        if self.levels is not None:
+            for word, count in zip(found.words, counts.tolist(), strict=True):
+                if count:
+                    self.levels[word] += count
+            if len(self.levels) > MOST_LEVELS:
+                self.levels = None
+        values = written_numbers(found)
+        if values is not None:
+            self.told += int((~np.isnan(values)).sum())
+            self.said = self.said or not np.isnan(values).all()
+            return values if self.numeric else None
+        self.numeric = False
+        self._slips(found, counts, start)
+        return None
+
+    def _slips(self, found: Words, counts: NDArray[np.int64], start: int) -> None:
+        wrong = np.zeros(len(found.words), dtype=bool)
+        for k, word in enumerate(found.words):
+            if word is not None and word.casefold() not in MISSING:
+                wrong[k] = np.isnan(own.as_number(word))
+                self.told += int(counts[k])
+        self.slips += int(counts[wrong].sum())
+        if self.slip is None and counts[wrong].any():
+            row = int(np.argmax(wrong[found.codes]))
+            self.slip = start + row, str(found.words[found.codes[row]])
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is known of a column when all of it was read.
+
+    Attributes
+    ----------
+    levels
+        The distinct words of a text column, sorted, None for no word in the last place if it occurs;
+        None where there are more than MOST_LEVELS, and of a column of numbers.
+    counts
+        How many rows have each.
+    mostly
+        Of a text column the first row, and its word, that is no number though nearly all are.
+    """
+
+    name: str
+    numbers: NumberFacts | None
+    levels: tuple[str | None, ...] | None = None
+    counts: tuple[int, ...] = ()
+    told: int = 0
+    slips: int = 0
+    slip: tuple[int, str] | None = None
+
+    @property
+    def is_text(self) -> bool:
+        return self.numbers is None
+
+    @property
+    def kept(self) -> bool:
+        """Whether records hold the column."""
+        return self.numbers is not None or self.levels is not None
+
+
+Heed = Callable[[Mapping[str, Numbers | Words], int], None]
+"""Given the numbers or words of some rows by column, and how many rows were seen with them."""
+
+
+def scanned(
+    files: Files, names: Collection[str], categorical: Collection[str], heed: Heed
+) -> tuple[int, list[Column]]:
+    """How many rows there are, and what is known of each column.
+
+    Raises
+    ------
+    FaultError
+        E404 for what is no table.
+    """
+    path = files.paths[0]
+    number_facts = {name: NumberFacts() for name in names}
+    word_facts: dict[str, WordFacts] = {}
+    rows = 0
+    for batch in files.batches():
+        found = dict[str, Numbers | Words]()
+        for name, array in batch.items():
+            text, told = _told(path, name, array, word_facts, rows, text=name in categorical)
+            if told is not None:
+                number_facts[name].add(told, rows)
+            if text is None or (told is not None and word_facts[name].said):
+                assert told is not None
+                found[name] = told
+            else:  # where nothing is said so far, that is told as words
+                found[name] = text
+        rows += len(next(iter(batch.values())))
+        heed(found, rows)
+    if not rows:
+        raise own.no_table(path, "it has no rows", "give it some below the names of its columns")
+    return rows, [
+        _column(name, number_facts[name], word_facts.get(name), text=name in categorical)
+        for name in names
+    ]
+
+
+def _told(
+    path: Path, name: str, array: pa.Array, facts: dict[str, WordFacts], start: int, *, text: bool
+) -> tuple[Words | None, Numbers | None]:
+    """The words of a piece of a column that holds some, and its numbers if all of it can be read so."""
+    kind = value_type(array)
+    if is_number(kind) and not text:
+        return None, numbers(array)
+    own_facts = facts.setdefault(name, WordFacts(numeric=not text and own.is_string(kind)))
+    found = words(path, name, array)
+    told = own_facts.add(found, start)
+    return found, None if text else told
+
+
+def _column(name: str, numeric: NumberFacts, facts: WordFacts | None, *, text: bool) -> Column:
+    if facts is None or (facts.numeric and facts.said and not text):
+        return Column(name, numeric)
+    if facts.levels is None:
+        return Column(name, None, None, (), facts.told, facts.slips, facts.slip)
+    listed = sorted(facts.levels.items(), key=_with_none_last)
+    levels, counts = tuple(word for word, _ in listed), tuple(count for _, count in listed)
+    return Column(name, None, levels, counts, facts.told, facts.slips, facts.slip)
+
+
+def _with_none_last(item: tuple[str | None, Any]) -> tuple[bool, str]:
+    return item[0] is None, item[0] or ""
+
+
+def as_json(column: Column) -> dict[str, Any]:
+    """Plain values from which `column_of` makes the same again."""
+    found: dict[str, Any] = {"name": column.name}
+    if column.numbers is not None:
+        return found | {"numbers": vars(column.numbers)}
+    slip = None if column.slip is None else list(column.slip)
+    levels = None if column.levels is None else list(column.levels)
+    told = {"told": column.told, "slips": column.slips, "slip": slip}
+    return found | {"levels": levels, "counts": list(column.counts)} | told
+
+
+def column_of(content: Mapping[str, Any]) -> Column:
+    if "numbers" in content:
+        return Column(content["name"], NumberFacts(**content["numbers"]))
+    levels, slip = content["levels"], content["slip"]
+    return Column(
+        content["name"],
+        None,
+        None if levels is None else tuple(levels),
+        tuple(content["counts"]),
+        content["told"],
+        content["slips"],
+        None if slip is None else (slip[0], slip[1]),
+    )

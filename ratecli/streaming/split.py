@@ -1,0 +1,277 @@
+"""Which split each row of a streamed table is in, and which cell: what of a seed is kept beside a store.
+
+A table of at most STRETCH rows is split just as one in memory. A longer one is split stretch by stretch:
+in each the shares are met within one row, in every stratum, and on average exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.datasets.split import PARTS, check_parts, drawn, impossible, shares_of
+from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.streaming.cells import Telling, telling
+from ratecli.streaming.store import Store, moved, raw
+from ratecli.streaming.sums import CELL, Weighed
+from ratecli.streaming.table import Streamed, check_tells
+
+STRETCH = 2**16
+MOST_CELLS = 2**16
+VERSION = 1
+WEIGHTS = (1e-9, 1e9)
+"""Least and largest weight of a row: streamed rows are summed in single precision."""
+
+Generator = Callable[[int], np.random.Generator]
+"""The random numbers that split a stretch."""
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Rows that count alike, C kinds of them.
+
+    Attributes
+    ----------
+    path
+        Two bytes for each row: which kind it is of.
+    columns
+        (C,) values by the name of each column that tells them apart.
+    label, part, count, weight
+        (C,) theirs, how many they are and what they weigh together.
+    """
+
+    path: Path
+    columns: Mapping[str, NDArray[Any]]
+    label: NDArray[np.float64]
+    part: NDArray[np.str_]
+    count: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How the rows of a table are told apart and split.
+
+    Attributes
+    ----------
+    slices
+        Numbers that a column is compared with, for each column that tells groups.
+    spec
+        The entry's `split`.
+    random
+        The name of the stream of random numbers that `generator` is of.
+    """
+
+    table: Streamed
+    slices: Mapping[str, Sequence[float]]
+    spec: Mapping[str, Any]
+    random: str
+    generator: Generator
+
+    def cells(self) -> Cells:
+        """Read from their file, which is written if it is not there.
+
+        Raises
+        ------
+        FaultError
+            E205, E410 for a split that cannot be, E411 where groups are too many, E413.
+        """
+        store, label = self.table.store, self.table.roles.label
+        said = [VERSION, label, self.table.label_of.tolist(), self.table.roles.weight, self.random]
+        said += [{name: sorted(cuts) for name, cuts in self.slices.items()}, dict(self.spec)]
+        key = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
+        path = store.folder / f"cells-{key}"
+        facts = path.with_suffix(".json")
+        known = _read(path, facts, store)
+        if known is None:
+            with moved(path) as new, moved(facts) as told:
+                known = self._write(new)
+                told.write_text(json.dumps(known), "utf-8")
+        return self._cells(path, known)
+
+    @cached_property
+    def told(self) -> dict[str, Telling]:
+        """What tells rows apart; the label is the column ''."""
+        spec, roles = self.spec, self.table.roles
+        names = [name for name in self.slices if name in self.table.columns]  # else of other tables
+        names += [spec["by"]] if "by" in spec else []
+        names += [name for name in spec.get("stratify", ()) if name != "label"]
+        found = {"": telling(self.table, roles.label, ())} if roles.label is not None else {}
+        for name in dict.fromkeys(names):
+            column = self.table.columns.get(name)
+            if column is None:
+                known = did_you_mean(name, self.table.columns, "columns")
+                raise FaultError(Fault("E205", f"'{name}' is not a column", known))
+            check_tells(column)
+            found[name] = telling(self.table, name, self.slices.get(name, ()))
+        return found
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(each.values) for each in self.told.values()]
+
+    def _write(self, path: Path) -> dict[str, Any]:
+        """The kind of each row into a file, and what they are."""
+        if np.prod([float(size) for size in self.sizes]) * len(PARTS) >= 2**62:
+            raise self._too_many()
+        known: dict[int, int] = {}
+        count, weight = np.zeros(0), np.zeros(0)
+        with path.open("wb") as file:
+            for k, (places, weights) in enumerate(self._stretches()):
+                key = self._key(places) * len(PARTS) + self._parts(places, k)
+                keys, of = np.unique(key, return_inverse=True)
+                ids = np.array([known.setdefault(each, len(known)) for each in keys.tolist()])
+                if len(known) > MOST_CELLS:
+                    raise self._too_many()
+                cell = ids[of]
+                file.write(raw(cell.astype(CELL)))
+                count = _grown(count, np.bincount(cell, minlength=len(known)))
+                weight = _grown(weight, np.bincount(cell, weights, len(known)))
+        found = {"keys": list(known), "count": count.tolist(), "weight": weight.tolist()}
+        counts = dict.fromkeys(PARTS, 0)
+        for key_of, rows in zip(known, count.tolist(), strict=True):
+            counts[PARTS[key_of % len(PARTS)]] += int(rows)
+        drawn_parts = "by" not in self.spec
+        check_parts(counts, self.spec,
+                    tested=not drawn_parts or shares_of(self.spec)["test"] > 0)  # fmt: skip
+        return found
+
+    def _stretches(self) -> Iterator[tuple[list[Places], NDArray[np.float64]]]:
+        """Places of all that tells rows apart, and weights, of STRETCH rows after STRETCH rows."""
+        store, weighed = self.table.store, weighed_by(self.table)
+        for first in range(0, store.rows, STRETCH):
+            last = min(first + STRETCH, store.rows)
+            found = [
+                ([each.of(records) for each in self.told.values()], weighed.of(records))
+                for _, records in store.pieces(first, last)
+            ]
+            places = [np.concatenate(column) for column in zip(*(p for p, _ in found), strict=True)]
+            weight = np.concatenate([weight for _, weight in found])
+            self._check_weight(weight, first)
+            yield places, weight
+
+    def _check_weight(self, weight: NDArray[np.float64], start: int) -> None:
+        """Raise an E411 for weights of the rows from `start` on that single precision cannot sum."""
+        low, high = WEIGHTS
+        wrong = (weight < low) | (weight > high)
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            name = self.table.roles.weight
+            message = f"weight column '{name}' has {weight[k]:g} in row {start + k + 1}"
+            hint = f"multiply the column: weights of streamed rows lie between {low:g} and {high:g}"
+            raise FaultError(Fault("E411", message, hint))
+
+    def _key(self, places: Sequence[Places]) -> Places:
+        key = np.zeros(1, dtype=np.int64)
+        for place, size in zip(places, self.sizes, strict=True):
+            key = key * size + place
+        return key
+
+    def _parts(self, places: Sequence[Places], k: int) -> Places:
+        """(m,) the number in PARTS of the part of each row of stretch k."""
+        of = dict(zip(self.told, places, strict=True))
+        rows = min(STRETCH, self.table.store.rows - k * STRETCH)
+        if self.spec.get("official"):
+            message = "a streamed table has no official split"
+            raise impossible(message, "give fractions, as in 'test: 1/3'")
+        if "by" in self.spec:
+            return self._stated(of[self.spec["by"]])
+        strata = np.zeros(rows, dtype=np.int64)
+        for name in self.spec.get("stratify", ()):
+            place, size = self._stratum(name, of)
+            strata = strata * size + place
+        shares, random = shares_of(self.spec), self.generator(k)
+        if self.table.store.rows <= STRETCH:
+            part = drawn(np.arange(rows), shares, strata, random)
+            return _positions(part)
+        return _stretched(strata, list(shares.values()), random)
+
+    def _stratum(self, name: str, of: Mapping[str, Places]) -> tuple[Places, int]:
+        """Places that sort as the values do, so that strata are those of a table in memory."""
+        if name != "label":
+            return of[name], len(self.told[name].values)
+        if "" not in of:
+            return np.zeros(1, dtype=np.int64), 1
+        order = np.nan_to_num(self.table.label_of, nan=2.0).astype(np.int64)
+        return np.append(order, 2)[of[""]], 3
+
+    def _stated(self, places: Places) -> Places:
+        name = self.spec["by"]
+        values = self.told[name].values
+        wrong = [value for value in values if value not in PARTS]
+        if wrong:
+            message = f"column '{name}' holds {wrong[0]!r}, which is no part"
+            raise impossible(message, "its values must be train, validation or test")
+        return np.array([PARTS.index(value) for value in values])[places]
+
+    def _too_many(self) -> FaultError:
+        names = ", ".join(f"'{name}'" for name in self.told if name)
+        message = f"the columns {names} tell more than {MOST_CELLS} kinds of streamed rows apart"
+        return FaultError(
+            Fault("E411", message, "tell groups and strata by fewer, or by coarser ones")
+        )
+
+    def _cells(self, path: Path, known: Mapping[str, Any]) -> Cells:
+        keys, columns = np.array(known["keys"], dtype=np.int64), dict[str, NDArray[Any]]()
+        part = np.array(PARTS)[keys % len(PARTS)].astype("<U10")
+        keys //= len(PARTS)
+        label = np.full(len(keys), np.nan)
+        for name, each in reversed(self.told.items()):
+            places = keys % len(each.values)
+            keys //= len(each.values)
+            if name:
+                columns[name] = each.values[places]
+            else:
+                label = np.append(self.table.label_of, np.nan)[places]
+        count, weight = (np.array(known[name], dtype=float) for name in ("count", "weight"))
+        return Cells(path, columns, label, part, count, weight)
+
+
+def weighed_by(table: Streamed) -> Weighed:
+    names = [column.name for column in table.store.numbers]
+    weight = table.roles.weight
+    return Weighed(None if weight is None else names.index(weight))
+
+
+def _positions(part: NDArray[np.str_]) -> Places:
+    return np.select([part == name for name in PARTS], range(len(PARTS)))
+
+
+def _stretched(strata: Places, shares: Sequence[Fraction], random: np.random.Generator) -> Places:
+    """Parts of a stretch: of m rows of a stratum each part has its share, rounded up or down by chance
+    so that on average it is exact.
+    """
+    ends = np.cumsum([float(share) for share in shares])
+    found = np.empty(len(strata), dtype=np.int64)
+    for value in np.unique(strata):
+        members = random.permutation(np.flatnonzero(strata == value))
+        upto = np.floor(len(members) * ends + random.random()).astype(np.int64)
+        upto[-1] = len(members)
+        upto = np.minimum(upto, len(members))
+        found[members] = np.repeat(np.arange(len(shares)), np.diff(upto, prepend=0))
+    return found
+
+
+def _grown(total: NDArray[np.float64], more: NDArray[Any]) -> NDArray[np.float64]:
+    found = np.array(more, dtype=np.float64)
+    found[: len(total)] += total
+    return found
+
+
+def _read(path: Path, facts: Path, store: Store) -> dict[str, Any] | None:
+    try:
+        known: dict[str, Any] = json.loads(facts.read_text("utf-8"))
+        size = path.stat().st_size
+    except (OSError, ValueError):
+        return None
+    return known if size == store.rows * CELL.itemsize and "keys" in known else None

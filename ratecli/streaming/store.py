@@ -1,0 +1,176 @@
+"""A streamed table as records of fixed width: written once, read many times.
+
+Numbers are held in single precision where that is exact for all of them, else in double; words by
+their position among the sorted levels of their column. So a record holds just what the table does, in
+a few bytes, and rows from anywhere are read with one call. Which columns are features, and how rows are
+split, is no part of it. Stores lie in the data folder under `streamed`; who removes one has it written
+again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.datasets.download import data_folder, sha256_of
+from ratecli.errors import Fault, FaultError
+from ratecli.staging import staged_folder
+from ratecli.streaming.scan import Column, column_of
+
+RECORDS, FACTS = "records", "facts.json"
+BEGUN = ".new-"
+"""Prefix of folders that are still being written."""
+MOST_BYTES = 2**21
+"""Of records that are read at once."""
+MOST_ROWS, LEAST_ROWS = 2**13, 2**8
+
+
+@dataclass(frozen=True)
+class Store:
+    """n records in a folder; column k of numbers is the k-th of the columns that hold numbers."""
+
+    folder: Path
+    rows: int
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def numbers(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if not column.is_text)
+
+    @cached_property
+    def texts(self) -> tuple[Column, ...]:
+        """Those that records hold."""
+        return tuple(column for column in self.columns if column.is_text and column.kept)
+
+    @cached_property
+    def record(self) -> np.dtype[np.void]:
+        single = all(column.numbers and column.numbers.single for column in self.numbers)
+        most = max((len(column.levels or ()) for column in self.texts), default=0)
+        return record_of(len(self.numbers), len(self.texts), single=single, levels=most)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / RECORDS
+
+    @property
+    def at_once(self) -> int:
+        """How many rows are read at once: a power of two, the same for all that reads the store."""
+        fits = max(MOST_BYTES // max(self.record.itemsize, 1), LEAST_ROWS)
+        return min(MOST_ROWS, 1 << (fits.bit_length() - 1))
+
+    def pieces(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Any]]:
+        """Records from `first` to before `last`, `at_once` by `at_once`: where each begins, and it.
+
+        An array is only good until the next one is asked for.
+        """
+        last = self.rows if last is None else last
+        buffer = np.empty(self.at_once, self.record)
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(first * self.record.itemsize)
+            for start in range(first, last, self.at_once):
+                piece = buffer[: min(self.at_once, last - start)]
+                fill(file, piece)
+                yield start, piece
+
+
+def record_of(numbers: int, codes: int, *, single: bool, levels: int) -> np.dtype[np.void]:
+    """What holds so many numbers and codes, of words of which a column has at most `levels`."""
+    return np.dtype([
+        ("numbers", "<f4" if single else "<f8", (numbers,)),
+        ("codes", "u1" if levels <= 2**8 else "<u2", (codes,)),
+    ])  # fmt: skip
+
+
+def raw(array: NDArray[Any]) -> memoryview:
+    """The bytes of a contiguous array."""
+    whole: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(whole)
+
+
+def fill(file: BinaryIO, piece: NDArray[Any]) -> None:
+    """Read a whole array; OSError where the file ends before."""
+    view = raw(piece)
+    while view:
+        count = file.readinto(view)  # type: ignore[attr-defined]
+        if not count:
+            message = (
+                "the file of a streamed table ends too early: was it changed while it was read?"
+            )
+            raise OSError(message)
+        view = view[count:]
+
+
+def sha256_of_all(paths: Sequence[Path], *, anew: bool = False) -> list[str]:
+    """The sha256 of files, from a note of an earlier time unless `anew`.
+
+    A note is of a file's place, size and time of change.
+    """
+    return [sha256_of(path) if anew else _noted(path) for path in paths]
+
+
+def _noted(path: Path) -> str:
+    status = path.stat()
+    said = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
+    note = home() / "sums" / hashlib.sha256(said.encode()).hexdigest()
+    try:
+        known = note.read_text("ascii").strip()
+    except OSError:
+        known = ""
+    if len(known) == 64:
+        return known
+    known = sha256_of(path)
+    with moved(note) as new:
+        new.write_text(known + "\n", "ascii")
+    return known
+
+
+def home() -> Path:
+    """The folder of all that is kept of streamed tables."""
+    return data_folder() / "streamed"
+
+
+@contextmanager
+def moved(path: Path) -> Iterator[Path]:
+    """A name to write under; what is there in the end takes the place of `path`, in one step.
+
+    Raises
+    ------
+    FaultError
+        E413 where it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with staged_folder(path.parent, BEGUN) as folder:
+            new = folder / path.name
+            yield new
+            new.replace(path)
+    except OSError as error:
+        raise unwritable(error) from error
+
+
+def unwritable(error: OSError) -> FaultError:
+    """The E413 for records that cannot be kept."""
+    reason = error.strerror or str(error)
+    message = f"the records of a streamed table cannot be kept in '{home()}': {reason}"
+    hint = "they take about as many bytes as the table has; set RATECLI_DATA to another folder"
+    return FaultError(Fault("E413", message, hint))
+
+
+def stored(folder: Path) -> Store | None:
+    """The store in a folder; None if it is not all there."""
+    try:
+        content = json.loads((folder / FACTS).read_text("utf-8"))
+        store = Store(folder, content["rows"], tuple(map(column_of, content["columns"])))
+        size = (folder / RECORDS).stat().st_size
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return store if size == store.rows * store.record.itemsize else None

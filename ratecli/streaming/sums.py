@@ -1,0 +1,138 @@
+"""Sums over the records of a store, in a fixed order, here or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array
+from ratecli.models.coded import Encoded, Rows
+from ratecli.streaming.store import Store, fill
+from ratecli.streaming.stream_protocol import RUN, Part, Stream, Sums, added
+
+PARTITION = 2**19
+CELL = np.dtype("<u2")
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Which number of a record is the row's weight, None where all weigh 1."""
+
+    column: int | None
+
+    def of(self, records: NDArray[np.void]) -> Array:
+        if self.column is None:
+            return np.ones(len(records))
+        return records["numbers"][:, self.column].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class FileStream(Stream):
+    """The rows of a store, the cell of each in a file beside it.
+
+    Attributes
+    ----------
+    cells
+        The file: two bytes for each row.
+    into
+        Of each cell of the file which one it is here, -1 where its rows are left out.
+    partition
+        Rows whose sums are added up by one worker; sums of partitions are added in their order.
+    """
+
+    store: Store
+    cells: Path
+    into: NDArray[np.int32]
+    weighed: Weighed
+    encoded: Encoded
+    count: Array
+    weight: Array
+    partition: int = PARTITION
+
+    def __getitem__(self, cells: NDArray[np.intp]) -> FileStream:
+        renumbered = np.full(len(self) + 1, -1, np.int32)  # the last is that of rows left out
+        renumbered[cells] = np.arange(len(cells), dtype=np.int32)
+        return FileStream(
+            self.store,
+            self.cells,
+            renumbered[self.into],
+            self.weighed,
+            self.encoded,
+            self.count[cells],
+            self.weight[cells],
+            self.partition,
+        )
+
+    def sums(self, part: Part, every: int = 1) -> Sums:
+        if every > 1:
+            return added(part, self._scattered(range(0, self.runs(), every)))
+        from ratecli.streaming.cluster import over  # noqa: PLC0415  it may import Dask
+
+        sums = part.zeros()
+        for found in over(Partition(self, part), range(0, self.store.rows, self.partition)):
+            for total, each in zip(sums, found, strict=True):
+                total += each  # noqa: PLW2901
+        return sums
+
+    def pieces(self, first: int, last: int) -> Iterator[Rows]:
+        with self.cells.open("rb", buffering=0) as file:
+            file.seek(first * CELL.itemsize)
+            for start, records in self.store.pieces(first, last):
+                cells = np.empty(len(records), CELL)
+                fill(file, cells)
+                yield self._rows(start, records, cells)
+
+    def _scattered(self, runs: Sequence[int]) -> Iterator[Rows]:
+        """The rows of some runs, as many at once as of all."""
+        at_once = max(1, self.store.at_once // RUN)
+        for k in range(0, len(runs), at_once):
+            yield self.taken(runs[k : k + at_once])
+
+    def _rows(self, start: int, records: NDArray[np.void], cells: NDArray[np.uint16]) -> Rows:
+        weight = self.weighed.of(records)
+        return Rows(start, records["numbers"], records["codes"], self.into[cells], weight)
+
+    def runs(self) -> int:
+        return -(-self.store.rows // RUN)
+
+    def taken(self, runs: Sequence[int]) -> Rows:
+        records = np.empty((len(runs), RUN), self.store.record)
+        cells = np.empty((len(runs), RUN), CELL)
+        there = np.ones((len(runs), RUN), dtype=bool)
+        with (
+            self.store.path.open("rb", buffering=0) as file,
+            self.cells.open("rb", buffering=0) as other,
+        ):
+            for k, run in enumerate(runs):
+                count = min(RUN, self.store.rows - run * RUN)
+                there[k, count:] = False
+                for source, array in ((file, records), (other, cells)):
+                    source.seek(run * RUN * array.itemsize)
+                    fill(source, array[k, :count])
+        found = self._rows(0, records[there], cells[there])
+        return found.some(found.cell >= 0)
+
+    def drawn(self, chances: Array, seed: int) -> Rows:
+        random = np.random.Generator(np.random.PCG64(seed))
+        bounds = np.append(chances, 0.0)  # the last is that of rows left out
+        found = []
+        for rows in self.pieces(0, self.store.rows):
+            some = random.random(len(rows.cell)) < bounds[rows.cell]
+            found.append(rows.some(some)[1:])
+        return Rows(0, *(np.concatenate(part) for part in zip(*found, strict=True)))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The sums of one partition, by the row that it begins with."""
+
+    stream: FileStream
+    part: Part
+
+    def __call__(self, first: int) -> Sums:
+        last = min(first + self.stream.partition, self.stream.store.rows)
+        return added(self.part, self.stream.pieces(first, last))

@@ -1,0 +1,177 @@
+"""A streamed table as an entry of `datasets:` has it: its records, and what its columns are for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.datasets.columns import Kind
+from ratecli.datasets.label import MISSING, read_label
+from ratecli.datasets.missing import MEAN, Cells, gap_fault
+from ratecli.datasets.near_numbers import FEW_LEVELS, looks_like_slips, slip_fault
+from ratecli.datasets.roles import Options, Roles, roles_of
+from ratecli.errors import Fault, FaultError
+from ratecli.streaming.files import digest_of, files_of, sums_of
+from ratecli.streaming.scan import FEW, MOST_LEVELS, Column
+from ratecli.streaming.store import Store
+from ratecli.streaming.writing import Tell, opened
+
+ALONE = 360 * 2**20
+"""Bytes that a process takes before it reads anything: Python and its libraries, mostly."""
+PIECES = 8
+"""Copies of a piece of records, as numbers of double precision and the like."""
+POOLED = 40 * 2**15
+"""Bytes of a column of the rows that batches are drawn from, as features, once more while it is filled."""
+SQUARES = 3 * 8
+"""Bytes of a pair of features: curvatures, and the solver's."""
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """n rows that are in no memory.
+
+    Attributes
+    ----------
+    store
+        Where they are read from.
+    label_of
+        1, 0 or NaN for each level or number of the label's column, in their order; empty without a
+        label.
+    digest, files
+        As those of `Table`.
+    """
+
+    store: Store
+    roles: Roles
+    label_of: NDArray[np.float64]
+    digest: str
+    files: tuple[tuple[str, str], ...]
+
+    def __len__(self) -> int:
+        return self.store.rows
+
+    @cached_property
+    def columns(self) -> Mapping[str, Column]:
+        return {column.name: column for column in self.store.columns}
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What each column holds."""
+        return {name: "text" if each.is_text else "number" for name, each in self.columns.items()}
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a process takes which reads the table, about: they do not grow with its rows."""
+        names = set(self.roles.features)
+        sizes = [
+            len(column.levels or ()) if column.numbers is None else 1 + (column.numbers.missing > 0)
+            for column in self.store.columns
+            if column.name in names
+        ]
+        width = sum(sizes) + 1
+        pieces = PIECES * self.store.at_once * self.store.record.itemsize
+        return ALONE + pieces + POOLED * len(sizes) + SQUARES * width * width
+
+    def values(self) -> dict[str, tuple[str | float, ...]]:
+        """What occurs in each column, sorted; of one of many numbers a few of them."""
+        return {name: _values(column) for name, column in self.columns.items() if column.kept}
+
+
+def _values(column: Column) -> tuple[str | float, ...]:
+    if column.levels is not None:
+        return tuple(level for level in column.levels if level is not None)
+    assert column.numbers is not None
+    known = column.numbers.distinct
+    return tuple(range(FEW + 1)) if known is None else tuple(known)
+
+
+def streamed_table(options: Options, base: Path, tell: Tell | None = None) -> Streamed:
+    """The table of an entry with `stream: true`; its records are written, and that told, if they are not there.
+
+    Raises
+    ------
+    FaultError
+        E205, E403 to E407, E411 as for a table in memory, E413 where records cannot be kept.
+    """
+    files = files_of(options, base)
+    sums = sums_of(options, files)
+    roles = roles_of(options, files.names())
+    store = opened(files, sums, options.get("categorical", ()), tell)
+    known = {column.name: column for column in store.columns}
+    faults = [
+        fault for name in roles.features for fault in _of_feature(known[name], options, store.rows)
+    ]
+    if faults:
+        raise FaultError(faults[:1])
+    for name in options.get("slices", {}):
+        if name in known:
+            check_tells(known[name])
+    if roles.weight is not None:
+        _check_weight(known[roles.weight])
+    label_of = np.zeros(0)
+    if roles.label is not None:
+        label_of = _labels(known[roles.label], options.get("positive"))
+    named = tuple((path.name, each) for path, each in zip(files.paths, sums, strict=True))
+    return Streamed(store, roles, label_of, digest_of(options, files, sums), named)
+
+
+def check_tells(column: Column) -> None:
+    """Raises E411 for a column by which rows cannot be told apart."""
+    if not column.kept:
+        message = f"column '{column.name}' has too many values to tell groups of streamed rows by"
+        raise FaultError(Fault("E411", message, "take a column with fewer"))
+
+
+def _of_feature(column: Column, options: Options, rows: int) -> Iterator[Fault]:
+    name = column.name
+    if column.numbers is not None:
+        facts = column.numbers
+        missing = Cells(facts.missing, facts.first_missing)
+        infinite = Cells(facts.infinite, facts.first_infinite)
+        means = options.get("missing") == MEAN
+        if fault := gap_fault(name, rows, missing, infinite, means=means):
+            yield fault
+        return
+    if name not in options.get("categorical", ()) and column.slip is not None:
+        words = (level for level in column.levels or () if level is not None)
+        distinct = sum(word.casefold() not in MISSING for word in words)
+        if looks_like_slips(
+            distinct if column.kept else FEW_LEVELS + 1, column.slips / column.told
+        ):
+            yield slip_fault(name, *column.slip)
+    if not column.kept:
+        message = f"column '{name}' has more than {MOST_LEVELS} values"
+        yield Fault("E411", message, "name it under 'drop': so many categories tell nothing")
+
+
+def _check_weight(column: Column) -> None:
+    if column.numbers is None:
+        message = f"weight column '{column.name}' holds text"
+        raise FaultError(Fault("E411", message, "name another column"))
+    facts = column.numbers
+    first = [k for k in (facts.first_missing, facts.first_infinite, facts.not_positive) if k >= 0]
+    if first:
+        message = f"weight column '{column.name}' is not a positive number in row {min(first) + 1}"
+        raise FaultError(Fault("E411", message, "drop such rows, or give them a small weight"))
+
+
+def _labels(column: Column, positive: Any) -> NDArray[np.float64]:
+    name = column.name
+    values: Any = column.levels
+    if column.numbers is not None:
+        values = column.numbers.distinct
+        if values is not None and all(float(value).is_integer() for value in values):
+            values = [int(value) for value in values]
+    if values is None:
+        many = MOST_LEVELS if column.is_text else FEW
+        message = f"label column '{name}' has more than {many} values, not two"
+        hint = "add a column that says yes or no, and name it as 'label'"
+        raise FaultError(Fault("E406", message, hint))
+    return read_label(pd.Series(list(values)), name, positive)

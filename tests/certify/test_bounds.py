@@ -1,0 +1,377 @@
+"""Confidence bounds: vectors, limits, invariances."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from oracles.samples import UNKNOWN, decisions, moments, rng, sample
+from scipy import stats
+
+from ratecli.certify.bounds import BOUNDS, Bound, chosen
+from ratecli.certify.samples import Measured, Moments, Part
+
+T = BOUNDS["student_t"]
+EXACT = ["hoeffding", "clopper_pearson", "empirical_bernstein", "betting"]
+every_bound = pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
+exact_bound = pytest.mark.parametrize("bound", [BOUNDS[name] for name in EXACT], ids=EXACT)
+
+
+def both(bound: Bound, measured: Measured, delta: float) -> tuple[float, float]:
+    """The upper and the lower limit of a mean."""
+    upper = bound.upper([Part(1.0, measured)], delta, rng())
+    return upper, -bound.upper([Part(-1.0, measured)], delta, rng())
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "rows", "delta", "limits"),
+    [
+        (1.76, 0.07, 30, 0.1, (1.7767603751, 1.7432396249)),
+        (1.76, 0.07, 30, 0.05, (1.7817151713, 1.7382848287)),
+        (1.76, 0.07, 30, 0.01, (1.7914651082, 1.7285348918)),
+        (-0.5, 1, 100, 0.05, (-0.3339608844, -0.6660391156)),
+        (-0.1, 1, 100, 0.05, (0.0660391156, -0.2660391156)),
+        (0, 1, 2, 0.05, (4.4644965108, -4.4644965108)),
+    ],
+)
+def test_t_bounds_of_the_tutorial(mean, deviation, rows, delta, limits):
+    measured = sample(mean, deviation, rows)
+    assert both(T, measured, delta) == pytest.approx(limits, rel=1e-9, abs=1e-10)
+    predicted = T.predicted([Moments(1.0, mean, deviation, rows, UNKNOWN)], delta)
+    assert predicted.value == pytest.approx(limits[0], abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("values", "delta", "upper"),
+    [
+        ([1, 2, 3, 4, 5], 0.05, 4.5074433191),
+        ([0.2, 0.5, -0.1, 0.4, 0.3, 0, 0.6, 0.1], 0.1, 0.3725360066),
+        (
+            np.square([0.5, -1.2, 0.3, 2.0, -0.7, 1.1, -0.4, 0.9, -1.6, 0.2]) - 2,
+            0.05,
+            -0.1497582384,
+        ),
+    ],
+)
+def test_t_bounds_of_values(values, delta, upper):
+    part = Part(1.0, Measured(np.array(values, dtype=float), UNKNOWN))
+    assert T.upper([part], delta, rng()) == pytest.approx(upper, abs=1e-10)
+
+
+def test_predictions_for_other_numbers_of_rows():
+    heights = T.predicted([Moments(1.0, 1.76, 0.07, 45, UNKNOWN)], 0.1).value
+    assert heights == pytest.approx(1.7735768538, abs=1e-10)
+    assert 1.76 + 2 * (heights - 1.76) == pytest.approx(1.7871537076, abs=1e-10)
+    squares = T.predicted([Moments(1.0, -0.895, 1.2856062124, 15, UNKNOWN)], 0.05).value
+    assert -0.895 + 2 * (squares + 0.895) == pytest.approx(0.2743059588, abs=1e-9)
+
+
+def test_two_means_by_welch():
+    groups = [Part(1.0, sample(0.45, 0.2, 300)), Part(-1.0, sample(0.41, 0.18, 250))]
+    upper = T.upper(groups, 0.025, rng())
+    assert upper == pytest.approx(0.0718520153, abs=1e-10)
+    one, two = (part.sample.values for part in groups)
+    test = stats.ttest_ind(one, two, equal_var=False)
+    assert test.df == pytest.approx(544.73956, abs=1e-5)
+    assert test.confidence_interval(0.95).high == pytest.approx(upper, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mean", "rows", "delta", "ends", "upper"),
+    [
+        (0.3, 100, 0.05, (0, 1), 0.4223873415),
+        (0.3, 1000, 0.05, (0, 1), 0.3387022756),
+        (0.02, 500, 0.01, (0, 1), 0.0878614042),
+        (0.5, 50, 0.1, (0, 1), 0.6517427129),
+        (0.2, 200, 0.05, (-3, 3), 0.7192455148),
+    ],
+)
+def test_hoeffding(mean, rows, delta, ends, upper):
+    measured = Measured(np.full(rows, mean), ends)
+    limits = both(BOUNDS["hoeffding"], measured, delta)
+    assert limits == pytest.approx((upper, max(2 * mean - upper, ends[0])), abs=1e-10)
+
+
+def test_rows_that_hoeffding_needs():
+    def half(rows: int) -> float:
+        part = Moments(1.0, 0.3, 0.1, rows)
+        return BOUNDS["hoeffding"].predicted([part], 0.05).value - 0.3
+
+    assert half(600) <= 0.05 < half(599)
+
+
+@pytest.mark.parametrize(
+    ("count", "rows", "delta", "upper", "lower"),
+    [
+        (0, 10, 0.05, 0.2588655509, 0),
+        (0, 100, 0.05, 0.0295130496, 0),
+        (5, 100, 0.05, 0.1022533776, 0.0199055637),
+        (30, 100, 0.05, 0.3842206128, 0.2249232244),
+        (10, 10, 0.05, 1, 0.7411344491),
+        (1, 20, 0.1, 0.1809609634, 0.0052541741),
+    ],
+)
+def test_clopper_pearson(count, rows, delta, upper, lower):
+    limits = both(BOUNDS["clopper_pearson"], decisions(count, rows).sample, delta)
+    assert limits == pytest.approx((upper, lower), abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("count", "rows", "upper"),
+    [(30, 100, 0.5120424140), (10, 500, 0.0542724219), (100, 5000, 0.0271001669)],
+)
+def test_empirical_bernstein(count, rows, upper):
+    part = decisions(count, rows)
+    assert BOUNDS["empirical_bernstein"].upper([part], 0.05, rng()) == pytest.approx(
+        upper, abs=1e-10
+    )
+
+
+SOFT = np.array([0.12, 0.75, 0.44, 0.70, 0.93, 0.53, 0.50, 0.11, 0.29, 0.50, 0.66, 0.77])
+SOFT_2 = np.array([0.39, 0.11, 0.31, 0.87, 0.24, 0.46, 0.89, 0.07, 0.59, 0.91, 0.26, 0.54])
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        (SOFT, 0.3330224956, 0.7169775044),
+        (SOFT_2, 0.2479408093, 0.6920591907),
+        (SOFT >= 0.5, 0.2981005217, 1.0352328117),
+        (SOFT_2 >= 0.5, 0.0312109659, 0.8021223675),
+    ],
+)
+def test_rates_of_the_small_problem(values, low, high):
+    values = values.astype(float)
+    assert both(T, Measured(values, UNKNOWN), 0.0125) == pytest.approx((high, low), abs=1e-10)
+    # a rate is in [0, 1], and so are its limits
+    assert both(T, Measured(values), 0.0125) == pytest.approx((min(high, 1.0), low), abs=1e-10)
+
+
+def test_bootstrap_is_that_of_scipy():
+    groups = [rng(1).beta(2, 5, 60), rng(2).beta(2, 3, 40) ** 3]
+    expected = stats.bootstrap(
+        groups,
+        lambda a, b, axis: a.mean(axis) - b.mean(axis),
+        n_resamples=20_000,
+        batch=1000,
+        alternative="less",
+        method="BCa",
+        rng=rng(3),
+    ).confidence_interval.high
+    parts = [Part(1.0, Measured(groups[0])), Part(-1.0, Measured(groups[1]))]
+    uppers = [BOUNDS["bootstrap"].upper(parts, 0.05, rng(seed)) for seed in range(20)]
+    assert np.mean(uppers) == pytest.approx(expected, abs=1e-3)
+
+
+def test_what_is_exact():
+    assert {name for name, bound in BOUNDS.items() if bound.exact} == set(EXACT)
+    assert all(bound.means and bound.name == name for name, bound in BOUNDS.items())
+
+
+@pytest.mark.parametrize(
+    ("rows", "rate", "missed"),
+    [
+        (20, 0.05, 0.359),
+        (50, 0.02, 0.364),
+        (100, 0.01, 0.366),
+        (100, 0.05, 0.118),
+        (200, 0.05, 0.124),
+        (500, 0.01, 0.123),
+        (1000, 0.01, 0.066),
+        (100, 0.3, 0.048),
+    ],
+)
+def test_t_misses_rare_events_and_clopper_pearson_does_not(rows, rate, missed):
+    def miss(bound: Bound) -> float:
+        counts = np.arange(stats.binom.ppf(0.9, rows, rate), dtype=int)
+        low = [bound.upper([decisions(k, rows)], 0.05, rng()) < rate for k in counts]
+        return float(stats.binom.pmf(counts, rows, rate) @ low)
+
+    assert miss(T) == pytest.approx(missed, abs=6e-4)
+    assert miss(BOUNDS["clopper_pearson"]) <= 0.0485
+
+
+def test_auto_by_range_and_values():
+    assert chosen("auto", [decisions(3, 9), decisions(2, 5, -0.8)]).name == "clopper_pearson"
+    soft = Part(1.0, Measured(SOFT))
+    assert chosen("auto", [decisions(3, 9), soft]).name == "betting"
+    assert chosen("auto", [soft, Part(1.0, Measured(SOFT, (0.0, math.inf)))]).name == "student_t"
+    assert chosen("hoeffding", [soft]).name == "hoeffding"
+    shifted = Part(1.0, Measured(np.array([-0.3, 0.7]), (-0.3, 0.7)))
+    assert chosen("auto", [shifted]).name == "clopper_pearson"
+
+
+def test_auto_of_moments_is_auto_of_the_sample():
+    for part in (decisions(0, 9), decisions(7, 90), Part(-1.0, Measured(SOFT)), sample_of_ends()):
+        assert chosen("auto", [moments(part, 500)]) is chosen("auto", [part])
+    assert chosen("auto", [Moments(1.0, 0.3, 1.0, 9, UNKNOWN)]) is T
+
+
+def sample_of_ends() -> Part:
+    return Part(2.0, Measured(np.array([-3.0, 5.0, 5.0]), (-3.0, 5.0)))
+
+
+@every_bound
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("coefficient", [1.0, -1.0, 0.0])
+def test_what_is_no_number_never_passes(bound, broken, coefficient):
+    values = np.array([0.0] * 50 + [broken])
+    for ends in ((0.0, 1.0), UNKNOWN):
+        parts = [decisions(3, 9, -5.0), Part(coefficient, Measured(values, ends))]
+        assert bound.upper(parts, 0.05, rng()) == math.inf
+    assert bound.predicted([Moments(1.0, broken, 1.0, 9)], 0.05).value == math.inf
+    assert bound.predicted([Moments(1.0, 0.5, math.nan, 9)], 0.05).value == math.inf
+
+
+@every_bound
+def test_too_few_rows_leave_what_is_known_beforehand(bound):
+    for rows in range(bound.least_rows):
+        assert both(bound, decisions(0, rows).sample, 0.05) == (1.0, 0.0)
+        assert both(bound, Measured(np.zeros(rows), UNKNOWN), 0.05) == (math.inf, -math.inf)
+        one, two = decisions(0, rows, -2.0), decisions(10, 40)
+        alone = bound.upper([two], 0.05, rng())
+        assert bound.upper([two, one], 0.05, rng()) == alone
+        expected = bound.predicted([Moments(1.0, 0.5, 0.5, 100), Moments(1.0, 0.5, 0.5, rows)], 0.1)
+        assert expected.value > 1.5
+        assert expected.by_mean[1] == expected.by_deviation[1] == 0
+
+
+@every_bound
+def test_a_range_that_is_not_known(bound):
+    upper = bound.upper([Part(1.0, Measured(SOFT, UNKNOWN))], 0.05, rng())
+    assert math.isinf(upper) if bound.needs_range else 0.5 < upper < 0.8
+    # a loss is at least 0, whatever it is
+    negative = bound.upper([Part(-1.0, Measured(SOFT, (0.0, math.inf)))], 0.05, rng())
+    assert negative == 0 if bound.needs_range else -0.8 < negative < -0.2
+
+
+@every_bound
+def test_values_outside_their_range(bound):
+    with pytest.raises(ValueError, match=r"\[0, 1.2\] are outside their range \[0, 1\]"):
+        bound.upper([Part(1.0, Measured(np.array([0.0, 1.2])))], 0.05, rng())
+    nearly = Measured(np.array([-1e-12, 1 + 1e-12] * 20))
+    exactly = Measured(np.array([0.0, 1.0] * 20))
+    assert both(bound, nearly, 0.05) == both(bound, exactly, 0.05)
+
+
+@every_bound
+@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
+def test_delta_is_a_probability(bound, delta):
+    with pytest.raises(ValueError, match="delta must be between 0 and 1"):
+        bound.upper([decisions(3, 9)], delta, rng())
+    with pytest.raises(ValueError, match="delta must be between 0 and 1"):
+        bound.predicted([Moments(1.0, 0.3, 0.1, 9)], delta)
+
+
+@pytest.mark.parametrize("ends", [(1.0, 0.0), (math.nan, 1.0), (math.inf, math.inf)])
+def test_ranges_have_two_ends(ends):
+    with pytest.raises(ValueError, match="no range of measurements"):
+        T.upper([Part(1.0, Measured(np.zeros(3), ends))], 0.05, rng())
+
+
+CASES = {
+    "decisions": [decisions(12, 80), decisions(9, 50, -0.8)],
+    "one": [decisions(12, 80, -2.0)],
+    "soft": [
+        Part(1.0, Measured(rng(5).beta(2, 5, 60))),
+        Part(-1.0, Measured(rng(6).beta(1, 9, 40))),
+    ],
+    "three": [decisions(12, 80), decisions(9, 50, -0.8), decisions(3, 60, 0.1)],
+}
+every_case = pytest.mark.parametrize("parts", CASES.values(), ids=CASES)
+
+
+def total(parts: list[Part]) -> float:
+    return sum(part.coefficient * float(part.sample.values.mean()) for part in parts)
+
+
+@every_bound
+@every_case
+def test_a_smaller_delta_is_a_larger_bound(bound, parts):
+    uppers = [bound.upper(parts, delta, rng()) for delta in (0.3, 0.1, 0.03, 0.01, 1e-3)]
+    assert uppers == sorted(uppers)
+    assert uppers[1] > total(parts)
+    expected = [bound.predicted([moments(p) for p in parts], delta).value for delta in (0.1, 0.01)]
+    assert expected == sorted(expected)
+
+
+@every_bound
+@every_case
+def test_units_of_measurement_do_not_matter(bound, parts):
+    upper = bound.upper(parts, 0.05, rng())
+    threefold = [Part(3 * part.coefficient, part.sample) for part in parts]
+    assert bound.upper(threefold, 0.05, rng()) == pytest.approx(3 * upper, abs=1e-8)
+    other = [
+        Part(part.coefficient / 4, Measured(4 * part.sample.values - 1, (-1.0, 3.0)))
+        for part in parts
+    ]
+    shift = sum(part.coefficient for part in other)
+    assert bound.upper(other, 0.05, rng()) == pytest.approx(upper - shift, abs=1e-8)
+
+
+@every_bound
+@every_case
+def test_coefficients_whose_squares_are_no_numbers(bound, parts):
+    upper = bound.upper(parts, 0.05, rng())
+    expected = bound.predicted([moments(p) for p in parts], 0.05)
+    for size in (2.0**-900, 2.0**900):
+        far = [Part(size * part.coefficient, part.sample) for part in parts]
+        assert bound.upper(far, 0.05, rng()) == size * upper
+        found = bound.predicted([moments(p) for p in far], 0.05)
+        assert found.value == size * expected.value
+        assert found.by_mean == pytest.approx(size * expected.by_mean, rel=1e-12)
+
+
+@every_bound
+@every_case
+def test_constants_cost_nothing(bound, parts):
+    constant = Part(-2.0, Measured(np.full(7, 0.3), (0.3, 0.3)))
+    nothing = Part(0.0, Measured(np.array([0.2, 0.9])))
+    upper = bound.upper(parts, 0.05, rng())
+    assert bound.upper([constant, *parts, nothing], 0.05, rng()) == pytest.approx(upper - 0.6)
+    expected = bound.predicted([moments(p) for p in parts], 0.05)
+    more = [Moments(-2.0, 0.3, 0.0, 7, (0.3, 0.3)), *(moments(p) for p in parts)]
+    assert bound.predicted(more, 0.05).value == pytest.approx(expected.value - 0.6)
+
+
+@every_bound
+def test_limits_are_in_the_range_of_the_sum(bound):
+    parts = [decisions(3, 3, 2.0), decisions(0, 3, -1.0)]
+    assert bound.upper(parts, 0.01, rng()) <= 2.0
+    assert bound.upper([], 0.05, rng()) == 0.0
+
+
+@every_bound
+def test_more_rows_help(bound):
+    uppers = [bound.upper([decisions(n // 5, n)], 0.05, rng()) for n in (50, 500, 5000)]
+    assert uppers[0] > uppers[1] > uppers[2] > 0.2
+
+
+@exact_bound
+def test_two_groups_at_once_are_bounded_tighter_than_one_by_one(bound):
+    """But for empirical Bernstein, which has nothing better than to divide delta."""
+    parts = [decisions(60, 400), decisions(80, 500, -0.9)]
+    jointly = bound.upper(parts, 0.05, rng())
+    divided = sum(bound.upper([part], 0.025, rng()) for part in parts)
+    if bound.name == "empirical_bernstein":
+        assert jointly == pytest.approx(divided, rel=1e-2)
+    else:
+        assert jointly - total(parts) < 0.75 * (divided - total(parts))
+
+
+def test_widths():
+    """Of rare events, exact bounds in the order of what they know; of decisions, counts say most."""
+    parts = [decisions(20, 1000)]
+    names = ["clopper_pearson", "betting", "empirical_bernstein", "hoeffding"]
+    widths = [BOUNDS[name].upper(parts, 0.05, rng()) - 0.02 for name in names]
+    assert widths == sorted(widths)
+    assert widths[1] < 0.4 * widths[3]
+
+
+def test_betting_on_what_does_not_vary():
+    rows = 2000
+    for value in (0.0, 0.2):
+        still = [Part(1.0, Measured(np.full(rows, value)))]
+        width = BOUNDS["betting"].upper(still, 0.05, rng()) - value
+        assert math.log(20) / rows < width < 1.3 * math.log(20) / rows

@@ -1,0 +1,85 @@
+"""What `safety:` may say is what there is."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from ratecli.certify.bounds import AUTO, BOUNDS
+from ratecli.certify.safety_test import Division, Method, Promise
+from ratecli.config.experiment import Experiment
+from ratecli.config.safety import Safety
+from ratecli.config.schema import json_schema
+
+HEAD = "name: x\ndatasets: {d: {source: loans}}\nconstraints: {a: error <= 0.2, b: tpr >= 0.1}\n"
+FILE = HEAD + "algorithms: [unconstrained, majorize: {safety: OWN}]\nsafety: {}\n"
+
+
+def test_choices_are_those_of_the_tests():
+    fields = Safety.model_fields
+    assert set(get_args(fields["bound"].annotation)) == {AUTO, *BOUNDS}
+    assert get_args(fields["method"].annotation) == get_args(Method)
+    assert get_args(fields["division"].annotation) == get_args(Division)
+    plain = Safety.model_validate({})
+    assert Promise({}, 1) == Promise({}, 1, plain.bound, plain.method, plain.division)
+
+
+@pytest.mark.parametrize(
+    ("own", "given"),
+    [
+        ("false", False),
+        ("{}", {}),
+        (
+            "{delta: {a: 0.1, b: k}, fraction: 2/5}",
+            {"delta": {"a": 0.1, "b": "k"}, "fraction": "2/5"},
+        ),
+        ("{delta: 1/20, aim: k}", {"delta": 0.05, "aim": "k"}),
+        ("{bound: betting, stratify: [label]}", {"bound": "betting", "stratify": ["label"]}),
+    ],
+)
+def test_a_resolved_file_says_the_same(load, own, given):
+    experiment = load(FILE.replace("OWN", own))
+    resolved = experiment.resolved()
+    assert resolved["safety"] == {
+        "delta": 0.05,
+        "bound": "auto",
+        "fraction": 0.5,
+        "method": "pieces",
+        "division": "equal",
+        "stratify": None,
+        "order": "shuffled",
+        "aim": None,
+        "test": True,
+    }
+    assert resolved["algorithms"][1]["majorize"]["safety"] == given
+    assert "safety" not in resolved["algorithms"][0]["unconstrained"]
+    again = Experiment.model_validate(resolved)
+    assert again == experiment
+    assert again.resolved() == resolved
+
+
+def test_the_schema_knows_the_keys():
+    """For the file and, or `false`, for each algorithm."""
+    schema = json_schema()
+    known = schema["$defs"]["Safety"]
+    assert set(known["properties"]) == set(Safety.model_fields)
+    assert known["additionalProperties"] is False
+    assert set(known["properties"]["bound"]["enum"]) == {AUTO, *BOUNDS}
+    reference = {"$ref": "#/$defs/Safety"}
+    assert schema["properties"]["safety"]["$ref"] == reference["$ref"]  # null is refused
+    entry = schema["$defs"]["Algorithm"]["anyOf"][1]["additionalProperties"]
+    own = entry["properties"]["safety"]["anyOf"]
+    assert reference in own
+    assert {"const": False, "type": "boolean"} in own
+    assert len(own) == 2
+    kinds = {each.get("type") for each in schema["properties"]["resample"]["anyOf"]}
+    assert kinds == {"number", "string"}
+
+
+def test_one_key_is_set_from_the_command_line(load):
+    experiment = load(FILE.replace("OWN", "{delta: 0.1}"), "safety.fraction=0.4", "resample=1/3")
+    assert (experiment.safety.fraction, experiment.safety.delta) == (0.4, 0.05)
+    assert experiment.resample == "1/3"
+    own = load(FILE.replace("OWN", "{}"), "algorithms.1.majorize.safety=false")
+    assert own.algorithms[1].safety is False

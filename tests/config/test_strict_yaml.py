@@ -1,0 +1,253 @@
+import math
+import string
+import time
+from itertools import pairwise
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratecli.config.document import Document
+from ratecli.config.scalars import resolve
+from ratecli.config.yaml import MAX_NODES
+from ratecli.errors import FaultError
+
+
+def refused(text):
+    with pytest.raises(FaultError) as caught:
+        Document.of_text(text)
+    return [fault.code for fault in caught.value.faults]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("1E5", 100000.0),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("+3", 3),
+        ("-3", -3),
+        ("0777", 777),
+        ("0o17", 15),
+        ("0xFF", 255),
+        ("true", True),
+        ("FALSE", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        (".inf", math.inf),
+        ("-.INF", -math.inf),
+        (str(2**63 - 1), 2**63 - 1),
+        *[
+            (word, word)
+            for word in [
+                "no",
+                "on",
+                "yes",
+                "off",
+                "y",
+                "n",
+                "1_000",
+                "1:30",
+                "190:20:30",
+                "2024-01-01",
+                "2001-12-14t21:59:43",
+                "0b11",
+                ".",
+                "e5",
+                "1e",
+                "-.5.1",
+                "=",
+                "1/3",
+                "80%",
+                "nan",
+                "inf",
+                "0x",
+                "0o8",
+                "+.inf.",
+            ]
+        ],
+    ],
+)
+def test_scalars_are_yaml_1_2(text, value):
+    assert resolve(text) == value
+    assert type(resolve(text)) is type(value)
+
+
+def test_nan_is_a_number():
+    assert math.isnan(resolve(".NaN"))
+
+
+def test_quoted_scalars_are_text():
+    assert Document.of_text("a: '1'\nb: \"true\"\nc: |\n  5\n").data == {
+        "a": "1",
+        "b": "true",
+        "c": "5\n",
+    }
+
+
+def test_values_may_be_written_once_and_used_again():
+    assert Document.of_text("a: &x [1, 2]\nb: {c: *x}\n").data == {"a": [1, 2], "b": {"c": [1, 2]}}
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=20)
+SCALAR = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63) + 1, 2**63 - 1),
+    st.floats(allow_nan=False),
+    TEXT,
+)
+DATA = st.recursive(
+    SCALAR,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+class Yaml12Dumper(yaml.SafeDumper):
+    """Quotes what YAML 1.2 would read as something else; PyYAML's own dumper thinks in 1.1."""
+
+    def ignore_aliases(self, _data):
+        return True
+
+
+def _text(dumper, text):
+    style = "'" if not isinstance(resolve_or_number(text), str) or text == "<<" else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+def resolve_or_number(text):
+    try:
+        return resolve(text)
+    except OverflowError:
+        return 0
+
+
+Yaml12Dumper.add_representer(str, _text)
+
+
+@given(st.dictionaries(TEXT, DATA, min_size=1, max_size=4), st.sampled_from([True, False, None]))
+def test_data_comes_back_from_yaml(data, flow):
+    text = yaml.dump(data, Dumper=Yaml12Dumper, default_flow_style=flow, allow_unicode=True)
+    try:
+        loaded = Document.of_text(text).data
+    except FaultError as error:
+        # a plain text with an open parenthesis before a comma is refused on purpose
+        assert "cuts this value in two" in str(error)  # noqa: PT017
+        assert "(" in text
+        return
+    assert loaded == data
+
+
+@given(st.text(string.printable + "äあ\u2028\x85\ufeff", max_size=60))
+def test_any_text_is_data_or_placed_faults(text):
+    try:
+        Document.of_text(text)
+    except FaultError as error:
+        for fault in error.faults:
+            assert fault.place.line >= 1
+            assert 1 <= fault.place.column <= len(fault.place.excerpt) + 1
+
+
+DEEP = {
+    "open brackets": "a: " + "[" * 10_000,
+    "brackets": "a: " + "[" * 10_000 + "]" * 10_000,
+    "braces": "a: " + "{a: " * 10_000,
+    "dashes": "- " * 10_000,
+    "questions": "? " * 10_000,
+    "mappings": "\n".join(" " * k + "a:" for k in range(1_000)),
+}
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP.keys())
+def test_deep_nesting_is_refused_without_recursion(text):
+    assert refused(text) == ["E003"]
+
+
+def test_a_deep_parenthesis_in_a_text_is_just_text():
+    text = "(" * 10_000 + ")" * 10_000
+    assert Document.of_text(f"a: {text}\n").data == {"a": text}
+
+
+def test_alias_bombs():
+    names = "abcdefghi"
+    rows = [f"{names[0]}: &a [{', '.join('x' * 9)}]"]
+    for inner, name in pairwise(names):
+        rows.append(f"{name}: &{name} [{', '.join([f'*{inner}'] * 9)}]")
+    assert refused("\n".join(rows)) == ["E003"]
+
+
+def test_aliases_that_nest_too_deep():
+    rows = ["a0: &a0 [x]", *(f"a{k}: &a{k} [*a{k - 1}]" for k in range(1, 60))]
+    assert refused("\n".join(rows)) == ["E003"]
+
+
+def test_many_values_are_bounded():
+    assert refused("a:\n" + "- 1\n" * MAX_NODES) == ["E003"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: [" + "1, " * 300_000, "a: '" + "(" * 900_000 + "'", "a: 1\n" + "# x" * 300_000],
+    ids=["values", "text", "comment"],
+)
+def test_a_megabyte_takes_seconds_at_most(text):
+    start = time.perf_counter()
+    try:
+        Document.of_text(text)
+    except FaultError as error:
+        assert {fault.code for fault in error.faults} == {"E003"}  # noqa: PT017
+    assert time.perf_counter() - start < 20
+
+
+class TestFiles:
+    @staticmethod
+    def refused(path):
+        with pytest.raises(FaultError) as caught:
+            Document.read(path)
+        (fault,) = caught.value.faults
+        assert fault.code == "E005"
+        return fault
+
+    def test_missing(self, tmp_path):
+        assert "does not exist" in self.refused(tmp_path / "no.yaml").message
+
+    def test_folder(self, tmp_path):
+        fault = self.refused(tmp_path)
+        assert "is a folder" in fault.message
+        assert fault.help == "name one of the files in it"
+
+    def test_larger_than_a_megabyte(self, tmp_path):
+        path = tmp_path / "big.yaml"
+        path.write_bytes(b"# " + b"x" * 1_000_000)
+        assert "larger than 1 MB" in self.refused(path).message
+
+    @pytest.mark.parametrize(
+        ("raw", "line", "column"),
+        [
+            (b"a: 1\nb: caf\xe9\n", 2, 7),
+            ("a: 1\n".encode("utf-16"), 1, 1),
+            (b"a: 1\nb: x\0y\n", 2, 5),
+            (b"a: \x1b[31m\n", 1, 4),
+        ],
+        ids=["latin-1", "utf-16", "nul", "escape"],
+    )
+    def test_not_text(self, tmp_path, raw, line, column):
+        path = tmp_path / "odd.yaml"
+        path.write_bytes(raw)
+        place = self.refused(path).place
+        assert (place.line, place.column) == (line, column)
+
+    def test_a_nul_in_the_path(self, tmp_path):
+        self.refused(tmp_path / "a\0b")
+
+    def test_byte_order_mark_and_windows_line_ends(self, tmp_path):
+        path = tmp_path / "windows.yaml"
+        path.write_bytes("\ufeffa: 1\r\nb:\r\n  c: é\r\n".encode())
+        document = Document.read(path)
+        assert document.data == {"a": 1, "b": {"c": "é"}}
+        place = document.place(("b", "c"))
+        assert (place.line, place.column, place.excerpt) == (3, 6, "  c: é")

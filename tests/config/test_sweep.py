@@ -1,0 +1,156 @@
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from ratecli.config.sweep import Sweep, expand, points
+from ratecli.config.sweep_reader import read_sweep
+
+VALUES = st.one_of(
+    st.integers(-5, 5),
+    st.booleans(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from("xyz"),
+)
+AXES = st.dictionaries(
+    st.sampled_from(["k", "j", "i"]), st.lists(VALUES, min_size=1, max_size=4), max_size=3
+)
+
+
+def grid(**raw):
+    return points(read_sweep(raw))
+
+
+def typed(point):
+    return tuple((name, isinstance(value, bool), value) for name, value in point.items())
+
+
+def test_no_sweep_is_one_point():
+    assert points(Sweep()) == [{}]
+    assert grid() == [{}]
+
+
+def test_the_product_goes_in_the_files_order():
+    assert grid(k=[1, 2], j=["a", "b"]) == [
+        {"k": 1, "j": "a"},
+        {"k": 1, "j": "b"},
+        {"k": 2, "j": "a"},
+        {"k": 2, "j": "b"},
+    ]
+
+
+def test_zip_walks_names_together():
+    assert grid(a=[1, 2], b=[True, False], c=[5, 6], zip=[["a", "c"]]) == [
+        {"a": 1, "b": True, "c": 5},
+        {"a": 1, "b": False, "c": 5},
+        {"a": 2, "b": True, "c": 6},
+        {"a": 2, "b": False, "c": 6},
+    ]
+
+
+def test_zip_takes_spaces_and_lists():
+    assert grid(a="linspace(0, 1, 2)", b=["x", "y"], zip=[["b", "a"]]) == [
+        {"a": 0.0, "b": "x"},
+        {"a": 1.0, "b": "y"},
+    ]
+
+
+def test_exclude_drops_what_matches_all_pairs():
+    assert grid(a=[1, 2], b=[1, 2], exclude=[{"a": 1, "b": 2}]) == [
+        {"a": 1, "b": 1},
+        {"a": 2, "b": 1},
+        {"a": 2, "b": 2},
+    ]
+    assert grid(a=[1, 2], b=[1, 2], exclude=[{"a": 1}]) == [{"a": 2, "b": 1}, {"a": 2, "b": 2}]
+
+
+def test_exclude_tells_true_from_one():
+    assert grid(a=[1, True, 2], exclude=[{"a": True}]) == [{"a": 1}, {"a": 2}]
+
+
+def test_include_adds_points():
+    assert grid(a=[1], include=[{"a": 7}, {"a": 8}]) == [{"a": 1}, {"a": 7}, {"a": 8}]
+    assert grid(include=[{"a": 7, "b": 8}]) == [{"a": 7, "b": 8}]
+
+
+def test_include_brings_back_an_excluded_point():
+    assert grid(a=[1, 2], exclude=[{"a": 2}], include=[{"a": 2}]) == [{"a": 1}, {"a": 2}]
+
+
+def test_include_completes_the_points_it_agrees_with():
+    completed = grid(a=[1, 2], include=[{"j": 0}, {"a": 2, "j": 5}])
+    assert completed == [{"a": 1, "j": 0}, {"a": 2, "j": 5}]
+
+
+def test_repeated_values_make_one_point():
+    assert grid(a=[1, 1.0, True, 1]) == [{"a": 1}, {"a": True}]
+    assert grid(a=[1, 2], include=[{"a": 2}]) == [{"a": 1}, {"a": 2}]
+
+
+def test_an_algorithms_sweep_is_crossed_in_and_replaces_names():
+    outer = read_sweep({"k": [1, 2], "j": [5]})
+    assert points(outer, read_sweep({"i": [3, 4]})) == [
+        {"k": 1, "j": 5, "i": 3},
+        {"k": 1, "j": 5, "i": 4},
+        {"k": 2, "j": 5, "i": 3},
+        {"k": 2, "j": 5, "i": 4},
+    ]
+    assert points(outer, read_sweep({"k": [9]})) == [{"j": 5, "k": 9}]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("linspace(0, 1, 11)", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]),
+        ("linspace(0.3, 0, 4)", [0.3, 0.2, 0.1, 0.0]),
+        (" linspace ( 2 ,3, 1) ", [2.0]),
+        ("linspace(-1e-3, 1E-3, 3)", [-0.001, 0.0, 0.001]),
+        ("logspace(0.001, 1, 4)", [0.001, 0.01, 0.1, 1.0]),
+        ("logspace(1, 1024, 11)", [2.0**k for k in range(11)]),
+        ("logspace(5., .5, 2)", [5.0, 0.5]),
+        ("logspace(3, 9, 1)", [3.0]),
+    ],
+)
+def test_spaces_give_the_nearest_floats(text, values):
+    assert list(expand(text)) == values
+
+
+def test_figure_2s_targets():
+    values = expand("linspace(1, 6.5, 96)")
+    assert (len(values), values[0], values[-1]) == (96, 1.0, 6.5)
+    assert all(math.isclose(b - a, 5.5 / 95) for a, b in pairwise(values))
+
+
+@given(AXES)
+def test_the_grid_is_the_product_without_repetitions(axes):
+    found = points(read_sweep(axes))
+    distinct = [len({(isinstance(v, bool), v) for v in values}) for values in axes.values()]
+    assert len(found) == math.prod(distinct)
+    assert len({typed(point) for point in found}) == len(found)
+    assert all(list(point) == list(axes) for point in found)
+    for name, values in axes.items():
+        exact = {(type(value), value) for value in values}
+        assert all((type(point[name]), point[name]) in exact for point in found)
+
+
+@given(AXES.filter(bool), st.data())
+def test_exclude_removes_exactly_the_matching_points(axes, data):
+    before = points(read_sweep(axes))
+    names = data.draw(st.sets(st.sampled_from(sorted(axes)), min_size=1))
+    chosen = data.draw(st.sampled_from(before))
+    pairs = {name: chosen[name] for name in names}
+    kept = [p for p in before if typed({n: p[n] for n in pairs}) != typed(pairs)]
+    try:
+        after = points(read_sweep(axes | {"exclude": [pairs]}))
+    except ValidationError:
+        after = []
+    assert after == kept
+
+
+@given(AXES)
+def test_a_sweep_is_read_again_as_it_was_written(axes):
+    sweep = read_sweep(axes)
+    assert read_sweep(sweep.as_file()) == sweep

@@ -1,0 +1,127 @@
+"""Data sets taken one by one: each is the problem that a file of its own would pose."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from experiments import people, run_file, write
+from ratecli.errors import FaultError
+from ratecli.experiment.prepare import prepare
+
+DATASETS = {
+    "north": "north: {path: north.csv, label: y, drop: [old]}",
+    "south": "south: {path: south.csv, label: y, drop: [old]}",
+}
+GROUPS = {"north": "sex = F", "south": "gender = f"}
+GOALS = """
+objective: error
+constraints: {ratio: 'positive_rate <= 1.1 * positive_rate[women]', price: 'error <= 1.2 * of(unconstrained, error)'}
+algorithms: [unconstrained, majorize: {iterations: 2}]
+metrics: {error: error, women: 'positive_rate[women]'}
+seeds: 2
+"""
+BOTH = f"""
+name: both
+datasets: {{{", ".join(DATASETS.values())}}}
+sweep: {{dataset: [north, south]}}
+groups: {{women: {{north: sex = F, south: gender = f}}}}
+{GOALS}"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    people(200, 1).to_csv(tmp_path / "north.csv", index=False)
+    south: pd.DataFrame = people(160, 2).rename(columns={"sex": "gender"})
+    south["gender"] = south["gender"].str.lower()
+    south.to_csv(tmp_path / "south.csv", index=False)
+    return tmp_path
+
+
+def alone(name):
+    head = f"name: {name}\ndatasets: {{{DATASETS[name]}}}\ngroups: {{women: {GROUPS[name]}}}\n"
+    return head + GOALS
+
+
+def results(store):
+    """Keys and values of every trial, by data set, label and seed."""
+    found = {}
+    for trial in store.plan():
+        found[trial.point.get("dataset"), trial.label, trial.seed] = (
+            trial.key,
+            store.result(trial.key).values,
+        )
+    return found
+
+
+def test_each_data_set_gets_the_trials_of_a_file_of_its_own(folder):
+    _, store = run_file(write(folder, BOTH))
+    together = results(store)
+    assert len(together) == 2 * 2 * 2
+    for name in DATASETS:
+        _, own = run_file(write(folder, alone(name), f"{name}.yaml"))
+        expected = {(name, label, seed): each for (_, label, seed), each in results(own).items()}
+        assert {at: each for at, each in together.items() if at[0] == name} == expected
+
+
+def test_only_data_sets_that_are_taken_are_read(folder):
+    (folder / "south.csv").unlink()
+    only = prepare(write(folder, BOTH), ["sweep.dataset=[north]"])
+    assert {trial.point["dataset"] for trial in only.plan.planned} == {"north"}
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, BOTH))
+    assert [fault.code for fault in caught.value.faults] == ["E405"]
+
+
+def test_what_is_expected_of_a_data_set_is_kept_where_another_is_looked_at(folder):
+    expect = """
+expect:
+  - {dataset: north, algorithm: majorize, metric: error, paper: 0.2}
+  - {dataset: south, algorithm: majorize, metric: error, paper: 0.3}
+"""
+    only = prepare(write(folder, BOTH + expect), ["sweep.dataset=[north]"])
+    assert len(only.plan.planned) == 4
+    with pytest.raises(FaultError, match="E104"):
+        prepare(write(folder, BOTH + expect.replace("south", "west")))
+
+
+def test_trials_that_share_rows_follow_each_other(folder):
+    jobs = [task.payload for task in prepare(write(folder, BOTH)).plan.tasks]
+    rows = [(job.case.datasets, job.seed) for job in jobs]
+    assert rows == sorted(rows)
+
+
+def test_an_algorithm_may_take_some_of_the_data_sets(folder):
+    text = BOTH.replace("majorize: {iterations: 2}", "majorize: {sweep: {dataset: [south]}}")
+    planned = prepare(write(folder, text)).plan.planned
+    taken = {(trial.label, trial.point["dataset"]) for trial in planned}
+    assert taken == {("unconstrained", "north"), ("unconstrained", "south"), ("majorize", "south")}
+
+
+def test_what_is_wrong_with_a_column_names_the_data_set(folder):
+    text = BOTH.replace("women: 'positive_rate[women]'", "women: 'positive_rate[sex = F]'")
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, text))
+    (fault,) = caught.value.faults
+    assert (fault.code, fault.message) == ("E205", "in 'south' there is no column 'sex'")
+
+
+def test_what_is_said_of_a_group_names_the_data_set_and_its_line(folder):
+    text = BOTH.replace("south: gender = f}", "\n  south: gender = f and x > 100}")
+    text = text.replace(" and ", ", ").replace("gender = f, x > 100", "'gender = f, x > 100'")
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, text))
+    fault = next(fault for fault in caught.value.faults if fault.code == "E408")
+    assert "of 'south' is in the group 'women'" in fault.message
+    assert fault.place.excerpt.lstrip().startswith("south:")
+
+
+def test_rows_of_a_split_may_be_shown_and_expected_where_only_some_data_sets_have_them(folder):
+    halves = BOTH.replace("drop: [old]}", "drop: [old], split: {validation: 1/3}}", 1)
+    report = "report: {tables: [{rows: [dataset], columns: [error], split: validation}]}\n"
+    entry = "algorithm: majorize, metric: error, split: validation, at_most: 1}"
+    text = f"{halves}{report}expect: [{{{entry}, {{dataset: north, {entry}]\n"
+    assert prepare(write(folder, text)).plan.planned
+    with pytest.raises(FaultError, match="'south' has no validation rows to compare") as caught:
+        prepare(write(folder, text.replace("dataset: north, ", "dataset: south, ")))
+    assert [fault.code for fault in caught.value.faults] == ["E208"]

@@ -1,0 +1,177 @@
+"""What `explain` says of goals, on files without and with their data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ratecli.experiment.explain import explain, tree
+from ratecli.experiment.prepare import examine
+from ratecli.models.linear import Ramp
+from ratecli.models.storage import dumps
+from ratecli.rates import expression as ex
+from ratecli.rates.parser import parse_value
+from ratecli.rates.resolve import Scope, resolve
+from ratecli.solvers.registry import algorithms
+
+FILE = """\
+name: explained
+datasets: {{d: {{source: loans, rows: 100}}}}
+groups: {{women: sex = Female, men: sex = Male}}
+sweep: {{kappa: [0.5, 0.8, 1.0]}}
+algorithms: [unconstrained, majorize]
+objective: {objective}
+constraints:
+  rule: {rule}
+"""
+
+
+def single_spaced(lines):
+    return [" ".join(line.split()) for line in lines]
+
+
+@pytest.fixture
+def explained(tmp_path):
+    """The lines on the objective and on the rule."""
+
+    def of(rule="tpr >= 0.5", objective="error"):
+        path = tmp_path / "exp.yaml"
+        path.write_text(FILE.format(rule=rule, objective=objective))
+        lines = explain(examine(path, refuse=False))
+        cut = lines.index("constraint rule")
+        end = lines.index("metrics")
+        return [line.strip() for line in lines[:cut]], [line.strip() for line in lines[cut:end]]
+
+    return of
+
+
+def test_goals_are_shown_as_they_were_written(explained):
+    objective, rule = explained(
+        "recall[women]  >= 50%", "(131840 * error + 53877 * fall_out[men]) / 185717"
+    )
+    assert "as written  (131840 * error + 53877 * fall_out[men]) / 185717" in objective
+    assert "as written  recall[women] >= 50%" in rule
+    assert "understood  -tpr[sex = Female] + 0.5 <= 0" in rule
+
+
+@pytest.mark.parametrize(
+    ("deployed", "told"),
+    [
+        ("{column: approved}", "decisions are read from the column 'approved'"),
+        (
+            "{algorithm: unconstrained}",
+            "likelier decisions of the algorithm 'unconstrained', at the same seed and sweep point",
+        ),
+        (
+            "{model: old.npz}",
+            "likelier decisions of the classifier in 'old.npz' (ramp, 15 features)",
+        ),
+    ],
+)
+def test_the_deployed_model_is_told(tmp_path, deployed, told):
+    (tmp_path / "old.npz").write_bytes(dumps(Ramp(np.ones(15))))
+    text = FILE.format(rule="churn <= 0.5", objective="error")
+    text = text.replace("rows: 100", "rows: 100, preparation: deployed")
+    (tmp_path / "exp.yaml").write_text(f"{text}deployed: {deployed}\n")
+    lines = explain(examine(tmp_path / "exp.yaml"))
+    assert lines[lines.index("deployed model") + 1] == f"  {told}"
+
+
+def test_without_a_deployed_model_nothing_is_told_of_one(explained):
+    assert all("deployed model" not in part for part in explained())
+
+
+def test_trees_spell_groups_out():
+    node = resolve(parse_value("abs(tpr - 2 * fpr[age >= 30]) / 3"), Scope())
+    assert ex.text(node) == "0.3333333333333333 * abs(tpr - 2 * fpr[age >= 30])"
+    assert tree(node) == [
+        "product",
+        "  0.3333333333333333",
+        "  abs",
+        "    sum",
+        "      tpr",
+        "      product",
+        "        -2",
+        "        fpr[age >= 30]",
+    ]
+
+
+def test_an_affine_rule_as_in_gohs_table_2(explained):
+    _, rule = explained("positive_rate[women] >= kappa * positive_rate[men]")
+    assert "as written  positive_rate[women] >= kappa * positive_rate[men]" in rule
+    canonical = "0.5 * positive_rate[sex = Male] - positive_rate[sex = Female] <= 0"
+    assert f"understood  {canonical}" in rule
+    assert "class       affine" in rule
+    bounds = [line for line in rule if line.endswith("<= 1")]
+    assert bounds == [
+        "0.5 * positive_rate[sex = Male] + negative_rate[sex = Female] <= 1",
+        "0.8 * positive_rate[sex = Male] + negative_rate[sex = Female] <= 1",
+        "positive_rate[sex = Male] + negative_rate[sex = Female] <= 1",
+    ]
+    assert [line for line in rule if line.startswith("at kappa")] == [
+        "at kappa=0.5",
+        "at kappa=0.8",
+        "at kappa=1.0",
+    ]
+
+
+def test_a_rule_that_does_not_vary_is_shown_once(explained):
+    _, rule = explained("0.1 <= tpr[women] <= 0.9")
+    assert not [line for line in rule if "kappa" in line]
+    assert [line for line in rule if line.endswith("Female] <= 0.9")] == [
+        "fnr[sex = Female] <= 0.9",
+        "tpr[sex = Female] <= 0.9",
+    ]
+
+
+def test_a_ratio_is_cleared_where_that_is_sound(explained):
+    _, rule = explained("precision[women] >= 0.7")
+    assert "class       affine" in rule
+    assert not [line for line in rule if line.startswith(("numerator", "denominator"))]
+
+
+def test_ratios_that_are_compared(explained):
+    _, rule = explained("precision[women] - precision[men] <= 0.1")
+    assert "class       a comparison of ratios of rates" in rule
+    parts = [line.split() for line in rule if line.startswith(("numerator", "denominator"))]
+    assert [part[0] for part in parts] == ["numerator", "denominator"] * 2
+    assert parts[0][1] == "true_positives[sex"
+    assert "majorize cannot: it takes affine constraints" in single_spaced(rule)
+    assert "unconstrained ignores it, and is measured on it" in single_spaced(rule)
+
+
+def test_convex_goals_state_in_what_they_grow(explained):
+    objective, _ = explained(objective="exp(fpr) + exp(-tpr) + kl(0.3, positive_rate)")
+    assert "class       convex in the rates" in objective
+    assert "grows in fpr" in objective
+    assert "falls in tpr" in objective
+    assert "neither grows nor falls for sure in positive_rate" in objective
+    assert "majorize cannot: it takes affine objectives" in single_spaced(objective)
+
+
+def test_another_algorithms_result_has_a_stand_in(explained):
+    _, rule = explained("error <= 1.1 * of(unconstrained, error)")
+    assert [line for line in rule if "0.5 stands for it" in line]
+    assert [line for line in rule if line == "error <= 0.55"]
+
+
+def test_long_goals_are_cut(explained):
+    _, rule = explained("max_gap(tpr, by=region) <= 0.05")
+    assert len(rule) < 60
+    assert [line for line in rule if line.endswith("more lines")]
+    assert "... 10 more ..." in rule
+
+
+def test_every_algorithm_is_named(explained):
+    for part in explained():
+        assert [line.split()[0] for line in part[-len(algorithms()) - 1 :] if line] == list(
+            algorithms()
+        )
+
+
+def test_algorithms_with_their_options(explained):
+    objective, _ = explained()
+    assert (
+        "majorize: iterations=8, gap=0.0001, intercept=regularized, inner=newton, chooser=center, "
+        "cuts=100, hashed=False; 3 sweep points" in objective
+    )

@@ -1,0 +1,117 @@
+"""The schema for editors: whole, described everywhere, and true of every file that we ship."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from json_schema import faults, malformed, parts
+
+from ratecli.config.document import Document
+from ratecli.config.starter import starter, templates
+from ratecli.datasets.sources import SOURCES
+from ratecli.experiment.catalogue import metrics
+from ratecli.experiment.file_schema import file_schema
+from ratecli.experiment.signature import signature
+from ratecli.plain_text import as_json
+from ratecli.solvers.registry import algorithms
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "experiments").rglob("*.yaml"))
+PLAIN = "name: x\ndatasets: {d: {source: loans}}\nalgorithms: [unconstrained]\n"
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return file_schema()
+
+
+def test_the_schema_is_one(schema):
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert malformed(schema) == []
+
+
+def test_every_key_says_what_it_means(schema):
+    silent = [
+        (*path, name)
+        for path, part in parts(schema)
+        for name, inner in part.get("properties", {}).items()
+        if not inner.get("description") and "$ref" not in inner
+    ]
+    assert silent == []
+
+
+def test_all_names_are_offered_with_their_lines(schema):
+    defined = schema["$defs"]
+    sources = defined["Dataset"]["properties"]["source"]["anyOf"][0]["oneOf"]
+    assert {each["const"]: each["description"] for each in sources} == {
+        name: source.summary for name, source in SOURCES.items()
+    }
+    offered = defined["Algorithm"]["anyOf"][0]["oneOf"]
+    assert [each["const"] for each in offered] == list(algorithms())
+    assert all(each["description"] for each in (*sources, *offered))
+    rule = next(iter(schema["properties"]["constraints"]["patternProperties"].values()))
+    assert all(row["name"] in rule["description"] for row in metrics())
+
+
+def test_options_are_those_of_the_algorithms_with_their_defaults(schema):
+    for algorithm in algorithms().values():
+        part = schema["$defs"][f"options.{algorithm.name}"]
+        if algorithm.missing():
+            continue
+        told = signature(algorithm).options
+        assert {each.name for each in told} < set(part["properties"])
+        assert part["additionalProperties"] is False
+        for option in told:
+            offered = part["properties"][option.name]
+            assert option.means in offered["description"]
+            assert offered["default"] == option.default
+            assert faults(offered, option.default, schema) == []
+
+
+@pytest.mark.parametrize(
+    "path", SHIPPED, ids=lambda path: str(path.relative_to(ROOT / "experiments"))
+)
+def test_shipped_experiments_fit(schema, path):
+    assert faults(schema, Document.read(path).data, schema) == []
+
+
+@pytest.mark.parametrize("name", templates())
+def test_starter_files_fit(schema, name):
+    assert faults(schema, Document.of_text(starter(name)).data, schema) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN.replace("source: loans", "source: lones"),
+        PLAIN.replace("[unconstrained]", "[unconstraint]"),
+        PLAIN.replace("[unconstrained]", "[majorize: {iteration: 3}]"),
+        PLAIN.replace("[unconstrained]", "[majorize: {iterations: 0}]"),
+        PLAIN.replace("[unconstrained]", "[majorize: {hashed: 2}]"),
+        PLAIN.replace("[unconstrained]", "[majorize: {inner: [newton]}]"),
+        PLAIN.replace("[unconstrained]", "[majorise: {}]"),
+        PLAIN + "filter: {balance: sex, algorithm: majorize}\n",
+        PLAIN + "constraints: {a: 1}\n",
+        PLAIN + "report: {plots: [{kind: pie}]}\n",
+    ],
+)  # fmt: skip
+def test_what_is_wrong_does_not_fit(schema, text):
+    assert faults(schema, Document.of_text(PLAIN).data, schema) == []
+    assert faults(schema, Document.of_text(text).data, schema)
+
+
+def test_a_name_of_the_sweep_may_stand_for_an_option(schema):
+    text = PLAIN.replace("[unconstrained]", "[majorize: {iterations: n}]") + "sweep: {n: [1, 2]}\n"
+    assert faults(schema, Document.of_text(text).data, schema) == []
+
+
+def test_the_same_text_each_time(schema):
+    """Hashes of texts, and with them the order of sets, differ from one Python to the next."""
+    command = [sys.executable, "-m", "ratecli", "schema"]
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == as_json(schema) + "\n"

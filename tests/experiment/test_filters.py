@@ -1,0 +1,224 @@
+"""Goals and measures of who is chosen, from files: shares, imbalance, disclosivity."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments import people, run_file, write
+from ratecli.errors import FaultError
+from ratecli.experiment.cases import known_goals
+from ratecli.experiment.explain import explain
+from ratecli.experiment.prepare import prepare
+from ratecli.models.storage import loads
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import Shape
+from ratecli.rates.balance import disclosure
+from ratecli.runner.trial import training_problem
+from ratecli.sampling.rows import world
+
+LOANS = """
+name: shares
+datasets: {d: {source: loans, rows: 1000, split: {test: 1/4}}}
+groups: {women: sex = Female}
+objective: error
+constraints: {half: 'share[women] >= 0.4'}
+algorithms: [unconstrained, ALGORITHM]
+metrics: {women: 'share[women]', men: 'share[sex = Male]', least: 'min(share, by=sex)',
+          far: 'imbalance(by=sex)', tells: 'disclosivity(by=sex)'}
+"""
+FILE = """
+name: filters
+datasets: {people: {path: people.csv, label: y, drop: [old]}}
+objective: OBJECTIVE
+constraints: {rule: RULE}
+sweep: {alpha: [0.1, 0.3]}
+algorithms: [majorize]
+metrics: {m: METRIC}
+"""
+
+
+def text(objective="error", rule="positive_rate <= 1 - alpha", metric="error"):
+    found = FILE.replace("OBJECTIVE", f"'{objective}'").replace("RULE", f"'{rule}'")
+    return found.replace("METRIC", f"'{metric}'")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    people(300, 1).to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path
+
+
+def faults(folder, **parts):
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, text(**parts)))
+    return list(caught.value.faults)
+
+
+@pytest.mark.parametrize("algorithm", ["majorize", "mixture", "three_player"])
+def test_a_share_of_those_decided_yes_is_kept(tmp_path, algorithm):
+    path = write(tmp_path, LOANS.replace("ALGORITHM", algorithm))
+    outcome, store = run_file(path)
+    assert outcome.counts == {"ok": 2}
+    women = {}
+    for trial in store.plan():
+        result = store.result(trial.key)
+        main = next(iter(result.models))
+        known = {(v.split, v.metric): v.value for v in result.values if v.variant == main}
+        for split in ("train", "test"):
+            share, other, least, far, tells = (
+                known[split, trial.metrics[name]]
+                for name in ("women", "men", "least", "far", "tells")
+            )
+            assert share + other == pytest.approx(1)
+            assert least == min(share, other)
+            assert far == pytest.approx(abs(share - 0.5) * np.sqrt(2))
+            assert 0 < tells < 0.5
+            assert tells == pytest.approx(by_hand(path, loads(result.models[main]), split))
+        women[trial.algorithm] = known["train", trial.metrics["women"]]
+    assert women["unconstrained"] < 0.35
+    assert 0.4 - 1e-9 <= women[algorithm] < 0.43
+
+
+def by_hand(path, classifier, split):
+    """How far a yes or a no moves the chance of a woman."""
+    rows = world(prepare(path).data, 0)
+    here = rows.sample.part == split
+    said = rows.predictions(classifier).decisions[here]
+    women = rows.sample.columns["sex"][here] == "Female"
+    told = [(chance @ women) / chance.sum() for chance in (said, 1 - said)]
+    return max(abs(each - women.mean()) for each in told)
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"objective": "imbalance(by=sex)"}, "it is a distance of shares from given ones"),
+        ({"objective": "disclosivity(by=sex)"}, "it is more than `disclosivity(by=...) <= number`"),
+        ({"rule": "imbalance(by=sex) <= alpha"}, "it is neither convex nor a sum of ratios"),
+        ({"rule": "disclosivity(by=sex) <= alpha"}, "it is a bound on a disclosivity"),
+        ({"rule": "disclosivity(by=sex) >= alpha"}, "it is more than"),
+    ],
+)
+def test_goals_that_an_algorithm_does_not_take(folder, parts, why):
+    found = faults(folder, **parts)
+    assert {fault.code for fault in found} == {"E308"}
+    assert all(why in fault.message for fault in found)
+    assert {fault.place.line for fault in found} == {4 if "objective" in parts else 5}
+
+
+def test_a_disclosivity_is_bounded_between_0_and_1(folder):
+    for rule in ("disclosivity(by=sex) <= 3 * alpha + 0.2", "disclosivity(by=sex) <= alpha - 0.2"):
+        found = [fault for fault in faults(folder, rule=rule) if fault.code != "E308"]
+        assert [fault.code for fault in found] == ["E305"]
+        assert found[0].help == "a disclosivity lies between 0 and 1"
+        assert "'disclosivity(by=sex)'" in found[0].message
+        assert found[0].place.line == 5
+
+
+def test_a_share_is_no_more_than_all(folder):
+    (found,) = faults(folder, rule="share[sex = F] <= 1 + alpha")
+    assert found.code == "E305"
+    assert found.message == "'rule' always holds, whatever the classifier does"
+
+
+SAFE = """
+name: tested
+datasets: {people: {path: people.csv, label: y, drop: [old]}}
+constraints: {few: RULE}
+safety: {delta: 0.05, fraction: 0.5, bound: hoeffding}
+algorithms: [unconstrained]
+metrics: {error: error}
+"""
+
+
+def test_a_safety_test_bounds_a_share_by_all_rows(folder):
+    people(3000, 1).to_csv(folder / "people.csv", index=False)
+    path = write(folder, SAFE.replace("RULE", "'share[sex = F] <= 0.6'"))
+    _, store = run_file(path)
+    result = store.result(store.plan()[0].key)
+    (record,) = result.info["certificates"]
+    prepared = prepare(path)
+    rows = world(prepared.data, 0, None, prepared.cases[0].drawing)
+    here = rows.sample.part == "safety"
+    said = rows.predictions(loads(result.models["deterministic"])).decisions[here]
+    counted = said * ((rows.sample.columns["sex"][here] == "F") - 0.6)  # from -0.6 to 0.4
+    upper = counted.mean() + np.sqrt(np.log(1 / 0.05) / (2 * here.sum()))
+    assert record["upper"] == pytest.approx(upper, abs=1e-9)
+
+
+def test_a_safety_test_bounds_no_disclosivity(folder):
+    path = write(folder, SAFE.replace("RULE", "'disclosivity(by=sex) <= 0.2'"))
+    with pytest.raises(FaultError) as caught:
+        prepare(path)
+    (fault,) = caught.value.faults
+    assert fault.code == "E308"
+    assert fault.message.startswith("a safety test cannot bound 'disclosivity(by=sex)'")
+
+
+def test_measures_of_splits(folder):
+    (found,) = faults(folder, metric="disclosivity(by=sex)@validation")
+    assert (found.code, found.place.column) == ("E208", 15)
+    (found,) = (f for f in faults(folder, rule="disclosivity(by=sex)@test <= alpha")
+                if f.code != "E308")  # fmt: skip
+    assert found.code == "E309"
+
+
+def test_a_group_without_training_rows_is_refused_in_goals_only(folder):
+    (found,) = faults(folder, rule="share[x > 99] >= alpha")
+    assert found.code == "E311"
+    assert "is 0 or undefined whatever is decided" in found.message
+    prepare(write(folder, text(metric="share[x > 99]")))
+
+
+def test_disclosivity_against_the_deployed_model_and_other_algorithms(folder):
+    new = text(metric="disclosivity(by=sex) - of(deployed, disclosivity(by=sex))")
+    path = write(folder, new + "deployed: {column: old}\n")
+    outcome, store = run_file(path)
+    assert outcome.counts == {"ok": 2}
+    trial = store.plan()[0]
+    found = {v.split: v.value for v in store.result(trial.key).values
+             if v.metric == trial.metrics["m"]}  # fmt: skip
+    assert np.isfinite(list(found.values())).all()
+
+
+def test_explain_shows_a_rule_of_disclosivity_as_it_is(folder):
+    new = text(rule="disclosivity(by=(sex, y)) <= alpha")
+    lines = explain(prepare(write(folder, new.replace("[majorize]", "[unconstrained]"))))
+    shown = "\n".join(lines)
+    assert "class       a bound on a disclosivity" in shown
+    assert "disclosivity(by=(sex, y)) - 0.1 <= 0" in shown
+    assert "joint_rate" not in shown
+
+
+def test_solvers_get_the_groups_of_a_disclosivity(folder):
+    """Their rows by name, and what a yes of each adds to the joint rates."""
+    new = text(rule="disclosivity(by=sex)@train <= of(unconstrained, disclosivity(by=sex)) + alpha")
+    prepared = prepare(write(folder, new.replace("[majorize]", "[unconstrained]")))
+    case = prepared.cases[0]
+    assert ex.text(case.constraints[0].expression) == (
+        "disclosivity(by=sex)@train - of(unconstrained, disclosivity(by=sex)@train) - 0.1"
+    )
+    objective, (rule,) = known_goals(case, lambda _: 0.25)
+    rows = world(prepared.data, 0)
+    given = training_problem(rows, objective, (rule,), 0.1)
+    node, alpha = disclosure(rule.pieces[0])
+    assert (rule.shape, alpha) == (Shape.DISCLOSURE, pytest.approx(0.35))
+    train = rows.sample.part == "train"
+    for leaf, sex in zip(node.groups, "FM", strict=True):
+        members = rows.sample.columns["sex"][train] == sex
+        np.testing.assert_array_equal(given.slices[str(leaf.where.visible)], members)
+        slopes = given.rates.A[[given.rates.index()[leaf]]].toarray()[0]
+        np.testing.assert_allclose(slopes, members / train.sum())
+
+
+def test_numbers_have_no_disclosivity(folder):
+    new = text(objective="mse", rule="mse <= 1", metric="disclosivity(by=sex)").replace(
+        "label: y", "label: x, target: number, label_range: [-5, 5]"
+    )
+    new = new.replace("[majorize]", "[unconstrained: {loss: squared}]")
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, new))
+    (fault,) = caught.value.faults
+    assert fault.code == "E306"
+    assert "'disclosivity(by=sex)' needs labels of two classes" in fault.message

@@ -1,0 +1,196 @@
+"""Classifiers that look at slices, from files: trials, stored models, other tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import people, run_file, write
+from ratecli.errors import FaultError
+from ratecli.experiment.explain import explain
+from ratecli.experiment.prepare import examine, prepare
+from ratecli.models.grouped import GroupThreshold
+from ratecli.models.linear import Threshold
+from ratecli.models.storage import dumps, loads
+from ratecli.sampling.rows import world
+
+FILE = """
+name: shifted
+datasets:
+  people: {path: people.csv, label: y, features: [x, z], split: {by: part}}
+objective: error
+constraints:
+  parity: 'positive_rate[sex = F] >= 0.95 * positive_rate[sex = M]'
+  old: 'tpr[age >= 60, sex = F] >= 0.6'
+algorithms: [post_shift]
+metrics: {women: 'positive_rate[sex = F]', men: 'positive_rate[sex = M]', error: error}
+"""
+OTHER = """
+name: other
+datasets:
+  people: {path: other.csv, label: y, features: [x, z], split: {by: part}}
+deployed: {model: old.npz}
+algorithms: [unconstrained]
+metrics: {women: 'of(deployed, positive_rate[x < 99])'}
+"""
+
+
+def table(rows, seed):
+    frame = people(rows, seed).drop(columns="old")
+    frame["age"] = np.random.default_rng(seed + 1).integers(20, 80, rows)
+    frame["part"] = np.where(np.arange(rows) % 3 == 0, "test", "train")
+    return frame
+
+
+@pytest.fixture
+def folder(tmp_path):
+    table(600, 1).to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path
+
+
+def trained(folder):
+    """The stored trial, its planned metrics, and the table."""
+    outcome, store = run_file(write(folder, FILE))
+    assert outcome.counts == {"ok": 1}
+    (planned,) = store.plan()
+    return planned, store.result(planned.key), pd.read_csv(folder / "people.csv")
+
+
+def by_hand(model, frame, X):
+    """Decisions of a stored choice of thresholds, from a table and its encoded features."""
+    scores = np.asarray(X @ model.scorer.weights + model.scorer.bias)
+    older = (frame.sex == "F") & (frame.age >= 60)
+    assert model.slices == ("age >= 60, sex = F", "sex = F", "sex = M")
+    members = np.stack([older, frame.sex == "F", frame.sex == "M"], axis=1)
+    decisions = np.full(len(frame), np.nan)
+    for group, threshold in zip(model.groups, model.thresholds, strict=True):
+        inside = (members == group).all(axis=1)
+        decisions[inside] = scores[inside] > threshold
+    assert not np.isnan(decisions).any()
+    return decisions
+
+
+def test_each_row_of_each_split_is_decided_as_its_own_group(folder):
+    planned, result, frame = trained(folder)
+    rows = world(prepare(folder / "exp.yaml").data, 0)
+    assert rows.X.shape[1] == 2  # the group is no feature
+    mixed = loads(result.models["stochastic"])
+    parts = zip(mixed.members, mixed.chances, strict=True)
+    chance = sum(share * by_hand(model, frame, rows.X) for model, share in parts)
+    single = by_hand(loads(result.models["deterministic"]), frame, rows.X)
+    for variant, p in (("stochastic", chance), ("deterministic", single)):
+        for split in ("train", "test"):
+            part = frame.part == split
+            known = {v.metric: v.value for v in result.values
+                     if (v.variant, v.split) == (variant, split)}  # fmt: skip
+            women, men = (p[part & (frame.sex == sex)].mean() for sex in "FM")
+            assert known[planned.metrics["women"]] == pytest.approx(women, abs=1e-12)
+            assert known[planned.metrics["men"]] == pytest.approx(men, abs=1e-12)
+            assert known[planned.metrics["error"]] == pytest.approx(
+                np.where(frame.y == 1, 1 - p, p)[part].mean(), abs=1e-12
+            )
+            violation = known[planned.metrics["violation.parity"]]
+            assert violation == pytest.approx(0.95 * men - women, abs=1e-12)
+            assert split == "test" or violation <= 1e-6
+    spread = {model.thresholds.tobytes() for model in mixed.members}
+    assert len(spread) == len(mixed.members)
+
+
+def test_a_column_that_is_swapped_swaps_the_thresholds(folder):
+    """The same features, decided by the group that the new table says."""
+    _, result, frame = trained(folder)
+    (folder / "old.npz").write_bytes(result.models["deterministic"])
+    model = loads(result.models["deterministic"])
+    frame["sex"] = np.where(frame.sex == "F", "M", "F")
+    frame.to_csv(folder / "other.csv", index=False)
+    path = write(folder, OTHER, "other.yaml")
+    rows = world(prepare(path).data, 0)
+    outcome, store = run_file(path)
+    assert outcome.counts == {"ok": 1}
+    (planned,) = store.plan()
+    known = {v.split: v.value for v in store.result(planned.key).values
+             if v.metric == planned.metrics["women"]}  # fmt: skip
+    expected = by_hand(model, frame, rows.X)
+    for split in ("train", "test"):
+        assert known[split] == expected[frame.part == split].mean()
+    lines = [line.strip() for line in explain(examine(path))]
+    assert (
+        "(group_threshold, 2 features; it looks at age >= 60, sex = F; sex = F; sex = M)"
+        in next(line for line in lines if "'old.npz'" in line)
+    )
+
+
+def model_of(*slices):
+    groups = np.eye(len(slices), dtype=bool)
+    return GroupThreshold(Threshold(np.ones(2)), slices, groups, np.zeros(len(slices)))
+
+
+@pytest.mark.parametrize(
+    ("slices", "code", "message"),
+    [
+        (("sexe = F",), "E411", "has 'sexe = F', and there is no column 'sexe'"),
+        (("sexe = F", "sexe = F, x < 1"), "E411", "there is no column 'sexe'"),
+        (("sex < 3",), "E411", "has 'sex < 3', and 'sex' holds words"),
+        (("sex =",), "E404", "'old.npz' holds no stored classifier: E301"),
+        (("women",), "E404", "'old.npz' holds no stored classifier: E301: 'women' is no condition"),
+    ],
+)
+def test_a_model_that_looks_at_what_is_not_there_is_one_clear_fault(folder, slices, code, message):
+    table(60, 2).to_csv(folder / "other.csv", index=False)
+    (folder / "old.npz").write_bytes(dumps(model_of(*slices)))
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, OTHER))
+    (fault,) = caught.value.faults
+    assert (fault.code, fault.place.line, fault.place.column) == (code, 5, 19)
+    assert message in fault.message
+
+
+def test_data_sets_and_rates_that_no_decision_changes_make_no_groups(folder):
+    frame = pd.read_csv(folder / "people.csv")
+    frame[frame.index % 2 == 0].to_csv(folder / "one.csv", index=False)
+    frame[frame.index % 2 == 1].to_csv(folder / "two.csv", index=False)
+    each = "{path: NAME.csv, label: y, features: [x, z], split: {by: part}}"
+    text = (
+        f"name: x\ndatasets:\n  d1: {each.replace('NAME', 'one')}\n  d2: {each.replace('NAME', 'two')}\n"
+        "algorithms: [post_shift]\n"
+        "constraints: {a: 'recall[d2] >= 0.9', b: 'positive_rate[d1] <= base_rate[sex = F] + 0.3'}\n"
+    )
+    outcome, store = run_file(write(folder, text))
+    assert outcome.counts == {"ok": 1}
+    (planned,) = store.plan()
+    for blob in store.result(planned.key).models.values():
+        assert loads(blob).slices == ()
+
+
+def test_it_can_be_deployed_and_compared_with(folder):
+    text = FILE.replace("[post_shift]", "[post_shift, unconstrained]")
+    text = text.replace("error: error}", "churn: churn, theirs: 'of(post_shift, error)'}")
+    outcome, store = run_file(write(folder, text + "deployed: {algorithm: post_shift}\n"))
+    assert outcome.counts == {"ok": 2}
+    found = {}
+    for planned in store.plan():
+        values = store.result(planned.key).values
+        known = {v.metric: v.value for v in values if v.split == "test"
+                 and v.variant in {"deterministic", values[0].variant}}  # fmt: skip
+        found[planned.label] = {name: known[text] for name, text in planned.metrics.items()}
+    assert 0 < found["unconstrained"]["churn"] < 0.3
+    assert found["unconstrained"]["theirs"] == found["post_shift"]["theirs"]
+
+
+def test_validation_rows_judge_by_their_own_groups(folder):
+    """What is asked on training rows is tightened until it holds on those of validation."""
+    frame = pd.read_csv(folder / "people.csv")
+    frame["part"] = np.array(["train", "validation", "test"])[np.arange(len(frame)) % 3]
+    frame.to_csv(folder / "people.csv", index=False)
+    held = "[post_shift, post_shift: {as: held, constraints_on: validation}]"
+    outcome, store = run_file(write(folder, FILE.replace("[post_shift]", held)))
+    assert outcome.counts == {"ok": 2}
+    worst = {}
+    for planned in store.plan():
+        values = store.result(planned.key).values
+        known = {(v.metric, v.split): v.value for v in values if v.variant == "stochastic"}
+        rules = (planned.metrics[f"violation.{name}"] for name in ("parity", "old"))
+        worst[planned.label] = max(known[rule, "validation"] for rule in rules)
+    assert worst["post_shift"] > 0.01
+    assert worst["held"] <= 1e-4

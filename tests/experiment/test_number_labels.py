@@ -1,0 +1,142 @@
+"""Labels that are numbers: what is measured of their estimates, and what a file need not say of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import run_file, write
+from ratecli.experiment.prepare import prepare, understand
+from ratecli.models.storage import loads
+from ratecli.rates.analysis import objective_goal
+from ratecli.rates.parser import parse_value
+from ratecli.rates.resolve import Scope, resolve
+from ratecli.runner.trial import training_problem
+from ratecli.sampling.rows import World, world
+from ratecli.solvers.seldonian.measures import model_of
+
+ENTRY = "path: {}.csv, label: y, target: number"
+PLAIN = f"""
+name: marks
+datasets: {{d: {{{ENTRY.format("marks")}, label_range: [0, 4], split: {{validation: 1/5}}}}}}
+algorithms: [unconstrained: {{loss: squared}}]
+"""
+GOALS = """
+groups: {women: sex = F, men: sex = M}
+metrics: {mse: mse, women: 'mean_error[women]', gap: 'abs(mean_error[women] - mean_error[men])'}
+"""
+
+
+def marks(count: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    sex, x = np.where(np.arange(count) % 2, "M", "F"), rng.normal(size=count)
+    y = np.clip(2 + x + 0.3 * (sex == "F") + rng.normal(size=count) / 2, 0, 4)
+    y[::10] = np.nan
+    return pd.DataFrame({"sex": sex, "x": x, "y": y})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    marks(300, 0).to_csv(tmp_path / "marks.csv", index=False)
+    marks(90, 1).to_csv(tmp_path / "others.csv", index=False)
+    return tmp_path
+
+
+def rows_of(folder, text: str) -> World:
+    return world(prepare(write(folder, text)).data, 0)
+
+
+def test_errors_of_estimates_are_measured_on_every_split(folder):
+    _, store = run_file(write(folder, PLAIN + GOALS))
+    ((trial, result),) = [(each, store.results()[each.key]) for each in store.plan()]
+    assert result.status == "ok"
+    rows = rows_of(folder, PLAIN + GOALS)
+    model = loads(store.models(trial.key)[result.values[0].variant])
+    error = model.estimate(rows.X) - rows.sample.label
+    women = rows.sample.columns["sex"] == "F"
+    measured = {(value.split, value.metric): value.value for value in result.values}
+    for split in ("train", "validation", "test"):
+        there = (rows.sample.part == split) & ~np.isnan(rows.sample.label)
+        means = [error[there & women].mean(), error[there & ~women].mean()]
+        expected = {"mse": (error[there] ** 2).mean(), "women": means[0],
+                    "gap": abs(means[0] - means[1]), "objective": (error[there] ** 2).mean()}  # fmt: skip
+        for name, value in expected.items():
+            assert measured[split, trial.metrics[name]] == pytest.approx(value, rel=1e-12)
+    assert measured["test", trial.metrics["mse"]] < 0.5
+
+
+def test_a_promise_on_estimates_is_tested(folder):
+    text = PLAIN.replace("unconstrained: {loss: squared}", "seldonian")
+    text += (
+        "constraints: {close: mse <= limit}\nsafety: {fraction: 1/2}\nsweep: {limit: [0.1, 1.5]}\n"
+    )
+    _, store = run_file(write(folder, text))
+    found = {trial.point["limit"]: store.results()[trial.key] for trial in store.plan()}
+    assert [found[limit].status for limit in (0.1, 1.5)] == ["no_solution_found", "ok"]
+    ((certificate,),) = [found[1.5].info["certificates"]]
+    assert (certificate["classifier"], certificate["exact"]) == ("estimate", True)
+    assert certificate["estimate"] < certificate["upper"] <= 0
+
+
+def test_an_objective_and_metrics_that_are_not_written_are_of_numbers(folder):
+    experiment = understand(write(folder, PLAIN)).experiment
+    assert (experiment.objective, experiment.metrics) == ("mse", {"mse": "mse"})
+    written = PLAIN + "objective: 2 * mse\nmetrics: {bias: mean_error}\n"
+    experiment = understand(write(folder, written)).experiment
+    assert (experiment.objective, experiment.metrics) == ("2 * mse", {"bias": "mean_error"})
+    two = "name: x\ndatasets: {d: {source: loans, rows: 200}}\nalgorithms: [unconstrained]\n"
+    experiment = understand(write(folder, two)).experiment
+    assert (experiment.objective, experiment.metrics) == ("error", {"error": "error"})
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        (("[0, 4]", "[-1, 4]"), (-1, 4)),
+        (("[0, null]", "[0, 5]"), (0, math.inf)),
+        ((None, "[0, 4]"), (-math.inf, math.inf)),
+    ],
+)
+def test_solvers_know_the_range_of_labels(folder, ranges, expected):
+    entries = [
+        ENTRY.format(name) + (f", label_range: {ends}" if ends else "")
+        for name, ends in zip(("marks", "others"), ranges, strict=True)
+    ]
+    text = f"name: x\ndatasets: {{d: {{{entries[0]}}}, e: {{{entries[1]}}}}}\n"
+    rows = rows_of(folder, text + "algorithms: [unconstrained: {loss: squared}]\n")
+    assert rows.sample.label_range == expected
+    goal = objective_goal("mse", resolve(parse_value("mse"), Scope()))
+    problem = training_problem(rows, goal, (), "1/n")
+    assert problem.label_range == expected
+    train = rows.sample.part == "train"
+    np.testing.assert_array_equal(problem.label, rows.sample.label[train])
+
+
+def test_numbers_that_happen_to_be_0_and_1_are_numbers(folder):
+    """What is estimated is the label, and not the chance of one."""
+    (folder / "marks.csv").write_text("x,y\n" + "1,0\n2,1\n3,1\n" * 10)
+    text = f"name: x\ndatasets: {{d: {{{ENTRY.format('marks')}, label_range: [0, 1]}}}}\n"
+    rows = rows_of(folder, text + "algorithms: [unconstrained: {loss: squared}]\n")
+    goal = objective_goal("mse", resolve(parse_value("mse"), Scope()))
+    problem = training_problem(rows, goal, (), "1/n")
+    assert model_of(problem).numeric
+    assert problem.label_ends == (0, 1)
+
+
+def test_numbers_are_of_no_class(folder):
+    (folder / "marks.csv").write_text("x,y\n" + "1,0\n2,1\n3,2\n" * 10)
+    sample = rows_of(folder, PLAIN).sample
+    assert sample.mask("labelled").all()
+    assert not sample.mask("+").any()
+    assert not sample.mask("-").any()
+
+
+def test_two_classes_stay_two_classes(folder):
+    text = "name: x\ndatasets: {d: {source: loans, rows: 200}}\nalgorithms: [unconstrained]\n"
+    rows = rows_of(folder, text)
+    assert rows.sample.label_range is None
+    goal = objective_goal("error", resolve(parse_value("error"), Scope()))
+    assert training_problem(rows, goal, (), "1/n").label_range is None

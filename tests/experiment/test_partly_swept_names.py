@@ -1,0 +1,163 @@
+"""Names that vary for some algorithms only: what is left out, what is refused, what sets an option."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments import people, run_file, write
+from ratecli.errors import FaultError
+from ratecli.experiment.explain import explain
+from ratecli.experiment.prepare import examine, prepare
+from ratecli.ledger.view import Ledger
+
+FILE = """
+name: partly
+datasets: {people: {path: people.csv, label: y, drop: [old]}}
+groups: {men: sex = M, women: sex = F}
+objective: error
+constraints: {ratio: 'positive_rate[men] <= target * positive_rate[women]'}
+algorithms:
+  - unconstrained
+  - majorize: {iterations: 2, sweep: {target: [1.25, 1.5]}}
+  - zafar: {sweep: {covariance: [0, 0.2], target: [1]}}
+metrics:
+  over: positive_rate[men] - target * positive_rate[women]
+  error: error
+  price: error / of(unconstrained, error)
+"""
+ZAFAR = "zafar: {sweep: {covariance: [0, 0.2], target: [1]}}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    people(300, 1).to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path
+
+
+def planned(folder, text, name="other.yaml"):
+    return prepare(write(folder, text, name)).plan.planned
+
+
+def refused(folder, old, new):
+    """The one fault of a changed file, and the text that its place shows."""
+    assert old in FILE
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, FILE.replace(old, new)))
+    (fault,) = caught.value.faults
+    start = fault.place.column - 1
+    return fault, fault.place.excerpt[start : start + fault.place.width]
+
+
+def test_what_cannot_be_written_down_is_measured_for_the_others(folder):
+    outcome, store = run_file(write(folder, FILE))
+    assert set(outcome.counts) <= {"ok", "not_met"}
+    by_label = {trial.label: set(trial.metrics) for trial in store.plan()}
+    everything = {"objective", "over", "error", "price", "violation.ratio"}
+    assert by_label == {
+        "unconstrained": {"objective", "error", "price"},
+        "majorize": everything,
+        "zafar": everything,
+    }
+    assert [(trial.label, trial.point) for trial in store.plan()] == [
+        ("unconstrained", {}),
+        ("majorize", {"target": 1.25}),
+        ("majorize", {"target": 1.5}),
+        ("zafar", {"covariance": 0, "target": 1}),
+        ("zafar", {"covariance": 0.2, "target": 1}),
+    ]
+    for trial in store.plan():
+        values = store.result(trial.key).values
+        assert {v.metric for v in values} == set(trial.metrics.values())
+    ledger = Ledger(store.plan(), store.results(), store.meta())
+    assert ledger.metrics == ("objective", "over", "error", "price", "violation.ratio")
+
+
+def test_others_keys_do_not_know_of_it(folder):
+    text = FILE.replace("price: error / of(unconstrained, error)", "price: error / 2")
+    every = text.replace("algorithms:", "sweep: {target: [1.25, 1.5]}\nalgorithms:")
+    one, other = planned(folder, text), planned(folder, every)
+    assert [t.key for t in one if t.label == "majorize"] == [
+        t.key for t in other if t.label == "majorize"
+    ]
+
+
+def test_an_own_sweep_sets_the_option_of_its_name(folder):
+    spelled = FILE.replace(ZAFAR, "zafar: {covariance: c, sweep: {c: [0, 0.2], target: [1]}}")
+    given = FILE.replace(ZAFAR, ZAFAR.replace("{sweep", "{covariance: 0.1, sweep"))
+    common = FILE.replace(ZAFAR, "zafar: {sweep: {target: [1]}}")
+    common = common.replace("algorithms:", "sweep: {covariance: [0.1, 0.2]}\nalgorithms:")
+    named = FILE.replace("covariance: [0, 0.2]", "include: [{target: 1, covariance: 0.2}]")
+
+    def options(text):
+        trials = [t for t in planned(folder, text) if t.label == "zafar"]
+        return [t.options["covariance"] for t in trials], [t.key for t in trials]
+
+    assert options(FILE) == options(spelled)
+    assert options(FILE)[0] == [0, 0.2]
+    assert options(given)[0] == [0.1, 0.1]
+    assert options(common)[0] == [0, 0]  # a sweep of all speaks to rules: the option is not meant
+    assert options(named)[0] == [0.2]
+
+
+def test_a_bad_value_of_an_option_is_shown_in_the_sweep(folder):
+    fault, shown = refused(folder, "covariance: [0, 0.2]", "covariance: [0, -0.2]")
+    assert (fault.code, shown) == ("E104", "[0, -0.2]")
+    assert "'covariance'" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("label", "old", "new"),
+    [
+        ("zafar", ", target: [1]", ""),
+        ("thresholded", ZAFAR, "thresholded"),
+        ("again", ZAFAR, "majorize: {as: again}"),
+    ],
+)
+def test_who_is_given_a_rule_needs_its_names(folder, label, old, new):
+    fault, shown = refused(folder, old, new)
+    assert (fault.code, shown) == ("E203", "target")
+    assert fault.message == f"'target' has no value for '{label}'"
+    assert fault.help == (
+        f"only 'majorize' sweeps it: give '{label}' one too, as in sweep: {{target: [1]}}, or sweep it "
+        "for all algorithms"
+    )
+
+
+def test_everyone_is_measured_on_the_objective(folder):
+    fault, shown = refused(folder, "objective: error", "objective: target * error")
+    assert (fault.code, shown) == ("E203", "target")
+    assert fault.message == "'target' has no value for 'unconstrained'"
+    assert "only 'majorize' and 'zafar' sweep it" in fault.help
+
+
+NOWHERE = """
+name: nowhere
+datasets: {people: {path: people.csv, label: y, drop: [old]}}
+constraints: {low: positive_rate <= RULE}
+algorithms:
+  - unconstrained: {as: one, sweep: {a: [0.1]}}
+  - unconstrained: {as: two, sweep: {b: [0.2]}}
+metrics: {both: error * METRIC}
+"""
+
+
+def test_what_can_be_written_down_nowhere(folder):
+    """Nobody has all the names; what somebody has is no fault."""
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, NOWHERE.replace("RULE", "a * b").replace("METRIC", "(b - a)")))
+    assert {(fault.code, fault.place.line) for fault in caught.value.faults} == {
+        ("E203", 4),
+        ("E203", 8),
+    }
+    assert prepare(write(folder, NOWHERE.replace("RULE", "a").replace("METRIC", "b"))).plan.tasks
+
+
+def test_explain_and_optimum_take_the_first_that_has_it(folder):
+    lines = explain(examine(write(folder, FILE)))
+    assert "  over = positive_rate[sex = M] - 1.25 * positive_rate[sex = F]" in lines
+    assert any(line.strip().startswith("at target=1.25") for line in lines)
+
+
+def test_an_unknown_name_may_be_meant_for_one_without_a_value(folder):
+    fault, _ = refused(folder, "<= target", "<= targt")
+    assert "did you mean 'target'?" in fault.help

@@ -1,0 +1,109 @@
+"""What algorithms do with goals, by those of another package: found, given goals, held to them or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments import people, run_file, write
+from ratecli.errors import FaultError
+from ratecli.experiment.explain import explain
+from ratecli.experiment.options import solver_class
+from ratecli.experiment.prepare import examine, prepare
+from ratecli.models.storage import loads
+from ratecli.plugins import installed
+from ratecli.solvers.registry import algorithms
+
+PACKAGE = '''
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+from ratecli.models.linear import Threshold
+from ratecli.rates.analysis import Shape
+from ratecli.solvers.base import Solution, Solver
+
+@dataclass(frozen=True)
+class Yes(Solver):
+    """A yes for all; its score is how many constraints it was given."""
+    objectives: ClassVar = frozenset({Shape.AFFINE})
+    constraints: ClassVar = frozenset({Shape.AFFINE})
+    def solve(self, problem, rng, progress):
+        weights = np.zeros(problem.X.shape[1])
+        return Solution({"yes": Threshold(weights, 1.0 + len(problem.constraints))})
+
+@dataclass(frozen=True)
+class Reads(Yes):
+    role: ClassVar = "reads"
+
+@dataclass(frozen=True)
+class Ignores(Yes):
+    role: ClassVar = "ignores"
+    objectives: ClassVar = frozenset()
+    constraints: ClassVar = frozenset()
+'''
+ENTRIES = """\
+[ratecli.solvers]
+yes_enforces = yes_package:Yes
+yes_reads = yes_package:Reads
+yes_ignores = yes_package:Ignores
+"""
+FILE = """
+name: roles
+datasets: {people: {path: people.csv, label: y, drop: [old]}}
+objective: error
+constraints: {few: 'RULE'}
+algorithms: [yes_enforces, yes_reads, yes_ignores]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A table, and a package as an installer leaves it."""
+    people(90, 1).to_csv(tmp_path / "people.csv", index=False)
+    site = tmp_path / "site"
+    info = site / "yes_package-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "yes_package.py").write_text(PACKAGE)
+    (info / "entry_points.txt").write_text(ENTRIES)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: yes-package\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(site)
+    for known in (installed, algorithms, solver_class):
+        known.cache_clear()
+    yield tmp_path
+    for known in (installed, algorithms, solver_class):
+        known.cache_clear()
+
+
+def test_who_is_given_goals_and_who_is_held_to_them(folder):
+    outcome, store = run_file(write(folder, FILE.replace("RULE", "positive_rate <= 0.5")))
+    found = {trial.label: store.result(trial.key) for trial in store.plan()}
+    assert {label: result.status for label, result in found.items()} == {
+        "yes_enforces": "not_met",
+        "yes_reads": "not_met",
+        "yes_ignores": "ok",
+    }
+    assert {label: loads(result.models["yes"]).bias for label, result in found.items()} == {
+        "yes_enforces": 2.0,
+        "yes_reads": 2.0,
+        "yes_ignores": 1.0,
+    }
+    for result in found.values():
+        missed = {v.value for v in result.values if "positive_rate" in v.metric}
+        assert missed == {0.5}
+    assert {fault.code for fault in outcome.warnings} == {"W408"}  # always yes is a constant
+
+
+def test_goals_of_other_classes_are_refused_to_all_that_are_given_them(folder):
+    with pytest.raises(FaultError) as caught:
+        prepare(write(folder, FILE.replace("RULE", "kl(0.3, positive_rate) <= 0.1")))
+    assert [(fault.code, fault.message.partition(":")[0]) for fault in caught.value.faults] == [
+        ("E308", "algorithm 'yes_enforces' cannot enforce 'few'"),
+        ("E308", "algorithm 'yes_reads' cannot use 'few'"),
+    ]
+
+
+def test_explain_says_what_each_does(folder):
+    lines = explain(examine(write(folder, FILE.replace("RULE", "positive_rate <= 0.5"))))
+    said = [line.split(maxsplit=1) for line in lines[lines.index("constraint few") :] if line]
+    assert ["yes_enforces", "takes it"] in said
+    assert ["yes_reads", "reads it, and promises nothing"] in said
+    assert ["yes_ignores", "ignores it, and is measured on it"] in said

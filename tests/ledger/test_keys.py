@@ -1,0 +1,128 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ratecli.ledger.keys import stream, trial_key
+
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+)
+contents = st.dictionaries(
+    st.text(max_size=5),
+    st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+        max_leaves=6,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def respelled(value):
+    """The same content in another order and other types."""
+    match value:
+        case dict():
+            return {name: respelled(value[name]) for name in reversed(value)}
+        case list():
+            return tuple(map(respelled, value))
+        case float():
+            return np.float64(value)
+        case int() if not isinstance(value, bool) and float(value % 2**40) == value:
+            return float(value)
+        case _:
+            return value
+
+
+def scalar_paths(value, path=()):
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, item in items:
+        if isinstance(item, dict | list):
+            yield from scalar_paths(item, (*path, name))
+        else:
+            yield (*path, name)
+
+
+def changed(value, path, to):
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = changed(copy[path[0]], path[1:], to) if path[1:] else to
+    return copy
+
+
+def at(value, path):
+    return at(value[path[0]], path[1:]) if path else value
+
+
+@given(contents)
+def test_spelling_does_not_matter(content):
+    assert trial_key(respelled(content)) == trial_key(content)
+
+
+@given(contents, scalars, st.data())
+def test_each_value_matters(content, other, data):
+    paths = list(scalar_paths(content))
+    assume(paths)
+    path = data.draw(st.sampled_from(paths))
+    old = at(content, path)
+    same = old == other and isinstance(old, bool) == isinstance(other, bool)
+    assert (trial_key(changed(content, path, other)) == trial_key(content)) == same
+
+
+@given(contents, st.text(max_size=5), scalars)
+def test_each_name_matters(content, name, value):
+    assume(name not in content)
+    assert trial_key({**content, name: value}) != trial_key(content)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, True),
+        (0, False),
+        (0, None),
+        ("1", 1),
+        ([], {}),
+        ([1, [2]], [[1], 2]),
+        ("inf", float("inf")),
+    ],
+)
+def test_what_is_not_equal_has_another_key(one, other):
+    assert trial_key({"x": one}) != trial_key({"x": other})
+
+
+def test_a_key_is_the_same_tomorrow():
+    content = {"seed": 3, "point": {"kappa": 0.8}, "needs": ["a"], "by": None}
+    assert trial_key(content) == "2b45051950b3e743477c96ee1b86a5752e4f9e73f948527868e3c46235c010f5"
+
+
+def test_nan_and_unknown_types_are_refused():
+    with pytest.raises(ValueError, match="NaN"):
+        trial_key({"x": [float("nan")]})
+    for unknown in (object(), {1}, b"x", np.int64(1), np.zeros(2)):
+        with pytest.raises(TypeError):
+            trial_key({"x": unknown})
+    with pytest.raises(TypeError, match="strings"):
+        trial_key({"x": {1: 2}})
+
+
+def draws(*names, root=3):
+    return stream(root, *names).integers(0, 2**63, 4).tolist()
+
+
+def test_streams_are_named():
+    names = [(), ("",), ("split",), ("split", "adult"), ("splitadult",), ("adult", "split")]
+    seen = [json.dumps(draws(*path, root=root)) for path in names for root in (-1, 3, 2**80)]
+    assert len(set(seen)) == len(seen)
+    assert draws("split", "adult") == draws("split", "adult")
+
+
+def test_a_stream_is_the_same_tomorrow():
+    assert draws("split", "adult") == [
+        1208142642362302839,
+        2821543006138312972,
+        8948696090026833376,
+        6943520460941410843,
+    ]

@@ -1,0 +1,80 @@
+import json
+import subprocess
+from datetime import UTC, datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+
+import ratecli
+from ratecli.ledger.provenance import code_versions, manifest
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def made(folder):
+    record = manifest(
+        data={"adult": "ab12"},
+        command=["ratecli", "run", "a.yaml"],
+        started=NOON,
+        ended=NOON.astimezone(timezone(timedelta(hours=5))) + timedelta(seconds=90),
+        folder=folder,
+    )
+    return json.loads(json.dumps(record))
+
+
+def git(folder, *arguments):
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / "a.yaml").write_text("name: a\n")
+    git(tmp_path, "add", "a.yaml")
+    git(tmp_path, "commit", "-q", "-m", "one")
+    return tmp_path
+
+
+def test_versions_data_command_and_times(tmp_path):
+    record = made(tmp_path)
+    assert record["versions"]["ratecli"] == ratecli.__version__
+    assert record["versions"]["numpy"] == np.__version__
+    assert set(record["versions"]) == {*code_versions(), "pandas"}
+    assert record["data"] == {"adult": "ab12"}
+    assert record["command"] == ["ratecli", "run", "a.yaml"]
+    assert record["started"] == "2026-03-01T12:00:00Z"
+    assert record["ended"] == "2026-03-01T12:01:30Z"
+    assert record["cpus"] >= 1
+
+
+def test_the_commit_and_whether_files_differ_from_it(repository):
+    commit = git(repository, "rev-parse", "HEAD")
+    (repository / "untracked.csv").touch()
+    assert made(repository)["git"] == {"commit": commit, "dirty": False}
+    (repository / "a.yaml").write_text("name: b\n")
+    assert made(repository)["git"] == {"commit": commit, "dirty": True}
+
+
+def test_a_folder_without_commits_or_repository_has_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert made(tmp_path)["git"] is None
+    git(tmp_path, "init", "-q")
+    assert made(tmp_path)["git"] is None
+
+
+def test_without_git_there_is_no_error(repository, monkeypatch):
+    monkeypatch.setenv("PATH", str(repository))
+    assert made(repository)["git"] is None
+
+
+def test_a_hooks_variables_do_not_mislead(repository, tmp_path_factory, monkeypatch):
+    commit = git(repository, "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path_factory.mktemp("elsewhere")))
+    assert made(repository)["git"]["commit"] == commit
+
+
+def test_no_environment_variable_is_recorded(tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    assert "hunter2" not in json.dumps(made(tmp_path))

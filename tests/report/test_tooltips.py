@@ -1,0 +1,130 @@
+"""What pages tell of plots, against what Matplotlib drew: places, parts and values."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from functools import partial
+
+import pytest
+from guarantees import SAFE, promised
+from matplotlib.figure import Figure
+from synthetic_ledger import measured, planned
+
+from ratecli.ledger.view import Ledger
+from ratecli.report.plots.draw import pictures
+from ratecli.report.plots.style import empty_figure, picture
+from ratecli.report.plots.tooltips import MOST_MARKS, Told
+
+XLINK = "{http://www.w3.org/1999/xlink}href"
+
+
+def groups_of(drawn, start: str) -> list[ET.Element]:
+    root = ET.fromstring(drawn.svg)
+    return [part for part in root.iter() if part.get("id", "").startswith(start)]
+
+
+def markers(drawn, series: int) -> list[tuple[float, float]]:
+    """Shares of the figure at which a series has its markers."""
+    root = ET.fromstring(drawn.svg)
+    width, height = (float(each) for each in root.get("viewBox").split()[2:])
+    return [
+        (float(use.get("x")) / width, float(use.get("y")) / height)
+        for group in groups_of(drawn, f"series-{series}-")
+        for use in group.iter()
+        if use.get(XLINK) and use.get("x")
+    ]
+
+
+def told(drawn, series: int) -> list[tuple[float, float]]:
+    return [(mark.x, mark.y) for mark in drawn.marks if mark.series == series]
+
+
+def test_marks_are_where_the_markers_are(drawn):
+    for shown in drawn:
+        for number, name in enumerate(shown.series[:-1]):
+            assert sorted(told(shown, number)) == [
+                pytest.approx(place, abs=1e-5) for place in sorted(markers(shown, number))
+            ], name
+
+
+def test_marks_of_all_panels_are_where_the_markers_are():
+    (shown,) = pictures(promised())
+    number = shown.series.index(SAFE)
+    assert sorted(told(shown, number)) == [
+        pytest.approx(place, abs=1e-5) for place in sorted(markers(shown, number))
+    ]
+    assert {name for mark in shown.marks for name, _ in mark.facts} == {
+        "amount", "n", "error (test)", "solution rate", "failure rate (any constraint, test)",
+    }  # fmt: skip
+
+
+def test_no_two_parts_share_an_id_and_each_entry_of_the_legend_is_a_series(drawn):
+    root = ET.fromstring(drawn[0].svg)
+    ids = [part.get("id") for part in root.iter() if part.get("id")]
+    assert len(ids) == len(set(ids))
+    entries = {part.get("id").split("-")[1] for part in groups_of(drawn[0], "legend-")}
+    assert entries == {str(number) for number in range(len(drawn[0].series))}
+
+
+def test_a_plot_along_a_trace_tells_each_place():
+    trial = planned("fit", 0)
+    trace = tuple({"iteration": k, "objective": 1.0 / k, "violation": 0.5} for k in (1, 2, 3))
+    result = measured(trial, {("main", "test"): {"error": 0.1}}, trace=trace)
+    plots = {"report": {"plots": [{"kind": "convergence"}]}, "constraints": {"parity": "..."}}
+    (shown,) = pictures(Ledger([trial], {trial.key: result}, {"experiment": plots}))
+    assert shown.series == ("fit",)
+    assert [dict(mark.facts) for mark in shown.marks[:3]] == [
+        {"iteration": str(k), "objective (train)": f"{1 / k:.4f}", "n": "1"} for k in (1, 2, 3)
+    ]
+    assert len(shown.marks) == 6
+
+
+def _bars(told: Told) -> Figure:
+    figure = empty_figure((4, 3))
+    axes = figure.add_subplot()
+    told.own("bars", axes.barh([0, 1], [2.0, 4.0], height=0.5))
+    for y, value in enumerate((2.0, 4.0)):
+        told.box(axes, (0.0, value), (y - 0.25, y + 0.25), (("y", str(y)),), "bars")
+    axes.set_xlim(0, 5)
+    return figure
+
+
+def test_a_box_is_where_the_bar_is():
+    shown = picture("p", "c", _bars)
+    root = ET.fromstring(shown.svg)
+    width, height = (float(each) for each in root.get("viewBox").split()[2:])
+    groups = groups_of(shown, "series-0-")
+    assert len(groups) == 2
+    for mark, group in zip(shown.marks, groups, strict=True):
+        numbers = [float(each) for each in group[0].get("d").split() if each not in "MLz"]
+        xs, ys = numbers[::2], numbers[1::2]
+        found = (mark.x * width, mark.width * width, mark.y * height, mark.height * height)
+        assert found == pytest.approx(
+            (
+                (min(xs) + max(xs)) / 2,
+                max(xs) - min(xs),
+                (min(ys) + max(ys)) / 2,
+                max(ys) - min(ys),
+            ),
+            abs=1e-3,
+        )
+
+
+def _points(told: Told, *, places) -> Figure:
+    figure = empty_figure((4, 3))
+    axes = figure.add_subplot()
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    for place in places:
+        told.point(axes, place, "a", ())
+    return figure
+
+
+def test_what_is_outside_or_nowhere_is_not_told():
+    places = [(0.5, 0.5), (1.5, 0.5), (0.5, -0.2), (float("nan"), 0.5), (1.0, 0.0)]
+    assert len(picture("p", "c", partial(_points, places=places)).marks) == 2
+
+
+def test_of_too_many_places_the_first_are_told():
+    places = [(0.5, k / MOST_MARKS / 2) for k in range(MOST_MARKS + 1)]
+    assert len(picture("p", "c", partial(_points, places=places)).marks) == MOST_MARKS

@@ -1,0 +1,311 @@
+"""Rows that a filter cannot do with: found before any trial, each at its place in the file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from oracles.a9a import NEEDS_A9A
+
+from experiments import people, run_file, write
+from ratecli.errors import FaultError
+from ratecli.experiment.prepare import prepare
+from ratecli.models.storage import loads
+from ratecli.sampling.rows import world
+
+STAGE = """
+name: rows
+datasets: {people: {path: people.csv, label: y, drop: [old, part], split: {by: part}}}
+algorithms: [unconstrained]
+filter: {balance: sex}
+"""
+ALGORITHM = """
+name: rows
+datasets: {people: {path: people.csv, label: y, drop: [old, part], split: {by: part}}}
+objective: imbalance(by=sex)
+constraints: {secret: 'disclosivity(by=sex) <= 0.3'}
+algorithms: [balanced_tree]
+"""
+both = pytest.mark.parametrize(("text", "line", "column"), [(STAGE, 5, 19), (ALGORITHM, 4, 12)])
+
+
+@pytest.fixture
+def frame():
+    found = people(400, 2)
+    found["part"] = np.where(np.arange(400) % 4 == 0, "test", "train")
+    found.loc[::8, "part"] = "validation"
+    return found
+
+
+def prepared(folder, frame, text):
+    frame.to_csv(folder / "people.csv", index=False)
+    return prepare(write(folder, text))
+
+
+def faults(folder, frame, text):
+    with pytest.raises(FaultError) as caught:
+        prepared(folder, frame, text)
+    return caught.value.faults
+
+
+@both
+def test_a_column_with_one_value(tmp_path, frame, text, line, column):  # noqa: ARG001
+    frame["sex"] = "F"
+    found = faults(tmp_path, frame, text)
+    assert {fault.code for fault in found} == {"E304"}
+    assert found[0].message == "'sex' has 1 value, 'imbalance' takes 2 to 30"
+    assert (found[0].place.line, found[0].place.column) == (line, {5: 19, 4: 25}[line])
+
+
+@both
+def test_a_group_without_training_rows(tmp_path, frame, text, line, column):
+    frame.loc[(frame.part == "test"), "sex"] = "X"
+    found = faults(tmp_path, frame, text)
+    assert {fault.code for fault in found} == {"E408"}
+    assert found[0].message == "no training row is in the group 'sex = X'"
+    assert (found[0].place.line, found[0].place.column) == (line, column)
+
+
+@both
+def test_a_group_absent_from_other_rows_is_a_warning(tmp_path, frame, text, line, column):
+    frame.loc[frame.part == "validation", "sex"] = "M"
+    frame.loc[(frame.part == "test") & (frame.x > -0.6), "sex"] = "M"
+    found = [f for f in prepared(tmp_path, frame, text).warnings if f.code == "W401"]
+    assert found[0].message == (
+        "the group 'sex = F' has no validation rows: nothing can be said of it there"
+    )
+    few = int(((frame.part == "test") & (frame.sex == "F")).sum())
+    assert 1 < few < 30
+    assert found[1].message == (
+        f"the group 'sex = F' has only {few} test rows: its rates say little there"
+    )
+    assert {(f.place.line, f.place.column) for f in found} == {(line, column)}
+    assert len(found) == 2
+
+
+@both
+def test_rows_whose_group_is_not_known(tmp_path, frame, text, line, column):
+    frame.loc[frame.index[frame.part == "test"][:5], "sex"] = None
+    prepared(tmp_path, frame, text)  # on other rows it does not matter
+    frame.loc[frame.index[frame.part == "train"][:3], "sex"] = None
+    other = tmp_path / "missing"
+    other.mkdir()
+    found = faults(other, frame, text)
+    assert {fault.code for fault in found} == {"E411"}
+    assert found[0].message == ("3 training rows have no value of 'sex': their group is not known")
+    assert found[0].help == "say missing: leave_out among the filter's options"
+    assert (found[0].place.line, found[0].place.column) == (line, column)
+    free = text.replace("sex}\n", "sex, algorithm: {balanced_tree: {missing: leave_out}}}\n")
+    free = free.replace("[balanced_tree]", "[balanced_tree: {missing: leave_out}]")
+    outcome, _ = run_file(write(other, free))
+    assert set(outcome.counts) == {"ok"}
+
+
+def test_what_is_left_out_says_nothing(tmp_path, frame):
+    """The filter is the one that is found without the rows: here each training row once more."""
+    again = frame[frame.part == "train"].assign(sex=None)
+    text = ALGORITHM.replace(
+        "[balanced_tree]",
+        "[balanced_tree: {missing: leave_out, kept: 0.1}, qp_proxy: {missing: leave_out}]\n"
+        "regularization: {l2: 0.01}",
+    )
+    chances = []
+    for name, rows in (("once", frame), ("twice", pd.concat([frame, again]))):
+        folder = tmp_path / name
+        folder.mkdir()
+        ready = prepared(folder, rows, text)
+        _, store = run_file(ready.path)
+        X = world(ready.data, 0, None, ready.cases[0].drawing).X[: len(frame)]
+        models = (loads(store.result(p.key).models["expected"]) for p in store.plan())
+        chances.append(np.stack([model.decide(X) for model in models]))
+    assert np.ptp(chances[0], axis=1).min() > 0.2
+    np.testing.assert_allclose(chances[0], chances[1], atol=1e-4)
+
+
+def test_filters_need_no_label(tmp_path, frame):
+    text = ALGORITHM.replace("label: y, drop: [old, part]", "drop: [y, old, part]")
+    outcome, _ = run_file(prepared(tmp_path, frame, text).path)
+    assert set(outcome.counts) == {"ok"}
+    others = text.replace("[balanced_tree]", "[balanced_tree, unconstrained]")
+    (fault,) = faults(tmp_path, frame, others)
+    assert (fault.code, fault.message) == ("E306", "no training row has a label")
+
+
+def test_who_is_in_no_group_of_the_goal_is_not_left_out(tmp_path, frame):
+    """A share of women is aimed at: men are known to be none."""
+    frame.loc[frame.index[frame.part == "train"][:3], "sex"] = None
+    shares = []
+    for rule in ("rms(share[sex = F] - 0.5)", "rms(share[sex = F] - 0.5, share[sex = M] - 0.5)"):
+        text = ALGORITHM.replace("constraints: {secret: 'disclosivity(by=sex) <= 0.3'}\n", "")
+        text = text.replace("imbalance(by=sex)", rule)
+        text = text.replace("[balanced_tree]", "[balanced_tree: {missing: leave_out}]")
+        folder = tmp_path / str(len(shares))
+        folder.mkdir()
+        ready = prepared(folder, frame, text)
+        _, store = run_file(ready.path)
+        (planned,) = store.plan()
+        rows = world(ready.data, 0, None, ready.cases[0].drawing)
+        chances = loads(store.result(planned.key).models["expected"]).decide(rows.X)
+        known = (rows.sample.part == "train") & pd.notna(rows.sample.columns["sex"])
+        women = rows.sample.columns["sex"][known] == "F"
+        shares.append(chances[known][women].sum() / chances[known].sum())
+    assert shares[0] == pytest.approx(shares[1], abs=1e-4)
+    assert abs(shares[0] - 0.5) < 0.5 * abs(women.mean() - 0.5)
+
+
+def test_a_seed_may_meet_what_the_first_one_did_not(tmp_path, frame):
+    text = STAGE.replace(", part], split: {by: part}", "]")
+    text = text.replace("algorithms", "seeds: 20\nalgorithms")
+    frame = frame.drop(columns="part")
+    tested = world(prepared(tmp_path, frame, text).data, 0).sample.part == "test"
+    frame.loc[np.flatnonzero(tested)[0], "sex"] = None
+    other = tmp_path / "other"
+    other.mkdir()
+    _, store = run_file(prepared(other, frame, text).path)
+    ends = {
+        planned.seed: store.result(planned.key)
+        for planned in store.plan()
+        if planned.label == "filter"
+    }
+    bad = [result for result in ends.values() if result.status == "error"]
+    assert 5 < len(bad) < 20
+    assert ends[0].status == "ok"
+    assert all("no value of 'sex'" in result.reason for result in bad)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("rms(share[women] - 0.6, share[men] - 0.6)", "which have no row in common, add up to 1.2"),
+        ("rms(share[women] - 0.3, share[men] - 0.6)", "of which each row is in one, add up to 0.9"),
+        ("rms(share[women] + 0.1)", "a share of -0.1 is aimed at for 'sex = F'"),
+        ("rms(share[x < 0] - 0.7, share[x >= 0] - 0.7)", "which have no row in common"),
+    ],
+)
+def test_targets_that_are_no_shares(tmp_path, frame, rule, message):
+    groups = "groups: {women: sex = F, men: sex = M}\n"
+    stage = STAGE.replace("balance: sex", f"objective: '{rule}'") + groups
+    (fault,) = faults(tmp_path, frame, stage)
+    assert (fault.code, fault.place.line, fault.place.column) == ("E305", 5, 26)
+    assert message in fault.message
+    algorithm = ALGORITHM.replace("imbalance(by=sex)", rule) + groups
+    found = [f for f in faults(tmp_path, frame, algorithm) if f.code == "E305"]
+    assert (found[0].place.line, found[0].place.column) == (4, 16)
+    assert message in found[0].message
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "rms(share[women] - 0.6)",
+        "rms(share[women] - 0.3, share[men] - 0.7)",
+        "rms(share[x < 0] - 0.7, share[x < 1] - 0.9)",
+    ],
+)
+def test_targets_that_are(tmp_path, frame, rule):
+    groups = "groups: {women: sex = F, men: sex = M}\n"
+    prepared(tmp_path, frame, STAGE.replace("balance: sex", f"objective: '{rule}'") + groups)
+
+
+@pytest.mark.parametrize(
+    ("stage", "code", "at", "words"),
+    [
+        ("{balance: sx}", "E205", 19, "there is no column 'sx'"),
+        ("{balance: [sex, race]}", "E205", 25, "there is no column 'race'"),
+        ("{balance: [sex, sex]}", "E304", 25, "'sex' is named twice"),
+        ("{balance: x}", "E304", 19, "'x' has 400 values"),
+        ("{balance: sex, algorithm: majorize}", "E308", 35, "'majorize' is no filter"),
+        ("{balance: sex, algorithm: balanced_trie}", "E202", 35, "no algorithm is called"),
+        (
+            "{balance: sex, algorithm: {qp_proxy: {noise: 2}}}",
+            "E104",
+            54,
+            "'noise' must be at most 1",
+        ),
+        ("{balance: sex, algorithm: {qp_proxy: {nois: 1}}}", "E101", 47, "unknown key 'nois'"),
+        (
+            "{balance: sex, disclosivity: 0.1, algorithm: qp_proxy}",
+            "E308",
+            24,
+            "'qp_proxy' keeps no bound on disclosivity: it is measured anyway",
+        ),
+        ("{balance: sex, disclosivity: b}", "E203", 38, "nothing that varies is called 'b'"),
+        ("{balance: sex, disclosivity: big}", "E104", 15, "'big' stands for 'disclosivity'"),
+        ("{balance: big}", "E104", 19, "'big' stands for a column to balance, not the number 2"),
+        ("{balance: sex, take: wights}", "E104", 30, "'wights' is not a choice for 'take'"),
+        ("{objective: error}", "E308", 21, "the filter cannot minimize this: it is affine"),
+        ("{objective: 'rms(share[y=1]@test - 1)'}", "E309", 26, "the filter looks at the split"),
+        ("{objective: 'rms(shore[y=1] - 1)'}", "E203", 26, "nothing is called 'shore'"),
+        (
+            "{objective: 'rms(share[x < 0] - 1)', disclosivity: 0.1}",
+            "E304",
+            46,
+            "'x' has 400 values",
+        ),
+    ],
+)
+def test_what_is_wrong_in_it(tmp_path, frame, stage, code, at, words):  # noqa: PLR0917
+    text = STAGE.replace("{balance: sex}", stage) + "sweep: {big: [2]}\n"
+    (fault,) = faults(tmp_path, frame, text)
+    assert (fault.code, fault.place.column) == (code, at), (fault, fault.place)
+    assert fault.place.line == (6 if fault.place.column == 15 else 5)
+    assert words in fault.message
+
+
+@NEEDS_A9A
+def test_ready_made_features_hide_no_column(tmp_path):
+    text = """
+name: ready
+datasets: {a9a: {source: a9a}}
+filter: {balance: sex}
+algorithms: [unconstrained]
+"""
+    with pytest.raises(FaultError) as caught:
+        prepare(write(tmp_path, text))
+    (fault,) = caught.value.faults
+    assert (fault.code, fault.place.line, fault.place.column) == ("E411", 4, 19)
+    assert fault.message == "the features are ready-made: 'sex' cannot be kept out of them"
+
+
+def test_row_weights_are_honoured(tmp_path):
+    """A row of weight 2 trains as two rows do, by every algorithm that a file can name."""
+    frame = people(300, 4)
+    frame["part"] = np.where(np.arange(300) % 5 == 0, "test", "train")
+    frame["w"] = np.where((frame.sex == "F") & (frame.part == "train"), 2, 1)
+    twice = pd.concat([frame, frame[frame.w == 2]]).drop(columns="w")
+    frame.to_csv(tmp_path / "weighed.csv", index=False)
+    twice.to_csv(tmp_path / "twice.csv", index=False)
+    text = """
+name: weighed
+datasets: {d: {path: FILE, label: y, drop: [old, part], split: {by: part}, WEIGHT}}
+groups: {women: sex = F, men: sex = M}
+constraints: {parity: 'positive_rate[women] >= 0.8 * positive_rate[men]'}
+regularization: {l2: 0.01}
+algorithms:
+  - unconstrained
+  - unconstrained: {loss: logistic, as: logistic}
+  - majorize
+  - thresholded
+  - post_shift
+  - zafar
+  - mixture
+  - three_player: {steps: 300}
+"""
+    numbers = []
+    for file, weight in (("weighed.csv", "weight: w"), ("twice.csv", "features: [sex, x, z]")):
+        _, store = run_file(
+            write(tmp_path, text.replace("FILE", file).replace("WEIGHT", weight), f"{file}.yaml")
+        )
+        found = {}
+        for planned in store.plan():
+            result = store.result(planned.key)
+            main = result.values[0].variant
+            found |= {
+                (planned.label, v.metric): v.value
+                for v in result.values
+                if (v.variant, v.split) == (main, "train")
+            }
+        numbers.append(found)
+    assert numbers[0].keys() == numbers[1].keys()
+    for key, value in numbers[0].items():
+        assert value == pytest.approx(numbers[1][key], abs=0.02), key

@@ -1,0 +1,157 @@
+"""What trials keep of filters, against loops over rows."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import people, run_file, write
+from ratecli.experiment.prepare import prepare
+from ratecli.ledger.records import FILTERS
+from ratecli.models.storage import loads
+from ratecli.rates.analysis import objective_goal
+from ratecli.rates.parser import parse_value
+from ratecli.rates.resolve import Scope, resolve
+from ratecli.sampling.filter_summary import census, groups_of
+from ratecli.sampling.rows import world
+
+FILE = """
+name: filters
+datasets: {people: {path: people.csv, label: y, weight: w, split: {test: 1/3}}}
+objective: imbalance(by=city)
+constraints: {rule: 'disclosivity(by=sex) <= 0.3'}
+algorithms: [balanced_tree: {sampled: true, missing: leave_out}, naive_proxy: {missing: leave_out}]
+metrics: {far: imbalance(by=city), tells: disclosivity(by=sex)}
+"""
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("census")
+    frame = people(900, 3)
+    rng = np.random.default_rng(5)
+    frame["city"] = np.where(frame["z"] + rng.normal(size=900) > 1, "Ulm", "Bonn")
+    frame["city"] = frame["city"].where(rng.random(900) > 0.1)  # some rows tell no city
+    frame["w"] = rng.choice([0.5, 1.0, 2.0], 900)
+    frame.to_csv(folder / "people.csv", index=False)
+    path = write(folder, FILE)
+    _, store = run_file(path)
+    results = {trial.label: store.result(trial.key) for trial in store.plan()}
+    return prepare(path), results, {trial.label: trial for trial in store.plan()}
+
+
+def test_every_number_is_what_a_loop_over_rows_counts(trials):
+    prepared, results, _ = trials
+    rows = world(prepared.data, 0, None, prepared.cases[0].drawing)
+    sample = rows.sample
+    for result in results.values():
+        for name, told in result.info[FILTERS].items():
+            classifier = loads(result.models[name])
+            said, kept = classifier.memberships(rows.X), classifier.decide(rows.X)
+            assert told["keep"] == pytest.approx(classifier.keep.tolist(), abs=1e-9)
+            assert list(told["columns"]) == ["city", "sex"]
+            for column, names in (("city", ["Bonn", "Ulm"]), ("sex", ["F", "M"])):
+                here = told["columns"][column]
+                assert here["groups"] == names
+                assert list(here["splits"]) == ["train", "test"]
+                for split, found in here["splits"].items():
+                    rows_there = [
+                        k
+                        for k in range(len(sample))
+                        if sample.part[k] == split and sample.columns[column][k] in names
+                    ]
+                    total = sum(sample.weight[k] for k in rows_there)
+                    chosen = sum(sample.weight[k] * kept[k] for k in rows_there)
+                    for j in range(said.shape[1]):
+                        mass = sum(sample.weight[k] * said[k, j] for k in rows_there)
+                        assert found["size"][j] == pytest.approx(mass / total, abs=1e-9)
+                    for g, group in enumerate(names):
+                        own = [k for k in rows_there if sample.columns[column][k] == group]
+                        base = sum(sample.weight[k] for k in own) / total
+                        after = sum(sample.weight[k] * kept[k] for k in own) / chosen
+                        assert found["base"][g] == pytest.approx(base, abs=1e-9)
+                        assert found["after"][g] == pytest.approx(after, abs=1e-9)
+                        for j in range(said.shape[1]):
+                            mass = sum(sample.weight[k] * said[k, j] for k in rows_there)
+                            both = sum(sample.weight[k] * said[k, j] for k in own)
+                            share = found["posterior"][j][g]
+                            assert share == pytest.approx(both / mass, abs=1e-9)
+
+
+def test_measures_follow_from_it(trials):
+    _, results, planned = trials
+    for label, result in results.items():
+        for name, told in result.info[FILTERS].items():
+            for split in ("train", "test"):
+                known = {v.metric: v.value for v in result.values
+                         if (v.variant, v.split) == (name, split)}  # fmt: skip
+                city = told["columns"]["city"]["splits"][split]
+                sex = told["columns"]["sex"]["splits"][split]
+                shifts = np.abs(np.array(sex["posterior"]) - sex["base"])
+                tells = known[planned[label].metrics["tells"]]
+                assert shifts.max() == pytest.approx(tells, abs=1e-9)
+                assert sum(city["after"]) == pytest.approx(1)
+
+
+def test_one_sample_is_counted_as_it_is(trials):
+    _, results, _ = trials
+    told = results["balanced_tree"].info[FILTERS]
+    assert list(told) == ["expected", "sampled"]  # the main variant first
+    for column in ("city", "sex"):
+        both = [told[name]["columns"][column]["splits"]["train"] for name in told]
+        assert both[0]["posterior"] == both[1]["posterior"]
+        assert both[0]["after"] != both[1]["after"]
+
+
+def test_it_is_plain_data(trials):
+    _, results, _ = trials
+    for result in results.values():
+        text = json.dumps(result.info[FILTERS], allow_nan=False)
+        assert json.loads(text) == result.info[FILTERS]
+
+
+def test_a_variant_that_no_trial_gave_is_told(tmp_path):
+    people(300, 1).to_csv(tmp_path / "people.csv", index=False)
+    text = (
+        "name: x\ndatasets: {d: {path: people.csv, label: y, split: {test: 1/3}}}\n"
+        "objective: imbalance(by=sex)\nalgorithms: [naive_proxy]\n"
+        "report: {plots: [{kind: posteriors, variant: expekted}, {kind: group_shares, variant: expected}]}\n"
+    )
+    outcome, _ = run_file(write(tmp_path, text))
+    (warning,) = outcome.warnings
+    assert (warning.code, warning.message) == ("W208", "no trial gave a variant 'expekted'")
+    assert warning.help.startswith("did you mean 'expected'")
+
+
+def test_other_classifiers_have_none(tmp_path):
+    people(200, 1).to_csv(tmp_path / "people.csv", index=False)
+    text = "name: x\ndatasets: {d: {path: people.csv, label: y}}\nalgorithms: [unconstrained]\n"
+    _, store = run_file(write(tmp_path, text))
+    assert FILTERS not in store.result(store.plan()[0].key).info
+
+
+def goal(text):
+    values = {"job": ["b", "a"], "age": [3.0, 20.5, 30.0]}
+    scope = Scope(values=values.get, columns=frozenset(values))
+    return objective_goal(text, resolve(parse_value(text), scope))
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("imbalance(by=job)", {"job": ["b", "a"]}),
+        ("imbalance(by=(age, job))", {"age": ["3", "20.5", "30"], "job": ["b", "a"]}),
+        ("disclosivity(by=job)", {"job": ["b", "a"]}),
+        ("share[age >= 20] - share[job = a]", {"age": ["age >= 20"], "job": ["a"]}),
+        ("share[job = a, age > 4] + positive_rate[job = b]", {}),
+    ],
+)
+def test_groups_are_those_of_the_goals(text, groups):
+    found = {column: list(told) for column, told in groups_of([goal(text)]).items()}
+    assert found == groups
+
+
+def test_without_filters_nothing_is_counted():
+    assert census([goal("imbalance(by=job)")], None, ("train",), {}, {}) == {}

@@ -1,0 +1,185 @@
+"""Rows that are put aside for a safety test, and rows that are drawn anew."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from experiments import people, run_file, write
+from ratecli.experiment.prepare import prepare
+from ratecli.sampling.resampling import AS_THEY_ARE, Drawing, Holdout
+from ratecli.sampling.rows import dealt_of, world
+
+FILE = """
+name: drawn
+datasets:
+  people: {path: people.csv, label: y, drop: [old, id]}
+constraints: {right: error <= 0.9}
+algorithms: [unconstrained]
+metrics: {error: error}
+"""
+ROWS = 400
+
+
+@pytest.fixture
+def folder(tmp_path):
+    frame = people(ROWS, 3)
+    frame["id"] = np.arange(ROWS)
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def data(folder):
+    return prepare(write(folder, FILE)).data
+
+
+def holdout(fraction, **how):
+    return Drawing(None, Holdout(Fraction(fraction), **how))
+
+
+def ids(rows, split):
+    return rows.sample.columns["id"][rows.sample.part == split]
+
+
+@pytest.mark.parametrize("fraction", ["1/2", "0.4", "0.9"])
+@pytest.mark.parametrize("positional", [True, False])
+def test_only_training_rows_are_put_aside(data, fraction, positional):
+    plain = world(data, 5)
+    tested = world(data, 5, None, holdout(fraction, positional=positional))
+    train, safety = set(ids(tested, "train")), set(ids(tested, "safety"))
+    assert not train & safety
+    assert train | safety == set(ids(plain, "train"))
+    assert ids(tested, "test").tolist() == ids(plain, "test").tolist()
+    count = len(ids(plain, "train"))
+    assert abs(len(safety) - count * float(Fraction(fraction))) <= 1
+    assert tested.splits() == {
+        "train": len(train),
+        "test": len(ids(plain, "test")),
+        "safety": len(safety),
+    }
+
+
+def test_the_last_rows_of_the_file_are_taken_as_the_toolkit_takes_them(data):
+    kept = ids(world(data, 0), "train")
+    tested = world(data, 0, None, holdout("0.6", positional=True))
+    first = round(0.4 * len(kept))
+    assert ids(tested, "train").tolist() == kept[:first].tolist()
+    assert ids(tested, "safety").tolist() == kept[first:].tolist()
+
+
+def test_a_file_sorted_by_label_is_shuffled_unless_told_otherwise(folder):
+    """Defect 5 of the toolkit, which takes the last rows of any file: candidates then saw one label."""
+    frame = people(ROWS, 3).sort_values("y")
+    frame["id"] = "train"
+    frame.loc[frame.index[::4], "id"] = "test"
+    frame.to_csv(folder / "people.csv", index=False)
+    text = FILE.replace("drop: [old, id]", "drop: [old, id], split: {by: id}")
+    sorted_data = prepare(write(folder, text)).data
+    means = {}
+    for positional in (True, False):
+        sample = world(sorted_data, 0, None, holdout("0.6", positional=positional)).sample
+        parts = (sample.label[sample.part == name] for name in ("train", "safety"))
+        means[positional] = [float(part.mean()) for part in parts]
+    assert means[True][0] == 0 < means[True][1]
+    assert means[False] == pytest.approx([0.6 * means[True][1]] * 2, abs=0.1)
+
+
+def test_each_seed_puts_other_rows_aside_and_the_same_ones_again(data):
+    found = [tuple(ids(world(data, seed, None, holdout("1/2")), "safety")) for seed in (1, 2, 1)]
+    assert found[0] == found[2] != found[1]
+
+
+def test_strata_have_the_same_shares_in_both_parts(data):
+    columns = ("sex", "label")
+    parts = dealt_of(data, "people", 4, holdout("0.3", stratify=columns)).part
+    rows = world(data, 4, None, holdout("0.3", stratify=columns)).sample
+    for sex in ("F", "M"):
+        for label in (0, 1):
+            stratum = (rows.columns["sex"] == sex) & (rows.label == label)
+            aside = int((stratum & (parts == "safety")).sum())
+            whole = aside + int((stratum & (parts == "train")).sum())
+            assert abs(aside - 0.3 * whole) < 1
+
+
+@pytest.mark.parametrize("share", ["1/10", "1", "2.5"])
+def test_drawn_rows_come_from_all_and_all_of_them_test(data, share):
+    rows = world(data, 7, None, Drawing(Fraction(share)))
+    everything = ids(rows, "test")
+    assert everything.tolist() == list(range(ROWS))
+    drawn = ids(rows, "train").astype(int)
+    assert len(drawn) == round(float(Fraction(share)) * ROWS)
+    label = world(data, 7).sample.label
+    assert rows.sample.label.tolist() == [*label[drawn], *label]
+    # the same row has the same features, whichever part it is in
+    X = np.asarray(rows.X)
+    assert np.array_equal(X[: len(drawn)], X[len(drawn) :][drawn])
+    numbers = X[: len(drawn), -2:]
+    assert numbers.mean(axis=0) == pytest.approx(np.zeros(2), abs=1e-9)
+    assert numbers.std(axis=0) == pytest.approx(np.ones(2), abs=1e-9)
+
+
+def test_rows_are_drawn_with_equal_chances_again_and_again(data):
+    counts = np.zeros(ROWS)
+    for seed in range(200):
+        part = dealt_of(data, "people", seed, Drawing(Fraction(1)))
+        counts += np.bincount(part.rows[part.part == "train"], minlength=ROWS)
+    # 200 of 80,000 draws are expected of each row, with a deviation of 14
+    assert counts.sum() == 200 * ROWS
+    assert abs(counts - 200).max() < 5 * 14.2
+    assert 12 < counts.std() < 17
+
+
+def test_drawn_rows_are_divided_as_draws(data):
+    both = Drawing(Fraction(1), Holdout(Fraction("0.6")))
+    rows = world(data, 7, None, both)
+    assert rows.splits() == {"train": 160, "test": ROWS, "safety": 240}
+    whole = sorted(ids(world(data, 7, None, Drawing(Fraction(1))), "train"))
+    assert sorted([*ids(rows, "train"), *ids(rows, "safety")]) == whole
+
+
+def test_several_data_sets_are_drawn_each_by_itself(folder):
+    people(100, 9).assign(id=-1).to_csv(folder / "others.csv", index=False)
+    text = FILE.replace(
+        "}\nconst", "}\n  a_few: {path: others.csv, label: y, drop: [old, id]}\nconst"
+    )
+    data = prepare(write(folder, text)).data
+    rows = world(data, 0, None, Drawing(Fraction(1, 2))).sample
+    for name, count in (("people", ROWS), ("a_few", 100)):
+        own = rows.dataset == name
+        assert int((own & (rows.part == "train")).sum()) == count / 2
+        assert int((own & (rows.part == "test")).sum()) == count
+    assert (rows.columns["id"][rows.dataset == "a_few"] == -1).all()
+    assert (rows.columns["id"][rows.dataset == "people"] >= 0).all()
+
+
+def test_rows_as_they_are_do_not_change(data):
+    assert Drawing() == AS_THEY_ARE
+    plain, again = world(data, 2), world(data, 2, None, AS_THEY_ARE)
+    assert np.array_equal(plain.X, again.X)
+    assert plain.sample.part.tolist() == again.sample.part.tolist()
+
+
+def test_nothing_about_a_safety_row_reaches_the_candidate(tmp_path):
+    """Neither its features nor its label: the model is the same to the byte."""
+    text = FILE + "safety: {fraction: 0.5, order: positional}\n"
+    frame = people(ROWS, 3)
+    frame["id"] = np.where(np.arange(ROWS) < 300, "train", "test")
+    models, estimates = [], []
+    for strange in (False, True):
+        folder = tmp_path / str(strange)  # tables are kept by their path
+        folder.mkdir()
+        if strange:
+            frame.loc[150:299, ["sex", "x", "y"]] = "X", 1000.0, 1
+        frame.to_csv(folder / "people.csv", index=False)
+        tested = text.replace("drop: [old, id]", "drop: [old, id], split: {by: id}")
+        _, store = run_file(write(folder, tested))
+        (planned,) = store.plan()
+        result = store.result(planned.key)
+        assert result.info["rows"] == {"train": 150, "test": 100, "safety": 150}
+        estimates.append(result.info["certificates"][0]["estimate"])
+        models.append(result.models["deterministic"])
+    assert models[0] == models[1]
+    assert estimates[1] == pytest.approx(-0.9) != estimates[0]

@@ -1,0 +1,140 @@
+"""Functions that worker processes import: each a trial of another temper."""
+
+import fcntl
+import hashlib
+import itertools
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from ratecli.errors import Fault, FaultError
+from ratecli.ledger.records import TrialResult, Value
+
+
+def numbers(payload, given):
+    """A few numbers that depend on the key, the needs and nothing else."""
+    key, seconds = payload
+    time.sleep(seconds)
+    seen = "".join(str(value.value) for need in given for value in given[need].values)
+    digest = hashlib.sha256(f"{key}{seen}".encode()).digest()
+    values = tuple(Value("last", "test", f"m{i}", byte / 7) for i, byte in enumerate(digest))
+    return TrialResult(key, "ok", values=values, models={"last": digest})
+
+
+def act(payload, given):
+    """What `payload` says: [key, what, detail]."""
+    key, what, detail = payload
+    return ACTS[what](key, detail, given)
+
+
+def _fine(key, detail, given):
+    info = {"needs": {need: given[need].info["detail"] for need in given}, "detail": detail}
+    return TrialResult(key, "ok", info=info)
+
+
+def _raise(_key, detail, _given):
+    raise ValueError(detail)
+
+
+def _fault(_key, _detail, _given):
+    raise FaultError([Fault("E402", "cannot fetch\nadult"), Fault("E403", "wrong hash")])
+
+
+def _leave(_key, _detail, _given):
+    sys.exit("enough")
+
+
+def _vanish(_key, detail, _given):
+    os._exit(detail)
+
+
+def _killed(_key, _detail, _given):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _vanish_once(key, detail, given):
+    marker = Path(detail)
+    if not marker.exists():
+        marker.touch()
+        os._exit(3)
+    return _fine(key, detail, given)
+
+
+def _unstorable(key, _detail, _given):
+    return TrialResult(key, "ok", info={"what": object()})
+
+
+def _process(key, _detail, _given):
+    return TrialResult(key, "ok", info={"pid": os.getpid()})
+
+
+def _between(key, _detail, _given):
+    begun = time.monotonic()
+    time.sleep(0.02)
+    return TrialResult(key, "ok", info={"span": [begun, time.monotonic()]})
+
+
+def _lock(key, detail, _given):
+    """Hold a lock as long as this process lives."""
+    with Path(detail).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        Path(f"{detail}.held").touch()
+        time.sleep(60)
+    return TrialResult(key, "ok")
+
+
+def _spin(_key, _detail, _given):
+    """A loop in C that never gives Python's lock away."""
+    sum(itertools.repeat(0))
+
+
+def _hoard(key, detail, _given):
+    """Hold so many MiB as long as this process lives."""
+    KEPT.extend(b"x" * 2**20 for _ in range(detail))
+    time.sleep(0.3)  # so that it is seen
+    return TrialResult(key, "ok", info={"pid": os.getpid()})
+
+
+def _fell(key, detail, _given):
+    """Kill the process that started this one; detail: [how many times, file of who did]."""
+    times, file = detail
+    with Path(file).open("a") as log:
+        log.write(f"{os.getppid()}\n")
+    if len(Path(file).read_text().split()) <= times:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    return TrialResult(key, "ok")
+
+
+def _threads(key, _detail, _given):
+    # Imported here, as solvers do: libraries loaded after the limits are set must obey them too.
+    import numpy as np  # noqa: PLC0415
+    import scipy.linalg  # noqa: PLC0415
+    from threadpoolctl import threadpool_info  # noqa: PLC0415
+
+    A = np.random.default_rng(0).standard_normal((700, 700))
+    value = float(np.sum(scipy.linalg.inv(A @ A.T + np.eye(700))))
+    threads = [library["num_threads"] for library in threadpool_info()]
+    return TrialResult(key, "ok", info={"threads": threads}, values=(Value("a", "b", "c", value),))
+
+
+KEPT = []
+ACTS = {
+    "spin": _spin,
+    "between": _between,
+    "hoard": _hoard,
+    "fell": _fell,
+    "fine": _fine,
+    "raise": _raise,
+    "fault": _fault,
+    "leave": _leave,
+    "vanish": _vanish,
+    "killed": _killed,
+    "vanish_once": _vanish_once,
+    "unstorable": _unstorable,
+    "process": _process,
+    "lock": _lock,
+    "threads": _threads,
+}

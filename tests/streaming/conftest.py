@@ -1,0 +1,1 @@
+from data_folder import data  # noqa: F401  a fixture

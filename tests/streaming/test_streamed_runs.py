@@ -1,0 +1,349 @@
+"""Experiments on streamed data sets, against the same tables in memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from experiments import run_file, write
+from ratecli.cli.app import app
+from ratecli.cli.fetching import Counter, writing
+from ratecli.errors import FaultError
+from ratecli.experiment.prepare import prepare, understand
+from ratecli.models.linear import Chance, Logistic, Ramp, Threshold
+from ratecli.models.mixture import Mixture, Vote
+from ratecli.rates.matrix import measure
+from ratecli.runner.trial import run_trial
+from ratecli.sampling.rows import world
+
+BASE = """
+name: streams
+datasets:
+  people: {path: people.parquet, label: y, weight: w, drop: [old],
+           split: {validation: 0.2, stratify: [sex, label]}}
+groups: {women: sex = F, men: sex = M, young: age < 30}
+objective: error
+constraints: {parity: 'positive_rate[women] >= 0.9 * positive_rate[men]',
+              some: 'tpr[young, women] >= 0.5'}
+algorithms:
+  - unconstrained
+  - unconstrained: {as: logistic, loss: logistic}
+seeds: 1
+deployed: {column: old}
+metrics: {err: error, women: 'positive_rate[women]', f: 'f1[young]', loss: log_loss,
+          gap: 'max_gap(tpr, by=sex)', jobs: 'max_gap(fpr, by=job)', churn: 'churn[men]',
+          known: 'disclosivity(by=sex)', at: 'error[age = 44]@test', wins: 'wins[women] - losses[men]',
+          none: 'share[sex != F, x > 99.5]'}
+"""
+
+
+def people(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["F", "M"], rows)
+    job = rng.choice([f"j{k}" for k in range(12)], rows).astype(object)
+    job[rng.random(rows) < 0.05] = None
+    x = rng.normal(size=rows) * 3 + 100 + 0.8 * (sex == "M")
+    z = rng.normal(size=rows)
+    score = (x - 100) / 3 + z + 0.7 * rng.logistic(size=rows) + (job == "j3")
+    return pd.DataFrame({
+        "sex": sex, "x": x, "z": z, "age": rng.integers(18, 90, rows), "job": job,
+        "y": (score > 0.4).astype(int), "old": (x > 100.3).astype(int), "w": rng.random(rows) + 0.5,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
+    people(1500).to_parquet(tmp_path / "people.parquet")
+    return tmp_path
+
+
+STREAM = "datasets.people.stream=true"
+
+
+def both(path):
+    return prepare(path), prepare(path, [STREAM])
+
+
+def values_of(store):
+    return {
+        (plan.label, plan.seed, value.variant, value.split, value.metric): value.value
+        for plan in store.plan()
+        for value in store.result(plan.key).values
+    }
+
+
+def test_every_metric_is_that_of_the_rows_in_memory(folder):
+    here, there = both(write(folder, BASE))
+    rows, streamed = (world(each.data, 0, "old") for each in (here, there))
+    assert streamed.splits() == rows.splits()
+    assert len(streamed.sample) < len(rows.sample)
+    assert json.loads(streamed.encoding)["others"] == json.loads(rows.encoding)["others"]
+    rng, d = np.random.default_rng(1), rows.X.shape[1]
+    thresholds = [Threshold(rng.normal(size=d), rng.normal()) for _ in range(5)]
+    mixture = Mixture(tuple(thresholds), np.full(5, 0.2))
+    classifiers = {
+        "threshold": thresholds[0],
+        "logistic": Logistic(rng.normal(size=d), 0.3),
+        "chance": Chance(rng.normal(size=d), 0.1),
+        "ramp": Ramp(0.2 * rng.normal(size=d), 0.1),
+        "mixture": mixture,
+        "vote": Vote(mixture.members, mixture.chances),
+        "nested": Mixture((mixture, thresholds[1]), np.array([0.5, 0.5])),
+    }
+    answers = streamed.answers(classifiers)
+    metrics = list(here.cases[0].metrics.values())
+    assert len(metrics) > 12
+    for name, classifier in classifiers.items():
+        known = rows.predictions(classifier)
+        for split in rows.splits():
+            one = measure(metrics, rows.sample, split, known)
+            other = measure(metrics, streamed.sample, split, answers[name])
+            np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-14)
+
+
+def test_optima_are_those_of_the_rows_in_memory(folder):
+    path = write(folder, BASE)
+    found = []
+    for prepared in both(path):
+        results = [run_trial(task.payload, {}) for task in prepared.plan.tasks]
+        found.append({v.metric: v.value for r in results for v in r.values if v.split == "train"})
+    _, store = run_file(path)
+    here = values_of(store)
+    _, store = run_file(path, STREAM)
+    there = values_of(store)
+    assert here.keys() == there.keys()
+    for key, value in here.items():
+        if (
+            key[0] == "unconstrained"
+        ):  # both to a gap of 1e-5 of the loss, and so the same decisions
+            assert there[key] == pytest.approx(value, abs=1e-9, nan_ok=True)
+    losses = [found["logistic", 0, "deterministic", "train", "log_loss"] for found in (here, there)]
+    assert losses[1] == pytest.approx(losses[0], abs=3e-5)  # LIBLINEAR stops there
+
+
+def test_a_csv_gives_the_numbers_of_its_parquet(folder):
+    people(1500).to_csv(folder / "people.csv", index=False)
+    found = []
+    for name in ("people.parquet", "people.csv"):
+        _, store = run_file(write(folder, BASE), STREAM, f"datasets.people.path={name}")
+        found.append(values_of(store))
+    assert found[0] == found[1] or all(
+        found[1][key] == pytest.approx(value, nan_ok=True) for key, value in found[0].items()
+    )
+
+
+GAME = BASE.replace("0.9 *", "1.1 *").replace(
+    "  - unconstrained\n  - unconstrained: {as: logistic, loss: logistic}",
+    "  - three_player: {steps: 600, batch: 300, hashed: true}\n"
+    "  - three_player: {as: whole, steps: 200}\n"
+    "  - three_player: {as: hinges, steps: 200, batch: 300, rates: surrogate}",
+)
+
+
+def test_batches_of_streamed_rows_find_what_those_in_memory_do(folder):
+    path = write(folder, GAME)
+    _, store = run_file(path)
+    here = values_of(store)
+    outcome, store = run_file(path, STREAM)
+    there = values_of(store)
+    assert outcome.counts == {"ok": 3}
+    assert here.keys() == there.keys()
+    for key, value in here.items():
+        label, _, variant, split, metric = key
+        if label != "hinges" and variant == "stochastic" and split == "train" and metric == "error":
+            assert there[key] == pytest.approx(value, abs=0.012)
+            parity = (*key[:4], "1.1 * positive_rate[sex = M] - positive_rate[sex = F]")
+            assert there[parity] < 2e-3
+        if label == "whole" and variant == "deterministic" and np.isfinite(value):
+            # the same steps but for rounding, until a row changes sides
+            assert there[key] == pytest.approx(value, abs=0.05)
+
+
+REFUSED = {
+    "majorize": ["algorithms=[majorize]"],
+    "three_player: {oracle": ["algorithms=[{three_player: {oracle: linear}}]"],
+    "roc_auc": ["metrics.auc=roc_auc[women]"],
+    "resample": ["resample=0.5", "datasets.people.split=null"],
+    "safety": ["safety={delta: 0.05}", "algorithms=[unconstrained]"],
+    "margin": ["algorithms=[{three_player: {margin: 0.9}}]"],
+    "deployed": ["deployed={algorithm: unconstrained}"],
+    "filter": ["filter={algorithm: balanced_tree, balance: sex}"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_needs_rows_in_memory_is_refused_before_any_is_read(folder, what):
+    (folder / "people.parquet").write_bytes(b"not looked at")
+    path = write(folder, BASE)
+    try:
+        understand(path, REFUSED[what])
+    except FaultError as error:  # the text itself is no experiment: the test would say nothing
+        pytest.fail(str(error))
+    with pytest.raises(FaultError) as caught:
+        understand(path, [STREAM, *REFUSED[what]])
+    faults = caught.value.faults
+    assert {fault.code for fault in faults} == {"E414"}
+    assert all(fault.place is not None and fault.help for fault in faults)
+    if what == "majorize":
+        assert "unconstrained" in faults[0].help
+        assert "three_player: {oracle: null}; or" in faults[0].help
+    if what in {
+        "majorize",
+        "three_player: {oracle",
+        "roc_auc",
+        "margin",
+    }:  # the rest of the file can be explained
+        warned = understand(path, [STREAM, *REFUSED[what]], refuse=False).warnings
+        assert set(faults) <= set(warned)
+    else:
+        with pytest.raises(FaultError, match="E414"):
+            understand(path, [STREAM, *REFUSED[what]], refuse=False)
+
+
+def test_a_streamed_data_set_stands_alone(folder):
+    text = BASE.replace(
+        "groups:", "  more: {path: people.parquet, label: y, weight: w, drop: [old]}\ngroups:"
+    )
+    with pytest.raises(FaultError, match="E414: 'people' is streamed, and rows of other data sets"):
+        understand(write(folder, text), [STREAM])
+    people(900, 1).rename(columns={"age": "years"}).to_parquet(folder / "more.parquet")
+    text = text.replace("more: {path: people", "more: {path: more").replace(
+        "error[age = 44]@test", "error"
+    )
+    text = text.replace("young: age < 30", "young: {people: age < 30, more: years < 30}")
+    swept = write(folder, text + "sweep: {dataset: [people, more]}\n")
+    outcome, _ = run_file(swept, STREAM)
+    assert outcome.counts == {"ok": 4}
+
+
+def test_a_bound_that_is_too_small_is_refused(folder):
+    path = write(folder, BASE)
+    with pytest.raises(FaultError) as caught:
+        prepare(path, [STREAM, "limits={memory: 100 MiB}"])
+    (fault,) = caught.value.faults
+    assert fault.code == "E412"
+    assert fault.place is not None
+    keys = [
+        [task.key for task in prepare(path, [STREAM, f"limits={{memory: {bound}}}"]).plan.tasks]
+        for bound in ("600 MiB", "2 GiB")
+    ]
+    assert keys[0] == keys[1]
+
+
+def test_what_does_not_go_with_streams(folder):
+    path = write(folder, BASE)
+    for more in ("levels=3", "target=number"):
+        with pytest.raises(FaultError, match="E104"):
+            understand(path, [STREAM, f"datasets.people.{more}"])
+    with pytest.raises(FaultError, match="E101"):
+        understand(path, ["datasets.people={source: adult, stream: true}"])
+    with pytest.raises(FaultError, match="E410"):
+        prepare(path, [STREAM, "datasets.people.split={test: 0.0001}"])
+    with pytest.raises(FaultError, match="E205"):
+        prepare(path, [STREAM, "datasets.people.split={stratify: [nothing]}"])
+    with pytest.raises(FaultError, match="E408"):
+        prepare(path, [STREAM, "groups.young=x < 0"])
+    with pytest.raises(FaultError, match="E206"):
+        prepare(path, [STREAM, "groups.young=job = j77"])
+
+
+def test_commands_take_streamed_data(folder):
+    path, runner = (
+        write(folder, BASE.replace("unconstrained\n", "three_player: {steps: 50, batch: 99}\n")),
+        CliRunner(),
+    )
+    path.write_text(
+        path.read_text().replace("path: people.parquet", "path: people.parquet, stream: true")
+    )
+    for command in ("validate", "explain", "plan"):
+        assert runner.invoke(app, [command, str(path)]).exit_code == 0
+    results = folder / "results"
+    said = runner.invoke(app, ["run", str(path), "--output", str(results), "--executor", "serial"])
+    assert said.exit_code == 0, said.output
+    assert (results / "streams" / "report.html").exists()
+    (model, *_) = sorted((results / "streams" / "models").iterdir())
+    table = folder / "people.csv"
+    people(1500).to_csv(table, index=False)
+    said = runner.invoke(
+        app, ["predict", str(model), str(table), "--output", str(folder / "out.csv")]
+    )
+    assert said.exit_code == 0, said.output
+    assert len(pd.read_csv(folder / "out.csv")) == 1500
+
+
+def test_the_writing_of_records_is_told_of(folder, capsys):
+    people(1500).to_csv(folder / "people.csv", index=False)
+    path, runner = write(folder, BASE), CliRunner()
+    asked = ["--set", STREAM]
+    said = runner.invoke(app, ["plan", str(path), *asked])
+    assert said.stderr == "writing records of 'people': 1,500 rows\n"
+    assert runner.invoke(app, ["plan", str(path), *asked]).stderr == ""
+    asked += ["--set", "datasets.people.path=people.csv"]
+    assert runner.invoke(app, ["validate", str(path), *asked]).stderr == (
+        "writing records of 'people'\n"
+    )
+    with writing(quiet=True) as nobody:
+        assert nobody is None
+    counter = Counter(live=True)
+    for done in (0, 1, 999, 1000):
+        counter.tell("big", done, 1000)
+    counter.tell("other", 70_000, None)
+    counter.end()
+    shown = capsys.readouterr().err.split("\r")
+    assert [line.split("  ")[-1] for line in shown[1:]] == [
+        "0% of 1,000 rows", "99% of 1,000 rows", "100% of 1,000 rows", "70,000 rows\n"
+    ]  # fmt: skip
+
+
+MEASURED = """
+import sys
+from pathlib import Path
+from ratecli.experiment.prepare import prepare
+from ratecli.runner.trial import run_trial
+
+def peak():  # of this program: ru_maxrss begins at what the process had that started it
+    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x)
+    return int(line.split()[1]) / 1024
+
+for rows in sys.argv[1:]:
+    prepared = prepare(Path("big.yaml"), [f"datasets.big.path=big{rows}.parquet"])
+    for task in prepared.plan.tasks:
+        result = run_trial(task.payload, {})
+        assert result.status == "ok", result.reason
+    print(peak())
+"""
+
+
+def test_memory_does_not_grow_with_rows(folder):
+    """Four times the rows: 100 MiB more as features of a table in memory, which are not there."""
+    for rows in (60_000, 240_000):
+        rng = np.random.default_rng(rows)
+        columns = {f"x{k}": rng.normal(size=rows).astype(np.float32) for k in range(20)}
+        codes = {f"w{k}": rng.integers(0, 9, rows).astype(np.int8) for k in range(6)}
+        names = pa.array([f"v{k}" for k in range(9)])
+        words = {name: pa.DictionaryArray.from_arrays(code, names) for name, code in codes.items()}
+        label = (columns["x0"] + rng.logistic(size=rows) > 0).astype(np.int8)
+        pq.write_table(pa.table(columns | words | {"label": label}), folder / f"big{rows}.parquet",
+                       row_group_size=2**16)  # fmt: skip
+    write(folder, """
+name: big
+datasets: {big: {path: big60000.parquet, stream: true, label: label}}
+objective: error
+constraints: {some: 'tpr[w0 = v1] >= 0.6'}
+algorithms: [unconstrained: {loss: logistic}, three_player: {steps: 30, batch: 500}]
+limits: {memory: 512 MiB}
+""", "big.yaml")  # fmt: skip
+    found = subprocess.run([sys.executable, "-c", MEASURED, "60000", "240000"], cwd=folder,
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    small, large = map(float, found.stdout.split())
+    assert large < small + 40
+    assert large < 512

@@ -1,0 +1,505 @@
+"""Streamed tables against the same tables in memory: columns, splits, features, and files that are broken."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from datetime import date
+from decimal import Decimal
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import sparse
+
+from ratecli.datasets.encode import Encoder
+from ratecli.datasets.load import load
+from ratecli.datasets.split import PARTS, split
+from ratecli.errors import FaultError
+from ratecli.streaming import reading, store, writing
+from ratecli.streaming import split as deal_module
+from ratecli.streaming.encode import with_features
+from ratecli.streaming.files import identity
+from ratecli.streaming.split import Deal
+from ratecli.streaming.stream_protocol import RUN
+from ratecli.streaming.table import streamed_table
+
+
+@pytest.fixture(autouse=True)
+def data_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
+
+
+def frame(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    job = rng.choice(["cook", "nurse", "smith", "zoo"], rows).astype(object)
+    job[rng.random(rows) < 0.1] = None
+    return pd.DataFrame({
+        "x": rng.normal(size=rows) * 3 + 1e6, "job": job, "age": rng.integers(18, 90, rows),
+        "flag": rng.random(rows) < 0.3, "z": rng.normal(size=rows).astype(np.float32),
+        "w": rng.random(rows) + 0.5, "sex": rng.choice(["F", "M"], rows),
+        "part": rng.choice(PARTS, rows), "y": rng.choice(["no", "yes"], rows),
+    })  # fmt: skip
+
+
+OPTIONS = {"label": "y", "positive": "yes", "drop": ["part"], "weight": "w", "stream": True}
+
+
+def write(table, path):
+    table.to_parquet(path) if path.suffix == ".parquet" else table.to_csv(path, index=False)
+    return path
+
+
+def dealt(options, folder, seed=3, slices=None):
+    table = streamed_table(options, folder)
+    made = Deal(table, slices or {"sex": []}, options.get("split", {}), str(seed),
+                lambda k: np.random.default_rng([seed, k] if k else seed))  # fmt: skip
+    cells = made.cells()
+    return table, cells, *with_features(table, cells)
+
+
+def all_rows(rows):
+    """Every row of a stream, in order."""
+    return rows.taken(range(rows.runs()))
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
+@pytest.mark.parametrize(
+    "spec", [{}, {"validation": 0.2}, {"test": 0.5, "stratify": ["sex", "label"]}, {"by": "part"}]
+)
+def test_rows_features_and_splits_are_those_in_memory(tmp_path, name, spec):
+    write(frame(700), tmp_path / name)
+    options = OPTIONS | {"path": name, "split": spec}
+    _, cells, rows, encoder = dealt(options, tmp_path)
+    table = load({k: v for k, v in options.items() if k != "stream"}, tmp_path)
+    part = split(table, spec, np.random.default_rng(3))
+    there = all_rows(rows)
+    assert (cells.part[there.cell] == part).all()
+    np.testing.assert_array_equal(cells.label[there.cell], table.label)
+    np.testing.assert_array_equal(cells.columns["sex"][there.cell], table.frame["sex"])
+    np.testing.assert_allclose(there.weight, table.weight, rtol=1e-7)
+    known = Encoder.fit([table], [np.flatnonzero(part == "train")])
+    assert encoder.names == known.names
+    X, Y = (
+        each.toarray() if sparse.issparse(each) else each
+        for each in (rows.encoded.features(there), known.transform(table))
+    )
+    np.testing.assert_allclose(X, Y, atol=1e-9)
+    np.testing.assert_allclose(rows.encoded.scores(there, np.eye(X.shape[1])), X, atol=1e-12)
+    W = np.random.default_rng(0).normal(size=(X.shape[1], 9))
+    for count in (0, 1, 4, 7, 9):
+        scores = rows.encoded.scores(there, W[:, :count])
+        np.testing.assert_allclose(scores, X @ W[:, :count], atol=1e-11)
+    np.testing.assert_array_equal(cells.count, np.bincount(there.cell))
+    np.testing.assert_allclose(cells.weight, np.bincount(there.cell, there.weight))
+
+
+@pytest.mark.parametrize("weight", [1e300, 1e-300])
+def test_weights_that_single_precision_cannot_sum_are_refused(tmp_path, weight):
+    table = frame(300)
+    table.loc[7, "w"] = weight
+    write(table, tmp_path / "t.csv")
+    with pytest.raises(FaultError) as caught:
+        dealt(OPTIONS | {"path": "t.csv"}, tmp_path)
+    (fault,) = caught.value.faults
+    assert (fault.code, fault.message) == ("E411", f"weight column 'w' has {weight:g} in row 8")
+
+
+def test_numbers_do_not_hang_on_how_much_is_read_at_once(tmp_path, monkeypatch):
+    write(frame(300), tmp_path / "t.parquet")
+    write(frame(300), tmp_path / "t.csv")
+    found = []
+    for k, (batch, piece) in enumerate([(2**15, 2**22), (9, 700), (77, 1500)]):
+        monkeypatch.setenv("RATECLI_DATA", str(tmp_path / f"data{k}"))
+        monkeypatch.setattr(reading, "BATCH", batch)
+        monkeypatch.setattr(reading, "PIECE", piece)
+        for name in ("t.parquet", "t.csv"):
+            _, cells, _, encoder = dealt(OPTIONS | {"path": name}, tmp_path)
+            (records,) = (tmp_path / f"data{k}").glob(f"streamed/{cells.path.parent.name}/records")
+            found.append((records.read_bytes(), cells.path.read_bytes(), encoder))
+    for one, other in pairwise(found[::2]):
+        assert one == other
+    for one, other in pairwise(found[1::2]):
+        assert one == other
+
+
+def test_splits_of_many_stretches_have_their_shares_in_each_stratum(tmp_path, monkeypatch):
+    monkeypatch.setattr(deal_module, "STRETCH", 2**8)
+    monkeypatch.setattr(store, "MOST_ROWS", 2**8)
+    table = frame(6000)
+    table.loc[5, "job"] = "rare"
+    write(table, tmp_path / "t.parquet")
+    spec = {"validation": 0.1, "test": 0.3, "stratify": ["job"]}
+    options = OPTIONS | {"path": "t.parquet", "split": spec}
+    _, cells, rows, _ = dealt(options, tmp_path, slices={"job": []})
+    there = all_rows(rows)
+    part, job = cells.part[there.cell], cells.columns["job"][there.cell]
+    for start in range(0, 6000, 2**8):
+        for name in ("cook", "nurse"):
+            own = part[start : start + 2**8][job[start : start + 2**8] == name]
+            for each, share in zip(PARTS, (0.6, 0.1, 0.3), strict=True):
+                assert abs((own == each).sum() - share * len(own)) < 1 + 1e-9
+    for each, share in zip(PARTS, (0.6, 0.1, 0.3), strict=True):
+        assert (part == each).mean() == pytest.approx(share, abs=0.01)
+
+
+def test_sides_of_numbers_tell_what_comparisons_do(tmp_path):
+    table = frame(500)
+    table["x"] -= 1e6
+    write(table, tmp_path / "t.parquet")
+    cut = float(table["x"].iloc[7])
+    _, cells, rows, _ = dealt(OPTIONS | {"path": "t.parquet"}, tmp_path,
+                              slices={"x": [cut, 0.5], "age": []})  # fmt: skip
+    there = all_rows(rows)
+    x, age = (cells.columns[name][there.cell] for name in ("x", "age"))
+    for value in (cut, 0.5):
+        for compare in (np.less, np.less_equal, np.equal, np.greater):
+            assert (compare(x, value) == compare(table["x"], value)).all()
+    assert len(np.unique(age)) <= 5  # more than 64 ages, compared with none
+
+
+def test_a_folder_is_one_table(tmp_path):
+    table = frame(300)
+    (tmp_path / "parts").mkdir()
+    for k, (a, b) in enumerate(pairwise((0, 110, 111, 300))):
+        write(table[a:b], tmp_path / "parts" / f"{k}.parquet")
+    write(table, tmp_path / "t.parquet")
+    whole, *_ = dealt(OPTIONS | {"path": "t.parquet"}, tmp_path)
+    found, *_ = dealt(OPTIONS | {"path": "parts"}, tmp_path)
+    assert len(found) == 300
+    assert found.store.path.read_bytes() == whole.store.path.read_bytes()
+    table.drop(columns="z").to_parquet(tmp_path / "parts" / "9.parquet")
+    assert fault(OPTIONS | {"path": "parts"}, tmp_path).startswith("E404")
+
+
+def test_records_hold_numbers_exactly(tmp_path):
+    table = pd.DataFrame({"a": [1.5, 2.25, 3.0], "y": [0, 1, 0]})
+    table.to_parquet(tmp_path / "single.parquet")
+    table.assign(b=[0.1, 0.2, 1e300]).to_parquet(tmp_path / "double.parquet")
+    single = streamed_table({"path": "single.parquet", "label": "y"}, tmp_path)
+    double = streamed_table({"path": "double.parquet", "label": "y"}, tmp_path)
+    assert single.store.record["numbers"].base == np.float32
+    ((_, records),) = double.store.pieces()
+    assert records["numbers"][:, 2].tolist() == [0.1, 0.2, 1e300]  # columns a, y, b
+
+
+def fault(options, folder):
+    with pytest.raises(FaultError) as caught:
+        streamed_table({"stream": True, **options}, folder)
+    return str(caught.value)
+
+
+def slips(word):
+    """A CSV of 40 different numbers and a word."""
+    return "".join(["x,y\n", *(f"{k},{k % 2}\n" for k in range(40)), f"{word},1\n"]).encode()
+
+
+def parquet(kind, value):
+    """A Parquet file whose column `x` holds 0 and a value, given as the integer or bytes behind it."""
+    if isinstance(value, bytes):
+        offsets = pa.py_buffer(np.array([0, 1, 1 + len(value)], np.int32))
+        column = pa.Array.from_buffers(kind, 2, [None, offsets, pa.py_buffer(b"0" + value)])
+    else:
+        width = pa.int32() if kind == pa.date32() else pa.int64()
+        column = pa.array([0, value], width).view(kind)
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": column, "y": [0, 1]}), buffer)
+    return buffer.getvalue().to_pybytes()
+
+
+BROKEN = {
+    "ragged.csv": (b"x,y\n1,0\n1,0,3\n", "E404"),
+    "empty.csv": (b"", "E404"),
+    "heads.csv": (b"x,y\n", "E404"),
+    "latin.csv": (b"x,y\n\xe9,0\n", "E404"),
+    "twice.csv": (b"x,x\n1,0\n", "E404"),
+    "page.csv": (b"<!DOCTYPE html><html></html>", "E404"),
+    "none.parquet": (b"PAR1 this is none PAR1", "E404"),
+    "gap.csv": (b"x,y\n1,0\n,1\n", "E407"),
+    "inf.csv": (b"x,y\n1,0\ninf,1\n", "E407"),
+    "one.csv": (b"x,y\n1,0\n2,0\n", "E406"),
+    "three.csv": (b"x,y\n1,0\n2,1\n3,2\n", "E406"),
+    "slip.csv": (slips("oops"), "E411"),
+    **{f"digit{k}.csv": (slips(word), "E411") for k, word in enumerate(["\u0663", "\uff11\uff12", "1\u0663", "\U0001d7cf"])},
+    "timestamp.parquet": (parquet(pa.timestamp("ms"), 2**50), "E404"),
+    "negative.parquet": (parquet(pa.timestamp("us"), -(2**62)), "E404"),
+    "zone.parquet": (parquet(pa.timestamp("ms", "Nowhere/Land"), 3), "E404"),
+    "duration.parquet": (parquet(pa.duration("s"), 2**50), "E404"),
+    "date.parquet": (parquet(pa.date32(), 2**31 - 1), "E404"),
+    "text.parquet": (parquet(pa.string(), b"\xff"), "E404"),
+    "inside.parquet": (parquet(pa.string(), b"a\xffb"), "E404"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files_are_one_fault_and_as_in_memory(tmp_path, name):
+    content, code = BROKEN[name]
+    (tmp_path / name).write_bytes(content)
+    options = {"path": name, "label": "y"}
+    found = fault(options, tmp_path)
+    assert found.startswith(code)
+    with pytest.raises(FaultError) as caught:
+        load(options, tmp_path)
+    said = (
+        each.split(",", maxsplit=1)[0].replace("Row #3: ", "")
+        for each in (found, str(caught.value))
+    )
+    assert len(set(said)) == 1
+    if name.endswith(".parquet") and name != "none.parquet":
+        assert "column 'x' holds" in found
+    if code == "E404":
+        assert not list(tmp_path.glob("data/streamed/*/records"))
+
+
+@pytest.mark.parametrize("unit", [2.0**660, 2.0**-660, 1e200, 1e-200, 1e-306])
+def test_streamed_features_have_no_unit(tmp_path, unit):
+    rng = np.random.default_rng(0)
+    plain = pd.DataFrame({"x": rng.normal(size=3000) + 2, "y": rng.integers(0, 2, 3000)})
+    plain.loc[::7, "x"] = 0.0
+    options = {"path": "t.parquet", "label": "y", "stream": True}
+    found = []
+    for factor in (1.0, unit):
+        write(plain.assign(x=plain["x"] * factor), tmp_path / "t.parquet")
+        _, _, rows, _ = dealt(options, tmp_path)
+        found.append(rows.encoded.features(all_rows(rows)))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-12)
+    if np.frexp(unit)[0] == 0.5:
+        np.testing.assert_array_equal(found[1], found[0])
+
+
+def test_rare_numbers_of_another_size_count(tmp_path):
+    values = np.zeros(40_000)
+    values[1234::5000] = 3e-200
+    split = {"by": "part"}
+    part = np.where(np.arange(40_000) % 2, "test", "train")
+    write(
+        pd.DataFrame({"x": values, "y": np.arange(40_000) % 3 == 0, "part": part}),
+        tmp_path / "t.parquet",
+    )
+    options = {"path": "t.parquet", "label": "y", "split": split}
+    *_, encoder = dealt(options | {"stream": True}, tmp_path)
+    known = Encoder.fit([load(options, tmp_path)], [np.flatnonzero(part == "train")])
+    assert encoder.blocks[0].scale == pytest.approx(known.blocks[0].scale, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("test", "unit", "said"),
+    [
+        (1.0, 1e-315, "the numbers of column 'x' are too small to be scaled"),
+        (1.0, 1.7e308, "the numbers of column 'x' are too large to be scaled"),
+        (
+            -1e307,
+            1e-3,
+            "column 'x' has -1e+307, which is too far from its numbers in the training rows",
+        ),
+    ],
+)
+def test_streamed_columns_that_cannot_be_scaled_are_named(tmp_path, test, unit, said):
+    part = np.where(np.arange(400) % 4, "train", "test")
+    x = np.where(part == "train", np.where(np.arange(400) % 4 == 1, unit, -unit), test)
+    write(pd.DataFrame({"x": x, "y": np.arange(400) % 3 == 0, "part": part}), tmp_path / "t.csv")
+    with pytest.raises(FaultError) as caught:
+        dealt({"path": "t.csv", "label": "y", "stream": True, "split": {"by": "part"}}, tmp_path)
+    assert said in str(caught.value)
+
+
+def test_a_truncated_file_leaves_no_records(tmp_path):
+    write(frame(50_000), tmp_path / "t.parquet")
+    whole = (tmp_path / "t.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(whole[: len(whole) // 2])
+    assert fault({"path": "t.parquet", "label": "y"}, tmp_path).startswith("E404")
+    (tmp_path / "t.parquet").write_bytes(whole[:9000] + bytes(500) + whole[9500:])
+    assert fault({"path": "t.parquet", "label": "y"}, tmp_path).startswith("E404")
+    assert not list(tmp_path.glob("data/streamed/*/records"))
+
+
+def test_records_are_written_once_and_again_where_they_are_broken(tmp_path, monkeypatch):
+    write(frame(200), tmp_path / "t.parquet")
+    options = OPTIONS | {"path": "t.parquet"}
+    table, cells, *_ = dealt(options, tmp_path)
+    records, kinds = table.store.path.read_bytes(), cells.path.read_bytes()
+
+    def never(*_):
+        raise AssertionError("read again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "scanned", never)
+        dealt(options | {"drop": ["part", "z"]}, tmp_path)  # other roles, the same records
+    table.store.path.write_bytes(records[:-1])
+    cells.path.write_bytes(kinds[:-1])
+    again, others, *_ = dealt(options, tmp_path)
+    assert (again.store.path.read_bytes(), others.path.read_bytes()) == (records, kinds)
+    assert again.store.path == table.store.path
+
+
+LATE = {  # what only the last of 400 rows says, and whether files are read again for it
+    "nothing": ({}, False),
+    "a word": ({"job": "a"}, False),
+    "no word": ({"sex": None}, False),
+    "a wide number": ({"z": 0.1}, True),
+    "many words": ({"many": "b"}, True),
+    "a word among numbers": ({"code": "b"}, True),
+    "a number among none": ({"empty": "3"}, True),
+}
+
+
+@pytest.mark.parametrize("what", LATE)
+def test_late_rows_change_how_all_are_written(tmp_path, monkeypatch, what):
+    last, again = LATE[what]
+    table = frame(400).drop(columns=["x", "w", "flag"]).astype({"z": float})
+    table["z"] = np.arange(400.0)
+    table["code"] = [str(k % 7) for k in range(400)]
+    table["empty"] = None
+    table["many"] = [f"m{min(k, 255)}" for k in range(400)]
+    for name, value in last.items():
+        table.loc[399, name] = value
+    table.astype({"empty": "string"}).to_parquet(tmp_path / "t.parquet", row_group_size=300)
+    options = {"path": "t.parquet", "drop": ["code", "empty"], "stream": True}
+    options |= {"label": "y", "positive": "yes"}
+    readings, batches = [], reading.Files.batches
+
+    def counted(self):
+        readings.append(reading.BATCH)
+        return batches(self)
+
+    monkeypatch.setattr(reading.Files, "batches", counted)
+    found = []
+    for batch in (2**15, 300):
+        monkeypatch.setenv("RATECLI_DATA", str(tmp_path / f"data{batch}"))
+        monkeypatch.setattr(reading, "BATCH", batch)
+        found.append(streamed_table(options, tmp_path).store)
+    assert readings.count(300) == 1 + again
+    assert readings.count(2**15) <= 1 + again  # a batch may end with the row group
+    whole, pieces = found
+    assert whole.path.read_bytes() == pieces.path.read_bytes()
+    assert whole.columns == pieces.columns
+    ((_, records),) = pieces.pieces()
+    for place, column in enumerate(pieces.texts):
+        known = np.array(column.levels, dtype=object)[records["codes"][:, place]]
+        told = ["-" if word is None else word for word in known]
+        assert told == table[column.name].fillna("-").tolist()
+    for place, column in enumerate(pieces.numbers):
+        told = pd.to_numeric(table[column.name])
+        np.testing.assert_array_equal(records["numbers"][:, place], told)
+
+
+def test_rows_are_told_of_while_they_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "BATCH", 50)
+    for name, total in (("t.parquet", 120), ("t.csv", None)):
+        write(frame(120), tmp_path / name)
+        told = []
+        for _ in range(2):  # the second finds them written
+            streamed_table(
+                OPTIONS | {"path": name}, tmp_path, lambda *found, told=told: told.append(found)
+            )
+        assert told[0] == (0, total)
+        assert told[-1] == (120, total)
+        assert told == sorted(told)
+
+
+def test_keys_follow_what_files_hold(tmp_path):
+    table = frame(100)
+    options = OPTIONS | {"path": "t.parquet"}
+    write(table, tmp_path / "t.parquet")
+    first = identity(options, tmp_path)
+    assert streamed_table(options, tmp_path).digest == first
+    assert identity(options | {"split": {"test": 0.5}}, tmp_path) == first
+    assert identity({k: v for k, v in options.items() if k != "stream"}, tmp_path) != first
+    (known,) = [sha for _, sha in streamed_table(options, tmp_path).files]
+    assert identity(options | {"sha256": known.upper()}, tmp_path) == first
+    assert fault(options | {"sha256": "0" * 64}, tmp_path).startswith("E403")
+    write(table.assign(z=1.0), tmp_path / "t.parquet")
+    assert identity(options, tmp_path) != first
+
+
+def test_words_beyond_number_are_refused_as_features_only(tmp_path, monkeypatch):
+    monkeypatch.setattr("ratecli.streaming.scan.MOST_LEVELS", 50)
+    table = frame(200).assign(name=[f"n{k}" for k in range(200)])
+    write(table, tmp_path / "t.parquet")
+    options = {"path": "t.parquet", "label": "y", "positive": "yes"}
+    assert fault(options, tmp_path).startswith("E411: column 'name' has more than")
+    found = streamed_table(options | {"drop": ["name"]}, tmp_path)
+    assert "name" not in found.values()
+    made = Deal(found, {"name": []}, {}, "", np.random.default_rng)
+    with pytest.raises(FaultError, match="E411: column 'name' has too many values"):
+        made.cells()
+    told = {"drop": ["name"], "slices": {"name": []}}
+    assert fault(options | told, tmp_path).startswith("E411: column 'name' has too many values")
+
+
+def test_where_nothing_can_be_kept(tmp_path, monkeypatch):
+    write(frame(50), tmp_path / "t.parquet")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "file"))
+    assert fault(OPTIONS | {"path": "t.parquet"}, tmp_path).startswith("E413")
+
+
+def test_rows_from_anywhere(tmp_path):
+    write(frame(1000), tmp_path / "t.parquet")
+    _, cells, rows, _ = dealt(OPTIONS | {"path": "t.parquet"}, tmp_path)
+    there, last = all_rows(rows), rows.runs() - 1
+    some = rows.taken([3, 0, last])
+    places = np.concatenate(
+        [np.arange(3 * RUN, 4 * RUN), np.arange(RUN), np.arange(last * RUN, 1000)]
+    )
+    np.testing.assert_array_equal(some.numbers, there.numbers[places])
+    np.testing.assert_array_equal(some.cell, there.cell[places])
+    train = np.flatnonzero(cells.part == "train")
+    kept = all_rows(rows[train])
+    np.testing.assert_array_equal(train[kept.cell], there.cell[np.isin(there.cell, train)])
+    chances = (cells.columns["sex"] == "F").astype(float)
+    drawn = rows.drawn(chances, 5)
+    assert len(drawn.cell) == cells.count[chances > 0].sum()
+    assert abs(len(rows.drawn(chances / 2, 5).cell) - len(drawn.cell) / 2) < 80
+
+
+def test_what_killed_processes_began_is_removed(tmp_path):
+    write(frame(80), tmp_path / "t.parquet")
+    options = OPTIONS | {"path": "t.parquet"}
+    folder = dealt(options, tmp_path)[0].store.folder
+    (folder / "records").unlink()
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    begun = folder / f".new-{socket.gethostname()}-{process.pid}-abc.tmp"
+    alive = folder / f".new-{socket.gethostname()}-{os.getpid()}-abc.tmp"
+    begun.mkdir()
+    alive.mkdir()
+    assert dealt(options, tmp_path)[0].store.rows == 80
+    assert not begun.exists()
+    assert alive.exists()
+
+
+def test_columns_of_every_type_are_read_as_in_memory(tmp_path):
+    n, rng = 120, np.random.default_rng(0)
+    codes = pa.array(rng.integers(0, 3, n).astype(np.int8))
+    table = pa.table({
+        "decimal": [Decimal(f"{k % 7}.25") for k in range(n)],
+        "day": [date(2020, 1, 1 + k % 5) for k in range(n)],
+        "nothing": pa.nulls(n),
+        "coded": pa.DictionaryArray.from_arrays(codes, pa.array([10, 20, 30])),
+        "words": pa.DictionaryArray.from_arrays(codes, pa.array(["1", "2.5", "7"])),
+        "large": pa.array(rng.choice(["a", " b ", ""], n).tolist(), pa.large_string()),
+        "long": rng.integers(2**40, 2**41, n),
+        "cat": rng.integers(0, 3, n).astype(float),
+        "flag": [None if k % 9 == 0 else bool(k % 2) for k in range(n)],
+        "y": [bool(k % 3) for k in range(n)],
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=37)
+    options = {"path": "t.parquet", "label": "y", "categorical": ["cat"]}
+    _, cells, rows, encoder = dealt(options, tmp_path, slices={"day": [], "long": [2.0**40]})
+    here = load(options, tmp_path)
+    train = np.flatnonzero(split(here, {}, np.random.default_rng(3)) == "train")
+    known, there = Encoder.fit([here], [train]), all_rows(rows)
+    assert encoder.names == known.names
+    X, Y = (
+        each.toarray() if sparse.issparse(each) else each
+        for each in (rows.encoded.features(there), known.transform(here))
+    )
+    np.testing.assert_allclose(X, Y, atol=1e-12)
+    assert (cells.columns["day"][there.cell] == here.frame["day"]).all()
+    pq.write_table(pa.table({"x": [[1], [2]], "y": [0, 1]}), tmp_path / "list.parquet")
+    assert "column 'x' holds list" in fault({"path": "list.parquet", "label": "y"}, tmp_path)
