@@ -51,16 +51,16 @@ import matplotlib as mpl
 import numpy as np
 
 from ratecli.config.document import Document
-from ratecli.experiment.prepare import prepared
-from ratecli.ledger.keys import stream
+from ratecli.experiment.prepare import prepare_document
+from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import TrialResult
 from ratecli.rates.direction import Direction
-from ratecli.report.estimates import Estimate, share
-from ratecli.report.regression.compare import compared
-from ratecli.report.regression.reference import Pinned, Place
-from ratecli.report.regression.verdicts import TOLERANCE, Terms
+from ratecli.report.estimates import IntervalEstimate, estimate_share
+from ratecli.report.regression.compare import compare_points
+from ratecli.report.regression.reference import PinnedTrials, VariantMetric
+from ratecli.report.regression.verdicts import TOLERANCE, ComparisonTerms
 from ratecli.runner import trial
-from ratecli.runner.executors import Serial
+from ratecli.runner.executors import SerialExecutor
 
 SEEDS = 40
 SIZES = (0.0, 0.001, 0.0025, 0.005, 0.01)
@@ -86,9 +86,9 @@ ALGORITHMS = {
     "three_player": "three_player: {steps: 1000, batch: 200}",
 }
 BETTER = {"error": Direction.LOW, "objective": Direction.LOW}
-TERMS = Terms(TOLERANCE, BETTER, {"train": 2667, "test": 1333})
+TERMS = ComparisonTerms(TOLERANCE, BETTER, {"train": 2667, "test": 1333})
 
-Values = Mapping[tuple[str, float], Mapping[float, Mapping[Place, Mapping[int, float]]]]
+Values = Mapping[tuple[str, float], Mapping[float, Mapping[VariantMetric, Mapping[int, float]]]]
 """By label and sweep point, then by the size of the loss, then by place and seed."""
 
 
@@ -121,7 +121,7 @@ SCENARIOS = (
 def measured(algorithm: str, draws: str) -> Values:
     """Every number of all trials with every loss; `draws` names the solver's random numbers."""
     text = EXPERIMENT.replace("ALGORITHM", f"{{{ALGORITHMS[algorithm]}}}")
-    plan = prepared(Document.of_text(text)).plan
+    plan = prepare_document(Document.of_text(text)).plan
     results: dict[str, TrialResult] = {}
     rng = np.random.default_rng([ord(each) for each in draws])
 
@@ -129,15 +129,15 @@ def measured(algorithm: str, draws: str) -> Values:
         return plain(rows, case, _spoilt(rows, answers, rng), reference)
 
     def drawn(seed: int, *names: str) -> np.random.Generator:
-        return stream(seed, *names, draws)
+        return random_stream(seed, *names, draws)
 
-    plain = trial._measured  # noqa: SLF001  a look inside: the losses are planted where rates are measured
+    plain = trial._measure_variants  # noqa: SLF001  a look inside: the losses are planted where rates are measured
     with (
-        patch.object(trial, "_measured", spoilt),
+        patch.object(trial, "_measure_variants", spoilt),
         patch.object(trial, "_status", lambda *_: ("ok", "")),
-        patch.object(trial, "stream", drawn),
+        patch.object(trial, "random_stream", drawn),
     ):
-        Serial().run(
+        SerialExecutor().run(
             plan.tasks, trial.run_trial, lambda result: results.update({result.key: result})
         )
     found: dict[Any, Any] = {}
@@ -189,13 +189,13 @@ def rate(
         ]
         for side, share_of in zip((pinned, checked), lacking, strict=True):
             _undefine(side, scenario.planted, share_of, rng)
-        made = compared(checked, pinned, TERMS)
+        made = compare_points(checked, pinned, TERMS)
         found.append(any(not each.verdict.good for each in made))
     return found
 
 
 def _undefine(
-    side: Sequence[Pinned], planted: str, share_of: float, rng: np.random.Generator
+    side: Sequence[PinnedTrials], planted: str, share_of: float, rng: np.random.Generator
 ) -> None:
     """Ratios of the last classifier at some seeds, drawn for each sweep point, on both splits."""
     for each in side:
@@ -207,13 +207,15 @@ def _undefine(
 
 
 def _pinned(
-    key: tuple[str, float], places: Mapping[Place, Mapping[int, float]], seeds: Sequence[int]
-) -> Pinned:
+    key: tuple[str, float],
+    places: Mapping[VariantMetric, Mapping[int, float]],
+    seeds: Sequence[int],
+) -> PinnedTrials:
     values: dict[str, dict[str, dict[str, list[float]]]] = {}
     for (variant, split, metric), numbers in places.items():
         own = values.setdefault(variant, {}).setdefault(split, {})
         own[metric] = [numbers[seed] for seed in seeds]
-    return Pinned.model_construct(
+    return PinnedTrials.model_construct(
         algorithm=key[0],
         point={"kappa": key[1]},
         seeds=list(seeds),
@@ -231,7 +233,7 @@ def main(comparisons: int) -> None:
     for scenario in SCENARIOS:
         who = scenario.planted
         found = [
-            share(
+            estimate_share(
                 sum(rate(scenario, size, first[who], again[who], comparisons=comparisons)),
                 comparisons,
             )
@@ -245,7 +247,7 @@ def main(comparisons: int) -> None:
     for scenario in SCENARIOS[2:4]:
         sides = first[scenario.planted], again[scenario.planted]
         found = [
-            share(
+            estimate_share(
                 sum(rate(scenario, 0.0, *sides, comparisons=comparisons, lacking=each)), comparisons
             )
             for each in LACKING
@@ -257,7 +259,7 @@ def _line(head: str, cells: Iterable[str]) -> str:
     return f"{head:<34}" + "".join(f"{cell:>22}" for cell in cells)
 
 
-def _cell(found: Estimate) -> str:
+def _cell(found: IntervalEstimate) -> str:
     return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 

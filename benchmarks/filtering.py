@@ -21,9 +21,9 @@ from ratecli.errors import FaultError
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import TrialResult
 from ratecli.runner.trial import run_trial
-from ratecli.runner.worker import one_thread
-from ratecli.sampling.rows import world
-from ratecli.solvers.filtering.aim import Aim  # noqa: F401  imported before the clock starts
+from ratecli.runner.worker import limit_to_one_thread
+from ratecli.sampling.rows import load_trial_data
+from ratecli.solvers.filtering.aim import FilterTarget  # noqa: F401  imported before the clock starts
 
 GROUPS = {"bank": "job", "adult": "race"}
 PRINTED = {"bank": "about 3 h", "adult": "20 min to 2 h"}
@@ -90,7 +90,7 @@ def compared(name: str) -> None:
                 path = Path(folder, "one.yaml")
                 path.write_text(file_of(name, tree, f"[{alpha}]"), encoding="utf-8")
                 (task,) = prepare(path, offline=True).plan.tasks
-                rows = world(task.payload.data, 0, None, task.payload.case.drawing)
+                rows = load_trial_data(task.payload.data, 0, None, task.payload.case.drawing)
                 begun = time.process_time()
                 result = run_trial(task.payload, {})
                 seconds = time.process_time() - begun
@@ -116,7 +116,7 @@ def main() -> None:
                     f"{name:5} 21 budgets, {tree}: {seconds:.1f} s (printed: {PRINTED[name]})",
                     flush=True,
                 )
-            with one_thread():
+            with limit_to_one_thread():
                 compared(name)
         except (FaultError, subprocess.CalledProcessError) as error:
             print(f"{name} left out: {getattr(error, 'stderr', error)}")

@@ -22,21 +22,21 @@ from common import SCOPE, fastest
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
-from ratecli.datasets.download import ensure
-from ratecli.datasets.registry import find
+from ratecli.datasets.download import fetch_files
+from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
-from ratecli.rates.analysis import objective_goal, rule_goal
-from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
-from ratecli.rates.resolve import Scope, differences, resolve, violation
+from ratecli.rates.analysis import constraint_goal, objective_goal
+from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
+from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.runner.trial import training_problem
-from ratecli.runner.worker import one_thread
-from ratecli.sampling.rows import Data, World, world
+from ratecli.runner.worker import limit_to_one_thread
+from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 from ratecli.solvers.majorize import choosers, svm
-from ratecli.solvers.majorize.augmented import Augmented
+from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.cutting_plane import CuttingPlane
-from ratecli.solvers.majorize.rows import Rows
-from ratecli.solvers.majorize.solution import Goal
+from ratecli.solvers.majorize.rows import FeatureRows
+from ratecli.solvers.majorize.solution import StoppingRule
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
@@ -45,11 +45,11 @@ ONE = 1.25
 GAP = 1e-4
 
 
-def problem_at(found: World, target: float) -> Problem:
-    objective = objective_goal("error", resolve(parse_value("error"), SCOPE))
-    rule = parse_rule(f"positive_rate[men] <= {target:.17g} * positive_rate[women]")
-    parts = differences(rule, SCOPE)
-    goal = rule_goal("parity", str(rule), parts, violation(parts))
+def problem_at(found: TrialData, target: float) -> Problem:
+    objective = objective_goal("error", resolve(parse_expression("error"), SCOPE))
+    rule = parse_constraint(f"positive_rate[men] <= {target:.17g} * positive_rate[women]")
+    parts = constraint_differences(rule, SCOPE)
+    goal = constraint_goal("parity", str(rule), parts, violation_expression(parts))
     return training_problem(found, objective, (goal,), "1/n")
 
 
@@ -60,14 +60,14 @@ def silent(_: str) -> None:
 def as_published(problem: Problem) -> None:
     """Algorithms 1 and 2 with nothing kept between convex problems, LIBLINEAR inside."""
     ramp, _ = Majorize().ramp_problem(problem)
-    goal = Goal(GAP, ceiling=1e4, hopeless=np.inf)
-    method = CuttingPlane(goal, svm.liblinear(0), choosers.center_of_mass, cuts=100)
+    goal = StoppingRule(GAP, ceiling=1e4, hopeless=np.inf)
+    method = CuttingPlane(goal, svm.liblinear_svm(0), choosers.center_of_mass, cuts=100)
     w = np.zeros(ramp.rows.width)
     for _ in range(8):
         w = method.solve(ConvexProblem.tight_at(ramp, ramp.rows.scores(w)), w).w
 
 
-def bench_a9a(found: World) -> None:
+def bench_a9a(found: TrialData) -> None:
     train = np.flatnonzero(found.sample.part == "train")
     X, y = found.X[train], found.sample.label[train]
     fit = partial(LinearSVC(loss="hinge", tol=1e-3, max_iter=20_000).fit, X, y)
@@ -114,13 +114,13 @@ def generated(n: int, d: int, entries: int, constraints: int) -> ConvexProblem:
         inside = group == g
         coefficients.append(np.where(inside, 1 / inside.sum(), -1 / (~inside).sum()))
     constants = np.concatenate([[y.mean()], np.full(constraints, -0.02)])
-    ramp = RampProblem.of(Rows(X), np.array(coefficients), constants, 2 / n)
+    ramp = RampProblem.of(FeatureRows(X), np.array(coefficients), constants, 2 / n)
     return ConvexProblem.tight_at(ramp, np.zeros(n))
 
 
 def one_step(problem: ConvexProblem) -> object:
-    goal = Goal(GAP, ceiling=1e4, hopeless=np.inf)
-    return Augmented(goal).solve(problem, np.zeros(problem.ramp.rows.width))
+    goal = StoppingRule(GAP, ceiling=1e4, hopeless=np.inf)
+    return AugmentedLagrangian(goal).solve(problem, np.zeros(problem.ramp.rows.width))
 
 
 def bench_growth() -> None:
@@ -156,15 +156,15 @@ def draw(curves: dict[str, tuple[Sequence[int], Sequence[float]]]) -> None:
 
 def bench_clicks() -> None:
     entry = {"source": "clicks", "split": {"test": 0.2, "stratify": ["set"]}}
-    found = world(Data.of({"clicks": entry}, Path.cwd()), 0, "deployed")
+    found = load_trial_data(ExperimentData.of({"clicks": entry}, Path.cwd()), 0, "deployed")
     sets = {name: parse_conditions(f"set = {name}") for name in ("d1", "d2", "d3")}
     scope = Scope(groups=sets)
     aim = "(131840 * error[d1] + 53877 * false_positives[d2]) / 185717"
-    objective = objective_goal(aim, resolve(parse_value(aim), scope))
+    objective = objective_goal(aim, resolve(parse_expression(aim), scope))
     goals = []
     for name, text in {"recall": "recall[d2] >= 0.67", "churn": "churn[d3] <= 0.04"}.items():
-        parts = differences(parse_rule(text), scope)
-        goals.append(rule_goal(name, text, parts, violation(parts)))
+        parts = constraint_differences(parse_constraint(text), scope)
+        goals.append(constraint_goal(name, text, parts, violation_expression(parts)))
     problem = training_problem(found, objective, tuple(goals), 5e-8)
     solver = Majorize(iterations=5, intercept="unregularized", gap=1e-3)
     took = fastest(partial(solver.solve, problem, np.random.default_rng(0), print))
@@ -175,14 +175,16 @@ def bench_clicks() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clicks", action="store_true", help="one target of Figure 3, full size")
-    with one_thread():
+    with limit_to_one_thread():
         if parser.parse_args().clicks:
             bench_clicks()
         else:
             try:
-                ensure(find("a9a"), offline=False)
+                fetch_files(find_source("a9a"), offline=False)
             except FaultError as fault:
                 print(f"a9a is left out: {fault}")
             else:
-                bench_a9a(world(Data.of({"data": {"source": "a9a"}}, Path.cwd()), 0))
+                bench_a9a(
+                    load_trial_data(ExperimentData.of({"data": {"source": "a9a"}}, Path.cwd()), 0)
+                )
             bench_growth()

@@ -35,26 +35,26 @@ import numpy as np
 from common import SCOPE, fastest
 from scipy import sparse
 
-from ratecli.datasets.download import ensure
-from ratecli.datasets.registry import find
+from ratecli.datasets.download import fetch_files
+from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.rates.analysis import objective_goal, rule_goal
-from ratecli.rates.kinds import Kinds
-from ratecli.rates.parser import parse_rule, parse_value
-from ratecli.rates.resolve import differences, resolve, violation
+from ratecli.rates.analysis import constraint_goal, objective_goal
+from ratecli.rates.kinds import RowKinds
+from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
 from ratecli.runner.trial import training_problem
-from ratecli.runner.worker import THREADS, one_thread
-from ratecli.sampling.rows import Data, World, world
-from ratecli.solvers.hull.forms import Program
+from ratecli.runner.worker import THREAD_VARIABLES, limit_to_one_thread
+from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
-from ratecli.solvers.players.descent import Descent
-from ratecli.solvers.players.game import Game, first_prices, first_slacks
-from ratecli.solvers.players.lagrangian import lagrangian
-from ratecli.solvers.players.multipliers import Ascent
+from ratecli.solvers.players.descent import DescentPlayer
+from ratecli.solvers.players.game import ThreePlayerGame, initial_prices, initial_slacks
+from ratecli.solvers.players.lagrangian import make_lagrangian
+from ratecli.solvers.players.multipliers import GradientAscent
 from ratecli.solvers.players.rows import LaneRows
-from ratecli.solvers.players.selection import shrunk
+from ratecli.solvers.players.selection import shrink_mixture
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.players.steps import Stepper
 from ratecli.solvers.problem import Problem
@@ -118,11 +118,11 @@ class Case:
     task: Task
     bound: float
     problem: Problem
-    found: World
+    found: TrialData
 
     @cached_property
-    def program(self) -> Program:
-        return Program.of(self.problem)
+    def program(self) -> RateProgram:
+        return RateProgram.of(self.problem)
 
     def measured(self, rates: Array) -> tuple[float, float]:
         """Objective and violation of rates (K,) on training rows."""
@@ -133,19 +133,22 @@ class Case:
         return self.measured(self.problem.rates.rates(classifier.decide(self.problem.X)))
 
 
-def problem_of(found: World, task: Task, bound: float) -> Problem:
-    objective = objective_goal(task.objective, resolve(parse_value(task.objective), SCOPE))
+def problem_of(found: TrialData, task: Task, bound: float) -> Problem:
+    objective = objective_goal(task.objective, resolve(parse_expression(task.objective), SCOPE))
     text = task.rule.format(bound=bound)
-    parts = differences(parse_rule(text), SCOPE)
+    parts = constraint_differences(parse_constraint(text), SCOPE)
     return training_problem(
-        found, objective, (rule_goal("limit", text, parts, violation(parts)),), "1/n"
+        found,
+        objective,
+        (constraint_goal("limit", text, parts, violation_expression(parts)),),
+        "1/n",
     )
 
 
 def case_of(data: str, task: Task) -> Case:
     entry = {"source": data, "preparation": "narasimhan2019"}
     split = {"validation": "1/3"} if data == "adult" else {"train": "4/9", "validation": "2/9"}
-    found = world(Data.of({"data": entry | {"split": split}}, Path.cwd()), 0)
+    found = load_trial_data(ExperimentData.of({"data": entry | {"split": split}}, Path.cwd()), 0)
     bound = FIGURES[data, task.name].bound
     return Case(data, task, bound, problem_of(found, task, bound), found)
 
@@ -208,7 +211,7 @@ def answered(case: Case, python: str, *, full: bool) -> Mapping[str, Array]:
         )
         script = Path(__file__).with_name("tfco_peer.py")
         call = [python, str(script), str(path), *(["--full"] if full else [])]
-        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", **dict.fromkeys(THREADS, "1")}
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", **dict.fromkeys(THREAD_VARIABLES, "1")}
         done = subprocess.run(
             call, env=os.environ | quiet, capture_output=True, text=True, check=False
         )
@@ -225,7 +228,7 @@ def mixed(case: Case, weights: Array) -> tuple[float, float]:
     weights = weights[np.isfinite(weights).all(axis=1)]
     yes = case.problem.X @ weights[:, :-1].T + weights[:, -1] > 0
     rates = np.stack([case.problem.rates.rates(each) for each in yes.T.astype(float)], axis=1)
-    objective, missed = case.measured(rates @ shrunk(case.program, rates).chances)
+    objective, missed = case.measured(rates @ shrink_mixture(case.program, rates).chances)
     return objective, missed if missed > 1e-6 else 0.0
 
 
@@ -284,16 +287,16 @@ def mixture_seconds(case: Case) -> tuple[float, tuple[float, float]]:
     return fastest(solve, 3), case.of(found[0])
 
 
-def game_of(problem: Problem, lanes: int) -> Game:
+def game_of(problem: Problem, lanes: int) -> ThreePlayerGame:
     """A game of so many lanes."""
-    kinds = Kinds.by(problem.rates)
+    kinds = RowKinds.by(problem.rates)
     fixed = ~kinds.patterns.any(axis=1)
-    form = lagrangian(Program.of(problem), np.nan_to_num(problem.rates.c), fixed)
+    form = make_lagrangian(RateProgram.of(problem), np.nan_to_num(problem.rates.c), fixed)
     rates = np.geomspace(1e-3, 1, lanes)
-    player = Descent.start(form, LaneRows.of(problem.X, kinds), "adam", rates)
-    slacks = first_slacks(form, lanes)
-    prices, ascent = first_prices(form, slacks), Ascent(Stepper("adam", rates), None)
-    return Game(form, player, ascent, Stepper("sgd", rates), prices, slacks)
+    player = DescentPlayer.start(form, LaneRows.of(problem.X, kinds), "adam", rates)
+    slacks = initial_slacks(form, lanes)
+    prices, ascent = initial_prices(form, slacks), GradientAscent(Stepper("adam", rates), None)
+    return ThreePlayerGame(form, player, ascent, Stepper("sgd", rates), prices, slacks)
 
 
 def generated(n: int, d: int, *, dense: bool) -> Problem:
@@ -312,7 +315,7 @@ def generated(n: int, d: int, *, dense: bool) -> Problem:
         part=np.full(n, "train"),
         weight=np.ones(n),
     )
-    return problem_of(World(sample, X), KL, 0.2)
+    return problem_of(TrialData(sample, X), KL, 0.2)
 
 
 def step_seconds(problem: Problem, lanes: int) -> float:
@@ -373,7 +376,7 @@ def bench_peers(*, full: bool) -> None:
     print(f"compiling, or reading what was compiled: {fastest(small.step):.1f} s")
     for data in ("adult", "compas"):
         try:
-            ensure(find(data), offline=False)
+            fetch_files(find_source(data), offline=False)
         except FaultError as fault:
             print(f"{data} is left out: {fault}")
             continue
@@ -384,6 +387,6 @@ def bench_peers(*, full: bool) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="play TFCO's grid to the end")
-    with one_thread():
+    with limit_to_one_thread():
         bench_peers(full=parser.parse_args().full)
         bench_growth()

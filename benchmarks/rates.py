@@ -12,28 +12,30 @@ import numpy as np
 from common import SCOPE, fastest
 from sklearn.metrics import accuracy_score, recall_score
 
-from ratecli.datasets.download import ensure
-from ratecli.datasets.registry import find
+from ratecli.datasets.download import fetch_files
+from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.rates.matrix import Predictions, measure
-from ratecli.rates.parser import parse_value
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import resolve
-from ratecli.runner.worker import one_thread
-from ratecli.sampling.rows import Data, World, world
+from ratecli.runner.worker import limit_to_one_thread
+from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 
 
-def rows() -> tuple[str, World]:
+def rows() -> tuple[str, TrialData]:
     try:
-        ensure(find("a9a"), offline=not os.environ.get("RATECLI_DATA_MIRROR"))
+        fetch_files(find_source("a9a"), offline=not os.environ.get("RATECLI_DATA_MIRROR"))
     except FaultError:
-        return "loans", world(Data.of({"data": {"source": "loans"}}, Path.cwd()), 0)
-    return "a9a", world(Data.of({"data": {"source": "a9a"}}, Path.cwd()), 0)
+        return "loans", load_trial_data(
+            ExperimentData.of({"data": {"source": "loans"}}, Path.cwd()), 0
+        )
+    return "a9a", load_trial_data(ExperimentData.of({"data": {"source": "a9a"}}, Path.cwd()), 0)
 
 
-def bench_measure(name: str, found: World) -> None:
+def bench_measure(name: str, found: TrialData) -> None:
     """Accuracy and recall of two groups, against scikit-learn's on masked arrays."""
     texts = [f"{rate}[{group}]" for rate in ("accuracy", "tpr") for group in ("women", "men")]
-    expressions = [resolve(parse_value(text), SCOPE) for text in texts]
+    expressions = [resolve(parse_expression(text), SCOPE) for text in texts]
     decisions = (np.random.default_rng(0).random(len(found.sample)) > 0.7).astype(float)
     predictions = Predictions(decisions, decisions, decisions)
     sample = found.sample
@@ -53,5 +55,5 @@ def bench_measure(name: str, found: World) -> None:
 
 if __name__ == "__main__":
     data_name, found_rows = rows()
-    with one_thread():
+    with limit_to_one_thread():
         bench_measure(data_name, found_rows)

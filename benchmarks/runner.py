@@ -18,11 +18,11 @@ from distributed import Client
 from joblib import Parallel, delayed
 from runner_trials import spin, trial
 
-from ratecli.ledger.records import Planned, TrialResult
-from ratecli.ledger.store import Store
-from ratecli.ledger.writer import Writer
-from ratecli.runner.dask_pool import local_cluster
-from ratecli.runner.executors import Dask, Executor, Processes, Serial
+from ratecli.ledger.records import PlannedTrial, TrialResult
+from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.writer import LedgerWriter
+from ratecli.runner.dask_pool import start_local_cluster
+from ratecli.runner.executors import DaskExecutor, Executor, ProcessExecutor, SerialExecutor
 from ratecli.runner.schedule import Task
 
 SHORT, MANY = 0.01, 1000
@@ -40,9 +40,12 @@ def stored(executor: Executor, count: int, seconds: float) -> tuple[float, float
     """Seconds of a run whose trials are stored, of the trials themselves, and of this processor."""
     keys = [f"{number:064}" for number in range(count)]
     tasks = [Task(key, (), (key, seconds)) for key in keys]
-    plan = [Planned(key, "a", "a", {}, {}, 0, {"m": "m"}) for key in keys]
+    plan = [PlannedTrial(key, "a", "a", {}, {}, 0, {"m": "m"}) for key in keys]
     took = [0.0]
-    with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "trials.sqlite")) as store:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LedgerStore(Path(folder, "trials.sqlite")) as store,
+    ):
 
         def done(result: TrialResult) -> None:
             took[0] += result.seconds
@@ -50,7 +53,7 @@ def stored(executor: Executor, count: int, seconds: float) -> tuple[float, float
 
         begun, worked = time.perf_counter(), time.process_time()
         store.begin(plan, {})
-        writer = Writer(store)
+        writer = LedgerWriter(store)
         executor.run(tasks, trial, done)
         writer.flush()
         writer.close()
@@ -65,16 +68,16 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 def overhead() -> None:
     print(f"{MANY} trials of {1000 * SHORT:g} ms: ms that are added to each")
-    wall, work, worked = stored(Serial(), MANY, SHORT)
+    wall, work, worked = stored(SerialExecutor(), MANY, SHORT)
     print(f"  serial         {1000 * (wall - work) / MANY:6.2f}")
     print(
         f"    of processor {1000 * (worked / MANY - SHORT):6.2f}  (also beside a trial, in its time)"
     )
-    wall, work, worked = stored(Processes(1), MANY, SHORT)
+    wall, work, worked = stored(ProcessExecutor(1), MANY, SHORT)
     print(f"  one process    {1000 * (wall - work) / MANY:6.2f}")
     print(f"    of processor {1000 * worked / MANY:6.2f}  (here)")
-    with local_cluster(1) as address:
-        wall, work, _ = stored(Dask(address), MANY, SHORT)
+    with start_local_cluster(1) as address:
+        wall, work, _ = stored(DaskExecutor(address), MANY, SHORT)
         print(f"  Dask           {1000 * (wall - work) / MANY:6.2f}")
         with Client(address, set_as_default=False) as client:
             todo = [SHORT] * MANY
@@ -86,7 +89,7 @@ def overhead() -> None:
 
 def speedup() -> None:
     print(f"{FEW} trials of {LONG:g} s: seconds with one worker, with two, ratio")
-    one, two = (stored(Processes(jobs), FEW, LONG)[0] for jobs in (1, 2))
+    one, two = (stored(ProcessExecutor(jobs), FEW, LONG)[0] for jobs in (1, 2))
     print(f"  processes      {one:6.2f} {two:6.2f} {one / two:6.2f}")
     one, two = (
         seconds_of(lambda: Parallel(n_jobs=jobs)(delayed(spin)(LONG) for _ in range(FEW)))  # noqa: B023

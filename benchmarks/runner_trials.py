@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from ratecli.ledger.records import TrialResult, Value
+from ratecli.ledger.records import MeasuredValue, TrialResult
 
 SPLITS = ("train", "validation", "test")
 METRICS = ("objective", "violation.parity", "error", "ratio")
 VALUES = tuple(
-    Value(variant, split, metric, 0.25)
+    MeasuredValue(variant, split, metric, 0.25)
     for variant in ("deterministic", "stochastic")
     for split in SPLITS
     for metric in METRICS

@@ -34,9 +34,9 @@ import numpy as np
 import yaml
 from common import fastest
 
-from ratecli.datasets.download import ensure
-from ratecli.datasets.load import load
-from ratecli.datasets.registry import find
+from ratecli.datasets.download import fetch_files
+from ratecli.datasets.load import load_entry_table
+from ratecli.datasets.registry import find_source
 from ratecli.datasets.table import Table
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import prepare
@@ -44,8 +44,8 @@ from ratecli.ledger.records import TrialResult
 from ratecli.models.base import Array
 from ratecli.models.storage import loads
 from ratecli.runner.trial import run_trial
-from ratecli.runner.worker import THREADS, one_thread
-from ratecli.sampling.rows import world
+from ratecli.runner.worker import THREAD_VARIABLES, limit_to_one_thread
+from ratecli.sampling.rows import load_trial_data
 
 RATIO = "min((PR | [M])/(PR | [F]), (PR | [F])/(PR | [M])) >= {}"
 OUR_RATIO = "min(positive_rate[men] / positive_rate[women], positive_rate[women] / positive_rate[men]) >= {}"
@@ -107,7 +107,7 @@ class Answer:
 
 
 def table_of(task: Task) -> Table:
-    return load({"source": "gpa", "preparation": task.kind}, Path.cwd())
+    return load_entry_table({"source": "gpa", "preparation": task.kind}, Path.cwd())
 
 
 def toolkit_rows(table: Table) -> Array:
@@ -122,14 +122,14 @@ def ours(task: Task, optimizer: str, X: Array) -> Answer:
         path.write_text(yaml.safe_dump(task.experiment(optimizer)))
         ((job),) = (planned.payload for planned in prepare(path).plan.tasks)
         results = []
-        world(job.data, job.seed, None, job.case.drawing)  # reads the rows
+        load_trial_data(job.data, job.seed, None, job.case.drawing)  # reads the rows
         repeats = 5 if optimizer == OPTIMIZERS[0] else 1
         seconds = fastest(lambda: results.append(run_trial(job, {})), repeats)
         models = results[0].models
         if not models:
             return Answer(optimizer, seconds, results[0], None)
         classifier = loads(next(iter(models.values())))
-        rows = world(job.data, job.seed, None, job.case.drawing)
+        rows = load_trial_data(job.data, job.seed, None, job.case.drawing)
         ones = np.column_stack([np.ones(len(X)), X])
         weights, *_ = np.linalg.lstsq(ones, classifier.score(rows.X), rcond=None)
         return Answer(optimizer, seconds, results[0], weights)
@@ -162,7 +162,7 @@ def toolkit(
         done = subprocess.run(
             [python, "-I", str(script), str(path)],  # -I: this file has the name of the package
             cwd=folder,  # CMA-ES leaves files
-            env=os.environ | dict.fromkeys(THREADS, "1"),
+            env=os.environ | dict.fromkeys(THREAD_VARIABLES, "1"),
             capture_output=True,
             text=True,
             check=False,
@@ -248,11 +248,11 @@ def main() -> None:
     print("the toolkit is not here: SELDONIAN_PYTHON names no interpreter" if python is None
           else f"the toolkit is run by {python}")  # fmt: skip
     try:
-        ensure(find("gpa"), offline=False)
+        fetch_files(find_source("gpa"), offline=False)
     except FaultError as fault:
         print(f"the GPA data is left out: {fault}")
         return
-    with one_thread():
+    with limit_to_one_thread():
         for task in TASKS:
             bench_task(task, python)
     bench_three_plots()

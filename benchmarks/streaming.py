@@ -159,9 +159,9 @@ def ours(rows: int, folder: Path) -> list[Cost]:
 def ratecli(command: list[str]) -> None:
     """A command of ratecli, and when Newton's method knew which loss (without the penalty)."""
     from ratecli.cli.app import main
-    from ratecli.solvers.streamed.plain import Descent
+    from ratecli.solvers.streamed.plain import StreamedNewton
 
-    losses, at = [], Descent.at
+    losses, at = [], StreamedNewton.at
 
     def watched(self: Any, w: Any, width: float, curved: float) -> Any:
         found = at(self, w, width, curved)
@@ -169,7 +169,7 @@ def ratecli(command: list[str]) -> None:
             losses.append((time.process_time(), found.value - 0.5 * self.l2 * float(w @ w)))
         return found
 
-    Descent.at = watched  # type: ignore[method-assign]
+    StreamedNewton.at = watched  # type: ignore[method-assign]
     sys.argv = ["ratecli", *command]
     if code := main():
         sys.exit(code)
@@ -178,10 +178,10 @@ def ratecli(command: list[str]) -> None:
 
 def values(rows: int, name: str, folder: Path) -> dict[str, float]:
     """Of the trial's main classifier."""
-    from ratecli.ledger.store import Store
-    from ratecli.runner.run import LEDGER
+    from ratecli.ledger.store import LedgerStore
+    from ratecli.runner.run import LEDGER_FILE
 
-    with Store(folder / "results" / f"{name}-{rows}" / LEDGER, readonly=True) as store:
+    with LedgerStore(folder / "results" / f"{name}-{rows}" / LEDGER_FILE, readonly=True) as store:
         (planned,) = store.plan()
         result = store.result(planned.key)
     metrics = {text: metric for metric, text in planned.metrics.items()}

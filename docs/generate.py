@@ -54,7 +54,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def rates() -> str:
-    found = catalogue.metrics()
+    found = catalogue.list_metrics()
     parts = [
         "# Rates and functions\n",
         MADE.format("ratecli ls metrics` and `ratecli ls functions"),
@@ -68,7 +68,9 @@ def rates() -> str:
         rows = [row for row in found if row["kind"] == kind]
         parts += [f"## {TITLES[kind]}\n", *_metrics(rows)]
     heads = ["function", "class", "what it is"]
-    functions = [[f"`{row['name']}`", row["kind"], row["means"]] for row in catalogue.functions()]
+    functions = [
+        [f"`{row['name']}`", row["kind"], row["means"]] for row in catalogue.list_functions()
+    ]
     return "\n".join([*parts, "## Functions\n", _table(heads, functions)])
 
 
@@ -96,7 +98,7 @@ def _metrics(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def algorithms() -> str:
-    from ratecli.solvers.registry import BUILT_IN  # noqa: PLC0415
+    from ratecli.solvers.registry import BUILT_IN_ALGORITHMS  # noqa: PLC0415
 
     shapes = _table(["class", "what it is"], [[name, CLASSES[name]] for name in CLASSES])
     parts = [
@@ -112,7 +114,7 @@ def algorithms() -> str:
             "`safety` and `filter` (see [the file](yaml.md)).\n"
         ),
     ]
-    return "\n".join([*parts, *(_algorithm(each) for each in BUILT_IN)])
+    return "\n".join([*parts, *(_algorithm(each) for each in BUILT_IN_ALGORITHMS)])
 
 
 def _algorithm(algorithm: Any) -> str:
@@ -149,7 +151,7 @@ def _shapes(found: Iterable[Any]) -> str:
 
 def datasets() -> str:
     heads = ["name", "rows", "label", "what it is"]
-    found = [catalogue.describe(row["name"]) or {} for row in catalogue.datasets()]
+    found = [catalogue.describe(row["name"]) or {} for row in catalogue.list_datasets()]
     cells = [
         [f"[{row['name']}](#{row['name']})", str(row["rows"]), f"`{row['label']}`", row["summary"]]
         for row in found

@@ -1,7 +1,7 @@
 """What is wrong, where, and what would be right: the one way in which ratecli reports a mistake.
 
 A room that finds a mistake knows what it looked at: `rates` an offset in the text of a rule, `spec`
-a line of a file, `datasets` a column of a table. Each says so in a `Fault`; whoever knows more adds
+a line of a file, `datasets` a column of a table. Each says so in a `Diagnostic`; whoever knows more adds
 the place. The command line prints faults and takes the exit code from their first digit.
 """
 
@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-CHECKS = frozenset({"E506", "E508", "E509"})
+CHECK_FAILURE_CODES = frozenset({"E506", "E508", "E509"})
 """A check does not hold, or cannot be made."""
 
 
@@ -24,7 +24,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLocation:
     """A stretch of one line of a file; line and column count from 1."""
 
     file: str
@@ -35,38 +35,38 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Fault:
+class Diagnostic:
     """One mistake. Codes start with E (nothing runs) or W (a warning)."""
 
     code: str
     message: str
     help: str | None = None
     span: Span | None = None
-    place: Place | None = None
+    place: SourceLocation | None = None
 
     @property
     def is_error(self) -> bool:
         return self.code.startswith("E")
 
-    def at(self, place: Place) -> Fault:
+    def at(self, place: SourceLocation) -> Diagnostic:
         return replace(self, place=place)
 
 
 class FaultError(Exception):
     """All the mistakes of one phase, to be shown together."""
 
-    def __init__(self, faults: Fault | Iterable[Fault]) -> None:
-        self.faults = (faults,) if isinstance(faults, Fault) else tuple(faults)
+    def __init__(self, faults: Diagnostic | Iterable[Diagnostic]) -> None:
+        self.faults = (faults,) if isinstance(faults, Diagnostic) else tuple(faults)
         super().__init__("\n".join(f"{fault.code}: {fault.message}" for fault in self.faults))
 
-    def __reduce__(self) -> tuple[type[FaultError], tuple[tuple[Fault, ...]]]:
+    def __reduce__(self) -> tuple[type[FaultError], tuple[tuple[Diagnostic, ...]]]:
         return type(self), (self.faults,)
 
     @property
     def exit_code(self) -> int:
         """4 if data is the trouble, 1 for trials that failed or were not reached, 3 for checks, else 2."""
         codes = {fault.code for fault in self.faults if fault.is_error}
-        if codes and codes <= CHECKS:
+        if codes and codes <= CHECK_FAILURE_CODES:
             return 3
         codes -= {"E501", "E513"}
         if not codes:

@@ -8,31 +8,31 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.staging import temporary_path
 
-LEDGER = "trials.sqlite"
+LEDGER_FILE = "trials.sqlite"
 """In the folder of its results what a run planned, and every trial that ended (`ledger.store`)."""
 
-MODELS = "models"
+MODELS_FOLDER = "models"
 """Where in the folder of its results a run leaves its classifiers."""
 
-ENCODER = "encoder.json"
+ENCODER_FILE = "encoder.json"
 """Beside the classifiers of a trial: which they are, and how their features are made of columns."""
 
-FILTER = "filter.json"
+FILTER_FILE = "filter.json"
 """Beside a filter that `ratecli filter` left: what it does."""
 
-UNFINISHED = ".unfinished-"
+UNFINISHED_PREFIX = ".unfinished-"
 """Prefix of files that are still being written."""
 
 
-def cannot_write(path: Path, reason: str) -> Fault:
+def write_failed_error(path: Path, reason: str) -> Diagnostic:
     hint = "make room there, or choose another folder with --output"
-    return Fault("E505", f"cannot write to '{path}': {reason}", hint)
+    return Diagnostic("E505", f"cannot write to '{path}': {reason}", hint)
 
 
-def refuse_links(folder: Path, *names: str) -> None:
+def check_no_links(folder: Path, *names: str) -> None:
     """Nothing is written through a link that leads out of the folder of all results, in which `folder` is.
 
     Raises
@@ -45,16 +45,16 @@ def refuse_links(folder: Path, *names: str) -> None:
         if path.is_symlink() and not path.resolve().is_relative_to(base):
             reason = f"it is a link to '{path.resolve()}', out of '{folder.parent}'"
             hint = "remove the link, or name the folder that is meant with --output"
-            raise FaultError(Fault("E505", f"cannot write to '{path}': {reason}", hint))
+            raise FaultError(Diagnostic("E505", f"cannot write to '{path}': {reason}", hint))
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def report_write_errors(path: Path) -> Iterator[None]:
     """The system's trouble with `path` as an E505."""
     try:
         yield
     except OSError as error:
-        raise FaultError(cannot_write(path, error.strerror or str(error))) from error
+        raise FaultError(write_failed_error(path, error.strerror or str(error))) from error
 
 
 def atomic_write(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
@@ -67,10 +67,10 @@ def atomic_write(path: Path, content: str | bytes, *, lasting: bool = True) -> N
     FaultError
         E505 where the system refuses; what stood there before stays.
     """
-    write_together({path: content}, lasting=lasting)
+    atomic_write_all({path: content}, lasting=lasting)
 
 
-def write_together(files: Mapping[Path, str | bytes], *, lasting: bool = True) -> None:
+def atomic_write_all(files: Mapping[Path, str | bytes], *, lasting: bool = True) -> None:
     """Write all of some files, or none: each is put in its place only when all have been written.
 
     Raises
@@ -80,16 +80,17 @@ def write_together(files: Mapping[Path, str | bytes], *, lasting: bool = True) -
     """
     # In the same folder, since a rename is atomic only within one file system.
     staged = {
-        temporary_path(path.parent, UNFINISHED): (path, content) for path, content in files.items()
+        temporary_path(path.parent, UNFINISHED_PREFIX): (path, content)
+        for path, content in files.items()
     }
     try:
         for temporary, (path, content) in staged.items():
-            with writing(path):
+            with report_write_errors(path):
                 _refuse_folder(path)
                 data = content.encode() if isinstance(content, str) else content
                 _write(temporary, data, lasting=lasting)
         for temporary, (path, _) in staged.items():
-            with writing(path):
+            with report_write_errors(path):
                 temporary.replace(path)
     finally:
         for temporary in staged:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import unicodedata
 
-INERT = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+UNPRINTABLE_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode's categories of what moves a cursor, colours, or turns the direction of a line."""
 
 
-def plain(text: str) -> str:
+def terminal_safe(text: str) -> str:
     """Text from files as a terminal may have it: no escape codes, no marks of direction."""
-    return "".join("\ufffd" if _moves(character) else character for character in text)
+    return "".join("\ufffd" if _is_unprintable(character) else character for character in text)
 
 
-def _moves(character: str) -> bool:
-    return unicodedata.category(character) in INERT and character not in "\n\t"
+def _is_unprintable(character: str) -> bool:
+    return unicodedata.category(character) in UNPRINTABLE_CATEGORIES and character not in "\n\t"
 
 
-def as_json(value: object) -> str:
+def terminal_safe_json(value: object) -> str:
     """Indented, in Unicode but for what a terminal would take for orders."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return "".join(
-        json.dumps(character)[1:-1] if _moves(character) else character for character in text
+        json.dumps(character)[1:-1] if _is_unprintable(character) else character
+        for character in text
     )

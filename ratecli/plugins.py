@@ -15,18 +15,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
-Kind = Literal["algorithm", "data set", "metric"]
-GROUPS: dict[Kind, str] = {
+PluginKind = Literal["algorithm", "data set", "metric"]
+ENTRY_POINT_GROUPS: dict[PluginKind, str] = {
     "algorithm": "ratecli.solvers",
     "data set": "ratecli.datasets",
     "metric": "ratecli.metrics",
 }
 """The entry point group of each kind of plugin."""
-OWN = "ratecli"
+OWN_PACKAGE = "ratecli"
 """Where a name comes from that is ours."""
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PLUGIN_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Plugin:
     `package` is "" for an object that no package declares (`ratecli test-plugin module:object`).
     """
 
-    kind: Kind
+    kind: PluginKind
     entry: EntryPoint
     package: str
 
@@ -75,73 +75,73 @@ class Plugin:
         way = (
             f"`ratecli test-plugin {self.package}` says all that is wrong" if self.package else None
         )
-        return FaultError(Fault("E210", what, way))
+        return FaultError(Diagnostic("E210", what, way))
 
 
-def plugins(kind: Kind) -> Mapping[str, tuple[Plugin, ...]]:
+def plugins_by_name(kind: PluginKind) -> Mapping[str, tuple[Plugin, ...]]:
     """All that is installed of a kind, by name: two or more where packages claim the same one."""
     found: dict[str, tuple[Plugin, ...]] = {}
-    for each in installed():
+    for each in installed_plugins_by_kind():
         if each.kind == kind:
             found[each.name] = (*found.get(each.name, ()), each)
     return found
 
 
 @cache
-def installed() -> tuple[Plugin, ...]:
+def installed_plugins_by_kind() -> tuple[Plugin, ...]:
     """All that is installed, read once; nothing of it is imported."""
     return tuple(
         Plugin(kind, entry, entry.dist.name if entry.dist else "?")
-        for kind, group in GROUPS.items()
+        for kind, group in ENTRY_POINT_GROUPS.items()
         for entry in sorted(entry_points(group=group), key=lambda entry: entry.name)
     )
 
 
-def sole(kind: Kind, name: str) -> Plugin | None:
+def find_plugin(kind: PluginKind, name: str) -> Plugin | None:
     """The plugin of a name, None if there is none; raises E210 where it is no name, or two claim it."""
-    claimed = plugins(kind).get(name, ())
+    claimed = plugins_by_name(kind).get(name, ())
     if not claimed:
         return None
     if len(claimed) > 1:
         packages = " and ".join(f"'{each.origin}'" for each in claimed)
         message = f"several packages have the {kind} '{name}': {packages}"
-        raise FaultError(Fault("E210", message, "uninstall all of them but one"))
-    if not NAME.fullmatch(name):
+        raise FaultError(Diagnostic("E210", message, "uninstall all of them but one"))
+    if not PLUGIN_NAME_PATTERN.fullmatch(name):
         raise claimed[0].broken("its name is not made of letters, digits and '_'")
     return claimed[0]
 
 
-def doubts(kind: Kind, own: Collection[str]) -> Iterator[Fault]:
+def unusable_plugin_warnings(kind: PluginKind, own: Collection[str]) -> Iterator[Diagnostic]:
     """A W210 for each plugin that cannot be used, as far as that shows without importing any.
 
     `own` are the names that are ours.
     """
-    for name, claimed in plugins(kind).items():
+    for name, claimed in plugins_by_name(kind).items():
         if name in own:
             for each in claimed:
                 what = f"the {kind} '{name}' of the package '{each.origin}' is not used"
                 why = f"{what}: ratecli has one of that name"
-                yield Fault("W210", why, "rename the entry point")
+                yield Diagnostic("W210", why, "rename the entry point")
             continue
         try:
-            plugin = sole(kind, name)
-            if plugin is not None and not _there(plugin.module.partition(".")[0]):
+            plugin = find_plugin(kind, name)
+            if plugin is not None and not _module_exists(plugin.module.partition(".")[0]):
                 raise plugin.broken(f"there is no module '{plugin.module}'")
         except FaultError as error:
-            yield from (Fault("W210", fault.message, fault.help) for fault in error.faults)
+            yield from (Diagnostic("W210", fault.message, fault.help) for fault in error.faults)
 
 
-def _there(module: str) -> bool:
+def _module_exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # `find_spec` of something odd, such as __main__
         return False
 
 
-def source_of(module: str) -> Path | None:
+def module_source_file(module: str) -> Path | None:
     """The file of a module, found without importing it or its packages; None where it has none here."""
     top, *rest = module.split(".")
-    if not _there(top):
+    if not _module_exists(top):
         return None
     spec = find_spec(top)
     assert spec is not None

@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ratecli.errors import Fault, Place
-from ratecli.plain_text import INERT, as_json
+from ratecli.errors import Diagnostic, SourceLocation
+from ratecli.plain_text import UNPRINTABLE_CATEGORIES, terminal_safe_json
 
 RESET = "\033[0m"
 BOLD = "\033[1m"
@@ -16,24 +16,24 @@ YELLOW = "\033[1;33m"
 BLUE = "\033[1;34m"
 
 TAB = "    "
-CUT = "..."
-NARROWEST = 20
-MOST = 100
+ELLIPSIS = "..."
+MIN_RENDER_WIDTH = 20
+MAX_RENDERED = 100
 """Faults that a person reads; programs are given all."""
-REACH = 20
+CHARACTERS_PER_CELL = 20
 """Characters for each cell of the room that are looked at: a line may be as long as a file."""
-CONTEXT = 0.3
+CONTEXT_SHARE = 0.3
 """Share of a cut line's width that stays before the span."""
 
 
-class Cell(NamedTuple):
+class TerminalCell(NamedTuple):
     """One character of a file as a terminal shows it."""
 
     text: str
     width: int
 
 
-class Window(NamedTuple):
+class LineWindow(NamedTuple):
     """The part of a line that is shown, and where the carets go in it."""
 
     text: str
@@ -41,45 +41,49 @@ class Window(NamedTuple):
     carets: int
 
 
-def render(faults: Iterable[Fault], color: bool, width: int = 100) -> str:
+def render_diagnostics(faults: Iterable[Diagnostic], color: bool, width: int = 100) -> str:
     """Compiler style: code and sentence, place, line with carets, help; a blank line between."""
     several = list(faults)
-    more = len(several) - MOST
+    more = len(several) - MAX_RENDERED
     rest = [f"... and {more} more: mend these first"] if more > 0 else []
-    return "\n\n".join([*(_rendered(fault, color, width) for fault in several[:MOST]), *rest])
+    return "\n\n".join(
+        [*(_render_one(fault, color, width) for fault in several[:MAX_RENDERED]), *rest]
+    )
 
 
-def to_json(faults: Iterable[Fault]) -> str:
+def diagnostics_to_json(faults: Iterable[Diagnostic]) -> str:
     """A list of objects with one set of keys, places flattened; null where unknown."""
-    return as_json([_record(fault) for fault in faults])
+    return terminal_safe_json([_record(fault) for fault in faults])
 
 
-def to_github(faults: Iterable[Fault]) -> str:
+def diagnostics_to_github(faults: Iterable[Diagnostic]) -> str:
     """One workflow command a fault: GitHub shows it beside the line."""
     return "\n".join(_command(fault) for fault in faults)
 
 
-def _rendered(fault: Fault, color: bool, width: int) -> str:
+def _render_one(fault: Diagnostic, color: bool, width: int) -> str:
     loud = RED if fault.is_error else YELLOW
-    label = _painted(f"{_severity(fault)}[{fault.code}]", loud, color)
-    lines = [label + _painted(f": {clean(fault.message)}", BOLD, color)]
+    label = _paint(f"{_severity(fault)}[{fault.code}]", loud, color)
+    lines = [label + _paint(f": {strip_control_characters(fault.message)}", BOLD, color)]
     gutter = 3
     if fault.place is not None:
         gutter = len(str(fault.place.line)) + 2
         lines += _place_lines(fault.place, gutter, loud if color else "", width)
     if fault.help:
-        lines.append(f"{' ' * gutter}{_painted('=', BLUE, color)} help: {clean(fault.help)}")
+        lines.append(
+            f"{' ' * gutter}{_paint('=', BLUE, color)} help: {strip_control_characters(fault.help)}"
+        )
     return "\n".join(lines)
 
 
-def _place_lines(place: Place, gutter: int, loud: str, width: int) -> list[str]:
+def _place_lines(place: SourceLocation, gutter: int, loud: str, width: int) -> list[str]:
     color = bool(loud)
-    arrow = _painted("-->", BLUE, color)
-    where = f"{clean(place.file)}:{place.line}:{place.column}"
-    bar = " " * gutter + _painted("|", BLUE, color)
-    number = _painted(f" {place.line} |", BLUE, color)
-    window = _window(place, max(NARROWEST, width - gutter - 2))
-    carets = _painted("^" * window.carets, loud, color)
+    arrow = _paint("-->", BLUE, color)
+    where = f"{strip_control_characters(place.file)}:{place.line}:{place.column}"
+    bar = " " * gutter + _paint("|", BLUE, color)
+    number = _paint(f" {place.line} |", BLUE, color)
+    window = _window(place, max(MIN_RENDER_WIDTH, width - gutter - 2))
+    carets = _paint("^" * window.carets, loud, color)
     excerpt = f"{number} {window.text}".rstrip()
     return [
         f"{' ' * (gutter - 1)}{arrow} {where}",
@@ -89,9 +93,9 @@ def _place_lines(place: Place, gutter: int, loud: str, width: int) -> list[str]:
     ]
 
 
-def _window(place: Place, room: int) -> Window:
+def _window(place: SourceLocation, room: int) -> LineWindow:
     """The line as cells, cut on both sides of the span where it is too long."""
-    near, start = room * REACH, min(place.column - 1, len(place.excerpt))
+    near, start = room * CHARACTERS_PER_CELL, min(place.column - 1, len(place.excerpt))
     first = max(0, start - near)
     last = start + min(place.width, near) + near
     cells = [_cell(character) for character in place.excerpt[first:last]]
@@ -99,63 +103,65 @@ def _window(place: Place, room: int) -> Window:
     end = min(start + place.width, len(cells))
     before, span, after = cells[:start], cells[start:end], cells[end:]
     if _width(cells) <= room:
-        head, tail = CUT * (first > 0), CUT * (last < len(place.excerpt))
+        head, tail = ELLIPSIS * (first > 0), ELLIPSIS * (last < len(place.excerpt))
     else:
-        room -= 2 * len(CUT)
+        room -= 2 * len(ELLIPSIS)
         span_room = min(_width(span), room)
-        left = max(int(CONTEXT * room), room - span_room - _width(after))
+        left = max(int(CONTEXT_SHARE * room), room - span_room - _width(after))
         before, head = _last(before, min(left, room - span_room))
         span, _ = _first(span, room - _width(before))
         after, tail = _first(cells[start + len(span) :], room - _width(before) - _width(span))
     text = head + "".join(cell.text for cell in (*before, *span, *after)) + tail
-    return Window(text, len(head) + _width(before), max(1, _width(span)))
+    return LineWindow(text, len(head) + _width(before), max(1, _width(span)))
 
 
-def _cell(character: str) -> Cell:
+def _cell(character: str) -> TerminalCell:
     if character == "\t":
-        return Cell(TAB, len(TAB))
+        return TerminalCell(TAB, len(TAB))
     category = unicodedata.category(character)
-    if category in INERT:  # escape codes and direction marks
-        return Cell("\ufffd", 1)
+    if category in UNPRINTABLE_CATEGORIES:  # escape codes and direction marks
+        return TerminalCell("\ufffd", 1)
     if category in {"Mn", "Me"}:
-        return Cell(character, 0)
-    return Cell(character, 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1)
+        return TerminalCell(character, 0)
+    return TerminalCell(
+        character, 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
+    )
 
 
-def _width(cells: Iterable[Cell]) -> int:
+def _width(cells: Iterable[TerminalCell]) -> int:
     return sum(cell.width for cell in cells)
 
 
-def _first(cells: list[Cell], room: int) -> tuple[list[Cell], str]:
+def _first(cells: list[TerminalCell], room: int) -> tuple[list[TerminalCell], str]:
     """As many cells as fit, and the mark of a cut if some did not."""
-    kept: list[Cell] = []
+    kept: list[TerminalCell] = []
     for cell in cells:
         room -= cell.width
         if room < 0:
-            return kept, CUT
+            return kept, ELLIPSIS
         kept.append(cell)
     return kept, ""
 
 
-def _last(cells: list[Cell], room: int) -> tuple[list[Cell], str]:
+def _last(cells: list[TerminalCell], room: int) -> tuple[list[TerminalCell], str]:
     kept, mark = _first(cells[::-1], room)
     return kept[::-1], mark
 
 
-def clean(text: str) -> str:
+def strip_control_characters(text: str) -> str:
     """One line without control characters."""
     return "".join(_cell(character).text for character in " ".join(text.splitlines()))
 
 
-def _painted(text: str, paint: str, color: bool) -> str:
+def _paint(text: str, paint: str, color: bool) -> str:
     return f"{paint}{text}{RESET}" if color else text
 
 
-def _severity(fault: Fault) -> str:
+def _severity(fault: Diagnostic) -> str:
     return "error" if fault.is_error else "warning"
 
 
-def _record(fault: Fault) -> dict[str, str | int | None]:
+def _record(fault: Diagnostic) -> dict[str, str | int | None]:
     place = fault.place
     return {
         "code": fault.code,
@@ -169,7 +175,7 @@ def _record(fault: Fault) -> dict[str, str | int | None]:
     }
 
 
-def _command(fault: Fault) -> str:
+def _command(fault: Diagnostic) -> str:
     properties: dict[str, str | int] = {}
     if fault.place is not None:
         place = fault.place
@@ -178,7 +184,9 @@ def _command(fault: Fault) -> str:
         properties |= {"col": place.column, "endColumn": end}
     properties["title"] = fault.code
     listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
-    message = clean(fault.message) + (f"\nhelp: {clean(fault.help)}" if fault.help else "")
+    message = strip_control_characters(fault.message) + (
+        f"\nhelp: {strip_control_characters(fault.help)}" if fault.help else ""
+    )
     return f"::{_severity(fault)} {listed}::{_data(message)}"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-ABANDONED = 24 * 3600.0
+ABANDONED_SECONDS = 24 * 3600.0
 """Age in seconds from which a temporary file counts as left behind if nothing is known of its process."""
 
 
@@ -59,7 +59,7 @@ def _is_stale(path: Path, kind: str) -> bool:
     process = path.name.removeprefix(_of_machine(kind)).split("-")[0]
     if path.name.startswith(_of_machine(kind)) and process.isdecimal() and sys.platform != "win32":
         return not _runs(int(process))
-    return time.time() - path.lstat().st_mtime > ABANDONED
+    return time.time() - path.lstat().st_mtime > ABANDONED_SECONDS
 
 
 def _runs(process: int) -> bool:

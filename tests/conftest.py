@@ -28,9 +28,9 @@ def commands():
 @pytest.fixture(scope="session")
 def cluster():
     """The address of a Dask cluster of two workers."""
-    from ratecli.runner.dask_pool import local_cluster  # noqa: PLC0415  takes a second
+    from ratecli.runner.dask_pool import start_local_cluster  # noqa: PLC0415  takes a second
 
-    with local_cluster(2) as address:
+    with start_local_cluster(2) as address:
         yield address
 
 

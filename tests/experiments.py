@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from ratecli.experiment.prepare import prepare
-from ratecli.ledger.store import Store
-from ratecli.runner.executors import Serial
-from ratecli.runner.run import LEDGER, Outcome, run
+from ratecli.ledger.store import LedgerStore
+from ratecli.runner.executors import SerialExecutor
+from ratecli.runner.run import LEDGER_FILE, RunOutcome, run_experiment
 
 
 def people(rows: int, seed: int) -> pd.DataFrame:
@@ -30,8 +30,8 @@ def write(folder: Path, text: str, name: str = "exp.yaml") -> Path:
     return path
 
 
-def run_file(path: Path, *overrides: str) -> tuple[Outcome, Store]:
+def run_file(path: Path, *overrides: str) -> tuple[RunOutcome, LedgerStore]:
     """The outcome and the open ledger of a serial run in the file's folder."""
     folder = path.parent / "results"
-    outcome = run(prepare(path, overrides), folder, Serial(), quiet=True)
-    return outcome, Store(folder / LEDGER, readonly=True)
+    outcome = run_experiment(prepare(path, overrides), folder, SerialExecutor(), quiet=True)
+    return outcome, LedgerStore(folder / LEDGER_FILE, readonly=True)

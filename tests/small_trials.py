@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from ratecli.errors import Fault, FaultError
-from ratecli.ledger.records import TrialResult, Value
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.records import MeasuredValue, TrialResult
 
 
 def numbers(payload, given):
@@ -19,7 +19,9 @@ def numbers(payload, given):
     time.sleep(seconds)
     seen = "".join(str(value.value) for need in given for value in given[need].values)
     digest = hashlib.sha256(f"{key}{seen}".encode()).digest()
-    values = tuple(Value("last", "test", f"m{i}", byte / 7) for i, byte in enumerate(digest))
+    values = tuple(
+        MeasuredValue("last", "test", f"m{i}", byte / 7) for i, byte in enumerate(digest)
+    )
     return TrialResult(key, "ok", values=values, models={"last": digest})
 
 
@@ -39,7 +41,7 @@ def _raise(_key, detail, _given):
 
 
 def _fault(_key, _detail, _given):
-    raise FaultError([Fault("E402", "cannot fetch\nadult"), Fault("E403", "wrong hash")])
+    raise FaultError([Diagnostic("E402", "cannot fetch\nadult"), Diagnostic("E403", "wrong hash")])
 
 
 def _leave(_key, _detail, _given):
@@ -117,7 +119,9 @@ def _threads(key, _detail, _given):
     A = np.random.default_rng(0).standard_normal((700, 700))
     value = float(np.sum(scipy.linalg.inv(A @ A.T + np.eye(700))))
     threads = [library["num_threads"] for library in threadpool_info()]
-    return TrialResult(key, "ok", info={"threads": threads}, values=(Value("a", "b", "c", value),))
+    return TrialResult(
+        key, "ok", info={"threads": threads}, values=(MeasuredValue("a", "b", "c", value),)
+    )
 
 
 KEPT = []

@@ -3,7 +3,7 @@ import stat
 import pytest
 
 from ratecli.errors import FaultError
-from ratecli.files import atomic_write, write_together
+from ratecli.files import atomic_write, atomic_write_all
 
 
 def names(folder):
@@ -38,12 +38,12 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path):
 
 def test_several_files_are_written_all_or_none(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
-    write_together({one: "a", two: b"b"})
+    atomic_write_all({one: "a", two: b"b"})
     assert (one.read_text(), two.read_text()) == ("a", "b")
     assert sorted(names(tmp_path)) == ["one", "two"]
     (tmp_path / "three").mkdir()
     for last in (tmp_path / "three", tmp_path / "absent" / "four"):
         with pytest.raises(FaultError, match=f"E505: cannot write to '{last}': "):
-            write_together({one: "changed", two: "changed", last: "c"})
+            atomic_write_all({one: "changed", two: "changed", last: "c"})
         assert (one.read_text(), two.read_text()) == ("a", "b")
         assert sorted(names(tmp_path)) == ["one", "three", "two"]

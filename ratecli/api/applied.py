@@ -11,17 +11,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.api.errors import readable, warn_of
-from ratecli.api.rows import as_table
-from ratecli.apply.predict import answered
-from ratecli.apply.stored import Stored, applicable
+from ratecli.api.errors import convert_errors, issue_warnings
+from ratecli.api.rows import to_arrow_table
+from ratecli.apply.predict import predict_table
+from ratecli.apply.stored import StoredModel, encoding_for_tables
 from ratecli.models.base import Array, Classifier
 from ratecli.models.storage import loads
 from ratecli.sampling.encoding import Encoding
 
 
 @dataclass(frozen=True)
-class Model:
+class ResultModel:
     """A stored classifier with what makes its features of columns.
 
     Attributes
@@ -39,10 +39,10 @@ class Model:
     encoding: Encoding
 
     @classmethod
-    def of(cls, name: str, blob: bytes, encoding: str) -> Model:
+    def of(cls, name: str, blob: bytes, encoding: str) -> ResultModel:
         """Raises ValueError where features are not made of columns, or rows stand at several levels."""
-        with readable():
-            return cls(name, loads(blob), applicable(json.loads(encoding), name))
+        with convert_errors():
+            return cls(name, loads(blob), encoding_for_tables(json.loads(encoding), name))
 
     @property
     def columns(self) -> list[str]:
@@ -70,14 +70,14 @@ class Model:
         ValueError
             Where the rows do not fit the model; `faults` has the parts.
         """
-        with readable():
-            found, doubts = answered(
-                Stored(Path("X"), self.classifier, self.encoding),
+        with convert_errors():
+            found, doubts = predict_table(
+                StoredModel(Path("X"), self.classifier, self.encoding),
                 Path("X"),
-                as_table(frame, "X"),
+                to_arrow_table(frame, "X"),
                 seed,
             )
-        warn_of(doubts)
+        issue_warnings(doubts)
         return pd.DataFrame(dict(found.columns), index=frame.index)
 
     def predict(self, frame: pd.DataFrame, *, seed: int = 0) -> NDArray[Any]:

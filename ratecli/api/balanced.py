@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
-from ratecli.api.estimator import Estimator, seed_of
-from ratecli.api.fitting import Fitted, Labelled, fitted
-from ratecli.api.goals import Question
-from ratecli.api.rows import Given
-from ratecli.apply.answers import answers
-from ratecli.apply.table_filter import MAIN
-from ratecli.apply.table_filter_checks import WITHOUT_LEAST
-from ratecli.errors import Fault, FaultError
-from ratecli.ledger.records import MET
+from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warning, issue_warnings
+from ratecli.api.estimator import MappingParamsEstimator, seed_from_random_state
+from ratecli.api.fitting import FitResult, LabelledRows, fit_rows
+from ratecli.api.goals import FitSpec
+from ratecli.api.rows import InputRows
+from ratecli.apply.answers import prediction_columns
+from ratecli.apply.table_filter import MAIN_VARIANT
+from ratecli.apply.table_filter_checks import WITHOUT_MIN_KEPT
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.models.base import Array
-from ratecli.models.proxies import Filter
-from ratecli.rates.syntax import number, quoted
+from ratecli.models.proxies import ProxyFilter
+from ratecli.rates.syntax import number_text, quote
 
-SECRET = "secret"  # noqa: S105  the name of a rule
-TOLD = "disclosivity"
+SECRET_RULE = "secret"  # noqa: S105  the name of a rule
+DISCLOSIVITY_METRIC = "disclosivity"
 
 
-class BalancedFilter(Estimator):
+class BalancedFilter(MappingParamsEstimator):
     """Keep rows so that groups have equal shares, by chances that tell little of anybody's group.
 
     Groups are told by columns of `X`, where it is a DataFrame, or of `sensitive_features`. The filter does not
@@ -65,7 +65,7 @@ class BalancedFilter(Estimator):
     Attributes
     ----------
     filter_
-        What decides, a `ratecli.models.proxies.Filter`; None where there were no groups.
+        What decides, a `ratecli.models.proxies.ProxyFilter`; None where there were no groups.
     imbalance_, disclosivity_ : float
         What it reaches on the training rows: the objective, and how much it tells.
     kept_ : float
@@ -122,21 +122,21 @@ class BalancedFilter(Estimator):
         NoSolutionFoundError
             Where no filter is found that tells as little as it is to.
         """
-        with readable():
+        with convert_errors():
             given = self._given(X, sensitive_features, reset=True, y=y)
-            self._seed = seed_of(self.random_state)
+            self._seed = seed_from_random_state(self.random_state)
             by = self._by(given)
             if not by:
                 self._keep_all()
-                warn(
+                issue_warning(
                     "there are no groups to balance: name columns by `by`, or give sensitive_features"
                 )
                 return self
             nothing = np.full(len(given), np.nan)
-            rows = Labelled(given, nothing, np.ones(len(given)))
+            rows = LabelledRows(given, nothing, np.ones(len(given)))
             dropped = [name for name in self.drop if name not in by]
             encode = given.raw is not None
-            found = fitted(
+            found = fit_rows(
                 self._question(by),
                 rows,
                 self._seed,
@@ -144,59 +144,62 @@ class BalancedFilter(Estimator):
                 encode=encode,
                 missing=self.missing,
             )
-        warn_of(found.doubts)
+        issue_warnings(found.doubts)
         self._keep(found)
         return self
 
-    def _by(self, given: Given) -> list[str]:
+    def _by(self, given: InputRows) -> list[str]:
         if self.by is None:
             return [str(name) for name in given.beside.columns]
         return [self.by] if isinstance(self.by, str) else list(self.by)
 
-    def _question(self, by: Sequence[str]) -> Question:
+    def _question(self, by: Sequence[str]) -> FitSpec:
         limit = self.disclosivity
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit <= 1:
-            raise FaultError(Fault("E104", f"disclosivity must be from 0 to 1, not {limit!r}"))
-        columns = ", ".join(map(quoted, by))
+            raise FaultError(Diagnostic("E104", f"disclosivity must be from 0 to 1, not {limit!r}"))
+        columns = ", ".join(map(quote, by))
         over = f"by=({columns})" if len(by) > 1 else f"by={columns}"
-        least = {} if self.algorithm == WITHOUT_LEAST else {"kept": self.kept}
-        rule = {SECRET: f"{TOLD}({over}) <= {number(float(limit))}"}
-        return Question(
+        least = {} if self.algorithm == WITHOUT_MIN_KEPT else {"kept": self.kept}
+        rule = {SECRET_RULE: f"{DISCLOSIVITY_METRIC}({over}) <= {number_text(float(limit))}"}
+        return FitSpec(
             self.algorithm,
             {**least, **(self.solver_options or {})},
             f"imbalance({over})" if self.objective is None else self.objective,
             rule if limit < 1 else {},  # 1 always holds
-            metrics={TOLD: f"{TOLD}({over})", "kept": "positive_rate"},
+            metrics={
+                DISCLOSIVITY_METRIC: f"{DISCLOSIVITY_METRIC}({over})",
+                "kept": "positive_rate",
+            },
         )
 
     def _keep_all(self) -> None:
-        self.filter_: Filter | None = None
+        self.filter_: ProxyFilter | None = None
         self.imbalance_, self.disclosivity_, self.kept_ = 0.0, 0.0, 1.0
 
-    def _keep(self, found: Fitted) -> None:
-        chosen = found.solution.variants.get(MAIN)
-        if not isinstance(chosen, Filter):
+    def _keep(self, found: FitResult) -> None:
+        chosen = found.solution.variants.get(MAIN_VARIANT)
+        if not isinstance(chosen, ProxyFilter):
             reason = found.ending.reason or found.ending.status
             raise NoSolutionFoundError(f"{self.algorithm} found no filter: {reason}")
-        values = found.values[MAIN]
-        if not values[TOLD] <= self.disclosivity + MET:
+        values = found.values[MAIN_VARIANT]
+        if not values[DISCLOSIVITY_METRIC] <= self.disclosivity + CONSTRAINT_TOLERANCE:
             raise NoSolutionFoundError(
                 f"what {self.algorithm} says of a row shifts the chance of its group by up to "
-                f"{values[TOLD]:.4f}, more than {self.disclosivity:g}: allow more, or take balanced_tree"
+                f"{values[DISCLOSIVITY_METRIC]:.4f}, more than {self.disclosivity:g}: allow more, or take balanced_tree"
             )
         self.filter_, self._reader = chosen, found.reader
-        self.imbalance_, self.disclosivity_ = values["objective"], values[TOLD]
+        self.imbalance_, self.disclosivity_ = values["objective"], values[DISCLOSIVITY_METRIC]
         self.kept_ = values["kept"]
 
     def chances(self, X: Any) -> Array:
         """The chance (n,) that each row is kept, in [0, 1]. X may lack the columns of `by` and `drop`."""
         check_is_fitted(self, self._found)
-        with readable():
+        with convert_errors():
             given = self._given(X, None, reset=False)
             if self.filter_ is None:
                 return np.ones(len(given))
             chances = self.filter_.chance(self._reader.shown(given, self.filter_))
-            warn_of(self._reader.surprises(given))
+            issue_warnings(self._reader.surprises(given))
         return chances
 
     def sample_weight(self, X: Any) -> Array:
@@ -219,11 +222,13 @@ class BalancedFilter(Estimator):
         return _safe_indexing(X, rows), None if y is None else _safe_indexing(y, rows)
 
     def _drawn(self, X: Any) -> NDArray[np.intp]:
-        with readable():
+        with convert_errors():
             given = self._given(X, None, reset=False)
             if self.filter_ is None:
                 return np.arange(len(given))
-            said = answers(self.filter_, self._reader.shown(given, self.filter_), self._seed)
+            said = prediction_columns(
+                self.filter_, self._reader.shown(given, self.filter_), self._seed
+            )
         rows = np.flatnonzero(said.columns["kept"])
         if not len(rows):
             raise NoSolutionFoundError(f"of {len(given)} rows none is kept: ask for more by `kept`")

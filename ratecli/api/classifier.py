@@ -9,28 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
-from ratecli.api.estimator import Estimator, Scored, seed_of
-from ratecli.api.fitting import Fitted, Labelled, fitted, weights_of
-from ratecli.api.goals import Question, Rules
-from ratecli.api.labels import Classes
-from ratecli.api.rows import Given
-from ratecli.errors import Fault, FaultError
+from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warning, issue_warnings
+from ratecli.api.estimator import MappingParamsEstimator, RateScoreMixin, seed_from_random_state
+from ratecli.api.fitting import FitResult, LabelledRows, fit_rows, normalize_weights
+from ratecli.api.goals import ConstraintSpec, FitSpec
+from ratecli.api.labels import BinaryLabels
+from ratecli.api.rows import InputRows
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import solver_class
-from ratecli.ledger.keys import stream
-from ratecli.ledger.records import MET, VIOLATION
+from ratecli.ledger.keys import random_stream
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.grouped import GroupThreshold
-from ratecli.models.linear import Chance, Ramp, Threshold
-from ratecli.models.weighed import Weighed
+from ratecli.models.linear import Ramp, RandomizedLogistic, Threshold
+from ratecli.models.weighed import CostSensitiveClassifier
 
 AUTO: Literal["auto"] = "auto"
 DETERMINISTIC = "deterministic"
-BY_SCORE = (Threshold, Ramp, Chance, Weighed, GroupThreshold)
+SCORE_CLASSIFIERS = (Threshold, Ramp, RandomizedLogistic, CostSensitiveClassifier, GroupThreshold)
 """Classifiers that find a yes likelier than a no just where their score is above 0."""
 
 
-class RateConstrainedClassifier(Scored, Estimator):
+class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     """Minimize one rate under rules about others, such as `positive_rate[women] >= 0.8 * positive_rate`.
 
     Rules name columns of `X`, where it is a DataFrame, and of `sensitive_features`, which is a DataFrame
@@ -126,7 +126,7 @@ class RateConstrainedClassifier(Scored, Estimator):
     def __init__(
         self,
         objective: str = "error",
-        constraints: Rules = (),
+        constraints: ConstraintSpec = (),
         *,
         solver: str = "mixture",
         solver_options: Mapping[str, Any] | None = None,
@@ -185,17 +185,17 @@ class RateConstrainedClassifier(Scored, Estimator):
         NoSolutionFoundError
             Where the algorithm leaves no classifier, or none that passes its safety test.
         """
-        with readable():
+        with convert_errors():
             if self.safety is not None and sample_weight is not None:
                 raise ValueError("a safety test counts every row once: it takes no sample_weight")
             given = self._given(X, sensitive_features, reset=True, y=y, sample_weight=sample_weight)
-            classes = Classes.of(y, self.pos_label)
+            classes = BinaryLabels.of(y, self.pos_label)
             check_consistent_length(X, y)
-            rows = Labelled(given, classes.yes(y), weights_of(sample_weight, X))
+            rows = LabelledRows(given, classes.yes(y), normalize_weights(sample_weight, X))
             counted = rows.counted()
-            Classes.of(np.asarray(y)[counted], self.pos_label)
-            seed = seed_of(self.random_state)
-            found = fitted(
+            BinaryLabels.of(np.asarray(y)[counted], self.pos_label)
+            seed = seed_from_random_state(self.random_state)
+            found = fit_rows(
                 self._question(),
                 rows.take(counted),
                 seed,
@@ -203,17 +203,17 @@ class RateConstrainedClassifier(Scored, Estimator):
                 encode=self._encoding(),
                 missing=self.missing,
             )
-        warn_of(found.doubts)
+        issue_warnings(found.doubts)
         self.classes_, self._classes = classes.labels, classes
         self._reader = found.reader
         self._keep(found)
         return self
 
-    def _question(self) -> Question:
+    def _question(self) -> FitSpec:
         if self.safety is None and solver_class(self.solver).needs_promise:
             message = f"'{self.solver}' trains for a safety test, and there is none"
-            raise FaultError(Fault("E102", message, 'say safety={"delta": 0.05}'))
-        return Question(
+            raise FaultError(Diagnostic("E102", message, 'say safety={"delta": 0.05}'))
+        return FitSpec(
             self.solver,
             self.solver_options or {},
             self.objective,
@@ -228,12 +228,14 @@ class RateConstrainedClassifier(Scored, Estimator):
     def _encoding(self) -> bool | Literal["auto"]:
         if self.encode is True or self.encode is False or self.encode == AUTO:
             return self.encode
-        raise FaultError(Fault("E104", f"encode is {self.encode!r}, not True, False or 'auto'"))
+        raise FaultError(
+            Diagnostic("E104", f"encode is {self.encode!r}, not True, False or 'auto'")
+        )
 
     def _unseen(self) -> list[str]:
         return [*self.drop, *([] if self.deployed is None else [self.deployed])]
 
-    def _keep(self, found: Fitted) -> None:
+    def _keep(self, found: FitResult) -> None:
         """Choose the classifier, and tell of it."""
         variants, ending = found.solution.variants, found.ending
         if not variants:
@@ -248,9 +250,9 @@ class RateConstrainedClassifier(Scored, Estimator):
         self.status_, self.reason_ = ending.status, found.read.written.told(ending.reason)
         self.objective_ = values["objective"]
         self.violations_ = {
-            called: values[VIOLATION + name]
+            called: values[VIOLATION_PREFIX + name]
             for name, called in shown.items()
-            if VIOLATION + name in values
+            if VIOLATION_PREFIX + name in values
         }
         self.multipliers_ = {
             shown[name]: value for name, value in found.solution.multipliers.items()
@@ -277,12 +279,12 @@ class RateConstrainedClassifier(Scored, Estimator):
         broken = [
             f"'{name}' by {amount:.3g}"
             for name, amount in self.violations_.items()
-            if not amount <= MET
+            if not amount <= CONSTRAINT_TOLERANCE
         ]
         if broken:
-            warn(f"the {chosen} classifier misses {', '.join(broken)} on training rows")
+            issue_warning(f"the {chosen} classifier misses {', '.join(broken)} on training rows")
         elif self.status_ != "ok":
-            warn(f"{self.solver} ended as {self.status_}: {self.reason_}")
+            issue_warning(f"{self.solver} ended as {self.status_}: {self.reason_}")
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """The likelier decision of each row.
@@ -325,21 +327,21 @@ class RateConstrainedClassifier(Scored, Estimator):
         """
         classifier, shown = self._shown(X, sensitive_features)
         chances = classifier.decide(shown)
-        draws = stream(seed_of(random_state), "predict").random(len(chances))
+        draws = random_stream(seed_from_random_state(random_state), "predict").random(len(chances))
         return self._classes.of_decisions(draws < chances)
 
     def _shown(self, X: Any, sensitive: Any) -> tuple[Classifier, Features]:
         check_is_fitted(self, self._found)
-        with readable():
-            given: Given = self._given(X, sensitive, reset=False)
+        with convert_errors():
+            given: InputRows = self._given(X, sensitive, reset=False)
             shown = self._reader.shown(given, self.classifier_)
-            warn_of(self._reader.surprises(given))
+            issue_warnings(self._reader.surprises(given))
         return self.classifier_, shown
 
     @staticmethod
     def _margin(classifier: Classifier, shown: Features) -> Array:
         """(n,) above 0 where a yes is likelier."""
-        if isinstance(classifier, BY_SCORE):
+        if isinstance(classifier, SCORE_CLASSIFIERS):
             return classifier.score(shown)
         return classifier.decide(shown) - 0.5
 

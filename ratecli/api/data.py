@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ratecli.api.errors import readable
-from ratecli.datasets.load import load
-from ratecli.datasets.registry import find
+from ratecli.api.errors import convert_errors
+from ratecli.datasets.load import load_entry_table
+from ratecli.datasets.registry import find_source
 from ratecli.datasets.table import Table
 
 
@@ -51,9 +51,9 @@ def load_dataset(name: str, *, split: str | None = None, **options: Any) -> Data
     >>> X.shape
     (500, 8)
     """
-    with readable():
-        source = find(name)
-        table = load({"source": name, **options}, Path())
+    with convert_errors():
+        source = find_source(name)
+        table = load_entry_table({"source": name, **options}, Path())
     if table.matrix is not None:
         raise ValueError(f"the features of '{name}' are ready-made, not columns of a table")
     extra = [

@@ -9,20 +9,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from ratecli.errors import Fault
+from ratecli.errors import Diagnostic
 from ratecli.errors import FaultError as FaultError  # noqa: PLC0414  public name
-from ratecli.render import render
+from ratecli.render import render_diagnostics
 
-WIDTH = 100
-OURS = str(Path(__file__).parents[1])
+MESSAGE_WIDTH = 100
+PACKAGE_FOLDER = str(Path(__file__).parents[1])
 """Where the files of ratecli are."""
 
 
-class MistakeError(FaultError, ValueError):
+class InvalidInputError(FaultError, ValueError):
     """What is wrong with what was given, as the command line would show it; `faults` has the parts."""
 
     def __str__(self) -> str:
-        return render(self.faults, color=False, width=WIDTH)
+        return render_diagnostics(self.faults, color=False, width=MESSAGE_WIDTH)
 
 
 class NoSolutionFoundError(ValueError):
@@ -34,35 +34,35 @@ class RatecliWarning(UserWarning):
 
 
 @contextmanager
-def readable() -> Iterator[None]:
+def convert_errors() -> Iterator[None]:
     """Faults raised inside say where in a rule they are."""
     try:
         yield
-    except MistakeError:
+    except InvalidInputError:
         raise
     except FaultError as error:
-        raise MistakeError(error.faults) from None
+        raise InvalidInputError(error.faults) from None
 
 
-def warn(*doubts: Fault | str) -> None:
+def issue_warning(*doubts: Diagnostic | str) -> None:
     """One warning each, said of the line outside of ratecli from which it was called."""
     for text in dict.fromkeys(map(_text, doubts)):
-        warnings.warn(text, RatecliWarning, stacklevel=_outside())
+        warnings.warn(text, RatecliWarning, stacklevel=_caller_level())
 
 
-def warn_of(faults: Iterable[Fault]) -> None:
+def issue_warnings(faults: Iterable[Diagnostic]) -> None:
     """The warnings among faults."""
-    warn(*(fault for fault in faults if not fault.is_error))
+    issue_warning(*(fault for fault in faults if not fault.is_error))
 
 
-def _outside() -> int:
+def _caller_level() -> int:
     """How many calls up from the caller the first one is that is none of ours."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  warnings count from there
     level = 1
-    while frame is not None and frame.f_code.co_filename.startswith(OURS):
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
         frame, level = frame.f_back, level + 1
     return level
 
 
-def _text(doubt: Fault | str) -> str:
+def _text(doubt: Diagnostic | str) -> str:
     return doubt if isinstance(doubt, str) else f"{doubt.code}: {doubt.message}"

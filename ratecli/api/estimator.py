@@ -13,12 +13,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ratecli.api.rows import Given, check_indices
+from ratecli.api.rows import InputRows, check_indices
 
-BETWEEN = "__"
+PARAM_SEPARATOR = "__"
 
 
-class Scored(ClassifierMixin):  # type: ignore[misc]  # scikit-learn has no types
+class RateScoreMixin(ClassifierMixin):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier whose `score` does not compare labels with decisions on other rows."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -27,7 +27,7 @@ class Scored(ClassifierMixin):  # type: ignore[misc]  # scikit-learn has no type
         return float(super().score(X, y, sample_weight))
 
 
-class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator some of whose parameters are mappings, each entry of which is a parameter, too.
 
     `parameters__kappa` is the entry `kappa` of `parameters`, so that a grid search can vary it.
@@ -42,10 +42,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         found: dict[str, Any] = super().get_params(deep=deep)
         for name in self._mappings if deep else ():
             entries = found[name] if isinstance(found[name], dict) else {}
-            found |= {f"{name}{BETWEEN}{key}": value for key, value in entries.items()}
+            found |= {f"{name}{PARAM_SEPARATOR}{key}": value for key, value in entries.items()}
         return found
 
-    def set_params(self, **params: Any) -> Estimator:
+    def set_params(self, **params: Any) -> MappingParamsEstimator:
         """Set parameters, or entries of those that are mappings; the mapping given first is not changed."""
         whole = {name: value for name, value in params.items() if not self._entry(name)}
         super().set_params(**whole)
@@ -56,15 +56,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         return self
 
     def _entry(self, name: str) -> tuple[str, str] | None:
-        mapping, between, key = name.partition(BETWEEN)
+        mapping, between, key = name.partition(PARAM_SEPARATOR)
         return (mapping, key) if between and mapping in self._mappings else None
 
     def _unseen(self) -> list[str]:
         """Columns of X that are no features."""
         return []
 
-    def _given(self, X: Any, sensitive: Any, *, reset: bool, **others: Any) -> Given:
-        """Rows as they are shown to `fit` (`reset`) or later; `others` as `Given.of` has them.
+    def _given(self, X: Any, sensitive: Any, *, reset: bool, **others: Any) -> InputRows:
+        """Rows as they are shown to `fit` (`reset`) or later; `others` as `InputRows.of` has them.
 
         Frames are read column by column, whatever they hold; all else must be an array of numbers.
         """
@@ -74,7 +74,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             self._check_frame(X, reset=reset)
         else:
             X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
-        return Given.of(X, sensitive, **others)
+        return InputRows.of(X, sensitive, **others)
 
     def _check_frame(self, X: pd.DataFrame, *, reset: bool) -> None:
         """Columns that were dropped in training may be missing later."""
@@ -98,7 +98,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         return X.assign(**dict.fromkeys(gone, None))[names]
 
 
-def seed_of(random_state: Any) -> int:
+def seed_from_random_state(random_state: Any) -> int:
     """A whole number is itself, so that it is the seed of a file; anything else gives one."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
@@ -106,7 +106,7 @@ def seed_of(random_state: Any) -> int:
     return found
 
 
-def predicted(estimator: Any, X: Any, sensitive: Any) -> Any:
+def predict_with_sensitive(estimator: Any, X: Any, sensitive: Any) -> Any:
     """What an estimator predicts of rows, told of sensitive features if it asks for them.
 
     It asks by metadata routing where that is enabled, and else by a parameter of `predict`.

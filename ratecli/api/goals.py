@@ -10,25 +10,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratecli.api.lines import Written, as_json
+from ratecli.api.lines import YamlWriter, to_json_line
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, read_experiment
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
-from ratecli.experiment.reading import Columns, Reading
-from ratecli.solvers.registry import algorithms
+from ratecli.experiment.reading import ColumnValues, ExperimentReader
+from ratecli.solvers.registry import all_algorithms
 
-ROWS = "rows"
+ROWS_DATASET = "rows"
 """What the rows are called as a data set."""
-AS_IT_IS = "unconstrained"
+UNCONSTRAINED = "unconstrained"
 """Stands for what finds the decisions where nothing is trained: it is given no constraints."""
 _OF = re.compile(r"\bof\(\s*([A-Za-z_]\w*)")
 
-Rules = str | Sequence[str] | Mapping[str, str]
+ConstraintSpec = str | Sequence[str] | Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Question:
+class FitSpec:
     """What an estimator was told.
 
     Attributes
@@ -54,7 +54,7 @@ class Question:
     algorithm: str
     options: Mapping[str, Any] = field(default_factory=dict)
     objective: str = "error"
-    constraints: Rules = ()
+    constraints: ConstraintSpec = ()
     groups: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     l2: float | str = "1/n"
@@ -68,7 +68,7 @@ class Question:
             return {name: name for name in self.constraints}
         return {name: text for name, text, _ in self._rules()}
 
-    def read(self, columns: Mapping[str, Sequence[str | float]]) -> Read:
+    def read(self, columns: Mapping[str, Sequence[str | float]]) -> ParsedFitSpec:
         """Understand it, given the values of each column of the rows.
 
         Raises
@@ -80,38 +80,40 @@ class Question:
         with written.placing():
             document = Document.of_text(written.text())
             experiment = read_experiment(document)
-            reading = Reading(experiment, document, {(ROWS,): Columns(columns)})
+            reading = ExperimentReader(
+                experiment, document, {(ROWS_DATASET,): ColumnValues(columns)}
+            )
             cases = reading.cases()
         case, *others = cases
         for other in others:
             if other.solver.role != "ignores":
                 message = f"of({other.label}, ...) asks for an algorithm that takes goals itself"
                 hint = "name one that ignores them, such as unconstrained"
-                raise FaultError(Fault("E310", message, hint))
-        return Read(experiment, document, reading, case, tuple(others), written)
+                raise FaultError(Diagnostic("E310", message, hint))
+        return ParsedFitSpec(experiment, document, reading, case, tuple(others), written)
 
-    def _written(self) -> Written:
-        found = Written(self.shown())
+    def _written(self) -> YamlWriter:
+        found = YamlWriter(self.shown())
         found.line("name: question")
-        found.line(f"datasets: {{{ROWS}: {{path: rows.csv}}}}")
+        found.line(f"datasets: {{{ROWS_DATASET}: {{path: rows.csv}}}}")
         found.rule("objective", self.objective, "objective")
         if self.groups:
             found.line("groups:")
         for name, text in self.groups.items():
-            found.rule(f"  {as_json(name, 'groups')}", text, f"groups[{name!r}]")
+            found.rule(f"  {to_json_line(name, 'groups')}", text, f"groups[{name!r}]")
         rules = list(self._rules())
         if rules:
             found.line("constraints:")
         for name, text, place in rules:
-            found.rule(f"  {as_json(name, 'constraints')}", text, place)
+            found.rule(f"  {to_json_line(name, 'constraints')}", text, place)
         swept = {name: [value] for name, value in self.parameters.items()}
         found.key("sweep", swept, "parameters")
         found.key("regularization", {"l2": self.l2}, "l2")
         found.key("deployed", {"column": self.deployed} if self.deployed else {}, "deployed")
         if self.safety is not None:  # an empty one is a test with the defaults
-            found.line(f"safety: {as_json(self.safety, 'safety')}", "safety")
+            found.line(f"safety: {to_json_line(self.safety, 'safety')}", "safety")
         found.line("algorithms:")
-        options = as_json({self.algorithm: dict(self.options)}, "options")
+        options = to_json_line({self.algorithm: dict(self.options)}, "options")
         found.line(f"  - {options}", "solver")
         # what goals compare with must not have seen the rows of the test, and need not pass it
         untested = "" if self.safety is None else ": {safety: {test: false}}"
@@ -136,19 +138,19 @@ class Question:
         """Algorithms that `of(...)` speaks of."""
         texts = [self.objective, *(text for _, text, _ in self._rules())]
         named = dict.fromkeys(name for text in texts for name in _OF.findall(text))
-        return [name for name in named if name in algorithms() and name != self.algorithm]
+        return [name for name in named if name in all_algorithms() and name != self.algorithm]
 
 
 @dataclass(frozen=True)
-class Read:
+class ParsedFitSpec:
     """A question understood; `others` are cases of the algorithms that `of(...)` speaks of."""
 
     experiment: Experiment
     document: Document
-    reading: Reading
+    reading: ExperimentReader
     case: Case
     others: tuple[Case, ...]
-    written: Written
+    written: YamlWriter
 
     @property
     def deployed(self) -> str | None:

@@ -14,14 +14,14 @@ from ratecli.models.base import Array
 
 
 @dataclass(frozen=True)
-class Classes:
+class BinaryLabels:
     """`labels` (2,), sorted, and which of them is a yes, 0 or 1."""
 
     labels: NDArray[Any]
     positive: int
 
     @classmethod
-    def of(cls, y: Any, pos_label: Any) -> Classes:
+    def of(cls, y: Any, pos_label: Any) -> BinaryLabels:
         """Raises ValueError unless there are two, and `pos_label` is one of them or None."""
         if y is None:
             raise ValueError("it requires y to be passed, but the target y is None")

@@ -10,18 +10,18 @@ from typing import Any
 
 import pandas as pd
 
-from ratecli.api.applied import Model
-from ratecli.api.errors import readable
+from ratecli.api.applied import ResultModel
+from ratecli.api.errors import convert_errors
 from ratecli.config.experiment import load_experiment
-from ratecli.datasets.paths import no_file
-from ratecli.errors import Fault, FaultError, did_you_mean
-from ratecli.ledger.records import Planned
-from ratecli.ledger.store import Store
+from ratecli.datasets.paths import missing_file_error
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.ledger.records import PlannedTrial
+from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
-from ratecli.report.tables import summary, tidy, trials
-from ratecli.runner.run import LEDGER, display_name
+from ratecli.report.tables import metrics_table, summary_table, trials_table
+from ratecli.runner.run import LEDGER_FILE, trial_display_name
 
-FILES = (".yaml", ".yml")
+YAML_ENDINGS = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Results:
         `metric`, `value`. As `metrics.csv`.
     summary : DataFrame
         The mean over seeds with its 95 % interval, `low` to `high`, of `n` seeds; `nan` of them gave none.
-        As `summary.csv`.
+        As `summary_table.csv`.
     trials : DataFrame
         A row for each trial that was planned: its `status`, `reason` and `seconds`.
     """
@@ -57,7 +57,7 @@ class Results:
         *,
         seed: int | None = None,
         **point: Any,
-    ) -> Model:
+    ) -> ResultModel:
         """A classifier that was found, ready for the rows of a DataFrame.
 
         Parameters
@@ -77,18 +77,18 @@ class Results:
             Where no trial or several are meant, the trial left no model, or its features are not made of
             columns.
         """
-        with readable(), Store(self.folder / LEDGER, readonly=True) as store:
-            trial = _meant(store.plan(), algorithm, seed, point)
+        with convert_errors(), LedgerStore(self.folder / LEDGER_FILE, readonly=True) as store:
+            trial = _find_trial(store.plan(), algorithm, seed, point)
             models, encoding = store.models(trial.key), store.encoding(trial.key)
-        name = display_name(trial)
-        with readable():
+        name = trial_display_name(trial)
+        with convert_errors():
             if not models:
-                raise FaultError(Fault("E404", f"the trial '{name}' left no model"))
+                raise FaultError(Diagnostic("E404", f"the trial '{name}' left no model"))
             chosen = next(iter(models)) if variant is None else variant
             if chosen not in models:
                 hint = did_you_mean(chosen, models, "variants")
-                raise FaultError(Fault("E104", f"'{name}' has no variant '{chosen}'", hint))
-        return Model.of(f"{name}, {chosen}", models[chosen], encoding)
+                raise FaultError(Diagnostic("E104", f"'{name}' has no variant '{chosen}'", hint))
+        return ResultModel.of(f"{name}, {chosen}", models[chosen], encoding)
 
 
 def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "results") -> Results:
@@ -97,7 +97,7 @@ def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "re
     Parameters
     ----------
     path
-        The folder of the results, its `trials.sqlite`, or the experiment's file.
+        The folder of the results, its `trials_table.sqlite`, or the experiment's file.
     output
         Where the folder of an experiment's file is.
 
@@ -106,48 +106,54 @@ def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "re
     ValueError
         Where there are no results, or not of this program; `faults` has the parts.
     """
-    with readable():
+    with convert_errors():
         folder = _folder(Path(path), Path(output))
-        ledger = Ledger.read(folder / LEDGER)
+        ledger = Ledger.read(folder / LEDGER_FILE)
         return Results(
-            folder, dict(ledger.experiment), tidy(ledger), summary(ledger), _trials(ledger)
+            folder,
+            dict(ledger.experiment),
+            metrics_table(ledger),
+            summary_table(ledger),
+            _trials(ledger),
         )
 
 
 def _folder(path: Path, output: Path) -> Path:
-    if path.name == LEDGER:
+    if path.name == LEDGER_FILE:
         path = path.parent
-    elif path.suffix in FILES:
+    elif path.suffix in YAML_ENDINGS:
         path = output / load_experiment(path)[0].name
-    if not (path / LEDGER).is_file():
-        raise no_file(str(path), "holds no results", "`ratecli run` leaves them in results/NAME")
+    if not (path / LEDGER_FILE).is_file():
+        raise missing_file_error(
+            str(path), "holds no results", "`ratecli run` leaves them in results/NAME"
+        )
     return path
 
 
 def _trials(ledger: Ledger) -> pd.DataFrame:
-    found = trials(ledger)
+    found = trials_table(ledger)
     ended = (ledger.results.get(trial.key) for trial in ledger.plan)
     found["seconds"] = [None if result is None else result.seconds for result in ended]
     return found.astype({"seconds": "float64"})
 
 
-def _meant(
-    plan: list[Planned], algorithm: str | None, seed: int | None, point: Mapping[str, Any]
-) -> Planned:
+def _find_trial(
+    plan: list[PlannedTrial], algorithm: str | None, seed: int | None, point: Mapping[str, Any]
+) -> PlannedTrial:
     """The one trial that is meant; raises E104 where there is none or are several."""
-    fitting = list(_fitting(plan, algorithm, point))
+    fitting = list(_matching_trials(plan, algorithm, point))
     first = seed if seed is not None or not fitting else fitting[0].seed
     found = [trial for trial in fitting if trial.seed == first]
     if len(found) == 1:
         return found[0]
-    listed = "; ".join(display_name(trial) for trial in (found or plan)[:8])
+    listed = "; ".join(trial_display_name(trial) for trial in (found or plan)[:8])
     message = f"{len(found) or 'no'} trials fit"
-    raise FaultError(Fault("E104", message, f"say which algorithm, seed and values: {listed}"))
+    raise FaultError(Diagnostic("E104", message, f"say which algorithm, seed and values: {listed}"))
 
 
-def _fitting(
-    plan: list[Planned], algorithm: str | None, point: Mapping[str, Any]
-) -> Iterator[Planned]:
+def _matching_trials(
+    plan: list[PlannedTrial], algorithm: str | None, point: Mapping[str, Any]
+) -> Iterator[PlannedTrial]:
     for trial in plan:
         named = algorithm in {None, trial.label}
         if named and all(

@@ -14,17 +14,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import Kind, Lazy, floats, is_text
-from ratecli.errors import Fault, FaultError, did_you_mean
-from ratecli.experiment.prepare import distinct
+from ratecli.datasets.columns import ColumnKind, LazyMapping, as_float_array, is_text
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.experiment.prepare import distinct_values
 from ratecli.models.base import Features
 
-ALONE = "sensitive"
+SENSITIVE_NAME = "sensitive"
 """What an array of one sensitive feature is called that has no name."""
 
 
 @dataclass(frozen=True)
-class Given:
+class InputRows:
     """n rows.
 
     Attributes
@@ -42,7 +42,7 @@ class Given:
     beside: pd.DataFrame
 
     @classmethod
-    def of(cls, X: Any, sensitive: Any = None, **others: Any) -> Given:
+    def of(cls, X: Any, sensitive: Any = None, **others: Any) -> InputRows:
         """Rows of X; `others` are further arguments that have a value for each row, such as y.
 
         Raises
@@ -53,7 +53,7 @@ class Given:
             For another number of rows, as `check_indices`, or if a sensitive feature has the name of a
             column of X and other values.
         """
-        beside = _beside(sensitive, X.shape[0])
+        beside = _sensitive_frame(sensitive, X.shape[0])
         check_indices({"X": X, **others, "sensitive_features": sensitive})
         if isinstance(sensitive, Mapping):
             parts = {f"sensitive_features[{name!r}]": each for name, each in sensitive.items()}
@@ -63,7 +63,7 @@ class Given:
             frame = X.set_axis(list(map(str, X.columns)), axis=1)
             if not frame.columns.is_unique:
                 twice = frame.columns[frame.columns.duplicated()][0]
-                raise FaultError(Fault("E404", f"X has two columns called '{twice}'"))
+                raise FaultError(Diagnostic("E404", f"X has two columns called '{twice}'"))
             given = cls(frame, None, beside)
         for name in beside.columns.intersection(given.names):
             given.check_same(name)
@@ -83,15 +83,15 @@ class Given:
     @cached_property
     def columns(self) -> Mapping[str, NDArray[Any]]:
         """(n,) arrays by name: of text with None, or of floats with NaN."""
-        return Lazy([*self.names, *self.beside.columns], self._column)
+        return LazyMapping([*self.names, *self.beside.columns], self._column)
 
     @cached_property
     def values(self) -> Mapping[str, Sequence[str | float]]:
         """The texts or floats that occur in each column."""
-        return Lazy(list(self.columns), lambda name: distinct(self.columns[name]))
+        return LazyMapping(list(self.columns), lambda name: distinct_values(self.columns[name]))
 
     @cached_property
-    def kinds(self) -> Mapping[str, Kind]:
+    def kinds(self) -> Mapping[str, ColumnKind]:
         """What each column holds."""
         frames = [self.beside] if self.raw is None else [self.features(self.names), self.beside]
         told = {str(name): is_text(each[name]) for each in frames for name in each}
@@ -117,31 +117,31 @@ class Given:
 
     def _of_X(self, name: str) -> NDArray[Any]:
         if self.raw is not None:
-            return _array(typed(self.raw[[name]], "X")[name])
+            return _array(infer_column_types(self.raw[[name]], "X")[name])
         assert self.matrix is not None
         return np.asarray(self.matrix[:, int(name[1:])], dtype=np.float64)
 
     def features(self, names: Iterable[str]) -> pd.DataFrame:
         """Those of some columns that X has, numeric or text; index 0..n-1."""
         assert self.raw is not None
-        return typed(self.raw[[name for name in names if name in self.raw]], "X")
+        return infer_column_types(self.raw[[name for name in names if name in self.raw]], "X")
 
     def require(self, names: Iterable[str]) -> None:
         """Raises E205 for a column that there is nowhere."""
         missing = [name for name in names if name not in self.columns]
         if missing:
             hint = did_you_mean(missing[0], self.columns, "columns")
-            raise FaultError(Fault("E205", f"there is no column '{missing[0]}'", hint))
+            raise FaultError(Diagnostic("E205", f"there is no column '{missing[0]}'", hint))
 
     def named(self, names: Iterable[str]) -> pd.DataFrame:
         """Those of some columns that rules may name."""
         there = {name: pd.Series(self.columns[name]) for name in names if name in self.columns}
         return pd.DataFrame(there, index=range(len(self)))
 
-    def take(self, rows: NDArray[np.intp]) -> Given:
+    def take(self, rows: NDArray[np.intp]) -> InputRows:
         raw = None if self.raw is None else self.raw.iloc[rows]
         matrix = None if self.matrix is None else self.matrix[rows]
-        return Given(raw, matrix, self.beside.iloc[rows].reset_index(drop=True))
+        return InputRows(raw, matrix, self.beside.iloc[rows].reset_index(drop=True))
 
 
 def check_indices(arguments: Mapping[str, Any]) -> None:
@@ -172,27 +172,27 @@ def check_indices(arguments: Mapping[str, Any]) -> None:
 
 
 def _array(column: pd.Series) -> NDArray[Any]:
-    return np.asarray(column, dtype=object) if is_text(column) else floats(column)
+    return np.asarray(column, dtype=object) if is_text(column) else as_float_array(column)
 
 
-def typed(frame: pd.DataFrame, what: str) -> pd.DataFrame:
+def infer_column_types(frame: pd.DataFrame, what: str) -> pd.DataFrame:
     """The columns of a frame as numbers or text, as a file of them would be read.
 
     Categories and strings stay text, though they may look like numbers, and so do truth values.
     """
-    table = as_table(frame, what)
+    table = to_arrow_table(frame, what)
     text = [each.name for each in table.schema if _is_text(each.type)]
-    return own.typed(Path(what), table, table.column_names, text)
+    return own.typed_columns(Path(what), table, table.column_names, text)
 
 
-def as_table(frame: pd.DataFrame, what: str) -> pa.Table:
+def to_arrow_table(frame: pd.DataFrame, what: str) -> pa.Table:
     """Raises E411 for a column of several kinds."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = " ".join(map(str, error.args))
         message = f"a column of {what} holds neither numbers nor text: {reason}"
-        raise FaultError(Fault("E411", message)) from None
+        raise FaultError(Diagnostic("E411", message)) from None
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -202,26 +202,28 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _beside(sensitive: Any, count: int) -> pd.DataFrame:
+def _sensitive_frame(sensitive: Any, count: int) -> pd.DataFrame:
     if sensitive is None:
         return pd.DataFrame(index=range(count))
-    framed = _framed(sensitive)
-    found = typed(framed.set_axis(list(map(str, framed.columns)), axis=1), "sensitive_features")
+    framed = _as_frame(sensitive)
+    found = infer_column_types(
+        framed.set_axis(list(map(str, framed.columns)), axis=1), "sensitive_features"
+    )
     if len(found) != count:
         raise ValueError(f"sensitive_features has {len(found)} rows, and X has {count}")
     return found
 
 
-def _framed(sensitive: Any) -> pd.DataFrame:
+def _as_frame(sensitive: Any) -> pd.DataFrame:
     """A frame of what may be one, a mapping, a series or an array (n,)."""
     if isinstance(sensitive, pd.DataFrame):
         return sensitive
     if isinstance(sensitive, Mapping):
         return pd.DataFrame({name: np.asarray(values) for name, values in sensitive.items()})
     if isinstance(sensitive, pd.Series):
-        return sensitive.to_frame(ALONE if sensitive.name is None else sensitive.name)
+        return sensitive.to_frame(SENSITIVE_NAME if sensitive.name is None else sensitive.name)
     array = np.asarray(sensitive)
     if array.ndim != 1:
         message = "sensitive_features must be a DataFrame, so that rules can name its columns"
         raise ValueError(f"{message}, not an array of shape {array.shape}")
-    return pd.DataFrame({ALONE: array})
+    return pd.DataFrame({SENSITIVE_NAME: array})

@@ -8,20 +8,25 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ratecli.api.errors import readable, warn, warn_of
-from ratecli.api.lines import plain
+from ratecli.api.errors import convert_errors, issue_warning, issue_warnings
+from ratecli.api.lines import to_plain_value
 from ratecli.api.results import Results, load_results
 from ratecli.config.document import Document
-from ratecli.config.override import overridden
-from ratecli.experiment.prepare import Prepared, ready, understand, understand_document
-from ratecli.ledger.lock import locked
-from ratecli.report.expectation_warnings import differing
-from ratecli.report.write import check_place, report_of
-from ratecli.runner.executors import Executor, executor_of
-from ratecli.runner.run import run as run_trials
-from ratecli.sampling.deployed import check_kept
+from ratecli.config.override import apply_overrides
+from ratecli.experiment.prepare import (
+    PreparedExperiment,
+    check_file,
+    check_parsed_document,
+    prepare_data,
+)
+from ratecli.ledger.lock import lock_results
+from ratecli.report.expectation_warnings import warn_unmet_expectations
+from ratecli.report.write import check_report_folder, write_and_load_report
+from ratecli.runner.executors import Executor, parse_executor
+from ratecli.runner.run import run_experiment as run_trials
+from ratecli.sampling.deployed import check_model_preserved
 
-HERE = Path("experiment")
+DEFAULT_PATH = Path("experiment")
 """What stands for the file of an experiment that is in none: paths start from the working folder."""
 
 
@@ -67,11 +72,11 @@ def run(
     ValueError
         Where nothing could be run; `faults` has the parts, with their places.
     """
-    with readable():
+    with convert_errors():
         where = _executor(executor, jobs)
-        prepared = ready(_understood(source, _overrides(settings)), offline=offline)
+        prepared = prepare_data(_understand_source(source, _overrides(settings)), offline=offline)
         folder = Path(output) / prepared.experiment.name
-        warn_of(prepared.warnings)
+        issue_warnings(prepared.warnings)
         _run(prepared, folder, where, fresh=fresh)
     return load_results(folder)
 
@@ -79,27 +84,29 @@ def run(
 def _executor(given: str | Executor | None, jobs: int) -> Executor:
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
-    return executor_of(given, jobs) if given is None or isinstance(given, str) else given
+    return parse_executor(given, jobs) if given is None or isinstance(given, str) else given
 
 
-def _run(prepared: Prepared, folder: Path, executor: Executor, *, fresh: bool) -> None:
-    check_kept(
+def _run(prepared: PreparedExperiment, folder: Path, executor: Executor, *, fresh: bool) -> None:
+    check_model_preserved(
         prepared.experiment, prepared.document, prepared.data.folder, {folder: prepared.path}
     )
-    with locked(folder):
-        check_place(folder)
+    with lock_results(folder):
+        check_report_folder(folder)
         outcome = run_trials(prepared, folder, executor, fresh=fresh, quiet=True)
-        ledger, _ = report_of(folder)
-    warn(*outcome.warnings, *differing(ledger))
+        ledger, _ = write_and_load_report(folder)
+    issue_warning(*outcome.warnings, *warn_unmet_expectations(ledger))
     failed = [f"{name}: {result.reason}" for name, result in outcome.failed]
-    warn(*(f"a trial failed: {each}" for each in failed))
+    issue_warning(*(f"a trial failed: {each}" for each in failed))
 
 
-def _understood(source: str | PathLike[str] | Mapping[str, Any], settings: list[str]) -> Prepared:
+def _understand_source(
+    source: str | PathLike[str] | Mapping[str, Any], settings: list[str]
+) -> PreparedExperiment:
     if not isinstance(source, Mapping):
-        return understand(Path(source), settings)
-    text = json.dumps(source, default=plain, indent=2, ensure_ascii=False)
-    return understand_document(overridden(Document.of_text(text, HERE), settings))
+        return check_file(Path(source), settings)
+    text = json.dumps(source, default=to_plain_value, indent=2, ensure_ascii=False)
+    return check_parsed_document(apply_overrides(Document.of_text(text, DEFAULT_PATH), settings))
 
 
 def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:
@@ -108,6 +115,6 @@ def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:
     if not isinstance(settings, Mapping):
         return list(settings)
     return [
-        f"{path}={json.dumps(value, default=plain, ensure_ascii=False)}"
+        f"{path}={json.dumps(value, default=to_plain_value, ensure_ascii=False)}"
         for path, value in settings.items()
     ]

@@ -11,20 +11,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from ratecli.api.errors import readable
-from ratecli.api.estimator import predicted
-from ratecli.api.fitting import Labelled, weights_of
-from ratecli.api.goals import AS_IT_IS, Question
-from ratecli.api.labels import Classes
-from ratecli.api.rows import Given
-from ratecli.errors import Fault, FaultError
-from ratecli.ledger.records import VIOLATION
+from ratecli.api.errors import convert_errors
+from ratecli.api.estimator import predict_with_sensitive
+from ratecli.api.fitting import LabelledRows, normalize_weights
+from ratecli.api.goals import UNCONSTRAINED, FitSpec
+from ratecli.api.labels import BinaryLabels
+from ratecli.api.rows import InputRows
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression
 from ratecli.rates.matrix import Predictions, measure
 
-RULE, RATE = "rule", "rate"
+RULE_KIND, RATE_KIND = "rule", "rate"
 
 
 class RateScorer(BaseEstimator):  # type: ignore[misc]
@@ -66,14 +66,14 @@ class RateScorer(BaseEstimator):  # type: ignore[misc]
         sensitive_features: Any = None,
     ) -> float:
         """The number on these rows, so that more is better; NaN where it has no value."""
-        said = predicted(estimator, X, sensitive_features)
+        said = predict_with_sensitive(estimator, X, sensitive_features)
         given = X if isinstance(X, pd.DataFrame) else check_array(
             X, accept_sparse="csr", dtype=None, ensure_all_finite=False
         )  # fmt: skip
         labels = getattr(estimator, "classes_", None)
-        with readable():
-            rows = Given.of(given, sensitive_features, y=y, sample_weight=sample_weight)
-        found = _measured(self, rows, y, said, weight=sample_weight, labels=labels)
+        with convert_errors():
+            rows = InputRows.of(given, sensitive_features, y=y, sample_weight=sample_weight)
+        found = _measure(self, rows, y, said, weight=sample_weight, labels=labels)
         return found if self.greater_is_better else -found
 
 
@@ -189,44 +189,44 @@ def rate_score(
     """
     scorer = RateScorer(text, groups=groups, parameters=parameters, pos_label=pos_label)
     count = len(column_or_1d(y_true))
-    with readable():
+    with convert_errors():
         others = {"y_true": y_true, "y_pred": y_pred, "sample_weight": sample_weight}
-        given = Given.of(np.zeros((count, 0)), sensitive_features, **others)
-    return _measured(scorer, given, y_true, y_pred, weight=sample_weight, labels=None)
+        given = InputRows.of(np.zeros((count, 0)), sensitive_features, **others)
+    return _measure(scorer, given, y_true, y_pred, weight=sample_weight, labels=None)
 
 
-def _measured(
-    scorer: RateScorer, given: Given, y: Any, said: Any, *, weight: Any, labels: Any
+def _measure(
+    scorer: RateScorer, given: InputRows, y: Any, said: Any, *, weight: Any, labels: Any
 ) -> float:
     """Labels are those that the estimator knows, or else all that occur."""
     check_consistent_length(given.beside, y, said)
     y, said = column_or_1d(y), column_or_1d(said)
     both = np.concatenate([y, said]) if labels is None else np.asarray(labels)
-    classes = Classes.of(both, scorer.pos_label)
-    rows = Labelled(given, classes.yes(y), weights_of(weight, y))
-    with readable():
-        tree = _understood(scorer, given)
+    classes = BinaryLabels.of(both, scorer.pos_label)
+    rows = LabelledRows(given, classes.yes(y), normalize_weights(weight, y))
+    with convert_errors():
+        tree = _parse_measure(scorer, given)
         yes = classes.yes(said)
         return _value(rows, yes, tree)
 
 
-def _understood(scorer: RateScorer, given: Given) -> Expression:
+def _parse_measure(scorer: RateScorer, given: InputRows) -> Expression:
     """What is to be measured; raises E304 where it asks for another algorithm's numbers."""
-    question = Question(
-        AS_IT_IS,
-        constraints={RULE: scorer.text} if scorer.rule else {},
+    question = FitSpec(
+        UNCONSTRAINED,
+        constraints={RULE_KIND: scorer.text} if scorer.rule else {},
         groups=scorer.groups or {},
         parameters=scorer.parameters or {},
-        metrics={} if scorer.rule else {RATE: scorer.text},
+        metrics={} if scorer.rule else {RATE_KIND: scorer.text},
     )
     read = question.read(given.values)
-    tree = read.case.metrics[VIOLATION + RULE if scorer.rule else RATE]
-    if any(isinstance(part, ex.Of) for part in ex.walk(tree)):
-        raise FaultError(Fault("E304", f"'{scorer.text}' asks for what another algorithm has"))
+    tree = read.case.metrics[VIOLATION_PREFIX + RULE_KIND if scorer.rule else RATE_KIND]
+    if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(tree)):
+        raise FaultError(Diagnostic("E304", f"'{scorer.text}' asks for what another algorithm has"))
     return tree
 
 
-def _value(rows: Labelled, yes: Array, tree: Expression) -> float:
+def _value(rows: LabelledRows, yes: Array, tree: Expression) -> float:
     counted = rows.counted()
     yes, rows = yes[counted], rows.take(counted)
     return measure([tree], rows.sample(None), "train", Predictions(yes, yes, yes))[0]

@@ -21,25 +21,25 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from ratecli.api.errors import NoSolutionFoundError, readable, warn, warn_of
-from ratecli.api.estimator import Scored, predicted, seed_of
-from ratecli.api.fitting import Labelled, checked
-from ratecli.api.goals import AS_IT_IS, Question, Read, Rules
-from ratecli.api.labels import Classes
-from ratecli.api.lines import Written
-from ratecli.api.rows import Given
+from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warning, issue_warnings
+from ratecli.api.estimator import RateScoreMixin, predict_with_sensitive, seed_from_random_state
+from ratecli.api.fitting import LabelledRows, check_fit_rows
+from ratecli.api.goals import UNCONSTRAINED, ConstraintSpec, FitSpec, ParsedFitSpec
+from ratecli.api.labels import BinaryLabels
+from ratecli.api.lines import YamlWriter
+from ratecli.api.rows import InputRows
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import Predictions
-from ratecli.runner.trial import with_numbers
-from ratecli.sampling.rows import World
-from ratecli.sampling.safety_rows import SafetyRows, Verdict
+from ratecli.runner.trial import goals_with_numbers
+from ratecli.sampling.rows import TrialData
+from ratecli.sampling.safety_rows import SafetyRows, SafetyTestResult
 from ratecli.solvers.base import Solution
 
-THE_MODEL = "model"
+MODEL_NAME = "model"
 
 
-def _has(method: str) -> Callable[[Callable[..., Array]], Any]:
+def _available_if_model_has(method: str) -> Callable[[Callable[..., Array]], Any]:
     """A method that is there where the classifier has it."""
 
     def check(self: SafetyTest) -> bool:
@@ -49,7 +49,7 @@ def _has(method: str) -> Callable[[Callable[..., Array]], Any]:
     return found
 
 
-class SafetyTest(Scored, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Train a classifier on some rows, and test on the others that it keeps rules, with high confidence.
 
     With a probability of at most `delta`, over the draw of the rows that test, does a model pass that breaks a
@@ -104,7 +104,7 @@ class SafetyTest(Scored, MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     def __init__(
         self,
         estimator: Any,
-        constraints: Rules = (),
+        constraints: ConstraintSpec = (),
         *,
         delta: float | Mapping[str, float] = 0.05,
         bound: str = "auto",
@@ -148,28 +148,28 @@ class SafetyTest(Scored, MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         ValueError
             Where anything cannot be read or does not go together; `faults` has the parts.
         """
-        with readable():
+        with convert_errors():
             X = self._checked(X, reset=True)
-            classes = Classes.of(y, self.pos_label)
+            classes = BinaryLabels.of(y, self.pos_label)
             weight = params.get("sample_weight")
-            given = Given.of(X, sensitive_features, y=y, sample_weight=weight)
+            given = InputRows.of(X, sensitive_features, y=y, sample_weight=weight)
             y = y if isinstance(y, pd.Series) else column_or_1d(y)
             check_consistent_length(X, y)
-            rows = Labelled(given, classes.yes(y), np.ones(len(given)))
+            rows = LabelledRows(given, classes.yes(y), np.ones(len(given)))
             self.classes_ = classes.labels
             if not self.constraints:
-                warn("there are no constraints: nothing is tested")
+                issue_warning("there are no constraints: nothing is tested")
                 every = self._candidate(X, y, sensitive_features, rows.training(), params)
                 return self._keep(every, None)
-            seed = seed_of(self.random_state)
+            seed = seed_from_random_state(self.random_state)
             read = self._question().read(given.values)
             rows = rows.put_aside(read.case.holdout, seed)
             candidate = self._candidate(X, y, sensitive_features, rows.training(), params)
-            yes = classes.yes(predicted(candidate, X, sensitive_features))
+            yes = classes.yes(predict_with_sensitive(candidate, X, sensitive_features))
             verdict = self._verdict(read, rows, yes, seed)
         return self._keep(candidate, verdict, read.written)
 
-    def _question(self) -> Question:
+    def _question(self) -> FitSpec:
         delta = dict(self.delta) if isinstance(self.delta, Mapping) else self.delta
         safety: dict[str, Any] = {
             "delta": delta,
@@ -179,8 +179,8 @@ class SafetyTest(Scored, MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         }
         if self.stratify:
             safety["stratify"] = list(self.stratify)
-        return Question(
-            AS_IT_IS,
+        return FitSpec(
+            UNCONSTRAINED,
             constraints=self.constraints,
             groups=self.groups or {},
             parameters=self.parameters or {},
@@ -208,19 +208,21 @@ class SafetyTest(Scored, MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         return clone(self.estimator).fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **own)
 
     @staticmethod
-    def _verdict(read: Read, rows: Labelled, yes: Array, seed: int) -> Verdict:
-        world = World(rows.sample(read.deployed), yes[:, None])
+    def _verdict(
+        read: ParsedFitSpec, rows: LabelledRows, yes: Array, seed: int
+    ) -> SafetyTestResult:
+        world = TrialData(rows.sample(read.deployed), yes[:, None])
         with read.written.placing():
-            warn_of(checked(read, world))
-            _, rules = with_numbers(read.case, world, {}, "train")
+            issue_warnings(check_fit_rows(read, world))
+            _, rules = goals_with_numbers(read.case, world, {}, "train")
             promise = read.case.promise(world.splits()["safety"])
             assert promise is not None
             test = SafetyRows(world, promise, (0.0, 1.0), seed)
-            model = Solution({THE_MODEL: Threshold(np.ones(1), -0.5)})
-            return test.verdict(model, {THE_MODEL: Predictions(yes, yes, yes)}, rules)
+            model = Solution({MODEL_NAME: Threshold(np.ones(1), -0.5)})
+            return test.verdict(model, {MODEL_NAME: Predictions(yes, yes, yes)}, rules)
 
     def _keep(
-        self, candidate: Any, verdict: Verdict | None, written: Written | None = None
+        self, candidate: Any, verdict: SafetyTestResult | None, written: YamlWriter | None = None
     ) -> SafetyTest:
         self.certificates_ = [] if verdict is None else list(verdict.certificates)
         self.passed_ = verdict is None or bool(verdict.solution.variants)
@@ -256,13 +258,13 @@ class SafetyTest(Scored, MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         model = self._model()
         return np.asarray(model.predict(self._checked(X, reset=False), **params))
 
-    @_has("predict_proba")
+    @_available_if_model_has("predict_proba")
     def predict_proba(self, X: Any, **params: Any) -> Array:
         """As the classifier has it, (n, 2); raises NoSolutionFoundError where the model did not pass."""
         model = self._model()
         return np.asarray(model.predict_proba(self._checked(X, reset=False), **params))
 
-    @_has("decision_function")
+    @_available_if_model_has("decision_function")
     def decision_function(self, X: Any, **params: Any) -> Array:
         """As the classifier has it, (n,); raises NoSolutionFoundError where the model did not pass."""
         model = self._model()

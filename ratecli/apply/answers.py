@@ -8,21 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.errors import Fault, FaultError
-from ratecli.ledger.keys import stream
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.keys import random_stream
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.proxies import Filter, Sampled
+from ratecli.models.proxies import ProxyFilter, SampledFilter
 
 
 @dataclass(frozen=True)
-class Answers:
+class PredictedColumns:
     """Columns (n,) by name, and a few words that sum them up."""
 
     columns: Mapping[str, NDArray[np.generic]]
     told: str
 
 
-def answers(classifier: Classifier, X: Features, seed: int) -> Answers:
+def prediction_columns(classifier: Classifier, X: Features, seed: int) -> PredictedColumns:
     """Of who decides: `score`, the `chance` of a yes and a `decision`; of who does not, an `estimate`.
 
     Of a filter the `chance` that a row is kept, the `value` of its proxy that was drawn, from 0, and
@@ -40,29 +40,29 @@ def answers(classifier: Classifier, X: Features, seed: int) -> Answers:
     if not np.isfinite(scores).all():
         row = int(np.flatnonzero(~np.isfinite(scores))[0]) + 1
         message = f"the model gives row {row} a score that is not finite"
-        raise FaultError(Fault("E404", message, "look at the numbers of that row"))
-    if isinstance(classifier, Filter):
-        return _kept(classifier, X, seed)
+        raise FaultError(Diagnostic("E404", message, "look at the numbers of that row"))
+    if isinstance(classifier, ProxyFilter):
+        return _filter_columns(classifier, X, seed)
     chances = classifier.decide(X)
     if np.isnan(chances).any():
-        return _estimates(classifier.estimate(X))
-    return _decisions(scores, chances, seed)
+        return _estimate_columns(classifier.estimate(X))
+    return _decision_columns(scores, chances, seed)
 
 
-def _kept(found: Filter, X: Features, seed: int) -> Answers:
+def _filter_columns(found: ProxyFilter, X: Features, seed: int) -> PredictedColumns:
     columns: dict[str, NDArray[np.generic]] = {"chance": found.chance(X)}
     how = "by a hash of each"
-    if isinstance(found, Sampled):
+    if isinstance(found, SampledFilter):
         kept = found.decide(X) > 0.5
     else:
-        columns["value"], kept = found.drawn(X, stream(seed, "predict"))
+        columns["value"], kept = found.drawn(X, random_stream(seed, "predict"))
         how = f"drawn with --seed {seed}"
     columns["kept"] = kept.astype(np.int8)
-    return Answers(columns, f"{kept.sum()} of them kept, {how}")
+    return PredictedColumns(columns, f"{kept.sum()} of them kept, {how}")
 
 
-def _decisions(scores: Array, chances: Array, seed: int) -> Answers:
-    draws = stream(seed, "predict").random(len(chances))
+def _decision_columns(scores: Array, chances: Array, seed: int) -> PredictedColumns:
+    draws = random_stream(seed, "predict").random(len(chances))
     yes = draws < chances
     drawn = int(((chances > 0) & (chances < 1)).sum())
     told = f"{yes.sum()} yes, {(~yes).sum()} no"
@@ -73,9 +73,9 @@ def _decisions(scores: Array, chances: Array, seed: int) -> Answers:
         "chance": chances,
         "decision": yes.astype(np.int8),
     }
-    return Answers(columns, told)
+    return PredictedColumns(columns, told)
 
 
-def _estimates(estimates: Array) -> Answers:
+def _estimate_columns(estimates: Array) -> PredictedColumns:
     told = f"estimates from {estimates.min():g} to {estimates.max():g}"
-    return Answers({"estimate": estimates}, told)
+    return PredictedColumns({"estimate": estimates}, told)

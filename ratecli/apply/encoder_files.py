@@ -6,12 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from ratecli.files import ENCODER
-from ratecli.ledger.records import Planned
+from ratecli.files import ENCODER_FILE
+from ratecli.ledger.records import PlannedTrial
 
 
-def encoder_file(
-    trial: Planned, encoding: str, names: Mapping[str, str], models: Mapping[str, bytes]
+def encoder_json(
+    trial: PlannedTrial, encoding: str, names: Mapping[str, str], models: Mapping[str, bytes]
 ) -> dict[str, bytes]:
     """The file by its name; `names` are those of the variants' files, `models` what they hold.
 
@@ -31,4 +31,4 @@ def encoder_file(
         **json.loads(encoding),
     }
     text = json.dumps(content, indent=1, ensure_ascii=False)
-    return {ENCODER: f"{text}\n".encode()}
+    return {ENCODER_FILE: f"{text}\n".encode()}

@@ -12,19 +12,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.ledger.records import FILTERS, Planned, TrialResult
+from ratecli.ledger.records import FILTERS_KEY, PlannedTrial, TrialResult
 
-Groups = Mapping[str, pd.Series]
+GroupColumns = Mapping[str, pd.Series]
 """By column the group of each row, a word."""
-Shares = Mapping[str, Mapping[str, float]]
+GroupShares = Mapping[str, Mapping[str, float]]
 """By column the share of each of its groups."""
-HEADS = {"train": "training rows", "test": "held-out rows"}
-DIGITS = 10
+SPLIT_TITLES = {"train": "training rows", "test": "held-out rows"}
+FILE_DIGITS = 10
 """Of a number in the file."""
 
 
 @dataclass(frozen=True)
-class Part:
+class ExpectedSplit:
     """What a filter is expected to do with the rows of a split.
 
     Attributes
@@ -42,12 +42,12 @@ class Part:
     rows: int
     kept: float
     disclosivity: float
-    before: Shares
-    after: Shares | None
+    before: GroupShares
+    after: GroupShares | None
 
 
 @dataclass(frozen=True)
-class Told:
+class FilterReport:
     """A filter on the rows of a table.
 
     Attributes
@@ -66,30 +66,30 @@ class Told:
 
     limit: float
     features: tuple[str, ...]
-    parts: Mapping[str, Part]
+    parts: Mapping[str, ExpectedSplit]
     rows: int
     kept: int
-    sample: Shares
+    sample: GroupShares
 
     def as_json(self, asked: Mapping[str, Any]) -> str:
         """A file's text, what was `asked` for first."""
         parts = {
             name: {
                 "rows": part.rows,
-                "kept": _rounded(part.kept),
-                "disclosivity": _rounded(part.disclosivity),
-                "before": _described(part.before),
-                "after": part.after and _described(part.after),
+                "kept": _round_share(part.kept),
+                "disclosivity": _round_share(part.disclosivity),
+                "before": _shares_as_json(part.before),
+                "after": part.after and _shares_as_json(part.after),
             }
             for name, part in self.parts.items()
         }
-        sample = {"rows": self.kept, "kept": _rounded(self.kept / self.rows)}
+        sample = {"rows": self.kept, "kept": _round_share(self.kept / self.rows)}
         content = {
             **asked,
             "limit": self.limit,
             "features": list(self.features),
             "expected": parts,
-            "sample": sample | _described(self.sample),
+            "sample": sample | _shares_as_json(self.sample),
         }
         return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
@@ -97,30 +97,34 @@ class Told:
         """Heads and rows: each group's share, imbalance, the share kept, and disclosivity."""
         heads, columns = [""], list[list[str]]()
         for name, part in self.parts.items():
-            heads += [HEADS[name] if len(self.parts) > 1 else "all rows", "expected"]
-            columns.append([*_numbers(part.before), "", ""])
-            after = [""] * len(columns[-1][:-2]) if part.after is None else _numbers(part.after)
+            heads += [SPLIT_TITLES[name] if len(self.parts) > 1 else "all rows", "expected"]
+            columns.append([*_share_cells(part.before), "", ""])
+            after = [""] * len(columns[-1][:-2]) if part.after is None else _share_cells(part.after)
             columns.append([*after, f"{part.kept:.4f}", f"{part.disclosivity:.4f}"])
         heads.append("drawn")
-        columns.append([*_numbers(self.sample), f"{self.kept / self.rows:.4f}", ""])
+        columns.append([*_share_cells(self.sample), f"{self.kept / self.rows:.4f}", ""])
         names = [f"{name} = {group}" for name, groups in self.sample.items() for group in groups]
         firsts = [*names, "imbalance", "kept", f"disclosivity, at most {self.limit:g}"]
         return [heads, *(list(row) for row in zip(firsts, *columns, strict=True))]
 
 
-def told(
-    planned: Planned, result: TrialResult, limit: float, groups: Groups, kept: NDArray[np.bool_]
-) -> Told:
+def filter_report_of(
+    planned: PlannedTrial,
+    result: TrialResult,
+    limit: float,
+    groups: GroupColumns,
+    kept: NDArray[np.bool_],
+) -> FilterReport:
     """Of the main variant of a filter's trial, and of rows of which it `kept` some, (n,), in `groups`."""
     variant = next(iter(result.models))
-    columns = result.info[FILTERS][variant]["columns"]
+    columns = result.info[FILTERS_KEY][variant]["columns"]
     numbers = {
         (value.split, value.metric): value.value
         for value in result.values
         if value.variant == variant
     }
     parts = {
-        split: Part(
+        split: ExpectedSplit(
             rows=rows,
             kept=numbers[split, planned.metrics["kept"]],
             disclosivity=numbers[split, planned.metrics["disclosivity"]],
@@ -136,31 +140,31 @@ def told(
         for name, found in columns.items()
     }
     features = tuple(block["column"] for block in json.loads(result.encoding)["blocks"])
-    return Told(limit, features, parts, len(kept), int(kept.sum()), drawn)
+    return FilterReport(limit, features, parts, len(kept), int(kept.sum()), drawn)
 
 
 def _shares(found: Mapping[str, Any], split: str, which: str) -> dict[str, float]:
     return dict(zip(found["groups"], found["splits"][split][which], strict=True))
 
 
-def imbalance(shares: Shares) -> float:
+def imbalance(shares: GroupShares) -> float:
     """The distance from equal shares, of several columns that of all their shares together."""
     return math.sqrt(
         sum((share - 1 / len(each)) ** 2 for each in shares.values() for share in each.values())
     )
 
 
-def _described(shares: Shares) -> dict[str, Any]:
+def _shares_as_json(shares: GroupShares) -> dict[str, Any]:
     listed = {
-        name: {g: _rounded(share) for g, share in each.items()} for name, each in shares.items()
+        name: {g: _round_share(share) for g, share in each.items()} for name, each in shares.items()
     }
-    return {"imbalance": _rounded(imbalance(shares)), "shares": listed}
+    return {"imbalance": _round_share(imbalance(shares)), "shares": listed}
 
 
-def _numbers(shares: Shares) -> list[str]:
+def _share_cells(shares: GroupShares) -> list[str]:
     every = [share for each in shares.values() for share in each.values()]
     return [f"{value:.4f}" for value in (*every, imbalance(shares))]
 
 
-def _rounded(value: float) -> float:
-    return round(value, DIGITS)
+def _round_share(value: float) -> float:
+    return round(value, FILE_DIGITS)

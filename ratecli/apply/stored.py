@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from ratecli.datasets.encode import ReadyMadeError
-from ratecli.datasets.paths import no_file, unreadable
-from ratecli.errors import Fault, FaultError, did_you_mean
-from ratecli.files import ENCODER, MODELS
+from ratecli.datasets.paths import missing_file_error, unreadable_file_error
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.files import ENCODER_FILE, MODELS_FOLDER
 from ratecli.models.base import Classifier
-from ratecli.sampling.deployed import classifier_of, small_enough
+from ratecli.sampling.deployed import load_classifier, read_model_file
 from ratecli.sampling.encoding import Encoding
 
-READY = {"matrix": "came ready-made", "counts": "are counts of terms in texts"}
+READY_MADE_FEATURES = {"matrix": "came ready-made", "counts": "are counts of terms in texts"}
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredModel:
     """A classifier, the file that it was read from, and how its features are made of columns."""
 
     path: Path
@@ -29,7 +29,7 @@ class Stored:
     encoding: Encoding
 
 
-def stored(path: Path, variant: str | None = None) -> Stored:
+def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel:
     """The model in the file `path`, or a variant of the trial in the folder `path`, by default the main one.
 
     Raises
@@ -42,60 +42,62 @@ def stored(path: Path, variant: str | None = None) -> Stored:
     record = None
     if _is_folder(path):
         _check_trial(path)
-        record = _record(path)
-        path = path / _chosen(record, path, variant)
+        record = _read_record(path)
+        path = path / _choose_variant(record, path, variant)
     elif variant is not None:
         message = f"a variant is chosen of a trial's folder, and '{path}' is none"
-        raise FaultError(Fault("E104", message, "leave out '--variant', or name the folder"))
+        raise FaultError(Diagnostic("E104", message, "leave out '--variant', or name the folder"))
     blob = _read(path)
-    classifier = classifier_of(str(path), blob)
-    record = record or _record(path.parent)
+    classifier = load_classifier(str(path), blob)
+    record = record or _read_record(path.parent)
     _check_belongs(record, path, blob)
     encoding = _encoding(record, path)
     width = len(encoding.encoder.names)
     if classifier.width != width:
-        message = f"'{path}' takes {classifier.width} features, and '{ENCODER}' makes {width}"
-        raise FaultError(Fault("E404", message, "copy both from the folder of one trial"))
-    return Stored(path, classifier, encoding)
+        message = f"'{path}' takes {classifier.width} features, and '{ENCODER_FILE}' makes {width}"
+        raise FaultError(Diagnostic("E404", message, "copy both from the folder of one trial"))
+    return StoredModel(path, classifier, encoding)
 
 
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError as error:  # such as a name that is too long
-        raise unreadable(str(path), path, error) from error
+        raise unreadable_file_error(str(path), path, error) from error
 
 
 def _read(path: Path) -> bytes:
     try:
         if path.exists() and not path.is_file():
-            raise no_file(str(path), "is not a file", "name a model, or the folder of a trial")
-        return small_enough(str(path), path)
+            raise missing_file_error(
+                str(path), "is not a file", "name a model, or the folder of a trial"
+            )
+        return read_model_file(str(path), path)
     except FileNotFoundError as error:
-        way = f"a run leaves models in results/NAME/{MODELS}/TRIAL"
-        raise no_file(str(path), "does not exist", way) from error
+        way = f"a run leaves models in results/NAME/{MODELS_FOLDER}/TRIAL"
+        raise missing_file_error(str(path), "does not exist", way) from error
     except OSError as error:
-        raise unreadable(str(path), path, error) from error
+        raise unreadable_file_error(str(path), path, error) from error
 
 
-def _record(folder: Path) -> Mapping[str, Any]:
+def _read_record(folder: Path) -> Mapping[str, Any]:
     """The content of the trial's encoder.json, not yet looked at but for its models."""
-    path = folder / ENCODER
+    path = folder / ENCODER_FILE
     if not path.is_file():
         way = (
             "it says how features are made of columns: copy it along with a model; where an older ratecli "
             "ran the trials, run them again with --fresh"
         )
-        raise no_file(str(path), "does not exist", way)
+        raise missing_file_error(str(path), "does not exist", way)
     try:
         content = json.loads(_read(path))
     except (ValueError, RecursionError) as error:
-        raise _broken(path, "it is no JSON") from error
+        raise _broken_file(path, "it is no JSON") from error
     match content:
         case {"models": [_, *_] as models} if all(map(_is_model, models)):
             return dict(content)
         case _:
-            raise _broken(path, "it does not say which models it is of")
+            raise _broken_file(path, "it does not say which models it is of")
 
 
 def _is_model(entry: object) -> bool:
@@ -108,24 +110,24 @@ def _is_model(entry: object) -> bool:
 
 def _check_trial(folder: Path) -> None:
     """Raises E405 for the folder of several trials."""
-    trials = [*folder.glob(f"*/{ENCODER}"), *folder.glob(f"{MODELS}/*/{ENCODER}")]
-    if trials and not (folder / ENCODER).exists():
+    trials = [*folder.glob(f"*/{ENCODER_FILE}"), *folder.glob(f"{MODELS_FOLDER}/*/{ENCODER_FILE}")]
+    if trials and not (folder / ENCODER_FILE).exists():
         way = f"name the folder of one of its trials, such as {min(trials).parent}"
-        raise no_file(str(folder), "is not the folder of a trial", way)
+        raise missing_file_error(str(folder), "is not the folder of a trial", way)
 
 
-def _broken(path: Path, reason: str) -> FaultError:
+def _broken_file(path: Path, reason: str) -> FaultError:
     message = f"'{path}' does not say how features are made of columns: {reason}"
-    return FaultError(Fault("E404", message, "`ratecli report FILE` writes it again"))
+    return FaultError(Diagnostic("E404", message, "`ratecli report FILE` writes it again"))
 
 
-def _chosen(record: Mapping[str, Any], folder: Path, variant: str | None) -> str:
+def _choose_variant(record: Mapping[str, Any], folder: Path, variant: str | None) -> str:
     """The file of a variant; the main one comes first."""
     files = {entry["variant"]: entry["file"] for entry in reversed(record["models"])}
     chosen = record["models"][0]["variant"] if variant is None else variant
     if chosen not in files:
         hint = did_you_mean(chosen, files, "variants")
-        raise FaultError(Fault("E104", f"'{folder}' has no variant '{chosen}'", hint))
+        raise FaultError(Diagnostic("E104", f"'{folder}' has no variant '{chosen}'", hint))
     return str(files[chosen])
 
 
@@ -133,18 +135,18 @@ def _check_belongs(record: Mapping[str, Any], path: Path, blob: bytes) -> None:
     """Weights of other features would give numbers that mean nothing."""
     sha256 = hashlib.sha256(blob).hexdigest()
     if all(entry["sha256"] != sha256 for entry in record["models"]):
-        message = f"'{path}' is none of the models that the '{ENCODER}' beside it is of"
-        raise FaultError(Fault("E404", message, "copy both from the folder of one trial"))
+        message = f"'{path}' is none of the models that the '{ENCODER_FILE}' beside it is of"
+        raise FaultError(Diagnostic("E404", message, "copy both from the folder of one trial"))
 
 
 def _encoding(record: Mapping[str, Any], path: Path) -> Encoding:
     try:
-        return applicable(record, str(path))
+        return encoding_for_tables(record, str(path))
     except ValueError as error:
-        raise _broken(path.parent / ENCODER, str(error)) from None
+        raise _broken_file(path.parent / ENCODER_FILE, str(error)) from None
 
 
-def applicable(record: object, name: str) -> Encoding:
+def encoding_for_tables(record: object, name: str) -> Encoding:
     """The encoding that JSON holds, where rows of a table can be shown to the model that is called `name`.
 
     Raises
@@ -157,13 +159,13 @@ def applicable(record: object, name: str) -> Encoding:
     try:
         encoding = Encoding.from_json(record)
     except ReadyMadeError as error:
-        message = f"the features of '{name}' {READY[str(error)]}: they are not made of columns"
+        message = f"the features of '{name}' {READY_MADE_FEATURES[str(error)]}: they are not made of columns"
         hint = "models can be applied whose features are columns of numbers and of text"
-        raise FaultError(Fault("E411", message, hint)) from None
+        raise FaultError(Diagnostic("E411", message, hint)) from None
     if encoding.levels > 1:
         message = (
             f"'{name}' decides each row at {encoding.levels} levels, and a table has each row once"
         )
         hint = "models can be applied of data sets without 'levels'"
-        raise FaultError(Fault("E411", message, hint))
+        raise FaultError(Diagnostic("E411", message, hint))
     return encoding

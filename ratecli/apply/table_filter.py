@@ -9,47 +9,47 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ratecli.apply.encoder_files import encoder_file
-from ratecli.apply.filter_report import Told, imbalance, told
-from ratecli.apply.predict import answered
-from ratecli.apply.stored import Stored
+from ratecli.apply.encoder_files import encoder_json
+from ratecli.apply.filter_report import FilterReport, filter_report_of, imbalance
+from ratecli.apply.predict import predict_table
+from ratecli.apply.stored import StoredModel
 from ratecli.apply.table_filter_checks import (
-    WITHOUT_LEAST,
-    check_columns,
-    check_options,
-    check_place,
+    WITHOUT_MIN_KEPT,
+    check_filter_columns,
+    check_filter_options,
+    check_output_folder,
 )
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
 from ratecli.datasets.download import sha256_of
-from ratecli.datasets.missing import ERROR, FILL_OR_MEAN
-from ratecli.datasets.table_files import content, format_of_output, table_of
-from ratecli.errors import Fault, FaultError
-from ratecli.experiment.prepare import prepared
-from ratecli.files import FILTER, write_together, writing
-from ratecli.ledger.records import MET, Planned, TrialResult
+from ratecli.datasets.missing import FILL_OR_MEAN_HELP, MISSING_IS_ERROR
+from ratecli.datasets.table_files import format_of_output, read_table_file, table_bytes
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.prepare import prepare_document
+from ratecli.files import FILTER_FILE, atomic_write_all, report_write_errors
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, PlannedTrial, TrialResult
 from ratecli.models.storage import loads
-from ratecli.rates.syntax import number, quoted
+from ratecli.rates.syntax import number_text, quote
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.encoding import Encoding
 
-MAIN = "expected"
+MAIN_VARIANT = "expected"
 """The variant that a filter's trial leaves."""
-FILE = f"{MAIN}.npz"
-NO_NEARER = 1e-6
+MAIN_MODEL_FILE = f"{MAIN_VARIANT}.npz"
+IMBALANCE_TOLERANCE = 1e-6
 """By less than this imbalance is not less."""
-KEPT = 0.1
+DEFAULT_MIN_KEPT = 0.1
 """Least share of rows to keep where nobody says: of a sample of hardly any rows there is little use."""
-WAYS = {
+HELP_BY_CODE = {
     "E407": "correct the values, or leave the column out with --drop",
-    FILL_OR_MEAN: "say --missing mean, fill in the values, or leave the column out with --drop",
+    FILL_OR_MEAN_HELP: "say --missing mean, fill in the values, or leave the column out with --drop",
     "E411": "correct it, or leave the column out with --drop",
 }
 """Out of what is wrong with features, by code or by what a file would say."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class FilterRequest:
     """What is to be filtered, and how.
 
     Attributes
@@ -61,7 +61,7 @@ class Wanted:
     disclosivity
         By how much what the filter says of a training row may shift the chance of any of these values.
     algorithm, kept
-        A filter's name, and the least share of the training rows that is to be kept; None is `KEPT`, and
+        A filter's name, and the least share of the training rows that is to be kept; None is `DEFAULT_MIN_KEPT`, and
         nothing for a filter that keeps what it keeps.
     drop
         Further columns that the filter is not to look at.
@@ -83,7 +83,7 @@ class Wanted:
     algorithm: str = "balanced_tree"
     kept: float | None = None
     drop: tuple[str, ...] = ()
-    missing: str = ERROR
+    missing: str = MISSING_IS_ERROR
     test: str = "0"
     seed: int = 0
     separator: str | None = None
@@ -93,21 +93,21 @@ class Wanted:
     @property
     def options(self) -> dict[str, float]:
         """The filter's, as a file would have them."""
-        if self.algorithm == WITHOUT_LEAST:
+        if self.algorithm == WITHOUT_MIN_KEPT:
             return {}
-        return {"kept": KEPT if self.kept is None else self.kept}
+        return {"kept": DEFAULT_MIN_KEPT if self.kept is None else self.kept}
 
 
 @dataclass(frozen=True)
-class Filtered:
+class FilterResult:
     """What came of it: what is told of it, warnings, and the bytes of the rows kept if they are in no file."""
 
-    told: Told
-    warnings: tuple[Fault, ...]
+    told: FilterReport
+    warnings: tuple[Diagnostic, ...]
     content: bytes | None = None
 
 
-def filtered(wanted: Wanted) -> Filtered:
+def learn_table_filter(wanted: FilterRequest) -> FilterResult:
     """Learn a filter on the rows of a table and draw by it whom to keep.
 
     Raises
@@ -117,54 +117,58 @@ def filtered(wanted: Wanted) -> Filtered:
         E411 where its columns do not do, E501 where the filter tells too much or keeps no row, E505 where
         nothing can be written. Nothing is then written.
     """
-    check_options(wanted.algorithm, wanted.disclosivity, wanted.kept, wanted.test, wanted.missing)
+    check_filter_options(
+        wanted.algorithm, wanted.disclosivity, wanted.kept, wanted.test, wanted.missing
+    )
     path, separator = wanted.table, wanted.separator
     between = own.separator_of(path) if separator is None else separator
-    table = table_of(path, between)
+    table = read_table_file(path, between)
     form = format_of_output(path, wanted.output)
     if wanted.folder is not None:
-        check_place(wanted.folder)
-    groups, warnings = check_columns(path, table, wanted.by, wanted.drop)
-    planned, result, more = _trained(wanted, between)
+        check_output_folder(wanted.folder)
+    groups, warnings = check_filter_columns(path, table, wanted.by, wanted.drop)
+    planned, result, more = _train_filter(wanted, between)
     model = _model(wanted, planned, result)
-    answers, surprises = answered(model, path, table, wanted.seed)
+    answers, surprises = predict_table(model, path, table, wanted.seed)
     kept = answers.columns["kept"] == 1
     if not kept.any():
         message = f"of {table.num_rows} rows none is kept with --seed {wanted.seed}"
-        raise FaultError(Fault("E501", message, "ask for more of them, as in --kept 0.2"))
-    found = told(planned, result, wanted.disclosivity, groups, kept)
-    rows = content(table.filter(pa.array(kept)), wanted.table, form, _between(wanted))
-    summary = found.as_json(_asked(wanted))
-    _write(wanted, rows, {**_files(planned, result), FILTER: summary})
-    warned = (*warnings, *more, *surprises, *_doubts(found))
-    return Filtered(found, warned, rows if wanted.output is None else None)
+        raise FaultError(Diagnostic("E501", message, "ask for more of them, as in --kept 0.2"))
+    found = filter_report_of(planned, result, wanted.disclosivity, groups, kept)
+    rows = table_bytes(table.filter(pa.array(kept)), wanted.table, form, _output_separator(wanted))
+    summary = found.as_json(_request_record(wanted))
+    _write(wanted, rows, {**_files(planned, result), FILTER_FILE: summary})
+    warned = (*warnings, *more, *surprises, *_filter_warnings(found))
+    return FilterResult(found, warned, rows if wanted.output is None else None)
 
 
-def _trained(wanted: Wanted, between: str) -> tuple[Planned, TrialResult, tuple[Fault, ...]]:
+def _train_filter(
+    wanted: FilterRequest, between: str
+) -> tuple[PlannedTrial, TrialResult, tuple[Diagnostic, ...]]:
     """The one trial of an experiment about the table, and warnings; places in it mean nothing to anybody."""
     document = Document.of_text(
         json.dumps(_experiment(wanted, between), ensure_ascii=False), wanted.table.absolute()
     )
     try:
-        known = prepared(document)
+        known = prepare_document(document)
         (task,) = known.plan.tasks
         result = run_trial(task.payload, {})
     except FaultError as error:
-        raise FaultError(_plain(fault) for fault in error.faults) from None
-    return known.plan.planned[0], result, tuple(map(_plain, known.warnings))
+        raise FaultError(_without_location(fault) for fault in error.faults) from None
+    return known.plan.planned[0], result, tuple(map(_without_location, known.warnings))
 
 
-def _plain(fault: Fault) -> Fault:
-    way = WAYS.get(fault.help or "") or WAYS.get(fault.code, fault.help)
+def _without_location(fault: Diagnostic) -> Diagnostic:
+    way = HELP_BY_CODE.get(fault.help or "") or HELP_BY_CODE.get(fault.code, fault.help)
     return replace(fault, place=None, span=None, help=way)
 
 
-def _experiment(wanted: Wanted, between: str) -> dict[str, object]:
+def _experiment(wanted: FilterRequest, between: str) -> dict[str, object]:
     """What a file would say; the label is none of the filter's business."""
     path = wanted.table.absolute()
-    kind, test = own.format_of(path), wanted.test.replace(" ", "")
+    kind, test = own.table_format(path), wanted.test.replace(" ", "")
     limit = wanted.disclosivity  # of 1, which always holds, there is no rule
-    columns = ", ".join(map(quoted, wanted.by))
+    columns = ", ".join(map(quote, wanted.by))
     by = f"by=({columns})" if len(wanted.by) > 1 else f"by={columns}"
     table = {
         "path": str(path),
@@ -178,37 +182,43 @@ def _experiment(wanted: Wanted, between: str) -> dict[str, object]:
         "name": "filter",
         "datasets": {"table": table},
         "objective": f"imbalance({by})",
-        "constraints": {"secret": f"disclosivity({by}) <= {number(limit)}"} if limit < 1 else {},
+        "constraints": {"secret": f"disclosivity({by}) <= {number_text(limit)}"}
+        if limit < 1
+        else {},
         "algorithms": [{wanted.algorithm: wanted.options}],
         "seeds": [wanted.seed],
         "metrics": {"disclosivity": f"disclosivity({by})", "kept": "positive_rate"},
     }
 
 
-def _model(wanted: Wanted, planned: Planned, result: TrialResult) -> Stored:
+def _model(wanted: FilterRequest, planned: PlannedTrial, result: TrialResult) -> StoredModel:
     """Raises E501 where no filter was found, or one that tells more than it may."""
     name = wanted.algorithm
-    if MAIN not in result.models:
-        raise FaultError(Fault("E501", f"{name} found no filter: {result.reason or result.status}"))
+    if MAIN_VARIANT not in result.models:
+        raise FaultError(
+            Diagnostic("E501", f"{name} found no filter: {result.reason or result.status}")
+        )
     metric = planned.metrics["disclosivity"]
     said = next(v.value for v in result.values if (v.split, v.metric) == ("train", metric))
-    if not said <= wanted.disclosivity + MET:
+    if not said <= wanted.disclosivity + CONSTRAINT_TOLERANCE:
         message = (
             f"what {name} says of a row shifts the chance of its group by up to {said:.4f}, "
             f"more than {wanted.disclosivity:g}"
         )
         way = "balanced_tree keeps to what --disclosivity allows; or allow more"
-        raise FaultError(Fault("E501", message, way))
+        raise FaultError(Diagnostic("E501", message, way))
     encoding = Encoding.from_json(json.loads(result.encoding))
-    return Stored(Path(FILE), loads(result.models[MAIN]), encoding)
+    return StoredModel(Path(MAIN_MODEL_FILE), loads(result.models[MAIN_VARIANT]), encoding)
 
 
-def _files(planned: Planned, result: TrialResult) -> Mapping[str, bytes]:
-    models = {MAIN: result.models[MAIN]}
-    return {FILE: models[MAIN]} | encoder_file(planned, result.encoding, {MAIN: FILE}, models)
+def _files(planned: PlannedTrial, result: TrialResult) -> Mapping[str, bytes]:
+    models = {MAIN_VARIANT: result.models[MAIN_VARIANT]}
+    return {MAIN_MODEL_FILE: models[MAIN_VARIANT]} | encoder_json(
+        planned, result.encoding, {MAIN_VARIANT: MAIN_MODEL_FILE}, models
+    )
 
 
-def _asked(wanted: Wanted) -> dict[str, object]:
+def _request_record(wanted: FilterRequest) -> dict[str, object]:
     return {
         "table": wanted.table.name,
         "by": list(wanted.by),
@@ -220,14 +230,14 @@ def _asked(wanted: Wanted) -> dict[str, object]:
     }
 
 
-def _between(wanted: Wanted) -> str:
+def _output_separator(wanted: FilterRequest) -> str:
     """What separates the columns of what is written."""
     if wanted.separator is not None:
         return wanted.separator
     return own.separator_of(wanted.output or wanted.table)
 
 
-def _write(wanted: Wanted, rows: bytes, files: Mapping[str, str | bytes]) -> None:
+def _write(wanted: FilterRequest, rows: bytes, files: Mapping[str, str | bytes]) -> None:
     """Rows and filter, or neither."""
     every: dict[Path, str | bytes] = {} if wanted.output is None else {wanted.output: rows}
     folder, made = wanted.folder, list[Path]()
@@ -236,27 +246,32 @@ def _write(wanted: Wanted, rows: bytes, files: Mapping[str, str | bytes]) -> Non
             every |= {folder / name: data for name, data in files.items()}
             above = (folder, *folder.parents)
             absent = [each for each in above if not each.exists()]
-            with writing(folder):
+            with report_write_errors(folder):
                 for each in reversed(absent):
                     each.mkdir()
                     made.append(each)
-        write_together(every)
+        atomic_write_all(every)
     except FaultError:
         for each in reversed(made):
-            with writing(each):
+            with report_write_errors(each):
                 each.rmdir()
         raise
 
 
-def _doubts(found: Told) -> Iterator[Fault]:
+def _filter_warnings(found: FilterReport) -> Iterator[Diagnostic]:
     """A W407 where the groups are no more balanced than before, a W402 where more is told of held-out rows."""
     train, test = found.parts["train"], found.parts.get("test")
-    if train.after is not None and imbalance(train.after) > imbalance(train.before) - NO_NEARER:
+    if (
+        train.after is not None
+        and imbalance(train.after) > imbalance(train.before) - IMBALANCE_TOLERANCE
+    ):
         message = f"no filter was found that balances groups at a disclosivity of {found.limit:g}"
-        yield Fault("W407", message, "allow more, or give columns that tell more of the groups")
-    if test is not None and test.disclosivity > found.limit + MET:
+        yield Diagnostic(
+            "W407", message, "allow more, or give columns that tell more of the groups"
+        )
+    if test is not None and test.disclosivity > found.limit + CONSTRAINT_TOLERANCE:
         message = (
             f"disclosivity is {test.disclosivity:.4f} on held-out rows, more than {found.limit:g}: it is "
             "kept on training rows"
         )
-        yield Fault("W402", message, "allow less, or learn on more rows")
+        yield Diagnostic("W402", message, "allow less, or learn on more rows")

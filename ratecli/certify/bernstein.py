@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ratecli.certify.bound import Bound, shares
-from ratecli.certify.samples import Measured, Predicted, Sizes
+from ratecli.certify.bound import Bound, split_delta
+from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
 from ratecli.models.base import Array
 
 
@@ -16,7 +16,7 @@ class EmpiricalBernstein(Bound):
     """Mean plus `s sqrt(2 ln(2/delta) / n) + 7 (b - a) ln(2/delta) / (3 (n - 1))`.
 
     Theorem 4 of Maurer and Pontil (2009), s^2 with n - 1 in its denominator. Several means are bounded
-    one by one, each at most by the end of its range: delta is divided as `shares` says.
+    one by one, each at most by the end of its range: delta is divided as `split_delta` says.
     """
 
     name: ClassVar[str] = "empirical_bernstein"
@@ -26,7 +26,7 @@ class EmpiricalBernstein(Bound):
 
     def _above(
         self,
-        samples: Sequence[Measured],
+        samples: Sequence[BoundedSample],
         delta: float,
         rng: np.random.Generator,  # noqa: ARG002  nothing is drawn
     ) -> float:
@@ -37,15 +37,17 @@ class EmpiricalBernstein(Bound):
         deviations = np.array([sample.values.std(ddof=1) for sample in samples])
         return float(np.minimum(means + slopes * deviations + rests, ranges[:, 1]).sum())
 
-    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
         slopes, rests = _terms(sizes.widths, sizes.rows, delta)
         limits = means + slopes * deviations + rests
         inside = (limits < sizes.highs).astype(float)
         value = float(np.minimum(limits, sizes.highs).sum())
-        return Predicted(value, inside, inside * slopes)
+        return PredictedBound(value, inside, inside * slopes)
 
 
 def _terms(widths: Array, rows: Array, delta: float) -> tuple[Array, Array]:
     """Return what the deviations are multiplied by, and what does not depend on them."""
-    logs = np.log(2 / (delta * shares(widths, rows)))
+    logs = np.log(2 / (delta * split_delta(widths, rows)))
     return np.sqrt(2 * logs / rows), 7 * widths * logs / (3 * (rows - 1))

@@ -14,7 +14,7 @@ PRIOR_VARIANCE = 0.25
 """Counted as one row before the first: the largest variance in [0, 1]."""
 
 
-def bets(values: Sequence[Array], weights: Array, delta: float) -> list[Array]:
+def compute_stakes(values: Sequence[Array], weights: Array, delta: float) -> list[Array]:
     """Return a stake in [0, 1) for each row: a row x multiplies the wealth by 1 + stake (m - x).
 
     The samples are played side by side, row j of n at the time (j + 1/2) / n, and a stake depends on
@@ -25,7 +25,9 @@ def bets(values: Sequence[Array], weights: Array, delta: float) -> list[Array]:
     ratios = weights / np.array(rows)
     variances = [_running_variance(column) for column in values]
     return [
-        ratio / ratios.max() * stake_size(_error(variances, weights, rows, n), ratios.max(), delta)
+        ratio
+        / ratios.max()
+        * stake_size(_sum_variances(variances, weights, rows, n), ratios.max(), delta)
         for ratio, n in zip(ratios, rows, strict=True)
     ]
 
@@ -51,7 +53,9 @@ def _running_variance(values: Array) -> Array:
     return np.concatenate(([PRIOR_VARIANCE], squares / (counts + 1)))
 
 
-def _error(variances: Sequence[Array], weights: Array, rows: Sequence[int], n: int) -> Array:
+def _sum_variances(
+    variances: Sequence[Array], weights: Array, rows: Sequence[int], n: int
+) -> Array:
     """Return (n,) variances of the sum of means as seen before each row of a sample of n rows."""
     total = np.zeros(n)
     twice = 2 * np.arange(n) + 1

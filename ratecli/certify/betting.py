@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ratecli.certify.bets import bets
-from ratecli.certify.bound import Bound, unit
-from ratecli.certify.root_finding import crossing
-from ratecli.certify.samples import Measured, Predicted, Sizes
+from ratecli.certify.bets import compute_stakes
+from ratecli.certify.bound import Bound, scale_to_unit
+from ratecli.certify.root_finding import find_root_above
+from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
 from ratecli.models.base import Array
 
 NUISANCE = 0.02
@@ -23,7 +23,7 @@ LogWealth = Callable[[float], float]
 class Betting(Bound):
     """The mean at which a gambler who bets that it is too high has 1/delta times the first stake.
 
-    Waudby-Smith and Ramdas (2024), section 4: predictable plug-in bets (`bets`) on rows in random
+    Waudby-Smith and Ramdas (2024), section 4: predictable plug-in bets (`compute_stakes`) on rows in random
     order. They do not depend on the mean m that is tested, so the wealth grows in m and the bound is
     a root. If the mean is m or more, the wealth is a supermartingale: the bound is exact.
 
@@ -39,8 +39,10 @@ class Betting(Bound):
     exact: ClassVar[bool] = True
     means: ClassVar[str] = "from bets on the measurements of rows in random order"
 
-    def _above(self, samples: Sequence[Measured], delta: float, rng: np.random.Generator) -> float:
-        scaled = [unit(sample) for sample in samples]
+    def _above(
+        self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
+    ) -> float:
+        scaled = [scale_to_unit(sample) for sample in samples]
         weights = np.array([width for width, _ in scaled])
         values = [rng.permutation(column) for _, column in scaled]
         low = math.fsum(sample.range[0] for sample in samples)
@@ -50,13 +52,15 @@ class Betting(Bound):
         limits = np.array([_mean_limit(column, own) for column in values])
         return low + _sum_limit(values, weights, limits, (1 - NUISANCE) * delta)
 
-    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
         # it imports numba, which takes every process a third of a second
         from ratecli.certify.betting_prediction import expected_excess  # noqa: PLC0415
 
         level = delta if means.size == 1 else (1 - NUISANCE) * delta
         excess = expected_excess(sizes, means, deviations, level)
-        return Predicted(
+        return PredictedBound(
             float(means.sum()) + excess.value,
             1 + excess.by_mean,
             excess.by_deviation,
@@ -68,25 +72,27 @@ def _log_wealth(values: Array, stakes: Array) -> LogWealth:
 
 
 def _mean_limit(values: Array, delta: float) -> float:
-    (stakes,) = bets([values], np.ones(1), delta)
+    (stakes,) = compute_stakes([values], np.ones(1), delta)
     wealth = _log_wealth(values, stakes)
     goal = math.log(1 / delta)
-    return crossing(lambda mean: wealth(mean) - goal, 0.0, 1.0, TOLERANCE)
+    return find_root_above(lambda mean: wealth(mean) - goal, 0.0, 1.0, TOLERANCE)
 
 
 def _sum_limit(values: Sequence[Array], weights: Array, limits: Array, delta: float) -> float:
     """Return the largest sum of weighted means, none above its limit, that is not ruled out."""
-    games = zip(values, bets(values, weights, delta), strict=True)
+    games = zip(values, compute_stakes(values, weights, delta), strict=True)
     wealths = [_log_wealth(column, stakes) for column, stakes in games]
     goal, high = math.log(1 / delta), float(weights @ limits)
 
     def excess(total: float) -> float:
-        return _least(wealths, weights, limits, total) - goal
+        return _lower_bound_wealth(wealths, weights, limits, total) - goal
 
-    return crossing(excess, 0.0, high, TOLERANCE * float(weights.sum()))
+    return find_root_above(excess, 0.0, high, TOLERANCE * float(weights.sum()))
 
 
-def _least(wealths: Sequence[LogWealth], weights: Array, limits: Array, total: float) -> float:
+def _lower_bound_wealth(
+    wealths: Sequence[LogWealth], weights: Array, limits: Array, total: float
+) -> float:
     """Bound the sum of concave functions from below, over means with this weighted sum.
 
     Each mean is at least what the limits of the others leave; between its ends a function is above its

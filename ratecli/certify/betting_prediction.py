@@ -10,17 +10,19 @@ import numba
 import numpy as np
 
 from ratecli.certify.bets import PRIOR_VARIANCE
-from ratecli.certify.samples import Predicted, Sizes
+from ratecli.certify.samples import PredictedBound, SampleSizes
 from ratecli.models.base import Array
 
 NODES = 32
-TINY = 1e-30
+COMPLEX_STEP = 1e-30
 """Complex step: derivatives of analytic functions to the last digit, as nothing is subtracted."""
-LEAST_MEAN = 1e-9
+MIN_MEAN = 1e-9
 TOLERANCE, STEPS = 1e-12, 100
 
 
-def expected_excess(sizes: Sizes, sums: Array, deviations: Array, delta: float) -> Predicted:
+def expected_excess(
+    sizes: SampleSizes, sums: Array, deviations: Array, delta: float
+) -> PredictedBound:
     """Return the width D of the bound above the sum of means (P,), with its slopes.
 
     D is where the expected logarithm of the wealth is ln(1/delta), for values that are 0 or one larger
@@ -28,11 +30,13 @@ def expected_excess(sizes: Sizes, sums: Array, deviations: Array, delta: float) 
     running variances. Slopes are those of an implicit function.
     """
     widths, rows = sizes.widths, sizes.rows
-    means, spreads = np.maximum((sums - sizes.lows) / widths, LEAST_MEAN), deviations / widths
+    means, spreads = np.maximum((sums - sizes.lows) / widths, MIN_MEAN), deviations / widths
     goal, room = math.log(1 / delta), float(widths @ (1 - means))
     game = (rows, widths, *_nodes(float(rows.max())), goal)
     if not room > 0 or _growth(means, spreads, *game, room)[0] < goal:
-        return Predicted(room, -np.ones(means.size), np.zeros(means.size))  # no wealth rules it out
+        return PredictedBound(
+            room, -np.ones(means.size), np.zeros(means.size)
+        )  # no wealth rules it out
     errors = (widths * spreads) ** 2 / rows
     excess, rise = min(math.sqrt(2 * goal * float(errors.sum())), room / 2), 0.0
     for k in range(STEPS):
@@ -42,10 +46,10 @@ def expected_excess(sizes: Sizes, sums: Array, deviations: Array, delta: float) 
         if k and step <= TOLERANCE * room:
             break
         excess += step
-    moved = np.concatenate([means, spreads]) + TINY * 1j * np.eye(2 * means.size)
+    moved = np.concatenate([means, spreads]) + COMPLEX_STEP * 1j * np.eye(2 * means.size)
     by = [_growth(each[: means.size], each[means.size :], *game, excess)[0].imag for each in moved]
-    by_mean, by_deviation = np.reshape(by, (2, -1)) / TINY / -(rise * widths)
-    return Predicted(excess, by_mean, by_deviation)
+    by_mean, by_deviation = np.reshape(by, (2, -1)) / COMPLEX_STEP / -(rise * widths)
+    return PredictedBound(excess, by_mean, by_deviation)
 
 
 @numba.njit(cache=True)

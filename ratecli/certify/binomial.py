@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.binomial_limits import upper_rate
-from ratecli.certify.bound import Bound, unit
-from ratecli.certify.samples import Measured, Predicted, Sizes
+from ratecli.certify.binomial_limits import clopper_pearson_upper
+from ratecli.certify.bound import Bound, scale_to_unit
+from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
 from ratecli.certify.two_binomials import pair_limit
 from ratecli.models.base import Array
 
-STEP = 1e-4
+SLOPE_STEP = 1e-4
 """Of the difference of a limit in the (fractional) count, relative to the root of the rows."""
 
 
@@ -37,34 +37,40 @@ class ClopperPearson(Bound):
         "from counts of decisions; those of a randomized classifier are drawn once"
     )
 
-    def _above(self, samples: Sequence[Measured], delta: float, rng: np.random.Generator) -> float:
+    def _above(
+        self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
+    ) -> float:
         widths = np.array([sample.range[1] - sample.range[0] for sample in samples])
         rows = np.array([float(sample.values.size) for sample in samples])
         counts = np.array([_count(sample, rng) for sample in samples])
         total = math.fsum(sample.range[0] for sample in samples)
-        for pair, share in _pairs(widths, rows):
+        for pair, share in _mean_pairs(widths, rows):
             if pair.size == 1:
-                total += float(widths[pair] @ upper_rate(counts[pair], rows[pair], share * delta))
+                total += float(
+                    widths[pair] @ clopper_pearson_upper(counts[pair], rows[pair], share * delta)
+                )
             else:
                 total += pair_limit(counts[pair], rows[pair], widths[pair], share * delta)
         return total
 
-    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
         """Predict the limit of a pair by what orders its outcomes (Zou and Donner 2008)."""
         rows, widths = sizes.rows, sizes.widths
         rates = (means - sizes.lows) / widths
         slopes = np.ones(rates.size)
         value = float(means.sum())
-        for pair, share in _pairs(widths, rows):
+        for pair, share in _mean_pairs(widths, rows):
             limits, rises = _limits(rates[pair], rows[pair], share * delta)
             above = widths[pair] * (limits - rates[pair])
             if (size := float(np.hypot.reduce(above))) > 0:
                 value += size
                 slopes[pair] += above / size * (rises - 1)
-        return Predicted(value, slopes, np.zeros_like(deviations))
+        return PredictedBound(value, slopes, np.zeros_like(deviations))
 
 
-def _pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], float]]:
+def _mean_pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], float]]:
     """Return the places of means that are bounded together, and the share of delta they have."""
     errors = widths / np.sqrt(rows)
     order = np.argsort(-errors, kind="stable")
@@ -75,14 +81,14 @@ def _pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], float]]:
 
 def _limits(rates: Array, rows: Array, delta: float) -> tuple[Array, Array]:
     """Return upper limits of rates and their slopes, by the difference of two limits near by."""
-    step, counts = STEP * np.sqrt(rows), rates * rows
+    step, counts = SLOPE_STEP * np.sqrt(rows), rates * rows
     above, below = np.minimum(counts + step, rows), np.maximum(counts - step, 0)
-    limits, highs, lows = upper_rate(np.stack([counts, above, below]), rows, delta)
+    limits, highs, lows = clopper_pearson_upper(np.stack([counts, above, below]), rows, delta)
     return limits, (highs - lows) * rows / (above - below)
 
 
-def _count(sample: Measured, rng: np.random.Generator) -> float:
-    _, values = unit(sample)
+def _count(sample: BoundedSample, rng: np.random.Generator) -> float:
+    _, values = scale_to_unit(sample)
     if np.isin(values, (0.0, 1.0)).all():
         return float(values.sum())
     return float((rng.random(values.size) < values).sum())

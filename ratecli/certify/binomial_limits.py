@@ -8,7 +8,9 @@ from scipy import special
 from ratecli.models.base import Array
 
 
-def upper_rate(counts: Array | float, rows: Array | float, delta: Array | float) -> Array:
+def clopper_pearson_upper(
+    counts: Array | float, rows: Array | float, delta: Array | float
+) -> Array:
     """Return upper limits of rates, wrong with a probability of delta (Clopper and Pearson 1934).
 
     Counts may be fractions. The lower limit is 1 minus the upper limit for rows - counts.

@@ -10,13 +10,13 @@ import numpy as np
 from scipy import special
 
 from ratecli.certify.bound import Bound
-from ratecli.certify.samples import Measured, Predicted, Sizes
+from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
 from ratecli.models.base import Array
 
-RESAMPLES, MOST_RESAMPLES = 1999, 49_999
+RESAMPLES, MAX_RESAMPLES = 1999, 49_999
 BEYOND = 20
 """So many resamples are expected above the limit: a small delta takes more of them."""
-TIE = 1e-9
+TIE_TOLERANCE = 1e-9
 """Of a standard error: means of resamples so close to the mean are the mean."""
 BATCH = 2**18
 DISTINCT = 64
@@ -35,17 +35,19 @@ class Bootstrap(Bound):
     needs_range: ClassVar[bool] = False
     least_rows: ClassVar[int] = 2
 
-    def _above(self, samples: Sequence[Measured], delta: float, rng: np.random.Generator) -> float:
+    def _above(
+        self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
+    ) -> float:
         centred = [sample.values - sample.values.mean() for sample in samples]
         mean = sum(float(sample.values.mean()) for sample in samples)
         variance = sum(float((column**2).sum()) / column.size**2 for column in centred)
         if not variance > 0:
             return mean
         third = sum(float((column**3).sum()) / column.size**3 for column in centred)
-        size = min(max(RESAMPLES, math.ceil(BEYOND / delta)), MOST_RESAMPLES)
+        size = min(max(RESAMPLES, math.ceil(BEYOND / delta)), MAX_RESAMPLES)
         # of centred values: sums of resamples are then compared with 0, without rounding of the mean
-        sums = sum((_resampled(column, size, rng) for column in centred), np.zeros(size))
-        tie = TIE * math.sqrt(variance)
+        sums = sum((_resample_means(column, size, rng) for column in centred), np.zeros(size))
+        tie = TIE_TOLERANCE * math.sqrt(variance)
         below = ((sums < -tie).mean() + (sums <= tie).mean()) / 2
         bias = special.ndtri(min(max(below, 0.5 / size), 1 - 0.5 / size))
         shifted = bias + special.ndtri(1 - delta)
@@ -53,17 +55,19 @@ class Bootstrap(Bound):
         level = special.ndtr(bias + shifted / shrunk) if shrunk > 0 else 1.0
         return mean + float(np.quantile(sums, level))
 
-    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
         rows = sizes.rows
         quantile = float(special.ndtri(1 - delta))
         error = float(np.hypot.reduce(deviations / np.sqrt(rows)))
         # where all deviations are 0, the slopes are those in the direction of each alone
         slopes = deviations / rows / error if error > 0 else 1 / np.sqrt(rows)
         value = float(means.sum()) + quantile * error
-        return Predicted(value, np.ones(rows.size), quantile * slopes)
+        return PredictedBound(value, np.ones(rows.size), quantile * slopes)
 
 
-def _resampled(values: Array, size: int, rng: np.random.Generator) -> Array:
+def _resample_means(values: Array, size: int, rng: np.random.Generator) -> Array:
     """Return (size,) means of samples of the values with replacement."""
     distinct, counts = np.unique(values, return_counts=True)
     if distinct.size <= DISTINCT:

@@ -12,7 +12,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.samples import Measured, Moments, Part, Predicted, Sizes, power_of_2
+from ratecli.certify.samples import (
+    BoundedSample,
+    PredictedBound,
+    SampleMoments,
+    SampleSizes,
+    WeightedSample,
+    power_of_2,
+)
 from ratecli.models.base import Array
 from ratecli.rates.interval import Interval
 
@@ -46,7 +53,9 @@ class Bound(ABC):
     needs_range: ClassVar[bool] = True
     least_rows: ClassVar[int] = 1
 
-    def upper(self, parts: Sequence[Part], delta: float, rng: np.random.Generator) -> float:
+    def upper(
+        self, parts: Sequence[WeightedSample], delta: float, rng: np.random.Generator
+    ) -> float:
         """At least the sum with probability 1 - delta at least, within the sum's range.
 
         A lower bound is minus the upper bound of the sum with coefficients negated. A measurement
@@ -58,8 +67,10 @@ class Bound(ABC):
             If delta is not in (0, 1), or measurements are outside their range by more than rounding.
         """
         _check_delta(delta)
-        scale = _unit(parts)
-        samples = [_measured(replace(part, coefficient=part.coefficient / scale)) for part in parts]
+        scale = _coefficient_unit(parts)
+        samples = [
+            _scaled_sample(replace(part, coefficient=part.coefficient / scale)) for part in parts
+        ]
         if not all(np.isfinite(sample.values).all() for sample in samples):
             return math.inf
         ranges = [sample.range for sample in samples]
@@ -71,7 +82,7 @@ class Bound(ABC):
             known += self._above([samples[i] for i in np.flatnonzero(live)], delta, rng)
         return scale * _clipped(known, ranges)
 
-    def predicted(self, parts: Sequence[Moments], delta: float) -> Predicted:
+    def predicted(self, parts: Sequence[SampleMoments], delta: float) -> PredictedBound:
         """The bound that is expected on samples with such moments; never a certificate.
 
         Its slopes are 0 where it is at an end of the sum's range. Moments that are not finite give
@@ -86,7 +97,7 @@ class Bound(ABC):
         deviations = np.array([part.deviation for part in parts], dtype=float)
         return self.forecast(parts, delta)(means, deviations)
 
-    def forecast(self, parts: Sequence[Moments], delta: float) -> Forecast:
+    def forecast(self, parts: Sequence[SampleMoments], delta: float) -> BoundPredictor:
         """`predicted` for samples of such sizes and ranges, whatever their moments are.
 
         Raises
@@ -97,7 +108,7 @@ class Bound(ABC):
         _check_delta(delta)
         for part in parts:
             _check_range(part.range, np.zeros(0))
-        scale = _unit(parts)
+        scale = _coefficient_unit(parts)
         coefficients = [part.coefficient / scale for part in parts]
         pairs = zip(coefficients, parts, strict=True)
         ranges = [_scaled_range(coefficient, part.range) for coefficient, part in pairs]
@@ -107,14 +118,14 @@ class Bound(ABC):
             if self._teaches(ends, part.rows)
         ]
         scaled = [replace(part, range=ends) for part, ends in zip(parts, ranges, strict=True)]
-        return Forecast(
+        return BoundPredictor(
             self,
             delta,
             scale,
             np.array(coefficients),
-            Sizes.of(parts),
+            SampleSizes.of(parts),
             np.array(live, dtype=np.intp),
-            Sizes.of([scaled[i] for i in live]),
+            SampleSizes.of([scaled[i] for i in live]),
             sum(ends[1] for i, ends in enumerate(ranges) if i not in live),
             (sum(low for low, _ in ranges), sum(high for _, high in ranges)),
         )
@@ -125,16 +136,20 @@ class Bound(ABC):
         return not self.needs_range or all(map(math.isfinite, ends))
 
     @abstractmethod
-    def _above(self, samples: Sequence[Measured], delta: float, rng: np.random.Generator) -> float:
+    def _above(
+        self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
+    ) -> float:
         """Bound the sum of the means of one sample or more; clipping is the caller's."""
 
     @abstractmethod
-    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
         """Predict the bound on the sum of the means (k,) of one sample or more; all coefficients are 1."""
 
 
 @dataclass(frozen=True)
-class Forecast:
+class BoundPredictor:
     """What a bound is expected to be at moments of k samples: see `Bound.predicted`.
 
     Attributes
@@ -155,18 +170,18 @@ class Forecast:
     delta: float
     scale: float
     coefficients: Array
-    sizes: Sizes
+    sizes: SampleSizes
     live: NDArray[np.intp]
-    scaled: Sizes
+    scaled: SampleSizes
     known: float
     ends: Interval
 
-    def __call__(self, means: Array, deviations: Array) -> Predicted:
+    def __call__(self, means: Array, deviations: Array) -> PredictedBound:
         """At (k,) means and deviations; ValueError for a mean outside its range."""
         by_mean, by_deviation = np.zeros((2, means.size))
         # of a few numbers Python asks faster than NumPy, and this is asked for every candidate
         if not all(map(math.isfinite, means.tolist() + deviations.tolist())):
-            return Predicted(math.inf, by_mean, by_deviation)
+            return PredictedBound(math.inf, by_mean, by_deviation)
         value, live, inside = self.known, self.live, self._inside(means)
         if live.size:
             factors, sizes = self._factors
@@ -179,7 +194,7 @@ class Forecast:
         clipped = math.inf if math.isnan(value) else min(max(value, self.ends[0]), self.ends[1])
         if clipped != value:
             by_mean, by_deviation = np.zeros((2, means.size))
-        return Predicted(self.scale * clipped, by_mean, by_deviation)
+        return PredictedBound(self.scale * clipped, by_mean, by_deviation)
 
     @cached_property
     def _factors(self) -> tuple[Array, Array]:
@@ -197,13 +212,13 @@ class Forecast:
         return inside
 
 
-def unit(sample: Measured) -> tuple[float, Array]:
+def scale_to_unit(sample: BoundedSample) -> tuple[float, Array]:
     """Return the width of a finite range, and the values as shares of it in [0, 1]."""
     low, high = sample.range
     return high - low, (sample.values - low) / (high - low)
 
 
-def shares(widths: Array, rows: Array) -> Array:
+def split_delta(widths: Array, rows: Array) -> Array:
     """Divide delta over bounds of several means, in proportion to width / sqrt(rows).
 
     That is what the largest standard errors are in proportion to, and nearly what makes the sum of
@@ -218,14 +233,14 @@ def _check_delta(delta: float) -> None:
         raise ValueError(f"delta must be between 0 and 1, not {delta}")
 
 
-def _unit(parts: Sequence[Part] | Sequence[Moments]) -> float:
+def _coefficient_unit(parts: Sequence[WeightedSample] | Sequence[SampleMoments]) -> float:
     coefficients = [part.coefficient for part in parts]
     if not all(map(math.isfinite, coefficients)):
         raise ValueError(f"a coefficient must be a finite number, not {max(coefficients, key=abs)}")
     return power_of_2(coefficients)
 
 
-def _measured(part: Part) -> Measured:
+def _scaled_sample(part: WeightedSample) -> BoundedSample:
     """Multiply a sample by its coefficient: values within their range, NaN and infinity kept."""
     values = np.asarray(part.sample.values, dtype=np.float64)
     low, high = part.sample.range
@@ -236,7 +251,7 @@ def _measured(part: Part) -> Measured:
         )
     ends = _scaled_range(part.coefficient, part.sample.range)
     # 0 times infinity is not a number either: a broken measurement stays one
-    return Measured(np.where(np.isfinite(values), scaled, math.nan), ends)
+    return BoundedSample(np.where(np.isfinite(values), scaled, math.nan), ends)
 
 
 def _scaled_range(coefficient: float, ends: Interval) -> Interval:

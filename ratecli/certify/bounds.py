@@ -12,19 +12,19 @@ from ratecli.certify.binomial import ClopperPearson
 from ratecli.certify.bootstrap import Bootstrap
 from ratecli.certify.bound import Bound
 from ratecli.certify.hoeffding import Hoeffding
-from ratecli.certify.samples import Moments, Part
+from ratecli.certify.samples import SampleMoments, WeightedSample
 from ratecli.certify.student import StudentT
 
-__all__ = ["AUTO", "BOUNDS", "Bound", "chosen"]
+__all__ = ["AUTO", "BOUNDS", "Bound", "choose_bound"]
 
 AUTO: Final = "auto"
-NEARLY = 1e-9
+VARIANCE_TOLERANCE = 1e-9
 _EXACT: Final = (ClopperPearson(), Betting(), EmpiricalBernstein(), Hoeffding())
 _APPROXIMATE: Final = (StudentT(), Bootstrap())
 BOUNDS: dict[str, Bound] = {bound.name: bound for bound in (*_EXACT, *_APPROXIMATE)}
 
 
-def chosen(name: str, parts: Sequence[Part] | Sequence[Moments]) -> Bound:
+def choose_bound(name: str, parts: Sequence[WeightedSample] | Sequence[SampleMoments]) -> Bound:
     """Return the bound of a name; `auto` is the best exact one where ranges are known.
 
     `clopper_pearson` where all measurements are 0/1 (or at the ends of another range), `betting` for
@@ -47,17 +47,17 @@ def chosen(name: str, parts: Sequence[Part] | Sequence[Moments]) -> Bound:
     return BOUNDS["clopper_pearson" if all(map(_binary, needed)) else "betting"]
 
 
-def _range(part: Part | Moments) -> tuple[float, float]:
-    return part.range if isinstance(part, Moments) else part.sample.range
+def _range(part: WeightedSample | SampleMoments) -> tuple[float, float]:
+    return part.range if isinstance(part, SampleMoments) else part.sample.range
 
 
-def _binary(part: Part | Moments) -> bool:
+def _binary(part: WeightedSample | SampleMoments) -> bool:
     """Tell whether measurements are at the ends of their range; of moments, by the variance.
 
     No variance is larger at that mean; with n - 1 in its denominator it is a little more.
     """
-    if isinstance(part, Part):
+    if isinstance(part, WeightedSample):
         return part.sample.binary
     low, high = part.range
     largest = (part.mean - low) * (high - part.mean)
-    return part.deviation**2 >= largest - NEARLY * (high - low) ** 2
+    return part.deviation**2 >= largest - VARIANCE_TOLERANCE * (high - low) ** 2

@@ -12,13 +12,13 @@ import numpy as np
 
 from ratecli.certify import delta_allocation as division
 from ratecli.certify import trees as plan
-from ratecli.certify.bounds import Bound, chosen
-from ratecli.certify.explanation import explained, unusable
-from ratecli.certify.forms import Rows
-from ratecli.certify.prediction import Candidate, expected, rows_of
-from ratecli.certify.safety_test import Method, Promise
-from ratecli.certify.samples import Measurements, Part
-from ratecli.certify.tree_record import Node, Picture, recorded
+from ratecli.certify.bounds import Bound, choose_bound
+from ratecli.certify.explanation import explain_failure, is_unusable
+from ratecli.certify.forms import FormRows
+from ratecli.certify.prediction import CandidateRows, predict_outcome, quantity_rows
+from ratecli.certify.safety_test import SafetyMethod, SafetyTestSpec
+from ratecli.certify.samples import Measurements, WeightedSample
+from ratecli.certify.tree_record import GoalTreeRecorder, TreeRecord, json_number
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
@@ -26,7 +26,7 @@ from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 
-Kind = Literal["deterministic", "randomized", "estimate"]
+ClassifierKind = Literal["deterministic", "randomized", "estimate"]
 """Of which classifier a certificate speaks.
 
 `deterministic`
@@ -63,15 +63,15 @@ class Certificate:
     """
 
     constraint: str
-    classifier: Kind
+    classifier: ClassifierKind
     delta: float
-    method: Method
+    method: SafetyMethod
     bound: str
     exact: bool
     upper: float
     estimate: float
     passed: bool
-    tree: Node
+    tree: TreeRecord
     explanation: str = ""
 
     @property
@@ -88,8 +88,8 @@ class Certificate:
             "method": self.method,
             "bound": self.bound,
             "exact": self.exact,
-            "upper": recorded(self.upper),
-            "estimate": recorded(self.estimate),
+            "upper": json_number(self.upper),
+            "estimate": json_number(self.estimate),
             "passed": self.passed,
             "explanation": self.explanation,
             "tree": self.tree,
@@ -98,12 +98,12 @@ class Certificate:
 
 def certify(  # noqa: PLR0917  each is a thing of its own
     goals: Sequence[Goal],
-    promise: Promise,
+    promise: SafetyTestSpec,
     rates: RateMatrix,
     measurements: Measurements,
     label_range: Interval,
     rng: np.random.Generator,
-    candidate: Candidate | None = None,
+    candidate: CandidateRows | None = None,
 ) -> tuple[Certificate, ...]:
     """Test goals on safety rows, each at its own delta.
 
@@ -135,49 +135,55 @@ def certify(  # noqa: PLR0917  each is a thing of its own
     found = []
     for goal in goals:
         seen = None if candidate is None else candidate.rates
-        given = plan.tested(goal, promise, rates, candidate=seen)
+        given = plan.plan_goal_test(goal, promise, rates, candidate=seen)
         if promise.division == "optimized" and candidate is not None:
-            shares = _shares(given, promise, candidate, label_range)
-            given = plan.tested(goal, promise, rates, shares, seen)
-        bounds = _bounds(given, promise, candidate, label_range)
-        test = _Test(given, promise, rates, measurements, label_range, bounds)
+            shares = _optimize_shares(given, promise, candidate, label_range)
+            given = plan.plan_goal_test(goal, promise, rates, shares, seen)
+        bounds = _choose_bounds(given, promise, candidate, label_range)
+        test = _GoalTest(given, promise, rates, measurements, label_range, bounds)
         found.append(test.certificate(rng))
     return tuple(found)
 
 
-def _bounds(
-    given: plan.Tested, promise: Promise, candidate: Candidate | None, label_range: Interval
+def _choose_bounds(
+    given: plan.GoalTestPlan,
+    promise: SafetyTestSpec,
+    candidate: CandidateRows | None,
+    label_range: Interval,
 ) -> Sequence[Bound] | None:
     """The bound of each quantity as candidate rows choose it; None without any."""
     if candidate is None:
         return None
-    rows = _rows_of(given, candidate.rates, label_range)
+    rows = _require_rows(given, candidate.rates, label_range)
     parts = ([part.measured(candidate.measurements) for part in each] for each in rows)
-    return [chosen(promise.bound, each) for each in parts]
+    return [choose_bound(promise.bound, each) for each in parts]
 
 
-def _shares(
-    given: plan.Tested, promise: Promise, candidate: Candidate, label_range: Interval
+def _optimize_shares(
+    given: plan.GoalTestPlan,
+    promise: SafetyTestSpec,
+    candidate: CandidateRows,
+    label_range: Interval,
 ) -> Sequence[float]:
-    rows = _rows_of(given, candidate.rates, label_range)
+    rows = _require_rows(given, candidate.rates, label_range)
     of_all = promise.rows / max(candidate.rates.members.shape[1], 1)
-    beforehand = expected(given, rows, candidate.measurements, promise.bound).scaled(of_all)
-    return division.optimized(beforehand)
+    beforehand = predict_outcome(given, rows, candidate.measurements, promise.bound).scaled(of_all)
+    return division.optimize_delta_shares(beforehand)
 
 
-def _rows_of(
-    given: plan.Tested, rates: RateMatrix, label_range: Interval
-) -> list[tuple[Rows, ...]]:
-    found = rows_of(given, rates, label_range)
+def _require_rows(
+    given: plan.GoalTestPlan, rates: RateMatrix, label_range: Interval
+) -> list[tuple[FormRows, ...]]:
+    found = quantity_rows(given, rates, label_range)
     if found is None:
         raise ValueError("quantities were found on other rows than these")
     return found
 
 
 @dataclass(frozen=True)
-class _Test:
-    tested: plan.Tested
-    promise: Promise
+class _GoalTest:
+    tested: plan.GoalTestPlan
+    promise: SafetyTestSpec
     rates: RateMatrix
     measurements: Measurements
     label_range: Interval
@@ -207,26 +213,26 @@ class _Test:
             "" if passed else self._explanation(ends, values),
         )
 
-    def _limit(self, asked: plan.Asked, rng: np.random.Generator) -> float:
+    def _limit(self, asked: plan.OneSidedBound, rng: np.random.Generator) -> float:
         """A lower limit is minus the upper one of the negated sum; infinite where nothing is known."""
         parts = self._parts[asked.quantity]
-        if any(map(unusable, parts)):
+        if any(map(is_unusable, parts)):
             return asked.sign * math.inf
         turned = [replace(part, coefficient=asked.sign * part.coefficient) for part in parts]
         found = self._bounds[asked.quantity].upper(turned, asked.delta, rng)
         return asked.sign * (math.inf if math.isnan(found) else found)
 
     @cached_property
-    def _rows(self) -> Sequence[Sequence[Rows]]:
-        return _rows_of(self.tested, self.rates, self.label_range)
+    def _rows(self) -> Sequence[Sequence[FormRows]]:
+        return _require_rows(self.tested, self.rates, self.label_range)
 
     @cached_property
-    def _parts(self) -> Sequence[Sequence[Part]]:
+    def _parts(self) -> Sequence[Sequence[WeightedSample]]:
         return [[part.measured(self.measurements) for part in parts] for parts in self._rows]
 
     @cached_property
     def _bounds(self) -> Sequence[Bound]:
-        return self.beforehand or [chosen(self.promise.bound, parts) for parts in self._parts]
+        return self.beforehand or [choose_bound(self.promise.bound, parts) for parts in self._parts]
 
     @cached_property
     def _leaves(self) -> list[Leaf]:
@@ -242,20 +248,20 @@ class _Test:
     def _value(self, node: Expression) -> float:
         if isinstance(node, Leaf):
             return self._known[node]
-        raise TypeError(f"{ex.text(node)} is no rate")
+        raise TypeError(f"{ex.to_text(node)} is no rate")
 
-    def _kind(self) -> Kind:
+    def _kind(self) -> ClassifierKind:
         if not any(leaf.rate.of == "decision" for leaf in self._leaves):
             return "estimate"
         decisions = self.measurements["decision"]
         return "deterministic" if np.isin(decisions, (0.0, 1.0)).all() else "randomized"
 
-    def _picture(self, limits: Array) -> Picture:
+    def _picture(self, limits: Array) -> GoalTreeRecorder:
         values = [ex.evaluate(form.expression(), self._value) for form in self.tested.quantities]
         sizes = [[len(part.rows) for part in parts] for parts in self._rows]
         names = [bound.name for bound in self._bounds]
-        return Picture(self.tested, limits, values, sizes, names)
+        return GoalTreeRecorder(self.tested, limits, values, sizes, names)
 
     def _explanation(self, ends: Array, estimates: Array) -> str:
-        found = expected(self.tested, self._rows, self.measurements, self.promise.bound)
-        return explained(found, self._parts, ends, estimates, self.promise.rows)
+        found = predict_outcome(self.tested, self._rows, self.measurements, self.promise.bound)
+        return explain_failure(found, self._parts, ends, estimates, self.promise.rows)

@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import minimize
 
-from ratecli.certify.prediction import Expected
+from ratecli.certify.prediction import ExpectedOutcome
 from ratecli.models.base import Array
-from ratecli.rates.enclosure import Enclosure, Inclusion
+from ratecli.rates.enclosure import Enclosure, InclusionFunction
 
-LEAST = 0.1
+MIN_DELTA_SHARE = 0.1
 """Least share of a bound, in equal shares: what is expected may turn out otherwise."""
-KNOTS = 25
+INTERPOLATION_KNOTS = 25
 """Shares at which limits are found; between them they are interpolated."""
-STEPS = 15
+SIMPLEX_STEPS = 15
 """Steps of the simplex for each share."""
-SPAN = 0.1
+SIMPLEX_SPAN = 0.1
 """By how much the simplex changes the logarithm of a share at first."""
-LARGE = 1e12
+INFINITE_END = 1e12
 
 
-def optimized(expected: Expected) -> tuple[float, ...]:
+def optimize_delta_shares(expected: ExpectedOutcome) -> tuple[float, ...]:
     """(B,) shares of the delta for which the upper end of each tree is expected to be least.
 
     They depend on what is expected alone, which must not come from the rows that are tested: then
@@ -46,15 +46,15 @@ def optimized(expected: Expected) -> tuple[float, ...]:
     for tree in range(len(expected.tested.trees)):
         own = np.array([b for b, each in enumerate(asked) if each.tree == tree], dtype=np.intp)
         if len(own) > 1:
-            shares[own] = _Tree(expected, tree, own).best()
+            shares[own] = _TreeAllocation(expected, tree, own).best()
     return tuple(shares.tolist())
 
 
 @dataclass(frozen=True)
-class _Tree:
+class _TreeAllocation:
     """Shares (b,) of the bounds of one tree, those at `own` among all B."""
 
-    expected: Expected
+    expected: ExpectedOutcome
     tree: int
     own: NDArray[np.intp]
 
@@ -64,8 +64,8 @@ class _Tree:
             return equal
         start = np.zeros(len(self.own) - 1)
         near = minimize(self._smooth, start, jac=True, method="L-BFGS-B").x
-        simplex = near + SPAN * np.vstack([start, np.eye(len(start))])
-        options = {"maxiter": STEPS * len(self.own), "initial_simplex": simplex}
+        simplex = near + SIMPLEX_SPAN * np.vstack([start, np.eye(len(start))])
+        options = {"maxiter": SIMPLEX_STEPS * len(self.own), "initial_simplex": simplex}
         found = minimize(lambda x: self._smooth(x)[0], near, method="Nelder-Mead", options=options)
         shares = self._shares(found.x)
         return shares if self._end(self._limits(shares)) < self._end(self._limits(equal)) else equal
@@ -78,15 +78,15 @@ class _Tree:
         rise = [curve(each, 1) for curve, each in zip(self._curves, at, strict=True)]
         found = self._enclosure(limits)
         slopes = found.high_slopes[self.own] * rise / shares
-        free = shares - LEAST / len(shares)
-        by_weight = free * (slopes - free @ slopes / (1 - LEAST))
+        free = shares - MIN_DELTA_SHARE / len(shares)
+        by_weight = free * (slopes - free @ slopes / (1 - MIN_DELTA_SHARE))
         return self._shown(found.high), by_weight[:-1]
 
     def _shares(self, x: Array) -> Array:
         """Any x (b - 1,) gives shares of at least the floor."""
-        floor = LEAST / len(self.own)
+        floor = MIN_DELTA_SHARE / len(self.own)
         weights = np.exp(np.append(x, 0.0) - max(x.max(), 0.0))
-        return np.asarray(floor + (1 - LEAST) * weights / weights.sum())
+        return np.asarray(floor + (1 - MIN_DELTA_SHARE) * weights / weights.sum())
 
     @cached_property
     def _curves(self) -> list[PchipInterpolator]:
@@ -95,7 +95,7 @@ class _Tree:
 
     @cached_property
     def _knots(self) -> Array:
-        return np.geomspace(LEAST / len(self.own), 1.0, KNOTS)
+        return np.geomspace(MIN_DELTA_SHARE / len(self.own), 1.0, INTERPOLATION_KNOTS)
 
     @cached_property
     def _table(self) -> Array:
@@ -115,7 +115,7 @@ class _Tree:
         return self._shown(self._enclosure(limits).high)
 
     @cached_property
-    def _root(self) -> Inclusion:
+    def _root(self) -> InclusionFunction:
         return self.expected.tested.inclusion(self.expected.tested.trees[self.tree], self.tree)
 
     def _enclosure(self, limits: Array) -> Enclosure:
@@ -126,4 +126,4 @@ class _Tree:
     @staticmethod
     def _shown(end: float) -> float:
         """A large number for an infinite end: searches subtract them."""
-        return min(end, LARGE) if not math.isnan(end) else LARGE
+        return min(end, INFINITE_END) if not math.isnan(end) else INFINITE_END

@@ -7,27 +7,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ratecli.certify.prediction import Expected
-from ratecli.certify.samples import Part
+from ratecli.certify.prediction import ExpectedOutcome
+from ratecli.certify.samples import WeightedSample
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 
-MOST = 10**9
+MAX_ROWS_NEEDED = 10**9
 """Rows beyond which nobody is told a number."""
-PRECISION = 2e-3
+ROWS_PRECISION = 2e-3
 """To which share of itself a number of rows is told."""
-FEWEST = 2
+MIN_GROUP_ROWS = 2
 """Rows of a group without which nothing is said of it: no deviation can be told from fewer."""
 
 
-def unusable(part: Part) -> bool:
+def is_unusable(part: WeightedSample) -> bool:
     """Whether a sample certifies nothing: too few rows, or measurements that are no finite numbers."""
     values = part.sample.values
-    return len(values) < FEWEST or not bool(np.isfinite(values).all())
+    return len(values) < MIN_GROUP_ROWS or not bool(np.isfinite(values).all())
 
 
-def explained(
-    expected: Expected, parts: Sequence[Sequence[Part]], ends: Array, estimates: Array, rows: int
+def explain_failure(
+    expected: ExpectedOutcome,
+    parts: Sequence[Sequence[WeightedSample]],
+    ends: Array,
+    estimates: Array,
+    rows: int,
 ) -> str:
     """One or two sentences on a test that was not passed.
 
@@ -43,37 +47,37 @@ def explained(
         How many rows were tested.
     """
     name = expected.tested.goal.name
-    reached = f"'{name}': the upper bound reached {_shown(ends.max())}, it must be at most 0"
+    reached = f"'{name}': the upper bound reached {_format_value(ends.max())}, it must be at most 0"
     for form, samples in zip(expected.tested.quantities, parts, strict=True):
-        for part in filter(unusable, samples):
-            return f"{reached}; {_missing(ex.text(form.expression()), part)}"
+        for part in filter(is_unusable, samples):
+            return f"{reached}; {_explain_unusable(ex.to_text(form.expression()), part)}"
     worst = float(estimates.max())
     if math.isnan(worst):
         return f"{reached}; on the safety rows its value is not defined"
     if worst >= 0:
         return (
-            f"{reached}. Its estimate on the safety rows is {_shown(worst)} itself: no number of "
+            f"{reached}. Its estimate on the safety rows is {_format_value(worst)} itself: no number of "
             "rows would be enough for this candidate"
         )
     needed = rows_needed(expected, ends, estimates, rows)
-    enough = f"more than {MOST:,}" if needed is None else f"about {_rounded_up(needed):,}"
+    enough = f"more than {MAX_ROWS_NEEDED:,}" if needed is None else f"about {_round_up(needed):,}"
     return (
-        f"{reached}. Its estimate on the safety rows is {_shown(worst)}: for this candidate to pass "
+        f"{reached}. Its estimate on the safety rows is {_format_value(worst)}: for this candidate to pass "
         f"it would take {enough} safety rows instead of {rows:,}"
     )
 
 
-def _missing(what: str, part: Part) -> str:
+def _explain_unusable(what: str, part: WeightedSample) -> str:
     size = len(part.sample.values)
-    if size < FEWEST:
+    if size < MIN_GROUP_ROWS:
         found = f"{size} safety row{'' if size == 1 else 's'}"
         return f"{found} for '{what}' {'is' if size == 1 else 'are'} too few for any bound"
     broken = int((~np.isfinite(part.sample.values)).sum())
     return f"of {size:,} measurements for '{what}', {broken:,} are not finite numbers"
 
 
-def rows_needed(expected: Expected, ends: Array, estimates: Array, rows: int) -> int | None:
-    """About the least number of safety rows at which all trees are expected to pass; None beyond `MOST`.
+def rows_needed(expected: ExpectedOutcome, ends: Array, estimates: Array, rows: int) -> int | None:
+    """About the least number of safety rows at which all trees are expected to pass; None beyond `MAX_ROWS_NEEDED`.
 
     Groups keep their shares of the rows, and measurements their moments. What is expected of `rows`
     rows is not quite what was found of them, as bounds look at more than moments: for each tree the
@@ -95,19 +99,19 @@ def rows_needed(expected: Expected, ends: Array, estimates: Array, rows: int) ->
     low, high = rows, 2 * rows
     while not passes(high):
         low, high = high, 2 * high
-        if low > MOST:
+        if low > MAX_ROWS_NEEDED:
             return None
-    while high - low > max(high * PRECISION, 1):
+    while high - low > max(high * ROWS_PRECISION, 1):
         middle = (low + high) // 2
         low, high = (low, middle) if passes(middle) else (middle, high)
     return high
 
 
-def _rounded_up(count: int) -> int:
+def _round_up(count: int) -> int:
     """To three digits."""
     unit = int(10 ** max(len(str(count)) - 3, 0))
     return -(-count // unit) * unit
 
 
-def _shown(value: float) -> str:
+def _format_value(value: float) -> str:
     return f"{value:.4g}"

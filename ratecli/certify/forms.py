@@ -18,11 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.certify.samples import Measured, Measurements, Moments, Part, power_of_2
-from ratecli.errors import Fault, FaultError
+from ratecli.certify.samples import (
+    BoundedSample,
+    Measurements,
+    SampleMoments,
+    WeightedSample,
+    power_of_2,
+)
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates.affine import Affine
-from ratecli.rates.expression import Leaf, Where
+from ratecli.rates.expression import Leaf, Slice
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Sample
@@ -30,12 +36,12 @@ from ratecli.rates.table import Measurement
 
 ROUNDING = 1e-9
 """How far, in widths of its range, a measurement may lie outside by rounding."""
-PRESENT = frozenset({"all", "labelled", "deployed"})
+AVAILABILITY_MASKS = frozenset({"all", "labelled", "deployed"})
 """Masks of rows that tell what is known of a row, and nothing else."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class FormRows:
     """`coefficient` times the mean of `slope * m + offset` over the rows of one group.
 
     Attributes
@@ -61,7 +67,7 @@ class Rows:
         """(n_g,) what is measured of each row."""
         return np.asarray(self.slope * measurements[self.of][self.rows] + self.offset, dtype=float)
 
-    def measured(self, measurements: Measurements) -> Part:
+    def measured(self, measurements: Measurements) -> WeightedSample:
         """The sample that a bound is made of.
 
         Its range is infinite where a row was measured outside of the one that was thought to be known,
@@ -74,9 +80,11 @@ class Rows:
             low = -math.inf
         if not (np.nan_to_num(values) <= high + slack).all():
             high = math.inf
-        return Part(self.coefficient, Measured(np.clip(values, low, high), (low, high)))
+        return WeightedSample(
+            self.coefficient, BoundedSample(np.clip(values, low, high), (low, high))
+        )
 
-    def moments(self, measurements: Measurements) -> Moments:
+    def moments(self, measurements: Measurements) -> SampleMoments:
         """What these rows say of a sample that is as large.
 
         The deviation is NaN with fewer than 2 rows here, so is the mean without any, and both are where
@@ -87,10 +95,12 @@ class Rows:
         finite = bool(np.isfinite(values).all())
         mean = float(values.mean()) if finite and size else math.nan
         deviation = float(values.std(ddof=1)) if finite and size > 1 else math.nan
-        return Moments(self.coefficient, mean, deviation, size, part.sample.range)
+        return SampleMoments(self.coefficient, mean, deviation, size, part.sample.range)
 
 
-def parts_of(form: Affine, rates: RateMatrix, label_range: Interval) -> tuple[Rows, ...] | None:
+def independent_parts(
+    form: Affine, rates: RateMatrix, label_range: Interval
+) -> tuple[FormRows, ...] | None:
     """A form, less its constant, as a sum of independent parts; None where it is not known to be one.
 
     Rates are of one sample where they measure the same of the same rows by what is written: slices
@@ -106,11 +116,11 @@ def parts_of(form: Affine, rates: RateMatrix, label_range: Interval) -> tuple[Ro
     groups = _groups(form, rates)
     if groups is None:
         return None
-    return tuple(_rows(form, leaves, rates, label_range) for leaves in groups)
+    return tuple(_form_rows(form, leaves, rates, label_range) for leaves in groups)
 
 
-def joint(form: Affine, rates: RateMatrix) -> bool:
-    """Whether `parts_of` finds parts; raises what it raises."""
+def has_joint_bound(form: Affine, rates: RateMatrix) -> bool:
+    """Whether `independent_parts` finds parts; raises what it raises."""
     return _groups(form, rates) is not None
 
 
@@ -123,7 +133,7 @@ def _groups(form: Affine, rates: RateMatrix) -> tuple[tuple[Leaf, ...], ...] | N
         same = [
             leaves
             for rows, leaves in found
-            if _alike(leaves[0], leaf) and np.array_equal(rows, own)
+            if _same_measurement(leaves[0], leaf) and np.array_equal(rows, own)
         ]
         if same:
             same[0].append(leaf)
@@ -135,12 +145,12 @@ def _groups(form: Affine, rates: RateMatrix) -> tuple[tuple[Leaf, ...], ...] | N
     return tuple(tuple(leaves) for _, leaves in found)
 
 
-def _alike(one: Leaf, other: Leaf) -> bool:
+def _same_measurement(one: Leaf, other: Leaf) -> bool:
     """Whether two rates measure the same of the same rows, but for labels and decisions that lack."""
     if (one.rate.of, one.over) != (other.rate.of, other.over):
         return False
     words = {*one.rate.among.split("&"), *other.rate.among.split("&")}
-    return one.rate.among == other.rate.among or words <= PRESENT
+    return one.rate.among == other.rate.among or words <= AVAILABILITY_MASKS
 
 
 def _members(leaf: Leaf, rates: RateMatrix) -> tuple[NDArray[np.intp], float]:
@@ -152,7 +162,7 @@ def _members(leaf: Leaf, rates: RateMatrix) -> tuple[NDArray[np.intp], float]:
             f"the rows of '{leaf}' have different weights, and a safety test counts rows alike"
         )
         help_ = "leave 'weight' out of the data set, or turn the test off: 'safety: false'"
-        raise FaultError(Fault("E411", message, help_))
+        raise FaultError(Diagnostic("E411", message, help_))
     return np.sort(rows), weight
 
 
@@ -162,7 +172,9 @@ def _entries(matrix: sparse.csr_array, k: int) -> tuple[NDArray[np.intp], Array]
     return np.asarray(places, dtype=np.intp), np.asarray(values, dtype=float)
 
 
-def _rows(form: Affine, leaves: Sequence[Leaf], rates: RateMatrix, label_range: Interval) -> Rows:
+def _form_rows(
+    form: Affine, leaves: Sequence[Leaf], rates: RateMatrix, label_range: Interval
+) -> FormRows:
     first = leaves[0]
     rows, weight = _members(first, rates)
     coefficients = [form.coefficients[leaf] for leaf in leaves]
@@ -174,22 +186,22 @@ def _rows(form: Affine, leaves: Sequence[Leaf], rates: RateMatrix, label_range: 
         for matrix, total in ((rates.sums, slope), (rates.against, offset)):
             places, values = _entries(matrix, k)
             total[np.searchsorted(rows, places)] += coefficient * values / weight
-    range_ = _range(leaves, inner, label_range)
-    return Rows(outer, rows, slope, offset, first.rate.of, range_)
+    range_ = _measured_range(leaves, inner, label_range)
+    return FormRows(outer, rows, slope, offset, first.rate.of, range_)
 
 
-def _range(
+def _measured_range(
     leaves: Sequence[Leaf], coefficients: Sequence[float], label_range: Interval
 ) -> Interval:
     """The extremes of what is measured of a row: over all kinds of row, at the ends of m.
 
     A row may be in any of the slices of rates that are shares of all rows, whatever others it is in.
     """
-    kinds = _kinds()
+    kinds = _all_row_kinds()
     counted = np.all([kinds.mask(leaf.rate.among) for leaf in leaves], axis=0)
     if not counted.any():  # two rates of no rows, which are the same for that reason alone
         return -math.inf, math.inf
-    totals: dict[Where, Array] = {}
+    totals: dict[Slice, Array] = {}
     for leaf, coefficient in zip(leaves, coefficients, strict=True):
         yes, no = kinds.mask(leaf.rate.yes)[counted], kinds.mask(leaf.rate.no)[counted]
         total = totals.setdefault(leaf.where, np.zeros((2, len(yes))))
@@ -197,13 +209,13 @@ def _range(
     always = totals.pop(leaves[0].over, np.zeros((2, int(counted.sum()))))
     ends = list[float]()
     for m in measurement_range(leaves[0], label_range):
-        sure, maybe = _at(always, m), [_at(total, m) for total in totals.values()]
+        sure, maybe = _values_at(always, m), [_values_at(total, m) for total in totals.values()]
         ends.append((sure + sum(np.minimum(each, 0) for each in maybe)).min())
         ends.append((sure + sum(np.maximum(each, 0) for each in maybe)).max())
     return float(min(ends)), float(max(ends))
 
 
-def _at(total: Array, m: float) -> Array:
+def _values_at(total: Array, m: float) -> Array:
     """`slope * m + offset` of each kind of row, with 0 times infinity 0."""
     slope, offset = total
     scaled = np.multiply(slope, m, out=np.zeros_like(slope), where=slope != 0)
@@ -217,7 +229,7 @@ def measurement_range(leaf: Leaf, label_range: Interval) -> Interval:
     return known.get(leaf.rate.of, leaf.rate.range)
 
 
-def _kinds() -> Sample:
+def _all_row_kinds() -> Sample:
     """A row of every kind that a mask of the rate table can tell."""
     pairs = np.array(list(itertools.product((1.0, 0.0, math.nan), repeat=2)))
     names = np.full(len(pairs), "")

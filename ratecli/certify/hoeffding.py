@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ratecli.certify.bound import Bound
-from ratecli.certify.samples import Measured, Predicted, Sizes
+from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
 from ratecli.models.base import Array
 
 
@@ -26,7 +26,7 @@ class Hoeffding(Bound):
 
     def _above(
         self,
-        samples: Sequence[Measured],
+        samples: Sequence[BoundedSample],
         delta: float,
         rng: np.random.Generator,  # noqa: ARG002  nothing is drawn
     ) -> float:
@@ -34,6 +34,10 @@ class Hoeffding(Bound):
         squares = ((s.range[1] - s.range[0]) ** 2 / s.values.size for s in samples)
         return mean + math.sqrt(math.log(1 / delta) / 2 * sum(squares))
 
-    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
         half = math.sqrt(math.log(1 / delta) / 2 * float((sizes.widths**2 / sizes.rows).sum()))
-        return Predicted(float(means.sum()) + half, np.ones(means.size), np.zeros_like(deviations))
+        return PredictedBound(
+            float(means.sum()) + half, np.ones(means.size), np.zeros_like(deviations)
+        )

@@ -8,17 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
-from ratecli.certify.bounds import Bound, chosen
-from ratecli.certify.forms import Rows, parts_of
-from ratecli.certify.samples import Measurements, Moments
-from ratecli.certify.trees import Asked, Tested
+from ratecli.certify.bounds import Bound, choose_bound
+from ratecli.certify.forms import FormRows, independent_parts
+from ratecli.certify.samples import Measurements, SampleMoments
+from ratecli.certify.trees import GoalTestPlan, OneSidedBound
 from ratecli.models.base import Array
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateRows:
     """The rows that a candidate was chosen on, and what it says of them.
 
     Attributes
@@ -33,7 +33,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedOutcome:
     """Limits and upper ends to be expected.
 
     Attributes
@@ -44,16 +44,16 @@ class Expected:
         The name of the confidence bound, or `auto`.
     """
 
-    tested: Tested
-    moments: tuple[tuple[Moments, ...], ...]
+    tested: GoalTestPlan
+    moments: tuple[tuple[SampleMoments, ...], ...]
     bound: str
 
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
         """The confidence bound of each quantity."""
-        return tuple(chosen(self.bound, parts) for parts in self.moments)
+        return tuple(choose_bound(self.bound, parts) for parts in self.moments)
 
-    def limit(self, asked: Asked) -> float:
+    def limit(self, asked: OneSidedBound) -> float:
         """One confidence limit, upper or lower."""
         parts = self.moments[asked.quantity]
         turned = [replace(part, coefficient=asked.sign * part.coefficient) for part in parts]
@@ -64,7 +64,7 @@ class Expected:
         limits = np.array([self.limit(each) for each in self.tested.asked])
         return self.tested.upper(limits)[0]
 
-    def scaled(self, share: float) -> Expected:
+    def scaled(self, share: float) -> ExpectedOutcome:
         """With so many times the rows."""
         moments = tuple(
             tuple(replace(part, rows=round(share * part.rows)) for part in parts)
@@ -73,21 +73,21 @@ class Expected:
         return replace(self, moments=moments)
 
 
-def rows_of(
-    tested: Tested, rates: RateMatrix, label_range: Interval
-) -> list[tuple[Rows, ...]] | None:
+def quantity_rows(
+    tested: GoalTestPlan, rates: RateMatrix, label_range: Interval
+) -> list[tuple[FormRows, ...]] | None:
     """The independent parts of every quantity on given rows; None where one has none there.
 
     Raises what `forms.parts_of` raises.
     """
-    found = [parts_of(form, rates, label_range) for form in tested.quantities]
+    found = [independent_parts(form, rates, label_range) for form in tested.quantities]
     known = [parts for parts in found if parts is not None]
     return known if len(known) == len(found) else None
 
 
-def expected(
-    tested: Tested, rows: Sequence[Sequence[Rows]], measurements: Measurements, bound: str
-) -> Expected:
+def predict_outcome(
+    tested: GoalTestPlan, rows: Sequence[Sequence[FormRows]], measurements: Measurements, bound: str
+) -> ExpectedOutcome:
     """Of as many rows as these, given the parts of every quantity."""
     moments = (tuple(part.moments(measurements) for part in parts) for parts in rows)
-    return Expected(tested, tuple(moments), bound)
+    return ExpectedOutcome(tested, tuple(moments), bound)

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from scipy import optimize
 
-FAR = 100.0
+MAX_BRACKET = 100.0
 """Values are cut here, so that one infinite end does not slow the search."""
 
 
-def crossing(value: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
+def find_root_above(
+    value: Callable[[float], float], low: float, high: float, tolerance: float
+) -> float:
     """Return a point at which the value is at least 0, mostly the first to within the tolerance.
 
     Every point that is returned has been tried, but for `high`, which the caller must know to do:
@@ -18,7 +20,7 @@ def crossing(value: Callable[[float], float], low: float, high: float, tolerance
     """
 
     def cut(point: float) -> float:
-        return min(max(value(point), -FAR), FAR)
+        return min(max(value(point), -MAX_BRACKET), MAX_BRACKET)
 
     if high <= low or cut(low) >= 0:
         return min(low, high)

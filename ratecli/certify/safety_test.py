@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Method = Literal["leaves", "forms", "pieces"]
+SafetyMethod = Literal["leaves", "forms", "pieces"]
 """Of what confidence bounds are made.
 
 `leaves`
@@ -20,11 +20,11 @@ Method = Literal["leaves", "forms", "pieces"]
     them must pass, so a goal that is broken is broken in one that passes by mistake with a probability of
     at most delta (intersection-union test, Berger 1982).
 """
-Division = Literal["equal", "optimized"]
+DeltaDivision = Literal["equal", "optimized"]
 
 
 @dataclass(frozen=True)
-class Promise:
+class SafetyTestSpec:
     """The test that a candidate has to pass.
 
     Attributes
@@ -50,6 +50,6 @@ class Promise:
     delta: Mapping[str, float]
     rows: int
     bound: str = "auto"
-    method: Method = "pieces"
-    division: Division = "equal"
+    method: SafetyMethod = "pieces"
+    division: DeltaDivision = "equal"
     at_random: bool = True

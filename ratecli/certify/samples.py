@@ -24,7 +24,7 @@ def power_of_2(coefficients: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True)
-class Measured:
+class BoundedSample:
     """Independent measurements of rows of one group, each within a range known beforehand.
 
     Attributes
@@ -45,15 +45,15 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightedSample:
     """`coefficient` times the mean of a group; parts of one sum are of groups without common rows."""
 
     coefficient: float
-    sample: Measured
+    sample: BoundedSample
 
 
 @dataclass(frozen=True)
-class Moments:
+class SampleMoments:
     """What can be said of a part before its rows are seen: from a mean and a standard deviation.
 
     Attributes
@@ -74,7 +74,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SampleSizes:
     """What moments do not change of samples: (k,) rows, and the least and largest measurements."""
 
     rows: Array
@@ -82,7 +82,7 @@ class Sizes:
     highs: Array
 
     @classmethod
-    def of(cls, parts: Sequence[Moments]) -> Sizes:
+    def of(cls, parts: Sequence[SampleMoments]) -> SampleSizes:
         lows, highs = np.array([part.range for part in parts]).reshape(-1, 2).T
         return cls(np.array([float(part.rows) for part in parts]), lows, highs)
 
@@ -90,12 +90,12 @@ class Sizes:
     def widths(self) -> Array:
         return self.highs - self.lows
 
-    def some(self, places: NDArray[np.intp]) -> Sizes:
-        return Sizes(self.rows[places], self.lows[places], self.highs[places])
+    def some(self, places: NDArray[np.intp]) -> SampleSizes:
+        return SampleSizes(self.rows[places], self.lows[places], self.highs[places])
 
 
 @dataclass(frozen=True)
-class Predicted:
+class PredictedBound:
     """An upper bound that is expected, and its (P,) slopes in the means and deviations of the parts."""
 
     value: float

@@ -11,10 +11,10 @@ import numpy as np
 from scipy import special
 
 from ratecli.certify.bound import Bound
-from ratecli.certify.samples import Measured, Predicted, Sizes
+from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
 from ratecli.models.base import Array
 
-STEP = 1e-4
+T_SLOPE_STEP = 1e-4
 """Relative step of the central difference of a t quantile in its degrees of freedom."""
 
 
@@ -35,7 +35,7 @@ class StudentT(Bound):
 
     def _above(
         self,
-        samples: Sequence[Measured],
+        samples: Sequence[BoundedSample],
         delta: float,
         rng: np.random.Generator,  # noqa: ARG002  nothing is drawn
     ) -> float:
@@ -44,9 +44,11 @@ class StudentT(Bound):
         rows = np.array([float(sample.values.size) for sample in samples])
         return mean + _half_width(deviations, rows, delta)[0]
 
-    def expected(self, sizes: Sizes, means: Array, deviations: Array, delta: float) -> Predicted:
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
         half, slopes = _half_width(deviations, sizes.rows, delta)
-        return Predicted(float(means.sum()) + half, np.ones(means.size), slopes)
+        return PredictedBound(float(means.sum()) + half, np.ones(means.size), slopes)
 
 
 def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Array]:
@@ -55,11 +57,11 @@ def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Ar
     Where all deviations are 0 the slopes are those in the direction of each alone.
     """
     if deviations.size == 1:  # asked for every candidate, and a quantile takes long
-        slope = _alone(float(rows[0]), delta)
+        slope = _single_half_width(float(rows[0]), delta)
         return slope * float(deviations[0]), np.array([slope])
     variances = deviations**2 / rows
     if not (total := variances.sum()) > 0:
-        return 0.0, np.array([_alone(each, delta) for each in rows.tolist()])
+        return 0.0, np.array([_single_half_width(each, delta) for each in rows.tolist()])
     weights = (variances / total) ** 2 / (rows - 1)
     freedom = 1 / weights.sum()
     error, quantile = np.sqrt(total), special.stdtrit(freedom, 1 - delta)
@@ -69,13 +71,15 @@ def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Ar
         4 * deviations / rows / total
         - 4 * weights / np.where(deviations > 0, deviations, 1) / weights.sum()
     )
-    less, more = special.stdtrit(freedom * np.array([1 - STEP, 1 + STEP]), 1 - delta)
-    quantile_slope = (more - less) / (2 * STEP * freedom)
+    less, more = special.stdtrit(
+        freedom * np.array([1 - T_SLOPE_STEP, 1 + T_SLOPE_STEP]), 1 - delta
+    )
+    quantile_slope = (more - less) / (2 * T_SLOPE_STEP * freedom)
     slopes = quantile * error_slopes + error * freedom_slopes * quantile_slope
     return float(quantile * error), slopes
 
 
 @lru_cache(maxsize=1024)
-def _alone(rows: float, delta: float) -> float:
+def _single_half_width(rows: float, delta: float) -> float:
     """Return the half-width of one mean per deviation."""
     return float(special.stdtrit(rows - 1, 1 - delta)) / math.sqrt(rows)

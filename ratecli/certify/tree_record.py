@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratecli.certify.trees import Place, Tested
+from ratecli.certify.trees import BoundedNode, GoalTestPlan
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates import syntax
@@ -15,19 +15,19 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.functions import POWER
 from ratecli.rates.interval import Interval
 
-SHOWN = 12
+MAX_RECORDED_TREES = 12
 """How many trees of a maximum are recorded: those whose upper ends are largest."""
 
-Node = dict[str, Any]
+TreeRecord = dict[str, Any]
 
 
-def recorded(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """A number that JSON has, else its name."""
     return float(value) if math.isfinite(value) else str(float(value))
 
 
 @dataclass(frozen=True)
-class Picture:
+class GoalTreeRecorder:
     """What there is to be drawn of a goal that was tested.
 
     Attributes
@@ -42,20 +42,20 @@ class Picture:
         Of each quantity, the name of the confidence bound.
     """
 
-    tested: Tested
+    tested: GoalTestPlan
     limits: Array
     estimates: Sequence[float]
     rows: Sequence[Sequence[int]]
     bounds: Sequence[str]
 
-    def node(self) -> Node:
+    def node(self) -> TreeRecord:
         """The tree, or the largest of several; each node with its interval."""
         ends = self.tested.upper(self.limits)[0].tolist()
-        trees = [_Tree(self, p) for p in range(len(ends))]
+        trees = [_TreeRecorder(self, p) for p in range(len(ends))]
         if len(trees) == 1:
             return trees[0].node(self.tested.trees[0])
         order = sorted(range(len(ends)), key=lambda p: -ends[p])
-        kept, others = sorted(order[:SHOWN]), order[SHOWN:]
+        kept, others = sorted(order[:MAX_RECORDED_TREES]), order[MAX_RECORDED_TREES:]
         children = [trees[p].node(self.tested.trees[p]) for p in kept]
         lows = [trees[p].interval(self.tested.trees[p])[0] for p in range(len(ends))]
         if others:
@@ -65,22 +65,22 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class _Tree:
-    picture: Picture
+class _TreeRecorder:
+    picture: GoalTreeRecorder
     tree: int
 
     def interval(self, node: Expression) -> Interval:
         found = self.picture.tested.inclusion(node, self.tree)(self.picture.limits)
         return found.low, found.high
 
-    def node(self, node: Expression) -> Node:
+    def node(self, node: Expression) -> TreeRecord:
         place = self.picture.tested.places.get(node)
         if place is not None:
             return self._placed(place)
         inside = self.interval(node)
         match node:
             case ex.Constant(value=value):
-                return _node(syntax.number(value), inside)
+                return _node(syntax.number_text(value), inside)
             case ex.Sum(terms=(*first, last)):
                 rest = first[0] if len(first) == 1 else ex.Sum(tuple(first))
                 if _negative(last):
@@ -96,15 +96,15 @@ class _Tree:
                 text = "**" if name == POWER else name
                 return _node(text, inside, *map(self.node, ex.children(node)))
             case _:
-                return _node(ex.text(node), inside)
+                return _node(ex.to_text(node), inside)
 
-    def _negated(self, node: Expression) -> Node:
+    def _negated(self, node: Expression) -> TreeRecord:
         place = self.picture.tested.places.get(node)
         if place is None:
             return self.node(ex.negate(node))
-        return self._placed(Place(place.quantity, -place.factor, -place.constant))
+        return self._placed(BoundedNode(place.quantity, -place.factor, -place.constant))
 
-    def _placed(self, place: Place) -> Node:
+    def _placed(self, place: BoundedNode) -> TreeRecord:
         """`factor * quantity + constant`, spelt out as far as it is more than the quantity."""
         size, shift = abs(place.factor), place.constant
         (low, high), _ = self._limits(place.quantity)
@@ -132,23 +132,23 @@ class _Tree:
                 ends[side], deltas[side] = float(limit), asked.delta
         return (ends[0], ends[1]), deltas
 
-    def _quantity(self, k: int) -> Node:
+    def _quantity(self, k: int) -> TreeRecord:
         ends, deltas = self._limits(k)
         picture = self.picture
-        return _node(ex.text(picture.tested.quantities[k].expression()), ends) | {
-            "estimate": recorded(picture.estimates[k]),
+        return _node(ex.to_text(picture.tested.quantities[k].expression()), ends) | {
+            "estimate": json_number(picture.estimates[k]),
             "rows": list(picture.rows[k]),
             "delta": deltas,
             "bound": picture.bounds[k],
         }
 
 
-def _node(text: str, inside: Interval, *children: Node) -> Node:
-    return {"text": text, "interval": list(map(recorded, inside)), "children": list(children)}
+def _node(text: str, inside: Interval, *children: TreeRecord) -> TreeRecord:
+    return {"text": text, "interval": list(map(json_number, inside)), "children": list(children)}
 
 
-def _constant(value: float) -> Node:
-    return _node(syntax.number(value), (value, value))
+def _constant(value: float) -> TreeRecord:
+    return _node(syntax.number_text(value), (value, value))
 
 
 def _negative(term: Expression) -> bool:

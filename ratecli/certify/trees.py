@@ -21,25 +21,25 @@ from functools import cached_property
 
 import numpy as np
 
-from ratecli.certify.forms import joint
-from ratecli.certify.safety_test import Method, Promise
-from ratecli.errors import Fault, FaultError
+from ratecli.certify.forms import has_joint_bound
+from ratecli.certify.safety_test import SafetyMethod, SafetyTestSpec
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine
 from ratecli.rates.analysis import Goal
-from ratecli.rates.enclosure import Bounded, Inclusion, Reach, sides
+from ratecli.rates.enclosure import AffineEnd, BoundedEnds, InclusionFunction, needed_sides
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 
-PROPORTIONAL = 12
+RATIO_DIGITS = 12
 """Digits to which ratios of coefficients agree if two forms are multiples of one quantity."""
-EQUAL = 1e-9
+COEFFICIENT_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Asked:
+class OneSidedBound:
     """A one-sided bound: of a quantity's upper end (sign 1) or lower end (-1), for one tree."""
 
     quantity: int
@@ -49,7 +49,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Place:
+class BoundedNode:
     """A node that is bounded as one: `factor * quantity + constant`, factor not 0."""
 
     quantity: int
@@ -58,7 +58,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Tested:
+class GoalTestPlan:
     """What a safety test makes of a goal.
 
     Attributes
@@ -77,8 +77,8 @@ class Tested:
     goal: Goal
     quantities: tuple[Affine, ...]
     trees: tuple[Expression, ...]
-    asked: tuple[Asked, ...]
-    places: Mapping[Expression, Place] = field(repr=False)
+    asked: tuple[OneSidedBound, ...]
+    places: Mapping[Expression, BoundedNode] = field(repr=False)
 
     def upper(self, limits: Array) -> tuple[Array, Array]:
         """The upper end of each tree (P,) and its slopes in the limits (P, B).
@@ -90,19 +90,19 @@ class Tested:
         slopes = np.array([each.high_slopes for each in found])
         return ends, slopes.reshape(len(found), len(self.asked))
 
-    def inclusion(self, node: Expression, tree: int) -> Inclusion:
+    def inclusion(self, node: Expression, tree: int) -> InclusionFunction:
         """The interval of a node of a tree at any limits; ends that nobody asked for are as far off as
         can be.
         """
 
-        def known(part: Expression) -> Bounded | None:
+        def known(part: Expression) -> BoundedEnds | None:
             place = self.places.get(part)
             return None if place is None else self._bounded(place, tree)
 
-        return Inclusion.of(node, known, len(self.asked))
+        return InclusionFunction.of(node, known, len(self.asked))
 
     @cached_property
-    def _roots(self) -> Sequence[Inclusion]:
+    def _roots(self) -> Sequence[InclusionFunction]:
         return [self.inclusion(node, tree) for tree, node in enumerate(self.trees)]
 
     @cached_property
@@ -114,12 +114,12 @@ class Tested:
     def _ranges(self) -> Sequence[Interval]:
         return [form.range() for form in self.quantities]
 
-    def _bounded(self, place: Place, tree: int) -> Bounded:
-        def reach(sign: int, farthest: float) -> Reach:
+    def _bounded(self, place: BoundedNode, tree: int) -> BoundedEnds:
+        def reach(sign: int, farthest: float) -> AffineEnd:
             b = self._numbers.get((tree, place.quantity, sign))
             if b is not None:
-                return Reach(place.constant, b, place.factor)
-            return Reach(place.factor * farthest + place.constant)
+                return AffineEnd(place.constant, b, place.factor)
+            return AffineEnd(place.factor * farthest + place.constant)
 
         low, high = self._ranges[place.quantity]
         ends = reach(-1, low), reach(1, high)
@@ -130,13 +130,13 @@ class Tested:
         return [ex.evaluate(tree, value_of) for tree in self.trees]
 
 
-def tested(
+def plan_goal_test(
     goal: Goal,
-    promise: Promise,
+    promise: SafetyTestSpec,
     rates: RateMatrix,
-    shares: Sequence[float] | None = None,  # noqa: PT028  no test, though its name begins like one
-    candidate: RateMatrix | None = None,  # noqa: PT028
-) -> Tested:
+    shares: Sequence[float] | None = None,
+    candidate: RateMatrix | None = None,
+) -> GoalTestPlan:
     """What is to be bounded of a goal; the delta of each tree divided equally over its bounds.
 
     Parameters
@@ -158,37 +158,35 @@ def tested(
     FaultError
         E308 where the goal speaks of what no bound is known for; E411 for weighted rows.
     """
-    _check(goal)
+    _check_measurable(goal)
     whole = goal.pieces if promise.method == "pieces" else (goal.expression,)
-    trees = tuple(dict.fromkeys(ex.transform(tree, _gathered) for tree in whole))
+    trees = tuple(dict.fromkeys(ex.transform(tree, _gather_affine_terms) for tree in whole))
     seen = [rates] if candidate is None else [rates, candidate]
-    quantities = _quantities(trees, promise.method, seen)
-    needed = [_needed(tree, quantities.places) for tree in trees]
+    quantities = _find_quantities(trees, promise.method, seen)
+    needed = [_needed_bounds(tree, quantities.places) for tree in trees]
     delta = promise.delta[goal.name]
     asked = [
-        Asked(quantity, sign, delta / len(bounds), p)
+        OneSidedBound(quantity, sign, delta / len(bounds), p)
         for p, bounds in enumerate(needed)
         for quantity, sign in bounds
     ]
     if shares is not None:
         asked = [
-            Asked(each.quantity, each.sign, delta * share, each.tree)
+            OneSidedBound(each.quantity, each.sign, delta * share, each.tree)
             for each, share in zip(asked, shares, strict=True)
         ]
-    return Tested(goal, tuple(quantities.forms), trees, tuple(asked), quantities.places)
+    return GoalTestPlan(goal, tuple(quantities.forms), trees, tuple(asked), quantities.places)
 
 
-def _check(goal: Goal) -> None:
+def _check_measurable(goal: Goal) -> None:
     for part in ex.walk(goal.expression):
-        if isinstance(part, ex.Ranking | ex.Disclosure | ex.Of):
-            message = (
-                f"'{goal.name}' speaks of '{ex.text(part)}', which no confidence bound is known for"
-            )
+        if isinstance(part, ex.RankingMeasure | ex.Disclosure | ex.AlgorithmMetric):
+            message = f"'{goal.name}' speaks of '{ex.to_text(part)}', which no confidence bound is known for"
             help_ = "take rates, or turn the test off: 'safety: false'"
-            raise FaultError(Fault("E308", message, help_, part.span))
+            raise FaultError(Diagnostic("E308", message, help_, part.span))
 
 
-def _gathered(node: Expression) -> Expression | None:
+def _gather_affine_terms(node: Expression) -> Expression | None:
     """A node with its affine terms as one term, each rate once; None if its parts must be looked at."""
     form = affine(node)
     if form is not None:
@@ -198,7 +196,7 @@ def _gathered(node: Expression) -> Expression | None:
     forms = [affine(term) for term in node.terms]
     total = sum((form for form in forms if form), Affine({}))
     others = [
-        ex.transform(term, _gathered)
+        ex.transform(term, _gather_affine_terms)
         for term, form in zip(node.terms, forms, strict=True)
         if form is None
     ]
@@ -212,18 +210,22 @@ class _Quantities:
     """Quantities as they are met, and where."""
 
     forms: list[Affine] = field(default_factory=list)
-    places: dict[Expression, Place] = field(default_factory=dict)
+    places: dict[Expression, BoundedNode] = field(default_factory=dict)
     _known: dict[frozenset[tuple[Leaf, float]], int] = field(default_factory=dict)
 
     def put(self, node: Expression, form: Affine) -> None:
         """One quantity for all forms that are multiples of each other."""
         # ratios to the largest are numbers that there are; of equals the same one is taken each time
         most = max(map(abs, form.coefficients.values()))
-        large = (leaf for leaf, c in form.coefficients.items() if abs(c) >= (1 - EQUAL) * most)
+        large = (
+            leaf
+            for leaf, c in form.coefficients.items()
+            if abs(c) >= (1 - COEFFICIENT_TOLERANCE) * most
+        )
         first = min(large, key=str)
         unit = form.coefficients[first]
         key = frozenset(
-            (leaf, float(f"{value / unit:.{PROPORTIONAL}g}"))
+            (leaf, float(f"{value / unit:.{RATIO_DIGITS}g}"))
             for leaf, value in form.coefficients.items()
         )
         if key not in self._known:
@@ -232,11 +234,11 @@ class _Quantities:
             self.forms.append(Affine(own))
         k = self._known[key]
         factor = unit / self.forms[k].coefficients[first]
-        self.places[node] = Place(k, factor, form.constant)
+        self.places[node] = BoundedNode(k, factor, form.constant)
 
 
-def _quantities(
-    trees: Iterable[Expression], method: Method, seen: Sequence[RateMatrix]
+def _find_quantities(
+    trees: Iterable[Expression], method: SafetyMethod, seen: Sequence[RateMatrix]
 ) -> _Quantities:
     found = _Quantities()
 
@@ -245,7 +247,7 @@ def _quantities(
         if method == "leaves":
             whole = isinstance(node, Leaf)
         else:
-            whole = form is not None and all(joint(form, rates) for rates in seen)
+            whole = form is not None and all(has_joint_bound(form, rates) for rates in seen)
         if form is not None and form.coefficients and whole:
             found.put(node, form)
             return
@@ -257,22 +259,24 @@ def _quantities(
     return found
 
 
-def _needed(tree: Expression, places: Mapping[Expression, Place]) -> list[tuple[int, int]]:
+def _needed_bounds(
+    tree: Expression, places: Mapping[Expression, BoundedNode]
+) -> list[tuple[int, int]]:
     """The (quantity, sign) of the bounds that the upper end of a tree needs, in a fixed order."""
 
     def known(node: Expression) -> tuple[int, int] | None:
         place = places.get(node)
-        return None if place is None else _way(place)
+        return None if place is None else _quantity_direction(place)
 
-    wanted = sides(tree, known)
+    wanted = needed_sides(tree, known)
     found = {
         (quantity, way * sign)
-        for quantity, way in set(map(_way, places.values()))
+        for quantity, way in set(map(_quantity_direction, places.values()))
         for sign in wanted.get((quantity, way), ())
     }
     return sorted(found, key=lambda each: (each[0], -each[1]))
 
 
-def _way(place: Place) -> tuple[int, int]:
+def _quantity_direction(place: BoundedNode) -> tuple[int, int]:
     """A quantity, and whether the node grows (1) or falls (-1) in it."""
     return place.quantity, 1 if place.factor > 0 else -1

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ratecli.certify.binomial_limits import upper_rate
+from ratecli.certify.binomial_limits import clopper_pearson_upper
 from ratecli.models.base import Array
 
 NUISANCE = 0.005
 """Share of delta for the limits of the single rates."""
 LINES = 700
 """Of the grid, for each rate: the loss is 1/1400 of what the sum can be within those limits."""
-LEAST_LINES = 100
+MIN_LINES = 100
 ELEMENTS = 2_000_000
 """Of the tables of probabilities: where counts are many, lines are fewer."""
 DEVIATIONS = 6.5
@@ -43,7 +43,7 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
         for each in zip(counts, rows, weights, strict=True)
     ]
     few, many = sorted(pair, key=lambda rate: rate.window.size)
-    lines = min(max(ELEMENTS // (few.window.size + many.window.size), LEAST_LINES), LINES)
+    lines = min(max(ELEMENTS // (few.window.size + many.window.size), MIN_LINES), LINES)
     step = (few.room + many.room) / (2 * lines)
     masses, missed = few.masses(step)
     table, beyond = many.masses(step)
@@ -64,7 +64,7 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
 
     low = few.weight * few.low + many.weight * many.low
     seen = int((weights @ (counts / rows) - low) / step)
-    steps = _first(rejected, max(seen, 0), missed.size + beyond.size)
+    steps = _first_accepted(rejected, max(seen, 0), missed.size + beyond.size)
     return min(low + step * steps, few.weight + many.weight)
 
 
@@ -82,8 +82,8 @@ class _Rate:
     @classmethod
     def around(cls, count: float, rows: float, weight: float, delta: float) -> _Rate:
         """Make one from a count; each limit is wrong with a probability of delta at most."""
-        high = float(upper_rate(count, rows, delta))
-        low = 1 - float(upper_rate(rows - count, rows, delta))
+        high = float(clopper_pearson_upper(count, rows, delta))
+        low = 1 - float(clopper_pearson_upper(rows - count, rows, delta))
         first, last = (
             rows * rate + sign * (DEVIATIONS * math.sqrt(rows * rate * (1 - rate)) + 10)
             for rate, sign in ((low, -1), (high, 1))
@@ -103,7 +103,7 @@ class _Rate:
         another on its line, and little is lost in the worst.
         """
         estimates = self.window / self.rows
-        above = np.maximum(upper_rate(self.window, self.rows, delta) - estimates, 0.0)
+        above = np.maximum(clopper_pearson_upper(self.window, self.rows, delta) - estimates, 0.0)
         return self.weight * estimates, (self.weight * above) ** 2
 
     def masses(self, step: float) -> tuple[Array, Array]:
@@ -152,7 +152,7 @@ def _last_in_region(few: _Rate, many: _Rate, delta: float) -> NDArray[np.intp]:
     return low
 
 
-def _first(accepts: Callable[[int], bool], low: int, high: int) -> int:
+def _first_accepted(accepts: Callable[[int], bool], low: int, high: int) -> int:
     """Return the first number in [low, high] from which on all are accepted; the last one is."""
     while low < high:
         middle = (low + high) // 2

@@ -12,14 +12,14 @@ import typer
 import ratecli
 from ratecli.cli import catalogue, checks, data, filters, plans, plugins, predictions, reports, runs
 from ratecli.cli import files as specs
-from ratecli.cli.commands import Commands
-from ratecli.cli.console import forgiving
-from ratecli.plain_text import plain
+from ratecli.cli.commands import CommandGroup
+from ratecli.cli.console import replace_unencodable
+from ratecli.plain_text import terminal_safe
 
-INTERNAL = 70
+EXIT_INTERNAL_ERROR = 70
 
 app = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     help=ratecli.__doc__,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -52,7 +52,7 @@ def options(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code of the interface."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    forgiving(sys.stdout, sys.stderr)
+    replace_unencodable(sys.stdout, sys.stderr)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for some takes 30 ms
     try:
         app(given, prog_name="ratecli")
@@ -64,12 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             traceback.print_exception(error)
         typer.echo(_internal(error), err=True)
-        return INTERNAL
+        return EXIT_INTERNAL_ERROR
     return 0
 
 
 def _internal(error: Exception) -> str:
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    return (
-        f"internal error: {plain(what)} (`ratecli --debug ...` shows the stack; please report it)"
-    )
+    return f"internal error: {terminal_safe(what)} (`ratecli --debug ...` shows the stack; please report it)"

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from ratecli.cli.completion import KINDS, experiments, settings
+from ratecli.cli.completion import YAML_SUFFIXES, complete_experiments, complete_settings
 
 
 def experiment_files(given: Sequence[Path]) -> list[Path]:
@@ -17,11 +17,11 @@ def experiment_files(given: Sequence[Path]) -> list[Path]:
     Sorted within each; a file that is meant twice counts once. Raises BadParameter where a folder or a
     pattern means none.
     """
-    found = {path.resolve(): path for each in reversed(given) for path in reversed(_meant(each))}
+    found = {path.resolve(): path for each in reversed(given) for path in reversed(_files_in(each))}
     return list(reversed(found.values()))
 
 
-def refuse_shared(places: Iterable[tuple[Path, Path]]) -> None:
+def check_distinct_outputs(places: Iterable[tuple[Path, Path]]) -> None:
     """BadParameter where two of some files would write to one place; each comes with its own."""
     seen: dict[Path, Path] = {}
     for file, place in places:
@@ -31,7 +31,7 @@ def refuse_shared(places: Iterable[tuple[Path, Path]]) -> None:
             raise typer.BadParameter(message, param_hint="FILE")
 
 
-def _meant(path: Path) -> list[Path]:
+def _files_in(path: Path) -> list[Path]:
     try:
         path.stat()
     except FileNotFoundError:
@@ -39,10 +39,10 @@ def _meant(path: Path) -> list[Path]:
     except (OSError, ValueError):  # such as a name that is too long: told where it is read
         return [path]
     if path.is_dir():
-        files = [each for each in sorted(path.rglob("*")) if each.suffix in KINDS]
+        files = [each for each in sorted(path.rglob("*")) if each.suffix in YAML_SUFFIXES]
         said = f"there is no .yaml file in '{path}'"
     elif not path.exists() and any(sign in str(path) for sign in "*?["):
-        files = sorted(_fitting(path))
+        files = sorted(_glob_files(path))
         said = f"no file fits '{path}'"
     else:
         return [path]
@@ -52,7 +52,7 @@ def _meant(path: Path) -> list[Path]:
     return files
 
 
-def _fitting(pattern: Path) -> Iterator[Path]:
+def _glob_files(pattern: Path) -> Iterator[Path]:
     anchor = Path(pattern.anchor)
     return anchor.glob(str(pattern.relative_to(anchor)))
 
@@ -62,29 +62,31 @@ def _hidden(found: Path, given: Path) -> bool:
     return any(part.startswith(".") and part not in given.parts for part in found.parts)
 
 
-File: TypeAlias = Annotated[
+FileArgument: TypeAlias = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="An experiment (YAML).", autocompletion=experiments),
+    typer.Argument(
+        metavar="FILE", help="An experiment (YAML).", autocompletion=complete_experiments
+    ),
 ]
-Files: TypeAlias = Annotated[
+FilesArgument: TypeAlias = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE...",
         help="Experiments (YAML), folders of them, or patterns like 'exp/*.yaml'.",
         callback=experiment_files,
-        autocompletion=experiments,
+        autocompletion=complete_experiments,
     ),
 ]
-Settings: TypeAlias = Annotated[
+SettingsOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
         help="Change a value of the file, as in --set seeds=1; may be repeated.",
-        autocompletion=settings,
+        autocompletion=complete_settings,
     ),
 ]
-Output: TypeAlias = Annotated[
+OutputOption: TypeAlias = Annotated[
     Path,
     typer.Option(
         "--output",
@@ -94,15 +96,15 @@ Output: TypeAlias = Annotated[
         help="Results go to a folder of the experiment's name in this one.",
     ),
 ]
-Separator: TypeAlias = Annotated[
+SeparatorOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="CHARACTER",
         help="Separates the columns of a CSV. Default: a comma; a tab in a .tsv.",
     ),
 ]
-Offline: TypeAlias = Annotated[
+OfflineOption: TypeAlias = Annotated[
     bool, typer.Option("--offline", help="Use no network; data must be there or on a local mirror.")
 ]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-RESULTS = Path("results")
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RESULTS_FOLDER = Path("results")

@@ -10,24 +10,24 @@ from pathlib import Path
 
 import typer
 
-from ratecli.cli.commands import INTERRUPTED
-from ratecli.cli.console import show
-from ratecli.cli.reports import JOINED
-from ratecli.cli.requests import named
-from ratecli.cli.summary import End, of_one, of_several
-from ratecli.errors import Fault, FaultError
-from ratecli.ledger.lock import locked
+from ratecli.cli.commands import EXIT_INTERRUPTED
+from ratecli.cli.console import print_diagnostics
+from ratecli.cli.reports import JOINED_REPORT
+from ratecli.cli.requests import with_file_name
+from ratecli.cli.summary import ExperimentEnd, summarize_experiment, summarize_experiments
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.lock import lock_results
 from ratecli.ledger.view import Ledger
-from ratecli.plain_text import plain
-from ratecli.report.expectation_warnings import differing
+from ratecli.plain_text import terminal_safe
+from ratecli.report.expectation_warnings import warn_unmet_expectations
 from ratecli.report.joined import write_joined
-from ratecli.report.write import check_place, report_of
-from ratecli.runner.executors import Dask, Executor, Serial
-from ratecli.runner.run import Asked, Outcome, kept, run_all
+from ratecli.report.write import check_report_folder, write_and_load_report
+from ratecli.runner.executors import DaskExecutor, Executor, SerialExecutor
+from ratecli.runner.run import RunOutcome, RunRequest, count_stored_trials, run_experiments
 
 
 @dataclass(frozen=True)
-class Manner:
+class BatchOptions:
     """How to run and what to say."""
 
     executor: Executor
@@ -36,52 +36,54 @@ class Manner:
     verbose: bool
 
 
-def run_together(asked: Sequence[Asked], manner: Manner) -> int:
+def run_batch(asked: Sequence[RunRequest], manner: BatchOptions) -> int:
     """Run experiments whose folders nobody else writes to meanwhile; gives the exit code.
 
     Raises FaultError, E512, for a cluster that is not there, before anything is touched.
     """
-    if isinstance(manner.executor, Dask):
+    if isinstance(manner.executor, DaskExecutor):
         manner.executor.check()
-    together = _Together(asked, manner)
+    together = _BatchRun(asked, manner)
     with ExitStack() as stack:
         together.run([each for each in asked if together.hold(each, stack)])
         together.tell()
     return together.code
 
 
-class _Together:
-    def __init__(self, asked: Sequence[Asked], manner: Manner) -> None:
+class _BatchRun:
+    def __init__(self, asked: Sequence[RunRequest], manner: BatchOptions) -> None:
         self.code = 0
         self._asked = asked
         self._manner = manner
-        self._reports = _Reports(aside=len(asked) > 1 and not isinstance(manner.executor, Serial))
+        self._reports = _ReportWriter(
+            aside=len(asked) > 1 and not isinstance(manner.executor, SerialExecutor)
+        )
         self._faults: dict[Path, FaultError] = {}
 
-    def hold(self, asked: Asked, stack: ExitStack) -> bool:
+    def hold(self, asked: RunRequest, stack: ExitStack) -> bool:
         """Whether the folder is ours, and fit for a report."""
         try:
-            stack.enter_context(locked(asked.folder))
-            check_place(asked.folder)
+            stack.enter_context(lock_results(asked.folder))
+            check_report_folder(asked.folder)
         except FaultError as error:
             self._fault(asked, error)
             return False
         return True
 
-    def run(self, asked: Sequence[Asked]) -> None:
+    def run(self, asked: Sequence[RunRequest]) -> None:
         for each in asked:
-            show(each.prepared.warnings)
+            print_diagnostics(each.prepared.warnings)
         manner = self._manner
         fresh, quiet = manner.fresh, manner.quiet
         try:
-            run_all(
+            run_experiments(
                 asked, manner.executor, self._reports.add, self._fault, fresh=fresh, quiet=quiet
             )
         except KeyboardInterrupt:
             self._stopped(asked, "interrupted")
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(EXIT_INTERRUPTED) from None
         except FaultError as error:  # of the executor: it is nobody's own
-            show(error.faults)
+            print_diagnostics(error.faults)
             self._stopped(asked, "stopped")
             self.code = max(self.code, error.exit_code)
         finally:
@@ -92,7 +94,7 @@ class _Together:
         ends = []
         for each in self._asked:
             outcome = self._reports.outcomes.get(each.folder)
-            end = End(each, outcome, self._faults.get(each.folder))
+            end = ExperimentEnd(each, outcome, self._faults.get(each.folder))
             if outcome is not None:
                 end = self._reported(end, outcome)
             ends.append(end)
@@ -100,63 +102,68 @@ class _Together:
         if self._manner.quiet:
             return
         if len(ends) > 1:
-            typer.echo(plain("\n".join([*of_several(ends), *joined])))
+            typer.echo(terminal_safe("\n".join([*summarize_experiments(ends), *joined])))
         elif ends[0].ledger is not None:
-            typer.echo(plain("\n".join(of_one(ends[0]))))
+            typer.echo(terminal_safe("\n".join(summarize_experiment(ends[0]))))
 
     def _joined(self) -> list[str]:
         """Where the page over all experiments is; those that did not get as far are shown so."""
         folders = [each.folder for each in self._asked]
         try:
-            return [f"report   {write_joined(folders, folders[0].parent / JOINED)}"]
+            return [f"report   {write_joined(folders, folders[0].parent / JOINED_REPORT)}"]
         except FaultError as error:
-            show(error.faults)
+            print_diagnostics(error.faults)
             self.code = max(self.code, error.exit_code)
             return []
 
-    def _reported(self, end: End, outcome: Outcome) -> End:
+    def _reported(self, end: ExperimentEnd, outcome: RunOutcome) -> ExperimentEnd:
         self.code = max(self.code, outcome.exit_code)
         try:
             ledger, written = self._reports.of(outcome)
         except FaultError as error:
             self._fault(end.asked, error)
             return replace(end, fault=error)
-        warnings = [*outcome.warnings, *differing(ledger)]
-        show(self._named(end.asked, warnings))
+        warnings = [*outcome.warnings, *warn_unmet_expectations(ledger)]
+        print_diagnostics(self._named(end.asked, warnings))
         for name, result in outcome.failed if self._manner.verbose else ():
-            typer.echo(plain(f"{name}\n{result.info.get('traceback', result.reason)}"), err=True)
+            typer.echo(
+                terminal_safe(f"{name}\n{result.info.get('traceback', result.reason)}"), err=True
+            )
         return replace(end, ledger=ledger, written=written)
 
-    def _fault(self, asked: Asked, error: FaultError) -> None:
+    def _fault(self, asked: RunRequest, error: FaultError) -> None:
         """One experiment's, which does not stop the others."""
         self._faults[asked.folder] = error
         self.code = max(self.code, error.exit_code)
-        show(self._named(asked, error.faults))
+        print_diagnostics(self._named(asked, error.faults))
 
-    def _named(self, asked: Asked, faults: Iterable[Fault]) -> Iterable[Fault]:
-        return named(asked.prepared.path, faults) if len(self._asked) > 1 else faults
+    def _named(self, asked: RunRequest, faults: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
+        return with_file_name(asked.prepared.path, faults) if len(self._asked) > 1 else faults
 
-    def _stopped(self, asked: Sequence[Asked], how: str) -> None:
+    def _stopped(self, asked: Sequence[RunRequest], how: str) -> None:
         """What is stored of each experiment but those whose own trouble is told already."""
         for each in (one for one in asked if one.folder not in self._faults):
-            stored, planned = kept(each.prepared, each.folder), len(each.prepared.plan.tasks)
+            stored, planned = (
+                count_stored_trials(each.prepared, each.folder),
+                len(each.prepared.plan.tasks),
+            )
             rest = "" if stored == planned else "; run again to go on"
             message = f"{how}: {stored} of {planned} trials are stored in {each.folder}{rest}"
             typer.echo(message, err=True)
 
 
-class _Reports:
+class _ReportWriter:
     """Writes reports one after the other; `aside` so that workers need not wait for that."""
 
     def __init__(self, *, aside: bool) -> None:
-        self.outcomes: dict[Path, Outcome] = {}
+        self.outcomes: dict[Path, RunOutcome] = {}
         self._written: dict[Path, Future[tuple[Ledger, list[Path]]]] = {}
         self._writer = ThreadPoolExecutor(1)
         self._aside = aside
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: RunOutcome) -> None:
         self.outcomes[outcome.folder] = outcome
-        written = self._writer.submit(report_of, outcome.folder)
+        written = self._writer.submit(write_and_load_report, outcome.folder)
         self._written[outcome.folder] = written
         if not self._aside:
             wait([written])
@@ -165,6 +172,6 @@ class _Reports:
         """All that are asked for are written."""
         self._writer.shutdown()
 
-    def of(self, outcome: Outcome) -> tuple[Ledger, Sequence[Path]]:
+    def of(self, outcome: RunOutcome) -> tuple[Ledger, Sequence[Path]]:
         """What an experiment's report is of, and its files. FaultError if it could not be written."""
         return self._written[outcome.folder].result()

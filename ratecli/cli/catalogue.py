@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ratecli.cli.arguments import Json
-from ratecli.cli.completion import everything
-from ratecli.cli.console import print_json, table
-from ratecli.cli.console import show as print_faults
+from ratecli.cli.arguments import JsonOption
+from ratecli.cli.completion import complete_names
+from ratecli.cli.console import format_table, print_json
+from ratecli.cli.console import print_diagnostics as print_faults
 
-WIDE = 60
+MAX_INLINE_WIDTH = 60
 """Longer values of `show` begin on a line of their own."""
 
 
-class Kind(StrEnum):
+class ListingKind(StrEnum):
     DATASETS = "datasets"
     METRICS = "metrics"
     FUNCTIONS = "functions"
@@ -33,26 +33,28 @@ def add_to(app: typer.Typer) -> None:
 
 
 def ls(
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(Kind)}.")],
-    as_json: Json = False,
+    kind: Annotated[
+        ListingKind, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(ListingKind)}.")
+    ],
+    as_json: JsonOption = False,
 ) -> None:
     """List what has a name."""
-    from ratecli.experiment.catalogue import LISTINGS, doubtful  # noqa: PLC0415
-    from ratecli.plugins import OWN  # noqa: PLC0415
+    from ratecli.experiment.catalogue import LISTINGS, listing_warnings  # noqa: PLC0415
+    from ratecli.plugins import OWN_PACKAGE  # noqa: PLC0415
 
     rows = LISTINGS[kind]()
-    print_faults(doubtful(kind))
+    print_faults(listing_warnings(kind))
     if as_json:
         print_json(rows)
     elif not rows:
         typer.echo(f"no {kind} here")
     else:
         heads = list(dict.fromkeys(key for row in rows for key in row if key != "is"))
-        if all(row.get("from") == OWN for row in rows):
+        if all(row.get("from") == OWN_PACKAGE for row in rows):
             heads.remove("from")
         cells = [[_cell(row.get(head)) for head in heads] for row in rows]
         numbers = [head for head in heads if isinstance(rows[0].get(head), int)]
-        typer.echo(table(heads, cells, numbers))
+        typer.echo(format_table(heads, cells, numbers))
 
 
 def show(
@@ -61,18 +63,18 @@ def show(
         typer.Argument(
             metavar="NAME",
             help="A data set, metric, algorithm, function, plot or code.",
-            autocompletion=everything,
+            autocompletion=complete_names,
         ),
     ],
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show all there is to know about a name."""
     from ratecli.errors import did_you_mean  # noqa: PLC0415
-    from ratecli.experiment.catalogue import describe, names  # noqa: PLC0415
+    from ratecli.experiment.catalogue import describable_names, describe  # noqa: PLC0415
 
     row = describe(name)
     if row is None:
-        hint = did_you_mean(name, names())
+        hint = did_you_mean(name, describable_names())
         raise typer.BadParameter(f"nothing is called '{name}'; {hint}", param_hint="NAME")
     if as_json:
         print_json(row)
@@ -89,8 +91,8 @@ def _lines(key: str, value: Any) -> list[str]:
     if isinstance(value, list) and isinstance(value[0], dict):
         heads = list(value[0])
         cells = [[_cell(row[head]) for head in heads] for row in value]
-        return ["", f"{key}:", *(f"  {line}" for line in table(heads, cells).splitlines())]
-    if isinstance(value, str) and ("\n" in value or len(value) > WIDE):
+        return ["", f"{key}:", *(f"  {line}" for line in format_table(heads, cells).splitlines())]
+    if isinstance(value, str) and ("\n" in value or len(value) > MAX_INLINE_WIDTH):
         return ["", f"{key}:", *(f"  {line}".rstrip() for line in value.splitlines())]
     return [f"{key + ':':14} {_cell(value)}"]
 

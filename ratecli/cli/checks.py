@@ -8,21 +8,26 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from ratecli.cli.arguments import RESULTS, Files, Output, refuse_shared
-from ratecli.cli.collect import each
-from ratecli.cli.console import counted, print_json, show, table
-from ratecli.cli.files import Format
-from ratecli.errors import Fault
+from ratecli.cli.arguments import (
+    RESULTS_FOLDER,
+    FilesArgument,
+    OutputOption,
+    check_distinct_outputs,
+)
+from ratecli.cli.collect import collect_errors
+from ratecli.cli.console import format_table, pluralize, print_diagnostics, print_json
+from ratecli.cli.files import OutputFormat
+from ratecli.errors import Diagnostic
 
 if TYPE_CHECKING:
-    from ratecli.experiment.prepare import Prepared
-    from ratecli.report.regression.findings import Check
+    from ratecli.experiment.prepare import PreparedExperiment
+    from ratecli.report.regression.findings import CheckReport
 
-FAILED = 3
-SHOWN_FAULTS = 10
-REFERENCE = RESULTS / "reference"
+EXIT_CHECK_FAILED = 3
+MAX_SHOWN = 10
+REFERENCE = RESULTS_FOLDER / "reference"
 
-References: TypeAlias = Annotated[
+ReferenceOption: TypeAlias = Annotated[
     Path,
     typer.Option("--reference", metavar="FOLDER", file_okay=False, help="Where references are."),
 ]
@@ -34,9 +39,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def check(
-    files: Files,
-    output: Output = RESULTS,
-    reference: References = REFERENCE,
+    files: FilesArgument,
+    output: OutputOption = RESULTS_FOLDER,
+    reference: ReferenceOption = REFERENCE,
     *,
     tolerance: Annotated[
         float,
@@ -48,88 +53,94 @@ def check(
         Path | None, typer.Option(dir_okay=False, metavar="OUT", help="Write JUnit XML there.")
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", help="How findings are written.")
-    ] = Format.TEXT,
+        OutputFormat, typer.Option("--format", help="How findings are written.")
+    ] = OutputFormat.TEXT,
 ) -> None:
     """Compare what is stored with `expect` and with the pinned reference; exit 3 if that fails."""
     if not math.isfinite(tolerance):
         raise typer.BadParameter(f"{tolerance} is no number", param_hint="--tolerance")
-    from ratecli.experiment.prepare import examine  # noqa: PLC0415
-    from ratecli.report.regression.check import check as checked  # noqa: PLC0415
+    from ratecli.experiment.prepare import check_available  # noqa: PLC0415
+    from ratecli.report.regression.check import check_results as checked  # noqa: PLC0415
 
-    ready = each(files, examine)
+    ready = collect_errors(files, check_available)
     names = [made.experiment.name for made in ready]
-    refuse_shared((made.path, output / name) for made, name in zip(ready, names, strict=True))
+    check_distinct_outputs(
+        (made.path, output / name) for made, name in zip(ready, names, strict=True)
+    )
     checks = [
-        checked(made, output / name, _place(made, reference), tolerance)
+        checked(made, output / name, _reference_path(made, reference), tolerance)
         for made, name in zip(ready, names, strict=True)
     ]
     if junit is not None:
         _write_junit(checks, junit)
-    if form is Format.JSON:
-        from ratecli.report.regression.render import document  # noqa: PLC0415
+    if form is OutputFormat.JSON:
+        from ratecli.report.regression.render import checks_to_json  # noqa: PLC0415
 
-        print_json(document(checks))
+        print_json(checks_to_json(checks))
     else:
         for made, found in zip(ready, checks, strict=True):
-            _told(made, found, github=form is Format.GITHUB)
-    raise typer.Exit(0 if all(found.holds for found in checks) else FAILED)
+            _print_result(made, found, github=form is OutputFormat.GITHUB)
+    raise typer.Exit(0 if all(found.holds for found in checks) else EXIT_CHECK_FAILED)
 
 
-def pin(files: Files, output: Output = RESULTS, reference: References = REFERENCE) -> None:
+def pin(
+    files: FilesArgument,
+    output: OutputOption = RESULTS_FOLDER,
+    reference: ReferenceOption = REFERENCE,
+) -> None:
     """Write what is stored as the reference that `check` compares with."""
-    from ratecli.experiment.prepare import examine  # noqa: PLC0415
-    from ratecli.report.regression.check import pin as pinned  # noqa: PLC0415
+    from ratecli.experiment.prepare import check_available  # noqa: PLC0415
+    from ratecli.report.regression.check import pin_reference as pinned  # noqa: PLC0415
 
-    def one(made: Prepared) -> str:
+    def one(made: PreparedExperiment) -> str:
         name = made.experiment.name
-        found = pinned(made, output / name, place := _place(made, reference))
+        found = pinned(made, output / name, place := _reference_path(made, reference))
         trials = sum(len(point.seeds) for point in found.trials)
-        return f"pinned {counted(trials, 'trial')} in {place}; commit it with the file"
+        return f"pinned {pluralize(trials, 'trial')} in {place}; commit it with the file"
 
-    ready = each(files, examine)
-    refuse_shared((made.path, _place(made, reference)) for made in ready)
-    typer.echo("\n".join(each(ready, one)))
+    ready = collect_errors(files, check_available)
+    check_distinct_outputs((made.path, _reference_path(made, reference)) for made in ready)
+    typer.echo("\n".join(collect_errors(ready, one)))
 
 
-def _place(made: Prepared, reference: Path) -> Path:
+def _reference_path(made: PreparedExperiment, reference: Path) -> Path:
     return reference / f"{made.experiment.name}.json"
 
 
-def _write_junit(checks: list[Check], place: Path) -> None:
-    from ratecli.files import atomic_write, writing  # noqa: PLC0415
-    from ratecli.report.regression.junit import junit  # noqa: PLC0415
+def _write_junit(checks: list[CheckReport], place: Path) -> None:
+    from ratecli.files import atomic_write, report_write_errors  # noqa: PLC0415
+    from ratecli.report.regression.junit import to_junit  # noqa: PLC0415
 
-    with writing(place.parent):
+    with report_write_errors(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(place, junit(checks))
+    atomic_write(place, to_junit(checks))
 
 
-def _told(made: Prepared, found: Check, *, github: bool) -> None:
-    from ratecli.render import clean, to_github  # noqa: PLC0415
-    from ratecli.report.regression.findings import BAD, Verdict  # noqa: PLC0415
-    from ratecli.report.regression.render import folded, summary, versions  # noqa: PLC0415
-    from ratecli.report.regression.render import table as moved  # noqa: PLC0415
+def _print_result(made: PreparedExperiment, found: CheckReport, *, github: bool) -> None:
+    from ratecli.render import diagnostics_to_github, strip_control_characters  # noqa: PLC0415
+    from ratecli.report.regression.findings import FAILING, CheckVerdict  # noqa: PLC0415
+    from ratecli.report.regression.render import check_summary, omitted_note, versions_note  # noqa: PLC0415
+    from ratecli.report.regression.render import findings_sheet as moved  # noqa: PLC0415
 
     notes = [note.fault(made.document) for note in found.notes]
     if github:
-        faults = [bad.fault(made.document) for bad in found.of(*BAD)] + notes
-        typer.echo(to_github(faults), nl=bool(faults))
+        faults = [bad.fault(made.document) for bad in found.of(*FAILING)] + notes
+        typer.echo(diagnostics_to_github(faults), nl=bool(faults))
     else:
-        _show([bad.fault(made.document) for bad in found.of(Verdict.NOT_COMPARED)], notes)
-    typer.echo(summary(found))
+        _show([bad.fault(made.document) for bad in found.of(CheckVerdict.NOT_COMPARED)], notes)
+    typer.echo(check_summary(found))
     sheet = moved(found)
     if sheet.rows and not github:
-        rows = [[clean(cell.text) for cell in row] for row in sheet.rows]
-        heads = [clean(column.title) for column in sheet.columns]
+        rows = [[strip_control_characters(cell.text) for cell in row] for row in sheet.rows]
+        heads = [strip_control_characters(column.title) for column in sheet.columns]
         numbers = [column.title for column in sheet.columns if column.numeric]
-        typer.echo(table(heads, rows, numbers))
-    for line in ("" if github else folded(found), versions(found)):
+        typer.echo(format_table(heads, rows, numbers))
+    for line in ("" if github else omitted_note(found), versions_note(found)):
         if line:
             typer.echo(line)
 
 
-def _show(faults: list[Fault], notes: list[Fault]) -> None:
-    show([*faults[:SHOWN_FAULTS], *notes])
-    if more := len(faults[SHOWN_FAULTS:]):
+def _show(faults: list[Diagnostic], notes: list[Diagnostic]) -> None:
+    print_diagnostics([*faults[:MAX_SHOWN], *notes])
+    if more := len(faults[MAX_SHOWN:]):
         typer.echo(f"... {more} more not compared: --format json has all", err=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
 Item = TypeVar("Item")
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 
-def each(items: Iterable[Item], act: Callable[[Item], T]) -> list[T]:
+def collect_errors(items: Iterable[Item], act: Callable[[Item], ResultT]) -> list[ResultT]:
     """What `act` gives for every one; FaultError with the faults of all of them."""
-    found: list[T] = []
-    faults: list[Fault] = []
+    found: list[ResultT] = []
+    faults: list[Diagnostic] = []
     for item in items:
         try:
             found.append(act(item))

@@ -9,15 +9,15 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from ratecli.cli.console import show
+from ratecli.cli.console import print_diagnostics
 from ratecli.errors import FaultError
 
-INTERRUPTED = 130
-PIPE_CLOSED = 141
+EXIT_INTERRUPTED = 130
+EXIT_PIPE_CLOSED = 141
 """128 + SIGPIPE, which is what a shell says of any program whose reader went away."""
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """The commands in the order in which they are added."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -25,15 +25,15 @@ class Commands(TyperGroup):
             answer = super().invoke(ctx)
             sys.stdout.flush()
         except FaultError as error:
-            show(error.faults)
+            print_diagnostics(error.faults)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
             # Python flushes once more at its end, and would complain.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(PIPE_CLOSED) from None
+            raise typer.Exit(EXIT_PIPE_CLOSED) from None
         return answer
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -9,30 +9,30 @@ from typing import Any, ParamSpec
 
 import typer
 
-Offered = list[tuple[str, str]]
+Completions = list[tuple[str, str]]
 """What may be written, each with a line that some shells show."""
 P = ParamSpec("P")
 
-KINDS = (".yaml", ".yml")
-TABLES = (".csv", ".tsv", ".txt", ".data", ".parquet", ".pq")
-MOST = 500
+YAML_SUFFIXES = (".yaml", ".yml")
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".parquet", ".pq")
+MAX_COMPLETIONS = 500
 
 
-def _silent(offer: Callable[P, Iterable[tuple[str, str]]]) -> Callable[P, Offered]:
+def _ignore_errors(offer: Callable[P, Iterable[tuple[str, str]]]) -> Callable[P, Completions]:
     """A trouble is no answer: nobody asked for a message in the middle of a line."""
 
     @wraps(offer)
-    def quiet(*args: P.args, **kwargs: P.kwargs) -> Offered:
+    def quiet(*args: P.args, **kwargs: P.kwargs) -> Completions:
         try:
-            return list(offer(*args, **kwargs))[:MOST]
+            return list(offer(*args, **kwargs))[:MAX_COMPLETIONS]
         except Exception:  # noqa: BLE001  whatever a file or plugin raises
             return []
 
     return quiet
 
 
-@_silent
-def everything(incomplete: str) -> Iterator[tuple[str, str]]:
+@_ignore_errors
+def complete_names(incomplete: str) -> Iterator[tuple[str, str]]:
     """All that `show` knows."""
     from ratecli.experiment.catalogue import LISTINGS  # noqa: PLC0415
     from ratecli.rates.table import SYNONYMS  # noqa: PLC0415
@@ -40,67 +40,67 @@ def everything(incomplete: str) -> Iterator[tuple[str, str]]:
     rows = [row for kind in LISTINGS if kind != "experiments" for row in LISTINGS[kind]()]
     found = {row["name"]: row.get("means") or row.get("summary") or "" for row in rows}
     found |= {name: f"the same as {meant}" for name, meant in SYNONYMS.items()}
-    yield from _beginning(found, incomplete)
+    yield from _with_prefix(found, incomplete)
 
 
-@_silent
-def data_sets(incomplete: str) -> Iterator[tuple[str, str]]:
+@_ignore_errors
+def complete_datasets(incomplete: str) -> Iterator[tuple[str, str]]:
     """Data sets, and experiments to fetch all for."""
-    from ratecli.datasets.registry import listing  # noqa: PLC0415
+    from ratecli.datasets.registry import list_sources  # noqa: PLC0415
 
-    yield from _beginning({row["name"]: row["summary"] for row in listing()}, incomplete)
-    yield from _paths(incomplete, KINDS)
-
-
-@_silent
-def templates(incomplete: str) -> Iterator[tuple[str, str]]:
-    from ratecli.config.starter import templates as known  # noqa: PLC0415
-
-    yield from _beginning({**known(), "own-data": "Your own table"}, incomplete)
+    yield from _with_prefix({row["name"]: row["summary"] for row in list_sources()}, incomplete)
+    yield from _paths(incomplete, YAML_SUFFIXES)
 
 
-@_silent
-def experiments(incomplete: str) -> Iterator[tuple[str, str]]:
-    return _paths(incomplete, KINDS)
+@_ignore_errors
+def complete_templates(incomplete: str) -> Iterator[tuple[str, str]]:
+    from ratecli.config.starter import template_summaries as known  # noqa: PLC0415
+
+    yield from _with_prefix({**known(), "own-data": "Your own table"}, incomplete)
 
 
-@_silent
-def tables(incomplete: str) -> Iterator[tuple[str, str]]:
-    return _paths(incomplete, TABLES)
+@_ignore_errors
+def complete_experiments(incomplete: str) -> Iterator[tuple[str, str]]:
+    return _paths(incomplete, YAML_SUFFIXES)
 
 
-@_silent
-def models(incomplete: str) -> Iterator[tuple[str, str]]:
+@_ignore_errors
+def complete_tables(incomplete: str) -> Iterator[tuple[str, str]]:
+    return _paths(incomplete, TABLE_SUFFIXES)
+
+
+@_ignore_errors
+def complete_models(incomplete: str) -> Iterator[tuple[str, str]]:
     """Trials that kept their models, as `results/NAME/models/TRIAL`, and files."""
     found = sorted(Path("results").glob("*/models/*/"))
-    yield from _beginning({path.as_posix(): "" for path in found if path.is_dir()}, incomplete)
+    yield from _with_prefix({path.as_posix(): "" for path in found if path.is_dir()}, incomplete)
     yield from _paths(incomplete, (".npz",))
 
 
-@_silent
-def columns(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
+@_ignore_errors
+def complete_columns(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
     """The names in the first line of the table of `--data`, or of the argument CSV."""
     import csv  # noqa: PLC0415
 
-    given = _given(ctx, "data", TABLES) or _given(ctx, "table", TABLES)
+    given = _given_file(ctx, "data", TABLE_SUFFIXES) or _given_file(ctx, "table", TABLE_SUFFIXES)
     separator = ctx.params.get("separator") or ("\t" if given.endswith(".tsv") else ",")
     with Path(given).open(encoding="utf-8-sig", newline="") as file:
         names = next(csv.reader([file.readline(2**16)], delimiter=separator))
-    yield from _beginning({name.strip(): "" for name in names}, incomplete)
+    yield from _with_prefix({name.strip(): "" for name in names}, incomplete)
 
 
-@_silent
-def settings(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
+@_ignore_errors
+def complete_settings(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
     """Keys of the first file that is named, as `--set` writes them."""
     from ratecli.config.document import Document  # noqa: PLC0415
 
-    given = _given(ctx, "file", KINDS) or _given(ctx, "files", KINDS)
+    given = _given_file(ctx, "file", YAML_SUFFIXES) or _given_file(ctx, "files", YAML_SUFFIXES)
     data = Document.read(Path(given)).data
     keys = {f"{key}=": f"now {_short(value)}" for key, value in _leaves(data, ())}
-    yield from _beginning(keys, incomplete)
+    yield from _with_prefix(keys, incomplete)
 
 
-def _given(ctx: typer.Context, name: str, endings: tuple[str, ...]) -> str:
+def _given_file(ctx: typer.Context, name: str, endings: tuple[str, ...]) -> str:
     """The first file of that parameter. While a line is incomplete, arguments may lie unread."""
     value = ctx.params.get(name)
     values = value if isinstance(value, list | tuple) else [value] if value else []
@@ -127,7 +127,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def _beginning(known: Mapping[str, str], incomplete: str) -> Iterator[tuple[str, str]]:
+def _with_prefix(known: Mapping[str, str], incomplete: str) -> Iterator[tuple[str, str]]:
     for name, means in known.items():
         if name.startswith(incomplete) and name.isprintable():
             yield name, means if means.isprintable() else ""

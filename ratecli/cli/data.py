@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ratecli.cli.arguments import Offline
-from ratecli.cli.collect import each
-from ratecli.cli.completion import KINDS, data_sets
-from ratecli.cli.fetching import Told, progress
+from ratecli.cli.arguments import OfflineOption
+from ratecli.cli.collect import collect_errors
+from ratecli.cli.completion import YAML_SUFFIXES, complete_datasets
+from ratecli.cli.fetching import DownloadCallback, download_progress
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,29 +23,33 @@ def fetch(
         typer.Argument(
             metavar="NAME|FILE",
             help="Data sets (`ratecli ls datasets`) or experiments.",
-            autocompletion=data_sets,
+            autocompletion=complete_datasets,
         ),
     ],
-    offline: Offline = False,
+    offline: OfflineOption = False,
 ) -> None:
     """Download and verify data sets, or all that experiments need."""
-    with progress() as told:
-        found = each(map(Path, wanted), lambda one: _fetched(one, offline=offline, told=told))
+    with download_progress() as told:
+        found = collect_errors(
+            map(Path, wanted), lambda one: _fetched(one, offline=offline, told=told)
+        )
     typer.echo("\n".join(line for lines in found for line in lines))
 
 
-def _fetched(wanted: Path, *, offline: bool, told: Told | None) -> list[str]:
+def _fetched(wanted: Path, *, offline: bool, told: DownloadCallback | None) -> list[str]:
     """A line for every file; only what has a slash or an ending of YAML is a file itself."""
-    if wanted.suffix in KINDS or len(wanted.parts) > 1:
-        from ratecli.experiment.prepare import absent_files, understand  # noqa: PLC0415
-        from ratecli.experiment.prepare import fetch as fetch_all  # noqa: PLC0415
+    if wanted.suffix in YAML_SUFFIXES or len(wanted.parts) > 1:
+        from ratecli.experiment.prepare import check_file, list_missing_files  # noqa: PLC0415
+        from ratecli.experiment.prepare import fetch_sources as fetch_all  # noqa: PLC0415
 
-        known = understand(wanted)
-        absent_files(known)
+        known = check_file(wanted)
+        list_missing_files(known)
         paths = fetch_all(known, offline=offline, progress=told)
     else:
         from ratecli.datasets import registry  # noqa: PLC0415
-        from ratecli.datasets.download import ensure  # noqa: PLC0415
+        from ratecli.datasets.download import fetch_files  # noqa: PLC0415
 
-        paths = list(ensure(registry.find(str(wanted)), offline=offline, progress=told).values())
+        paths = list(
+            fetch_files(registry.find_source(str(wanted)), offline=offline, progress=told).values()
+        )
     return [f"{path}  verified" for path in paths] or [f"{wanted}: nothing to download"]

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 
 import typer
 
-Told = Callable[[str, int, int], None]
-Written = Callable[[str, int, int | None], None]
+DownloadCallback = Callable[[str, int, int], None]
+RecordCallback = Callable[[str, int, int | None], None]
 MEGABYTE = 1e6
 
 
 @contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Told | None]:
+def download_progress(*, quiet: bool = False) -> Iterator[DownloadCallback | None]:
     """Told of a file's bytes: a line that grows on a terminal, a line a file elsewhere.
 
     SIGTERM ends the process as an exception does, so that half a download is removed.
     """
-    meter = Meter(live=sys.stderr.isatty())
+    meter = DownloadMeter(live=sys.stderr.isatty())
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
         yield None if quiet else meter.tell
@@ -35,12 +35,12 @@ def _terminated(number: int, _: object) -> None:
 
 
 @contextmanager
-def writing(*, quiet: bool = False) -> Iterator[Written | None]:
+def record_progress(*, quiet: bool = False) -> Iterator[RecordCallback | None]:
     """Told of rows that become records: a line that counts on a terminal, a line at the start elsewhere."""
     if quiet:
         yield None
         return
-    counter = Counter(live=sys.stderr.isatty())
+    counter = RecordCounter(live=sys.stderr.isatty())
     try:
         yield counter.tell
     finally:
@@ -48,7 +48,7 @@ def writing(*, quiet: bool = False) -> Iterator[Written | None]:
 
 
 @dataclass
-class Counter:
+class RecordCounter:
     """`live` rewrites its line; otherwise a data set is told of when its first row is to be written."""
 
     live: bool
@@ -73,7 +73,7 @@ class Counter:
 
 
 @dataclass
-class Meter:
+class DownloadMeter:
     """`live` rewrites its line; otherwise a file is told of when it is complete."""
 
     live: bool

@@ -9,15 +9,15 @@ from typing import Annotated
 
 import typer
 
-from ratecli.cli.arguments import File, Files, Settings
-from ratecli.cli.collect import each
-from ratecli.cli.console import by_place, counted, print_json, show
+from ratecli.cli.arguments import FileArgument, FilesArgument, SettingsOption
+from ratecli.cli.collect import collect_errors
+from ratecli.cli.console import pluralize, print_diagnostics, print_json, sort_diagnostics
 from ratecli.cli.starters import init
-from ratecli.errors import Fault, FaultError
-from ratecli.plain_text import plain
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.plain_text import terminal_safe
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
     GITHUB = "github"
@@ -29,52 +29,58 @@ def add_to(app: typer.Typer) -> None:
 
 
 def validate(
-    files: Files,
-    settings: Settings = None,
-    form: Annotated[Format, typer.Option("--format", help="How faults are written.")] = Format.TEXT,
+    files: FilesArgument,
+    settings: SettingsOption = None,
+    form: Annotated[
+        OutputFormat, typer.Option("--format", help="How faults are written.")
+    ] = OutputFormat.TEXT,
 ) -> None:
     """Check files, with their data where it is there already. Runs and fetches nothing."""
-    from ratecli.render import to_github, to_json  # noqa: PLC0415
+    from ratecli.render import diagnostics_to_github, diagnostics_to_json  # noqa: PLC0415
 
     good: list[str] = []
-    faults: list[Fault] = []
+    faults: list[Diagnostic] = []
     code = 0
     try:
-        each(files, lambda file: good.append(_checked(file, settings or (), faults)))
+        collect_errors(files, lambda file: good.append(_check_file(file, settings or (), faults)))
     except FaultError as error:
         faults += error.faults
         code = error.exit_code
-    if form is Format.TEXT:
-        show(faults)
+    if form is OutputFormat.TEXT:
+        print_diagnostics(faults)
         typer.echo("\n".join(good), nl=bool(good))
     else:
-        typer.echo({Format.JSON: to_json, Format.GITHUB: to_github}[form](by_place(faults)))
+        typer.echo(
+            {OutputFormat.JSON: diagnostics_to_json, OutputFormat.GITHUB: diagnostics_to_github}[
+                form
+            ](sort_diagnostics(faults))
+        )
     raise typer.Exit(code)
 
 
-def _checked(file: Path, settings: Sequence[str], warnings: list[Fault]) -> str:
+def _check_file(file: Path, settings: Sequence[str], warnings: list[Diagnostic]) -> str:
     """One line on a file without errors."""
-    from ratecli.cli.fetching import writing  # noqa: PLC0415
-    from ratecli.experiment.prepare import absent_files, examine  # noqa: PLC0415
+    from ratecli.cli.fetching import record_progress  # noqa: PLC0415
+    from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
 
-    with writing() as written:
-        prepared = examine(file, settings, written=written)
+    with record_progress() as written:
+        prepared = check_available(file, settings, written=written)
     warnings += prepared.warnings
-    if absent := absent_files(prepared):
+    if absent := list_missing_files(prepared):
         return f"{file}: no errors; not checked with its data ({', '.join(absent)} not here)"
-    return f"{file}: no errors, {counted(len(prepared.plan.planned), 'trial')}"
+    return f"{file}: no errors, {pluralize(len(prepared.plan.planned), 'trial')}"
 
 
-def explain(file: File, settings: Settings = None) -> None:
+def explain(file: FileArgument, settings: SettingsOption = None) -> None:
     """Show the problem as understood: goals, their classes and normal forms, who takes them."""
-    from ratecli.cli.fetching import writing  # noqa: PLC0415
+    from ratecli.cli.fetching import record_progress  # noqa: PLC0415
     from ratecli.experiment.explain import explain as explained  # noqa: PLC0415
-    from ratecli.experiment.prepare import examine  # noqa: PLC0415
+    from ratecli.experiment.prepare import check_available  # noqa: PLC0415
 
-    with writing() as written:
-        prepared = examine(file, settings or (), refuse=False, written=written)
-    typer.echo(plain("\n".join(explained(prepared))))
-    show(prepared.warnings)
+    with record_progress() as written:
+        prepared = check_available(file, settings or (), refuse=False, written=written)
+    typer.echo(terminal_safe("\n".join(explained(prepared))))
+    print_diagnostics(prepared.warnings)
     errors = [fault for fault in prepared.warnings if fault.is_error]
     raise typer.Exit(FaultError(errors).exit_code if errors else 0)
 

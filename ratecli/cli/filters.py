@@ -7,34 +7,34 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from ratecli.cli.arguments import Separator
-from ratecli.cli.completion import columns, tables
-from ratecli.cli.console import counted, show
-from ratecli.cli.console import table as aligned
+from ratecli.cli.arguments import SeparatorOption
+from ratecli.cli.completion import complete_columns, complete_tables
+from ratecli.cli.console import format_table as aligned
+from ratecli.cli.console import pluralize, print_diagnostics
 from ratecli.cli.predictions import STDOUT
 
 if TYPE_CHECKING:
-    from ratecli.apply.filter_report import Told
-    from ratecli.apply.table_filter import Wanted
+    from ratecli.apply.filter_report import FilterReport
+    from ratecli.apply.table_filter import FilterRequest
 
-Table: TypeAlias = Annotated[
+TableArgument: TypeAlias = Annotated[
     Path,
     typer.Argument(
         metavar="CSV",
         help="A CSV or Parquet file, one person or thing a row.",
-        autocompletion=tables,
+        autocompletion=complete_tables,
     ),
 ]
-By: TypeAlias = Annotated[
+GroupColumnOption: TypeAlias = Annotated[
     list[str],
     typer.Option(
         metavar="COLUMN",
         help="The column whose values are to have equal shares; may be repeated. The filter never "
         "looks at it.",
-        autocompletion=columns,
+        autocompletion=complete_columns,
     ),
 ]
-Kept: TypeAlias = Annotated[
+FilteredOutputOption: TypeAlias = Annotated[
     Path,
     typer.Option(
         "--output",
@@ -43,7 +43,7 @@ Kept: TypeAlias = Annotated[
         help="Where the rows go that are kept; - is standard output.",
     ),
 ]
-Folder: TypeAlias = Annotated[
+FilterFolderOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "--filter",
@@ -51,50 +51,50 @@ Folder: TypeAlias = Annotated[
         help="Where the filter goes, for `ratecli predict FOLDER NEW.csv`. Default: nowhere.",
     ),
 ]
-Alpha: TypeAlias = Annotated[
+AlphaOption: TypeAlias = Annotated[
     float,
     typer.Option(
         metavar="ALPHA",
         help="By how much what the filter says of a row may shift the chance of its group, from 0 to 1.",
     ),
 ]
-Algorithm: TypeAlias = Annotated[
+FilterAlgorithmOption: TypeAlias = Annotated[
     str, typer.Option(metavar="NAME", help="balanced_tree | qp_proxy | naive_proxy.")
 ]
-Share: TypeAlias = Annotated[
+ShareOption: TypeAlias = Annotated[
     float | None,
     typer.Option(
         metavar="SHARE",
         help="Keep at least this share of the rows. Default: 0.1; naive_proxy takes none.",
     ),
 ]
-Drop: TypeAlias = Annotated[
+DropOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN", help="A column that the filter is not to look at; may be repeated."
     ),
 ]
-Label: TypeAlias = Annotated[
+TargetColumnOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN", help="The column that is to be predicted later: not looked at either."
     ),
 ]
-Missing: TypeAlias = Annotated[
+MissingOption: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="HOW",
         help="What a missing number is: error | mean. mean is that of the rows that the filter is learned on.",
     ),
 ]
-Test: TypeAlias = Annotated[
+HoldoutOption: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="FRACTION",
         help="Learn without this share of the rows, and tell what the filter does there.",
     ),
 ]
-Seed: TypeAlias = Annotated[
+SeedOption: TypeAlias = Annotated[
     int, typer.Option(help="Decides which rows are held out and which are kept.")
 ]
 
@@ -104,27 +104,27 @@ def add_to(app: typer.Typer) -> None:
 
 
 def filter_table(
-    table: Table,
-    by: By,
-    output: Kept = STDOUT,
+    table: TableArgument,
+    by: GroupColumnOption,
+    output: FilteredOutputOption = STDOUT,
     *,
-    folder: Folder = None,
-    disclosivity: Alpha = 0.1,
-    algorithm: Algorithm = "balanced_tree",
-    kept: Share = None,
-    drop: Drop = None,
-    label: Label = None,
-    missing: Missing = "error",
-    test: Test = "0",
-    seed: Seed = 0,
-    separator: Separator = None,
+    folder: FilterFolderOption = None,
+    disclosivity: AlphaOption = 0.1,
+    algorithm: FilterAlgorithmOption = "balanced_tree",
+    kept: ShareOption = None,
+    drop: DropOption = None,
+    label: TargetColumnOption = None,
+    missing: MissingOption = "error",
+    test: HoldoutOption = "0",
+    seed: SeedOption = 0,
+    separator: SeparatorOption = None,
 ) -> None:
     """Keep rows of a table so that groups balance, by a filter that tells little of anybody's group."""
-    from ratecli.apply.table_filter import Wanted, filtered  # noqa: PLC0415
+    from ratecli.apply.table_filter import FilterRequest, learn_table_filter  # noqa: PLC0415
 
     place = None if output == STDOUT else output
     unseen = [*(drop or ()), *([] if label is None else [label])]
-    wanted = Wanted(
+    wanted = FilterRequest(
         table=table,
         by=tuple(by),
         disclosivity=disclosivity,
@@ -138,17 +138,17 @@ def filter_table(
         output=place,
         folder=folder,
     )
-    found = filtered(wanted)
-    show(found.warnings)
+    found = learn_table_filter(wanted)
+    print_diagnostics(found.warnings)
     if found.content is not None:
         typer.echo(found.content, nl=False)
     typer.echo(_summary(found.told, wanted), err=place is None)
 
 
-def _summary(told: Told, wanted: Wanted) -> str:
+def _summary(told: FilterReport, wanted: FilterRequest) -> str:
     """What was kept, and what the filter does."""
     heads, *rows = told.table()
-    how_many = f"{told.kept} of {counted(told.rows, 'row')} kept"
+    how_many = f"{told.kept} of {pluralize(told.rows, 'row')} kept"
     lines = [
         f"{wanted.output or wanted.table}: {how_many}, drawn with --seed {wanted.seed}",
         aligned(heads, rows, right=heads[1:]),

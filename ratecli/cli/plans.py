@@ -7,64 +7,72 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ratecli.cli.arguments import RESULTS, Files, Output, Settings, refuse_shared
-from ratecli.cli.console import counted, show, table
-from ratecli.cli.requests import DATA, prepared, refuse_overwritten
+from ratecli.cli.arguments import (
+    RESULTS_FOLDER,
+    FilesArgument,
+    OutputOption,
+    SettingsOption,
+    check_distinct_outputs,
+)
+from ratecli.cli.console import format_table, pluralize, print_diagnostics
+from ratecli.cli.requests import EXIT_NO_DATA, check_models_not_overwritten, prepare_files
 
 if TYPE_CHECKING:
-    from ratecli.experiment.forecast import Outlook
-    from ratecli.experiment.prepare import Prepared
-    from ratecli.runner.run import Asked
+    from ratecli.experiment.forecast import RunForecast
+    from ratecli.experiment.prepare import PreparedExperiment
+    from ratecli.runner.run import RunRequest
 
 UNKNOWN = "unknown"
 HEADS = ("trials", "stored", "to run", "time")
-TIME = "time: of one process, from the mean of stored trials"
+TIME_NOTE = "time: of one process, from the mean of stored trials"
 
 
 def add_to(app: typer.Typer) -> None:
     app.command()(plan)
 
 
-def plan(files: Files, settings: Settings = None, output: Output = RESULTS) -> None:
+def plan(
+    files: FilesArgument, settings: SettingsOption = None, output: OutputOption = RESULTS_FOLDER
+) -> None:
     """Show what `run` would do. Runs nothing, writes no results, fetches nothing.
 
     A trial that several experiments have in common counts once in all.
     """
-    from ratecli.cli.fetching import writing  # noqa: PLC0415
-    from ratecli.experiment.prepare import absent_files, examine  # noqa: PLC0415
-    from ratecli.runner.run import Asked  # noqa: PLC0415
+    from ratecli.cli.fetching import record_progress  # noqa: PLC0415
+    from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
+    from ratecli.runner.run import RunRequest  # noqa: PLC0415
 
-    with writing() as written:
-        ready, lacking = prepared(
-            files, lambda file: examine(file, settings or (), written=written)
+    with record_progress() as written:
+        ready, lacking = prepare_files(
+            files, lambda file: check_available(file, settings or (), written=written)
         )
-    show(lacking)
-    asked = [Asked(each, output / each.experiment.name) for each in ready]
-    refuse_shared((one.prepared.path, one.folder) for one in asked)
-    refuse_overwritten(asked)
-    show(warning for each in ready for warning in each.warnings)
-    absent = {one.folder: missing for one in asked if (missing := absent_files(one.prepared))}
+    print_diagnostics(lacking)
+    asked = [RunRequest(each, output / each.experiment.name) for each in ready]
+    check_distinct_outputs((one.prepared.path, one.folder) for one in asked)
+    check_models_not_overwritten(asked)
+    print_diagnostics(warning for each in ready for warning in each.warnings)
+    absent = {one.folder: missing for one in asked if (missing := list_missing_files(one.prepared))}
     here = [one for one in asked if one.folder not in absent]
     there = [one for one in asked if one.folder in absent]
     if len(files) > 1:
-        _tell_several(here, there)
+        _print_plans(here, there)
     elif here:
-        _tell_one(here[0])
+        _print_plan(here[0])
     for one in there:
         if len(files) == 1:
-            typer.echo(f"{one.folder.name}: {counted(_trials(one.prepared), 'trial')}")
+            typer.echo(f"{one.folder.name}: {pluralize(_trials(one.prepared), 'trial')}")
         what = ", ".join(absent[one.folder])
         typer.echo(f"to fetch first: {what} (`ratecli fetch {one.prepared.path}`)")
     if there:
         typer.echo("which trials are stored shows once the data is there")
-    raise typer.Exit(DATA if lacking else 0)
+    raise typer.Exit(EXIT_NO_DATA if lacking else 0)
 
 
-def _tell_one(asked: Asked) -> None:
-    from ratecli.experiment.forecast import forecast  # noqa: PLC0415
-    from ratecli.files import LEDGER  # noqa: PLC0415
+def _print_plan(asked: RunRequest) -> None:
+    from ratecli.experiment.forecast import forecast_run  # noqa: PLC0415
+    from ratecli.files import LEDGER_FILE  # noqa: PLC0415
 
-    outlooks = forecast(asked.prepared, asked.folder / LEDGER)
+    outlooks = forecast_run(asked.prepared, asked.folder / LEDGER_FILE)
     totals = [
         sum(count)
         for count in zip(*((o.trials, o.stored, o.to_run) for o in outlooks), strict=True)
@@ -73,36 +81,36 @@ def _tell_one(asked: Asked) -> None:
     total = None if None in times else sum(time for time in times if time)
     rows = [*map(_row, outlooks), ["all", *map(str, totals), _time(total)]]
     typer.echo(f"{asked.folder.name}: results in {asked.folder}\n")
-    typer.echo(table(["algorithm", *HEADS], rows, HEADS))
-    typer.echo(f"\n{TIME}")
+    typer.echo(format_table(["algorithm", *HEADS], rows, HEADS))
+    typer.echo(f"\n{TIME_NOTE}")
 
 
-def _tell_several(here: Sequence[Asked], there: Sequence[Asked]) -> None:
+def _print_plans(here: Sequence[RunRequest], there: Sequence[RunRequest]) -> None:
     """A row an experiment, and one for all; those `there` wait for their data."""
-    from ratecli.experiment.forecast import forecast_several  # noqa: PLC0415
-    from ratecli.files import LEDGER  # noqa: PLC0415
+    from ratecli.experiment.forecast import forecast_runs  # noqa: PLC0415
+    from ratecli.files import LEDGER_FILE  # noqa: PLC0415
 
-    *several, every = forecast_several([(one.prepared, one.folder / LEDGER) for one in here])
+    *several, every = forecast_runs([(one.prepared, one.folder / LEDGER_FILE) for one in here])
     waiting = [(one.folder.name, _trials(one.prepared)) for one in there]
     rows = [*map(_row, several), *([name, str(count), *[UNKNOWN] * 3] for name, count in waiting)]
     twice = sum(each.trials for each in several) - every.trials
     count = every.trials + sum(count for _, count in waiting)
     rest = [UNKNOWN] * 3 if waiting else _row(every)[2:]
-    typer.echo(table(["experiment", *HEADS], [*rows, ["all", str(count), *rest]], HEADS))
+    typer.echo(format_table(["experiment", *HEADS], [*rows, ["all", str(count), *rest]], HEADS))
     typer.echo()
     if twice:
         typer.echo(
-            f"counted once in all: {counted(twice, 'trial')} that stand in an earlier row, too"
+            f"counted once in all: {pluralize(twice, 'trial')} that stand in an earlier row, too"
         )
-    typer.echo(TIME)
+    typer.echo(TIME_NOTE)
 
 
-def _trials(prepared: Prepared) -> int:
+def _trials(prepared: PreparedExperiment) -> int:
     """How many there are, as far as the file alone tells."""
     return len(prepared.cases) * len(prepared.experiment.seeds)
 
 
-def _row(outlook: Outlook) -> list[str]:
+def _row(outlook: RunForecast) -> list[str]:
     counts = (outlook.trials, outlook.stored, outlook.to_run)
     return [outlook.label, *map(str, counts), _time(outlook.seconds)]
 

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ratecli.cli.arguments import Json, Offline
-from ratecli.cli.console import counted, print_json, table
-from ratecli.plain_text import plain
+from ratecli.cli.arguments import JsonOption, OfflineOption
+from ratecli.cli.console import format_table, pluralize, print_json
+from ratecli.plain_text import terminal_safe
 
 if TYPE_CHECKING:
-    from ratecli.conformance.outcome import Gap, Report
+    from ratecli.conformance.outcome import OptimalityGap, PluginReport
 
-BROKEN = 3
+EXIT_PLUGIN_FAILED = 3
 """A check does not hold."""
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(name="test-plugin")(conform)
+    app.command(name="test-plugin")(check_plugin)
 
 
-def conform(
+def check_plugin(
     target: Annotated[
         str,
         typer.Argument(
@@ -31,34 +31,34 @@ def conform(
             help="An algorithm, data set or metric, a package with some, or an object not installed yet.",
         ),
     ],
-    offline: Offline = False,
-    as_json: Json = False,
+    offline: OfflineOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check that a plugin keeps what ratecli takes for granted, on tiny problems with known optima."""
-    from ratecli.conformance.targets import targets  # noqa: PLC0415
+    from ratecli.conformance.targets import parse_targets  # noqa: PLC0415
 
-    reports = [each.report(offline=offline) for each in targets(target)]
+    reports = [each.report(offline=offline) for each in parse_targets(target)]
     if as_json:
         print_json([_plain(report) for report in reports])
     else:
-        typer.echo(plain("\n\n".join("\n".join(_lines(report)) for report in reports)))
-    raise typer.Exit(0 if all(report.holds for report in reports) else BROKEN)
+        typer.echo(terminal_safe("\n\n".join("\n".join(_lines(report)) for report in reports)))
+    raise typer.Exit(0 if all(report.holds for report in reports) else EXIT_PLUGIN_FAILED)
 
 
-def _plain(report: Report) -> dict[str, Any]:
+def _plain(report: PluginReport) -> dict[str, Any]:
     """As JSON, which has no NaN and no infinity."""
     gaps = [
-        {key: None if _odd(value) else value for key, value in asdict(gap).items()}
+        {key: None if _is_not_finite(value) else value for key, value in asdict(gap).items()}
         for gap in report.gaps
     ]
     return asdict(report) | {"holds": report.holds, "gaps": gaps}
 
 
-def _odd(value: object) -> bool:
+def _is_not_finite(value: object) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: PluginReport) -> list[str]:
     lines = [f"{report.kind} '{report.name}' ({report.origin})", ""]
     for check in report.checks:
         lines.append(f"  {check.state:8} {check.name}")
@@ -66,7 +66,7 @@ def _lines(report: Report) -> list[str]:
     if report.gaps:
         lines += ["", *(f"  {line}".rstrip() for line in _gaps(report.gaps).splitlines())]
     failed = len(report.failed)
-    ending = "all checks hold" if report.holds else f"{counted(failed, 'check')} failed"
+    ending = "all checks hold" if report.holds else f"{pluralize(failed, 'check')} failed"
     return [*lines, "", ending]
 
 
@@ -74,7 +74,7 @@ def _mended(text: str) -> str:
     return f"= help: {text}" if text else ""
 
 
-def _gaps(gaps: tuple[Gap, ...]) -> str:
+def _gaps(gaps: tuple[OptimalityGap, ...]) -> str:
     heads = ["problem", "status", "objective", "best possible", "best line", "violation", "seconds"]
     rows = [
         [
@@ -85,7 +85,7 @@ def _gaps(gaps: tuple[Gap, ...]) -> str:
         ]
         for gap in gaps
     ]
-    return table(heads, rows, heads[2:])
+    return format_table(heads, rows, heads[2:])
 
 
 def _number(value: float) -> str:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ratecli.cli.arguments import Separator
-from ratecli.cli.completion import models, tables
-from ratecli.cli.console import show
+from ratecli.cli.arguments import SeparatorOption
+from ratecli.cli.completion import complete_models, complete_tables
+from ratecli.cli.console import print_diagnostics
 
 STDOUT = Path("-")
 
@@ -25,7 +25,7 @@ def predict(
             metavar="MODEL",
             help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for the main variant; the "
             "folder that `ratecli filter` left.",
-            autocompletion=models,
+            autocompletion=complete_models,
         ),
     ],
     table: Annotated[
@@ -33,7 +33,7 @@ def predict(
         typer.Argument(
             metavar="CSV",
             help="A CSV or Parquet file with the columns that the model needs.",
-            autocompletion=tables,
+            autocompletion=complete_tables,
         ),
     ],
     output: Annotated[
@@ -52,18 +52,18 @@ def predict(
     prefix: Annotated[
         str, typer.Option(help="Stands before the names of the columns that are added.")
     ] = "",
-    separator: Separator = None,
+    separator: SeparatorOption = None,
 ) -> None:
     """Apply a stored classifier to a table: its columns, and behind them score, chance and decision.
 
     Of a filter the columns are the chance that a row is kept, the value drawn, and whether it is kept.
     """
-    from ratecli.apply.predict import Asked  # noqa: PLC0415
-    from ratecli.apply.predict import predict as predicted  # noqa: PLC0415
+    from ratecli.apply.predict import PredictRequest  # noqa: PLC0415
+    from ratecli.apply.predict import predict_file as predicted  # noqa: PLC0415
 
     place = None if output == STDOUT else output
-    found = predicted(Asked(model, table, place, variant, separator, prefix, seed))
-    show(found.warnings)
+    found = predicted(PredictRequest(model, table, place, variant, separator, prefix, seed))
+    print_diagnostics(found.warnings)
     if found.content is not None:
         typer.echo(found.content, nl=False)
     typer.echo(found.line, err=place is None)

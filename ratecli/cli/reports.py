@@ -8,36 +8,40 @@ from pathlib import Path
 
 import typer
 
-from ratecli.cli.arguments import RESULTS, Files, Output
-from ratecli.cli.collect import each
+from ratecli.cli.arguments import RESULTS_FOLDER, FilesArgument, OutputOption
+from ratecli.cli.collect import collect_errors
 
-JOINED = "report.html"
+JOINED_REPORT = "report.html"
 
 
 def add_to(app: typer.Typer) -> None:
     app.command()(report)
 
 
-def report(files: Files, output: Output = RESULTS) -> None:
+def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     """Write tables, plots and report again from what is stored; `run` also takes up changes.
 
     Several experiments get a page over all of them too, report.html in the results folder. While a run goes
     on, they are of what is stored so far.
     """
-    folders = each(files, lambda file: _folder(file, output))
-    stored = _stored(files, folders)
+    folders = collect_errors(files, lambda file: _folder(file, output))
+    stored = _stored_folders(files, folders)
     from ratecli.report.joined import write_joined  # noqa: PLC0415
     from ratecli.report.write import write_report  # noqa: PLC0415
 
     def joined() -> list[Path]:
-        return [write_joined(folders, output / JOINED)] if len(dict.fromkeys(folders)) > 1 else []
+        return (
+            [write_joined(folders, output / JOINED_REPORT)]
+            if len(dict.fromkeys(folders)) > 1
+            else []
+        )
 
     def tell(write: Callable[[], list[Path]]) -> None:
         typer.echo("".join(f"{path}\n" for path in write()), nl=False)
 
     # a ledger that cannot be read keeps no other experiment from its report, nor all from their page
     acts: list[Callable[[], list[Path]]] = [partial(write_report, folder) for folder in stored]
-    each([*acts, joined], tell)
+    collect_errors([*acts, joined], tell)
 
 
 def _folder(file: Path, output: Path) -> Path:
@@ -47,11 +51,11 @@ def _folder(file: Path, output: Path) -> Path:
     return output / load_experiment(file)[0].name
 
 
-def _stored(files: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+def _stored_folders(files: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
     """Folders with results, each once. Says which have none; BadParameter where no one has any."""
-    from ratecli.runner.run import LEDGER  # noqa: PLC0415
+    from ratecli.runner.run import LEDGER_FILE  # noqa: PLC0415
 
-    found = dict.fromkeys(folder for folder in folders if (folder / LEDGER).is_file())
+    found = dict.fromkeys(folder for folder in folders if (folder / LEDGER_FILE).is_file())
     missing = [
         f"nothing is stored in '{folder}' yet: `ratecli run {file}` first"
         for file, folder in zip(files, folders, strict=True)

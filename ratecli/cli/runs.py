@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from ratecli.cli.arguments import RESULTS, Files, Offline, Output, Settings, refuse_shared
-from ratecli.cli.console import show
-from ratecli.cli.requests import DATA, prepared, refuse_overwritten
+from ratecli.cli.arguments import (
+    RESULTS_FOLDER,
+    FilesArgument,
+    OfflineOption,
+    OutputOption,
+    SettingsOption,
+    check_distinct_outputs,
+)
+from ratecli.cli.console import print_diagnostics
+from ratecli.cli.requests import EXIT_NO_DATA, check_models_not_overwritten, prepare_files
 
 if TYPE_CHECKING:
     from ratecli.runner.executors import Executor
 
 
-Jobs: TypeAlias = Annotated[
+JobsOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--jobs",
@@ -27,7 +34,7 @@ Jobs: TypeAlias = Annotated[
         "running cluster.",
     ),
 ]
-Smoke: TypeAlias = Annotated[
+SmokeOption: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--smoke",
@@ -35,7 +42,7 @@ Smoke: TypeAlias = Annotated[
         "does the rest.",
     ),
 ]
-Where: TypeAlias = Annotated[
+ExecutorOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="WHERE",
@@ -50,10 +57,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run(  # one parameter an option
-    files: Files,
-    settings: Settings = None,
-    jobs: Jobs = None,
-    executor: Where = None,
+    files: FilesArgument,
+    settings: SettingsOption = None,
+    jobs: JobsOption = None,
+    executor: ExecutorOption = None,
     *,
     timeout: Annotated[
         str | None,
@@ -63,9 +70,9 @@ def run(  # one parameter an option
         str | None,
         typer.Option(metavar="SIZE", help="End a trial whose process holds more, as in 4GiB."),
     ] = None,
-    output: Output = RESULTS,
-    offline: Offline = False,
-    smoke: Smoke = False,
+    output: OutputOption = RESULTS_FOLDER,
+    offline: OfflineOption = False,
+    smoke: SmokeOption = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget stored trials first.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show failures and warnings only.")
@@ -76,31 +83,31 @@ def run(  # one parameter an option
 ) -> None:
     """Run experiments: whatever is not stored yet. Then write tables, plots and report."""
     where = _executor(executor, jobs)
-    from ratecli.cli.batch import Manner, run_together  # noqa: PLC0415
-    from ratecli.cli.fetching import progress, writing  # noqa: PLC0415
+    from ratecli.cli.batch import BatchOptions, run_batch  # noqa: PLC0415
+    from ratecli.cli.fetching import download_progress, record_progress  # noqa: PLC0415
     from ratecli.experiment.prepare import prepare  # noqa: PLC0415
-    from ratecli.runner.run import Asked  # noqa: PLC0415
+    from ratecli.runner.run import RunRequest  # noqa: PLC0415
 
     limits = [f"limits.time={timeout}"] if timeout else []
     limits += [f"limits.memory={memory}"] if memory else []
     changes = [*(settings or ()), *limits]
-    with progress(quiet=quiet) as told, writing(quiet=quiet) as written:
+    with download_progress(quiet=quiet) as told, record_progress(quiet=quiet) as written:
         make = partial(prepare, offline=offline, progress=told, written=written)
-        ready, lacking = prepared(files, lambda file: make(file, changes))
-    show(lacking)
+        ready, lacking = prepare_files(files, lambda file: make(file, changes))
+    print_diagnostics(lacking)
     if smoke:
         ready = [replace(each, plan=each.plan.first_of_each()) for each in ready]
-    asked = [Asked(each, output / each.experiment.name) for each in ready]
-    refuse_shared((one.prepared.path, one.folder) for one in asked)
-    refuse_overwritten(asked)
-    manner = Manner(where, fresh=fresh, quiet=quiet, verbose=verbose)
-    raise typer.Exit(max(DATA if lacking else 0, run_together(asked, manner)))
+    asked = [RunRequest(each, output / each.experiment.name) for each in ready]
+    check_distinct_outputs((one.prepared.path, one.folder) for one in asked)
+    check_models_not_overwritten(asked)
+    manner = BatchOptions(where, fresh=fresh, quiet=quiet, verbose=verbose)
+    raise typer.Exit(max(EXIT_NO_DATA if lacking else 0, run_batch(asked, manner)))
 
 
 def _executor(kind: str | None, jobs: int | None) -> Executor:
-    from ratecli.runner.executors import executor_of  # noqa: PLC0415
+    from ratecli.runner.executors import parse_executor  # noqa: PLC0415
 
     try:
-        return executor_of(kind, jobs)
+        return parse_executor(kind, jobs)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--executor") from None

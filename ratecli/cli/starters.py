@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from ratecli.cli.arguments import Separator
-from ratecli.cli.completion import columns, tables
-from ratecli.cli.completion import templates as known_templates
-from ratecli.cli.console import show, table
-from ratecli.plain_text import plain
+from ratecli.cli.arguments import SeparatorOption
+from ratecli.cli.completion import complete_columns, complete_tables
+from ratecli.cli.completion import complete_templates as known_templates
+from ratecli.cli.console import format_table, print_diagnostics
+from ratecli.plain_text import terminal_safe
 
 if TYPE_CHECKING:
-    from ratecli.experiment.starter import Asked
+    from ratecli.experiment.starter import StarterOptions
 
-OWN = "own-data"
+OWN_DATA = "own-data"
 STDOUT = Path("-")
-NEEDED = "--data needs --label COLUMN and --group COLUMN"
+OWN_DATA_USAGE = "--data needs --label COLUMN and --group COLUMN"
 
 
-Target: TypeAlias = Annotated[
+TargetArgument: TypeAlias = Annotated[
     Path, typer.Argument(metavar="[PATH]", show_default=True, help="- is standard output.")
 ]
-Template: TypeAlias = Annotated[
+TemplateOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--template",
@@ -35,36 +35,42 @@ Template: TypeAlias = Annotated[
         autocompletion=known_templates,
     ),
 ]
-Data: TypeAlias = Annotated[
+DataOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        metavar="CSV", help="Your own table, with --label and --group.", autocompletion=tables
+        metavar="CSV",
+        help="Your own table, with --label and --group.",
+        autocompletion=complete_tables,
     ),
 ]
-Label: TypeAlias = Annotated[
+LabelOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN", help="The column to predict, of two values.", autocompletion=columns
+        metavar="COLUMN",
+        help="The column to predict, of two values.",
+        autocompletion=complete_columns,
     ),
 ]
-Group: TypeAlias = Annotated[
+GroupOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="The column that tells groups.", autocompletion=columns),
+    typer.Option(
+        metavar="COLUMN", help="The column that tells groups.", autocompletion=complete_columns
+    ),
 ]
-Positive: TypeAlias = Annotated[
+PositiveOption: TypeAlias = Annotated[
     str | None, typer.Option(metavar="VALUE", help="The label's value that counts as yes.")
 ]
 
 
 def init(
-    path: Target = Path("experiment.yaml"),
+    path: TargetArgument = Path("experiment.yaml"),
     *,
-    template: Template = None,
-    data: Data = None,
-    label: Label = None,
-    group: Group = None,
-    positive: Positive = None,
-    separator: Separator = None,
+    template: TemplateOption = None,
+    data: DataOption = None,
+    label: LabelOption = None,
+    group: GroupOption = None,
+    positive: PositiveOption = None,
+    separator: SeparatorOption = None,
     listed: Annotated[bool, typer.Option("--list", help="List the starter files.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
@@ -77,62 +83,69 @@ def init(
         _refuse(given, template)
         text, notes = _template(template), list[str]()
     else:
-        if template not in {None, OWN}:
-            raise typer.BadParameter(f"--data writes '{OWN}', not '{template}'")
+        if template not in {None, OWN_DATA}:
+            raise typer.BadParameter(f"--data writes '{OWN_DATA}', not '{template}'")
         if label is None or group is None:
-            raise typer.BadParameter(f"{NEEDED}; {_columns(data, separator)}")
-        from ratecli.experiment.starter import Asked  # noqa: PLC0415
+            raise typer.BadParameter(f"{OWN_DATA_USAGE}; {_columns(data, separator)}")
+        from ratecli.experiment.starter import StarterOptions  # noqa: PLC0415
 
         target = Path("experiment.yaml") if path == STDOUT else path
-        text, notes = _own(Asked(data, label, group, target, positive, separator))
+        text, notes = _own_data_starter(
+            StarterOptions(data, label, group, target, positive, separator)
+        )
     if path == STDOUT:
         sys.stdout.write(text)
         return
     _write(path, text, force=force)
-    typer.echo(plain("\n".join([*notes, f"wrote {path}; next: ratecli run {path}"])))
+    typer.echo(terminal_safe("\n".join([*notes, f"wrote {path}; next: ratecli run {path}"])))
 
 
 def _refuse(given: dict[str, str | None], template: str | None) -> None:
-    if template == OWN:
-        raise typer.BadParameter(f"'{OWN}' is of a table: --data CSV --label COLUMN --group COLUMN")
+    if template == OWN_DATA:
+        raise typer.BadParameter(
+            f"'{OWN_DATA}' is of a table: --data CSV --label COLUMN --group COLUMN"
+        )
     alone = [option for option, value in given.items() if value is not None]
     if alone:
         raise typer.BadParameter(f"{alone[0]} is about a table: name it with --data")
 
 
 def _listing() -> str:
-    from ratecli.config.starter import templates  # noqa: PLC0415
+    from ratecli.config.starter import template_summaries  # noqa: PLC0415
 
-    rows = [*templates().items(), (OWN, "Your own table: --data CSV --label COLUMN --group COLUMN")]
-    return table(["template", "what it asks"], [list(row) for row in rows])
+    rows = [
+        *template_summaries().items(),
+        (OWN_DATA, "Your own table: --data CSV --label COLUMN --group COLUMN"),
+    ]
+    return format_table(["template", "what it asks"], [list(row) for row in rows])
 
 
 def _template(name: str | None) -> str:
-    from ratecli.config.starter import FIRST, starter, templates  # noqa: PLC0415
+    from ratecli.config.starter import DEFAULT_TEMPLATE, template_summaries, template_text  # noqa: PLC0415
     from ratecli.errors import did_you_mean  # noqa: PLC0415
 
-    known = templates()
+    known = template_summaries()
     if name is not None and name not in known:
-        hint = did_you_mean(name, [*known, OWN], "templates")
+        hint = did_you_mean(name, [*known, OWN_DATA], "templates")
         raise typer.BadParameter(f"no template is called '{name}'; {hint}", param_hint="--template")
-    return starter(name or FIRST)
+    return template_text(name or DEFAULT_TEMPLATE)
 
 
-def _own(asked: Asked) -> tuple[str, list[str]]:
-    from ratecli.experiment.starter import own_starter  # noqa: PLC0415
+def _own_data_starter(asked: StarterOptions) -> tuple[str, list[str]]:
+    from ratecli.experiment.starter import make_starter  # noqa: PLC0415
 
-    made = own_starter(asked)
-    show(made.warnings)
+    made = make_starter(asked)
+    print_diagnostics(made.warnings)
     return made.text, [*made.notes]
 
 
 def _columns(data: Path, separator: str | None) -> str:
-    from ratecli.datasets.table_files import SEPARATED, table_of  # noqa: PLC0415
-    from ratecli.datasets.tables import other_separator, separator_of  # noqa: PLC0415
+    from ratecli.datasets.table_files import SEPARATOR_HELP, read_table_file  # noqa: PLC0415
+    from ratecli.datasets.tables import guess_separator, separator_of  # noqa: PLC0415
 
-    names = table_of(data, separator or separator_of(data)).column_names
-    if mark := other_separator(names):
-        return SEPARATED.format(mark=repr(mark))
+    names = read_table_file(data, separator or separator_of(data)).column_names
+    if mark := guess_separator(names):
+        return SEPARATOR_HELP.format(mark=repr(mark))
     return f"columns: {', '.join(names[:20])}"
 
 

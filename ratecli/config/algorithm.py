@@ -21,17 +21,17 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ratecli.config.base import Name, Part
-from ratecli.config.complaint import Complaint, complaints_of, raised, wrong_type
-from ratecli.config.filter import OwnFilter
-from ratecli.config.safety import OwnSafety, Safety
+from ratecli.config.base import NameText, Spec
+from ratecli.config.complaint import Complaint, as_validation_error, complaints_of, wrong_type
+from ratecli.config.filter import AlgorithmFilter
+from ratecli.config.safety import AlgorithmSafety, SafetySpec
 from ratecli.config.sweep import Sweep
 from ratecli.config.sweep_reader import read_sweep
 
-SCALAR = {"type": ["number", "string", "boolean"]}
-POINTS = {
+SCALAR_SCHEMA = {"type": ["number", "string", "boolean"]}
+POINTS_SCHEMA = {
     "type": "array",
-    "items": {"type": "object", "minProperties": 1, "additionalProperties": SCALAR},
+    "items": {"type": "object", "minProperties": 1, "additionalProperties": SCALAR_SCHEMA},
 }
 SWEEP_SCHEMA = {
     "type": "object",
@@ -41,22 +41,23 @@ SWEEP_SCHEMA = {
             "items": {"type": "array", "minItems": 1, "items": {"type": "string"}},
             "description": "Groups of names whose values are walked together.",
         },
-        "include": POINTS | {"description": "Points to add, or to complete matching ones with."},
-        "exclude": POINTS | {"description": "Points to leave out."},
+        "include": POINTS_SCHEMA
+        | {"description": "Points to add, or to complete matching ones with."},
+        "exclude": POINTS_SCHEMA | {"description": "Points to leave out."},
     },
     "additionalProperties": {
         "description": "The values of one name.",
         "anyOf": [
-            {"type": "array", "minItems": 1, "items": SCALAR},
+            {"type": "array", "minItems": 1, "items": SCALAR_SCHEMA},
             {"type": "string", "pattern": r"^\s*(linspace|logspace)\s*\(.*\)\s*$"},
         ],
     },
 }
 
-OWN = ("constraints_on", "filter", "margin", "safety", "sweep")
+ENTRY_KEYS = ("constraints_on", "filter", "margin", "safety", "sweep")
 """What an entry says beside the label and the algorithm's options."""
 
-SweepPart = Annotated[
+SweepField = Annotated[
     Sweep,
     PlainValidator(read_sweep),
     PlainSerializer(Sweep.as_file),
@@ -64,13 +65,15 @@ SweepPart = Annotated[
 ]
 
 
-class Algorithm(Part):
+class AlgorithmSpec(Spec):
     """An algorithm, the label of its results, its options and its own sweep."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    name: Name = Field(description="The algorithm; `ratecli ls algorithms` lists them.")
-    label: Name = Field(description="The name of its results (`as`); by default the algorithm's.")
+    name: NameText = Field(description="The algorithm; `ratecli ls algorithms` lists them.")
+    label: NameText = Field(
+        description="The name of its results (`as`); by default the algorithm's."
+    )
     options: dict[str, Any] = Field(
         default_factory=dict, description="Its hyper-parameters; `ratecli show NAME` lists them."
     )
@@ -85,16 +88,16 @@ class Algorithm(Part):
         "times the normal quantile (1.64 for 0.95) must satisfy it. With too few rows for that, the trial "
         "ends as `no_solution_found`.",
     )
-    safety: OwnSafety = Field(
+    safety: AlgorithmSafety = Field(
         None,
         description="Keys of the safety test that are others than the file's, a test for this algorithm "
         "alone where the file has none, or false: no test.",
     )
-    filter: OwnFilter = Field(
+    filter: AlgorithmFilter = Field(
         None,
         description="false: this algorithm is trained on all training rows, whatever the file's filter says.",
     )
-    sweep: SweepPart | None = Field(
+    sweep: SweepField | None = Field(
         None,
         description="What varies for this algorithm only, beside the experiment's sweep. A name that "
         "is one of its options sets it.",
@@ -107,13 +110,13 @@ class Algorithm(Part):
             return raw
         complaint = _shape_complaint(raw)
         if complaint:
-            raise raised([complaint], "algorithm")
+            raise as_validation_error([complaint], "algorithm")
         name, given = (raw, {}) if isinstance(raw, str) else next(iter(raw.items()))
         try:
-            return handler(_fields(name, given or {}))
+            return handler(_entry_fields(name, given or {}))
         except ValidationError as error:
-            found = [_in_file(each, str(name), raw) for each in complaints_of(error)]
-            raise raised(found, "algorithm") from None
+            found = [_relocate_complaint(each, str(name), raw) for each in complaints_of(error)]
+            raise as_validation_error(found, "algorithm") from None
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -152,13 +155,13 @@ class Algorithm(Part):
         if self.margin is not None:
             own["margin"] = self.margin
         if self.safety is not None:
-            own["safety"] = self.safety.given() if isinstance(self.safety, Safety) else False
+            own["safety"] = self.safety.given() if isinstance(self.safety, SafetySpec) else False
         if self.filter is not None:
             own["filter"] = False
         return {self.name: {**self.options, "as": self.label, **own}}
 
 
-def label_of(raw: object) -> str | None:
+def entry_label(raw: object) -> str | None:
     """The label that a raw entry asks for, if it is anything like an entry."""
     if isinstance(raw, str):
         return raw
@@ -169,14 +172,14 @@ def label_of(raw: object) -> str | None:
     return label if isinstance(label, str) else None
 
 
-def own_sweep(raw: object) -> Mapping[str, Any]:
+def entry_sweep(raw: object) -> Mapping[str, Any]:
     """The raw `sweep` of a raw entry, if there is one."""
     options = next(iter(raw.values()), None) if isinstance(raw, dict) else None
     sweep = options.get("sweep") if isinstance(options, dict) else None
     return sweep if isinstance(sweep, dict) else {}
 
 
-def label_loc(index: int, raw: object) -> tuple[str | int, ...]:
+def entry_label_loc(index: int, raw: object) -> tuple[str | int, ...]:
     """Where the label of a raw entry stands."""
     if not isinstance(raw, dict):
         return ("algorithms", index)
@@ -205,19 +208,19 @@ def _shape_complaint(raw: object) -> Complaint | None:
     return None
 
 
-def _fields(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    options = {key: value for key, value in given.items() if key not in {"as", *OWN}}
-    own = {key: given[key] for key in OWN if key in given}
+def _entry_fields(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    options = {key: value for key, value in given.items() if key not in {"as", *ENTRY_KEYS}}
+    own = {key: given[key] for key in ENTRY_KEYS if key in given}
     return {"name": name, "label": given.get("as", name), "options": options} | own
 
 
-def _in_file(complaint: Complaint, name: str, raw: object) -> Complaint:
+def _relocate_complaint(complaint: Complaint, name: str, raw: object) -> Complaint:
     """The complaint at the place of the file's entry rather than of the model's field."""
     field, *rest = complaint.loc
-    if field in OWN:
+    if field in ENTRY_KEYS:
         return Complaint(
             (name, field, *rest), complaint.code, complaint.message, complaint.help, complaint.key
         )
-    inside = (name, "as") if field == "label" and label_of(raw) != name else (name,)
+    inside = (name, "as") if field == "label" and entry_label(raw) != name else (name,)
     loc = inside if isinstance(raw, dict) else ()
     return Complaint(loc, complaint.code, complaint.message, complaint.help, key=len(loc) == 1)

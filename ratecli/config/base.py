@@ -21,14 +21,14 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ratecli.config.complaint import Complaint, complaints_of, raised, wrong_type
-from ratecli.config.names import NAME, SLUG, bad_name, bad_slug
-from ratecli.config.sweep import Value
+from ratecli.config.complaint import Complaint, as_validation_error, complaints_of, wrong_type
+from ratecli.config.names import IDENTIFIER_PATTERN, SLUG_PATTERN, check_name, check_slug
+from ratecli.config.sweep import SweepValue
 
-MAX_RULE = 2000
+MAX_RULE_LENGTH = 2000
 
 
-class Part(BaseModel):
+class Spec(BaseModel):
     """A mapping of the file. `cross_check` looks at the raw data, so that it always has its say."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -48,44 +48,44 @@ class Part(BaseModel):
         except ValidationError as error:
             found = [*complaints_of(error, cls.model_fields), *found]
         if found:
-            raise raised(found, cls.__name__)
+            raise as_validation_error(found, cls.__name__)
         return part
 
 
-def _name(value: object) -> object:
-    return _without(bad_name((), value), value) if isinstance(value, str) else value
+def _validate_name(value: object) -> object:
+    return _accept_unless(check_name((), value), value) if isinstance(value, str) else value
 
 
-def _slug(value: object) -> object:
-    return _without(bad_slug((), value), value) if isinstance(value, str) else value
+def _validate_slug(value: object) -> object:
+    return _accept_unless(check_slug((), value), value) if isinstance(value, str) else value
 
 
-def as_rule(value: object) -> object:
+def validate_rule(value: object) -> object:
     """The text of a rule as it is; raises what pydantic passes on (E103, E104, E302)."""
     if not isinstance(value, str):
         hint = f"put it in quotes: '{value}'" if isinstance(value, int | float) else None
-        return _without([wrong_type((), "the text of a rule", value, hint)], value)
+        return _accept_unless([wrong_type((), "the text of a rule", value, hint)], value)
     if not value.strip():
-        return _without([Complaint((), "E104", "the rule is empty", "write a rule")], value)
-    if len(value) > MAX_RULE:
-        message = f"the rule has {len(value)} characters; at most {MAX_RULE} are allowed"
-        return _without([Complaint((), "E302", message)], value)
+        return _accept_unless([Complaint((), "E104", "the rule is empty", "write a rule")], value)
+    if len(value) > MAX_RULE_LENGTH:
+        message = f"the rule has {len(value)} characters; at most {MAX_RULE_LENGTH} are allowed"
+        return _accept_unless([Complaint((), "E302", message)], value)
     return value
 
 
-def _scalar(value: object) -> object:
+def _validate_scalar(value: object) -> object:
     right = isinstance(value, bool | int | float | str)
     wanted = "a number, a text or true or false, as in the sweep"
-    return _without([] if right else [wrong_type((), wanted, value)], value)
+    return _accept_unless([] if right else [wrong_type((), wanted, value)], value)
 
 
-def _without(complaints: list[Complaint], value: object) -> object:
+def _accept_unless(complaints: list[Complaint], value: object) -> object:
     if complaints:
-        raise raised(complaints, "value")
+        raise as_validation_error(complaints, "value")
     return value
 
 
-class NoNull:
+class NotNull:
     """Of a key that may be left out, but not be null: an editor is told so, too."""
 
     def __get_pydantic_json_schema__(
@@ -96,42 +96,42 @@ class NoNull:
         return kept[0] if len(kept) == 1 else schema | {"anyOf": kept}
 
 
-def stated(wanted: str, hint: str) -> BeforeValidator:
+def require_value(wanted: str, hint: str) -> BeforeValidator:
     """For a key that asks for something by being there: left empty, it would silently ask for nothing.
 
     Raises what pydantic passes on, an E103.
     """
 
     def check(value: object) -> object:
-        return _without([wrong_type((), wanted, value, hint)] if value is None else [], value)
+        return _accept_unless([wrong_type((), wanted, value, hint)] if value is None else [], value)
 
     return BeforeValidator(check)
 
 
-Name = Annotated[
+NameText = Annotated[
     str,
-    BeforeValidator(_name),
-    WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"}),
+    BeforeValidator(_validate_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{IDENTIFIER_PATTERN.pattern}$"}),
 ]
-Slug = Annotated[
+SlugText = Annotated[
     str,
-    BeforeValidator(_slug),
-    WithJsonSchema({"type": "string", "pattern": f"^{SLUG.pattern}$"}),
+    BeforeValidator(_validate_slug),
+    WithJsonSchema({"type": "string", "pattern": f"^{SLUG_PATTERN.pattern}$"}),
 ]
-Rule = Annotated[
+RuleText = Annotated[
     str,
-    BeforeValidator(as_rule),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_RULE}),
+    BeforeValidator(validate_rule),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_RULE_LENGTH}),
 ]
-Text = Annotated[str, Strict()]
-Column = Annotated[str, StringConstraints(strict=True, min_length=1)]
-Whole = Annotated[int, Strict()]
-Flag = Annotated[bool, Strict()]
-Count = Annotated[int, Strict(), Field(ge=1)]
-Seed = Annotated[int, Strict(), Field(ge=0)]
-Scalar = Annotated[
-    Value,
-    BeforeValidator(_scalar),
+StrictText = Annotated[str, Strict()]
+ColumnName = Annotated[str, StringConstraints(strict=True, min_length=1)]
+WholeNumber = Annotated[int, Strict()]
+StrictFlag = Annotated[bool, Strict()]
+PositiveCount = Annotated[int, Strict(), Field(ge=1)]
+SeedNumber = Annotated[int, Strict(), Field(ge=0)]
+StrictScalar = Annotated[
+    SweepValue,
+    BeforeValidator(_validate_scalar),
     WithJsonSchema({"type": ["number", "string", "boolean"]}),
 ]
 """A value of a swept name."""

@@ -12,10 +12,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from ratecli.config.document import Document, Loc
-from ratecli.errors import Fault, did_you_mean
+from ratecli.errors import Diagnostic, did_you_mean
 
-CODE = re.compile(r"E\d{3}")
-WHERE = "\0"  # in a message: the name of its place, once that is known; no YAML text holds it
+CODE_PATTERN = re.compile(r"E\d{3}")
+LOCATION_MARK = (
+    "\0"  # in a message: the name of its place, once that is known; no YAML text holds it
+)
 KEY_MARK = "[key]"  # pydantic's last step of a location when a key, not its value, is wrong
 
 
@@ -32,13 +34,13 @@ class Complaint:
     def under(self, *outer: str | int) -> Complaint:
         return replace(self, loc=(*outer, *self.loc))
 
-    def fault(self, document: Document) -> Fault:
+    def fault(self, document: Document) -> Diagnostic:
         place = document.place(self.loc, key=self.key)
-        message = self.message.replace(WHERE, named(self.loc))
-        return Fault(self.code, message, self.help, place=place)
+        message = self.message.replace(LOCATION_MARK, describe_location(self.loc))
+        return Diagnostic(self.code, message, self.help, place=place)
 
 
-def raised(complaints: Sequence[Complaint], title: str) -> ValidationError:
+def as_validation_error(complaints: Sequence[Complaint], title: str) -> ValidationError:
     """Complaints as the exception that pydantic passes on, outer locations added."""
     details = [
         InitErrorDetails(
@@ -65,9 +67,9 @@ def complaints_of(error: ValidationError, known: Iterable[str] = ()) -> list[Com
     names = list(known)
     unknown = [str(each["loc"][-1]) for each in details if each["type"] == "extra_forbidden"]
     meant = {near for word in unknown for near in difflib.get_close_matches(word, names, n=1)}
-    bad_keys = {each["loc"][:-1] for each in details if _of_key(each)}
+    bad_keys = {each["loc"][:-1] for each in details if _concerns_key(each)}
     return [
-        _complaint(each, names)
+        _from_pydantic(each, names)
         for each in details
         if not (each["type"] == "missing" and each["loc"][-1] in meant)
         and not (each["type"] == "too_short" and each["input"])
@@ -77,36 +79,36 @@ def complaints_of(error: ValidationError, known: Iterable[str] = ()) -> list[Com
 
 def unknown_key(loc: Loc, names: Iterable[str]) -> Complaint:
     key = str(loc[-1])
-    hint = missing_space(key) or did_you_mean(key, names, "allowed keys")
-    return Complaint(loc, "E101", f"unknown key {shown(key)}", hint, key=True)
+    hint = missing_space_hint(key) or did_you_mean(key, names, "allowed keys")
+    return Complaint(loc, "E101", f"unknown key {quote_value(key)}", hint, key=True)
 
 
-def missing_space(key: str) -> str | None:
+def missing_space_hint(key: str) -> str | None:
     """Help for {a:b}, which is one key to YAML."""
     name, colon, rest = key.partition(":")
     return f"a space is missing after the ':': write {name}: {rest}" if colon else None
 
 
-def shown(value: object) -> str:
+def quote_value(value: object) -> str:
     """A value in a sentence, cut to a readable length."""
     text = str(value)
     return f"'{text[:37]}...'" if len(text) > 40 else f"'{text}'"
 
 
-def kind(value: object) -> str:
+def describe_type(value: object) -> str:
     """What a wrong value is, for the end of '... must be a list, not ...'."""
     if value is None:
         return "empty"
     if isinstance(value, bool):
         return f"the truth value {str(value).lower()}"
     if isinstance(value, str):
-        return f"the text {shown(value)}"
+        return f"the text {quote_value(value)}"
     if isinstance(value, int | float):
         return f"the number {value}"
     return "a mapping" if isinstance(value, dict) else "a list"
 
 
-def named(loc: Loc) -> str:
+def describe_location(loc: Loc) -> str:
     """How a sentence calls what stands at `loc`."""
     if not loc:
         return "this"
@@ -116,21 +118,23 @@ def named(loc: Loc) -> str:
     return f"'{loc[-1]}'"
 
 
-def no_choice(loc: Loc, value: object, choices: Iterable[str]) -> Complaint:
+def invalid_choice(loc: Loc, value: object, choices: Iterable[str]) -> Complaint:
     """What is none of some words: an E104 if it is a word, too, or a number, else an E103."""
     names = sorted(choices)
     if not isinstance(value, str | bool | int | float):
         return wrong_type(loc, f"one of {', '.join(names)}", value)
     hint = did_you_mean(str(value), names, "choices")
-    return Complaint(loc, "E104", f"{shown(value)} is not a choice for {WHERE}", hint)
+    return Complaint(loc, "E104", f"{quote_value(value)} is not a choice for {LOCATION_MARK}", hint)
 
 
 def wrong_type(loc: Loc, wanted: str, value: object, hint: str | None = None) -> Complaint:
     """An E103: `wanted` reads on from 'must be'."""
-    return Complaint(loc, "E103", f"{WHERE} must be {wanted}, not {kind(value)}", hint)
+    return Complaint(
+        loc, "E103", f"{LOCATION_MARK} must be {wanted}, not {describe_type(value)}", hint
+    )
 
 
-WANTED = {
+EXPECTED_TYPES = {
     "string_type": "text",
     "int_type": "a whole number",
     "float_type": "a number",
@@ -139,7 +143,7 @@ WANTED = {
     "model_type": "a mapping of keys to values",
     "tuple_type": "a list",
 }
-BOUNDS = {
+BOUND_PHRASES = {
     "greater_than_equal": ("ge", "at least"),
     "greater_than": ("gt", "greater than"),
     "less_than_equal": ("le", "at most"),
@@ -147,19 +151,19 @@ BOUNDS = {
 }
 
 
-def _of_key(error: ErrorDetails) -> bool:
+def _concerns_key(error: ErrorDetails) -> bool:
     loc, own_key = error["loc"], error["type"] in {"extra_forbidden", "missing"}
     return len(loc) > 1 and loc[-1] == KEY_MARK and not own_key
 
 
-def _complaint(error: ErrorDetails, names: list[str]) -> Complaint:
+def _from_pydantic(error: ErrorDetails, names: list[str]) -> Complaint:
     loc = error["loc"]
-    if _of_key(error) and error["type"] == "literal_error":
-        return unknown_key(loc[:-1], _choices(error["ctx"]))
-    if _of_key(error):
-        return replace(_complaint({**error, "loc": loc[:-1]}, names), key=True)
+    if _concerns_key(error) and error["type"] == "literal_error":
+        return unknown_key(loc[:-1], _choices_of(error["ctx"]))
+    if _concerns_key(error):
+        return replace(_from_pydantic({**error, "loc": loc[:-1]}, names), key=True)
     problem, value, context = error["type"], error["input"], error.get("ctx", {})
-    if CODE.fullmatch(problem):
+    if CODE_PATTERN.fullmatch(problem):
         return Complaint(loc, problem, context["message"], context["help"], context["key"])
     if problem == "extra_forbidden":
         return unknown_key(loc, names)
@@ -168,13 +172,13 @@ def _complaint(error: ErrorDetails, names: list[str]) -> Complaint:
     if problem == "value_error":  # raised by the class itself: values that do not go together
         return Complaint(loc, "E104", str(context["error"]))
     if problem == "literal_error":
-        return no_choice(loc, value, _choices(context))
-    if problem in WANTED:
-        return wrong_type(loc, WANTED[problem], value, _type_help(problem, value))
+        return invalid_choice(loc, value, _choices_of(context))
+    if problem in EXPECTED_TYPES:
+        return wrong_type(loc, EXPECTED_TYPES[problem], value, _type_help(problem, value))
     return Complaint(loc, "E104", *_range_sentence(problem, value, context))
 
 
-def _choices(context: dict[str, Any]) -> list[str]:
+def _choices_of(context: dict[str, Any]) -> list[str]:
     return re.findall(r"'([^']*)'", context["expected"])
 
 
@@ -189,17 +193,17 @@ def _type_help(problem: str, value: object) -> str | None:
 
 
 def _range_sentence(problem: str, value: object, context: dict[str, Any]) -> tuple[str, str | None]:
-    if problem in BOUNDS:
-        field, words = BOUNDS[problem]
-        return f"{WHERE} must be {words} {context[field]}, not {value}", None
+    if problem in BOUND_PHRASES:
+        field, words = BOUND_PHRASES[problem]
+        return f"{LOCATION_MARK} must be {words} {context[field]}, not {value}", None
     if problem == "finite_number":
-        return f"{WHERE} must be a finite number, not {value}", None
+        return f"{LOCATION_MARK} must be a finite number, not {value}", None
     if problem in {"too_short", "string_too_short"}:
-        return f"{WHERE} must not be empty", None
-    return f"{WHERE} is not valid: {shown(value)}", None
+        return f"{LOCATION_MARK} must not be empty", None
+    return f"{LOCATION_MARK} is not valid: {quote_value(value)}", None
 
 
-def ordered(faults: Iterable[Fault]) -> Iterator[Fault]:
+def sort_by_place(faults: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
     """Faults in the order of their places, each once."""
     placed = {
         (f.place.file, f.place.line, f.place.column, f.code, f.message): f

@@ -7,172 +7,178 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ratecli.config.algorithm import label_loc, label_of, own_sweep
-from ratecli.config.complaint import Complaint, shown
-from ratecli.config.dataset_sweep import DATASET, one_by_one
+from ratecli.config.algorithm import entry_label, entry_label_loc, entry_sweep
+from ratecli.config.complaint import Complaint, quote_value
+from ratecli.config.dataset_sweep import DATASET_AXIS, dataset_sweep_conflicts
 from ratecli.config.document import Loc
-from ratecli.config.filter_conflicts import filtering
-from ratecli.config.names import FAILURE_RATE, IN_RESULTS, SOLUTION_RATE
-from ratecli.config.safety_conflicts import promises
-from ratecli.config.sweep import points
-from ratecli.config.sweep_reader import KEYWORDS, MAX_POINTS, read_sweep
+from ratecli.config.filter_conflicts import filter_conflicts
+from ratecli.config.names import FAILURE_RATE, RESERVED_RESULT_FILES, SOLUTION_RATE
+from ratecli.config.safety_conflicts import safety_conflicts
+from ratecli.config.sweep import sweep_points
+from ratecli.config.sweep_reader import MAX_POINTS, SWEEP_KEYWORDS, read_sweep
 from ratecli.errors import did_you_mean
 
-RESERVED = ("algorithm", "variant", "seed", "split", "metric", "value")
+RESERVED_NAMES = ("algorithm", "variant", "seed", "split", "metric", "value")
 """Columns of the results that a swept name would hide."""
 
-SHARES = {SOLUTION_RATE, FAILURE_RATE}
+OUTCOME_SHARES = {SOLUTION_RATE, FAILURE_RATE}
 MAX_SEEDS = 10_000
 MAX_TRIALS = 100_000
 """All are planned before the first is run."""
-DEPLOYED = "deployed"
+DEPLOYED_LABEL = "deployed"
 """What `of(...)` calls the deployed model."""
 
 
-def conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def find_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     """Complaints about raw data that may be wrong in any other way, too."""
-    yield from one_by_one(raw)
+    yield from dataset_sweep_conflicts(raw)
     yield from _shared_names(raw)
     yield from _reserved_names(raw)
-    yield from _labels(raw)
-    yield from _files(raw)
-    yield from _sizes(raw)
-    yield from _levels(raw)
-    yield from promises(raw)
-    yield from filtering(raw)
+    yield from _label_conflicts(raw)
+    yield from _file_name_conflicts(raw)
+    yield from _sweep_size_conflicts(raw)
+    yield from _level_conflicts(raw)
+    yield from safety_conflicts(raw)
+    yield from filter_conflicts(raw)
 
 
-def _twice(loc: Loc, message: str, hint: str | None = None) -> Complaint:
+def _duplicate(loc: Loc, message: str, hint: str | None = None) -> Complaint:
     return Complaint(loc, "E106", message, hint, key=True)
 
 
-def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _mapping_at(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = raw.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _entries(raw: Mapping[str, Any]) -> list[Any]:
+def _algorithm_entries(raw: Mapping[str, Any]) -> list[Any]:
     value = raw.get("algorithms")
     return value if isinstance(value, list) else []
 
 
-def _swept(raw: Mapping[str, Any]) -> Iterator[Loc]:
+def _swept_locs(raw: Mapping[str, Any]) -> Iterator[Loc]:
     """Where each swept name stands, the experiment's and the algorithms' own."""
-    yield from (("sweep", name) for name in _mapping(raw, "sweep") if name not in KEYWORDS)
-    for k, entry in enumerate(_entries(raw)):
-        names = [name for name in own_sweep(entry) if name not in KEYWORDS]
+    yield from (("sweep", name) for name in _mapping_at(raw, "sweep") if name not in SWEEP_KEYWORDS)
+    for k, entry in enumerate(_algorithm_entries(raw)):
+        names = [name for name in entry_sweep(entry) if name not in SWEEP_KEYWORDS]
         yield from (("algorithms", k, next(iter(entry)), "sweep", name) for name in names)
 
 
 def _shared_names(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    known = dict.fromkeys(_mapping(raw, "datasets"), "a data set")
-    for name in _mapping(raw, "groups"):
+    known = dict.fromkeys(_mapping_at(raw, "datasets"), "a data set")
+    for name in _mapping_at(raw, "groups"):
         if known.setdefault(name, "a group") != "a group":
-            yield _twice(("groups", name), f"'{name}' is both {known[name]} and a group", RENAME)
-    measured = {"objective", *SHARES, *_mapping(raw, "metrics")}
-    for loc in _swept(raw):
+            yield _duplicate(
+                ("groups", name), f"'{name}' is both {known[name]} and a group", RENAME_HINT
+            )
+    measured = {"objective", *OUTCOME_SHARES, *_mapping_at(raw, "metrics")}
+    for loc in _swept_locs(raw):
         if loc[-1] in known:
             message = f"'{loc[-1]}' is both {known[str(loc[-1])]} and a name of the sweep"
-            yield _twice(loc, message, RENAME)
+            yield _duplicate(loc, message, RENAME_HINT)
         elif loc[-1] in measured:
             message = f"'{loc[-1]}' is both a metric and a name of the sweep"
-            yield _twice(
+            yield _duplicate(
                 loc, message, "tables and plots tell them apart by name: rename one of them"
             )
 
 
-RENAME = "rules tell them apart by name: rename one of them"
+RENAME_HINT = "rules tell them apart by name: rename one of them"
 
 
 def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     name = raw.get("name")
-    if isinstance(name, str) and name in IN_RESULTS:
-        message = f"'{name}' is {IN_RESULTS[name]}, and the experiment's results would be there too"
+    if isinstance(name, str) and name in RESERVED_RESULT_FILES:
+        message = f"'{name}' is {RESERVED_RESULT_FILES[name]}, and the experiment's results would be there too"
         yield Complaint(("name",), "E106", message, "choose another name")
-    for loc in _swept(raw):
-        if loc[-1] in RESERVED:
+    for loc in _swept_locs(raw):
+        if loc[-1] in RESERVED_NAMES:
             message = f"'{loc[-1]}' is already a column of the results"
-            yield _twice(loc, message, "sweep another name")
-    if "objective" in _mapping(raw, "metrics"):
+            yield _duplicate(loc, message, "sweep another name")
+    if "objective" in _mapping_at(raw, "metrics"):
         hint = "it is measured anyway; remove this metric or rename it"
-        yield _twice(("metrics", "objective"), "'objective' already names the objective", hint)
-    for name in SHARES & _mapping(raw, "metrics").keys():
+        yield _duplicate(("metrics", "objective"), "'objective' already names the objective", hint)
+    for name in OUTCOME_SHARES & _mapping_at(raw, "metrics").keys():
         message = f"'{name}' already names a share of trials"
-        yield _twice(("metrics", name), message, "it can be shown anyway; rename this metric")
+        yield _duplicate(("metrics", name), message, "it can be shown anyway; rename this metric")
 
 
-def _labels(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _label_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     seen: set[str] = set()
-    for k, entry in enumerate(_entries(raw)):
-        label = label_of(entry)
+    for k, entry in enumerate(_algorithm_entries(raw)):
+        label = entry_label(entry)
         if label in seen:
             hint = f"give one of them a label of its own: {{as: {label}_2}}"
-            loc = label_loc(k, entry)
+            loc = entry_label_loc(k, entry)
             message = f"two algorithms are called '{label}'"
             yield Complaint(loc, "E106", message, hint, key=len(loc) == 3)
-        if label == DEPLOYED:
-            loc = label_loc(k, entry)
-            message = f"in rules '{DEPLOYED}' is the deployed model: of({DEPLOYED}, ...)"
+        if label == DEPLOYED_LABEL:
+            loc = entry_label_loc(k, entry)
+            message = (
+                f"in rules '{DEPLOYED_LABEL}' is the deployed model: of({DEPLOYED_LABEL}, ...)"
+            )
             hint = "give the algorithm another label: {as: NAME}"
             yield Complaint(loc, "E106", message, hint, key=len(loc) == 3)
         seen |= {label} if label else set()
-    wanted = _mapping(raw, "deployed").get("algorithm")
+    wanted = _mapping_at(raw, "deployed").get("algorithm")
     if seen and isinstance(wanted, str) and wanted not in seen:
-        message = f"{shown(wanted)} is not an algorithm of this file"
+        message = f"{quote_value(wanted)} is not an algorithm of this file"
         hint = did_you_mean(wanted, seen, "algorithms")
         yield Complaint(("deployed", "algorithm"), "E104", message, hint)
 
 
-def _files(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    report = _mapping(raw, "report")
+def _file_name_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    report = _mapping_at(raw, "report")
     for part in ("tables", "plots"):
         seen: set[str] = set()
         entries = report.get(part)
         for k, entry in enumerate(entries if isinstance(entries, list) else []):
             file = entry.get("file") if isinstance(entry, dict) else None
             if isinstance(file, str) and file in seen:
-                message = f"two {part} are written to the file {shown(file)}"
+                message = f"two {part} are written to the file {quote_value(file)}"
                 loc = ("report", part, k, "file")
                 yield Complaint(loc, "E106", message, "name another file")
             seen |= {file} if isinstance(file, str) else set()
 
 
-def _sizes(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _sweep_size_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     """Sweeps that are too big only together; each alone is looked at where it is read."""
-    outer = _count(_mapping(raw, "sweep"))
-    for k, entry in enumerate(_entries(raw)):
-        size = outer * _count(own_sweep(entry))
+    outer = _count_points(_mapping_at(raw, "sweep"))
+    for k, entry in enumerate(_algorithm_entries(raw)):
+        size = outer * _count_points(entry_sweep(entry))
         if outer <= MAX_POINTS < size:
             loc = ("algorithms", k, next(iter(entry)), "sweep")
             message = f"with the experiment's sweep this makes {size} points, over {MAX_POINTS}"
             yield Complaint(loc, "E105", message, key=True)
             return
-    yield from _trials(raw, outer)
+    yield from _trial_count_conflicts(raw, outer)
 
 
-def _trials(raw: Mapping[str, Any], outer: int) -> Iterator[Complaint]:
+def _trial_count_conflicts(raw: Mapping[str, Any], outer: int) -> Iterator[Complaint]:
     """Points and seeds that are too many only together."""
     seeds = raw.get("seeds")
     count = seeds if isinstance(seeds, int) else len(seeds) if isinstance(seeds, list) else 1
-    trials = sum(outer * _count(own_sweep(entry)) for entry in _entries(raw)) * count
+    trials = (
+        sum(outer * _count_points(entry_sweep(entry)) for entry in _algorithm_entries(raw)) * count
+    )
     if trials > MAX_TRIALS and outer <= MAX_POINTS and count <= MAX_SEEDS:
         message = f"this makes {trials} trials, over {MAX_TRIALS}"
         hint = "take fewer seeds or points, or several files"
         yield Complaint(("seeds",), "E105", message, hint, key=True)
 
 
-def _count(sweep: Mapping[str, Any]) -> int:
+def _count_points(sweep: Mapping[str, Any]) -> int:
     try:
-        return len(points(read_sweep(dict(sweep)))) if sweep else 1
+        return len(sweep_points(read_sweep(dict(sweep)))) if sweep else 1
     except ValidationError:
         return 1
 
 
-def _levels(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _level_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     """Rows that are one table must all stand at the same levels."""
-    entries = {k: v for k, v in _mapping(raw, "datasets").items() if isinstance(v, dict)}
+    entries = {k: v for k, v in _mapping_at(raw, "datasets").items() if isinstance(v, dict)}
     found = {name: entry.get("levels") for name, entry in entries.items()}
-    if len(set(map(repr, found.values()))) < 2 or DATASET in _mapping(raw, "sweep"):
+    if len(set(map(repr, found.values()))) < 2 or DATASET_AXIS in _mapping_at(raw, "sweep"):
         return
     first = next(name for name, levels in found.items() if levels is not None)
     for name, levels in found.items():

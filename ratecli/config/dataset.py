@@ -9,22 +9,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict, StringConstraints, WithJsonSchema
 
-from ratecli.config.base import Column, Count, Flag, Part, Seed
-from ratecli.config.complaint import WHERE, Complaint, raised, shown, unknown_key, wrong_type
+from ratecli.config.base import ColumnName, PositiveCount, SeedNumber, Spec, StrictFlag
+from ratecli.config.complaint import (
+    LOCATION_MARK,
+    Complaint,
+    as_validation_error,
+    quote_value,
+    unknown_key,
+    wrong_type,
+)
 
-FRACTION = re.compile(r"(\d{1,6})/(0*[1-9]\d{0,5})")
+FRACTION_PATTERN = re.compile(r"(\d{1,6})/(0*[1-9]\d{0,5})")
 MAX_LEVELS = 30
 """As many as the values of a column in a template (`mean(precision, by=level)`)."""
-PARTS = ("train", "validation", "test")
+DATASET_PARTS = ("train", "validation", "test")
 SHARED_KEYS = ("split", "levels")
 SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", *SHARED_KEYS)
-EXCLUDED = {
-    "by": ("official", "stratify", *PARTS),
+EXCLUSIVE_SPLIT_KEYS = {
+    "by": ("official", "stratify", *DATASET_PARTS),
     "official": ("train", "test"),
 }
 """What a way to split leaves no room for."""
 
-KINDS = {"source": "a registered source", "path": "your own table"}
+DATASET_KINDS = {"source": "a registered source", "path": "your own table"}
 
 
 def as_fraction(value: float | str) -> Fraction:
@@ -35,27 +42,29 @@ def as_fraction(value: float | str) -> Fraction:
 def _fraction(value: object) -> object:
     complaint = _fraction_complaint(value)
     if complaint:
-        raise raised([complaint], "fraction")
+        raise as_validation_error([complaint], "fraction")
     return value
 
 
 def _fraction_complaint(value: object) -> Complaint | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return wrong_type((), "a number from 0 to 1, or a text like '1/3'", value)
-    found = FRACTION.fullmatch(value) if isinstance(value, str) else None
+    found = FRACTION_PATTERN.fullmatch(value) if isinstance(value, str) else None
     if isinstance(value, str) and found is None:
-        return Complaint((), "E104", f"{shown(value)} is no fraction", "write 0.25 or 1/4")
+        return Complaint((), "E104", f"{quote_value(value)} is no fraction", "write 0.25 or 1/4")
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - NaN
-        return Complaint((), "E104", f"{WHERE} must be a number from 0 to 1, not nan")
+        return Complaint((), "E104", f"{LOCATION_MARK} must be a number from 0 to 1, not nan")
     if not (isinstance(value, str) or 0 <= value <= 1) or (found and as_fraction(value) > 1):
-        return Complaint((), "E104", f"{WHERE} must be from 0 to 1, not {value}")
+        return Complaint((), "E104", f"{LOCATION_MARK} must be from 0 to 1, not {value}")
     return None
 
 
 def _scalar(value: object) -> object:
     if isinstance(value, str | int | float):
         return value
-    raise raised([wrong_type((), "a single value: a number, text, true or false", value)], "value")
+    raise as_validation_error(
+        [wrong_type((), "a single value: a number, text, true or false", value)], "value"
+    )
 
 
 def _range(value: object) -> object:
@@ -65,11 +74,13 @@ def _range(value: object) -> object:
         isinstance(end, bool) or not isinstance(end, int | float | None) for end in ends
     )
     if len(ends) != 2 or wrong_kind:
-        raise raised([wrong_type((), "two numbers, or null for none", value, hint)], "range")
+        raise as_validation_error(
+            [wrong_type((), "two numbers, or null for none", value, hint)], "range"
+        )
     low, high = (end for end in ends)
     if not (low is None or high is None or low < high):
-        message = f"{WHERE} must begin with the smaller number, not {low} and {high}"
-        raise raised([Complaint((), "E104", message, hint)], "range")
+        message = f"{LOCATION_MARK} must begin with the smaller number, not {low} and {high}"
+        raise as_validation_error([Complaint((), "E104", message, hint)], "range")
     return value
 
 
@@ -80,7 +91,7 @@ FractionValue = Annotated[
         {
             "anyOf": [
                 {"type": "number", "minimum": 0, "maximum": 1},
-                {"type": "string", "pattern": f"^{FRACTION.pattern}$"},
+                {"type": "string", "pattern": f"^{FRACTION_PATTERN.pattern}$"},
             ]
         }
     ),
@@ -90,17 +101,17 @@ ScalarValue = Annotated[
     BeforeValidator(_scalar),
     WithJsonSchema({"type": ["boolean", "number", "string"]}),
 ]
-Columns = Annotated[tuple[Column, ...], Field(min_length=1)]
-End = Annotated[float, Strict()] | None
-Range = Annotated[tuple[End, End], BeforeValidator(_range)]
-Levels = Annotated[int, Strict(), Field(ge=2, le=MAX_LEVELS)]
-Hash = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-fA-F]{64}$")]
+ColumnNames = Annotated[tuple[ColumnName, ...], Field(min_length=1)]
+RangeEnd = Annotated[float, Strict()] | None
+LabelRange = Annotated[tuple[RangeEnd, RangeEnd], BeforeValidator(_range)]
+LevelCount = Annotated[int, Strict(), Field(ge=2, le=MAX_LEVELS)]
+Sha256Text = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-fA-F]{64}$")]
 
 
-class Split(Part):
+class SplitSpec(Spec):
     """How rows are divided into train, validation and test."""
 
-    official: Flag | None = Field(
+    official: StrictFlag | None = Field(
         None, description="Keep the split that the source comes with (default where it has one)."
     )
     train: FractionValue | None = Field(None, description="Fraction of rows to train on.")
@@ -110,22 +121,24 @@ class Split(Part):
         "training rows.",
     )
     test: FractionValue | None = Field(None, description="Fraction of rows to test on.")
-    stratify: Columns | None = Field(
+    stratify: ColumnNames | None = Field(
         None, description="Columns whose values get the same shares in every part."
     )
-    by: Column | None = Field(
+    by: ColumnName | None = Field(
         None, description="A column that says of each row: train, validation or test."
     )
-    seed: Seed | None = Field(None, description="Fixes the split for all seeds of the experiment.")
+    seed: SeedNumber | None = Field(
+        None, description="Fixes the split for all seeds of the experiment."
+    )
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterator[Complaint]:
         chosen = "by" if raw.get("by") is not None else "official"
-        for key in EXCLUDED[chosen] if raw.get(chosen) else ():
+        for key in EXCLUSIVE_SPLIT_KEYS[chosen] if raw.get(chosen) else ():
             if raw.get(key):
                 message = f"'{key}' does not go with '{chosen}'"
                 yield Complaint((key,), "E104", message, f"keep '{key}' or '{chosen}'", key=True)
-        values = {key: raw[key] for key in PARTS if raw.get(key) is not None}
+        values = {key: raw[key] for key in DATASET_PARTS if raw.get(key) is not None}
         if any(_fraction_complaint(value) for value in values.values()):
             return
         total = sum((as_fraction(str(value)) for value in values.values()), Fraction(0))
@@ -135,7 +148,7 @@ class Split(Part):
 
 
 def _wrong_total(values: Mapping[str, Any], total: Fraction) -> str | None:
-    if len(values) == len(PARTS) and total != 1:
+    if len(values) == len(DATASET_PARTS) and total != 1:
         return f"train, validation and test must add up to 1, not {float(total):g}"
     if total > 1:
         return f"the parts of the split add up to {float(total):g}, more than 1"
@@ -143,21 +156,25 @@ def _wrong_total(values: Mapping[str, Any], total: Fraction) -> str | None:
     return "the split leaves no rows to train on" if nothing else None
 
 
-class Dataset(Part):
+class DatasetSpec(Spec):
     """A data set by its source's name, or a table of your own by its path."""
 
-    source: Column | None = Field(
+    source: ColumnName | None = Field(
         None, description="A registered source; `ratecli ls datasets` lists them."
     )
-    path: Column | None = Field(
+    path: ColumnName | None = Field(
         None, description="Your own table, relative to the folder of this file."
     )
-    preparation: Column | None = Field(
+    preparation: ColumnName | None = Field(
         None, description="Which of the source's preparations to use."
     )
-    rows: Count | None = Field(None, description="How many rows to generate (generated sources).")
-    seed: Seed | None = Field(None, description="Seed of the generated rows (generated sources).")
-    vectors: Column | None = Field(
+    rows: PositiveCount | None = Field(
+        None, description="How many rows to generate (generated sources)."
+    )
+    seed: SeedNumber | None = Field(
+        None, description="Seed of the generated rows (generated sources)."
+    )
+    vectors: ColumnName | None = Field(
         None,
         description="A file of word vectors, relative to the folder of this file (sources of texts).",
     )
@@ -167,13 +184,13 @@ class Dataset(Part):
     separator: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1)] | None = (
         Field(None, description="The character between the columns of a CSV file.")
     )
-    stream: Flag | None = Field(
+    stream: StrictFlag | None = Field(
         None,
         description="Read the table piece by piece, for one larger than memory: a file, or a folder of "
         "files of one table. `unconstrained` and `three_player` train on it.",
     )
-    sha256: Hash | None = Field(None, description="The file must have this SHA-256.")
-    label: Column | None = Field(
+    sha256: Sha256Text | None = Field(None, description="The file must have this SHA-256.")
+    label: ColumnName | None = Field(
         None, description="The label's column; without it, all rows count as unlabelled."
     )
     positive: ScalarValue | None = Field(
@@ -184,19 +201,19 @@ class Dataset(Part):
         description="Whether the label is one of two classes (default) or a number, of which goals "
         "speak by mse and mean_error.",
     )
-    label_range: Range | None = Field(
+    label_range: LabelRange | None = Field(
         None,
         description="Least and largest number that the label can be, null where there is none: what "
         "a safety test may count on. For target: number.",
     )
-    features: Columns | None = Field(
+    features: ColumnNames | None = Field(
         None, description="Columns the classifier sees; by default all but label, weight and drop."
     )
-    drop: Columns | None = Field(
+    drop: ColumnNames | None = Field(
         None, description="Columns that are no features; slices still see them."
     )
-    weight: Column | None = Field(None, description="The column of row weights.")
-    categorical: Columns | None = Field(
+    weight: ColumnName | None = Field(None, description="The column of row weights.")
+    categorical: ColumnNames | None = Field(
         None, description="Number columns that are to be read as categories."
     )
     missing: Literal["error", "mean"] | None = Field(
@@ -204,12 +221,12 @@ class Dataset(Part):
         description="What a missing number of a feature is: an error (default), or the mean of the "
         "training rows that have one. A feature `COLUMN=(missing)` then says where it is missing.",
     )
-    split: Split | None = Field(
+    split: SplitSpec | None = Field(
         None,
         description="How rows are divided; by default the official split, else 2/3 train and "
         "1/3 test.",
     )
-    levels: Levels | None = Field(
+    levels: LevelCount | None = Field(
         None,
         description="At how many thresholds rows are decided: each stands once for every level, "
         "in one part of the split, with a numeric column `level` from 0 for slices and, for the "
@@ -218,29 +235,41 @@ class Dataset(Part):
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
-        chosen = [key for key in KINDS if raw.get(key) is not None]
+        chosen = [key for key in DATASET_KINDS if raw.get(key) is not None]
         if len(chosen) == 2:
             hint = "keep 'source' for a registered source or 'path' for your own table"
             return [Complaint(("path",), "E104", "give either 'source' or 'path'", hint, key=True)]
         if not chosen:
             return cls._without_kind(raw)
-        foreign = [key for key in raw if key in cls.model_fields and key not in _allowed(chosen[0])]
-        return [*(_foreign(key, chosen[0]) for key in foreign), *_target(raw), *_stream(raw)]
+        foreign = [
+            key for key in raw if key in cls.model_fields and key not in _allowed_keys(chosen[0])
+        ]
+        return [
+            *(_foreign_key(key, chosen[0]) for key in foreign),
+            *_target_conflicts(raw),
+            *_stream_conflicts(raw),
+        ]
 
     @classmethod
     def _without_kind(cls, raw: Mapping[str, Any]) -> list[Complaint]:
-        near = [unknown_key((key,), KINDS).help or "" for key in raw if key not in cls.model_fields]
+        near = [
+            unknown_key((key,), DATASET_KINDS).help or ""
+            for key in raw
+            if key not in cls.model_fields
+        ]
         if any("did you mean" in hint for hint in near):
             return []  # the misspelt key is reported already
         hint = "write source: NAME (`ratecli ls datasets`) or path: FILE.csv"
-        return [Complaint((), "E102", f"{WHERE} needs a 'source' or a 'path'", hint, key=True)]
+        return [
+            Complaint((), "E102", f"{LOCATION_MARK} needs a 'source' or a 'path'", hint, key=True)
+        ]
 
     def options(self) -> dict[str, Any]:
         """What the file says about this data set, as plain data."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
-def _target(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _target_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     """What does not go with the kind of label that an own table has."""
     if "path" not in raw:
         return
@@ -257,7 +286,7 @@ def _target(raw: Mapping[str, Any]) -> Iterator[Complaint]:
         yield Complaint(("positive",), "E104", message, "leave one of them out", key=True)
 
 
-def _stream(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _stream_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     """What does not go with rows that are read piece by piece."""
     if raw.get("stream") is not True:
         return
@@ -272,14 +301,14 @@ def _stream(raw: Mapping[str, Any]) -> Iterator[Complaint]:
         yield Complaint(("target",), "E104", message, hint, key=True)
 
 
-def _allowed(chosen: str) -> tuple[str, ...]:
+def _allowed_keys(chosen: str) -> tuple[str, ...]:
     if chosen == "source":
         return SOURCE_KEYS
-    keys = (key for key in Dataset.model_fields if key not in SOURCE_KEYS)
+    keys = (key for key in DatasetSpec.model_fields if key not in SOURCE_KEYS)
     return (*keys, *SHARED_KEYS)
 
 
-def _foreign(key: str, chosen: str) -> Complaint:
-    message = f"'{key}' does not go with '{chosen}': this is {KINDS[chosen]}"
-    hint = f"allowed keys: {', '.join(_allowed(chosen))}"
+def _foreign_key(key: str, chosen: str) -> Complaint:
+    message = f"'{key}' does not go with '{chosen}': this is {DATASET_KINDS[chosen]}"
+    hint = f"allowed keys: {', '.join(_allowed_keys(chosen))}"
     return Complaint((key,), "E101", message, hint, key=True)

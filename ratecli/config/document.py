@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ratecli.config.nodes import ListNode, MapNode, Node, ScalarNode, plain
-from ratecli.config.offsets import offsets
-from ratecli.config.source import Source
-from ratecli.config.yaml import compose, read_source
-from ratecli.errors import Fault, FaultError, Place, Span
+from ratecli.config.nodes import ListNode, MapNode, ScalarNode, YamlNode, plain_data
+from ratecli.config.offsets import character_offsets
+from ratecli.config.source import SourceText
+from ratecli.config.yaml import parse_yaml, read_source
+from ratecli.errors import Diagnostic, FaultError, SourceLocation, Span
 
 Loc = tuple[str | int, ...]
 
@@ -32,11 +32,11 @@ class Document:
 
     @classmethod
     def of_text(cls, text: str, path: Path = Path("experiment.yaml")) -> Document:
-        return cls._of(path, Source(str(path), text))
+        return cls._of(path, SourceText(str(path), text))
 
     @classmethod
-    def _of(cls, path: Path, source: Source) -> Document:
-        root = compose(source)
+    def _of(cls, path: Path, source: SourceText) -> Document:
+        root = parse_yaml(source)
         if isinstance(root, MapNode):
             return cls(path, source.text, root)
         empty = isinstance(root, ScalarNode) and root.value is None
@@ -44,18 +44,18 @@ class Document:
         start = min(root.start, source.last)
         place = source.place(start, min(root.end, start + 1))
         raise FaultError(
-            Fault("E004", message, "`ratecli init` writes a starter file", place=place)
+            Diagnostic("E004", message, "`ratecli init` writes a starter file", place=place)
         )
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        data = plain(self.root)
+        data = plain_data(self.root)
         assert isinstance(data, dict)
         return data
 
     def place(
         self, loc: Sequence[str | int], span: Span | None = None, *, key: bool = False
-    ) -> Place:
+    ) -> SourceLocation:
         """Where `loc` stands: its value, with `key` its key; what is missing, at its parent's key.
 
         `span` counts characters of the value's text and is traced back through quotes and folds.
@@ -63,18 +63,18 @@ class Document:
         name, node, complete = self._find(loc)
         if complete and span is not None and isinstance(node, ScalarNode):
             return _span_place(node, span)
-        if name is not None and (key or not complete or not _visible(node)):
+        if name is not None and (key or not complete or not _is_on_key_line(node)):
             return name.source.place(name.start, name.end)
         if node is self.root:
-            first = _head(node)
+            first = _excerpt_node(node)
             return first.source.place(first.start, first.start + 1)
-        head = _head(node)
+        head = _excerpt_node(node)
         return head.source.place(head.start, head.end)
 
-    def _find(self, loc: Sequence[str | int]) -> tuple[ScalarNode | None, Node, bool]:
+    def _find(self, loc: Sequence[str | int]) -> tuple[ScalarNode | None, YamlNode, bool]:
         """The deepest node towards `loc`, the key it stands under, and whether it is `loc`."""
         name: ScalarNode | None = None
-        node: Node = self.root
+        node: YamlNode = self.root
         for step in loc:
             if isinstance(node, MapNode) and step in node.entries:
                 name, node = node.entries[str(step)]
@@ -85,25 +85,25 @@ class Document:
         return name, node, True
 
 
-def _visible(node: Node) -> bool:
+def _is_on_key_line(node: YamlNode) -> bool:
     """Whether a value stands on its key's line, so that it can be shown itself."""
     if isinstance(node, ScalarNode):
         return node.end > node.start
     return isinstance(node, MapNode | ListNode) and node.flow
 
 
-def _head(node: Node) -> Node:
+def _excerpt_node(node: YamlNode) -> YamlNode:
     """What to show of a node that has no key of its own: all of it, or its beginning."""
     if isinstance(node, MapNode) and not node.flow and node.entries:
         return next(iter(node.entries.values()))[0]
     if isinstance(node, ListNode) and not node.flow and node.items:
-        return _head(node.items[0])
+        return _excerpt_node(node.items[0])
     return node
 
 
-def _span_place(node: ScalarNode, span: Span) -> Place:
+def _span_place(node: ScalarNode, span: Span) -> SourceLocation:
     raw = node.source.text[node.start : node.end]
-    found = offsets(raw, node.text, node.style)
+    found = character_offsets(raw, node.text, node.style)
     first = max(0, min(span.start, len(found) - 1))
     last = max(first, min(span.end, len(found)) - 1)
     return node.source.place(node.start + found[first][0], node.start + found[last][1])

@@ -9,37 +9,46 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
-from ratecli.config.algorithm import Algorithm, SweepPart
-from ratecli.config.base import Column, Name, Part, Rule, Slug, Text
-from ratecli.config.complaint import WHERE, Complaint, complaints_of, kind, ordered, raised
-from ratecli.config.conflicts import MAX_SEEDS, conflicts
-from ratecli.config.dataset import Dataset
-from ratecli.config.dataset_sweep import DATASET, Group
+from ratecli.config.algorithm import AlgorithmSpec, SweepField
+from ratecli.config.base import ColumnName, NameText, RuleText, SlugText, Spec, StrictText
+from ratecli.config.complaint import (
+    LOCATION_MARK,
+    Complaint,
+    as_validation_error,
+    complaints_of,
+    describe_type,
+    sort_by_place,
+)
+from ratecli.config.conflicts import MAX_SEEDS, find_conflicts
+from ratecli.config.dataset import DatasetSpec
+from ratecli.config.dataset_sweep import DATASET_AXIS, GroupCondition
 from ratecli.config.document import Document
 from ratecli.config.expect import Expectation
-from ratecli.config.filter import GivenFilter
-from ratecli.config.limits import Limits
-from ratecli.config.override import overridden
-from ratecli.config.report import Report
-from ratecli.config.resample import GivenResample
-from ratecli.config.safety import GivenSafety
-from ratecli.config.sweep import Point, Sweep
+from ratecli.config.filter import OptionalFilter
+from ratecli.config.limits import LimitsSpec
+from ratecli.config.override import apply_overrides
+from ratecli.config.report import ReportSpec
+from ratecli.config.resample import OptionalResample
+from ratecli.config.safety import OptionalSafety
+from ratecli.config.sweep import Sweep, SweepPoint
 from ratecli.errors import FaultError
 
-PER_ROW = re.compile(r"(?=[\d.]*[1-9])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?/n")
+PER_ROW_PATTERN = re.compile(r"(?=[\d.]*[1-9])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?/n")
 
 
-def _seeds(value: object) -> object:
+def _validate_seeds(value: object) -> object:
     if isinstance(value, tuple):
         return value
     if isinstance(value, list) and all(_is_whole(each) for each in value):
-        return _listed(value)
+        return _listed_seeds(value)
     if not (isinstance(value, int) and _is_whole(value)):
-        wrong = "a list of other things" if isinstance(value, list) else kind(value)
-        message = f"{WHERE} must be a whole number or a list of whole numbers, not {wrong}"
-        raise _refused("E103", message, "write 5 or [0, 1, 2]")
+        wrong = "a list of other things" if isinstance(value, list) else describe_type(value)
+        message = f"{LOCATION_MARK} must be a whole number or a list of whole numbers, not {wrong}"
+        raise _experiment_error("E103", message, "write 5 or [0, 1, 2]")
     if not 1 <= value <= MAX_SEEDS:
-        raise _refused("E104", f"{WHERE} must be from 1 to {MAX_SEEDS}, not {value}", None)
+        raise _experiment_error(
+            "E104", f"{LOCATION_MARK} must be from 1 to {MAX_SEEDS}, not {value}", None
+        )
     return tuple(range(value))
 
 
@@ -47,37 +56,41 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _listed(seeds: list[int]) -> tuple[int, ...]:
+def _listed_seeds(seeds: list[int]) -> tuple[int, ...]:
     if not 1 <= len(seeds) <= MAX_SEEDS:
-        message = f"{WHERE} must list from 1 to {MAX_SEEDS} numbers, not {len(seeds)}"
-        raise _refused("E104", message, None)
+        message = f"{LOCATION_MARK} must list from 1 to {MAX_SEEDS} numbers, not {len(seeds)}"
+        raise _experiment_error("E104", message, None)
     if min(seeds) < 0:
-        raise _refused("E104", f"a seed must be at least 0, not {min(seeds)}", None)
+        raise _experiment_error("E104", f"a seed must be at least 0, not {min(seeds)}", None)
     if len(set(seeds)) < len(seeds):
         twice = next(seed for k, seed in enumerate(seeds) if seed in seeds[:k])
-        raise _refused("E104", f"the seed {twice} stands twice", "every seed makes its own trials")
+        raise _experiment_error(
+            "E104", f"the seed {twice} stands twice", "every seed makes its own trials"
+        )
     return tuple(seeds)
 
 
-def _penalty(value: object) -> object:
+def _validate_penalty(value: object) -> object:
     hint = "write a number, or 1/n for one over the number of training rows"
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        message = f"{WHERE} must be a number or a text like 1/n, not {kind(value)}"
-        raise _refused("E103", message, hint)
-    good = PER_ROW.fullmatch(value) if isinstance(value, str) else 0 < value < float("inf")
+        message = f"{LOCATION_MARK} must be a number or a text like 1/n, not {describe_type(value)}"
+        raise _experiment_error("E103", message, hint)
+    good = PER_ROW_PATTERN.fullmatch(value) if isinstance(value, str) else 0 < value < float("inf")
     if not good:
         # without a penalty an SVM on separable rows has no smallest solution
-        raise _refused("E104", f"{WHERE} must be greater than 0 and finite, not '{value}'", hint)
+        raise _experiment_error(
+            "E104", f"{LOCATION_MARK} must be greater than 0 and finite, not '{value}'", hint
+        )
     return value
 
 
-def _refused(code: str, message: str, hint: str | None) -> ValidationError:
-    return raised([Complaint((), code, message, hint)], "value")
+def _experiment_error(code: str, message: str, hint: str | None) -> ValidationError:
+    return as_validation_error([Complaint((), code, message, hint)], "value")
 
 
 Seeds = Annotated[
     tuple[int, ...],
-    BeforeValidator(_seeds),
+    BeforeValidator(_validate_seeds),
     WithJsonSchema(
         {
             "anyOf": [
@@ -89,19 +102,19 @@ Seeds = Annotated[
 ]
 Penalty = Annotated[
     float | str,
-    BeforeValidator(_penalty),
+    BeforeValidator(_validate_penalty),
     WithJsonSchema(
         {
             "anyOf": [
                 {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": f"^{PER_ROW.pattern}$"},
+                {"type": "string", "pattern": f"^{PER_ROW_PATTERN.pattern}$"},
             ]
         }
     ),
 ]
 
 
-class Regularization(Part):
+class Regularization(Spec):
     """The penalty on the size of a model's weights."""
 
     l2: Penalty = Field(
@@ -109,16 +122,16 @@ class Regularization(Part):
     )
 
 
-class Deployed(Part):
+class DeployedSpec(Spec):
     """Where the deployed model's decisions come from."""
 
-    column: Column | None = Field(
+    column: ColumnName | None = Field(
         None, description="The column that holds the deployed model's decisions."
     )
-    algorithm: Name | None = Field(
+    algorithm: NameText | None = Field(
         None, description="The label of the algorithm whose classifier counts as deployed."
     )
-    model: Column | None = Field(
+    model: ColumnName | None = Field(
         None,
         description="A stored classifier (.npz) of the same features, relative to the folder of "
         "this file.",
@@ -133,70 +146,70 @@ class Deployed(Part):
         if given:
             message = "give one of 'column', 'algorithm' and 'model'"
             return [Complaint((given[1],), "E104", message, hint, key=True)]
-        message = f"{WHERE} needs a 'column', an 'algorithm' or a 'model'"
+        message = f"{LOCATION_MARK} needs a 'column', an 'algorithm' or a 'model'"
         return [Complaint((), "E102", message, hint, key=True)]
 
 
-class Experiment(Part):
+class Experiment(Spec):
     """An experiment of ratecli: data, goals, algorithms, and what to report."""
 
-    name: Slug = Field(description="Names the folder of results: small letters, digits, . _ -")
-    description: Text = Field("", description="What the experiment asks, for the report.")
-    datasets: Annotated[dict[Name, Dataset], Field(min_length=1)] = Field(
+    name: SlugText = Field(description="Names the folder of results: small letters, digits, . _ -")
+    description: StrictText = Field("", description="What the experiment asks, for the report.")
+    datasets: Annotated[dict[NameText, DatasetSpec], Field(min_length=1)] = Field(
         description="Data sets by a name of your choice; rules use it, as in recall[NAME]. Their "
         "rows are one table, unless `sweep: {dataset: [...]}` takes them one by one."
     )
-    groups: dict[Name, Group] = Field(
+    groups: dict[NameText, GroupCondition] = Field(
         default_factory=dict,
         description="Named row conditions, as in women: sex = Female; where data sets are swept, "
         "one for each may be given by its name.",
     )
-    objective: Rule = Field("error", description="What to minimize: rates and arithmetic.")
-    constraints: dict[Name, Rule] = Field(
+    objective: RuleText = Field("error", description="What to minimize: rates and arithmetic.")
+    constraints: dict[NameText, RuleText] = Field(
         default_factory=dict, description="Named rules: two rates compared by <=, >= or a chain."
     )
     regularization: Regularization = Field(
         default_factory=lambda: Regularization.model_validate({}),
         description="What is added to the objective to keep models small.",
     )
-    deployed: Deployed | None = Field(
+    deployed: DeployedSpec | None = Field(
         None,
         description="The model in use, which churn, wins, losses and of(deployed, ...) compare with.",
     )
-    resample: GivenResample = Field(
+    resample: OptionalResample = Field(
         None,
         description="Training rows of each seed are drawn with replacement from all rows of each data "
         "set, this share as many as there are (it may exceed 1), and all rows are test rows: what a "
         "model does is known exactly. A number, or a name of the sweep.",
     )
-    safety: GivenSafety = Field(
+    safety: OptionalSafety = Field(
         None,
         description="A test of every constraint on rows that no algorithm sees: a model that fails it "
         "is not given, and the trial ends as no_solution_found.",
     )
-    filter: GivenFilter = Field(
+    filter: OptionalFilter = Field(
         None,
         description="A balanced filter that training rows go through before any algorithm sees them; its own "
         "trials are called filter.",
     )
-    sweep: SweepPart = Field(
+    sweep: SweepField = Field(
         default_factory=Sweep,
         description="What varies: names with their values; rules and options use the names.",
     )
-    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = Field(
+    algorithms: Annotated[tuple[AlgorithmSpec, ...], Field(min_length=1)] = Field(
         description="The algorithms to compare: names, or names with options."
     )
     seeds: Seeds = Field((0,), description="How many seeds (5 means 0 to 4), or a list of them.")
-    limits: Limits = Field(
-        default_factory=lambda: Limits.model_validate({}),
+    limits: LimitsSpec = Field(
+        default_factory=lambda: LimitsSpec.model_validate({}),
         description="What a trial may take before it is ended.",
     )
-    metrics: dict[Name, Rule] = Field(
+    metrics: dict[NameText, RuleText] = Field(
         default_factory=lambda: {"error": "error"},
         description="Named expressions to measure on every split.",
     )
-    report: Report = Field(
-        default_factory=lambda: Report.model_validate({}),
+    report: ReportSpec = Field(
+        default_factory=lambda: ReportSpec.model_validate({}),
         description="Tables and plots to make.",
     )
     expect: tuple[Expectation, ...] = Field(
@@ -205,11 +218,11 @@ class Experiment(Part):
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
-        return conflicts(raw)
+        return find_conflicts(raw)
 
-    def pool(self, point: Point) -> tuple[str, ...]:
+    def pool(self, point: SweepPoint) -> tuple[str, ...]:
         """The data sets whose rows are put together at a sweep point, in alphabetical order."""
-        one = point.get(DATASET)
+        one = point.get(DATASET_AXIS)
         return tuple(sorted(self.datasets)) if one is None else (str(one),)
 
     def resolved(self) -> dict[str, Any]:
@@ -231,7 +244,7 @@ class Experiment(Part):
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Experiment, Document]:
     """The experiment of a file and where everything in it stands; FaultError with all faults."""
-    document = overridden(Document.read(path), overrides)
+    document = apply_overrides(Document.read(path), overrides)
     return read_experiment(document), document
 
 
@@ -241,4 +254,4 @@ def read_experiment(document: Document) -> Experiment:
         return Experiment.model_validate(document.data)
     except ValidationError as error:
         faults = [complaint.fault(document) for complaint in complaints_of(error)]
-        raise FaultError(ordered(faults)) from None
+        raise FaultError(sort_by_place(faults)) from None

@@ -7,82 +7,98 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
-from ratecli.config.base import Column, NoNull, Part, Rule, stated
-from ratecli.config.complaint import WHERE, Complaint, no_choice, raised, wrong_type
-from ratecli.config.names import NAME, bad_name
+from ratecli.config.base import ColumnName, NotNull, RuleText, Spec, require_value
+from ratecli.config.complaint import (
+    LOCATION_MARK,
+    Complaint,
+    as_validation_error,
+    invalid_choice,
+    wrong_type,
+)
+from ratecli.config.names import IDENTIFIER_PATTERN, check_name
 
 FILTER = "filter"
 """What results call the stage's own trials."""
-TAKES = ("weights", "sample")
-ALPHA = "a number from 0 to 1"
-DEFAULT = "balanced_tree"
-AIMS = "write balance: COLUMN for equal shares of its values, or objective: RULE for others"
-UNBOUNDED = "to bound nothing, remove the key"
+TAKE_CHOICES = ("weights", "sample")
+ALPHA_WORDS = "a number from 0 to 1"
+DEFAULT_FILTER = "balanced_tree"
+FILTER_GOAL_HINT = (
+    "write balance: COLUMN for equal shares of its values, or objective: RULE for others"
+)
+UNBOUNDED_HINT = "to bound nothing, remove the key"
 
 
-def _columns(value: object) -> object:
+def _validate_columns(value: object) -> object:
     """One column or several, as a list."""
     if isinstance(value, str) and value:
         return (value,)
     if not isinstance(value, list | tuple):
         wanted = "a column or a list of columns"
-        raise raised([wrong_type((), wanted, value, "write balance: COLUMN")], "columns")
+        raise as_validation_error(
+            [wrong_type((), wanted, value, "write balance: COLUMN")], "columns"
+        )
     return tuple(value)
 
 
-def _alpha(value: object) -> object:
+def _validate_alpha(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise raised([wrong_type((), f"{ALPHA}, or a name of the sweep", value)], "number")
+        raise as_validation_error(
+            [wrong_type((), f"{ALPHA_WORDS}, or a name of the sweep", value)], "number"
+        )
     if isinstance(value, str):
-        wrong = bad_name((), value, key=False)
+        wrong = check_name((), value, key=False)
     else:
         good = 0 <= value <= 1
-        wrong = [] if good else [Complaint((), "E104", f"{WHERE} must be {ALPHA}, not {value}")]
+        wrong = (
+            []
+            if good
+            else [Complaint((), "E104", f"{LOCATION_MARK} must be {ALPHA_WORDS}, not {value}")]
+        )
     if wrong:
-        raise raised(wrong, "number")
+        raise as_validation_error(wrong, "number")
     return value if isinstance(value, str) else float(value)
 
 
-def _algorithm(value: object) -> object:
+def _validate_algorithm(value: object) -> object:
     """A name, or a name with options, as the latter."""
     example = "write `algorithm: NAME` or `algorithm: {NAME: {option: value}}`"
     if isinstance(value, str):
         return {value: {}}
     if not isinstance(value, dict) or len(value) != 1:
         wanted = "an algorithm's name, or one name with its options"
-        raise raised([wrong_type((), wanted, value, example)], "algorithm")
+        raise as_validation_error([wrong_type((), wanted, value, example)], "algorithm")
     ((name, options),) = value.items()
     if options is not None and not isinstance(options, dict):
         wanted = "a mapping of options to values"
-        raise raised([wrong_type((name,), wanted, options, example)], "algorithm")
+        raise as_validation_error([wrong_type((name,), wanted, options, example)], "algorithm")
     return {name: options or {}}
 
 
-def _take(value: object) -> object:
-    if isinstance(value, str) and value not in TAKES and NAME.fullmatch(value):
+def _validate_take(value: object) -> object:
+    if isinstance(value, str) and value not in TAKE_CHOICES and IDENTIFIER_PATTERN.fullmatch(value):
         return value  # of the sweep, or nothing: told where the sweep is known
-    if value not in TAKES:
-        raise raised([no_choice((), value, TAKES)], "choice")
+    if value not in TAKE_CHOICES:
+        raise as_validation_error([invalid_choice((), value, TAKE_CHOICES)], "choice")
     return value
 
 
-_NAMED: dict[str, Any] = {"type": "string", "pattern": f"^{NAME.pattern}$"}
+_NAMED: dict[str, Any] = {"type": "string", "pattern": f"^{IDENTIFIER_PATTERN.pattern}$"}
 _OPTIONS: dict[str, Any] = {"type": ["object", "null"]}
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
 FilterColumns = Annotated[
-    tuple[Column, ...],
-    BeforeValidator(_columns),
+    tuple[ColumnName, ...],
+    BeforeValidator(_validate_columns),
     Field(min_length=1),
     WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}]}),
 ]
-Alpha = Annotated[
+AlphaField = Annotated[
     float | str,
-    PlainValidator(_alpha),
+    PlainValidator(_validate_alpha),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _NAMED]}),
 ]
 FilterAlgorithm = Annotated[
     dict[str, dict[str, Any]],
-    PlainValidator(_algorithm),
+    PlainValidator(_validate_algorithm),
     WithJsonSchema(
         {
             "anyOf": [
@@ -97,41 +113,47 @@ FilterAlgorithm = Annotated[
         }
     ),
 ]
-Take = Annotated[
+TakeField = Annotated[
     str,
-    PlainValidator(_take),
-    WithJsonSchema({"anyOf": [{"enum": list(TAKES)}, _NAMED]}),
+    PlainValidator(_validate_take),
+    WithJsonSchema({"anyOf": [{"enum": list(TAKE_CHOICES)}, _NAMED]}),
 ]
 
 
-class Filter(Part):
+class FilterSpec(Spec):
     """A balanced filter before training: it keeps rows so that groups have given shares, and does not see
     the columns that tell them. Validation, test and safety rows are not filtered.
     """
 
     balance: Annotated[
-        FilterColumns | None, NoNull(), stated("a column or a list of columns", AIMS)
+        FilterColumns | None,
+        NotNull(),
+        require_value("a column or a list of columns", FILTER_GOAL_HINT),
     ] = Field(
         None,
         description="The column whose values are to have equal shares among the training rows that are "
         "kept, or several such columns.",
     )
-    objective: Annotated[Rule | None, NoNull(), stated("the text of a rule", AIMS)] = Field(
+    objective: Annotated[
+        RuleText | None, NotNull(), require_value("the text of a rule", FILTER_GOAL_HINT)
+    ] = Field(
         None,
         description="Instead of 'balance' the distance of shares from other targets that is to be small, "
         "as in sqrt((share[women] - 0.4)**2 + (share[men] - 0.6)**2).",
     )
-    disclosivity: Annotated[Alpha | None, NoNull(), stated(ALPHA, UNBOUNDED)] = Field(
+    disclosivity: Annotated[
+        AlphaField | None, NotNull(), require_value(ALPHA_WORDS, UNBOUNDED_HINT)
+    ] = Field(
         None,
         description="alpha: by how much at most what the filter's proxy says of a row may move the chance "
         "of any value of these columns; balanced_tree keeps it. Left out, there is no bound.",
     )
     algorithm: FilterAlgorithm = Field(
-        default_factory=lambda: dict[str, dict[str, Any]]({DEFAULT: {}}),
+        default_factory=lambda: dict[str, dict[str, Any]]({DEFAULT_FILTER: {}}),
         description="balanced_tree, or another filter (`ratecli ls algorithms`), by its name or with its "
         "options as {name: {option: value}}.",
     )
-    take: Take = Field(
+    take: TakeField = Field(
         "weights",
         description="weights: each training row counts by the chance that it is kept. sample: each is kept "
         "or not, drawn by the seed. A row without a chance, or not drawn, does not train and has no say in "
@@ -143,14 +165,14 @@ class Filter(Part):
         both = [key for key in raw if key in {"balance", "objective"} and raw[key] is not None]
         if len(both) > 1:
             message = "give one of 'balance' and 'objective'"
-            return [Complaint((both[1],), "E104", message, AIMS, key=True)]
+            return [Complaint((both[1],), "E104", message, FILTER_GOAL_HINT, key=True)]
         if (
             not both
             and not set(raw) & {"balance", "objective"}
             and set(raw) <= set(cls.model_fields)
         ):
-            message = f"{WHERE} needs a 'balance' or an 'objective'"
-            return [Complaint((), "E102", message, AIMS, key=True)]
+            message = f"{LOCATION_MARK} needs a 'balance' or an 'objective'"
+            return [Complaint((), "E102", message, FILTER_GOAL_HINT, key=True)]
         return []
 
     @property
@@ -164,22 +186,24 @@ class Filter(Part):
         return data | ({"balance": list(self.balance)} if self.balance else {})
 
 
-GivenFilter = Annotated[
-    Filter | None,
-    NoNull(),
-    stated("a mapping of keys to values", "write filter: {balance: COLUMN}, or remove the key"),
+OptionalFilter = Annotated[
+    FilterSpec | None,
+    NotNull(),
+    require_value(
+        "a mapping of keys to values", "write filter: {balance: COLUMN}, or remove the key"
+    ),
 ]
 """None where the key is not there; left empty it is an E103."""
 
 
-def _off(value: object) -> object:
+def _validate_off(value: object) -> object:
     if value is not False:
         hint = (
             "`filter: false` trains this algorithm on all rows; without the key they are filtered"
         )
-        raise raised([wrong_type((), "false", value, hint)], "filter")
+        raise as_validation_error([wrong_type((), "false", value, hint)], "filter")
     return value
 
 
-OwnFilter = Annotated[Literal[False] | None, NoNull(), BeforeValidator(_off)]
+AlgorithmFilter = Annotated[Literal[False] | None, NotNull(), BeforeValidator(_validate_off)]
 """What an algorithm's entry says of the filter: that its training rows are not filtered, or nothing."""

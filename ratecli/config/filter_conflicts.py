@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ratecli.config.algorithm import label_loc, label_of
+from ratecli.config.algorithm import entry_label, entry_label_loc
 from ratecli.config.complaint import Complaint
 from ratecli.config.filter import FILTER
 
 
-def filtering(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def filter_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     """Complaints about raw data that may be wrong in any other way, too."""
     if raw.get("filter") is None:
         return
-    yield from _labels(raw)
-    yield from _levels(raw)
+    yield from _filter_label_conflicts(raw)
+    yield from _filter_level_conflicts(raw)
 
 
-def _labels(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _filter_label_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     entries = raw.get("algorithms")
     for k, entry in enumerate(entries if isinstance(entries, list) else []):
-        if label_of(entry) == FILTER:
-            loc = label_loc(k, entry)
+        if entry_label(entry) == FILTER:
+            loc = entry_label_loc(k, entry)
             message = f"'{FILTER}' is what the results of `filter:` are called"
             hint = "give the algorithm another label: {as: NAME}"
             yield Complaint(loc, "E106", message, hint, key=len(loc) == 3)
 
 
-def _levels(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _filter_level_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     datasets = raw.get("datasets")
     for name, entry in (datasets if isinstance(datasets, dict) else {}).items():
         if isinstance(entry, dict) and entry.get("levels") is not None:

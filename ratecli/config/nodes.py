@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratecli.config.scalars import Plain
-from ratecli.config.source import Source
+from ratecli.config.scalars import PlainScalar
+from ratecli.config.source import SourceText
 
 
 @dataclass(frozen=True)
-class Node:
+class YamlNode:
     """A stretch of a source; `size` counts nodes and `height` levels, aliases expanded."""
 
-    source: Source
+    source: SourceText
     start: int
     end: int
     size: int = field(default=1, kw_only=True)
@@ -21,31 +21,31 @@ class Node:
 
 
 @dataclass(frozen=True)
-class ScalarNode(Node):
+class ScalarNode(YamlNode):
     """One value; `style` is the quote or block mark it was written with, or empty."""
 
-    value: Plain
+    value: PlainScalar
     text: str
     style: str
 
 
 @dataclass(frozen=True)
-class ListNode(Node):
-    items: tuple[Node, ...]
+class ListNode(YamlNode):
+    items: tuple[YamlNode, ...]
     flow: bool
 
 
 @dataclass(frozen=True)
-class MapNode(Node):
-    entries: dict[str, tuple[ScalarNode, Node]]
+class MapNode(YamlNode):
+    entries: dict[str, tuple[ScalarNode, YamlNode]]
     flow: bool
 
 
-def plain(node: Node) -> Any:
+def plain_data(node: YamlNode) -> Any:
     """The data under a node."""
     if isinstance(node, MapNode):
-        return {name: plain(value) for name, (_, value) in node.entries.items()}
+        return {name: plain_data(value) for name, (_, value) in node.entries.items()}
     if isinstance(node, ListNode):
-        return [plain(item) for item in node.items]
+        return [plain_data(item) for item in node.items]
     assert isinstance(node, ScalarNode)
     return node.value

@@ -6,53 +6,59 @@ from typing import Annotated
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from ratecli.config.base import NoNull, stated
-from ratecli.config.complaint import WHERE, Complaint, raised, wrong_type
-from ratecli.config.dataset import FRACTION, as_fraction
-from ratecli.config.names import NAME, bad_name
+from ratecli.config.base import NotNull, require_value
+from ratecli.config.complaint import LOCATION_MARK, Complaint, as_validation_error, wrong_type
+from ratecli.config.dataset import FRACTION_PATTERN, as_fraction
+from ratecli.config.names import IDENTIFIER_PATTERN, check_name
 
-MAX_SHARE = 1000
+MAX_RESAMPLE_SHARE = 1000
 """Times as many rows as there are: more were a slip."""
-WANTED = "a number greater than 0, or a name of the sweep"
+RESAMPLE_WANTED = "a number greater than 0, or a name of the sweep"
 
 
-def _share(value: object) -> object:
+def _validate_resample(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise raised([wrong_type((), WANTED, value)], "share")
-    if isinstance(value, str) and not FRACTION.fullmatch(value):
-        wrong = bad_name((), value, key=False)
+        raise as_validation_error([wrong_type((), RESAMPLE_WANTED, value)], "share")
+    if isinstance(value, str) and not FRACTION_PATTERN.fullmatch(value):
+        wrong = check_name((), value, key=False)
     else:
-        wrong = [] if _possible(value) else [Complaint((), "E104", f"{WITHIN}, not {value}")]
+        wrong = (
+            []
+            if _is_valid_share(value)
+            else [Complaint((), "E104", f"{RESAMPLE_MESSAGE}, not {value}")]
+        )
     if wrong:
-        raise raised(wrong, "share")
+        raise as_validation_error(wrong, "share")
     return value
 
 
-WITHIN = f"{WHERE} must be greater than 0 and at most {MAX_SHARE}"
+RESAMPLE_MESSAGE = f"{LOCATION_MARK} must be greater than 0 and at most {MAX_RESAMPLE_SHARE}"
 
 
-def _possible(value: float | str) -> bool:
+def _is_valid_share(value: float | str) -> bool:
     if isinstance(value, str):
-        return 0 < as_fraction(value) <= MAX_SHARE
-    return 0 < value <= MAX_SHARE
+        return 0 < as_fraction(value) <= MAX_RESAMPLE_SHARE
+    return 0 < value <= MAX_RESAMPLE_SHARE
 
 
-Resample = Annotated[
+ResampleShare = Annotated[
     float | str,
-    PlainValidator(_share),
+    PlainValidator(_validate_resample),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SHARE},
-                {"type": "string", "pattern": f"^{FRACTION.pattern}$"},
-                {"type": "string", "pattern": f"^{NAME.pattern}$"},
+                {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_RESAMPLE_SHARE},
+                {"type": "string", "pattern": f"^{FRACTION_PATTERN.pattern}$"},
+                {"type": "string", "pattern": f"^{IDENTIFIER_PATTERN.pattern}$"},
             ]
         }
     ),
 ]
-GivenResample = Annotated[
-    Resample | None,
-    NoNull(),
-    stated(WANTED, "write a number, or remove the key to train on the rows of the split"),
+OptionalResample = Annotated[
+    ResampleShare | None,
+    NotNull(),
+    require_value(
+        RESAMPLE_WANTED, "write a number, or remove the key to train on the rows of the split"
+    ),
 ]
 """None where the key is not there; left empty it is an E103."""

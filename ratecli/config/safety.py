@@ -9,105 +9,124 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, WithJsonSchema
 
-from ratecli.config.base import Flag, NoNull, Part, stated
-from ratecli.config.complaint import WHERE, Complaint, complaints_of, raised, shown, wrong_type
-from ratecli.config.dataset import FRACTION, Columns, as_fraction
-from ratecli.config.names import NAME, bad_name
+from ratecli.config.base import NotNull, Spec, StrictFlag, require_value
+from ratecli.config.complaint import (
+    LOCATION_MARK,
+    Complaint,
+    as_validation_error,
+    complaints_of,
+    quote_value,
+    wrong_type,
+)
+from ratecli.config.dataset import FRACTION_PATTERN, ColumnNames, as_fraction
+from ratecli.config.names import IDENTIFIER_PATTERN, check_name
 
-DELTA = 0.05
+DEFAULT_DELTA = 0.05
 """Of a constraint that `delta` does not name."""
 
 
-def _number(value: object, within: Callable[[Fraction], bool], words: str) -> object:
+def _validate_number(value: object, within: Callable[[Fraction], bool], words: str) -> object:
     """A number, a fraction or a name; raises what pydantic passes on (E103, E104)."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise raised([wrong_type((), f"{words}, or a name of the sweep", value)], "number")
-    if isinstance(value, str) and not FRACTION.fullmatch(value):
-        wrong = bad_name((), value, key=False) and [_no_number(value)]
+        raise as_validation_error(
+            [wrong_type((), f"{words}, or a name of the sweep", value)], "number"
+        )
+    if isinstance(value, str) and not FRACTION_PATTERN.fullmatch(value):
+        wrong = check_name((), value, key=False) and [_not_a_number(value)]
     else:
         exists = isinstance(value, str) or math.isfinite(value)
         good = exists and within(as_fraction(value))
-        wrong = [] if good else [Complaint((), "E104", f"{WHERE} must be {words}, not {value}")]
+        wrong = (
+            [] if good else [Complaint((), "E104", f"{LOCATION_MARK} must be {words}, not {value}")]
+        )
     if wrong:
-        raise raised(wrong, "number")
+        raise as_validation_error(wrong, "number")
     return value
 
 
-def _no_number(text: str) -> Complaint:
+def _not_a_number(text: str) -> Complaint:
     """A text such as `5%`, which is meant as a number rather than as a name."""
-    message = (
-        f"{WHERE} must be a number such as 0.05 or 1/20, or a name of the sweep, not {shown(text)}"
-    )
+    message = f"{LOCATION_MARK} must be a number such as 0.05 or 1/20, or a name of the sweep, not {quote_value(text)}"
     return Complaint((), "E104", message)
 
 
-def between(value: Fraction) -> bool:
+def is_probability(value: Fraction) -> bool:
     return 0 < value < 1
 
 
-def hopeful(value: Fraction) -> bool:
+def is_pass_probability(value: Fraction) -> bool:
     """What a chance to pass may be: that of a coin is no room at all, 1 would be without end."""
     return Fraction(1, 2) <= value < 1
 
 
-BETWEEN = "greater than 0 and less than 1"
-HOPEFUL = "at least 0.5 and less than 1"
+PROBABILITY_WORDS = "greater than 0 and less than 1"
+AIM_WORDS = "at least 0.5 and less than 1"
 
 
-def _chance(value: object) -> object:
-    return _number(value, between, f"a number {BETWEEN}")
+def _validate_chance(value: object) -> object:
+    return _validate_number(value, is_probability, f"a number {PROBABILITY_WORDS}")
 
 
-def _aim(value: object) -> object:
-    return value if value is None else _number(value, hopeful, f"a number {HOPEFUL}")
+def _validate_aim(value: object) -> object:
+    return (
+        value
+        if value is None
+        else _validate_number(value, is_pass_probability, f"a number {AIM_WORDS}")
+    )
 
 
-def _delta(value: object) -> object:
+def _validate_delta(value: object) -> object:
     """One for all constraints, or one for each by its name; a fraction as the number that it is."""
     if not isinstance(value, dict):
-        given = _chance(value)
-        divided = isinstance(given, str) and FRACTION.fullmatch(given)
+        given = _validate_chance(value)
+        divided = isinstance(given, str) and FRACTION_PATTERN.fullmatch(given)
         return float(as_fraction(str(given))) if divided else given
     found: list[Complaint] = []
     each = dict[str, object]()
     for name, one in value.items():
         try:
-            each[name] = _chance(one) if isinstance(one, dict) else _delta(one)
+            each[name] = _validate_chance(one) if isinstance(one, dict) else _validate_delta(one)
         except ValidationError as error:
             found += [complaint.under(name) for complaint in complaints_of(error)]
     if found:
-        raise raised(found, "delta")
+        raise as_validation_error(found, "delta")
     return each
 
 
-_BETWEEN: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-_NAMED: dict[str, Any] = {"type": "string", "pattern": f"^{NAME.pattern}$"}
-_DIVIDED: dict[str, Any] = {"type": "string", "pattern": f"^{FRACTION.pattern}$"}
-_HALF: dict[str, Any] = {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1}
-_CHANCES = [_BETWEEN, _DIVIDED, _NAMED]
-_CHANCE: dict[str, Any] = {"anyOf": _CHANCES}
-Delta = Annotated[
+_PROBABILITY_SCHEMA: dict[str, Any] = {
+    "type": "number",
+    "exclusiveMinimum": 0,
+    "exclusiveMaximum": 1,
+}
+_NAME_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{IDENTIFIER_PATTERN.pattern}$"}
+_FRACTION_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{FRACTION_PATTERN.pattern}$"}
+_AIM_SCHEMA: dict[str, Any] = {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1}
+_CHANCE_SCHEMAS = [_PROBABILITY_SCHEMA, _FRACTION_SCHEMA, _NAME_SCHEMA]
+_CHANCE_SCHEMA: dict[str, Any] = {"anyOf": _CHANCE_SCHEMAS}
+DeltaField = Annotated[
     float | str | dict[str, float | str],
-    PlainValidator(_delta),
-    WithJsonSchema({"anyOf": [*_CHANCES, {"type": "object", "additionalProperties": _CHANCE}]}),
+    PlainValidator(_validate_delta),
+    WithJsonSchema(
+        {"anyOf": [*_CHANCE_SCHEMAS, {"type": "object", "additionalProperties": _CHANCE_SCHEMA}]}
+    ),
 ]
-Share = Annotated[
+ChanceField = Annotated[
     float | str,
-    PlainValidator(_chance),
-    WithJsonSchema(_CHANCE),
+    PlainValidator(_validate_chance),
+    WithJsonSchema(_CHANCE_SCHEMA),
 ]
-Aim = Annotated[
+AimField = Annotated[
     float | str | None,
-    PlainValidator(_aim),
-    WithJsonSchema({"anyOf": [_HALF, _DIVIDED, _NAMED, {"type": "null"}]}),
+    PlainValidator(_validate_aim),
+    WithJsonSchema({"anyOf": [_AIM_SCHEMA, _FRACTION_SCHEMA, _NAME_SCHEMA, {"type": "null"}]}),
 ]
 
 
-class Safety(Part):
+class SafetySpec(Spec):
     """A test of every constraint on rows that no algorithm sees: a model that fails it is not given."""
 
-    delta: Delta = Field(
-        DELTA,
+    delta: DeltaField = Field(
+        DEFAULT_DELTA,
         description="How probable a mistake may be: that a model passes which breaks a constraint. A "
         "number, a fraction such as 1/20, a name of the sweep, or one of these for each constraint by its name (0.05 for those "
         "that are left out).",
@@ -121,7 +140,7 @@ class Safety(Part):
         "betting",
         "bootstrap",
     ] = Field("auto", description="The confidence bound; `auto` takes one that suits the rates.")
-    fraction: Share = Field(
+    fraction: ChanceField = Field(
         0.5,
         description="Fraction of the training rows that is put aside for the test, or a name of the "
         "sweep.",
@@ -136,7 +155,7 @@ class Safety(Part):
         description="How a constraint's delta is divided over the bounds that it needs: equally, or as "
         "suits the candidate best on the rows that it was trained on.",
     )
-    stratify: Columns | None = Field(
+    stratify: ColumnNames | None = Field(
         None,
         description="Columns (or label) whose values get the same shares in the test as in training.",
     )
@@ -146,12 +165,12 @@ class Safety(Part):
         "file.",
     )
 
-    test: Flag = Field(
+    test: StrictFlag = Field(
         default=True,
         description="false puts the rows aside and tests nothing, for an algorithm that others are compared "
         "with by of(...): it must not have seen the rows of their tests.",
     )
-    aim: Aim = Field(
+    aim: AimField = Field(
         None,
         description="The probability with which a model is to pass: an algorithm that takes constraints has "
         "them tightened on training rows until that is likely. Without it the model is tested as it comes. "
@@ -163,10 +182,10 @@ class Safety(Part):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-GivenSafety = Annotated[
-    Safety | None,
-    NoNull(),
-    stated(
+OptionalSafety = Annotated[
+    SafetySpec | None,
+    NotNull(),
+    require_value(
         "a mapping of keys to values",
         "`safety: {}` is a test with the defaults; to test nothing, remove the key",
     ),
@@ -174,20 +193,23 @@ GivenSafety = Annotated[
 """The file's test, None where the key is not there; left empty it is an E103."""
 
 
-def _own(value: object) -> object:
-    if value is False or isinstance(value, Safety):
+def _validate_own_safety(value: object) -> object:
+    if value is False or isinstance(value, SafetySpec):
         return value
     if not isinstance(value, dict):
-        raise raised(
-            [wrong_type((), "a mapping of keys to values, or false", value, OWN_HINT)], "test"
+        raise as_validation_error(
+            [wrong_type((), "a mapping of keys to values, or false", value, SAFETY_OFF_HINT)],
+            "test",
         )
-    return Safety.model_validate(value)
+    return SafetySpec.model_validate(value)
 
 
-OWN_HINT = (
+SAFETY_OFF_HINT = (
     "`safety: false` turns the test off for this algorithm; without the key it has the file's test"
 )
-OwnSafety = Annotated[Safety | Literal[False] | None, NoNull(), BeforeValidator(_own)]
+AlgorithmSafety = Annotated[
+    SafetySpec | Literal[False] | None, NotNull(), BeforeValidator(_validate_own_safety)
+]
 """What an algorithm's entry says of the test: keys that stand for those of the file's, or no test.
 
 None where the key is not there, and the file's test is the algorithm's. Left empty it is an E103: whoever

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ratecli.config.complaint import Complaint, shown
+from ratecli.config.complaint import Complaint, quote_value
 from ratecli.config.document import Loc
 from ratecli.errors import did_you_mean
 
 
-def promises(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def safety_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     """Complaints about raw data that may be wrong in any other way, too."""
-    tests = list(_tests(raw))
+    tests = list(_safety_tests(raw))
     for loc, test in tests:
-        yield from _untested(loc, raw)
-        yield from _unknown(loc, test, raw)
+        yield from _untested_conflicts(loc, raw)
+        yield from _unknown_delta_keys(loc, test, raw)
     if tests:
-        yield from _levels(raw)
+        yield from _safety_level_conflicts(raw)
     if raw.get("resample") is not None:
-        yield from _divided(raw)
+        yield from _resample_conflicts(raw)
 
 
-def _tests(raw: Mapping[str, Any]) -> Iterator[tuple[Loc, Mapping[str, Any]]]:
+def _safety_tests(raw: Mapping[str, Any]) -> Iterator[tuple[Loc, Mapping[str, Any]]]:
     """Every safety test that the file states, and where it stands."""
     if isinstance(raw.get("safety"), dict):
         yield ("safety",), raw["safety"]
@@ -34,41 +34,43 @@ def _tests(raw: Mapping[str, Any]) -> Iterator[tuple[Loc, Mapping[str, Any]]]:
                 yield ("algorithms", k, name, "safety"), test
 
 
-def _untested(loc: Loc, raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _untested_conflicts(loc: Loc, raw: Mapping[str, Any]) -> Iterator[Complaint]:
     if not raw.get("constraints"):
         message = "'safety' has nothing to test: there are no constraints"
         hint = "state under `constraints` what a model must keep, or leave the test out"
         yield Complaint(loc, "E104", message, hint, key=True)
 
 
-def _unknown(loc: Loc, test: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _unknown_delta_keys(
+    loc: Loc, test: Mapping[str, Any], raw: Mapping[str, Any]
+) -> Iterator[Complaint]:
     """Names in a mapping of deltas that are no constraints."""
     delta, rules = test.get("delta"), raw.get("constraints")
     known = rules if isinstance(rules, dict) else {}
     for name in delta if isinstance(delta, dict) and known else ():
         if name not in known:
-            message = f"no constraint is called {shown(name)}"
+            message = f"no constraint is called {quote_value(name)}"
             hint = did_you_mean(str(name), known, "constraints")
             yield Complaint((*loc, "delta", name), "E203", message, hint, key=True)
 
 
-def _levels(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    for name, entry in _datasets(raw).items():
+def _safety_level_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    for name, entry in _raw_datasets(raw).items():
         if entry.get("levels") is not None:
             message = "a safety test needs rows that are independent, and copies of a row are not"
             loc = ("datasets", name, "levels")
             yield Complaint(loc, "E104", message, "leave out the levels, or the test", key=True)
 
 
-def _divided(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    for name, entry in _datasets(raw).items():
+def _resample_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    for name, entry in _raw_datasets(raw).items():
         if entry.get("split") is not None:
             message = "'split' does not go with 'resample', which draws the training rows itself"
             hint = "leave out the split: all rows of the data set are its test rows"
             yield Complaint(("datasets", name, "split"), "E104", message, hint, key=True)
 
 
-def _datasets(raw: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _raw_datasets(raw: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     found = raw.get("datasets")
     entries = found if isinstance(found, dict) else {}
     return {name: entry for name, entry in entries.items() if isinstance(entry, dict)}

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from ratecli.errors import Place
+from ratecli.errors import SourceLocation
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """A file, or the text of one `--set` override; offsets count characters."""
 
     file: str
@@ -41,12 +41,12 @@ class Source:
     def line_of(self, offset: int) -> int:
         return bisect_right(self._starts, offset) - 1
 
-    def place(self, start: int, end: int) -> Place:
+    def place(self, start: int, end: int) -> SourceLocation:
         """The stretch from `start` to `end`, cut where its first line ends; never empty."""
         number = self.line_of(start)
         excerpt, column = self.line(number), start - self._starts[number]
         width = max(1, min(end - start, len(excerpt) - column))
-        return Place(self.file, number + 1, column + 1, width, excerpt)
+        return SourceLocation(self.file, number + 1, column + 1, width, excerpt)
 
     @property
     def last(self) -> int:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-FIRST = "quickstart"
+DEFAULT_TEMPLATE = "quickstart"
 _FOLDER = Path(__file__).with_name("starters")
 
 
-def starter(template: str = FIRST) -> str:
-    """A commented experiment that runs offline in seconds; `template` is one of `templates`."""
+def template_text(template: str = DEFAULT_TEMPLATE) -> str:
+    """A commented experiment that runs offline in seconds; `template` is one of `template_summaries`."""
     return (_FOLDER / f"{template}.yaml").read_text(encoding="utf-8")
 
 
-def templates() -> dict[str, str]:
+def template_summaries() -> dict[str, str]:
     """What each file is about, by its name; the first is the default."""
-    names = sorted((path.stem for path in _FOLDER.glob("*.yaml")), key=_rank)
-    return {name: starter(name).partition("\n")[0].removeprefix("# ") for name in names}
+    names = sorted((path.stem for path in _FOLDER.glob("*.yaml")), key=_template_rank)
+    return {name: template_text(name).partition("\n")[0].removeprefix("# ") for name in names}
 
 
-def _rank(name: str) -> tuple[bool, str]:
-    return name != FIRST, name
+def _template_rank(name: str) -> tuple[bool, str]:
+    return name != DEFAULT_TEMPLATE, name

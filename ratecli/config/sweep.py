@@ -14,21 +14,23 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-Value = str | int | float | bool
-Point = dict[str, Value]
+SweepValue = str | int | float | bool
+SweepPoint = dict[str, SweepValue]
 
-NUMBER = r"\s*([-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d{1,3})?)\s*"
-SPACE = re.compile(rf"\s*(linspace|logspace)\s*\({NUMBER},{NUMBER},\s*(\d{{1,9}})\s*\)\s*")
+NUMBER_PATTERN = r"\s*([-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d{1,3})?)\s*"
+SPACE_PATTERN = re.compile(
+    rf"\s*(linspace|logspace)\s*\({NUMBER_PATTERN},{NUMBER_PATTERN},\s*(\d{{1,9}})\s*\)\s*"
+)
 
 
 @dataclass(frozen=True)
 class Sweep:
     """A checked `sweep:`; a text axis is a `linspace` or `logspace` that is expanded when used."""
 
-    axes: Mapping[str, tuple[Value, ...] | str] = field(default_factory=dict)
+    axes: Mapping[str, tuple[SweepValue, ...] | str] = field(default_factory=dict)
     zip: tuple[tuple[str, ...], ...] = ()
-    include: tuple[Point, ...] = ()
-    exclude: tuple[Point, ...] = ()
+    include: tuple[SweepPoint, ...] = ()
+    exclude: tuple[SweepPoint, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,57 +51,57 @@ class Sweep:
         return axes | {key: value for key, value in rest.items() if value}
 
 
-def place_in(sweep: Sweep, name: str, value: Value) -> tuple[str | int, ...]:
+def sweep_value_loc(sweep: Sweep, name: str, value: SweepValue) -> tuple[str | int, ...]:
     """Where in a sweep a name is given a value: the entry of a list or of `include`, or the whole axis."""
     axis = sweep.axes.get(name, ())
     for k, each in enumerate(axis if isinstance(axis, tuple) else ()):
-        if _same(each) == _same(value):
+        if _value_identity(each) == _value_identity(value):
             return name, k
     for k, point in enumerate(sweep.include):
-        if name in point and _same(point[name]) == _same(value):
+        if name in point and _value_identity(point[name]) == _value_identity(value):
             return "include", k, name
     return (name,)
 
 
-def points(sweep: Sweep, own: Sweep | None = None) -> list[Point]:
+def sweep_points(sweep: Sweep, own: Sweep | None = None) -> list[SweepPoint]:
     """Every point once. An algorithm's `own` sweep is crossed in and replaces axes of its names."""
     if own is None:
-        return _unique(_completed(sweep, _kept(sweep)))
-    inner = points(own)
+        return _unique_points(_with_included(sweep, _kept_points(sweep)))
+    inner = sweep_points(own)
     replaced = set(own.names)
     outer = [
         {name: value for name, value in point.items() if name not in replaced}
-        for point in points(sweep)
+        for point in sweep_points(sweep)
     ]
-    return _unique(before | after for before in _unique(outer) for after in inner)
+    return _unique_points(before | after for before in _unique_points(outer) for after in inner)
 
 
-def _kept(sweep: Sweep) -> Iterator[Point]:
+def _kept_points(sweep: Sweep) -> Iterator[SweepPoint]:
     if not sweep.axes and sweep.include:
         return
-    for parts in product(*_factors(sweep)):
+    for parts in product(*_axis_factors(sweep)):
         point = {name: value for part in parts for name, value in part.items()}
-        if not any(_agree(point, pairs, pairs) for pairs in sweep.exclude):
+        if not any(_points_agree(point, pairs, pairs) for pairs in sweep.exclude):
             yield {name: point[name] for name in sweep.axes}
 
 
-def _factors(sweep: Sweep) -> list[list[Point]]:
+def _axis_factors(sweep: Sweep) -> list[list[SweepPoint]]:
     """The axes to multiply; a zipped group stands where its first name stands."""
     groups = {group_name: group for group in sweep.zip for group_name in group}
     chosen = dict.fromkeys(groups.get(name, (name,)) for name in sweep.axes)
     return [
         [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
         for names in chosen
-        for columns in [[expand(sweep.axes[name]) for name in names]]
+        for columns in [[expand_axis(sweep.axes[name]) for name in names]]
     ]
 
 
-def _completed(sweep: Sweep, kept: Iterator[Point]) -> list[Point]:
+def _with_included(sweep: Sweep, kept: Iterator[SweepPoint]) -> list[SweepPoint]:
     found = list(kept)
     originals = [dict(point) for point in found]
     for extra in sweep.include:
         shared = [name for name in extra if name in sweep.axes]
-        matches = [k for k, point in enumerate(originals) if _agree(point, extra, shared)]
+        matches = [k for k, point in enumerate(originals) if _points_agree(point, extra, shared)]
         for k in matches:
             found[k] |= extra
         if not matches:
@@ -107,41 +109,47 @@ def _completed(sweep: Sweep, kept: Iterator[Point]) -> list[Point]:
     return found
 
 
-def holds(point: Mapping[str, Value], pairs: Mapping[str, Value]) -> bool:
+def has_values(point: Mapping[str, SweepValue], pairs: Mapping[str, SweepValue]) -> bool:
     """Whether a point has all these values."""
-    return pairs.keys() <= point.keys() and _agree(point, pairs, pairs)
+    return pairs.keys() <= point.keys() and _points_agree(point, pairs, pairs)
 
 
-def among(point: Mapping[str, Value], some: Mapping[str, Sequence[Value]]) -> bool:
+def has_one_of_values(
+    point: Mapping[str, SweepValue], some: Mapping[str, Sequence[SweepValue]]
+) -> bool:
     """Whether a point has one of the values of each name."""
-    return all(any(holds(point, {name: each}) for each in values) for name, values in some.items())
+    return all(
+        any(has_values(point, {name: each}) for each in values) for name, values in some.items()
+    )
 
 
-def _agree(point: Mapping[str, Value], pairs: Mapping[str, Value], names: Iterable[str]) -> bool:
-    return all(_same(point[name]) == _same(pairs[name]) for name in names)
+def _points_agree(
+    point: Mapping[str, SweepValue], pairs: Mapping[str, SweepValue], names: Iterable[str]
+) -> bool:
+    return all(_value_identity(point[name]) == _value_identity(pairs[name]) for name in names)
 
 
-def _same(value: Value) -> tuple[bool, Value]:
+def _value_identity(value: SweepValue) -> tuple[bool, SweepValue]:
     """A key that tells true from 1, but not 1 from 1.0."""
     return isinstance(value, bool), value
 
 
-def _unique(found: Sequence[Point] | Iterator[Point]) -> list[Point]:
+def _unique_points(found: Sequence[SweepPoint] | Iterator[SweepPoint]) -> list[SweepPoint]:
     by_value = {
-        tuple((name, _same(value)) for name, value in sorted(each.items())): each
+        tuple((name, _value_identity(value)) for name, value in sorted(each.items())): each
         for each in reversed(list(found))
     }
     return list(reversed(by_value.values()))
 
 
-def expand(axis: tuple[Value, ...] | str) -> tuple[Value, ...]:
+def expand_axis(axis: tuple[SweepValue, ...] | str) -> tuple[SweepValue, ...]:
     """The values of an axis; ends are exact and each value is the float nearest to the true one."""
     if not isinstance(axis, str):
         return axis
-    found = SPACE.fullmatch(axis)
+    found = SPACE_PATTERN.fullmatch(axis)
     assert found is not None
     name, first, last, count = found.groups()
-    return SPACES[name](first, last, int(count))
+    return SPACE_FUNCTIONS[name](first, last, int(count))
 
 
 def _linspace(first: str, last: str, count: int) -> tuple[float, ...]:
@@ -159,7 +167,7 @@ def _logspace(first: str, last: str, count: int) -> tuple[float, ...]:
     return (float(first), *inner, float(last))[:count]
 
 
-SPACES: dict[str, Callable[[str, str, int], tuple[float, ...]]] = {
+SPACE_FUNCTIONS: dict[str, Callable[[str, str, int], tuple[float, ...]]] = {
     "linspace": _linspace,
     "logspace": _logspace,
 }

@@ -6,15 +6,22 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ratecli.config.complaint import Complaint, kind, named, raised, shown, wrong_type
+from ratecli.config.complaint import (
+    Complaint,
+    as_validation_error,
+    describe_location,
+    describe_type,
+    quote_value,
+    wrong_type,
+)
 from ratecli.config.document import Loc
-from ratecli.config.names import bad_name
-from ratecli.config.sweep import SPACE, Point, Sweep, points
+from ratecli.config.names import check_name
+from ratecli.config.sweep import SPACE_PATTERN, Sweep, SweepPoint, sweep_points
 
 MAX_POINTS = 10_000
 """Each costs milliseconds before anything runs: more would look like a hang."""
-KEYWORDS = ("zip", "include", "exclude")
-EXAMPLE = "write a list, linspace(first, last, count) or logspace(first, last, count)"
+SWEEP_KEYWORDS = ("zip", "include", "exclude")
+AXIS_HINT = "write a list, linspace(first, last, count) or logspace(first, last, count)"
 
 
 def read_sweep(raw: object) -> Sweep:
@@ -23,8 +30,8 @@ def read_sweep(raw: object) -> Sweep:
         return raw
     if not isinstance(raw, dict):
         wanted = "a mapping of names to lists of values"
-        raise raised([wrong_type((), wanted, raw, EXAMPLE)], "sweep")
-    axes = {name: axis for name, axis in raw.items() if name not in KEYWORDS}
+        raise as_validation_error([wrong_type((), wanted, raw, AXIS_HINT)], "sweep")
+    axes = {name: axis for name, axis in raw.items() if name not in SWEEP_KEYWORDS}
     complaints = [
         *_axes_complaints(axes),
         *_zip_complaints(raw.get("zip", []), axes),
@@ -35,7 +42,7 @@ def read_sweep(raw: object) -> Sweep:
     if sweep is not None:
         complaints = list(_grid_complaints(sweep))
     if sweep is None or complaints:
-        raise raised(complaints, "sweep")
+        raise as_validation_error(complaints, "sweep")
     return sweep
 
 
@@ -48,21 +55,25 @@ def _sweep(raw: Mapping[str, Any], axes: Mapping[str, Any]) -> Sweep:
     )
 
 
-def _bad(loc: Loc, message: str, hint: str | None = None, *, key: bool = False) -> Complaint:
+def _sweep_complaint(
+    loc: Loc, message: str, hint: str | None = None, *, key: bool = False
+) -> Complaint:
     return Complaint(loc, "E105", message, hint, key=key)
 
 
 def _axes_complaints(axes: Mapping[str, Any]) -> Iterator[Complaint]:
     for name, axis in axes.items():
-        yield from bad_name((name,), name)
+        yield from check_name((name,), name)
         if isinstance(axis, str):
             yield from _space_complaints((name,), axis)
         elif not isinstance(axis, list):
-            yield _bad(
-                (name,), f"{named((name,))} must be a list of values, not {kind(axis)}", EXAMPLE
+            yield _sweep_complaint(
+                (name,),
+                f"{describe_location((name,))} must be a list of values, not {describe_type(axis)}",
+                AXIS_HINT,
             )
         elif not axis:
-            yield _bad((name,), f"'{name}' has no values", EXAMPLE, key=True)
+            yield _sweep_complaint((name,), f"'{name}' has no values", AXIS_HINT, key=True)
         else:
             yield from (
                 complaint for k, value in enumerate(axis) for complaint in _value((name, k), value)
@@ -71,31 +82,38 @@ def _axes_complaints(axes: Mapping[str, Any]) -> Iterator[Complaint]:
 
 def _value(loc: Loc, value: object) -> Iterator[Complaint]:
     if isinstance(value, float) and not math.isfinite(value):
-        yield _bad(loc, f"{named(loc)} must be a finite number, not {value}")
+        yield _sweep_complaint(
+            loc, f"{describe_location(loc)} must be a finite number, not {value}"
+        )
     elif not isinstance(value, str | int | float):
-        yield _bad(loc, f"{named(loc)} must be a number, text, true or false, not {kind(value)}")
+        yield _sweep_complaint(
+            loc,
+            f"{describe_location(loc)} must be a number, text, true or false, not {describe_type(value)}",
+        )
 
 
 def _space_complaints(loc: Loc, text: str) -> Iterator[Complaint]:
-    found = SPACE.fullmatch(text) if len(text) <= 200 else None
+    found = SPACE_PATTERN.fullmatch(text) if len(text) <= 200 else None
     if found is None:
-        yield _bad(loc, f"{shown(text)} is no list of values", EXAMPLE)
+        yield _sweep_complaint(loc, f"{quote_value(text)} is no list of values", AXIS_HINT)
         return
     name, first, last, count = found.groups()
     if not 1 <= int(count) <= MAX_POINTS:
-        yield _bad(loc, f"the count of {name} must be from 1 to {MAX_POINTS}, not {count}")
+        yield _sweep_complaint(
+            loc, f"the count of {name} must be from 1 to {MAX_POINTS}, not {count}"
+        )
     ends = (float(first), float(last))
     if not all(map(math.isfinite, ends)):
-        yield _bad(loc, f"the ends of {name} must be finite numbers")
+        yield _sweep_complaint(loc, f"the ends of {name} must be finite numbers")
     elif name == "logspace" and min(ends) <= 0:
         hint = "its arguments are the first and last value, not exponents"
-        yield _bad(loc, "the ends of logspace must be greater than 0", hint)
+        yield _sweep_complaint(loc, "the ends of logspace must be greater than 0", hint)
 
 
 def _zip_complaints(groups: object, axes: Mapping[str, Any]) -> Iterator[Complaint]:
     hint = "write zip: [[a, b]] to walk a and b together"
     if not _is_lists(groups):
-        yield _bad(("zip",), "'zip' must be a list of lists of names", hint)
+        yield _sweep_complaint(("zip",), "'zip' must be a list of lists of names", hint)
         return
     assert isinstance(groups, list)
     seen: set[str] = set()
@@ -105,7 +123,7 @@ def _zip_complaints(groups: object, axes: Mapping[str, Any]) -> Iterator[Complai
             if not isinstance(name, str) or name not in axes:
                 yield _unknown(loc, name, axes)
             elif name in seen:
-                yield _bad(loc, f"'{name}' is zipped twice")
+                yield _sweep_complaint(loc, f"'{name}' is zipped twice")
             seen.add(str(name))
         yield from _length_complaints(("zip", k), group, axes)
 
@@ -119,35 +137,43 @@ def _length_complaints(loc: Loc, group: list[Any], axes: Mapping[str, Any]) -> I
     lengths = {name: _length(axes[name]) for name in known}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in lengths.items())
-        yield _bad(loc, f"zipped names need equally many values: {listed}")
+        yield _sweep_complaint(loc, f"zipped names need equally many values: {listed}")
 
 
 def _length(axis: object) -> int:
     if isinstance(axis, str):
-        found = SPACE.fullmatch(axis)
+        found = SPACE_PATTERN.fullmatch(axis)
         return int(found.group(4)) if found else 0
     return len(axis) if isinstance(axis, list) else 0
 
 
 def _unknown(loc: Loc, name: object, axes: Mapping[str, Any], *, key: bool = False) -> Complaint:
     listed = ", ".join(axes) or "none"
-    return _bad(loc, f"{shown(name)} is not a name of this sweep", f"names: {listed}", key=key)
+    return _sweep_complaint(
+        loc, f"{quote_value(name)} is not a name of this sweep", f"names: {listed}", key=key
+    )
 
 
 def _points_complaints(
     word: str, entries: object, axes: Mapping[str, Any] | None = None
 ) -> Iterator[Complaint]:
     if not isinstance(entries, list):
-        yield _bad((word,), f"'{word}' must be a list of mappings, not {kind(entries)}")
+        yield _sweep_complaint(
+            (word,), f"'{word}' must be a list of mappings, not {describe_type(entries)}"
+        )
         return
     for k, entry in enumerate(entries):
         if not isinstance(entry, dict) or not entry:
             hint = f"write {word}: [{{name: value}}]"
-            yield _bad((word, k), f"{named((word, k))} must be a mapping of names to values", hint)
+            yield _sweep_complaint(
+                (word, k),
+                f"{describe_location((word, k))} must be a mapping of names to values",
+                hint,
+            )
             continue
         for name, value in entry.items():
             loc = (word, k, name)
-            yield from bad_name(loc, name)
+            yield from check_name(loc, name)
             yield from _value(loc, value)
             if axes is not None and name not in axes:
                 yield _unknown(loc, name, axes, key=True)
@@ -156,16 +182,20 @@ def _points_complaints(
 def _grid_complaints(sweep: Sweep) -> Iterator[Complaint]:
     size = _size(sweep)
     if size > MAX_POINTS:
-        yield _bad((), f"the sweep has {size} points; at most {MAX_POINTS} are allowed", key=True)
+        yield _sweep_complaint(
+            (), f"the sweep has {size} points; at most {MAX_POINTS} are allowed", key=True
+        )
         return
-    found = points(sweep)
+    found = sweep_points(sweep)
     if not found:
-        yield _bad(("exclude",), "nothing is left of the sweep: every point is excluded", key=True)
+        yield _sweep_complaint(
+            ("exclude",), "nothing is left of the sweep: every point is excluded", key=True
+        )
     for k, extra in enumerate(sweep.include):
         missing = _missing(extra, found, sweep.names)
         if missing:
             hint = "every point of a sweep must have the same names"
-            yield _bad(("include", k), missing, hint)
+            yield _sweep_complaint(("include", k), missing, hint)
 
 
 def _size(sweep: Sweep) -> int:
@@ -180,7 +210,7 @@ def _length_of(sweep: Sweep, name: str) -> int:
     return _length(axis if isinstance(axis, str) else list(axis))
 
 
-def _missing(extra: Point, found: list[Point], names: tuple[str, ...]) -> str | None:
+def _missing(extra: SweepPoint, found: list[SweepPoint], names: tuple[str, ...]) -> str | None:
     """Why an included entry leaves points with different names."""
     lacking = [name for name in names if name not in extra]
     if lacking and extra in found:

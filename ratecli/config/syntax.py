@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import yaml
 
-from ratecli.config.source import Source
-from ratecli.errors import Fault
+from ratecli.config.source import SourceText
+from ratecli.errors import Diagnostic
 
 
-class Advice(NamedTuple):
+class SyntaxAdvice(NamedTuple):
     """What a problem of PyYAML means; `opening` puts the fault where the construct began."""
 
     problem: str
@@ -21,12 +21,16 @@ class Advice(NamedTuple):
     opening: bool = False
 
 
-QUOTE = "put the whole value in quotes: 'like this'"
-ADVICE = tuple(
-    Advice(*row)
+QUOTE_HINT = "put the whole value in quotes: 'like this'"
+SYNTAX_ADVICE = tuple(
+    SyntaxAdvice(*row)
     for row in (
         (r"character '\\t' that", "a tab stands where YAML wants spaces", "replace tabs by spaces"),
-        (r"character '(.)' that", "a value cannot begin with '{0}' unless it is quoted", QUOTE),
+        (
+            r"character '(.)' that",
+            "a value cannot begin with '{0}' unless it is quoted",
+            QUOTE_HINT,
+        ),
         (
             r"mapping values are not",
             "a second ':' stands where no key can be",
@@ -84,13 +88,13 @@ ADVICE = tuple(
         (
             r"expected chomping or indentation",
             "after '|' or '>' the text begins on the next line",
-            QUOTE,
+            QUOTE_HINT,
             True,
         ),
         (
             r"expected a comment or a line break",
             "something stands where the line should end",
-            QUOTE,
+            QUOTE_HINT,
         ),
         (
             r"expected <block end>, but found '<scalar>'",
@@ -107,7 +111,7 @@ ADVICE = tuple(
             "this line is not indented like its neighbours",
             "keys that belong together begin in the same column",
         ),
-        (r"expected <block end>, but found ':'", "a key is missing before this ':'", QUOTE),
+        (r"expected <block end>, but found ':'", "a key is missing before this ':'", QUOTE_HINT),
         (
             r"expected <block end>, but found '([\]}},])'",
             "'{0}' stands here without an opening bracket",
@@ -123,12 +127,17 @@ ADVICE = tuple(
             "this does not belong to what stands above it",
             "keys that belong together begin in the same column",
         ),
-        (r"expected alphabetic or numeric", "'*' and '&' mean something else to YAML", QUOTE, True),
+        (
+            r"expected alphabetic or numeric",
+            "'*' and '&' mean something else to YAML",
+            QUOTE_HINT,
+            True,
+        ),
     )
 )
 
-NO_SPACE = re.compile(r"\s*(?:- +)?[A-Za-z_][\w.-]*(:)(?=[^\s:/\\])")
-SPACELESS = (
+MISSING_SPACE_PATTERN = re.compile(r"\s*(?:- +)?[A-Za-z_][\w.-]*(:)(?=[^\s:/\\])")
+MISSING_SPACE_PROBLEMS = (
     "mapping values are not",
     "could not find expected ':'",
     "but found '<scalar>'",
@@ -136,7 +145,7 @@ SPACELESS = (
 )
 
 
-def syntax_fault(source: Source, error: yaml.MarkedYAMLError) -> Fault:
+def syntax_diagnostic(source: SourceText, error: yaml.MarkedYAMLError) -> Diagnostic:
     """The E001 that says what a parser's error means to the writer of the file."""
     problem = str(error.problem)
     problem_mark = error.problem_mark or error.context_mark
@@ -144,30 +153,34 @@ def syntax_fault(source: Source, error: yaml.MarkedYAMLError) -> Fault:
     colon = _missing_space(source, problem, [mark.line for mark in marks])
     if colon is not None:
         message = "a space is missing after this ':'"
-        return Fault("E001", message, "write 'key: value'", place=source.place(colon, colon + 1))
-    for advice in ADVICE:
+        return Diagnostic(
+            "E001", message, "write 'key: value'", place=source.place(colon, colon + 1)
+        )
+    for advice in SYNTAX_ADVICE:
         if found := re.search(advice.problem, problem):
             mark = marks[0 if advice.opening else -1]
             words = [text.format(*found.groups()) for text in (advice.message, advice.help or "")]
-            return _at(source, mark, words[0], words[1] or None)
-    return _at(source, marks[-1], f"YAML cannot be read here: {problem}", None)
+            return _diagnostic_at(source, mark, words[0], words[1] or None)
+    return _diagnostic_at(source, marks[-1], f"YAML cannot be read here: {problem}", None)
 
 
-def _at(source: Source, mark: yaml.Mark, message: str, hint: str | None) -> Fault:
+def _diagnostic_at(
+    source: SourceText, mark: yaml.Mark, message: str, hint: str | None
+) -> Diagnostic:
     start = min(mark.index, source.last)
-    return Fault("E001", message, hint, place=source.place(start, start + 1))
+    return Diagnostic("E001", message, hint, place=source.place(start, start + 1))
 
 
-def _missing_space(source: Source, problem: str, lines: list[int]) -> int | None:
-    if not any(text in problem for text in SPACELESS):
+def _missing_space(source: SourceText, problem: str, lines: list[int]) -> int | None:
+    if not any(text in problem for text in MISSING_SPACE_PROBLEMS):
         return None
     for number in _with_line_above(source, lines):
-        if found := NO_SPACE.match(source.line(number)):
+        if found := MISSING_SPACE_PATTERN.match(source.line(number)):
             return source.offset(number, found.start(1))
     return None
 
 
-def _with_line_above(source: Source, lines: list[int]) -> Iterator[int]:
+def _with_line_above(source: SourceText, lines: list[int]) -> Iterator[int]:
     for number in reversed(lines):
         yield number
         above = number - 1

@@ -15,74 +15,78 @@ from typing import NoReturn
 import yaml
 from yaml.reader import Reader
 
-from ratecli.config.nodes import ListNode, MapNode, Node, ScalarNode
-from ratecli.config.scalars import Plain, resolve
-from ratecli.config.source import Source
-from ratecli.config.syntax import syntax_fault
-from ratecli.errors import Fault, FaultError
+from ratecli.config.nodes import ListNode, MapNode, ScalarNode, YamlNode
+from ratecli.config.scalars import PlainScalar, resolve_scalar
+from ratecli.config.source import SourceText
+from ratecli.config.syntax import syntax_diagnostic
+from ratecli.errors import Diagnostic, FaultError
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
 MAX_NODES = 20_000
-TAG = re.compile(r"!\S*")
-NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
+TAG_PATTERN = re.compile(r"!\S*")
+INVALID_CHARACTERS = re.compile(r"[\0\ud800-\udfff]")
 """What escapes in double quotes can write that is no character: it could not be printed or stored."""
-PROPERTIES = re.compile(r"(?:[&!]\S*\s+)+")
+PROPERTIES_PATTERN = re.compile(r"(?:[&!]\S*\s+)+")
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> SourceText:
     """The text of a file, or E005."""
     try:
         if path.is_dir():
-            _unreadable(path, "is a folder, not a file", "name one of the files in it")
+            _raise_unreadable(path, "is a folder, not a file", "name one of the files in it")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        _unreadable(path, "does not exist")
+        _raise_unreadable(path, "does not exist")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        _unreadable(path, f"cannot be read: {getattr(error, 'strerror', None) or error}")
+        _raise_unreadable(path, f"cannot be read: {getattr(error, 'strerror', None) or error}")
     if len(raw) > MAX_BYTES:
-        _unreadable(path, "is larger than 1 MB; an experiment is one page")
+        _raise_unreadable(path, "is larger than 1 MB; an experiment is one page")
     try:
-        return Source(str(path), raw.decode("utf-8-sig"))
+        return SourceText(str(path), raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         good = raw[: error.start].decode("utf-8-sig", "replace")
-        source = Source(str(path), good + "\ufffd")
-        _refuse(source, "E005", "the file is not UTF-8 text", "save it as UTF-8", len(good))
+        source = SourceText(str(path), good + "\ufffd")
+        _raise_at(source, "E005", "the file is not UTF-8 text", "save it as UTF-8", len(good))
 
 
-def compose(source: Source) -> Node:
+def parse_yaml(source: SourceText) -> YamlNode:
     """The one document of a source as nodes; FaultError with E001 to E005."""
     unprintable = Reader.NON_PRINTABLE.search(source.text)
     if unprintable:
         message = f"the file holds the control character {unprintable.group()!a}"
-        _refuse(source, "E005", message, "remove it", unprintable.start())
+        _raise_at(source, "E005", message, "remove it", unprintable.start())
     events = yaml.parse(source.text, Loader=yaml.SafeLoader)
     try:
         return _Composer(source, events).document()
     except yaml.MarkedYAMLError as error:
-        raise FaultError(syntax_fault(source, error)) from None
+        raise FaultError(syntax_diagnostic(source, error)) from None
 
 
-def _unreadable(path: Path, trouble: str, way_out: str | None = None) -> NoReturn:
-    raise FaultError(Fault("E005", f"'{path}' {trouble}", way_out)) from None
+def _raise_unreadable(path: Path, trouble: str, way_out: str | None = None) -> NoReturn:
+    raise FaultError(Diagnostic("E005", f"'{path}' {trouble}", way_out)) from None
 
 
-def _refuse(source: Source, code: str, message: str, hint: str | None, start: int) -> NoReturn:
-    raise FaultError(Fault(code, message, hint, place=source.place(start, start + 1))) from None
+def _raise_at(
+    source: SourceText, code: str, message: str, hint: str | None, start: int
+) -> NoReturn:
+    raise FaultError(
+        Diagnostic(code, message, hint, place=source.place(start, start + 1))
+    ) from None
 
 
 class _Composer:
     """Turns the parser's events into nodes and collects what strictness refuses."""
 
-    def __init__(self, source: Source, events: Iterator[yaml.Event]) -> None:
+    def __init__(self, source: SourceText, events: Iterator[yaml.Event]) -> None:
         self.source = source
         self.events = events
-        self.faults: list[Fault] = []
-        self.anchors: dict[str, Node | None] = {}  # None while the node is still open
+        self.faults: list[Diagnostic] = []
+        self.anchors: dict[str, YamlNode | None] = {}  # None while the node is still open
         self.nodes = 0
 
-    def document(self) -> Node:
+    def document(self) -> YamlNode:
         next(self.events)  # the stream's start
         opening = next(self.events)
         if isinstance(opening, yaml.StreamEndEvent):
@@ -102,10 +106,10 @@ class _Composer:
         if getattr(opening, "tags", None):
             self._note("E004", "tag directives are not allowed", "remove the line", opening)
 
-    def _node(self, event: yaml.Event, depth: int) -> Node:
+    def _node(self, event: yaml.Event, depth: int) -> YamlNode:
         if depth > MAX_DEPTH:
             message = f"values are nested more than {MAX_DEPTH} deep"
-            self._stop("E003", message, None, *_ends(event))
+            self._stop("E003", message, None, *_event_span(event))
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, depth)
         assert isinstance(event, yaml.NodeEvent)
@@ -120,13 +124,13 @@ class _Composer:
         return node
 
     def _refuse_tag(self, event: yaml.NodeEvent) -> None:
-        found = TAG.search(self.source.text, _ends(event)[0])
+        found = TAG_PATTERN.search(self.source.text, _event_span(event)[0])
         assert found is not None
         hint = "remove it; put text that begins with '!' in quotes"
         message = f"the YAML tag '{found.group()[:60]}' is not allowed"
-        self._note("E004", message, hint, Node(self.source, *found.span()))
+        self._note("E004", message, hint, YamlNode(self.source, *found.span()))
 
-    def _content(self, event: yaml.NodeEvent, depth: int) -> Node:
+    def _content(self, event: yaml.NodeEvent, depth: int) -> YamlNode:
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(event, depth)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -134,8 +138,8 @@ class _Composer:
         assert isinstance(event, yaml.ScalarEvent)
         return self._scalar(event)
 
-    def _alias(self, event: yaml.AliasEvent, depth: int) -> Node:
-        start, end = _ends(event)
+    def _alias(self, event: yaml.AliasEvent, depth: int) -> YamlNode:
+        start, end = _event_span(event)
         if event.anchor not in self.anchors:
             hint = "put the value in quotes if its '*' is meant as text"
             self._stop("E001", f"no anchor '&{event.anchor}' stands before this", hint, start, end)
@@ -151,30 +155,30 @@ class _Composer:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             message = f"the file holds more than {MAX_NODES} values, aliases expanded"
-            self._stop("E003", message, None, *_ends(event))
+            self._stop("E003", message, None, *_event_span(event))
 
     def _scalar(self, event: yaml.ScalarEvent) -> ScalarNode:
         start, end = self._stretch(event, event)
         quoted = bool(event.style)
-        value: Plain = event.value
-        if NO_TEXT.search(event.value):
+        value: PlainScalar = event.value
+        if INVALID_CHARACTERS.search(event.value):
             hint = "write the character itself, not an escape"
             self._note("E005", "the text holds an escape that is no character", hint, event)
         if not quoted:
             try:
-                value = resolve(event.value)
+                value = resolve_scalar(event.value)
             except OverflowError:
                 hint = "write it with an exponent (1e30), or in quotes if it is text"
                 self._note("E104", "whole numbers end at 64 bits", hint, event)
         return ScalarNode(self.source, start, end, value, event.value, event.style or "")
 
     def _sequence(self, event: yaml.SequenceStartEvent, depth: int) -> ListNode:
-        items: list[Node] = []
+        items: list[YamlNode] = []
         while not isinstance(following := next(self.events), yaml.SequenceEndEvent):
             if event.flow_style and items:
                 self._not_torn(items[-1])
             items.append(self._node(following, depth + 1))
-        size, height = _extent(items)
+        size, height = _nodes_size(items)
         return ListNode(
             self.source,
             *self._stretch(event, following),
@@ -185,8 +189,8 @@ class _Composer:
         )
 
     def _mapping(self, event: yaml.MappingStartEvent, depth: int) -> MapNode:
-        entries: dict[str, tuple[ScalarNode, Node]] = {}
-        latest: Node | None = None
+        entries: dict[str, tuple[ScalarNode, YamlNode]] = {}
+        latest: YamlNode | None = None
         while not isinstance(following := next(self.events), yaml.MappingEndEvent):
             if event.flow_style and latest is not None:
                 self._not_torn(latest)
@@ -196,7 +200,7 @@ class _Composer:
                 entries[str(key.value)] = (key, latest)
             elif not isinstance(key, ScalarNode):
                 self._note("E004", "a key must be text", "quote values that hold { } or [ ]", key)
-        size, height = _extent([value for _, value in entries.values()])
+        size, height = _nodes_size([value for _, value in entries.values()])
         return MapNode(
             self.source,
             *self._stretch(event, following),
@@ -208,13 +212,13 @@ class _Composer:
 
     def _stretch(self, opening: yaml.NodeEvent, closing: yaml.Event) -> tuple[int, int]:
         """Where the value itself stands, without an anchor before it."""
-        start, end = _ends(opening)[0], _ends(closing)[1]
+        start, end = _event_span(opening)[0], _event_span(closing)[1]
         if opening.anchor is None:
             return start, end
-        properties = PROPERTIES.match(self.source.text, start, end)
+        properties = PROPERTIES_PATTERN.match(self.source.text, start, end)
         return (properties.end() if properties else end), end
 
-    def _good_key(self, key: ScalarNode, entries: dict[str, tuple[ScalarNode, Node]]) -> bool:
+    def _good_key(self, key: ScalarNode, entries: dict[str, tuple[ScalarNode, YamlNode]]) -> bool:
         if not isinstance(key.value, str):
             shown = key.text or "an empty one"
             hint = f"put it in quotes: '{key.text}'" if key.text else "write a name before the ':'"
@@ -230,7 +234,7 @@ class _Composer:
             return True
         return False
 
-    def _not_torn(self, node: Node) -> None:
+    def _not_torn(self, node: YamlNode) -> None:
         """Stop at `linspace(1` in {kappa: linspace(1, 2, 3)}: YAML ended it at the comma."""
         if isinstance(node, ScalarNode) and not node.style:
             text = node.text
@@ -239,21 +243,21 @@ class _Composer:
                 message = f"the comma after '{text}' cuts this value in two"
                 self._stop("E001", message, hint, node.start, node.end)
 
-    def _note(self, code: str, message: str, hint: str | None, at: yaml.Event | Node) -> None:
-        start, end = (at.start, at.end) if isinstance(at, Node) else _ends(at)
-        self.faults.append(Fault(code, message, hint, place=self.source.place(start, end)))
+    def _note(self, code: str, message: str, hint: str | None, at: yaml.Event | YamlNode) -> None:
+        start, end = (at.start, at.end) if isinstance(at, YamlNode) else _event_span(at)
+        self.faults.append(Diagnostic(code, message, hint, place=self.source.place(start, end)))
 
     def _stop(self, code: str, message: str, hint: str | None, start: int, end: int) -> NoReturn:
-        fault = Fault(code, message, hint, place=self.source.place(start, end))
+        fault = Diagnostic(code, message, hint, place=self.source.place(start, end))
         raise FaultError([*self.faults, fault])
 
 
-def _ends(event: yaml.Event) -> tuple[int, int]:
+def _event_span(event: yaml.Event) -> tuple[int, int]:
     assert event.start_mark is not None
     assert event.end_mark is not None
     return event.start_mark.index, event.end_mark.index
 
 
-def _extent(nodes: Sequence[Node]) -> tuple[int, int]:
+def _nodes_size(nodes: Sequence[YamlNode]) -> tuple[int, int]:
     size = 1 + sum(node.size for node in nodes)
     return size, 1 + max((node.height for node in nodes), default=0)

@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from ratecli.conformance.datasets import check_dataset
 from ratecli.conformance.metrics import check_metric
-from ratecli.conformance.outcome import Check, Gap, Report
+from ratecli.conformance.outcome import CheckResult, OptimalityGap, PluginReport
 from ratecli.conformance.solvers import check_solver
 
-__all__ = ["Check", "Gap", "Report", "check_dataset", "check_metric", "check_solver"]
+__all__ = [
+    "CheckResult",
+    "OptimalityGap",
+    "PluginReport",
+    "check_dataset",
+    "check_metric",
+    "check_solver",
+]

@@ -12,35 +12,35 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ratecli.config.names import NAME
+from ratecli.config.names import IDENTIFIER_PATTERN
 from ratecli.conformance.outcome import (
-    DoubtError,
-    FailsError,
-    Report,
-    SkipsError,
-    Trial,
-    looked,
-    said,
+    CheckFailedError,
+    CheckSkippedError,
+    CheckWarningError,
+    PluginCheck,
+    PluginReport,
+    exception_line,
+    run_checks,
 )
-from ratecli.conformance.watch import watched
+from ratecli.conformance.watch import watch_side_effects
 from ratecli.datasets.columns import is_text
-from ratecli.datasets.download import checksums, ensure
+from ratecli.datasets.download import fetch_files, source_checksums
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.registry import OPTIONS, fingerprint, resolve
+from ratecli.datasets.registry import SOURCE_OPTIONS, import_function, json_sha256
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
 from ratecli.errors import FaultError
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
-FEW = 200
+MIN_ROWS = 200
 """Rows of a generated table that is looked at."""
-LISTED = 20
+MAX_LISTED = 20
 """Up to so many features notes are asked to name."""
-PARTS = {"train", "validation", "test"}
+PART_VALUES = {"train", "validation", "test"}
 
 
 @dataclass
-class Data:
+class SourceSubject:
     """A source, and the tables that it gives: each is made once."""
 
     source: Source
@@ -51,13 +51,13 @@ class Data:
     @cached_property
     def paths(self) -> Mapping[str, Path]:
         """Its files; raises FaultError where they cannot be had."""
-        return ensure(self.source, offline=self.offline)
+        return fetch_files(self.source, offline=self.offline)
 
     def options(self, **given: int) -> dict[str, int]:
         """Those of a small table, where the source generates one."""
         settled = {name: option.default for name, option in self.source.options.items()}
         if "rows" in settled:
-            settled["rows"] = max(FEW, self.source.options["rows"].least)
+            settled["rows"] = max(MIN_ROWS, self.source.options["rows"].least)
         return settled | given
 
     def table(self, preparation: str, turn: str = "first", **given: int) -> Table:
@@ -65,23 +65,25 @@ class Data:
         try:
             paths = self.paths
         except FaultError as error:
-            raise SkipsError("its files cannot be had") from error
+            raise CheckSkippedError("its files cannot be had") from error
         if (preparation, turn) not in self.made:
             options: dict[str, Any] = {"preparation": preparation, **self.options(**given)}
-            sums = checksums(self.source)
-            digest = fingerprint({"options": options, "files": [list(each) for each in sums]})
+            sums = source_checksums(self.source)
+            digest = json_sha256({"options": options, "files": [list(each) for each in sums]})
             raw = Raw(paths=dict(paths), options=options, digest=digest, files=sums)
             try:
-                with watched() as seen:
-                    found = resolve(self.source.preparations[preparation])(raw)
+                with watch_side_effects() as seen:
+                    found = import_function(self.source.preparations[preparation])(raw)
             except Exception as error:
-                raise FailsError(f"preparation '{preparation}' fails: {said(error)}") from error
+                raise CheckFailedError(
+                    f"preparation '{preparation}' fails: {exception_line(error)}"
+                ) from error
             if not isinstance(found, Table):
-                raise FailsError(
+                raise CheckFailedError(
                     f"preparation '{preparation}' gives {type(found).__name__}, no Table"
                 )
             if found.digest != digest:
-                raise FailsError(
+                raise CheckFailedError(
                     f"preparation '{preparation}' does not pass on the digest it is given"
                 )
             self.printed = self.printed or seen.printed
@@ -92,122 +94,126 @@ class Data:
         return ((name, self.table(name)) for name in self.source.preparations)
 
 
-def check_dataset(source: Source, *, origin: str = "", offline: bool = False) -> Report:
+def check_dataset(source: Source, *, origin: str = "", offline: bool = False) -> PluginReport:
     """Look at a source; its files are fetched, or taken from the data folder or mirror.
 
     `offline`: no network is used, and files that are not there fail the check that they can be had.
     """
-    checks = looked(TRIALS, Data(source, offline))
-    return Report("data set", source.name, origin or "not installed", checks)
+    checks = run_checks(DATASET_CHECKS, SourceSubject(source, offline))
+    return PluginReport("data set", source.name, origin or "not installed", checks)
 
 
-def _declared(data: Data) -> None:
+def _declared(data: SourceSubject) -> None:
     source = data.source
     for key in ("summary", "label", "licence", "notes"):
         if not getattr(source, key).strip():
-            raise FailsError(f"'{key}' is empty")
-    if not NAME.fullmatch(source.name):
-        raise FailsError(f"'{source.name}' is not made of letters, digits and '_'")
+            raise CheckFailedError(f"'{key}' is empty")
+    if not IDENTIFIER_PATTERN.fullmatch(source.name):
+        raise CheckFailedError(f"'{source.name}' is not made of letters, digits and '_'")
     if not source.preparations:
-        raise FailsError("it has no preparation")
-    odd = [key for key in source.options if key not in OPTIONS]
+        raise CheckFailedError("it has no preparation")
+    odd = [key for key in source.options if key not in SOURCE_OPTIONS]
     if odd:
-        raise FailsError(f"a file cannot give the option '{odd[0]}', only {', '.join(OPTIONS)}")
+        raise CheckFailedError(
+            f"a file cannot give the option '{odd[0]}', only {', '.join(SOURCE_OPTIONS)}"
+        )
     wrong = [key for key in source.numbers if key not in source.preparations]
     if wrong:
-        raise FailsError(f"'numbers' speaks of the preparation '{wrong[0]}', which there is not")
+        raise CheckFailedError(
+            f"'numbers' speaks of the preparation '{wrong[0]}', which there is not"
+        )
 
 
-def _verified(data: Data) -> None:
+def _verified(data: SourceSubject) -> None:
     if not data.source.files:
-        raise SkipsError("it is generated, and has no files")
+        raise CheckSkippedError("it is generated, and has no files")
     for file in data.source.files:
         if not SHA256.fullmatch(file.sha256):
-            raise FailsError(f"'{file.name}' has no sha256")
+            raise CheckFailedError(f"'{file.name}' has no sha256")
         if file.size <= 0:
-            raise FailsError(f"'{file.name}' has no size")
+            raise CheckFailedError(f"'{file.name}' has no size")
         if not file.url.startswith("https://"):
-            raise DoubtError(
+            raise CheckWarningError(
                 f"'{file.name}' comes from {file.url}, which anyone between can change"
             )
         if Path(file.name).name != file.name:
-            raise FailsError(f"'{file.name}' is no plain name of a file")
+            raise CheckFailedError(f"'{file.name}' is no plain name of a file")
 
 
-def _had(data: Data) -> None:
+def _had(data: SourceSubject) -> None:
     if not data.source.files:
-        raise SkipsError("it is generated, and has no files")
+        raise CheckSkippedError("it is generated, and has no files")
     _ = data.paths
 
 
-def _reads(data: Data) -> None:
+def _reads(data: SourceSubject) -> None:
     for name, table in data.tables():
         n = len(table)
         if not n:
-            raise FailsError(f"preparation '{name}' gives no rows")
+            raise CheckFailedError(f"preparation '{name}' gives no rows")
         wanted = data.options().get("rows", data.source.rows)
         if n != wanted and name == _first(data):  # others may select
-            raise FailsError(f"preparation '{name}' gives {n} rows, and {wanted} are stated")
+            raise CheckFailedError(f"preparation '{name}' gives {n} rows, and {wanted} are stated")
         for key in ("label", "part", "weight", "matrix"):
             array = getattr(table, key)
             if array is not None and array.shape[0] != n:
-                raise FailsError(
+                raise CheckFailedError(
                     f"'{key}' of preparation '{name}' is of {array.shape[0]} rows, not {n}"
                 )
 
 
-def _columns(data: Data) -> None:
+def _columns(data: SourceSubject) -> None:
     for name, table in data.tables():
         where, frame = f"preparation '{name}'", table.frame
         if not frame.index.equals(pd.RangeIndex(len(frame))):
-            raise FailsError(f"rows of {where} are not numbered from 0")
+            raise CheckFailedError(f"rows of {where} are not numbered from 0")
         for column in frame.columns:
             _check_column(frame[column], f"column '{column}' of {where}")
         absent = [each for each in (*table.features, *data.source.sensitive) if each not in frame]
         if absent:
-            raise FailsError(
+            raise CheckFailedError(
                 f"{where} has no column '{absent[0]}', which is a feature or sensitive"
             )
-        if table.part is not None and not set(table.part.tolist()) <= PARTS:
-            odd = sorted(set(table.part.tolist()) - PARTS)
-            raise FailsError(
-                f"{where} has the split '{odd[0]}', not one of {', '.join(sorted(PARTS))}"
+        if table.part is not None and not set(table.part.tolist()) <= PART_VALUES:
+            odd = sorted(set(table.part.tolist()) - PART_VALUES)
+            raise CheckFailedError(
+                f"{where} has the split '{odd[0]}', not one of {', '.join(sorted(PART_VALUES))}"
             )
         if table.weight is not None and not (np.isfinite(table.weight) & (table.weight > 0)).all():
-            raise FailsError(f"{where} has weights that are not positive numbers")
+            raise CheckFailedError(f"{where} has weights that are not positive numbers")
 
 
 def _check_column(column: pd.Series, where: str) -> None:
     if not isinstance(column.name, str):
-        raise FailsError(f"{where} has no text as its name")
+        raise CheckFailedError(f"{where} has no text as its name")
     if is_text(column):
         odd = [each for each in column.unique() if each is not None and not isinstance(each, str)]
         if odd:
-            raise FailsError(f"{where} holds {type(odd[0]).__name__} among its texts")
+            raise CheckFailedError(f"{where} holds {type(odd[0]).__name__} among its texts")
     elif np.isinf(column.to_numpy(dtype=float)).any():
-        raise FailsError(f"{where} holds infinite numbers")
+        raise CheckFailedError(f"{where} holds infinite numbers")
 
 
-def _labels(data: Data) -> None:
+def _labels(data: SourceSubject) -> None:
     for name, table in data.tables():
         where, stated = f"the label of preparation '{name}'", data.source.numbers.get(name)
         known = table.label[~np.isnan(table.label)]
         if table.label.dtype != np.float64:
-            raise FailsError(f"{where} is of {table.label.dtype}, not of floats")
+            raise CheckFailedError(f"{where} is of {table.label.dtype}, not of floats")
         if table.label_range != stated:
-            raise FailsError(
+            raise CheckFailedError(
                 f"{where} has the range {table.label_range}, and 'numbers' says {stated}"
             )
         if stated is not None:
             if known.size and not (stated[0] <= known.min() and known.max() <= stated[1]):
-                raise FailsError(f"{where} goes from {known.min():g} to {known.max():g}")
+                raise CheckFailedError(f"{where} goes from {known.min():g} to {known.max():g}")
         elif not set(np.unique(known)) <= {0.0, 1.0}:
-            raise FailsError(f"{where} holds {min(set(known) - {0.0, 1.0}):g}, not 0 and 1")
+            raise CheckFailedError(f"{where} holds {min(set(known) - {0.0, 1.0}):g}, not 0 and 1")
         elif len(np.unique(known)) == 1:
-            raise FailsError(f"{where} has one class only")
+            raise CheckFailedError(f"{where} has one class only")
 
 
-def _hidden(data: Data) -> None:
+def _hidden(data: SourceSubject) -> None:
     """No feature says the label."""
     for name, table in data.tables():
         known = ~np.isnan(table.label)
@@ -220,51 +226,53 @@ def _hidden(data: Data) -> None:
                 column.to_numpy(dtype=float), table.label[known]
             )
             if telling or same:
-                raise FailsError(f"the feature '{feature}' of preparation '{name}' tells the label")
+                raise CheckFailedError(
+                    f"the feature '{feature}' of preparation '{name}' tells the label"
+                )
 
 
-def _groups(data: Data) -> None:
+def _groups(data: SourceSubject) -> None:
     if not data.source.sensitive:
-        raise DoubtError("it names no sensitive column: of whom are rates to be compared?")
+        raise CheckWarningError("it names no sensitive column: of whom are rates to be compared?")
     for name, table in data.tables():
         for column in data.source.sensitive:
             values = table.frame[column].dropna()
             if values.nunique() < 2:
-                raise FailsError(f"'{column}' has one value only in preparation '{name}'")
+                raise CheckFailedError(f"'{column}' has one value only in preparation '{name}'")
 
 
-def _documented(data: Data) -> None:
+def _documented(data: SourceSubject) -> None:
     for name, table in data.tables():
-        shown = table.features if len(table.features) <= LISTED else ()
+        shown = table.features if len(table.features) <= MAX_LISTED else ()
         silent = [
             each
             for each in dict.fromkeys((*data.source.sensitive, *shown))
             if each not in data.source.notes
         ]
         if silent:
-            raise DoubtError(
+            raise CheckWarningError(
                 f"'notes' say nothing of the column '{silent[0]}' (preparation '{name}')"
             )
 
 
-def _repeats(data: Data) -> None:
+def _repeats(data: SourceSubject) -> None:
     for name, table in data.tables():
         again = data.table(name, "again")
         frames = table.frame.equals(again.frame) and table.features == again.features
         if not (frames and np.array_equal(table.label, again.label, equal_nan=True)):
-            raise FailsError(f"preparation '{name}' gives other rows when it is asked again")
+            raise CheckFailedError(f"preparation '{name}' gives other rows when it is asked again")
 
 
-def _generated(data: Data) -> None:
+def _generated(data: SourceSubject) -> None:
     if "seed" not in data.source.options:
-        raise SkipsError("it takes no seed")
+        raise CheckSkippedError("it takes no seed")
     name = _first(data)
     other = data.table(name, "other seed", seed=data.options()["seed"] + 1)
     if other.frame.equals(data.table(name).frame):
-        raise FailsError("another seed gives the same rows")
+        raise CheckFailedError("another seed gives the same rows")
 
 
-def _encodes(data: Data) -> None:
+def _encodes(data: SourceSubject) -> None:
     """The runner makes finite features of it."""
     for name, table in data.tables():
         rows = (
@@ -273,34 +281,34 @@ def _encodes(data: Data) -> None:
         X = Encoder.fit([table], [rows]).transform(table)
         numbers = X if isinstance(X, np.ndarray) else X.data
         if X.shape[1] == 0 or not np.isfinite(numbers).all():
-            raise FailsError(
+            raise CheckFailedError(
                 f"the features of preparation '{name}' are none, or are not all numbers"
             )
 
 
-def _silent(data: Data) -> None:
+def _silent(data: SourceSubject) -> None:
     for _ in data.tables():
         pass
     if data.printed:
-        raise FailsError(f"a preparation prints '{data.printed.strip()[:40]}'")
+        raise CheckFailedError(f"a preparation prints '{data.printed.strip()[:40]}'")
 
 
-def _first(data: Data) -> str:
+def _first(data: SourceSubject) -> str:
     return next(iter(data.source.preparations))
 
 
-TRIALS: tuple[Trial[Data], ...] = (
-    Trial("is declared", "fill in the Source: summary, label, licence, notes, preparations", _declared),
-    Trial("can be verified", "state sha256 and size of each file, as of the bytes published", _verified),
-    Trial("can be had", "give the file's own address, or set RATECLI_DATA_MIRROR", _had),
-    Trial("is read", "return a Table with digest=raw.digest, and state its rows", _reads),
-    Trial("has columns", "make the frame by ratecli.datasets.columns.with_text", _columns),
-    Trial("has labels", "1, 0 and NaN; or numbers, with their range under `numbers`", _labels),
-    Trial("keeps the label to itself", "leave it out of `features`", _hidden),
-    Trial("tells groups", "name columns under `sensitive` that are in the frame", _groups),
-    Trial("is documented", "say of each column in `notes` what it holds", _documented),
-    Trial("gives the same again", "draw from numpy.random.default_rng(raw.options['seed']) only", _repeats),
-    Trial("heeds its seed", "use raw.options['seed']", _generated),
-    Trial("can be encoded", "numbers without gaps, or text; no infinite values", _encodes),
-    Trial("is silent", "print nothing", _silent),
+DATASET_CHECKS: tuple[PluginCheck[SourceSubject], ...] = (
+    PluginCheck("is declared", "fill in the Source: summary, label, licence, notes, preparations", _declared),
+    PluginCheck("can be verified", "state sha256 and size of each file, as of the bytes published", _verified),
+    PluginCheck("can be had", "give the file's own address, or set RATECLI_DATA_MIRROR", _had),
+    PluginCheck("is read", "return a Table with digest=raw.digest, and state its rows", _reads),
+    PluginCheck("has columns", "make the frame by ratecli.datasets.columns.with_text", _columns),
+    PluginCheck("has labels", "1, 0 and NaN; or numbers, with their range under `numbers`", _labels),
+    PluginCheck("keeps the label to itself", "leave it out of `features`", _hidden),
+    PluginCheck("tells groups", "name columns under `sensitive` that are in the frame", _groups),
+    PluginCheck("is documented", "say of each column in `notes` what it holds", _documented),
+    PluginCheck("gives the same again", "draw from numpy.random.default_rng(raw.options['seed']) only", _repeats),
+    PluginCheck("heeds its seed", "use raw.options['seed']", _generated),
+    PluginCheck("can be encoded", "numbers without gaps, or text; no infinite values", _encodes),
+    PluginCheck("is silent", "print nothing", _silent),
 )  # fmt: skip

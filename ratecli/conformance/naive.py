@@ -9,28 +9,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.conformance.outcome import SkipsError
+from ratecli.conformance.outcome import CheckSkippedError
 from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.matrix import Predictions
-from ratecli.rates.metrics import metric
-from ratecli.rates.parser import parse_value
+from ratecli.rates.metrics import find_metric
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.sample import Sample
-from ratecli.rates.table import Composite, Rate, canonical
+from ratecli.rates.table import Composite, Rate, canonical_name
 
-Rows = NDArray[np.bool_]
+RowMask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class NaiveSample:
     """Rows of odd kinds, and what a classifier says of them; `inside` (n,) is the slice `g = a`."""
 
     sample: Sample
     predictions: Predictions
-    inside: Rows
+    inside: RowMask
 
 
-def drawn(seed: int, n: int = 80) -> Drawn:
+def naive_sample(seed: int, n: int = 80) -> NaiveSample:
     """Labels and deployed decisions are there, or not; some chances are 0 or 1, and some weights large."""
     rng = np.random.default_rng(seed)
     group = rng.choice(["a", "b", "c"], size=n)
@@ -40,10 +40,10 @@ def drawn(seed: int, n: int = 80) -> Drawn:
     sample = Sample({"g": group.astype(object)}, label, np.full(n, "tiny"), np.full(n, "train"),
                     rng.choice([0.5, 1.0, 3.0], size=n), deployed)  # fmt: skip
     estimates = np.clip(rng.uniform(0.01, 0.99, size=n), 0.0, 1.0)
-    return Drawn(sample, Predictions(chance, chance, estimates), np.asarray(group == "a"))
+    return NaiveSample(sample, Predictions(chance, chance, estimates), np.asarray(group == "a"))
 
 
-def rate_of(row: Rate, of: Drawn, inside: Rows) -> float:
+def naive_rate(row: Rate, of: NaiveSample, inside: RowMask) -> float:
     """The rate of a slice, summed over its rows one after the other; NaN where there are none."""
     total = weight = 0.0
     for k in range(len(of.sample)):
@@ -62,7 +62,7 @@ def rate_of(row: Rate, of: Drawn, inside: Rows) -> float:
     return total / weight if weight else math.nan
 
 
-def _said(row: Rate, of: Drawn, k: int) -> float:
+def _said(row: Rate, of: NaiveSample, k: int) -> float:
     label, estimate = float(of.sample.label[k]), float(of.predictions.estimates[k])
     if row.of == "decision":
         return float(of.predictions.decisions[k])
@@ -92,27 +92,31 @@ def _is(part: str, sample: Sample, k: int) -> bool:
     }[part]
 
 
-def line_of(row: Composite, arguments: Mapping[str, float], of: Drawn, inside: Rows) -> float:
+def naive_value(
+    row: Composite, arguments: Mapping[str, float], of: NaiveSample, inside: RowMask
+) -> float:
     """A line of the language on a slice; NaN where a part of it is undefined."""
-    top = _value(parse_value(row.text), arguments, of, inside)
+    top = _value(parse_expression(row.text), arguments, of, inside)
     if not row.over:
         return top
-    bottom = metric(row.over)
+    bottom = find_metric(row.over)
     assert isinstance(bottom, Rate)
-    return _over(top, rate_of(bottom, of, np.ones(len(of.sample), dtype=bool)))
+    return _over(top, naive_rate(bottom, of, np.ones(len(of.sample), dtype=bool)))
 
 
-def _value(node: syntax.Node, arguments: Mapping[str, float], of: Drawn, inside: Rows) -> float:
+def _value(
+    node: syntax.SyntaxNode, arguments: Mapping[str, float], of: NaiveSample, inside: RowMask
+) -> float:
     match node:
-        case syntax.Number():
+        case syntax.NumberLiteral():
             return node.value
-        case syntax.Minus():
+        case syntax.Negation():
             return -_value(node.operand, arguments, of, inside)
-        case syntax.Binary():
+        case syntax.BinaryOperation():
             left = _value(node.left, arguments, of, inside)
             right = _value(node.right, arguments, of, inside)
             return math.nan if math.isnan(left) or math.isnan(right) else _do(node.op, left, right)
-        case syntax.Name():
+        case syntax.NameNode():
             return _name(node, arguments, of, inside)
 
 
@@ -139,9 +143,11 @@ def _over(top: float, bottom: float) -> float:
     return top / bottom
 
 
-def _name(node: syntax.Name, arguments: Mapping[str, float], of: Drawn, inside: Rows) -> float:
+def _name(
+    node: syntax.NameNode, arguments: Mapping[str, float], of: NaiveSample, inside: RowMask
+) -> float:
     if node.by or node.items or node.split:
-        raise SkipsError(f"'{node}' speaks of columns, which random rows do not have")
+        raise CheckSkippedError(f"'{node}' speaks of columns, which random rows do not have")
     if node.name in arguments:
         return arguments[node.name]
     given = [_value(each, arguments, of, inside) for each in node.arguments or ()]
@@ -149,9 +155,9 @@ def _name(node: syntax.Name, arguments: Mapping[str, float], of: Drawn, inside: 
         if any(math.isnan(value) for value in given):
             return math.nan
         return float(FUNCTIONS[node.name].value(*given))
-    found = metric(canonical(node.name))
+    found = find_metric(canonical_name(node.name))
     if isinstance(found, Rate):
-        return rate_of(found, of, inside)
+        return naive_rate(found, of, inside)
     if isinstance(found, Composite):
-        return line_of(found, dict(zip(found.parameters, given, strict=True)), of, inside)
-    raise SkipsError(f"'{node.name}' is no mean over rows")
+        return naive_value(found, dict(zip(found.parameters, given, strict=True)), of, inside)
+    raise CheckSkippedError(f"'{node.name}' is no mean over rows")

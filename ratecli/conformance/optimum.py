@@ -14,22 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from ratecli.conformance.rows import Linear, Rows
+from ratecli.conformance.rows import DecisionLinear, TinyTable
 from ratecli.models.base import Array
 
-EXACT = 1e-9
-LARGE = 1e3
+OPTIMUM_TOLERANCE = 1e-9
+BIG_M = 1e3
 """More than any ratio here."""
-ROUNDS = 200
-Masks = NDArray[np.bool_]
+MAX_CUT_ROUNDS = 200
+DecisionMasks = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Ratio:
+class DecisionRatio:
     """`top / bottom`, the bottom positive for some decisions and never negative."""
 
-    top: Linear
-    bottom: Linear
+    top: DecisionLinear
+    bottom: DecisionLinear
 
     def at(self, decisions: Array) -> float:
         bottom = self.bottom.at(decisions)
@@ -37,28 +37,28 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Convex:
+class DecisionConvex:
     """A convex function of linear parts, with its slopes there: `of((K,))` gives value and slopes (K,)."""
 
-    parts: tuple[Linear, ...]
+    parts: tuple[DecisionLinear, ...]
     of: Callable[[Array], tuple[float, Array]]
 
     def at(self, decisions: Array) -> float:
         return self.of(np.array([part.at(decisions) for part in self.parts]))[0]
 
 
-Form = Linear | Ratio | Convex
+ObjectiveForm = DecisionLinear | DecisionRatio | DecisionConvex
 
 
 @dataclass(frozen=True)
-class Exact:
+class ExactProblem:
     """A problem in numbers: minimize the objective so that each limit is at most 0.
 
     `limits` may be convex, not ratios.
     """
 
-    objective: Form
-    limits: tuple[Linear | Convex, ...]
+    objective: ObjectiveForm
+    limits: tuple[DecisionLinear | DecisionConvex, ...]
 
     def violation(self, decisions: Array) -> float:
         return max((limit.at(decisions) for limit in self.limits), default=0.0)
@@ -71,7 +71,7 @@ class Exact:
         groups = np.equal.outer(np.arange(cells.max() + 1), cells).astype(float)
         return _Program(self, groups, slack).least()
 
-    def best_line(self, masks: Masks, slack: float = 1e-9) -> float:
+    def best_line(self, masks: DecisionMasks, slack: float = 1e-9) -> float:
         """The least of some classifiers, given by whom they decide yes (M, n); NaN if all break a limit."""
         values = [
             self.objective.at(mask.astype(float))
@@ -85,44 +85,44 @@ class Exact:
 class _Program:
     """Over q in [0, 1]^C, the decision of each cell: `groups` (C, n) says which rows are in it."""
 
-    exact: Exact
+    exact: ExactProblem
     groups: Array
     slack: float
 
     @cached_property
-    def flat(self) -> list[Linear]:
-        return [self.cell(each) for each in self.exact.limits if isinstance(each, Linear)]
+    def flat(self) -> list[DecisionLinear]:
+        return [self.cell(each) for each in self.exact.limits if isinstance(each, DecisionLinear)]
 
-    def cell(self, form: Linear) -> Linear:
-        return Linear(self.groups @ form.coefficients, form.constant)
+    def cell(self, form: DecisionLinear) -> DecisionLinear:
+        return DecisionLinear(self.groups @ form.coefficients, form.constant)
 
     def least(self) -> float:
         objective = self.exact.objective
-        if isinstance(objective, Ratio):
+        if isinstance(objective, DecisionRatio):
             return self.least_ratio(objective)
-        if isinstance(objective, Convex):
+        if isinstance(objective, DecisionConvex):
             return self.cut([objective], None)
         return self.cut([], objective)
 
-    def least_ratio(self, ratio: Ratio) -> float:
+    def least_ratio(self, ratio: DecisionRatio) -> float:
         """By Dinkelbach's method: the value at which `top - value * bottom` cannot be made negative."""
-        value = LARGE
-        for _ in range(ROUNDS):
+        value = BIG_M
+        for _ in range(MAX_CUT_ROUNDS):
             found, point = self.solved([], ratio.top - value * ratio.bottom)
             if point is None:
                 return math.inf
             now = ratio.at(self.groups.T @ point)
-            if math.isnan(now) or found >= -EXACT:
+            if math.isnan(now) or found >= -OPTIMUM_TOLERANCE:
                 return value
             value = now
         return value
 
-    def cut(self, objectives: list[Convex], linear: Linear | None) -> float:
+    def cut(self, objectives: list[DecisionConvex], linear: DecisionLinear | None) -> float:
         """By Kelley's cutting planes, for what is convex in the objective and the limits."""
-        curved = [each for each in self.exact.limits if isinstance(each, Convex)]
-        cuts: list[tuple[Linear, bool]] = []
+        curved = [each for each in self.exact.limits if isinstance(each, DecisionConvex)]
+        cuts: list[tuple[DecisionLinear, bool]] = []
         found = math.inf
-        for _ in range(ROUNDS):
+        for _ in range(MAX_CUT_ROUNDS):
             found, point = self.solved(cuts, linear)
             if point is None:
                 return math.inf
@@ -133,7 +133,7 @@ class _Program:
             for each, aim in [*((o, True) for o in objectives), *((c, False) for c in curved)]:
                 touch = _tangent(each, decisions)
                 over = touch.at(decisions) - (found if aim else self.slack)
-                if over > EXACT:
+                if over > OPTIMUM_TOLERANCE:
                     near = False
                     cuts.append((touch, aim))
             if near:
@@ -141,7 +141,7 @@ class _Program:
         return found
 
     def solved(
-        self, cuts: Sequence[tuple[Linear, bool]], linear: Linear | None
+        self, cuts: Sequence[tuple[DecisionLinear, bool]], linear: DecisionLinear | None
     ) -> tuple[float, Array | None]:
         """Least value and where; with no `linear` objective that of a number above the cuts that aim."""
         count = len(self.groups)
@@ -166,22 +166,22 @@ class _Program:
         return float(found.fun) + constant, np.asarray(found.x[:count])
 
 
-def _tangent(form: Convex, decisions: Array) -> Linear:
+def _tangent(form: DecisionConvex, decisions: Array) -> DecisionLinear:
     at = np.array([part.at(decisions) for part in form.parts])
     value, slopes = form.of(at)
-    total = Linear(np.zeros_like(decisions), value - float(slopes @ at))
+    total = DecisionLinear(np.zeros_like(decisions), value - float(slopes @ at))
     for slope, part in zip(slopes, form.parts, strict=True):
         total += float(slope) * part
     return total
 
 
-def cells_of(*columns: Array) -> NDArray[np.intp]:
+def indistinguishable_rows(*columns: Array) -> NDArray[np.intp]:
     """(n,) numbers of rows that are alike in all columns, each (n,) or (n, k)."""
     table = np.column_stack([np.asarray(column, dtype=float) for column in columns])
     return np.unique(table, axis=0, return_inverse=True)[1].ravel()
 
 
-def lines(rows: Rows) -> Masks:
+def linear_decisions(rows: TinyTable) -> DecisionMasks:
     """(M, n) all that a linear threshold on two features can decide yes: every direction, every cut."""
     X = rows.X if isinstance(rows.X, np.ndarray) else rows.X.toarray()
     places, of = np.unique(X[:, :2], axis=0, return_inverse=True)
@@ -194,5 +194,5 @@ def lines(rows: Rows) -> Masks:
     found = [np.zeros(len(places), dtype=bool), np.ones(len(places), dtype=bool)]
     for angle in angles:
         scores = places @ np.array([np.cos(angle), np.sin(angle)])
-        found += [scores > cut + EXACT for cut in scores]
+        found += [scores > cut + OPTIMUM_TOLERANCE for cut in scores]
     return np.asarray(np.unique(np.array(found), axis=0)[:, of.ravel()])

@@ -8,22 +8,22 @@ from typing import Generic, Literal, TypeVar
 
 from ratecli.errors import FaultError
 
-State = Literal["ok", "failed", "warning", "skipped"]
+CheckState = Literal["ok", "failed", "warning", "skipped"]
 S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckResult:
     """One check. `reason` says what was found unless it is `ok`, `mend` what would be right."""
 
     name: str
-    state: State
+    state: CheckState
     reason: str = ""
     mend: str = ""
 
 
 @dataclass(frozen=True)
-class Gap:
+class OptimalityGap:
     """How near a solver's main classifier comes to the optimum of a tiny problem.
 
     Attributes
@@ -47,17 +47,17 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Report:
+class PluginReport:
     """All that was found of one plugin; `origin` is its package, or where it stands."""
 
     kind: str
     name: str
     origin: str
-    checks: tuple[Check, ...]
-    gaps: tuple[Gap, ...] = ()
+    checks: tuple[CheckResult, ...]
+    gaps: tuple[OptimalityGap, ...] = ()
 
     @property
-    def failed(self) -> tuple[Check, ...]:
+    def failed(self) -> tuple[CheckResult, ...]:
         return tuple(check for check in self.checks if check.state == "failed")
 
     @property
@@ -73,20 +73,20 @@ class Report:
             )
 
 
-class FailsError(Exception):
+class CheckFailedError(Exception):
     """A check does not hold, and why."""
 
 
-class DoubtError(Exception):
+class CheckWarningError(Exception):
     """A check need not hold, and does not: why that may matter."""
 
 
-class SkipsError(Exception):
+class CheckSkippedError(Exception):
     """A check cannot be made, and why that is no fault."""
 
 
 @dataclass(frozen=True)
-class Trial(Generic[S]):
+class PluginCheck(Generic[S]):
     """A check to be made: `look` returns where all is well, else raises one of the above."""
 
     name: str
@@ -94,26 +94,26 @@ class Trial(Generic[S]):
     look: Callable[[S], None]
 
 
-def looked(trials: Iterable[Trial[S]], subject: S) -> tuple[Check, ...]:
+def run_checks(trials: Iterable[PluginCheck[S]], subject: S) -> tuple[CheckResult, ...]:
     """Make all checks; an exception that is none of ours fails the check, too."""
-    return tuple(_look(trial, subject) for trial in trials)
+    return tuple(_run_check(trial, subject) for trial in trials)
 
 
-def _look(trial: Trial[S], subject: S) -> Check:
+def _run_check(trial: PluginCheck[S], subject: S) -> CheckResult:
     try:
         trial.look(subject)
-    except SkipsError as error:
-        return Check(trial.name, "skipped", str(error))
-    except DoubtError as error:
-        return Check(trial.name, "warning", str(error), trial.mend)
-    except FailsError as error:
-        return Check(trial.name, "failed", str(error), trial.mend)
+    except CheckSkippedError as error:
+        return CheckResult(trial.name, "skipped", str(error))
+    except CheckWarningError as error:
+        return CheckResult(trial.name, "warning", str(error), trial.mend)
+    except CheckFailedError as error:
+        return CheckResult(trial.name, "failed", str(error), trial.mend)
     except (Exception, SystemExit) as error:  # noqa: BLE001  what is looked at is code of others
-        return Check(trial.name, "failed", said(error), trial.mend)
-    return Check(trial.name, "ok")
+        return CheckResult(trial.name, "failed", exception_line(error), trial.mend)
+    return CheckResult(trial.name, "ok")
 
 
-def said(error: BaseException) -> str:
+def exception_line(error: BaseException) -> str:
     """An exception on one line."""
     if isinstance(error, FaultError):
         return "; ".join(f"{fault.code}: {fault.message}" for fault in error.faults)

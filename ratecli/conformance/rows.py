@@ -10,17 +10,17 @@ from scipy import sparse
 
 from ratecli.models.base import Array, Features
 from ratecli.rates.sample import Sample
-from ratecli.sampling.rows import World
+from ratecli.sampling.rows import TrialData
 
-Words = NDArray[np.str_]
-PLACES = np.array([[x, y] for x in (-2.0, -1.0, 0.0, 1.0, 2.0) for y in (0.0, 1.0)])
+TextArray = NDArray[np.str_]
+FEATURE_POINTS = np.array([[x, y] for x in (-2.0, -1.0, 0.0, 1.0, 2.0) for y in (0.0, 1.0)])
 """All that the features of the plain table can be: a row's place says something of its label."""
-CHANCES = (0.08, 0.25, 0.5, 0.7, 0.92)
+POSITIVE_SHARES = (0.08, 0.25, 0.5, 0.7, 0.92)
 """Share of positive labels at each first feature."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class TinyTable:
     """n rows.
 
     Attributes
@@ -39,55 +39,55 @@ class Rows:
 
     X: Features
     label: Array
-    group: Words
+    group: TextArray
     weight: Array
-    part: Words
+    part: TextArray
 
     def __len__(self) -> int:
         return len(self.label)
 
-    def at(self, rows: NDArray[np.intp]) -> Rows:
+    def at(self, rows: NDArray[np.intp]) -> TinyTable:
         """Some of them, in that order."""
         label, group = self.label[rows], self.group[rows]
-        return Rows(self.X[rows], label, group, self.weight[rows], self.part[rows])
+        return TinyTable(self.X[rows], label, group, self.weight[rows], self.part[rows])
 
     @property
-    def training(self) -> Rows:
+    def training(self) -> TinyTable:
         return self.at(np.flatnonzero(self.part == "train"))
 
-    def world(self) -> World:
+    def world(self) -> TrialData:
         """As the runner has rows."""
         columns = {"g": self.group.astype(object)}
         names = np.full(len(self), "tiny")
-        return World(Sample(columns, self.label, names, self.part, self.weight), self.X)
+        return TrialData(Sample(columns, self.label, names, self.part, self.weight), self.X)
 
 
-def plain(n: int = 60, held_out: int = 20) -> Rows:
+def plain_table(n: int = 60, held_out: int = 20) -> TinyTable:
     """Rows whose places and groups say something of the label; group `a` is selected less often."""
     rng = np.random.default_rng(5)
-    places = rng.integers(len(PLACES), size=n + held_out)
+    places = rng.integers(len(FEATURE_POINTS), size=n + held_out)
     group = np.where(rng.random(n + held_out) < 0.4 + 0.1 * (places < 4), "a", "b")
-    chance = np.array(CHANCES)[places // 2] + np.where(group == "a", -0.06, 0.06)
+    chance = np.array(POSITIVE_SHARES)[places // 2] + np.where(group == "a", -0.06, 0.06)
     label = (rng.random(n + held_out) < chance).astype(float)
     part = np.where(np.arange(n + held_out) < n, "train", "validation")
-    return Rows(PLACES[places], label, group, np.ones(n + held_out), part)
+    return TinyTable(FEATURE_POINTS[places], label, group, np.ones(n + held_out), part)
 
 
-def weighted() -> Rows:
+def weighted_table() -> TinyTable:
     """Whole weights that turn what most rows of a place say: positive rows count eight times."""
-    rows = plain(held_out=0)
+    rows = plain_table(held_out=0)
     return replace(rows, weight=np.where(rows.label == 1, 8.0, 1.0))
 
 
-def repeated(rows: Rows) -> Rows:
+def repeat_rows(rows: TinyTable) -> TinyTable:
     """Each row as often as its whole weight says, with a weight of 1."""
     often = np.repeat(np.arange(len(rows)), rows.weight.astype(int))
     return replace(rows.at(often), weight=np.ones(len(often)))
 
 
-def edges() -> dict[str, Rows]:
+def odd_tables() -> dict[str, TinyTable]:
     """Tables of which there is something odd, by what that is."""
-    rows = plain()
+    rows = plain_table()
     n = len(rows)
     rng = np.random.default_rng(6)
     constant = np.array(rows.X)
@@ -112,7 +112,7 @@ def edges() -> dict[str, Rows]:
 
 
 @dataclass(frozen=True)
-class Linear:
+class DecisionLinear:
     """`coefficients @ p + constant` in the decisions p of the training rows, shape (n,)."""
 
     coefficients: Array
@@ -121,52 +121,56 @@ class Linear:
     def at(self, decisions: Array) -> float:
         return float(self.coefficients @ decisions) + self.constant
 
-    def __add__(self, other: Linear) -> Linear:
-        return Linear(self.coefficients + other.coefficients, self.constant + other.constant)
+    def __add__(self, other: DecisionLinear) -> DecisionLinear:
+        return DecisionLinear(
+            self.coefficients + other.coefficients, self.constant + other.constant
+        )
 
-    def __sub__(self, other: Linear) -> Linear:
+    def __sub__(self, other: DecisionLinear) -> DecisionLinear:
         return self + -1.0 * other
 
-    def __rmul__(self, factor: float) -> Linear:
-        return Linear(factor * self.coefficients, factor * self.constant)
+    def __rmul__(self, factor: float) -> DecisionLinear:
+        return DecisionLinear(factor * self.coefficients, factor * self.constant)
 
-    def less(self, number: float) -> Linear:
+    def less(self, number: float) -> DecisionLinear:
         return replace(self, constant=self.constant - number)
 
 
-def share(
-    rows: Rows, among: NDArray[np.bool_], yes: NDArray[np.bool_], no: NDArray[np.bool_]
-) -> Linear:
+def share_form(
+    rows: TinyTable, among: NDArray[np.bool_], yes: NDArray[np.bool_], no: NDArray[np.bool_]
+) -> DecisionLinear:
     """A mean over `among` of what is 1 for a yes of `yes` and for a no of `no`, by rows' weights."""
     part = np.where(among, rows.weight, 0.0)
     part = part / part.sum()
-    return Linear(part * yes - part * no, float((part * no).sum()))
+    return DecisionLinear(part * yes - part * no, float((part * no).sum()))
 
 
-def error(rows: Rows) -> Linear:
-    return share(rows, ~np.isnan(rows.label), rows.label == 0, rows.label == 1)
+def error_form(rows: TinyTable) -> DecisionLinear:
+    return share_form(rows, ~np.isnan(rows.label), rows.label == 0, rows.label == 1)
 
 
-def selected(rows: Rows, group: str | None = None) -> Linear:
+def selection_rate_form(rows: TinyTable, group: str | None = None) -> DecisionLinear:
     every = np.ones(len(rows), dtype=bool)
-    return share(rows, every if group is None else rows.group == group, every, ~every)
+    return share_form(rows, every if group is None else rows.group == group, every, ~every)
 
 
-def hit(rows: Rows, label: int, group: str | None = None) -> Linear:
+def positive_rate_form(rows: TinyTable, label: int, group: str | None = None) -> DecisionLinear:
     """Of rows with a label how many are decided yes: tpr or fpr."""
     every = np.ones(len(rows), dtype=bool)
     among = rows.label == label
-    return share(rows, among if group is None else among & (rows.group == group), every, ~every)
+    return share_form(
+        rows, among if group is None else among & (rows.group == group), every, ~every
+    )
 
 
-def missed(rows: Rows) -> Linear:
+def false_negative_form(rows: TinyTable) -> DecisionLinear:
     """Of positive rows how many are decided no: fnr."""
     own = rows.label == 1
-    return share(rows, own, np.zeros_like(own), own)
+    return share_form(rows, own, np.zeros_like(own), own)
 
 
-def counted(rows: Rows, label: int, *, yes: bool) -> Linear:
+def label_share_form(rows: TinyTable, label: int, *, yes: bool) -> DecisionLinear:
     """Rows with a label that are decided so, as a share of all with any."""
     own, none = rows.label == label, np.zeros(len(rows), dtype=bool)
     known = ~np.isnan(rows.label)
-    return share(rows, known, own, none) if yes else share(rows, known, none, own)
+    return share_form(rows, known, own, none) if yes else share_form(rows, known, none, own)

@@ -8,92 +8,109 @@ from typing import Any
 
 import numpy as np
 
-from ratecli.conformance.behaviour import BEHAVIOUR
-from ratecli.conformance.optimum import cells_of, lines
-from ratecli.conformance.options import OPTIONS
-from ratecli.conformance.outcome import Check, FailsError, Gap, Report, SkipsError, Trial, looked
-from ratecli.conformance.solving import Run, Subject
+from ratecli.conformance.behaviour import BEHAVIOUR_CHECKS
+from ratecli.conformance.optimum import indistinguishable_rows, linear_decisions
+from ratecli.conformance.options import OPTION_CHECKS
+from ratecli.conformance.outcome import (
+    CheckFailedError,
+    CheckResult,
+    CheckSkippedError,
+    OptimalityGap,
+    PluginCheck,
+    PluginReport,
+    run_checks,
+)
+from ratecli.conformance.solving import SolverRun, SolverSubject
 from ratecli.models.base import Array, Classifier
 from ratecli.solvers.base import Solver
-from ratecli.solvers.hull.best import EXCESS
+from ratecli.solvers.hull.best import MAX_EXCESS
 
-STATUSES = ("solved", "iteration_limit", "infeasible", "no_solution_found", "diverged")
-NEAR = 1e-6
+SOLUTION_STATUSES = ("solved", "iteration_limit", "infeasible", "no_solution_found", "diverged")
+OBJECTIVE_TOLERANCE = 1e-6
 """How much better than an exact optimum rounding may make a number look."""
 
 
-def check_solver(solver: type[Solver] | Solver, *, name: str = "", origin: str = "") -> Report:
+def check_solver(
+    solver: type[Solver] | Solver, *, name: str = "", origin: str = ""
+) -> PluginReport:
     """Look at a solver's class, or at one with options of its own.
 
     It is run some thirty times on tables of 60 rows, with problems whose optimum is known.
     """
     made = solver() if isinstance(solver, type) else solver
     shown = name or type(made).__name__
-    subject = Subject(made)
-    checks = looked(OPTIONS, made)
+    subject = SolverSubject(made)
+    checks = run_checks(OPTION_CHECKS, made)
     if any(check.state == "failed" for check in checks):
         rest = "its options are not as they should be"
-        left = tuple(Check(each.name, "skipped", rest) for each in (*ANSWERS, *BEHAVIOUR))
-        return Report("algorithm", shown, origin or type(made).__module__, (*checks, *left))
-    checks += looked((*ANSWERS, *BEHAVIOUR), subject)
-    return Report(
+        left = tuple(
+            CheckResult(each.name, "skipped", rest)
+            for each in (*SOLUTION_CHECKS, *BEHAVIOUR_CHECKS)
+        )
+        return PluginReport("algorithm", shown, origin or type(made).__module__, (*checks, *left))
+    checks += run_checks((*SOLUTION_CHECKS, *BEHAVIOUR_CHECKS), subject)
+    return PluginReport(
         "algorithm", shown, origin or type(made).__module__, checks, tuple(_gaps(subject))
     )
 
 
-def _solves(subject: Subject) -> None:
+def _solves(subject: SolverSubject) -> None:
     """Every problem whose goals it says that it takes."""
     _ = subject.first
     for goals in subject.goals:
         solution = subject.on(goals).answer()
-        if solution.status not in STATUSES:
-            listed = ", ".join(STATUSES)
-            raise FailsError(
+        if solution.status not in SOLUTION_STATUSES:
+            listed = ", ".join(SOLUTION_STATUSES)
+            raise CheckFailedError(
                 f"its status on '{goals.name}' is '{solution.status}', not one of {listed}"
             )
         if solution.status in {"solved", "iteration_limit"} and not solution.variants:
-            raise FailsError(f"on '{goals.name}' it is {solution.status} and gives no classifier")
+            raise CheckFailedError(
+                f"on '{goals.name}' it is {solution.status} and gives no classifier"
+            )
         if solution.status != "solved" and not solution.reason:
-            raise FailsError(f"on '{goals.name}' it is {solution.status} and gives no reason")
+            raise CheckFailedError(f"on '{goals.name}' it is {solution.status} and gives no reason")
         unknown = set(solution.multipliers) - set(goals.rules)
         if unknown:
-            raise FailsError(f"'{unknown.pop()}' among its multipliers is no constraint")
+            raise CheckFailedError(f"'{unknown.pop()}' among its multipliers is no constraint")
 
 
-def _decides(subject: Subject) -> None:
+def _decides(subject: SolverSubject) -> None:
     """Decisions, scores and estimates are of every row, decisions between 0 and 1."""
     for run in _answered(subject):
         for name, variant in run.answer().variants.items():
             where = f"variant '{name}' on '{run.goals.name}'"
             if variant.width != run.problem.X.shape[1]:
-                raise FailsError(
+                raise CheckFailedError(
                     f"{where} has the width {variant.width}, of {run.problem.X.shape[1]}"
                 )
             if unknown := set(variant.slices) - set(run.problem.slices):
-                raise FailsError(f"{where} looks at '{unknown.pop()}', which no goal names")
+                raise CheckFailedError(f"{where} looks at '{unknown.pop()}', which no goal names")
             if variant.slices and not subject.solver.sees_slices:
-                raise FailsError(
+                raise CheckFailedError(
                     f"{where} looks at slices, and `sees_slices` says that it does not"
                 )
             _check_decisions(run, variant, where)
 
 
-def _check_decisions(run: Run, variant: Classifier, where: str) -> None:
+def _check_decisions(run: SolverRun, variant: Classifier, where: str) -> None:
     n = run.problem.X.shape[0]
     found = run.problem.decisions(variant)
     if np.shape(found) != (n,):
-        raise FailsError(f"{where} decides {np.shape(found)}, of {n} rows")
+        raise CheckFailedError(f"{where} decides {np.shape(found)}, of {n} rows")
     if not (np.isfinite(found).all() and found.min() >= 0 and found.max() <= 1):
-        raise FailsError(f"{where} decides with chances from {found.min():g} to {found.max():g}")
+        raise CheckFailedError(
+            f"{where} decides with chances from {found.min():g} to {found.max():g}"
+        )
     if variant.slices:
         return  # what slices say of a row stands behind its features: only `problem` knows how
     for key in ("score", "estimate"):
         answer = getattr(variant, key)(run.problem.X)
         if np.shape(answer) != (n,):
-            raise FailsError(f"'{key}' of {where} is {np.shape(answer)}, of {n} rows")
+            raise CheckFailedError(f"'{key}' of {where} is {np.shape(answer)}, of {n} rows")
 
 
-def _by_row(subject: Subject) -> None:
+def _by_row(subject: SolverSubject) -> None:
     """What is decided of a row hangs on its features, not on where it stands."""
     for run in _answered(subject):
         for name, variant in run.answer().variants.items():
@@ -104,38 +121,38 @@ def _by_row(subject: Subject) -> None:
             moved, single = variant.decide(X[order]), variant.decide(X[:1])
             if not (_close(moved, whole[order]) and _close(single, whole[:1])):
                 where = f"variant '{name}' on '{run.goals.name}'"
-                raise FailsError(
+                raise CheckFailedError(
                     f"{where} decides the same rows otherwise in another order or alone"
                 )
 
 
-def _honest(subject: Subject) -> None:
+def _check_status(subject: SolverSubject) -> None:
     """What is `solved` meets the constraints; what can be met is not called infeasible."""
     if subject.kind.role != "enforces":
-        raise SkipsError(f"it {subject.kind.role} goals and promises nothing")
+        raise CheckSkippedError(f"it {subject.kind.role} goals and promises nothing")
     for run in _answered(subject):
         solution, main = run.answer(), run.main
         if solution.status == "solved" and main is not None:
             missed = run.problem.violation(main)
-            if missed > EXCESS:
+            if missed > MAX_EXCESS:
                 where = f"'{run.goals.name}' is called solved"
-                raise FailsError(f"{where}, and a constraint is missed by {missed:.3g}")
+                raise CheckFailedError(f"{where}, and a constraint is missed by {missed:.3g}")
         if solution.status == "infeasible" and run.goals.possible:
-            raise FailsError(f"'{run.goals.name}' is called infeasible, and can be met")
+            raise CheckFailedError(f"'{run.goals.name}' is called infeasible, and can be met")
 
 
-def _impossible(subject: Subject) -> None:
+def _impossible(subject: SolverSubject) -> None:
     """What no decisions can meet is not `solved`."""
     asked = [goals for goals in subject.goals if not goals.possible]
     if not asked or subject.kind.role != "enforces":
-        raise SkipsError("it promises nothing that could be out of reach")
+        raise CheckSkippedError("it promises nothing that could be out of reach")
     for goals in asked:
         status = subject.on(goals).answer().status
         if status == "solved":
-            raise FailsError(f"'{goals.name}' is called solved, and no decisions can meet it")
+            raise CheckFailedError(f"'{goals.name}' is called solved, and no decisions can meet it")
 
 
-def _beats(subject: Subject) -> None:
+def _check_not_below_optimum(subject: SolverSubject) -> None:
     """Nothing is better than the best possible, neither what is measured nor what is claimed."""
     for run in _answered(subject):
         if run.goals.exact is None:
@@ -146,19 +163,25 @@ def _beats(subject: Subject) -> None:
             slack = max(exact.violation(decisions), 0.0)
             best = exact.best(run.cells(), slack)
             found = exact.objective.at(decisions)
-            if found < best - NEAR:
-                raise FailsError(
+            if found < best - OBJECTIVE_TOLERANCE:
+                raise CheckFailedError(
                     f"on '{run.goals.name}' it has {found:.6g}, and {best:.6g} is the least"
                 )
-        most = exact.best(cells_of(_dense(run), (training.group == "a").astype(float)), NEAR)
+        most = exact.best(
+            indistinguishable_rows(_dense(run), (training.group == "a").astype(float)),
+            OBJECTIVE_TOLERANCE,
+        )
         for step in run.answer().trace:
             claimed = float(step.get("objective", math.inf))
-            if float(step.get("violation", math.inf)) <= NEAR and claimed < most - NEAR:
+            if (
+                float(step.get("violation", math.inf)) <= OBJECTIVE_TOLERANCE
+                and claimed < most - OBJECTIVE_TOLERANCE
+            ):
                 said = f"its trace says {claimed:.6g} without a violation"
-                raise FailsError(f"on '{run.goals.name}' {said}, and {most:.6g} is the least")
+                raise CheckFailedError(f"on '{run.goals.name}' {said}, and {most:.6g} is the least")
 
 
-def _counts(subject: Subject) -> None:
+def _counts(subject: SolverSubject) -> None:
     """The numbers by which ratecli measures, found a second time: of `Problem` and of this kit."""
     for run in _answered(subject):
         decisions = run.decisions()
@@ -171,12 +194,12 @@ def _counts(subject: Subject) -> None:
         )
         for here, there in pairs:
             if not (math.isclose(here, there, abs_tol=1e-7) or math.isnan(here) or here > 1):
-                raise FailsError(
+                raise CheckFailedError(
                     f"on '{run.goals.name}' {there:.9g} is measured, and {here:.9g} counted"
                 )
 
 
-def _answered(subject: Subject) -> Iterator[Run]:
+def _answered(subject: SolverSubject) -> Iterator[SolverRun]:
     """The plain problems on which there is an answer; why there is none is told by another check."""
     _ = subject.first
     for goals in subject.goals:
@@ -189,32 +212,32 @@ def _close(one: Any, other: Array) -> bool:
     return np.shape(one) == np.shape(other) and bool(np.allclose(one, other, rtol=0, atol=1e-12))
 
 
-def _dense(run: Run) -> Array:
+def _dense(run: SolverRun) -> Array:
     X = run.problem.X
     return X if isinstance(X, np.ndarray) else X.toarray()
 
 
-def _gaps(subject: Subject) -> Iterator[Gap]:
+def _gaps(subject: SolverSubject) -> Iterator[OptimalityGap]:
     for goals in subject.goals:
         run = subject.on(goals)
         if goals.exact is None or run.solution is None:
             continue
         exact, decisions = goals.exact(run.rows.training), run.decisions()
-        line = exact.best_line(lines(run.rows.training))
+        line = exact.best_line(linear_decisions(run.rows.training))
         value = missed = best = math.nan
         if decisions is not None:
             value, missed = exact.objective.at(decisions), max(exact.violation(decisions), 0.0)
             best = exact.best(run.cells(), missed)
         status = run.solution.status
-        yield Gap(goals.name, status, value, missed, best, line, run.seconds)
+        yield OptimalityGap(goals.name, status, value, missed, best, line, run.seconds)
 
 
-ANSWERS: tuple[Trial[Subject], ...] = (
-    Trial("solves what it takes", "give a Solution with a status, a reason, and classifiers", _solves),
-    Trial("decides rows", "decisions are (n,) floats in [0, 1]; name slices as the problem does", _decides),
-    Trial("decides row by row", "let decisions hang on features (and slices) only", _by_row),
-    Trial("is honest", "say solved only where problem.violation(main) is 0; else say why not", _honest),
-    Trial("sees what is out of reach", "say infeasible or no_solution_found, with a reason", _impossible),
-    Trial("beats no optimum", "measure with problem.value and problem.violation; train on X alone", _beats),
-    Trial("is measured rightly", "this is ratecli's: please report it", _counts),
+SOLUTION_CHECKS: tuple[PluginCheck[SolverSubject], ...] = (
+    PluginCheck("solves what it takes", "give a Solution with a status, a reason, and classifiers", _solves),
+    PluginCheck("decides rows", "decisions are (n,) floats in [0, 1]; name slices as the problem does", _decides),
+    PluginCheck("decides row by row", "let decisions hang on features (and slices) only", _by_row),
+    PluginCheck("is honest", "say solved only where problem.violation(main) is 0; else say why not", _check_status),
+    PluginCheck("sees what is out of reach", "say infeasible or no_solution_found, with a reason", _impossible),
+    PluginCheck("beats no optimum", "measure with problem.value and problem.violation; train on X alone", _check_not_below_optimum),
+    PluginCheck("is measured rightly", "this is ratecli's: please report it", _counts),
 )  # fmt: skip

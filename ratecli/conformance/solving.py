@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ratecli.certify.safety_test import Promise
-from ratecli.conformance.goals import GOALS, Goals
-from ratecli.conformance.optimum import cells_of
-from ratecli.conformance.outcome import FailsError, SkipsError, said
-from ratecli.conformance.rows import Rows, plain
-from ratecli.conformance.watch import Seen, watched
+from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.conformance.goals import TINY_PROBLEM_GOALS, TinyProblemGoals
+from ratecli.conformance.optimum import indistinguishable_rows
+from ratecli.conformance.outcome import CheckFailedError, CheckSkippedError, exception_line
+from ratecli.conformance.rows import TinyTable, plain_table
+from ratecli.conformance.watch import SideEffects, watch_side_effects
 from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
@@ -28,7 +28,7 @@ SEED = 11
 
 
 @dataclass(frozen=True)
-class Run:
+class SolverRun:
     """One call of `solve`.
 
     Attributes
@@ -39,13 +39,13 @@ class Run:
         What the progress callback was called with.
     """
 
-    goals: Goals
-    rows: Rows
+    goals: TinyProblemGoals
+    rows: TinyTable
     problem: Problem
     solution: Solution | None
     error: Exception | None
     told: tuple[tuple[Any, ...], ...]
-    seen: Seen
+    seen: SideEffects
     seconds: float
 
     @property
@@ -55,9 +55,11 @@ class Run:
     def answer(self) -> Solution:
         """Raises FailsError where it raised an exception, or gave no Solution."""
         if self.error is not None:
-            raise FailsError(f"on '{self.goals.name}' it raises {said(self.error)}")
+            raise CheckFailedError(f"on '{self.goals.name}' it raises {exception_line(self.error)}")
         if not isinstance(self.solution, Solution):
-            raise FailsError(f"on '{self.goals.name}' it gives {type(self.solution).__name__}")
+            raise CheckFailedError(
+                f"on '{self.goals.name}' it gives {type(self.solution).__name__}"
+            )
         return self.solution
 
     def decisions(self) -> Array | None:
@@ -69,50 +71,56 @@ class Run:
         X = self.problem.X if isinstance(self.problem.X, np.ndarray) else self.problem.X.toarray()
         slices = self.main.slices if self.main is not None else ()
         members = [self.problem.slices[text].astype(float) for text in slices]
-        return cells_of(X, *members)
+        return indistinguishable_rows(X, *members)
 
 
 @dataclass
-class Subject:
+class SolverSubject:
     """A solver with its options, and what it has done so far: each problem is solved once."""
 
     solver: Solver
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, SolverRun] = field(default_factory=dict)
 
     @property
     def kind(self) -> type[Solver]:
         return type(self.solver)
 
     @cached_property
-    def goals(self) -> list[Goals]:
+    def goals(self) -> list[TinyProblemGoals]:
         """Those it says that it takes, with no obstacle on the plain table."""
-        return [goals for goals in GOALS if goals.taken(self.kind) and not self._hindered(goals)]
+        return [
+            goals
+            for goals in TINY_PROBLEM_GOALS
+            if goals.taken(self.kind) and not self._hindered(goals)
+        ]
 
-    def _hindered(self, goals: Goals) -> bool:
-        problem = posed(self.solver, goals, plain())
+    def _hindered(self, goals: TinyProblemGoals) -> bool:
+        problem = pose_problem(self.solver, goals, plain_table())
         return any(self.solver.obstacle(rule, problem.rates) for rule in problem.constraints)
 
     @property
-    def first(self) -> Goals:
+    def first(self) -> TinyProblemGoals:
         """Goals with constraints, if it takes any: what odd tables are tried with."""
         taken = [goals for goals in self.goals if goals.possible]
         if not taken:
-            raise SkipsError(
+            raise CheckSkippedError(
                 "it takes goals of none of the classes that the kit has tiny problems of"
             )
         return next((goals for goals in taken if goals.rules), taken[0])
 
-    def on(self, goals: Goals) -> Run:
+    def on(self, goals: TinyProblemGoals) -> SolverRun:
         """The plain table."""
-        return self.run(goals.name, goals, plain())
+        return self.run(goals.name, goals, plain_table())
 
-    def all(self) -> list[Run]:
+    def all(self) -> list[SolverRun]:
         """Of all goals that it takes, and all else that it was asked so far."""
         for goals in self.goals:
             self.on(goals)
         return list(self.runs.values())
 
-    def run(self, name: str, goals: Goals, rows: Rows, solver: Solver | None = None) -> Run:
+    def run(
+        self, name: str, goals: TinyProblemGoals, rows: TinyTable, solver: Solver | None = None
+    ) -> SolverRun:
         if not self.runs:  # what is imported on first use draws, and writes, as it likes
             _run(self.solver, goals, rows)
         if name not in self.runs:
@@ -120,21 +128,21 @@ class Subject:
         return self.runs[name]
 
 
-def _run(solver: Solver, goals: Goals, rows: Rows) -> Run:
-    problem = posed(solver, goals, rows)
+def _run(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> SolverRun:
+    problem = pose_problem(solver, goals, rows)
     told: list[tuple[Any, ...]] = []
     solution, error = None, None
     begun = time.perf_counter()
-    with watched() as seen:
+    with watch_side_effects() as seen:
         try:
-            solution = solver.solve(problem, np.random.default_rng(SEED), _heard(told))
+            solution = solver.solve(problem, np.random.default_rng(SEED), _callback_words(told))
         except Exception as raised:  # noqa: BLE001  code of others raises what it likes
             error = raised
     seconds = time.perf_counter() - begun
-    return Run(goals, rows, problem, solution, error, tuple(told), seen, seconds)
+    return SolverRun(goals, rows, problem, solution, error, tuple(told), seen, seconds)
 
 
-def _heard(told: list[tuple[Any, ...]]) -> Callable[..., None]:
+def _callback_words(told: list[tuple[Any, ...]]) -> Callable[..., None]:
     """What takes whatever a progress callback is wrongly given, too."""
 
     def progress(*arguments: Any, **named: Any) -> None:
@@ -143,13 +151,13 @@ def _heard(told: list[tuple[Any, ...]]) -> Callable[..., None]:
     return progress
 
 
-def posed(solver: Solver, goals: Goals, rows: Rows) -> Problem:
+def pose_problem(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> Problem:
     """The problem as the runner would pose it."""
     objective, rules = goals.read()
     problem = training_problem(rows.world(), objective, rules, L2)
     if solver.needs_promise:
         delta = dict.fromkeys((rule.name for rule in rules), 0.2)
-        problem = replace(problem, promise=Promise(delta, len(rows)))
+        problem = replace(problem, promise=SafetyTestSpec(delta, len(rows)))
     if solver.needs_deployed:
         weights = np.zeros(problem.X.shape[1])
         weights[0] = 1.0
@@ -157,12 +165,12 @@ def posed(solver: Solver, goals: Goals, rows: Rows) -> Problem:
     return problem
 
 
-def fresh(solver: Solver) -> Solver:
+def copy_solver(solver: Solver) -> Solver:
     """Another solver with the same options."""
     values: Mapping[str, Any] = {each.name: getattr(solver, each.name) for each in fields(solver)}  # type: ignore[arg-type]
     return type(solver)(**values)
 
 
-def refused(error: BaseException | None) -> bool:
+def is_refusal(error: BaseException | None) -> bool:
     """Whether what was raised says that the goals or rows cannot be taken."""
     return isinstance(error, FaultError | ValueError | NotImplementedError)

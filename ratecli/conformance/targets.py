@@ -11,34 +11,40 @@ from typing import Any
 
 from ratecli.conformance.datasets import check_dataset
 from ratecli.conformance.metrics import check_metric
-from ratecli.conformance.outcome import Check, Report
+from ratecli.conformance.outcome import CheckResult, PluginReport
 from ratecli.conformance.solvers import check_solver
 from ratecli.datasets.source import Source
 from ratecli.datasets.sources import SOURCES
-from ratecli.errors import Fault, FaultError, did_you_mean
-from ratecli.experiment.installed_plugins import loaded
-from ratecli.plugins import GROUPS, OWN, Kind, Plugin, installed
-from ratecli.rates.metrics import metric
-from ratecli.rates.table import Composite, Rate, canonical
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.experiment.installed_plugins import load_plugin
+from ratecli.plugins import (
+    ENTRY_POINT_GROUPS,
+    OWN_PACKAGE,
+    Plugin,
+    PluginKind,
+    installed_plugins_by_kind,
+)
+from ratecli.rates.metrics import find_metric
+from ratecli.rates.table import Composite, Rate, canonical_name
 from ratecli.solvers.base import Solver
-from ratecli.solvers.registry import BUILT_IN
+from ratecli.solvers.registry import BUILT_IN_ALGORITHMS
 
 
 @dataclass(frozen=True)
-class Target:
+class PluginTarget:
     """An object under its name; `fault` where it cannot be had, which is the one check it fails."""
 
-    kind: Kind
+    kind: PluginKind
     name: str
     origin: str
     found: Any = None
-    fault: Fault | None = None
+    fault: Diagnostic | None = None
 
-    def report(self, *, offline: bool = False) -> Report:
+    def report(self, *, offline: bool = False) -> PluginReport:
         if self.fault is not None:
             mend = self.fault.help or ""
-            broken = Check("can be used", "failed", self.fault.message, mend)
-            return Report(self.kind, self.name, self.origin, (broken,))
+            broken = CheckResult("can be used", "failed", self.fault.message, mend)
+            return PluginReport(self.kind, self.name, self.origin, (broken,))
         if self.kind == "data set":
             return check_dataset(self.found, origin=self.origin, offline=offline)
         if self.kind == "metric":
@@ -46,57 +52,63 @@ class Target:
         return check_solver(self.found, name=self.name, origin=self.origin)
 
 
-def targets(text: str) -> list[Target]:
+def parse_targets(text: str) -> list[PluginTarget]:
     """All that is meant; raises E210 where nothing is, or where an object is none of a plugin."""
     if ":" in text:
         return [_object(text)]
-    named = [each for each in installed() if each.name == text]
+    named = [each for each in installed_plugins_by_kind() if each.name == text]
     if not named:
-        wanted = _normal(text)
-        named = [each for each in installed() if _normal(each.package) == wanted]
+        wanted = _normalize_name(text)
+        named = [
+            each for each in installed_plugins_by_kind() if _normalize_name(each.package) == wanted
+        ]
     if named:
         return [_installed(each) for each in named]
-    own = list(_own(text))
+    own = list(_built_in_object(text))
     if own:
         return own
-    known = {each.name for each in installed()} | {each.package for each in installed()}
+    known = {each.name for each in installed_plugins_by_kind()} | {
+        each.package for each in installed_plugins_by_kind()
+    }
     hint = did_you_mean(text, known, "plugins and their packages")
     message = f"no plugin and no package with plugins is called '{text}'"
-    raise FaultError(Fault("E210", message, f"{hint}; or write module:object"))
+    raise FaultError(Diagnostic("E210", message, f"{hint}; or write module:object"))
 
 
-def _normal(package: str) -> str:
+def _normalize_name(package: str) -> str:
     """A package's name as indexes compare it: `Acme.Rates` is acme-rates."""
     return package.lower().replace("_", "-").replace(".", "-")
 
 
-def _installed(plugin: Plugin) -> Target:
+def _installed(plugin: Plugin) -> PluginTarget:
     try:
-        return Target(plugin.kind, plugin.name, plugin.origin, loaded(plugin))
+        return PluginTarget(plugin.kind, plugin.name, plugin.origin, load_plugin(plugin))
     except FaultError as error:
-        return Target(plugin.kind, plugin.name, plugin.origin, fault=error.faults[0])
+        return PluginTarget(plugin.kind, plugin.name, plugin.origin, fault=error.faults[0])
 
 
-def _object(text: str) -> Target:
+def _object(text: str) -> PluginTarget:
     """Of `module:object`, where the module may lie in the current folder."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     attribute = text.partition(":")[2]
-    probe = Plugin("algorithm", EntryPoint(attribute, text, GROUPS["algorithm"]), "")
+    probe = Plugin("algorithm", EntryPoint(attribute, text, ENTRY_POINT_GROUPS["algorithm"]), "")
     found = probe.load()
     kind = _kind(found)
     if kind is None:
         message = f"'{text}' is no Solver, Source, Rate or Composite"
-        raise FaultError(Fault("E210", message, "name the class or object itself, not its module"))
+        raise FaultError(
+            Diagnostic("E210", message, "name the class or object itself, not its module")
+        )
     name = found.name if isinstance(found, Source | Rate) else attribute.lower()
-    plugin = Plugin(kind, EntryPoint(name, text, GROUPS[kind]), "")
+    plugin = Plugin(kind, EntryPoint(name, text, ENTRY_POINT_GROUPS[kind]), "")
     if kind == "metric":  # what is wrong with it is a check of its own
-        return Target(kind, name, plugin.origin, found)
+        return PluginTarget(kind, name, plugin.origin, found)
     return _installed(plugin)
 
 
-def _kind(found: object) -> Kind | None:
+def _kind(found: object) -> PluginKind | None:
     if isinstance(found, type) and issubclass(found, Solver):
         return "algorithm"
     if isinstance(found, Source):
@@ -104,15 +116,15 @@ def _kind(found: object) -> Kind | None:
     return "metric" if isinstance(found, Rate | Composite) else None
 
 
-def _own(name: str) -> list[Target]:
+def _built_in_object(name: str) -> list[PluginTarget]:
     """What ratecli itself has of that name."""
-    found: list[Target] = []
-    for row in (row for row in BUILT_IN if row.name == name):
+    found: list[PluginTarget] = []
+    for row in (row for row in BUILT_IN_ALGORITHMS if row.name == name):
         options: Mapping[str, Any] = row.preset
-        found.append(Target("algorithm", name, OWN, row.load()(**options)))
+        found.append(PluginTarget("algorithm", name, OWN_PACKAGE, row.load()(**options)))
     if name in SOURCES:
-        found.append(Target("data set", name, OWN, SOURCES[name]))
-    meant = canonical(name)
-    if (measured := metric(meant)) is not None:
-        found.append(Target("metric", meant, OWN, measured))
+        found.append(PluginTarget("data set", name, OWN_PACKAGE, SOURCES[name]))
+    meant = canonical_name(name)
+    if (measured := find_metric(meant)) is not None:
+        found.append(PluginTarget("metric", meant, OWN_PACKAGE, measured))
     return found

@@ -14,14 +14,16 @@ from functools import cache
 
 import numpy as np
 
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
-CHANGES = frozenset({"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink"})
-CACHES = ("__pycache__", "/dev/", "/proc/")
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
+CHANGE_EVENTS = frozenset(
+    {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink"}
+)
+IGNORED_PATHS = ("__pycache__", "/dev/", "/proc/")
 """Parts of paths that say nothing: what imports leave, and what is no file."""
 
 
 @dataclass
-class Seen:
+class SideEffects:
     """`written` are paths, `random` says whether the state that NumPy and Python share has moved."""
 
     printed: str = ""
@@ -29,14 +31,14 @@ class Seen:
     random: bool = False
 
 
-_watching: list[Seen] = []
+_watching: list[SideEffects] = []
 
 
 @contextmanager
-def watched() -> Iterator[Seen]:
+def watch_side_effects() -> Iterator[SideEffects]:
     """What is done inside; it may be nested."""
     _listen()
-    seen, said = Seen(), io.StringIO()
+    seen, said = SideEffects(), io.StringIO()
     before = _shared()
     _watching.append(seen)
     try:
@@ -54,11 +56,11 @@ def _shared() -> bytes:
 @cache
 def _listen() -> None:
     """An audit hook cannot be taken away: it is added once, and idle while nothing is watched."""
-    sys.addaudithook(_heard)
+    sys.addaudithook(_on_audit_event)
 
 
-def _heard(event: str, arguments: tuple[object, ...]) -> None:
-    if not _watching or (event != "open" and event not in CHANGES):
+def _on_audit_event(event: str, arguments: tuple[object, ...]) -> None:
+    if not _watching or (event != "open" and event not in CHANGE_EVENTS):
         return
     path = arguments[0]
     if isinstance(path, bytes):
@@ -68,11 +70,11 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
     shown = os.fspath(path)
     if event == "open" and not _writes(*arguments[1:3]):
         return
-    if not any(part in shown for part in CACHES):
+    if not any(part in shown for part in IGNORED_PATHS):
         _watching[-1].written.append(str(shown))
 
 
 def _writes(mode: object, flags: object) -> bool:
     if isinstance(mode, str):
         return any(sign in mode for sign in "wax+")
-    return isinstance(flags, int) and bool(flags & WRITES)
+    return isinstance(flags, int) and bool(flags & WRITE_FLAGS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ratecli.datasets.columns import equals, with_text
+from ratecli.datasets.columns import equals_indicator, with_text
 from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
@@ -39,7 +39,7 @@ def prepare(raw: Raw) -> Table:
     return Table(
         frame=frame,
         features=FEATURES,
-        label=equals(frame["income"], ">50K"),
+        label=equals_indicator(frame["income"], ">50K"),
         part=np.repeat(["train", "test"], [len(train), len(test)]),
         digest=raw.digest,
         files=raw.files,

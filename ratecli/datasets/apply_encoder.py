@@ -8,19 +8,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.datasets.columns import Kind, Levels, floats, is_text
-from ratecli.datasets.encode import Encoder, Features, Numeric, OneHot
-from ratecli.datasets.label import MISSING
+from ratecli.datasets.columns import ColumnKind, LevelCodes, as_float_array, is_text
+from ratecli.datasets.encode import EncodedFeatures, Encoder, NumericBlock, OneHotBlock
+from ratecli.datasets.label import MISSING_WORDS
 from ratecli.datasets.table import Table
-from ratecli.datasets.tables import as_number
-from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.datasets.tables import parse_number_word
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
 
-def apply(encoder: Encoder, frame: pd.DataFrame) -> Features:
+def encode_new_rows(encoder: Encoder, frame: pd.DataFrame) -> EncodedFeatures:
     """(n, d) features of rows whose columns, numeric or text, stand in any order among others.
 
     A missing number is the mean of the training rows, and a value that they did not have is none of the
-    values that they had: `surprises` tells of both, but for numbers that training rows missed, too.
+    values that they had: `new_row_warnings` tells of both, but for numbers that training rows missed, too.
 
     Raises
     ------
@@ -31,16 +31,16 @@ def apply(encoder: Encoder, frame: pd.DataFrame) -> Features:
     return encoder.transform(_table(encoder, frame))
 
 
-def surprises(encoder: Encoder, frame: pd.DataFrame) -> list[Fault]:
+def new_row_warnings(encoder: Encoder, frame: pd.DataFrame) -> list[Diagnostic]:
     """A W404 for each column with values that no training row had, W405 for each that lacks numbers and did
     not in training.
     """
     table = _table(encoder, frame)
-    return [fault for block in encoder.blocks for fault in _surprise(block, table)]
+    return [fault for block in encoder.blocks for fault in _block_warnings(block, table)]
 
 
-def as_known(
-    frame: pd.DataFrame, kinds: Mapping[str, Kind | None], names: Collection[str] = ()
+def columns_as_known(
+    frame: pd.DataFrame, kinds: Mapping[str, ColumnKind | None], names: Collection[str] = ()
 ) -> pd.DataFrame:
     """Some columns of a table, each of the kind that it is known to be (None: of either).
 
@@ -49,7 +49,7 @@ def as_known(
     Raises
     ------
     FaultError
-        As `apply`.
+        As `encode_new_rows`.
     """
     hints = {
         name: did_you_mean(name, names or map(str, frame.columns), "columns")
@@ -57,14 +57,14 @@ def as_known(
         if name not in frame
     }
     faults = [
-        Fault("E205", f"there is no column '{name}', which the model needs", hint)
+        Diagnostic("E205", f"there is no column '{name}', which the model needs", hint)
         for name, hint in hints.items()
     ]
     faults += [
         fault
         for name, kind in kinds.items()
         if name not in hints
-        for fault in _unfit(frame[name], name, kind)
+        for fault in _wrong_kind(frame[name], name, kind)
     ]
     if faults:
         raise FaultError(faults)
@@ -76,50 +76,58 @@ def as_known(
 
 def _table(encoder: Encoder, frame: pd.DataFrame) -> Table:
     kinds = encoder.kinds
-    return Table(as_known(frame, kinds), tuple(kinds), np.full(len(frame), np.nan), digest="")
+    return Table(
+        columns_as_known(frame, kinds), tuple(kinds), np.full(len(frame), np.nan), digest=""
+    )
 
 
-def _unfit(column: pd.Series, name: str, kind: Kind | None) -> Iterator[Fault]:
+def _wrong_kind(column: pd.Series, name: str, kind: ColumnKind | None) -> Iterator[Diagnostic]:
     if kind == "text" and not is_text(column):
         message = f"column '{name}' holds numbers, and it held text in training"
-        yield Fault("E411", message, "give its values as text, written as they were in training")
+        yield Diagnostic(
+            "E411", message, "give its values as text, written as they were in training"
+        )
     elif kind == "number":
         yield from _no_numbers(column, name)
 
 
-def _no_numbers(column: pd.Series, name: str) -> Iterator[Fault]:
+def _no_numbers(column: pd.Series, name: str) -> Iterator[Diagnostic]:
     values = _as_numbers(column)
-    slips = np.isnan(values) & ~_gone(column)
+    slips = np.isnan(values) & ~_is_missing(column)
     if slips.any():
         row = _first(slips)
         message = (
             f"column '{name}' held numbers in training, and here '{column.iloc[row]}' in row {row + 1}"
             f"{_in_all(slips)}"
         )
-        yield Fault("E411", message, "correct it; an empty field is a missing number")
+        yield Diagnostic("E411", message, "correct it; an empty field is a missing number")
     infinite = np.isinf(values)
     if infinite.any():
         message = f"column '{name}' has an infinite value in row {_first(infinite) + 1}{_in_all(infinite)}"
-        yield Fault("E407", message, "correct it; an empty field is a missing number")
+        yield Diagnostic("E407", message, "correct it; an empty field is a missing number")
 
 
 def _as_numbers(column: pd.Series) -> NDArray[np.float64]:
     """NaN for what is none."""
     if not is_text(column):
-        return floats(column)
-    return np.array([np.nan if word is None else as_number(word) for word in column], dtype=float)
+        return as_float_array(column)
+    return np.array(
+        [np.nan if word is None else parse_number_word(word) for word in column], dtype=float
+    )
 
 
-def _gone(column: pd.Series) -> NDArray[np.bool_]:
+def _is_missing(column: pd.Series) -> NDArray[np.bool_]:
     """Where there is no value, or a word that says so."""
     if not is_text(column):
-        return np.isnan(floats(column))
-    return np.array([word is None or word.casefold() in MISSING for word in column], dtype=bool)
+        return np.isnan(as_float_array(column))
+    return np.array(
+        [word is None or word.casefold() in MISSING_WORDS for word in column], dtype=bool
+    )
 
 
-def _surprise(block: Numeric | OneHot, table: Table) -> Iterator[Fault]:
+def _block_warnings(block: NumericBlock | OneHotBlock, table: Table) -> Iterator[Diagnostic]:
     column = table.values[block.column]
-    if isinstance(column, Levels):
+    if isinstance(column, LevelCodes):
         new = ~block.entries(table)[1].astype(bool)
         if new.any():
             shown = column.names[column.codes[_first(new)]]
@@ -127,15 +135,15 @@ def _surprise(block: Numeric | OneHot, table: Table) -> Iterator[Fault]:
                 f"column '{block.column}': {_rows(new)} with a value that no training row had, such as "
                 f"'{shown}'; none of its features is theirs"
             )
-            yield Fault("W404", message)
+            yield Diagnostic("W404", message)
         return
-    assert isinstance(block, Numeric)
+    assert isinstance(block, NumericBlock)
     if np.isnan(column).any() and not block.missing:
         message = (
             f"column '{block.column}': {_rows(np.isnan(column))} without a number, which counts as "
             f"the mean of the training rows, {block.mean:g}"
         )
-        yield Fault("W405", message)
+        yield Diagnostic("W405", message)
 
 
 def _rows(which: NDArray[np.bool_]) -> str:

@@ -11,12 +11,12 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
 ARCHIVE_LIMIT = 64 * 2**20
 """Bytes that an archive, outer or inner, may have."""
 
-BROKEN = (
+BROKEN_ARCHIVE_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -29,25 +29,25 @@ BROKEN = (
 _CHUNK = 2**16
 
 
-def extract(archive: Path, members: tuple[str, ...], target: Path, size: int) -> None:
+def extract_member(archive: Path, members: tuple[str, ...], target: Path, size: int) -> None:
     """Write to `target` what `members` lead to: archives within archives, then a file of `size`."""
     for depth, member in enumerate(members):
         last = depth == len(members) - 1
         out = target if last else target.with_name(f"{target.name}.{depth}")
         try:
             _extract_one(archive, member, out, size if last else ARCHIVE_LIMIT)
-        except BROKEN as error:
-            raise _not_whole(archive, error) from error
+        except BROKEN_ARCHIVE_ERRORS as error:
+            raise _broken_archive(archive, error) from error
         except OSError as error:
             if error.errno not in {None, errno.EINVAL}:  # the disk's trouble, not the archive's
                 raise
-            raise _not_whole(archive, error) from error
+            raise _broken_archive(archive, error) from error
         archive = out
 
 
-def _not_whole(archive: Path, error: Exception) -> FaultError:
+def _broken_archive(archive: Path, error: Exception) -> FaultError:
     message = f"'{archive.name}' is not a whole zip archive: {error}"
-    return FaultError(Fault("E402", message, "try again later, or use a mirror"))
+    return FaultError(Diagnostic("E402", message, "try again later, or use a mirror"))
 
 
 def _extract_one(archive: Path, member: str, target: Path, limit: int) -> None:
@@ -59,7 +59,7 @@ def _extract_one(archive: Path, member: str, target: Path, limit: int) -> None:
         except KeyError:
             message = f"the archive holds no '{member}'"
             known = ", ".join(opened.namelist()[:8])
-            raise FaultError(Fault("E402", message, f"it holds: {known}")) from None
+            raise FaultError(Diagnostic("E402", message, f"it holds: {known}")) from None
         if info.file_size > limit:
             raise _too_large(member, limit)
         with opened.open(info) as source, target.open("wb") as sink:
@@ -73,10 +73,10 @@ def _refuse_unsafe(info: zipfile.ZipInfo) -> None:
     )
     if escapes or stat.S_ISLNK(info.external_attr >> 16):
         message = f"the archive is unsafe: its member '{info.filename}' leaves the folder"
-        raise FaultError(Fault("E409", message, "nothing was extracted; use another address"))
+        raise FaultError(Diagnostic("E409", message, "nothing was extracted; use another address"))
     if info.flag_bits & 1:
         message = f"the archive is unsafe: its member '{info.filename}' is encrypted"
-        raise FaultError(Fault("E409", message, "nothing was extracted; use another address"))
+        raise FaultError(Diagnostic("E409", message, "nothing was extracted; use another address"))
 
 
 def _copy(source: IO[bytes], sink: IO[bytes], member: str, limit: int) -> None:
@@ -91,4 +91,4 @@ def _copy(source: IO[bytes], sink: IO[bytes], member: str, limit: int) -> None:
 
 def _too_large(member: str, limit: int) -> FaultError:
     message = f"the archive is unsafe: its member '{member}' is larger than {limit:,} bytes"
-    return FaultError(Fault("E409", message, "nothing was extracted; use another address"))
+    return FaultError(Diagnostic("E409", message, "nothing was extracted; use another address"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ratecli.datasets.columns import equals, with_text
+from ratecli.datasets.columns import equals_indicator, with_text
 from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
@@ -17,7 +17,7 @@ def prepare(raw: Raw) -> Table:
     return Table(
         frame=frame,
         features=tuple(str(name) for name in frame.columns if name not in NO_FEATURES),
-        label=equals(frame["y"], "yes"),
+        label=equals_indicator(frame["y"], "yes"),
         digest=raw.digest,
         files=raw.files,
     )

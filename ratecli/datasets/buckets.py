@@ -2,7 +2,7 @@
 
 A row has exactly one of a column's features, and one of each pair's of columns that are crossed,
 whatever its values: rules linear in them are sums of step functions of one column and of two. What it
-has is 1 (`Crosses.features`), or 1 by the number of those, k, so that they add up to 1 (`shares`).
+has is 1 (`CrossedBins.features`), or 1 by the number of those, k, so that they add up to 1 (`shares`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def quantile_cuts(values: Floats, bins: int) -> Floats:
     return np.unique(inner[inner < values.max()])
 
 
-def cut(values: Floats, cuts: Floats) -> NDArray[np.int64]:
+def bin_values(values: Floats, cuts: Floats) -> NDArray[np.int64]:
     """The bin of each value, 0 to len(cuts): bin b holds cuts[b - 1] < value <= cuts[b]."""
     return np.searchsorted(cuts, values, side="left")
 
 
 @dataclass(frozen=True)
-class Crosses:
+class CrossedBins:
     """The features of columns with `levels[j]` bins each, of which `pairs` (i, j) are crossed.
 
     In this order: the bins of column 0, of column 1, ...; then for each pair (i, j) the bins of j
@@ -46,7 +46,7 @@ class Crosses:
     pairs: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of_all(cls, levels: tuple[int, ...]) -> Crosses:
+    def of_all(cls, levels: tuple[int, ...]) -> CrossedBins:
         """Every column crossed with every other."""
         return cls(levels, tuple(combinations(range(len(levels)), 2)))
 
@@ -74,7 +74,8 @@ class Crosses:
             indices[rows] = self._indices(bins[rows].astype(np.int32))
         starts = np.arange(0, indices.size + 1, shape[1])
         matrix = sparse.csr_array(
-            (np.ones(indices.size), indices.ravel(), _narrow(starts)), shape=(len(bins), self.width)
+            (np.ones(indices.size), indices.ravel(), _narrow_indices(starts)),
+            shape=(len(bins), self.width),
         )
         matrix.has_canonical_format = True
         return matrix
@@ -94,7 +95,7 @@ class Crosses:
         return np.hstack([bins, crossed]) + offsets
 
 
-def _narrow(starts: NDArray[np.int64]) -> NDArray[np.integer]:
+def _narrow_indices(starts: NDArray[np.int64]) -> NDArray[np.integer]:
     """32 bits where they do: scipy widens the indices, too, where they do not."""
     fits = starts[-1] <= np.iinfo(np.int32).max
     return starts.astype(np.int32) if fits else starts

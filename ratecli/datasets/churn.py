@@ -24,15 +24,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.datasets import adult, bank
-from ratecli.datasets.buckets import Crosses, cut, quantile_cuts
-from ratecli.datasets.columns import MISSING_CATEGORY, floats, is_text, with_text
-from ratecli.datasets.deployed import actively_sampled, trained
+from ratecli.datasets.buckets import CrossedBins, bin_values, quantile_cuts
+from ratecli.datasets.columns import MISSING_CATEGORY, as_float_array, is_text, with_text
+from ratecli.datasets.deployed import sample_near_boundary, train_logistic_regression
 from ratecli.datasets.source import Raw
 from ratecli.datasets.split import apportion
 from ratecli.datasets.table import Table
 
 SEED = 2016
-SHARES = {
+SET_SHARES = {
     "older": Fraction(20, 100),
     "d1": Fraction(40, 100),
     "d2": Fraction(16, 100),
@@ -41,12 +41,12 @@ SHARES = {
 """Shares of all rows; that of d1 before the choice."""
 
 BINS = 16
-RARE = 0.01
+RARE_SHARE = 0.01
 """Share of the older rows below which categories are put together."""
 
 
 @dataclass(frozen=True)
-class Design:
+class ChurnColumns:
     """What is done with the columns of one source."""
 
     label: str
@@ -55,7 +55,7 @@ class Design:
     crossed: tuple[str, ...]
 
 
-ADULT = Design(
+ADULT_COLUMNS = ChurnColumns(
     label="income",
     known=(
         "age",
@@ -77,7 +77,7 @@ ADULT = Design(
         "hours_per_week",
     ),
 )
-BANK = Design(
+BANK_COLUMNS = ChurnColumns(
     label="y",
     known=(
         "age",
@@ -104,22 +104,22 @@ BANK = Design(
 
 def prepare_adult(raw: Raw) -> Table:
     """Both official files as one sample: their split plays no part."""
-    return with_deployed(adult.prepare(raw), ADULT)
+    return add_deployed_model(adult.prepare(raw), ADULT_COLUMNS)
 
 
 def prepare_bank(raw: Raw) -> Table:
-    return with_deployed(bank.prepare(raw), BANK)
+    return add_deployed_model(bank.prepare(raw), BANK_COLUMNS)
 
 
-def with_deployed(table: Table, design: Design) -> Table:
+def add_deployed_model(table: Table, design: ChurnColumns) -> Table:
     rng = np.random.default_rng(SEED)
-    dealt = _dealt(len(table), rng)
-    bins, levels = _binned(table, dealt["older"])
+    dealt = _assign_sets(len(table), rng)
+    bins, levels = _bin_features(table, dealt["older"])
     known = [table.features.index(name) for name in design.known]
-    columns = Crosses(tuple(levels[k] for k in known), pairs=()).features(bins[:, known])
-    model = trained(columns[dealt["older"]], table.label[dealt["older"]])
+    columns = CrossedBins(tuple(levels[k] for k in known), pairs=()).features(bins[:, known])
+    model = train_logistic_regression(columns[dealt["older"]], table.label[dealt["older"]])
     score = model.decision_function(columns)
-    dealt["d1"] = dealt["d1"][actively_sampled(score[dealt["d1"]], 1.0, rng)]
+    dealt["d1"] = dealt["d1"][sample_near_boundary(score[dealt["d1"]], 1.0, rng)]
     sets = {name: np.sort(rows) for name, rows in dealt.items() if name != "older"}
     rows = np.concatenate(list(sets.values()))
     name = np.repeat(np.array(list(sets), dtype=object), [len(each) for each in sets.values()])
@@ -129,40 +129,44 @@ def with_deployed(table: Table, design: Design) -> Table:
         features=(),
         label=np.where(name == "d3", np.nan, table.label[rows]),
         part=None,
-        matrix=_map(table.features, levels, design).shares(bins[rows]),
+        matrix=_feature_matrix(table.features, levels, design).shares(bins[rows]),
     )
 
 
-def _dealt(total: int, rng: np.random.Generator) -> dict[str, NDArray[np.int64]]:
+def _assign_sets(total: int, rng: np.random.Generator) -> dict[str, NDArray[np.int64]]:
     """Which rows go where, each to one place."""
-    counts = apportion(total, list(SHARES.values()))
+    counts = apportion(total, list(SET_SHARES.values()))
     ends = np.cumsum(counts)[:-1]
-    return dict(zip(SHARES, np.split(rng.permutation(total), ends), strict=True))
+    return dict(zip(SET_SHARES, np.split(rng.permutation(total), ends), strict=True))
 
 
-def _map(features: Sequence[str], levels: tuple[int, ...], design: Design) -> Crosses:
+def _feature_matrix(
+    features: Sequence[str], levels: tuple[int, ...], design: ChurnColumns
+) -> CrossedBins:
     chosen = sorted(features.index(name) for name in design.crossed)
-    return Crosses(levels, tuple(combinations(chosen, 2)))
+    return CrossedBins(levels, tuple(combinations(chosen, 2)))
 
 
-def _binned(table: Table, older: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[int, ...]]:
+def _bin_features(
+    table: Table, older: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], tuple[int, ...]]:
     """(n, k) bins of the features, and how many each has, as the older rows say."""
     columns = [table.frame[name] for name in table.features]
-    binned = [_of_text(c, older) if is_text(c) else _of_numbers(c, older) for c in columns]
+    binned = [_bin_text(c, older) if is_text(c) else _bin_numbers(c, older) for c in columns]
     return np.column_stack([bins for bins, _ in binned]), tuple(levels for _, levels in binned)
 
 
-def _of_numbers(column: pd.Series, older: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    values = floats(column)
+def _bin_numbers(column: pd.Series, older: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    values = as_float_array(column)
     cuts = quantile_cuts(values[older], BINS)
-    return cut(values, cuts), len(cuts) + 1
+    return bin_values(values, cuts), len(cuts) + 1
 
 
-def _of_text(column: pd.Series, older: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def _bin_text(column: pd.Series, older: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """Where something is rare, bin 0 is for it."""
     levels = column.fillna(MISSING_CATEGORY)
     shares = levels.iloc[older].value_counts(normalize=True)
-    common = pd.Index(sorted(shares.index[shares >= RARE]))
+    common = pd.Index(sorted(shares.index[shares >= RARE_SHARE]))
     codes = common.get_indexer(levels)
     others = int(codes.min() < 0)
     return codes + others, len(common) + others

@@ -27,7 +27,7 @@ must be with the paper's, whose SVM changes 5 % of its decisions and errs as oft
 The cut points of the bins are quantiles of these older rows, so that nothing of D1, D2 and D3 goes
 into the features: all 248 bins and the 64 bins of each of the 465 pairs of columns, 30,008 in all, of
 which a row has 496, each 1/496, so that a score is the mean of 496 weights. D1 holds rows of the
-present population that were kept with probability exp(-|score of the deployed model| / `SOFTNESS`).
+present population that were kept with probability exp(-|score of the deployed model| / `SAMPLING_SCALE`).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from ratecli.datasets.buckets import Crosses, cut, quantile_cuts
+from ratecli.datasets.buckets import CrossedBins, bin_values, quantile_cuts
 from ratecli.datasets.columns import with_text
-from ratecli.datasets.deployed import actively_sampled, trained
+from ratecli.datasets.deployed import sample_near_boundary, train_logistic_regression
 from ratecli.datasets.source import Raw
 from ratecli.datasets.split import apportion
 from ratecli.datasets.table import Table
@@ -52,7 +52,7 @@ from ratecli.datasets.table import Table
 Floats = NDArray[np.float64]
 Bins = NDArray[np.int64]
 
-SIZES = {"d1": 131_840, "d2": 53_877, "d3": 68_892}
+SET_SIZES = {"d1": 131_840, "d2": 53_877, "d3": 68_892}
 """Rows of the paper's data sets."""
 
 FEATURES = tuple(f"f{k:02d}" for k in range(1, 32))
@@ -61,14 +61,14 @@ POPULATION = 2016
 """Seed of what is fixed: coefficients and older rows."""
 
 OLDER_ROWS = 20_000
-SOFTNESS = 3.0
+SAMPLING_SCALE = 3.0
 """How far from the deployed model's boundary, in its log-odds, D1 still reaches."""
 
 _LEVELS = (BINS,) * len(FEATURES)
-MAP = Crosses.of_all(_LEVELS)
+FEATURE_MAP = CrossedBins.of_all(_LEVELS)
 """The 30,008 features."""
 
-_COLUMNS = Crosses(_LEVELS, pairs=())
+_COLUMNS = CrossedBins(_LEVELS, pairs=())
 """The 248 features of the deployed model."""
 
 _FACTORS = 4
@@ -77,7 +77,7 @@ _DRAWN_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True)
-class Population:
+class ClickPopulation:
     """What rows and labels are drawn from, in the module's notation.
 
     `linear` is a, `bump` b, `corner` c with its (12, 2) `pairs` and `signs`; `loadings` is L.
@@ -112,12 +112,12 @@ class Population:
 
 
 @lru_cache(maxsize=1)
-def populations() -> tuple[Population, Population]:
+def build_populations() -> tuple[ClickPopulation, ClickPopulation]:
     """The present one, and the older one that the deployed model was trained on."""
     rng, width = np.random.default_rng(POPULATION), len(FEATURES)
     direction = rng.normal(size=(width, _FACTORS))
     length = np.linalg.norm(direction, axis=1, keepdims=True)
-    present = Population(
+    present = ClickPopulation(
         mean=np.zeros(width),
         loadings=direction / length * np.sqrt(rng.uniform(0.2, 0.6, (width, 1))),
         base=-2.9,
@@ -137,7 +137,7 @@ def populations() -> tuple[Population, Population]:
 
 
 @dataclass(frozen=True)
-class Deployed:
+class DeployedClickModel:
     """The model in use: a logistic regression on the bins of the columns."""
 
     cuts: tuple[Floats, ...]
@@ -145,7 +145,7 @@ class Deployed:
 
     def bins(self, columns: Floats) -> Bins:
         """(n, 31) bins, 0 to 7, of the columns as they are seen."""
-        return _binned(columns, self.cuts)
+        return _bin_columns(columns, self.cuts)
 
     def score(self, bins: Bins) -> Floats:
         """(n,) log-odds; the decision is 1 where they are positive."""
@@ -154,22 +154,24 @@ class Deployed:
 
 
 @lru_cache(maxsize=1)
-def deployed() -> Deployed:
+def train_deployed_model() -> DeployedClickModel:
     rng = np.random.default_rng((POPULATION, 1))
-    _, older = populations()
+    _, older = build_populations()
     z = older.draw(OLDER_ROWS, rng)
-    columns = seen(z)
+    columns = observed_columns(z)
     cuts = tuple(quantile_cuts(column, BINS) for column in columns.T)
-    bins = _binned(columns, cuts)
-    return Deployed(cuts, trained(_COLUMNS.features(bins), older.labels(z, rng)))
+    bins = _bin_columns(columns, cuts)
+    return DeployedClickModel(
+        cuts, train_logistic_regression(_COLUMNS.features(bins), older.labels(z, rng))
+    )
 
 
-def _binned(columns: Floats, cuts: tuple[Floats, ...]) -> Bins:
+def _bin_columns(columns: Floats, cuts: tuple[Floats, ...]) -> Bins:
     pairs = zip(columns.T, cuts, strict=True)
-    return np.column_stack([cut(column, inner) for column, inner in pairs])
+    return np.column_stack([bin_values(column, inner) for column, inner in pairs])
 
 
-def seen(z: Floats) -> Floats:
+def observed_columns(z: Floats) -> Floats:
     """The columns f01 ... f31 of z: as it is, skewed, heavy-tailed, in turn."""
     columns = z.copy()
     columns[:, 1::3] = np.exp(0.9 * z[:, 1::3])
@@ -183,37 +185,39 @@ def prepare(raw: Raw) -> Table:
 
 def _generate(rows: int, seed: int, digest: str) -> Table:
     """D1, D2 and D3 in proportion to the paper's, one below the other."""
-    counts = sizes(rows)
-    present, _ = populations()
+    counts = set_sizes(rows)
+    present, _ = build_populations()
     rng = np.random.default_rng(seed)
     z = np.vstack([_near_boundary(counts[0], rng), present.draw(sum(counts[1:]), rng)])
     label = present.labels(z, rng)
-    name = np.repeat(np.array(list(SIZES), dtype=object), counts)
+    name = np.repeat(np.array(list(SET_SIZES), dtype=object), counts)
     label[name == "d3"] = np.nan
-    columns = seen(z)
-    bins = deployed().bins(columns)
+    columns = observed_columns(z)
+    bins = train_deployed_model().bins(columns)
     return Table(
-        frame=_frame(name, label, deployed().score(bins), columns),
+        frame=_frame(name, label, train_deployed_model().score(bins), columns),
         features=(),
         label=label,
-        matrix=MAP.shares(bins),
+        matrix=FEATURE_MAP.shares(bins),
         digest=digest,
     )
 
 
-def sizes(rows: int) -> list[int]:
+def set_sizes(rows: int) -> list[int]:
     """Rows of d1, d2 and d3 where there are `rows` in all."""
-    total = sum(SIZES.values())
-    return apportion(rows, [Fraction(size, total) for size in SIZES.values()])
+    total = sum(SET_SIZES.values())
+    return apportion(rows, [Fraction(size, total) for size in SET_SIZES.values()])
 
 
 def _near_boundary(rows: int, rng: np.random.Generator) -> Floats:
     """Rows of the present population, those kept that the deployed model is unsure of."""
-    present, model = populations()[0], deployed()
+    present, model = build_populations()[0], train_deployed_model()
     kept, found = [np.empty((0, len(FEATURES)))], 0
     while found < rows:
         z = present.draw(_DRAWN_AT_ONCE, rng)
-        z = z[actively_sampled(model.score(model.bins(seen(z))), SOFTNESS, rng)]
+        z = z[
+            sample_near_boundary(model.score(model.bins(observed_columns(z))), SAMPLING_SCALE, rng)
+        ]
         kept.append(z)
         found += len(z)
     return np.vstack(kept)[:rows]

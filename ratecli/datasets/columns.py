@@ -12,25 +12,25 @@ import pandas as pd
 from numpy.typing import NDArray
 
 T = TypeVar("T")
-Kind: TypeAlias = Literal["number", "text"]
+ColumnKind: TypeAlias = Literal["number", "text"]
 
 MISSING_CATEGORY = "(missing)"
 """The category, in feature names, of rows without a value."""
 
 
 @dataclass(frozen=True)
-class Levels:
+class LevelCodes:
     """A text column: (n,) the number of each row's level, and the levels' names, sorted."""
 
     codes: NDArray[np.intp]
     names: NDArray[np.object_]
 
 
-def levels(column: pd.Series) -> Levels:
+def level_codes(column: pd.Series) -> LevelCodes:
     """Those of a text column; one of their own for rows without a value."""
     values = column.to_numpy(dtype=object)
     filled = np.where(pd.isna(values), MISSING_CATEGORY, values)
-    return Levels(*pd.factorize(filled, sort=True))
+    return LevelCodes(*pd.factorize(filled, sort=True))
 
 
 def as_text(values: Any) -> pd.Series:
@@ -51,17 +51,17 @@ def with_text(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).reset_index(drop=True)
 
 
-def floats(column: pd.Series) -> NDArray[np.float64]:
+def as_float_array(column: pd.Series) -> NDArray[np.float64]:
     return column.to_numpy(dtype=np.float64)
 
 
-def equals(column: pd.Series, value: str) -> NDArray[np.float64]:
+def equals_indicator(column: pd.Series, value: str) -> NDArray[np.float64]:
     """1 where a text column holds the value, else 0."""
     return np.asarray(column == value, dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class Lazy(Mapping[str, T]):
+class LazyMapping(Mapping[str, T]):
     """A value for each name, made when it is first used: most columns of a table never are."""
 
     names: Iterable[str]

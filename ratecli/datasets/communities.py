@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ratecli.datasets.columns import floats, with_text
+from ratecli.datasets.columns import as_float_array, with_text
 from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
-KEYS = ("state", "county", "community", "communityname", "fold")
+KEY_COLUMNS = ("state", "county", "community", "communityname", "fold")
 """Which community it is; county and community are codes, mostly missing, and are left out."""
 
 _ATTRIBUTES = """
@@ -42,12 +42,12 @@ HIGH_CRIME = 70
 def prepare(raw: Raw) -> Table:
     read = pd.read_csv(
         raw.paths["communities.data"],
-        names=[*KEYS, *ATTRIBUTES, CRIME],
+        names=[*KEY_COLUMNS, *ATTRIBUTES, CRIME],
         header=None,
         na_values=["?"],
         keep_default_na=False,
     )
-    black, crime = floats(read["racepctblack"]), floats(read[CRIME])
+    black, crime = as_float_array(read["racepctblack"]), as_float_array(read[CRIME])
     share = pd.Series(np.where(black > np.median(black), "high", "low"), name="black_share")
     frame = pd.concat([read.drop(columns=["county", "community"]), share], axis=1)
     return Table(

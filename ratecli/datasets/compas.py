@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ratecli.datasets.columns import floats, with_text
+from ratecli.datasets.columns import as_float_array, with_text
 from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
@@ -18,7 +18,13 @@ FEATURES = (
     "priors_count",
     "c_charge_degree",
 )
-OTHERS = ("age_cat", "days_b_screening_arrest", "decile_score", "score_text", "two_year_recid")
+OTHER_COLUMNS = (
+    "age_cat",
+    "days_b_screening_arrest",
+    "decile_score",
+    "score_text",
+    "two_year_recid",
+)
 
 
 def prepare(raw: Raw) -> Table:
@@ -35,11 +41,11 @@ def prepare(raw: Raw) -> Table:
         & (read["c_charge_degree"] != "O")
         & (read["score_text"] != "N/A")
     ]
-    frame = with_text(kept[[*FEATURES, *OTHERS]])
+    frame = with_text(kept[[*FEATURES, *OTHER_COLUMNS]])
     return Table(
         frame=frame,
         features=FEATURES,
-        label=floats(frame["two_year_recid"]),
+        label=as_float_array(frame["two_year_recid"]),
         digest=raw.digest,
         files=raw.files,
     )

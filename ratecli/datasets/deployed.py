@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 Floats = NDArray[np.float64]
 
 
-def trained(features: sparse.csr_array, label: Floats) -> LogisticRegression:
+def train_logistic_regression(features: sparse.csr_array, label: Floats) -> LogisticRegression:
     """Logistic regression with scikit-learn's penalty, to its exact optimum.
 
     What is left over by a looser solver would differ between versions, and with it decisions.
@@ -19,6 +19,8 @@ def trained(features: sparse.csr_array, label: Floats) -> LogisticRegression:
     return model.fit(features.toarray(), label)
 
 
-def actively_sampled(score: Floats, scale: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def sample_near_boundary(
+    score: Floats, scale: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
     """Keeps a row with probability exp(-|score| / scale): what the model is unsure of, above all."""
     return rng.random(len(score)) < np.exp(-np.abs(score) / scale)

@@ -22,16 +22,16 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from ratecli.datasets.archive import ARCHIVE_LIMIT, extract
+from ratecli.datasets.archive import ARCHIVE_LIMIT, extract_member
 from ratecli.datasets.source import RemoteFile, Source
-from ratecli.datasets.unverified import unvouched, vouched
-from ratecli.errors import Fault, FaultError
+from ratecli.datasets.unverified import read_vouched_checksums, unvouched_file_error
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.staging import staged_folder
 
 if TYPE_CHECKING:
     import requests
 
-Progress = Callable[[str, int, int], None]
+DownloadProgress = Callable[[str, int, int], None]
 """Told the file's name, bytes so far and bytes in all."""
 
 RETRIES = 2
@@ -56,48 +56,50 @@ def data_folder() -> Path:
     return Path(os.environ.get("RATECLI_DATA") or "data")
 
 
-def absent(source: Source) -> list[str]:
+def missing_source_files(source: Source) -> list[str]:
     """Files of a source that are not in the data folder, as <folder>/<file>."""
     paths = map(source.file_path, source.files)
     return [path for path in paths if not (data_folder() / path).exists()]
 
 
-def checksums(source: Source) -> tuple[tuple[str, str], ...]:
+def source_checksums(source: Source) -> tuple[tuple[str, str], ...]:
     """Name and sha256 of each file: the published one, or what the user vouches for, or ""."""
-    return tuple((file.name, file.sha256) for file in _expected(source))
+    return tuple((file.name, file.sha256) for file in _files_with_checksums(source))
 
 
-def _expected(source: Source) -> list[RemoteFile]:
+def _files_with_checksums(source: Source) -> list[RemoteFile]:
     """The files with all that is known of their sha256."""
     return [
-        file if file.sha256 else replace(file, sha256=_vouched(source, file))
+        file if file.sha256 else replace(file, sha256=_with_vouched_checksum(source, file))
         for file in source.files
     ]
 
 
-def _vouched(source: Source, file: RemoteFile) -> str:
-    return vouched((data_folder() / source.file_path(file)).parent).get(file.name, "")
+def _with_vouched_checksum(source: Source, file: RemoteFile) -> str:
+    return read_vouched_checksums((data_folder() / source.file_path(file)).parent).get(
+        file.name, ""
+    )
 
 
-def ensure(
-    source: Source, *, offline: bool = False, progress: Progress | None = None
+def fetch_files(
+    source: Source, *, offline: bool = False, progress: DownloadProgress | None = None
 ) -> dict[str, Path]:
     """Paths of the source's files by name, each present and verified; no network if they are there.
 
     A file that nobody vouches for is brought all the same, so that the E403 can tell its sha256.
     """
-    files = _expected(source)
+    files = _files_with_checksums(source)
     paths = {file.name: data_folder() / source.file_path(file) for file in files}
     for file in files:
         path = paths[file.name]
         if not path.exists():
-            _bring(source, file, path, offline, progress or _silent)
+            _fetch_file(source, file, path, offline, progress or _ignore_progress)
         elif file.sha256:
             _verify_present(path, file)
     unknown = [file for file in files if not file.sha256]
     if unknown:
         sums = {file.name: sha256_of(paths[file.name]) for file in unknown}
-        raise FaultError([unvouched(f, paths[f.name], sums[f.name]) for f in unknown])
+        raise FaultError([unvouched_file_error(f, paths[f.name], sums[f.name]) for f in unknown])
     return paths
 
 
@@ -113,30 +115,34 @@ def _sha256(path: str, size: int, changed: int) -> str:  # noqa: ARG001  (they a
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _silent(name: str, done: int, total: int) -> None:
+def _ignore_progress(name: str, done: int, total: int) -> None:
     pass
 
 
 def _verify_present(path: Path, file: RemoteFile) -> None:
     if sha256_of(path) != file.sha256:
         message = f"'{path}' is not the published file: its sha256 is {sha256_of(path)[:12]}..."
-        raise FaultError(Fault("E403", message, "move it away to have it downloaded anew"))
+        raise FaultError(Diagnostic("E403", message, "move it away to have it downloaded anew"))
 
 
-def _bring(source: Source, file: RemoteFile, path: Path, offline: bool, progress: Progress) -> None:
+def _fetch_file(
+    source: Source, file: RemoteFile, path: Path, offline: bool, progress: DownloadProgress
+) -> None:
     try:
-        with _workplace(data_folder()) as work:
+        with _download_folder(data_folder()) as work:
             staged = _stage(source, file, work, offline, progress)
             staged.chmod(0o644)
             path.parent.mkdir(exist_ok=True)
             staged.replace(path)
     except OSError as error:
         message = f"'{path}' cannot be written: {error.strerror or error}"
-        raise FaultError(Fault("E402", message, "set RATECLI_DATA to another folder")) from error
+        raise FaultError(
+            Diagnostic("E402", message, "set RATECLI_DATA to another folder")
+        ) from error
 
 
 @contextmanager
-def _workplace(root: Path) -> Iterator[Path]:
+def _download_folder(root: Path) -> Iterator[Path]:
     """Make a temporary folder inside the data folder, so that moving out of it is one step."""
     root.mkdir(parents=True, exist_ok=True)
     try:
@@ -147,14 +153,16 @@ def _workplace(root: Path) -> Iterator[Path]:
             root.rmdir()
 
 
-def _stage(source: Source, file: RemoteFile, work: Path, offline: bool, progress: Progress) -> Path:
+def _stage(
+    source: Source, file: RemoteFile, work: Path, offline: bool, progress: DownloadProgress
+) -> Path:
     """The file, verified, in `work`. An address that does not answer leaves the next its turn."""
     reasons = []
     for number, address in enumerate(_addresses(source, file, offline)):
         target = work / f"{number}"
         try:
-            _get(address, file, target, progress)
-        except _NotHadError as error:
+            _get_file(address, file, target, progress)
+        except _FileUnavailableError as error:
             reasons.append(f"{address.location}: {error}")
             continue
         _verify_staged(target, file, address)
@@ -162,9 +170,9 @@ def _stage(source: Source, file: RemoteFile, work: Path, offline: bool, progress
     if offline:
         message = f"'{source.file_path(file)}' is not in {data_folder()}, and this run is offline"
         way = f"run `ratecli fetch {source.name}` with a connection, or set RATECLI_DATA_MIRROR"
-        raise FaultError(Fault("E401", message, way))
+        raise FaultError(Diagnostic("E401", message, way))
     message = f"'{source.file_path(file)}' could not be downloaded: " + "; ".join(reasons)
-    raise FaultError(Fault("E402", message, "try again later, or set RATECLI_DATA_MIRROR"))
+    raise FaultError(Diagnostic("E402", message, "try again later, or set RATECLI_DATA_MIRROR"))
 
 
 def _addresses(source: Source, file: RemoteFile, offline: bool) -> list[_Address]:
@@ -180,21 +188,28 @@ def _verify_staged(staged: Path, file: RemoteFile, address: _Address) -> None:
         cut = f" ({size:,} of {file.size:,} bytes)" if size < file.size else ""
         message = f"'{file.name}' from {address.location} is not the published file{cut}"
         expected = f"its sha256 is {found}, expected {file.sha256}"
-        raise FaultError(Fault("E403", f"{message}: {expected}", "nothing was kept; try a mirror"))
+        raise FaultError(
+            Diagnostic("E403", f"{message}: {expected}", "nothing was kept; try a mirror")
+        )
 
 
-class _NotHadError(Exception):
+class _FileUnavailableError(Exception):
     """An address has no such file, or does not answer; another one may."""
 
 
-class _Sink:
+class _VerifyingWriter:
     """A file being written: counts, tells, and refuses what cannot be the file wanted.
 
     `stated` is what the other side says of its size, 0 if nothing: then nothing is told.
     """
 
     def __init__(
-        self, opened: IO[bytes], file: RemoteFile, limit: int, progress: Progress, stated: int
+        self,
+        opened: IO[bytes],
+        file: RemoteFile,
+        limit: int,
+        progress: DownloadProgress,
+        stated: int,
     ) -> None:
         self._opened, self._file, self._limit, self._progress = opened, file, limit, progress
         self._done, self._total = 0, file.size or stated
@@ -203,13 +218,13 @@ class _Sink:
         if self._done == 0 and looks_like_html(chunk):
             message = f"'{self._file.name}' looks like an HTML page, not like the data"
             way = "nothing was kept; a login or error page may stand between here and the server"
-            raise FaultError(Fault("E403", message, way))
+            raise FaultError(Diagnostic("E403", message, way))
         self._done += len(chunk)
         if self._done > self._limit:
             message = (
                 f"'{self._file.name}' is not the published file: it is over {self._limit:,} bytes"
             )
-            raise FaultError(Fault("E403", message, "nothing was kept; try a mirror"))
+            raise FaultError(Diagnostic("E403", message, "nothing was kept; try a mirror"))
         if self._total:
             self._progress(self._file.name, self._done, max(self._done, self._total))
         return self._opened.write(chunk)
@@ -221,7 +236,9 @@ def looks_like_html(head: bytes) -> bool:
     )
 
 
-def _get(address: _Address, file: RemoteFile, target: Path, progress: Progress) -> None:
+def _get_file(
+    address: _Address, file: RemoteFile, target: Path, progress: DownloadProgress
+) -> None:
     size = file.size or UNKNOWN_LIMIT
     limit = ARCHIVE_LIMIT if address.members else size
     fetched = target.with_name(f"{target.name}.zip") if address.members else target
@@ -230,23 +247,29 @@ def _get(address: _Address, file: RemoteFile, target: Path, progress: Progress) 
     else:
         _copy(Path(address.location), fetched, file, limit, progress)
     if address.members:
-        extract(fetched, address.members, target, size)
+        extract_member(fetched, address.members, target, size)
 
 
-def _copy(origin: Path, target: Path, file: RemoteFile, limit: int, progress: Progress) -> None:
+def _copy(
+    origin: Path, target: Path, file: RemoteFile, limit: int, progress: DownloadProgress
+) -> None:
     if not origin.is_file():
-        raise _NotHadError("no such file")
+        raise _FileUnavailableError("no such file")
     with origin.open("rb") as opened, target.open("wb") as sink:
-        shutil.copyfileobj(opened, _Sink(sink, file, limit, progress, origin.stat().st_size))
+        shutil.copyfileobj(
+            opened, _VerifyingWriter(sink, file, limit, progress, origin.stat().st_size)
+        )
 
 
-def _download(url: str, target: Path, file: RemoteFile, limit: int, progress: Progress) -> None:
+def _download(
+    url: str, target: Path, file: RemoteFile, limit: int, progress: DownloadProgress
+) -> None:
     import pooch  # noqa: PLC0415  (only a download needs it)
     import requests  # noqa: PLC0415
 
     def attempt(url: str, output: str, _keeper: pooch.Pooch) -> None:
         with Path(output).open("wb") as opened:
-            _Transfer(url, partial(_Sink, opened, file, limit, progress)).finish()
+            _Transfer(url, partial(_VerifyingWriter, opened, file, limit, progress)).finish()
 
     pooch.get_logger().setLevel(logging.WARNING)  # progress tells what there is to tell
     keeper = pooch.Pooch(
@@ -259,7 +282,7 @@ def _download(url: str, target: Path, file: RemoteFile, limit: int, progress: Pr
     try:
         keeper.fetch(target.name, downloader=attempt)
     except requests.RequestException as error:
-        raise _NotHadError(_reason(error)) from error
+        raise _FileUnavailableError(_reason(error)) from error
 
 
 class _Transfer(threading.Thread):
@@ -269,7 +292,7 @@ class _Transfer(threading.Thread):
     too: only another thread can tell that too little arrives.
     """
 
-    def __init__(self, url: str, sink: Callable[[int], _Sink]) -> None:
+    def __init__(self, url: str, sink: Callable[[int], _VerifyingWriter]) -> None:
         super().__init__(daemon=True)
         self._url, self._sink = url, sink
         self._received = 0
@@ -292,8 +315,10 @@ class _Transfer(threading.Thread):
             while self.is_alive():
                 before = self._received
                 self.join(WINDOW)
-                if self.is_alive() and self._received - before < LEAST:
-                    raise _NotHadError(f"too slow: under {LEAST:,} bytes in {WINDOW:g} seconds")
+                if self.is_alive() and self._received - before < MIN_BYTES_PER_WINDOW:
+                    raise _FileUnavailableError(
+                        f"too slow: under {MIN_BYTES_PER_WINDOW:,} bytes in {WINDOW:g} seconds"
+                    )
         finally:
             self._abandon()
         if self._error is not None:
@@ -309,7 +334,7 @@ class _Transfer(threading.Thread):
         except requests.RequestException as error:
             self._error = error
         except (ValueError, HTTPError) as error:  # of headers and redirects that cannot be read
-            self._error = _NotHadError(f"the answer makes no sense: {error}")
+            self._error = _FileUnavailableError(f"the answer makes no sense: {error}")
         except Exception as error:  # noqa: BLE001  raised again by `finish`
             self._error = error
 
@@ -320,8 +345,10 @@ class _Transfer(threading.Thread):
             self._answer = answer
             if self._abandoned.is_set():
                 return
-            if answer.status_code in _LASTING:
-                raise _NotHadError(f"the server answered {answer.status_code} {answer.reason}")
+            if answer.status_code in _PERMANENT_STATUSES:
+                raise _FileUnavailableError(
+                    f"the server answered {answer.status_code} {answer.reason}"
+                )
             answer.raise_for_status()
             sink = self._sink(_stated_length(answer.headers.get("Content-Length", "")))
             for chunk in answer.iter_content(_CHUNK):
@@ -344,14 +371,14 @@ def _stated_length(header: str) -> int:
     return int(header) if plain else 0
 
 
-WINDOW, LEAST = 60.0, 2**16
+WINDOW, MIN_BYTES_PER_WINDOW = 60.0, 2**16
 """A download that receives fewer than LEAST bytes in WINDOW seconds is given up."""
 
 _TIMEOUT = 30
 _CHUNK = 2**14
 _DIGITS = 19
 
-_LASTING = frozenset({400, 401, 403, 404, 405, 406, 410, 451})
+_PERMANENT_STATUSES = frozenset({400, 401, 403, 404, 405, 406, 410, 451})
 """Answers that asking again does not change."""
 
 

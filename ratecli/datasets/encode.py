@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import MISSING_CATEGORY, Kind, Levels
-from ratecli.datasets.missing import check_scale, no_mean, too_far
+from ratecli.datasets.columns import MISSING_CATEGORY, ColumnKind, LevelCodes
+from ratecli.datasets.missing import check_scale, no_mean_error, out_of_range_error
 from ratecli.datasets.table import Table
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
-Features: TypeAlias = NDArray[np.float64] | sparse.csr_array
-Positions: TypeAlias = NDArray[np.intp]
+EncodedFeatures: TypeAlias = NDArray[np.float64] | sparse.csr_array
+BlockPositions: TypeAlias = NDArray[np.intp]
 
 _SPARSE_BELOW = 0.3
 """Share of entries that are not zero under which features are held sparse."""
@@ -39,7 +39,7 @@ class ReadyMadeError(ValueError):
 
 
 @dataclass(frozen=True)
-class Numeric:
+class NumericBlock:
     """The feature (value - mean) / scale, 0 where the value is missing.
 
     With `missing` there is a second one, which is 1 there and else 0.
@@ -73,7 +73,7 @@ class Numeric:
         far = np.flatnonzero(np.isinf(values))
         if len(far):
             shown = f"{column[far[0]]:g} in row {far[0] + 1}"
-            raise FaultError(too_far(self.column, shown, self.mean, self.scale))
+            raise FaultError(out_of_range_error(self.column, shown, self.mean, self.scale))
 
     def as_json(self) -> dict[str, Any]:
         more = {"missing": True} if self.missing else {}
@@ -81,7 +81,7 @@ class Numeric:
 
 
 @dataclass(frozen=True)
-class OneHot:
+class OneHotBlock:
     """One feature a level."""
 
     column: str
@@ -94,7 +94,7 @@ class OneHot:
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Position of each row's level (0 if it has none) and 1 or 0 to put there."""
         column = table.values[self.column]
-        assert isinstance(column, Levels)
+        assert isinstance(column, LevelCodes)
         known = {level: k for k, level in enumerate(self.levels)}
         place = np.array([known.get(name, -1) for name in column.names], dtype=np.intp)[
             column.codes
@@ -113,12 +113,12 @@ class Encoder:
     """
 
     names: tuple[str, ...]
-    blocks: tuple[Numeric | OneHot, ...]
+    blocks: tuple[NumericBlock | OneHotBlock, ...]
     idf: tuple[float, ...] | None = None
 
     @classmethod
     def fit(
-        cls, tables: Sequence[Table], train: Sequence[Positions], unseen: Sequence[str] = ()
+        cls, tables: Sequence[Table], train: Sequence[BlockPositions], unseen: Sequence[str] = ()
     ) -> Encoder:
         """`train` are the training rows of each table; a row may be among them several times.
 
@@ -132,15 +132,17 @@ class Encoder:
         _refuse_no_rows(train)
         seen = [name for name in _common_features(tables) if name not in unseen]
         if not seen:
-            raise FaultError(Fault("E411", f"there are no features but {' and '.join(unseen)}"))
+            raise FaultError(
+                Diagnostic("E411", f"there are no features but {' and '.join(unseen)}")
+            )
         blocks = tuple(_fit_column(name, tables, train) for name in seen)
         return cls(tuple(name for block in blocks for name in block.names), blocks)
 
     @property
-    def kinds(self) -> dict[str, Kind]:
+    def kinds(self) -> dict[str, ColumnKind]:
         """The columns that features are made of, and what each holds."""
         return {
-            block.column: "number" if isinstance(block, Numeric) else "text"
+            block.column: "number" if isinstance(block, NumericBlock) else "text"
             for block in self.blocks
         }
 
@@ -170,11 +172,11 @@ class Encoder:
             raise ValueError("it says of one column twice what becomes of it")
         return cls(tuple(name for block in blocks for name in block.names), blocks)
 
-    def transform(self, table: Table) -> Features:
+    def transform(self, table: Table) -> EncodedFeatures:
         """(n, d) features; a ready-made matrix that holds no counts is given back as it is."""
         if table.matrix is not None:
-            return table.matrix if self.idf is None else _weighted(table.matrix, self.idf)
-        if all(isinstance(block, Numeric) and not block.missing for block in self.blocks):
+            return table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
+        if all(isinstance(block, NumericBlock) and not block.missing for block in self.blocks):
             return self._dense(table)
         matrix = self._sparse(table)
         filled = len(self.blocks) / max(len(self.names), 1)
@@ -209,23 +211,25 @@ def _refuse_unseen(unseen: Sequence[str]) -> None:
         listed = ", ".join(f"'{name}'" for name in unseen)
         message = f"the features are ready-made: {listed} cannot be kept out of them"
         raise FaultError(
-            Fault("E411", message, "take a data set of columns, such as adult for a9a")
+            Diagnostic("E411", message, "take a data set of columns, such as adult for a9a")
         )
 
 
-def _block(content: object) -> Numeric | OneHot:
+def _block(content: object) -> NumericBlock | OneHotBlock:
     """One of `as_json`."""
     match content:
         case {"column": str(column), "mean": mean, "scale": scale, **more}:
             if _finite(scale) <= 0:
                 raise ValueError(f"the scale of column '{column}' is {scale}")
-            return Numeric(column, _finite(mean), _finite(scale), _flag(more.get("missing", False)))
+            return NumericBlock(
+                column, _finite(mean), _finite(scale), _flag(more.get("missing", False))
+            )
         case {"column": str(column), "levels": [_, *_] as levels}:
             if not all(isinstance(level, str) for level in levels):
                 raise ValueError(f"the levels of column '{column}' are not all text")
             if len(set(levels)) < len(levels):
                 raise ValueError(f"column '{column}' has a level twice")
-            return OneHot(column, tuple(levels))
+            return OneHotBlock(column, tuple(levels))
         case _:
             raise ValueError("it has a column with neither mean and scale nor levels")
 
@@ -244,12 +248,14 @@ def _finite(value: object) -> float:
     return float(value)
 
 
-def _refuse_no_rows(train: Sequence[Positions]) -> None:
+def _refuse_no_rows(train: Sequence[BlockPositions]) -> None:
     if not any(map(len, train)):
-        raise FaultError(Fault("E410", "there are no training rows", "look at 'split'"))
+        raise FaultError(Diagnostic("E410", "there are no training rows", "look at 'split'"))
 
 
-def _fit_counts(tables: Sequence[Table], train: Sequence[Positions]) -> tuple[float, ...] | None:
+def _fit_counts(
+    tables: Sequence[Table], train: Sequence[BlockPositions]
+) -> tuple[float, ...] | None:
     """1 + log((1 + n) / (1 + n_t)) of n training rows, n_t of which have term t: scikit-learn's idf.
 
     None where no matrix holds counts.
@@ -257,7 +263,7 @@ def _fit_counts(tables: Sequence[Table], train: Sequence[Positions]) -> tuple[fl
     kinds = {table.counts for table in tables}
     if len(kinds) > 1:
         message = "the data sets' features differ: one holds counts of terms, another does not"
-        raise FaultError(Fault("E411", message, "use data sets with the same features"))
+        raise FaultError(Diagnostic("E411", message, "use data sets with the same features"))
     if not kinds.pop():
         return None
     from sklearn.feature_extraction.text import TfidfTransformer  # noqa: PLC0415  only text needs it
@@ -269,7 +275,7 @@ def _fit_counts(tables: Sequence[Table], train: Sequence[Positions]) -> tuple[fl
     return tuple(map(float, fitted.idf_))
 
 
-def _weighted(counts: Features, idf: tuple[float, ...]) -> sparse.csr_array:
+def _tf_idf(counts: EncodedFeatures, idf: tuple[float, ...]) -> sparse.csr_array:
     """TF-IDF: counts times idf, each row then of Euclidean length 1, or 0 where it has no term."""
     from sklearn.preprocessing import normalize  # noqa: PLC0415  only text needs it
 
@@ -285,7 +291,7 @@ def _common_width(tables: Sequence[Table]) -> int | None:
         message = (
             "the data sets' features differ: ready-made matrices of one width go together only"
         )
-        raise FaultError(Fault("E411", message, "use data sets with the same features"))
+        raise FaultError(Diagnostic("E411", message, "use data sets with the same features"))
     return widths.pop()
 
 
@@ -296,38 +302,42 @@ def _common_features(tables: Sequence[Table]) -> tuple[str, ...]:
         if differing:
             message = f"the data sets' features differ: '{differing[0]}' is in one of them only"
             way = "name the common ones under 'features', or the others under 'drop'"
-            raise FaultError(Fault("E411", message, way))
+            raise FaultError(Diagnostic("E411", message, way))
     if not first:
-        raise FaultError(Fault("E411", "there are no features", "look at 'features' and 'drop'"))
+        raise FaultError(
+            Diagnostic("E411", "there are no features", "look at 'features' and 'drop'")
+        )
     return first
 
 
-def _fit_column(name: str, tables: Sequence[Table], train: Sequence[Positions]) -> Numeric | OneHot:
+def _fit_column(
+    name: str, tables: Sequence[Table], train: Sequence[BlockPositions]
+) -> NumericBlock | OneHotBlock:
     columns = [table.values[name] for table in tables]
     numbers, texts = list[NDArray[np.float64]](), set[str]()
     for column, rows in zip(columns, train, strict=True):
-        if isinstance(column, Levels):
+        if isinstance(column, LevelCodes):
             texts.update(column.names[np.unique(column.codes[rows])])
         else:
             numbers.append(column[rows])
     if numbers and len(numbers) < len(columns):
         message = f"column '{name}' holds numbers in one data set and text in another"
-        raise FaultError(Fault("E411", message, "name it under 'categorical' in both"))
+        raise FaultError(Diagnostic("E411", message, "name it under 'categorical' in both"))
     if not numbers:
-        return OneHot(name, tuple(sorted(texts)))
+        return OneHotBlock(name, tuple(sorted(texts)))
     found = np.concatenate(numbers)
     values, told = found[~np.isnan(found)], any(table.missing for table in tables)
     if not len(values):
         if told:
-            raise FaultError(no_mean(name))
-        return Numeric(name, mean=0.0, scale=1.0)
+            raise FaultError(no_mean_error(name))
+        return NumericBlock(name, mean=0.0, scale=1.0)
     missing = told and len(values) < len(found)
     least, most = float(values.min()), float(values.max())
     if least == most:
-        return Numeric(name, least, 1.0, missing)
+        return NumericBlock(name, least, 1.0, missing)
     # Divided by a power of two, numbers keep their digits, and their squares are neither 0 nor infinite.
     exponent = np.frexp(max(abs(least), abs(most)))[1]
     divided = np.ldexp(values, -exponent)
     mean, scale = np.ldexp([divided.mean(), divided.std()], exponent).tolist()
     check_scale(name, scale)
-    return Numeric(name, mean, scale, missing)
+    return NumericBlock(name, mean, scale, missing)

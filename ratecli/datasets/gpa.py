@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ratecli.datasets.columns import floats, with_text
+from ratecli.datasets.columns import as_float_array, with_text
 from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
@@ -25,19 +25,19 @@ FEATURES = (
 COLUMNS = ("M", "F", *FEATURES, "GPA")
 """Of the file, which has no header, as its metadata names them."""
 
-RANGE = (0.0, 4.0)
-GOOD = 3.0
+GPA_RANGE = (0.0, 4.0)
+GOOD_GPA = 3.0
 """The grade point average from which a student is positive."""
 
 
 def prepare(raw: Raw) -> Table:
     """Two classes: a GPA of at least 3, or less."""
     table = prepare_regression(raw)
-    good = table.frame["GPA"] >= GOOD
+    good = table.frame["GPA"] >= GOOD_GPA
     return replace(
         table,
         frame=table.frame.assign(GPA_class=good.astype(np.int64)),
-        label=floats(good),
+        label=as_float_array(good),
         label_range=None,
     )
 
@@ -49,8 +49,8 @@ def prepare_regression(raw: Raw) -> Table:
     return Table(
         frame=with_text(read.assign(sex=sex)),
         features=FEATURES,
-        label=floats(read["GPA"]),
-        label_range=RANGE,
+        label=as_float_array(read["GPA"]),
+        label_range=GPA_RANGE,
         digest=raw.digest,
         files=raw.files,
     )

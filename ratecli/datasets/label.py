@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.datasets.columns import floats, is_text
-from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.datasets.columns import as_float_array, is_text
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
-MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+MISSING_WORDS = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 """Words, in lower case, that stand for no value among numbers and labels."""
 
 _PAIRS = ({"0", "1"}, {"-1", "1"}, {"false", "true"})
@@ -21,7 +21,7 @@ _POSITIVE = ("1", "true")
 def read_label(column: pd.Series, name: str, positive: Any = None) -> NDArray[np.float64]:
     """1 where the column holds the positive value, 0 where the other one, NaN where none."""
     codes, levels = pd.factorize(column)
-    keys = [None if _missing(level) else key(level) for level in levels]
+    keys = [None if _missing(level) else value_key(level) for level in levels]
     shown = {word: str(level) for word, level in zip(keys, levels, strict=True) if word is not None}
     chosen = _positive(shown, name, positive)
     meaning = [np.nan if word is None else float(word == chosen) for word in keys]
@@ -43,8 +43,8 @@ def read_number(
         shown = next((word for word in column if word is not None), "")
         message = f"label column '{name}' holds text, such as '{shown}'"
         way = "a label that is a number needs numbers; leave 'target' out for two classes"
-        raise FaultError(Fault("E411", message, way))
-    label = floats(column)
+        raise FaultError(Diagnostic("E411", message, way))
+    label = as_float_array(column)
     if np.isnan(label).all():
         raise _no_label(name)
     low, high = label_range
@@ -56,11 +56,11 @@ def read_number(
             f"{low:g} to {high:g}, and {int(wrong.sum())} such in all"
         )
         way = "a promise holds only if no label can lie outside 'label_range': widen it, or mend the rows"
-        raise FaultError(Fault("E406", message, way))
+        raise FaultError(Diagnostic("E406", message, way))
     return label
 
 
-def key(value: Any) -> str:
+def value_key(value: Any) -> str:
     """Equal for equal values however they are written: 1, 1.0 and '1'; true, True and 'True'."""
     word = str(value).strip()
     if word.casefold() in ("true", "false"):
@@ -73,7 +73,7 @@ def key(value: Any) -> str:
 
 def _missing(value: Any) -> bool:
     if isinstance(value, str):
-        return value.strip().casefold() in MISSING
+        return value.strip().casefold() in MISSING_WORDS
     return bool(np.isnan(value))
 
 
@@ -89,26 +89,26 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
             "add a column that says yes or no, and name it as 'label'; or, if the label is a number, "
             "say 'target: number'"
         )
-        raise FaultError(Fault("E406", message + more, way))
-    if positive is not None and key(positive) not in shown:
+        raise FaultError(Diagnostic("E406", message + more, way))
+    if positive is not None and value_key(positive) not in shown:
         message = f"'{positive}' is not a value of the label column '{name}'"
         raise FaultError(
-            Fault("E406", message, did_you_mean(str(positive), shown.values(), "values"))
+            Diagnostic("E406", message, did_you_mean(str(positive), shown.values(), "values"))
         )
     if len(shown) == 1:
         message = f"label column '{name}' holds one class only: {values}"
-        raise FaultError(Fault("E406", message, "training needs rows of both classes"))
-    return key(positive) if positive is not None else _usual(shown, name, values)
+        raise FaultError(Diagnostic("E406", message, "training needs rows of both classes"))
+    return value_key(positive) if positive is not None else _usual_positive(shown, name, values)
 
 
 def _no_label(name: str) -> FaultError:
     way = "leave 'label' out if the table has no labels"
-    return FaultError(Fault("E406", f"label column '{name}' holds no value at all", way))
+    return FaultError(Diagnostic("E406", f"label column '{name}' holds no value at all", way))
 
 
-def _usual(shown: dict[str, str], name: str, values: str) -> str:
+def _usual_positive(shown: dict[str, str], name: str, values: str) -> str:
     if set(shown) not in _PAIRS:
         message = f"label column '{name}' has the values {values}: which one is positive?"
         example = max(shown.values())
-        raise FaultError(Fault("E406", message, f"say so, as in 'positive: {example}'"))
+        raise FaultError(Diagnostic("E406", message, f"say so, as in 'positive: {example}'"))
     return next(word for word in _POSITIVE if word in shown)

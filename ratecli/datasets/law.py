@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ratecli.datasets.columns import floats, with_text
+from ratecli.datasets.columns import as_float_array, with_text
 from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
@@ -35,7 +35,7 @@ def prepare(raw: Raw) -> Table:
     return Table(
         frame=with_text(pd.concat([frame, numbers], axis=1)),
         features=(*NUMBERS, *CATEGORIES),
-        label=floats(known["pass_bar"].eq("1")),
+        label=as_float_array(known["pass_bar"].eq("1")),
         digest=raw.digest,
         files=raw.files,
     )

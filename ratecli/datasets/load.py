@@ -11,45 +11,55 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import registry
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import floats, is_text
-from ratecli.datasets.download import Progress, absent, checksums, ensure, sha256_of
-from ratecli.datasets.label import MISSING, read_label, read_number
-from ratecli.datasets.missing import MEAN, Cells, gap_fault
-from ratecli.datasets.near_numbers import FEW_LEVELS, looks_like_slips, slip_fault
-from ratecli.datasets.paths import own_file, own_path, unreadable
-from ratecli.datasets.roles import Options, deciding, roles_of
+from ratecli.datasets.columns import as_float_array, is_text
+from ratecli.datasets.download import (
+    DownloadProgress,
+    fetch_files,
+    missing_source_files,
+    sha256_of,
+    source_checksums,
+)
+from ratecli.datasets.label import MISSING_WORDS, read_label, read_number
+from ratecli.datasets.missing import MISSING_TO_MEAN, CellCounts, missing_cells_error
+from ratecli.datasets.near_numbers import FEW_LEVELS, has_stray_words, stray_word_error
+from ratecli.datasets.paths import find_user_file, resolve_user_path, unreadable_file_error
+from ratecli.datasets.roles import EntryOptions, column_roles, table_options_of
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.sample import relative_weights
 
 
-def load(
-    options: Options, base: Path, *, offline: bool = False, progress: Progress | None = None
+def load_entry_table(
+    options: EntryOptions,
+    base: Path,
+    *,
+    offline: bool = False,
+    progress: DownloadProgress | None = None,
 ) -> Table:
     """The table of one entry; `base` is the folder that relative paths start from."""
     if "source" not in options:
         return _load_own(options, base)
-    source, settled = registry.find(options["source"]), registry.settle(options)
-    paths = ensure(source, offline=offline, progress=progress)
-    given = given_files(options, base)
-    sums = checksums(source)
+    source, settled = registry.find_source(options["source"]), registry.settle_options(options)
+    paths = fetch_files(source, offline=offline, progress=progress)
+    given = files_from_options(options, base)
+    sums = source_checksums(source)
     raw = Raw(
         paths=paths | given,
         options=settled,
         digest=_source_digest(options, base),
         files=(*sums, *((path.name, sha256_of(path)) for path in given.values())),
     )
-    return _prepared(source, settled["preparation"], raw)
+    return _run_preparation(source, settled["preparation"], raw)
 
 
-def _prepared(source: Source, preparation: str, raw: Raw) -> Table:
+def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
     """The table that a preparation makes; raises E210 where it is another package's and fails."""
-    plugin = registry.brought(source)
+    plugin = registry.providing_plugin(source)
     if plugin is None:
-        return registry.preparation(source, preparation)(raw)
+        return registry.preparation_function(source, preparation)(raw)
     try:
-        table: object = registry.preparation(source, preparation)(raw)
+        table: object = registry.preparation_function(source, preparation)(raw)
     except FaultError:
         raise
     except Exception as error:  # code of others raises what it likes
@@ -60,74 +70,74 @@ def _prepared(source: Source, preparation: str, raw: Raw) -> Table:
     return table
 
 
-def identity(options: Options, base: Path) -> str:
+def table_digest(options: EntryOptions, base: Path) -> str:
     """The digest that the table will have; an own file is hashed, nothing is read as a table."""
     if "source" not in options:
         return _own_digest(options, _own_file(options, base))
     return _source_digest(options, base)
 
 
-def _source_digest(options: Options, base: Path) -> str:
-    source, settled = registry.find(options["source"]), registry.settle(options)
-    given = {key: sha256_of(path) for key, path in given_files(options, base).items()}
-    return registry.digest(source, settled | given, checksums(source))
+def _source_digest(options: EntryOptions, base: Path) -> str:
+    source, settled = registry.find_source(options["source"]), registry.settle_options(options)
+    given = {key: sha256_of(path) for key, path in files_from_options(options, base).items()}
+    return registry.source_digest(source, settled | given, source_checksums(source))
 
 
-def given_files(options: Options, base: Path) -> dict[str, Path]:
+def files_from_options(options: EntryOptions, base: Path) -> dict[str, Path]:
     """The user's files that options of a source name, by option; E405 unless all are there."""
-    named = [key for key in registry.find(options["source"]).file_options if key in options]
-    paths = {key: own_file(str(options[key]), base) for key in named}
+    named = [key for key in registry.find_source(options["source"]).file_options if key in options]
+    paths = {key: find_user_file(str(options[key]), base) for key in named}
     for key, path in paths.items():
-        _hashed(str(options[key]), path)
+        _sha256_or_error(str(options[key]), path)
     return paths
 
 
-def missing(options: Options, base: Path) -> list[str]:
+def missing_entry_files(options: EntryOptions, base: Path) -> list[str]:
     """Files that are not there yet; those of sources can be fetched."""
     if "source" in options:
-        return absent(registry.find(options["source"]))
-    path = own_path(str(options["path"]), base)
+        return missing_source_files(registry.find_source(options["source"]))
+    path = resolve_user_path(str(options["path"]), base)
     there = path.is_file() or (options.get("stream") and path.is_dir())
     return [] if there else [str(path)]
 
 
-def _own_file(options: Options, base: Path) -> Path:
+def _own_file(options: EntryOptions, base: Path) -> Path:
     """The file, found and, where its sha256 is stated, verified."""
     given = str(options["path"])
-    path = own_file(given, base)
-    found = _hashed(given, path)
+    path = find_user_file(given, base)
+    found = _sha256_or_error(given, path)
     stated = str(options.get("sha256", found)).lower()
     if stated != found:
         message = f"'{given}' is not the file that was meant: its sha256 is {found}"
-        raise FaultError(Fault("E403", message, f"'sha256' says {stated}"))
+        raise FaultError(Diagnostic("E403", message, f"'sha256' says {stated}"))
     return path
 
 
-def _hashed(given: str, path: Path) -> str:
+def _sha256_or_error(given: str, path: Path) -> str:
     """The sha256; E405 if the file cannot be read."""
     try:
         return sha256_of(path)
     except OSError as error:
-        raise unreadable(given, path, error) from error
+        raise unreadable_file_error(given, path, error) from error
 
 
-def _own_digest(options: Options, path: Path) -> str:
+def _own_digest(options: EntryOptions, path: Path) -> str:
     content = {
         "sha256": sha256_of(path),
         "suffix": path.suffix.lower(),
-        "options": deciding(options),
+        "options": table_options_of(options),
     }
-    return registry.fingerprint(content)
+    return registry.json_sha256(content)
 
 
-def _load_own(options: Options, base: Path) -> Table:
+def _load_own(options: EntryOptions, base: Path) -> Table:
     path = _own_file(options, base)
-    kind = options.get("format") or own.format_of(path)
+    kind = options.get("format") or own.table_format(path)
     separator = options.get("separator") or own.separator_of(path)
     categorical = options.get("categorical", ())
-    frame = own.read(path, kind, separator, categorical)
-    roles = roles_of(options, [str(name) for name in frame.columns])
-    means = options.get("missing") == MEAN
+    frame = own.read_own_table(path, kind, separator, categorical)
+    roles = column_roles(options, [str(name) for name in frame.columns])
+    means = options.get("missing") == MISSING_TO_MEAN
     for name in roles.features:
         check_feature(frame[name], name, meant_as_text=name in categorical, means=means)
     label_range = registry.label_range(options)
@@ -151,24 +161,24 @@ def check_feature(
     """
     if is_text(column):
         if not meant_as_text:
-            _refuse_slips(column, name)
+            _check_stray_words(column, name)
         return
-    values = floats(column)
-    missing, infinite = Cells.of(np.isnan(values)), Cells.of(np.isinf(values))
-    if fault := gap_fault(name, len(values), missing, infinite, means=means):
+    values = as_float_array(column)
+    missing, infinite = CellCounts.of(np.isnan(values)), CellCounts.of(np.isinf(values))
+    if fault := missing_cells_error(name, len(values), missing, infinite, means=means):
         raise FaultError(fault)
 
 
-def _refuse_slips(column: pd.Series, name: str) -> None:
+def _check_stray_words(column: pd.Series, name: str) -> None:
     """Raises E411 for a column of numbers with a few words among them."""
     if len(set(column)) <= FEW_LEVELS:
         return
     words = column.dropna()
-    words = words[~words.str.casefold().isin(MISSING)]
-    slips = words.map(own.as_number).isna()
-    if looks_like_slips(words.nunique(), float(slips.mean())):
+    words = words[~words.str.casefold().isin(MISSING_WORDS)]
+    slips = words.map(own.parse_number_word).isna()
+    if has_stray_words(words.nunique(), float(slips.mean())):
         row = int(words.index[slips][0])
-        raise FaultError(slip_fault(name, row, words[row]))
+        raise FaultError(stray_word_error(name, row, words[row]))
 
 
 def _label(
@@ -185,17 +195,19 @@ def _weight(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64] | None
     if name is None:
         return None
     if is_text(frame[name]):
-        raise FaultError(Fault("E411", f"weight column '{name}' holds text", "name another column"))
-    weight = floats(frame[name])
+        raise FaultError(
+            Diagnostic("E411", f"weight column '{name}' holds text", "name another column")
+        )
+    weight = as_float_array(frame[name])
     wrong = ~(np.isfinite(weight) & (weight > 0))
     if wrong.any():
         message = f"weight column '{name}' is not a positive number in row {_first(wrong)}"
-        raise FaultError(Fault("E411", message, "drop such rows, or give them a small weight"))
+        raise FaultError(Diagnostic("E411", message, "drop such rows, or give them a small weight"))
     try:
         relative_weights(weight)  # what all data sets have together shows when they are stacked
     except ValueError as error:
         message = f"weight column '{name}' {error}"
-        raise FaultError(Fault("E411", message, "drop rows that are not to count")) from None
+        raise FaultError(Diagnostic("E411", message, "drop rows that are not to count")) from None
     return weight
 
 

@@ -1,6 +1,6 @@
 r"""Generated loan applicants, with the least possible error of every required selection ratio.
 
-The model. An applicant has a group g, P(g = Female) = `SHARE`, and a label y with P(y = 1 | g) =
+The model. An applicant has a group g, P(g = Female) = `WOMEN_SHARE`, and a label y with P(y = 1 | g) =
 `BASE[g]`. Given both, the informative features are independent Gaussians
 
     x_k ~ N(shift_k(g) + delta_k (y - 1/2), 1)
@@ -41,8 +41,8 @@ from ratecli.datasets.source import Raw
 from ratecli.datasets.sources import SOURCES
 from ratecli.datasets.table import Table
 
-SHARE = 0.45
-BASE = {"Female": 0.35, "Male": 0.65}
+WOMEN_SHARE = 0.45
+REPAYMENT_RATES = {"Female": 0.35, "Male": 0.65}
 GROUPS = ("Female", "Male")
 
 
@@ -80,7 +80,7 @@ FEATURES = (
 
 
 @dataclass(frozen=True)
-class Optimum:
+class LoanOptimum:
     """The best rule under `positive_rate[Female] >= required * positive_rate[Male]`.
 
     It says yes where P(repaid | features, sex) exceeds the group's threshold; `multiplier` is what
@@ -103,17 +103,17 @@ def prepare(raw: Raw) -> Table:
     return replace(table, digest=raw.digest)
 
 
-def generate(rows: int = 4000, seed: int = 0) -> Table:
+def generate_loans(rows: int = 4000, seed: int = 0) -> Table:
     """`rows` independent applicants; the same `seed`, the same applicants."""
     source = SOURCES["loans"]
-    settled = registry.settle({"source": "loans", "rows": rows, "seed": seed})
-    return replace(_generate(rows, seed), digest=registry.digest(source, settled, ()))
+    settled = registry.settle_options({"source": "loans", "rows": rows, "seed": seed})
+    return replace(_generate(rows, seed), digest=registry.source_digest(source, settled, ()))
 
 
 def _generate(rows: int, seed: int) -> Table:
     rng = np.random.default_rng(seed)
-    male = (rng.random(rows) >= SHARE).astype(np.int64)
-    base = np.array([BASE[group] for group in GROUPS])
+    male = (rng.random(rows) >= WOMEN_SHARE).astype(np.int64)
+    base = np.array([REPAYMENT_RATES[group] for group in GROUPS])
     label = (rng.random(rows) < base[male]).astype(np.float64)
     columns: dict[str, NDArray[np.generic]] = {"sex": _words(GROUPS, male)}
     for column in _INFORMATIVE:
@@ -144,30 +144,30 @@ def _words(words: tuple[str, ...], codes: NDArray[np.int64]) -> NDArray[np.objec
     return np.array(words, dtype=object)[codes]
 
 
-def probability(frame: pd.DataFrame) -> NDArray[np.float64]:
+def repayment_probability(frame: pd.DataFrame) -> NDArray[np.float64]:
     """P(repaid = yes | all columns), row by row."""
     male = (frame["sex"] == "Male").to_numpy(dtype=np.int64)
-    log_odds = logit(np.array([BASE[group] for group in GROUPS]))[male]
+    log_odds = logit(np.array([REPAYMENT_RATES[group] for group in GROUPS]))[male]
     for column in _INFORMATIVE:
         x = (frame[column.name].to_numpy(dtype=np.float64) - column.offset) / column.scale
         log_odds = log_odds + column.delta * (x - np.array(column.shift)[male])
     return np.asarray(expit(log_odds), dtype=np.float64)
 
 
-def optimum(ratio: float) -> Optimum:
+def optimum_at_ratio(ratio: float) -> LoanOptimum:
     """The least error of any randomized rule that picks women at least `ratio` times as often as men."""
     if _gap(0.0, ratio) >= 0:
         return _rule(0.0, ratio)
     from scipy.optimize import brentq  # noqa: PLC0415  slow, and to draw rows takes none
 
     # At the upper end no man is picked, which meets every ratio.
-    root = brentq(_gap, 0.0, (1 - SHARE) / ratio, args=(ratio,), xtol=1e-14, rtol=1e-14)
+    root = brentq(_gap, 0.0, (1 - WOMEN_SHARE) / ratio, args=(ratio,), xtol=1e-14, rtol=1e-14)
     return _rule(float(root), ratio)
 
 
 def frontier(ratios: Iterable[float]) -> list[float]:
     """The least error for each required ratio women to men."""
-    return [optimum(ratio).error for ratio in ratios]
+    return [optimum_at_ratio(ratio).error for ratio in ratios]
 
 
 def _gap(multiplier: float, ratio: float) -> float:
@@ -176,25 +176,25 @@ def _gap(multiplier: float, ratio: float) -> float:
     return rate["Female"] - ratio * rate["Male"]
 
 
-def _rule(multiplier: float, ratio: float) -> Optimum:
+def _rule(multiplier: float, ratio: float) -> LoanOptimum:
     threshold = _thresholds(multiplier, ratio)
     rate, error = {}, 0.0
-    for group, share in zip(GROUPS, (SHARE, 1 - SHARE), strict=True):
+    for group, share in zip(GROUPS, (WOMEN_SHARE, 1 - WOMEN_SHARE), strict=True):
         rate[group], group_error = _rates(group, threshold[group])
         error += share * group_error
-    return Optimum(ratio, error, multiplier, threshold, rate)
+    return LoanOptimum(ratio, error, multiplier, threshold, rate)
 
 
 def _thresholds(multiplier: float, ratio: float) -> dict[str, float]:
     """Thresholds on eta; at 0 all are picked, at 1 none."""
-    women = 0.5 - multiplier / (2 * SHARE)
-    men = 0.5 + multiplier * ratio / (2 * (1 - SHARE))
+    women = 0.5 - multiplier / (2 * WOMEN_SHARE)
+    men = 0.5 + multiplier * ratio / (2 * (1 - WOMEN_SHARE))
     return {"Female": max(women, 0.0), "Male": min(men, 1.0)}
 
 
 def _rates(group: str, threshold: float) -> tuple[float, float]:
     """Selection rate and error within a group of the rule eta > threshold."""
-    base = BASE[group]
+    base = REPAYMENT_RATES[group]
     cut = (logit(threshold) - logit(base)) / SEPARATION
     hit, false_alarm = ndtr(SEPARATION / 2 - cut), ndtr(-SEPARATION / 2 - cut)
     rate = base * hit + (1 - base) * false_alarm

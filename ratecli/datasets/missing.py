@@ -8,33 +8,33 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
-ERROR, MEAN = "error", "mean"
+MISSING_IS_ERROR, MISSING_TO_MEAN = "error", "mean"
 """What `missing:` can say of a number that is missing: it is refused, or is the mean of the training rows."""
-FILL = "fill in the values, or name the column under 'drop' or 'categorical'"
-FILL_OR_MEAN = "say 'missing: mean', fill in the values, or name the column under 'drop'"
+FILL_HELP = "fill in the values, or name the column under 'drop' or 'categorical'"
+FILL_OR_MEAN_HELP = "say 'missing: mean', fill in the values, or name the column under 'drop'"
 
 
-class Cells(NamedTuple):
+class CellCounts(NamedTuple):
     """How many cells are of a kind, and the row of the first, from 0; -1 where none is."""
 
     many: int = 0
     first: int = -1
 
     @classmethod
-    def of(cls, marked: NDArray[np.bool_]) -> Cells:
+    def of(cls, marked: NDArray[np.bool_]) -> CellCounts:
         return cls(int(marked.sum()), int(np.argmax(marked)) if marked.any() else -1)
 
 
-def gap_fault(
-    name: str, rows: int, missing: Cells, infinite: Cells, *, means: bool
-) -> Fault | None:
+def missing_cells_error(
+    name: str, rows: int, missing: CellCounts, infinite: CellCounts, *, means: bool
+) -> Diagnostic | None:
     """The E407 for a feature of so many rows; None if it can be one. With `means` numbers may be missing,
     but not all of them.
     """
     if means and missing.many == rows:
-        return Fault("E407", f"column '{name}' has no number at all", "name it under 'drop'")
+        return Diagnostic("E407", f"column '{name}' has no number at all", "name it under 'drop'")
     wrong = [each for each in ([infinite] if means else [missing, infinite]) if each.many]
     if not wrong:
         return None
@@ -42,13 +42,13 @@ def gap_fault(
     what = "an infinite value" if first == infinite.first else "no number"
     total = sum(each.many for each in wrong)
     message = f"column '{name}' has {what} in row {first + 1}, and {total} such in all"
-    return Fault("E407", message, FILL if infinite.many else FILL_OR_MEAN)
+    return Diagnostic("E407", message, FILL_HELP if infinite.many else FILL_OR_MEAN_HELP)
 
 
-def no_mean(name: str) -> Fault:
+def no_mean_error(name: str) -> Diagnostic:
     """The E407 for a feature that has no number in any training row."""
     message = f"column '{name}' has no number in the training rows, whose mean a missing one is"
-    return Fault("E407", message, "name it under 'drop', or look at 'split'")
+    return Diagnostic("E407", message, "name it under 'drop', or look at 'split'")
 
 
 def check_scale(name: str, scale: float) -> None:
@@ -57,13 +57,15 @@ def check_scale(name: str, scale: float) -> None:
         size = "small" if scale < 1 else "large"
         message = f"the numbers of column '{name}' are too {size} to be scaled"
         way = "give it in other units, or name it under 'drop'"
-        raise FaultError(Fault("E407", message, way))
+        raise FaultError(Diagnostic("E407", message, way))
 
 
-def too_far(name: str, shown: str, mean: float, scale: float) -> Fault:
+def out_of_range_error(name: str, shown: str, mean: float, scale: float) -> Diagnostic:
     """The E407 for a number that would be an infinite feature."""
     message = (
         f"column '{name}' has {shown}, which is too far from its numbers in the training rows: their "
         f"mean is {mean:g}, and their standard deviation {scale:g}"
     )
-    return Fault("E407", message, "correct it, or name the column under 'drop' before training")
+    return Diagnostic(
+        "E407", message, "correct it, or name the column under 'drop' before training"
+    )

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.datasets import adult, compas
-from ratecli.datasets.columns import MISSING_CATEGORY, floats
+from ratecli.datasets.columns import MISSING_CATEGORY, as_float_array
 from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
 Floats = NDArray[np.float64]
-Edges = tuple[float, ...]
+BinEdges = tuple[float, ...]
 
-ADULT_BINS: dict[str, Edges] = {
+ADULT_BINS: dict[str, BinEdges] = {
     "age": (17, 28, 37, 48, 90),  # quartiles of adult.data
     "capital_gain": (-1, 1, 4000, 10000, 100000),
     "capital_loss": (-1, 1, 1800, 1950, 4500),
@@ -42,8 +42,8 @@ ADULT_CATEGORIES = (
 )
 
 COMPAS_CATEGORIES = ("c_charge_degree", "race", "score_text", "sex")
-COMPAS_AGE: Edges = (0, 24, 29, 35, 45, 52.9, 96)
-COMPAS_STEPS: dict[str, Edges] = {
+COMPAS_AGE: BinEdges = (0, 24, 29, 35, 45, 52.9, 96)
+COMPAS_STEPS: dict[str, BinEdges] = {
     "decile_score": (0, 1, 3, 5, 7, 9, 10),
     "priors_count": (0, 1, 3, 5, 9, 38),
 }
@@ -52,8 +52,11 @@ COMPAS_STEPS: dict[str, Edges] = {
 def prepare_adult(raw: Raw) -> Table:
     """122 features: the bins, then the categories, of which a missing value is one."""
     table = adult.prepare(raw)
-    blocks = [in_bins(floats(table.frame[name]), edges) for name, edges in ADULT_BINS.items()]
-    blocks += [in_categories(table.frame[name]) for name in ADULT_CATEGORIES]
+    blocks = [
+        bin_indicators(as_float_array(table.frame[name]), edges)
+        for name, edges in ADULT_BINS.items()
+    ]
+    blocks += [category_indicators(table.frame[name]) for name in ADULT_CATEGORIES]
     return replace(table, features=(), matrix=sparse.csr_array(np.hstack(blocks)))
 
 
@@ -77,26 +80,28 @@ def prepare_compas(raw: Raw) -> Table:
     """31 features: the days as they are, the categories, age bins, steps of the two scores."""
     table = compas.prepare(raw)
     frame = table.frame
-    blocks = [floats(frame["days_b_screening_arrest"])[:, None]]
-    blocks += [in_categories(frame[name]) for name in COMPAS_CATEGORIES]
-    blocks += [in_bins(floats(frame["age"]), COMPAS_AGE)]
-    blocks += [in_steps(floats(frame[name]), edges) for name, edges in COMPAS_STEPS.items()]
+    blocks = [as_float_array(frame["days_b_screening_arrest"])[:, None]]
+    blocks += [category_indicators(frame[name]) for name in COMPAS_CATEGORIES]
+    blocks += [bin_indicators(as_float_array(frame["age"]), COMPAS_AGE)]
+    blocks += [
+        step_indicators(as_float_array(frame[name]), edges) for name, edges in COMPAS_STEPS.items()
+    ]
     return replace(table, features=(), matrix=np.hstack(blocks))
 
 
-def in_bins(values: Floats, edges: Edges) -> Floats:
+def bin_indicators(values: Floats, edges: BinEdges) -> Floats:
     """(n, k) ones where edges[b] < value <= edges[b + 1], for each of the k bins."""
     columns = [(values > low) & (values <= high) for low, high in pairwise(edges)]
     return np.column_stack(columns).astype(np.float64)
 
 
-def in_steps(values: Floats, edges: Edges) -> Floats:
+def step_indicators(values: Floats, edges: BinEdges) -> Floats:
     """(n, k) ones for the bin that a value is in and for all below it; none where it is in none."""
-    inside = in_bins(values, edges)
+    inside = bin_indicators(values, edges)
     return np.cumsum(inside[:, ::-1], axis=1)[:, ::-1]
 
 
-def in_categories(column: pd.Series) -> Floats:
+def category_indicators(column: pd.Series) -> Floats:
     """(n, k) ones for the k values that occur, in alphabetical order."""
     levels, found = np.unique(column.fillna(MISSING_CATEGORY).to_numpy(str), return_inverse=True)
     return np.eye(len(levels))[found]

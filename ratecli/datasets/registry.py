@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 from ratecli import plugins
 from ratecli.datasets.source import Option, Raw, Source
 from ratecli.datasets.sources import SOURCES
-from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
 if TYPE_CHECKING:
     from ratecli.datasets.table import Table
 
 
-ABOUT_ROWS = ("split", "levels")
+ROW_OPTIONS = ("split", "levels")
 """Options of an entry that change what is done with the rows of a table, not the table."""
 
 
-def find(name: str) -> Source:
+def find_source(name: str) -> Source:
     """The source of a name, ours or of another package.
 
     Raises
@@ -36,20 +36,22 @@ def find(name: str) -> Source:
     """
     if name in SOURCES:
         return SOURCES[name]
-    plugin = plugins.sole("data set", name)
+    plugin = plugins.find_plugin("data set", name)
     if plugin is None:
-        known = did_you_mean(name, names(), "data sets")
-        raise FaultError(Fault("E201", f"'{name}' is not a data set that ratecli knows", known))
-    return source_of(plugin)
+        known = did_you_mean(name, source_names(), "data sets")
+        raise FaultError(
+            Diagnostic("E201", f"'{name}' is not a data set that ratecli knows", known)
+        )
+    return source_of_plugin(plugin)
 
 
-def names() -> list[str]:
-    """All that `find` knows, our own first."""
-    return list(dict.fromkeys([*SOURCES, *plugins.plugins("data set")]))
+def source_names() -> list[str]:
+    """All that `find_source` knows, our own first."""
+    return list(dict.fromkeys([*SOURCES, *plugins.plugins_by_name("data set")]))
 
 
 @cache
-def source_of(plugin: plugins.Plugin) -> Source:
+def source_of_plugin(plugin: plugins.Plugin) -> Source:
     """What a plugin is, checked; raises E210."""
     found = plugin.load()
     if not isinstance(found, Source):
@@ -58,36 +60,38 @@ def source_of(plugin: plugins.Plugin) -> Source:
         raise plugin.broken(f"the source calls itself '{found.name}'")
     if not found.preparations:
         raise plugin.broken("the source has no preparation")
-    unknown = [key for key in found.options if key not in OPTIONS]
+    unknown = [key for key in found.options if key not in SOURCE_OPTIONS]
     if unknown:
-        raise plugin.broken(f"it has an option '{unknown[0]}', and a file can give {OPTIONS}")
+        raise plugin.broken(
+            f"it has an option '{unknown[0]}', and a file can give {SOURCE_OPTIONS}"
+        )
     return found
 
 
-OPTIONS = ("rows", "seed")
-"""Whole numbers that a file can give a source, beside `preparation` (`config.dataset`)."""
+SOURCE_OPTIONS = ("rows", "seed")
+"""Whole numbers that a file can give a source, beside `preparation_function` (`config.dataset`)."""
 
 
-def brought(source: Source) -> plugins.Plugin | None:
+def providing_plugin(source: Source) -> plugins.Plugin | None:
     """The plugin that a source is, None for one of ours."""
-    return None if source.name in SOURCES else plugins.sole("data set", source.name)
+    return None if source.name in SOURCES else plugins.find_plugin("data set", source.name)
 
 
-def settle(options: Mapping[str, Any]) -> dict[str, Any]:
+def settle_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The source options of a `datasets:` entry, checked, every default filled in.
 
     Those that name a file are checked, but left out: what counts is what the file holds.
     """
-    source = find(options["source"])
+    source = find_source(options["source"])
     known = {"preparation", *source.options, *source.file_options}
     faults = [
-        Fault(
+        Diagnostic(
             "E101",
             f"'{key}' is not an option of the data set '{source.name}'",
-            did_you_mean(key, known.union(ABOUT_ROWS), "options"),
+            did_you_mean(key, known.union(ROW_OPTIONS), "options"),
         )
         for key in options
-        if key not in known | {"source", *ABOUT_ROWS}
+        if key not in known | {"source", *ROW_OPTIONS}
     ]
     settled = {"preparation": options.get("preparation", next(iter(source.preparations)))}
     if settled["preparation"] not in source.preparations:
@@ -101,14 +105,14 @@ def settle(options: Mapping[str, Any]) -> dict[str, Any]:
     return settled
 
 
-def _unknown_preparation(source: Source, name: str) -> Fault:
+def _unknown_preparation(source: Source, name: str) -> Diagnostic:
     known = did_you_mean(name, source.preparations, "preparations")
-    return Fault("E104", f"'{name}' is not a preparation of '{source.name}'", known)
+    return Diagnostic("E104", f"'{name}' is not a preparation of '{source.name}'", known)
 
 
-def _out_of_range(key: str, value: int, option: Option) -> Fault:
+def _out_of_range(key: str, value: int, option: Option) -> Diagnostic:
     message = f"'{key}' is {value}, but must lie between {option.least} and {option.most}"
-    return Fault("E104", message, f"leave it out for {option.default}")
+    return Diagnostic("E104", message, f"leave it out for {option.default}")
 
 
 def label_range(options: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -116,20 +120,22 @@ def label_range(options: Mapping[str, Any]) -> tuple[float, float] | None:
     infinite where that is not known. None where they are of two classes. No file is read.
     """
     if "source" in options:
-        return find(options["source"]).numbers.get(settle(options)["preparation"])
+        return find_source(options["source"]).numbers.get(settle_options(options)["preparation"])
     if options.get("target") != "number":
         return None
     low, high = options.get("label_range", (None, None))
     return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
 
 
-def digest(source: Source, settled: Mapping[str, Any], sums: Sequence[tuple[str, str]]) -> str:
+def source_digest(
+    source: Source, settled: Mapping[str, Any], sums: Sequence[tuple[str, str]]
+) -> str:
     """sha256 over all that decides the numbers of a source's table; reads no file.
 
     `sums` are name and sha256 of every file. The code of another package is known by its version.
     """
-    plugin = brought(source)
-    return fingerprint(
+    plugin = providing_plugin(source)
+    return json_sha256(
         {
             "source": source.name,
             "version": source.version,
@@ -140,26 +146,26 @@ def digest(source: Source, settled: Mapping[str, Any], sums: Sequence[tuple[str,
     )
 
 
-def fingerprint(content: Mapping[str, Any]) -> str:
+def json_sha256(content: Mapping[str, Any]) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def preparation(source: Source, name: str) -> Callable[[Raw], Table]:
-    return resolve(source.preparations[name])
+def preparation_function(source: Source, name: str) -> Callable[[Raw], Table]:
+    return import_function(source.preparations[name])
 
 
-def resolve(path: str) -> Callable[..., Any]:
+def import_function(path: str) -> Callable[..., Any]:
     """The function that "module:function" names."""
     module, _, function = path.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), function)
     return found
 
 
-def listing() -> list[dict[str, Any]]:
+def list_sources() -> list[dict[str, Any]]:
     """One row a source, for `ratecli ls datasets`; those of other packages are not imported."""
-    rows = [_row(source, plugins.OWN) for source in SOURCES.values()]
-    for name, claimed in plugins.plugins("data set").items():
+    rows = [_row(source, plugins.OWN_PACKAGE) for source in SOURCES.values()]
+    for name, claimed in plugins.plugins_by_name("data set").items():
         if name not in SOURCES:
             origin = " and ".join(each.origin for each in claimed)
             said = {"summary": f"`ratecli show {name}` says more", "from": origin}
@@ -185,11 +191,11 @@ def _bytes(source: Source) -> int | None:
     return sum(sizes) if all(sizes) else None
 
 
-def describe(name: str) -> dict[str, Any]:
+def describe_source(name: str) -> dict[str, Any]:
     """All there is to say about a source, for `ratecli show`; `notes` is prose."""
-    source = find(name)
-    plugin = brought(source)
-    return _row(source, plugin.origin if plugin else plugins.OWN) | {
+    source = find_source(name)
+    plugin = providing_plugin(source)
+    return _row(source, plugin.origin if plugin else plugins.OWN_PACKAGE) | {
         "stand_in": source.stand_in,
         "preparations": list(source.preparations),
         "options": {key: option.default for key, option in source.options.items()}

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratecli.datasets.missing import ERROR
-from ratecli.datasets.tables import other_separator
-from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.datasets.missing import MISSING_IS_ERROR
+from ratecli.datasets.tables import guess_separator
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
-Options = Mapping[str, Any]
+EntryOptions = Mapping[str, Any]
 
 
-DECIDING = (
+TABLE_OPTIONS = (
     "format",
     "separator",
     "label",
@@ -30,10 +30,10 @@ DECIDING = (
 """Options that change the table; those of the split change trials, not the table."""
 
 
-def deciding(options: Options) -> dict[str, Any]:
+def table_options_of(options: EntryOptions) -> dict[str, Any]:
     """What of an entry changes the table."""
-    stated = {key: options[key] for key in DECIDING if key in options}
-    if stated.get("missing") == ERROR:  # as if nothing were said
+    stated = {key: options[key] for key in TABLE_OPTIONS if key in options}
+    if stated.get("missing") == MISSING_IS_ERROR:  # as if nothing were said
         del stated["missing"]
     if by := options.get("split", {}).get("by"):
         stated["by"] = by
@@ -41,7 +41,7 @@ def deciding(options: Options) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Roles:
+class ColumnRoles:
     """What the columns are for."""
 
     label: str | None
@@ -49,7 +49,7 @@ class Roles:
     features: tuple[str, ...]
 
 
-def roles_of(options: Options, columns: Sequence[str]) -> Roles:
+def column_roles(options: EntryOptions, columns: Sequence[str]) -> ColumnRoles:
     """Checked: every column named exists, none has two roles, some feature is left."""
     label, weight = options.get("label"), options.get("weight")
     by = options.get("split", {}).get("by")
@@ -61,27 +61,27 @@ def roles_of(options: Options, columns: Sequence[str]) -> Roles:
     clash = [name for name in stated or () if name in taken]
     if clash:
         message = f"column '{clash[0]}' cannot be a feature: it is {taken[clash[0]]}"
-        raise FaultError(Fault("E411", message, "take it out of 'features'"))
+        raise FaultError(Diagnostic("E411", message, "take it out of 'features'"))
     if label is not None and label == weight:
         message = f"column '{label}' cannot be both label and weight"
-        raise FaultError(Fault("E411", message, "name another column"))
+        raise FaultError(Diagnostic("E411", message, "name another column"))
     left = [name for name in columns if name not in taken]
     features = tuple(dict.fromkeys(left if stated is None else stated))
     if not features:
         shown = ", ".join(f"'{name}'" for name in columns[:20]) + ", ..." * (len(columns) > 20)
-        raise FaultError(Fault("E411", "no column is left as a feature", f"columns: {shown}"))
-    return Roles(label, weight, features)
+        raise FaultError(Diagnostic("E411", "no column is left as a feature", f"columns: {shown}"))
+    return ColumnRoles(label, weight, features)
 
 
-def _check_names(options: Options, columns: Sequence[str]) -> None:
+def _check_names(options: EntryOptions, columns: Sequence[str]) -> None:
     named = [(key, options[key]) for key in ("label", "weight") if key in options]
     named += [
         (key, name) for key in ("features", "drop", "categorical") for name in options.get(key, ())
     ]
-    known, mark = frozenset(columns), other_separator(columns)
+    known, mark = frozenset(columns), guess_separator(columns)
     said = mark and f"columns seem to be separated by {mark!r}: say separator: {mark!r}"
     faults = [
-        Fault(
+        Diagnostic(
             "E205",
             f"'{name}' under '{key}' is not a column",
             said or did_you_mean(name, columns, "columns"),

@@ -12,14 +12,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.datasets.table import Table
-from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
-PARTS = ("train", "validation", "test")
+SPLIT_NAMES = ("train", "validation", "test")
 _TEST = Fraction(1, 3)
 """Test share where none is given."""
 
 
-def split(table: Table, spec: Mapping[str, Any], rng: np.random.Generator) -> NDArray[np.str_]:
+def assign_split_parts(
+    table: Table, spec: Mapping[str, Any], rng: np.random.Generator
+) -> NDArray[np.str_]:
     """The part of each row: "train", "validation" or "test".
 
     Read from a column (`by`), from the official parts, or drawn by fractions with `rng`; a `seed` in
@@ -30,13 +32,13 @@ def split(table: Table, spec: Mapping[str, Any], rng: np.random.Generator) -> ND
     elif _is_official(table, spec):
         part = _official(table, spec, rng)
     else:
-        shares = shares_of(spec)
-        part = drawn(np.arange(len(table)), shares, _strata(table, spec), rng)
+        shares = part_shares(spec)
+        part = sample_parts(np.arange(len(table)), shares, _strata(table, spec), rng)
         return _all_there(part, spec, tested=shares["test"] > 0)
     return _all_there(part, spec)
 
 
-def put_aside(
+def reserve_safety_rows(
     table: Table,
     rows: NDArray[np.intp],
     fraction: Fraction,
@@ -55,14 +57,14 @@ def put_aside(
         aside = np.arange(len(rows)) >= round((1 - fraction) * len(rows))
     else:
         shares = {"train": 1 - fraction, "safety": fraction}
-        part = drawn(rows, shares, _strata(table, {"stratify": stratify}), rng)
+        part = sample_parts(rows, shares, _strata(table, {"stratify": stratify}), rng)
         aside = np.asarray(part == "safety")
     for name, there in (("safety", aside), ("train", ~aside)):
         if not there.any():
             if 0 < round(fraction * len(rows)) < len(rows):
                 raise _too_many_strata(table, rows, stratify, name)
             message = f"the {name} part would be empty ({len(rows)} training rows in all)"
-            raise impossible(message, "use another fraction or more rows")
+            raise impossible_split_error(message, "use another fraction or more rows")
     return aside
 
 
@@ -82,7 +84,7 @@ def _too_many_strata(
         f"and the {empty} part would be empty"
     )
     hint = "stratify by columns of few values, such as a group's or the label"
-    return StrataError(Fault("E410", message, hint))
+    return StrataError(Diagnostic("E410", message, hint))
 
 
 def _is_official(table: Table, spec: Mapping[str, Any]) -> bool:
@@ -90,51 +92,61 @@ def _is_official(table: Table, spec: Mapping[str, Any]) -> bool:
     if not spec.get("official", table.part is not None and not stated):
         return False
     if table.part is None:
-        raise impossible("the data set has no official split", "give fractions, as in 'test: 1/3'")
+        raise impossible_split_error(
+            "the data set has no official split", "give fractions, as in 'test: 1/3'"
+        )
     if stated:
         message = f"'{stated[0]}' does not go with the official split"
-        raise impossible(message, "only 'validation' does: it is taken out of the train part")
+        raise impossible_split_error(
+            message, "only 'validation' does: it is taken out of the train part"
+        )
     return True
 
 
 def _official(table: Table, spec: Mapping[str, Any], rng: np.random.Generator) -> NDArray[np.str_]:
     assert table.part is not None
     part = table.part.astype("<U10")
-    held = fraction(spec.get("validation", 0), "validation")
+    held = parse_fraction(spec.get("validation", 0), "validation")
     shares = {"train": 1 - held, "validation": held}
     rows = np.flatnonzero(part == "train")
-    part[rows] = drawn(rows, shares, _strata(table, spec), rng)
+    part[rows] = sample_parts(rows, shares, _strata(table, spec), rng)
     return part
 
 
 def _by_column(table: Table, spec: Mapping[str, Any]) -> NDArray[np.str_]:
     name = spec["by"]
-    others = [key for key in ("official", "stratify", *PARTS) if spec.get(key)]
+    others = [key for key in ("official", "stratify", *SPLIT_NAMES) if spec.get(key)]
     if others:
-        raise impossible(f"'by' and '{others[0]}' exclude one another", "leave one of them out")
+        raise impossible_split_error(
+            f"'by' and '{others[0]}' exclude one another", "leave one of them out"
+        )
     values = _column(table, name)
-    wrong = ~values.isin(PARTS).to_numpy()
+    wrong = ~values.isin(SPLIT_NAMES).to_numpy()
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         message = f"column '{name}' holds {values.iloc[row]!r} in row {row + 1}, which is no part"
-        raise impossible(message, "its values must be train, validation or test")
+        raise impossible_split_error(message, "its values must be train, validation or test")
     return values.to_numpy(dtype="<U10")
 
 
-def fraction(value: Any, key: str) -> Fraction:
+def parse_fraction(value: Any, key: str) -> Fraction:
     """A share given as a number or as in "1/3", exactly."""
     try:
         share = Fraction(str(value).replace(" ", ""))
     except (ValueError, ZeroDivisionError):
-        raise impossible(f"'{key}: {value}' is not a fraction", "write 0.25 or 1/4") from None
+        raise impossible_split_error(
+            f"'{key}: {value}' is not a fraction", "write 0.25 or 1/4"
+        ) from None
     if not 0 <= share <= 1:
-        raise impossible(f"'{key}: {value}' is not between 0 and 1", "write 0.25 or 1/4")
+        raise impossible_split_error(
+            f"'{key}: {value}' is not between 0 and 1", "write 0.25 or 1/4"
+        )
     return share
 
 
-def shares_of(spec: Mapping[str, Any]) -> dict[str, Fraction]:
+def part_shares(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     """Shares of the three parts; what is not given is the rest, test 1/3, validation none."""
-    given = {key: fraction(spec[key], key) for key in PARTS if key in spec}
+    given = {key: parse_fraction(spec[key], key) for key in SPLIT_NAMES if key in spec}
     shares = {"validation": Fraction(0)} | given
     if "train" in given:
         shares.setdefault("test", 1 - shares["train"] - shares["validation"])
@@ -143,8 +155,8 @@ def shares_of(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     if sum(shares.values()) != 1 or min(shares.values()) < 0:
         total = float(sum(given.values()))
         message = f"the fractions {', '.join(given)} do not leave or make a whole: {total:g} in all"
-        raise impossible(message, "leave one out: it becomes the rest")
-    return {part: shares[part] for part in PARTS}
+        raise impossible_split_error(message, "leave one out: it becomes the rest")
+    return {part: shares[part] for part in SPLIT_NAMES}
 
 
 def _strata(table: Table, spec: Mapping[str, Any]) -> NDArray[np.int64]:
@@ -162,11 +174,11 @@ def _strata(table: Table, spec: Mapping[str, Any]) -> NDArray[np.int64]:
 def _column(table: Table, name: str) -> pd.Series:
     if name not in table.frame:
         known = did_you_mean(name, map(str, table.frame.columns), "columns")
-        raise FaultError(Fault("E205", f"'{name}' is not a column", known))
+        raise FaultError(Diagnostic("E205", f"'{name}' is not a column", known))
     return table.frame[name]
 
 
-def drawn(
+def sample_parts(
     rows: NDArray[np.int64],
     shares: Mapping[str, Fraction],
     strata: NDArray[np.int64],
@@ -196,20 +208,20 @@ def _all_there(
     part: NDArray[np.str_], spec: Mapping[str, Any], *, tested: bool = True
 ) -> NDArray[np.str_]:
     """Raises E410 where a part is empty; that of the test may be where its share is stated to be 0."""
-    check_parts({name: int((part == name).sum()) for name in PARTS}, spec, tested=tested)
+    check_parts({name: int((part == name).sum()) for name in SPLIT_NAMES}, spec, tested=tested)
     return part
 
 
 def check_parts(counts: Mapping[str, int], spec: Mapping[str, Any], *, tested: bool) -> None:
     """The same of the rows of each part."""
     wanted = ["train", "test"] if tested else ["train"]
-    if fraction(spec.get("validation", 0), "validation"):
+    if parse_fraction(spec.get("validation", 0), "validation"):
         wanted.append("validation")
     for name in wanted:
         if not counts[name]:
             message = f"the {name} part would be empty ({sum(counts.values())} rows in all)"
-            raise impossible(message, "use other fractions or more rows")
+            raise impossible_split_error(message, "use other fractions or more rows")
 
 
-def impossible(message: str, way: str) -> FaultError:
-    return FaultError(Fault("E410", message, way))
+def impossible_split_error(message: str, way: str) -> FaultError:
+    return FaultError(Diagnostic("E410", message, way))

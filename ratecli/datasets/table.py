@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import Levels, floats, is_text, levels
+from ratecli.datasets.columns import LevelCodes, as_float_array, is_text, level_codes
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,10 @@ class Table:
         return len(self.frame)
 
     @cached_property
-    def values(self) -> Mapping[str, NDArray[np.float64] | Levels]:
+    def values(self) -> Mapping[str, NDArray[np.float64] | LevelCodes]:
         """What rows have of each feature: every seed encodes them anew."""
         columns = {name: self.frame[name] for name in self.features}
-        return {n: levels(each) if is_text(each) else floats(each) for n, each in columns.items()}
+        return {
+            n: level_codes(each) if is_text(each) else as_float_array(each)
+            for n, each in columns.items()
+        }

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from ratecli.datasets import tables as own
-from ratecli.datasets.paths import no_file, unreadable
-from ratecli.datasets.tables import FORMATS, listed
-from ratecli.errors import Fault, FaultError
+from ratecli.datasets.paths import missing_file_error, unreadable_file_error
+from ratecli.datasets.tables import FORMAT_BY_SUFFIX, python_values
+from ratecli.errors import Diagnostic, FaultError
 
-ENDINGS = "end its name in .csv, .tsv or .parquet"
-
-
-SEPARATED = "columns seem to be separated by {mark}: say --separator {mark}"
+FILE_NAME_HELP = "end its name in .csv, .tsv or .parquet"
 
 
-def table_of(
-    path: Path, separator: str, read: Callable[[Path, str, str], Any] = own.as_it_stands
+SEPARATOR_HELP = "columns seem to be separated by {mark}: say --separator {mark}"
+
+
+def read_table_file(
+    path: Path, separator: str, read: Callable[[Path, str, str], Any] = own.read_raw_table
 ) -> Any:
     """What `read` makes of a table's file, its format and its separator: the table as it stands.
 
@@ -35,16 +35,16 @@ def table_of(
     try:
         there = path.is_file()
     except OSError as error:  # such as a name that is too long
-        raise unreadable(str(path), path, error) from error
+        raise unreadable_file_error(str(path), path, error) from error
     if not there:
         what = "is a folder" if path.is_dir() else "does not exist"
-        raise no_file(str(path), what, "give the path of a CSV or Parquet file")
-    kind = own.format_of(path)
+        raise missing_file_error(str(path), what, "give the path of a CSV or Parquet file")
+    kind = own.table_format(path)
     own.check_separator(separator)
     try:
         return read(path, kind, separator)
     except OSError as error:
-        raise unreadable(str(path), path, error) from error
+        raise unreadable_file_error(str(path), path, error) from error
 
 
 def format_of_output(table: Path, output: Path | None) -> str:
@@ -58,18 +58,18 @@ def format_of_output(table: Path, output: Path | None) -> str:
     """
     if output is None:
         return "csv"
-    form = FORMATS.get(output.suffix.lower())
+    form = FORMAT_BY_SUFFIX.get(output.suffix.lower())
     if form is None:
-        raise _refused(f"'{output}' does not say which format it is to have", ENDINGS)
+        raise _refused_output(f"'{output}' does not say which format it is to have", FILE_NAME_HELP)
     if output.exists() and output.samefile(table):
-        raise _refused(f"'{output}' is the table itself", "name another file with --output")
-    if form == "parquet" and FORMATS.get(table.suffix.lower()) != "parquet":
+        raise _refused_output(f"'{output}' is the table itself", "name another file with --output")
+    if form == "parquet" and FORMAT_BY_SUFFIX.get(table.suffix.lower()) != "parquet":
         message = f"'{output}' would be Parquet, and '{table}' does not say of which types its columns are"
-        raise _refused(message, "let the output be a CSV as well")
+        raise _refused_output(message, "let the output be a CSV as well")
     return form
 
 
-def content(table: pa.Table, origin: Path, form: str, separator: str) -> bytes:
+def table_bytes(table: pa.Table, origin: Path, form: str, separator: str) -> bytes:
     """The table in the format; a CSV in UTF-8, fields in quotes only where they need them.
 
     Raises
@@ -85,9 +85,9 @@ def content(table: pa.Table, origin: Path, form: str, separator: str) -> bytes:
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
     writer.writerow(table.column_names)
     columns = zip(table.column_names, table.columns, strict=True)
-    writer.writerows(zip(*(listed(origin, *each) for each in columns), strict=True))
+    writer.writerows(zip(*(python_values(origin, *each) for each in columns), strict=True))
     return text.getvalue().encode()
 
 
-def _refused(message: str, way: str) -> FaultError:
-    return FaultError(Fault("E104", message, way))
+def _refused_output(message: str, way: str) -> FaultError:
+    return FaultError(Diagnostic("E104", message, way))

@@ -25,10 +25,10 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from ratecli.datasets.download import looks_like_html, sha256_of
-from ratecli.datasets.label import MISSING
-from ratecli.errors import Fault, FaultError
+from ratecli.datasets.label import MISSING_WORDS
+from ratecli.errors import Diagnostic, FaultError
 
-FORMATS = {
+FORMAT_BY_SUFFIX = {
     ".csv": "csv",
     ".tsv": "csv",
     ".txt": "csv",
@@ -39,12 +39,14 @@ FORMATS = {
 _NO_SEPARATORS = ('"', "\r", "\n", "\0")
 _HEAD = 2**16
 _LARGEST_EXACT = 2**53
-_MISSING = pa.array(sorted(MISSING))
+_MISSING = pa.array(sorted(MISSING_WORDS))
 _NUMBER = re.compile(r"[-+.0-9]|inf|nan", re.IGNORECASE)
 """How every number begins; other words may begin so, too."""
 
 
-def read(path: Path, kind: str, separator: str, categorical: Collection[str] = ()) -> pd.DataFrame:
+def read_own_table(
+    path: Path, kind: str, separator: str, categorical: Collection[str] = ()
+) -> pd.DataFrame:
     """The columns of the file, numeric or text; index 0..n-1.
 
     The frame must not be changed: whoever reads the same file next gets the same one.
@@ -57,21 +59,23 @@ def _read(
     path: Path, kind: str, separator: str, categorical: tuple[str, ...], sha256: str
 ) -> pd.DataFrame:
     del sha256  # part of the key: a file that has changed is read again
-    table = as_it_stands(path, kind, separator)
-    return typed(path, table, table.column_names, categorical)
+    table = read_raw_table(path, kind, separator)
+    return typed_columns(path, table, table.column_names, categorical)
 
 
-def as_it_stands(path: Path, kind: str, separator: str) -> pa.Table:
+def read_raw_table(path: Path, kind: str, separator: str) -> pa.Table:
     """The table as the file has it, columns of a CSV as text; only names lose the spaces around them."""
     table = _read_parquet(path) if kind == "parquet" else _read_csv(path, separator)
     names = [name.strip() for name in table.column_names]
-    refuse_repeated(path, names)
+    check_unique_names(path, names)
     if table.num_rows == 0:
-        raise no_table(path, "it has no rows", "give it some below the names of its columns")
+        raise not_a_table_error(
+            path, "it has no rows", "give it some below the names of its columns"
+        )
     return table.rename_columns(names)
 
 
-def typed(
+def typed_columns(
     path: Path, table: pa.Table, names: Collection[str], categorical: Collection[str]
 ) -> pd.DataFrame:
     """Some columns of such a table, numeric or text; index 0..n-1."""
@@ -92,7 +96,7 @@ def separator_of(path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
-def other_separator(names: Sequence[str]) -> str | None:
+def guess_separator(names: Sequence[str]) -> str | None:
     """What seems to separate the columns of a table that was read as one of a single column."""
     found = re.search("[;\t|]", names[0]) if len(names) == 1 else None
     return found and found.group()
@@ -102,101 +106,105 @@ def check_separator(separator: str) -> None:
     """Raises E104 for what cannot separate columns."""
     if len(separator) != 1 or separator in _NO_SEPARATORS or not separator.isascii():
         message = f"{separator!r} cannot separate columns"
-        raise FaultError(Fault("E104", message, "use a comma, semicolon, tab or the like"))
+        raise FaultError(Diagnostic("E104", message, "use a comma, semicolon, tab or the like"))
 
 
-def format_of(path: Path) -> str:
+def table_format(path: Path) -> str:
     """The format that the file's name promises."""
-    kind = FORMATS.get(path.suffix.lower())
+    kind = FORMAT_BY_SUFFIX.get(path.suffix.lower())
     if kind is None:
         message = f"'{path.name}' ends in neither .csv nor .parquet"
-        raise FaultError(Fault("E404", message, "say 'format: csv' or 'format: parquet'"))
+        raise FaultError(Diagnostic("E404", message, "say 'format: csv' or 'format: parquet'"))
     return kind
 
 
-def no_table(path: Path, reason: str, way: str) -> FaultError:
-    return FaultError(Fault("E404", f"'{path.name}' is not a table: {reason}", way))
+def not_a_table_error(path: Path, reason: str, way: str) -> FaultError:
+    return FaultError(Diagnostic("E404", f"'{path.name}' is not a table: {reason}", way))
 
 
-def refuse_repeated(path: Path, names: list[str]) -> None:
+def check_unique_names(path: Path, names: list[str]) -> None:
     for number, name in enumerate(names, start=1):
         if not name:
-            raise no_table(path, f"its column {number} has no name", "name it in the first line")
+            raise not_a_table_error(
+                path, f"its column {number} has no name", "name it in the first line"
+            )
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         reason = f"column '{repeated[0]}' is there {names.count(repeated[0])} times"
-        raise no_table(path, reason, "give each column a name of its own")
+        raise not_a_table_error(path, reason, "give each column a name of its own")
 
 
 def _read_csv(path: Path, separator: str) -> pa.Table:
     check_separator(separator)
-    names = header(path, separator)
-    refuse_repeated(path, names)
+    names = read_header(path, separator)
+    check_unique_names(path, names)
     parsing, options = csv_options(path, separator)
     try:
         return pa.csv.read_csv(path, parse_options=parsing, convert_options=options)
     except pa.ArrowInvalid as error:
-        raise broken_csv(path, error, names) from error
+        raise broken_csv_error(path, error, names) from error
 
 
 def csv_options(path: Path, separator: str) -> tuple[Any, Any]:
     """How to part the fields of a file, and to take them as text."""
-    unstripped = header(path, separator, strip=False)
+    unstripped = read_header(path, separator, strip=False)
     options = pa.csv.ConvertOptions(
         column_types=dict.fromkeys(unstripped, pa.string()), strings_can_be_null=False
     )
     return pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True), options
 
 
-def broken_csv(path: Path, error: Exception, names: Sequence[str] = ()) -> FaultError:
+def broken_csv_error(path: Path, error: Exception, names: Sequence[str] = ()) -> FaultError:
     """The E404 for what Arrow says of a CSV file, of which the first line gave these names."""
     if "UTF8" in str(error) or "UTF-8" in str(error):
-        return not_utf8(path)
+        return not_utf8_error(path)
     reason = str(error).removeprefix("CSV parse error: ").splitlines()[0][:200]
     way = "every row needs as many fields as the first line"
-    if mark := other_separator(names):
+    if mark := guess_separator(names):
         way = f"columns seem to be separated by {mark!r}: say so with 'separator'"
-    return no_table(path, reason, way)
+    return not_a_table_error(path, reason, way)
 
 
-def broken_parquet(path: Path, error: Exception) -> FaultError:
+def broken_parquet_error(path: Path, error: Exception) -> FaultError:
     """The E404 for what Arrow says of a Parquet file."""
     reason = (str(error).splitlines() or ["no reason given"])[0][:200]
-    return no_table(path, f"Parquet cannot read it: {reason}", "check 'format'")
+    return not_a_table_error(path, f"Parquet cannot read it: {reason}", "check 'format'")
 
 
-def header(path: Path, separator: str, *, strip: bool = True) -> list[str]:
+def read_header(path: Path, separator: str, *, strip: bool = True) -> list[str]:
     """The names in the first line, after a look at what kind of file this is."""
     with path.open("rb") as opened:
         head = opened.read(_HEAD)
     if not head.strip():
-        raise no_table(path, "it is empty", "give a file with a line of column names and rows")
+        raise not_a_table_error(
+            path, "it is empty", "give a file with a line of column names and rows"
+        )
     if looks_like_html(head):
-        raise no_table(path, "it is an HTML page", "download the data itself")
+        raise not_a_table_error(path, "it is an HTML page", "download the data itself")
     if b"\0" in head:
-        raise no_table(path, "it is a binary file", "say 'format: parquet' if it is one")
+        raise not_a_table_error(path, "it is a binary file", "say 'format: parquet' if it is one")
     try:
         with path.open(encoding="utf-8-sig", newline="") as text:
             rows = csv.reader(text, delimiter=separator, strict=True)
             first = next((row for row in rows if row), [])
     except UnicodeDecodeError as error:
-        raise not_utf8(path) from error
+        raise not_utf8_error(path) from error
     except csv.Error as error:
-        raise no_table(
+        raise not_a_table_error(
             path, f"its first line cannot be read: {error}", "check the quotes"
         ) from error
     return [name.strip() for name in first] if strip else first
 
 
-def not_utf8(path: Path) -> FaultError:
-    return no_table(path, "it is not UTF-8 text", "save it as UTF-8")
+def not_utf8_error(path: Path) -> FaultError:
+    return not_a_table_error(path, "it is not UTF-8 text", "save it as UTF-8")
 
 
 def _read_parquet(path: Path) -> pa.Table:
     try:
         return pa.parquet.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
-        raise broken_parquet(path, error) from error
+        raise broken_parquet_error(path, error) from error
 
 
 def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
@@ -209,38 +217,38 @@ def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDA
         return _shown(path, name, column) if text else _as_numbers(column)
     if pa.types.is_boolean(kind) or pa.types.is_null(kind) or pa.types.is_temporal(kind):
         return _shown(path, name, column)
-    if is_string(kind):
+    if is_text_type(kind):
         return _parsed(path, name, column, text=text)
-    raise no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
+    raise not_a_table_error(path, f"column '{name}' holds {kind}", "keep numbers and text only")
 
 
 def _shown(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     """The values as text."""
-    words = [None if value is None else str(value) for value in listed(path, name, column)]
+    words = [None if value is None else str(value) for value in python_values(path, name, column)]
     return np.array(words, dtype=object)
 
 
-def listed(path: Path, name: str, column: pa.ChunkedArray | pa.Array) -> list[Any]:
+def python_values(path: Path, name: str, column: pa.ChunkedArray | pa.Array) -> list[Any]:
     """The values of a column as Python objects; E404 where Python cannot represent one."""
-    with representable(path, name, column.type):
+    with check_representable(path, name, column.type):
         values: list[Any] = column.to_pylist()
     return values
 
 
 @contextmanager
-def representable(path: Path, name: str, kind: pa.DataType) -> Iterator[None]:
+def check_representable(path: Path, name: str, kind: pa.DataType) -> Iterator[None]:
     """Raise an E404 that names the column where Arrow or Python cannot represent one of its values."""
     try:
         yield
     except (OverflowError, ValueError) as error:  # those of Arrow and of Unicode are ValueErrors
         reason = f"column '{name}' holds {kind} values that cannot be read"
         way = "keep to the years 1 to 9999 and to known time zones, or store the column as text"
-        if is_string(kind.value_type if pa.types.is_dictionary(kind) else kind):
+        if is_text_type(kind.value_type if pa.types.is_dictionary(kind) else kind):
             reason, way = f"column '{name}' holds text that is not UTF-8", "save it as UTF-8"
-        raise no_table(path, reason, way) from error
+        raise not_a_table_error(path, reason, way) from error
 
 
-def is_string(kind: pa.DataType) -> bool:
+def is_text_type(kind: pa.DataType) -> bool:
     """Whether values of the type are text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
@@ -248,21 +256,21 @@ def is_string(kind: pa.DataType) -> bool:
 def _as_numbers(column: pa.ChunkedArray) -> NDArray[Any]:
     if pa.types.is_integer(column.type) and column.null_count == 0:
         return np.asarray(column.to_numpy())
-    return np.asarray(as_floats(column).to_numpy())
+    return np.asarray(as_doubles(column).to_numpy())
 
 
-def as_floats(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+def as_doubles(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """Numbers of any type in double precision; large integers are rounded, as NumPy rounds them."""
     return column.cast(pa.float64(), safe=False)
 
 
 def _parsed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
     """Text as numbers if all of it can be read so."""
-    with representable(path, name, column.type):
+    with check_representable(path, name, column.type):
         words = pc.utf8_trim_whitespace(column)
         words = pc.fill_null(words, "") if words.null_count else words
         if not text and (numbers := _numbers(words)) is not None:
-            return _whole(numbers)
+            return _as_integers(numbers)
         found = words.to_numpy()
         found[found == ""] = None
         return np.asarray(found)
@@ -276,21 +284,21 @@ def _numbers(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
         numbers = _cast(words)
         if numbers is not None and not np.isnan(numbers).all():
             return numbers  # most columns of numbers need no more
-    elif first.casefold() not in MISSING:
+    elif first.casefold() not in MISSING_WORDS:
         return None
-    gone = missing_words(words)
+    gone = is_missing_word(words)
     known = pc.index(gone, value=False).as_py()
     if known < 0 or not _NUMBER.match(words[known].as_py()):
         return None
-    return parsed_numbers(words, gone)
+    return parse_number_words(words, gone)
 
 
-def missing_words(words: pa.ChunkedArray) -> pa.ChunkedArray:
+def is_missing_word(words: pa.ChunkedArray) -> pa.ChunkedArray:
     """Which words say that there is no value."""
     return pc.is_in(pc.utf8_lower(words), value_set=_MISSING)
 
 
-def parsed_numbers(words: pa.ChunkedArray, gone: pa.ChunkedArray) -> NDArray[np.float64] | None:
+def parse_number_words(words: pa.ChunkedArray, gone: pa.ChunkedArray) -> NDArray[np.float64] | None:
     """The numbers written, NaN where they are `gone`; None if a word is no number."""
     unsigned = pc.replace_substring_regex(words, r"^\+([0-9.])", r"\1")
     return _cast(pc.if_else(gone, pa.scalar(None, pa.string()), unsigned))
@@ -303,7 +311,7 @@ def _cast(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
         return None
 
 
-def as_number(word: str) -> float:
+def parse_number_word(word: str) -> float:
     """The number written, NaN if none is: Python reads more than a column of numbers may hold."""
     try:
         return float(word) if word.isascii() and "_" not in word else math.nan
@@ -311,7 +319,7 @@ def as_number(word: str) -> float:
         return math.nan
 
 
-def _whole(values: NDArray[np.float64]) -> NDArray[np.float64] | NDArray[np.int64]:
+def _as_integers(values: NDArray[np.float64]) -> NDArray[np.float64] | NDArray[np.int64]:
     """Integers where all values are, so that they print as they were written."""
     if np.isfinite(values).all() and (np.abs(values) < _LARGEST_EXACT).all():
         whole = values.astype(np.int64)

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
 Floats = NDArray[np.float64]
 
-TERMS = 2**14
+HASHED_TERMS = 2**14
 """Features of hashed words; words that share one are counted together."""
 
 _EVERY_WORD = r"(?u)\b\w+\b"
@@ -25,7 +25,7 @@ def hashed_counts(texts: Sequence[str]) -> sparse.csr_array:
 
     Nothing is learned from the texts, so no row leaks into another.
     """
-    hashing = HashingVectorizer(n_features=TERMS, alternate_sign=False, norm=None)
+    hashing = HashingVectorizer(n_features=HASHED_TERMS, alternate_sign=False, norm=None)
     return sparse.csr_array(hashing.transform(texts))
 
 
@@ -72,4 +72,4 @@ def _vector(path: Path, line: int, numbers: Sequence[str], width: int) -> Floats
 def _no_vectors(path: Path, reason: str) -> FaultError:
     message = f"'{path.name}' is no file of word vectors: {reason}"
     way = "a line a word: the word, then its numbers, with a space between, as in GloVe's files"
-    return FaultError(Fault("E404", message, way))
+    return FaultError(Diagnostic("E404", message, way))

@@ -10,27 +10,27 @@ import re
 from pathlib import Path
 
 from ratecli.datasets.source import RemoteFile
-from ratecli.errors import Fault
+from ratecli.errors import Diagnostic
 
-SUMS = "SHA256SUMS"
+CHECKSUM_FILE = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](.+)")
 
 
-def vouched(folder: Path) -> dict[str, str]:
+def read_vouched_checksums(folder: Path) -> dict[str, str]:
     """sha256 by name of the file, as far as SHA256SUMS in `folder` is there and says so."""
     try:
-        lines = (folder / SUMS).read_text("utf-8", errors="replace").splitlines()
+        lines = (folder / CHECKSUM_FILE).read_text("utf-8", errors="replace").splitlines()
     except OSError:
         return {}
     found = (_LINE.fullmatch(line.strip()) for line in lines)
     return {line.group(2): line.group(1).lower() for line in found if line}
 
 
-def unvouched(file: RemoteFile, path: Path, sha256: str) -> Fault:
+def unvouched_file_error(file: RemoteFile, path: Path, sha256: str) -> Diagnostic:
     """The E403 for a file that is there and that nobody has vouched for."""
     message = f"'{path}' cannot be verified: its published sha256 is not known to ratecli"
     way = (
-        f"fetched from {file.url}; if you trust it, add this line to {path.parent / SUMS}: "
+        f"fetched from {file.url}; if you trust it, add this line to {path.parent / CHECKSUM_FILE}: "
         f"{sha256}  {file.name}"
     )
-    return Fault("E403", message, way)
+    return Diagnostic("E403", message, way)

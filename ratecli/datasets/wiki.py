@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.datasets.columns import equals, with_text
+from ratecli.datasets.columns import equals_indicator, with_text
 from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 from ratecli.datasets.texts import hashed_counts, mean_vectors
 
-TERM = "gay"
-PARTS = {"train": "train", "dev": "validation", "test": "test"}
+IDENTITY_TERM = "gay"
+PART_NAMES = {"train": "train", "dev": "validation", "test": "test"}
 
 
 def prepare(raw: Raw) -> Table:
@@ -28,7 +28,7 @@ def prepare(raw: Raw) -> Table:
     known = comments[comments["rev_id"].isin(toxic.index)].reset_index(drop=True)
     text = known["comment"].str.replace("NEWLINE_TOKEN|TAB_TOKEN", " ", regex=True)
     columns = {name: known[name] for name in ("rev_id", "year", "ns", "sample")}
-    part = known["split"].map(PARTS).to_numpy(dtype=str)
+    part = known["split"].map(PART_NAMES).to_numpy(dtype=str)
     return _table(raw, text, toxic.loc[known["rev_id"]].to_numpy(), columns, part)
 
 
@@ -56,7 +56,9 @@ def _table(
     """The texts themselves are left out: rules have no use for them."""
     frame = with_text(
         pd.DataFrame(columns).assign(
-            mentions_gay=np.where(text.str.lower().str.contains(TERM, regex=False), "yes", "no"),
+            mentions_gay=np.where(
+                text.str.lower().str.contains(IDENTITY_TERM, regex=False), "yes", "no"
+            ),
             toxic=np.where(toxic, "yes", "no"),
         )
     )
@@ -65,7 +67,7 @@ def _table(
     return Table(
         frame=frame,
         features=(),
-        label=equals(frame["toxic"], "no"),
+        label=equals_indicator(frame["toxic"], "no"),
         part=part,
         matrix=hashed_counts(texts) if vectors is None else mean_vectors(texts, vectors),
         counts=vectors is None,

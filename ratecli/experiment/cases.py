@@ -9,26 +9,26 @@ from functools import cached_property
 from importlib import metadata
 from typing import Any
 
-from ratecli.certify.safety_test import Promise
+from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.config.document import Loc
-from ratecli.config.sweep import Point
-from ratecli.experiment.options import in_key
-from ratecli.experiment.origins import of_rates
-from ratecli.experiment.safety import SafetyTest
+from ratecli.config.sweep import SweepPoint
+from ratecli.experiment.options import options_in_key
+from ratecli.experiment.origins import plugin_rate_versions
+from ratecli.experiment.safety import SafetyTestSettings
 from ratecli.ledger.keys import trial_key
-from ratecli.ledger.records import VIOLATION
+from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
-from ratecli.rates.analysis import Goal, objective_goal, rule_goal
+from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
-from ratecli.sampling.resampling import Drawing, Holdout
+from ratecli.sampling.resampling import Holdout, SamplingSpec
 from ratecli.solvers.base import Solver
-from ratecli.solvers.margin import VERSION as GUARD_VERSION
-from ratecli.solvers.margin import Guard
-from ratecli.solvers.registry import algorithms
+from ratecli.solvers.margin import GUARD_VERSION
+from ratecli.solvers.margin import MarginSpec
+from ratecli.solvers.registry import all_algorithms
 
-PLACEHOLDER = 0.5
+OF_PLACEHOLDER = 0.5
 """Stands for `of(...)` while the class of a goal is found: any number would do."""
 
 
@@ -48,20 +48,20 @@ class Case:
     label: str
     algorithm: str
     solver: Solver
-    guard: Guard
+    guard: MarginSpec
     share: Fraction | None
     holdout: Holdout | None
-    safety: SafetyTest | None
-    point: Point
+    safety: SafetyTestSettings | None
+    point: SweepPoint
     datasets: tuple[str, ...]
     objective: Goal
     constraints: tuple[Goal, ...]
     metrics: Mapping[str, Expression]
-    filtering: Filtering | None = None
+    filtering: CaseFilter | None = None
 
     @property
-    def drawing(self) -> Drawing:
-        return Drawing(self.share, self.holdout, self.unseen)
+    def drawing(self) -> SamplingSpec:
+        return SamplingSpec(self.share, self.holdout, self.unseen)
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class Case:
         leaves = ex.leaves(*(goal.expression for goal in self.goals()))
         return tuple(sorted({part.column for leaf in leaves for part in leaf.where.conditions}))
 
-    def promise(self, rows: int) -> Promise | None:
+    def promise(self, rows: int) -> SafetyTestSpec | None:
         """What a candidate has to pass on so many rows, if there is a test."""
         return None if self.safety is None else self.safety.promise(rows, pooled=self.pooled)
 
@@ -88,7 +88,7 @@ class Case:
         """Where each expression of the file stands, and the expression."""
         yield ("objective",), self.objective.expression
         yield from ((("constraints", goal.name), goal.expression) for goal in self.constraints)
-        names = (name for name in self.metrics if not name.startswith(VIOLATION))
+        names = (name for name in self.metrics if not name.startswith(VIOLATION_PREFIX))
         yield from (
             (("metrics", name), self.metrics[name]) for name in names if name != "objective"
         )
@@ -97,15 +97,17 @@ class Case:
         """Labels of the algorithms that must be measured for this one, in alphabetical order."""
         return sorted({node.algorithm for node in self.ofs(goals_only=goals_only)} - {DEPLOYED})
 
-    def ofs(self, *, goals_only: bool = False) -> Iterator[ex.Of]:
+    def ofs(self, *, goals_only: bool = False) -> Iterator[ex.AlgorithmMetric]:
         """Every `of(...)` in it, those of the deployed model too."""
         trees = [goal.expression for goal in self.goals()]
         trees += [] if goals_only else self.metrics.values()
-        return (node for tree in trees for node in ex.walk(tree) if isinstance(node, ex.Of))
+        return (
+            node for tree in trees for node in ex.walk(tree) if isinstance(node, ex.AlgorithmMetric)
+        )
 
 
 @dataclass(frozen=True)
-class Filtering:
+class CaseFilter:
     """A balanced filter of training rows, as a case whose trial finds it.
 
     `take` is `weights`, where rows count by the chance that they are kept, or `sample`, where they are
@@ -118,24 +120,24 @@ class Filtering:
     @cached_property
     def key(self) -> str:
         """The same for all sweep points at which all is the same that decides the filter's numbers."""
-        return trial_key(content(self.case) | {"datasets": self.case.datasets})
+        return trial_key(case_key_content(self.case) | {"datasets": self.case.datasets})
 
 
-def ruling(case: Case) -> tuple[Goal, ...]:
+def relevant_goals(case: Case) -> tuple[Goal, ...]:
     """The goals on which the case's models, and what is shown of them, hang."""
     return case.constraints if case.solver.role == "ignores" else case.goals()
 
 
-def compares(goal: Goal) -> bool:
+def uses_deployed_model(goal: Goal) -> bool:
     """Whether a goal speaks of the deployed model."""
-    asked = (part for part in ex.walk(goal.expression) if isinstance(part, ex.Of))
+    asked = (part for part in ex.walk(goal.expression) if isinstance(part, ex.AlgorithmMetric))
     leaves = ex.leaves(goal.expression)
     return any(leaf.rate.needs_deployed for leaf in leaves) or any(
         part.algorithm == DEPLOYED for part in asked
     )
 
 
-def metrics_of(cases: Sequence[Case]) -> dict[str, Expression]:
+def case_metrics(cases: Sequence[Case]) -> dict[str, Expression]:
     """Every metric as the first case that has it measures it."""
     found: dict[str, Expression] = {}
     for case in cases:
@@ -144,29 +146,31 @@ def metrics_of(cases: Sequence[Case]) -> dict[str, Expression]:
     return found
 
 
-def known_goals(case: Case, value_of: Callable[[ex.Of], float]) -> tuple[Goal, tuple[Goal, ...]]:
+def resolve_goals(
+    case: Case, value_of: Callable[[ex.AlgorithmMetric], float]
+) -> tuple[Goal, tuple[Goal, ...]]:
     """The case's goals with every `of(...)` a number, taken apart for the solver."""
 
     def number(node: Expression) -> Expression | None:
-        return ex.Constant(value_of(node)) if isinstance(node, ex.Of) else None
+        return ex.Constant(value_of(node)) if isinstance(node, ex.AlgorithmMetric) else None
 
     objective = ex.transform(case.objective.expression, number)
     rules = []
     for goal in case.constraints:
         parts = tuple(ex.transform(part, number) for part in goal.pieces)
-        rules.append(rule_goal(goal.name, goal.text, parts, rs.violation(parts)))
+        rules.append(constraint_goal(goal.name, goal.text, parts, rs.violation_expression(parts)))
     return objective_goal(case.objective.text, objective), tuple(rules)
 
 
-def content(case: Case) -> dict[str, Any]:
+def case_key_content(case: Case) -> dict[str, Any]:
     """All of a case that decides its numbers, for its key; names of goals and metrics do not."""
-    rules = {goal.name: ex.text(goal.expression) for goal in case.constraints}
-    algorithm = algorithms()[case.algorithm]
+    rules = {goal.name: ex.to_text(goal.expression) for goal in case.constraints}
+    algorithm = all_algorithms()[case.algorithm]
     needs, plugin = algorithm.needs, algorithm.plugin
     others: dict[str, Any] = {"needs": {needs: metadata.version(needs)}} if needs else {}
     if plugin is not None:
         others["plugin"] = plugin.origin
-    rates = of_rates([tree for _, tree in case.texts()])
+    rates = plugin_rate_versions([tree for _, tree in case.texts()])
     if rates:
         others["rates"] = rates
     if case.share is not None:
@@ -180,17 +184,17 @@ def content(case: Case) -> dict[str, Any]:
     return others | {
         "algorithm": case.algorithm,
         "version": type(case.solver).version,
-        "options": in_key(case.solver, rules),
-        "guard": _guard(case.guard),
-        "objective": ex.text(case.objective.expression),
+        "options": options_in_key(case.solver, rules),
+        "guard": _guard_key_content(case.guard),
+        "objective": ex.to_text(case.objective.expression),
         "constraints": list(rules.values()),
-        "metrics": sorted({ex.text(metric) for metric in case.metrics.values()}),
+        "metrics": sorted({ex.to_text(metric) for metric in case.metrics.values()}),
     }
 
 
-def _guard(guard: Guard) -> dict[str, Any]:
+def _guard_key_content(guard: MarginSpec) -> dict[str, Any]:
     """Its part of a trial's key: nothing for the default guard, the aim only where there is one."""
-    if guard == Guard():
+    if guard == MarginSpec():
         return {}
     asked = {
         key: value for key, value in asdict(guard).items() if key != "aim" or value is not None

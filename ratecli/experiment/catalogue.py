@@ -12,58 +12,61 @@ from typing import Any
 from ratecli.datasets import registry
 from ratecli.datasets.sources import SOURCES
 from ratecli.error_codes import CODES
-from ratecli.errors import Fault, FaultError
-from ratecli.plugins import OWN, Plugin, doubts, plugins
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.plugins import OWN_PACKAGE, Plugin, plugins_by_name, unusable_plugin_warnings
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.interval import INFINITY
-from ratecli.rates.metrics import LANGUAGE, metric
+from ratecli.rates.metrics import BUILTIN_NAMES, find_metric
 from ratecli.rates.table import (
+    BALANCE_METRICS,
     COMPOSITES,
     OF,
     RANKINGS,
     RATES,
-    SPREADS,
     SYNONYMS,
     TEMPLATES,
     Composite,
     Rate,
 )
-from ratecli.rates.templates import OVER_VALUES
+from ratecli.rates.templates import VARIADIC_FUNCTIONS
 
-Row = dict[str, Any]
+ListingRow = dict[str, Any]
 
-PLOTS = {
+PLOT_DESCRIPTIONS = {
     "tradeoff": "a metric against another or against a swept name, a series an algorithm and variant",
     "convergence": "objective and worst violation on the way, a line an algorithm",
     "guarantee": "performance, solution rate and failure rate along a swept number, a series an algorithm",
     "posteriors": "who the values of a filter's proxy are: the shares of groups in each, a heat map a sweep point",
     "group_shares": "shares of groups among all rows and among those that a filter keeps, bars a sweep point",
 }
-OF_MEANS = (
+OF_DESCRIPTION = (
     "what another algorithm measured, as in of(unconstrained, error), or the deployed model, as in "
     "of(deployed, error)"
 )
 
 
-def datasets() -> list[Row]:
-    return registry.listing()
+def list_datasets() -> list[ListingRow]:
+    return registry.list_sources()
 
 
-def metrics() -> list[Row]:
+def list_metrics() -> list[ListingRow]:
     """Rates, what is built from them, measures of scores, and those of all values of a column."""
     found = [{"name": rate.name, "kind": "rate", "means": rate.means} for rate in RATES.values()]
-    found += [_composite(name) for name in COMPOSITES]
+    found += [_describe_composite(name) for name in COMPOSITES]
     found += [{"name": name, "kind": "ranking", "means": RANKINGS[name]} for name in RANKINGS]
-    found += [{"name": name, "kind": "of a column", "means": SPREADS[name]} for name in SPREADS]
-    rows = [row | {"synonyms": _synonyms(row["name"]), "from": OWN} for row in found]
-    for name, claimed in plugins("metric").items():
-        if name not in LANGUAGE:
+    found += [
+        {"name": name, "kind": "of a column", "means": BALANCE_METRICS[name]}
+        for name in BALANCE_METRICS
+    ]
+    rows = [row | {"synonyms": _synonyms(row["name"]), "from": OWN_PACKAGE} for row in found]
+    for name, claimed in plugins_by_name("metric").items():
+        if name not in BUILTIN_NAMES:
             says = {"kind": "plugin", "means": f"`ratecli show {name}` says more", "synonyms": []}
             rows.append({"name": name, **says, "from": _origin(claimed)})
     return rows
 
 
-def functions() -> list[Row]:
+def list_functions() -> list[ListingRow]:
     """What rules may do with rates beside + - * / **."""
     found = [
         {"name": row.name, "kind": row.curvature, "means": row.means} for row in FUNCTIONS.values()
@@ -71,112 +74,123 @@ def functions() -> list[Row]:
     found += [
         {"name": name, "kind": "template", "means": means} for name, means in TEMPLATES.items()
     ]
-    return [*found, {"name": OF, "kind": "reference", "means": OF_MEANS}]
+    return [*found, {"name": OF, "kind": "reference", "means": OF_DESCRIPTION}]
 
 
-def solvers() -> list[Row]:
-    from ratecli.experiment.signature import summary  # noqa: PLC0415  reads source
-    from ratecli.solvers.registry import algorithms  # noqa: PLC0415  reads what is installed
+def list_solvers() -> list[ListingRow]:
+    from ratecli.experiment.signature import algorithm_summary  # noqa: PLC0415  reads source
+    from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415  reads what is installed
 
     return [
-        {"name": row.name, "summary": summary(row), "source": "" if row.plugged else row.source}
-        | {"from": row.source if row.plugged else OWN}
-        for row in algorithms().values()
+        {
+            "name": row.name,
+            "summary": algorithm_summary(row),
+            "source": "" if row.plugged else row.source,
+        }
+        | {"from": row.source if row.plugged else OWN_PACKAGE}
+        for row in all_algorithms().values()
     ]
 
 
-def plugged() -> list[Row]:
+def list_plugins() -> list[ListingRow]:
     """Every plugin in detail: imported, and what is wrong with it."""
-    from ratecli.experiment.installed_plugins import listing  # noqa: PLC0415  imports what others wrote
+    from ratecli.experiment.installed_plugins import plugin_rows  # noqa: PLC0415  imports what others wrote
 
-    return listing()
+    return plugin_rows()
 
 
-def doubtful(listed: str) -> list[Fault]:
+def listing_warnings(listed: str) -> list[Diagnostic]:
     """Warnings about plugins among what is listed."""
     if listed == "algorithms":
-        from ratecli.solvers.registry import BUILT_IN  # noqa: PLC0415
+        from ratecli.solvers.registry import BUILT_IN_ALGORITHMS  # noqa: PLC0415
 
-        return [*doubts("algorithm", {row.name for row in BUILT_IN})]
+        return [*unusable_plugin_warnings("algorithm", {row.name for row in BUILT_IN_ALGORITHMS})]
     return [
-        *(doubts("data set", SOURCES) if listed == "datasets" else ()),
-        *(doubts("metric", LANGUAGE) if listed == "metrics" else ()),
+        *(unusable_plugin_warnings("data set", SOURCES) if listed == "datasets" else ()),
+        *(unusable_plugin_warnings("metric", BUILTIN_NAMES) if listed == "metrics" else ()),
     ]
 
 
-def plots() -> list[Row]:
+def list_plots() -> list[ListingRow]:
     return [
         {"name": name, "means": means, "keys": [row["key"] for row in _plot_keys(name)]}
-        for name, means in PLOTS.items()
+        for name, means in PLOT_DESCRIPTIONS.items()
     ]
 
 
-def codes() -> list[Row]:
+def list_codes() -> list[ListingRow]:
     """What a message's code means."""
     return [{"name": row.code, "means": row.means} for row in CODES.values()]
 
 
-def experiments() -> list[Row]:
+def list_experiments() -> list[ListingRow]:
     """The experiments of the folder of that name, or of the current one if there is none."""
     folder = Path("experiments")
     found = folder.rglob("*.yaml") if folder.is_dir() else Path().glob("*.yaml")
-    return [_experiment(path) for path in sorted(found)]
+    return [_experiment_row(path) for path in sorted(found)]
 
 
-LISTINGS: dict[str, Callable[[], list[Row]]] = {
-    "datasets": datasets,
-    "metrics": metrics,
-    "functions": functions,
-    "algorithms": solvers,
-    "plots": plots,
-    "codes": codes,
-    "experiments": experiments,
-    "plugins": plugged,
+LISTINGS: dict[str, Callable[[], list[ListingRow]]] = {
+    "datasets": list_datasets,
+    "metrics": list_metrics,
+    "functions": list_functions,
+    "algorithms": list_solvers,
+    "plots": list_plots,
+    "codes": list_codes,
+    "experiments": list_experiments,
+    "plugins": list_plugins,
 }
 
 
-def describe(name: str) -> Row | None:
+def describe(name: str) -> ListingRow | None:
     """All there is to say about a name, None if nothing is called so."""
     name = SYNONYMS.get(name, name)
-    return next((row for look in (_dataset, _algorithm, _term, _code) if (row := look(name))), None)
+    return next(
+        (
+            row
+            for look in (_describe_dataset, _describe_algorithm, _describe_term, _describe_code)
+            if (row := look(name))
+        ),
+        None,
+    )
 
 
-def names() -> list[str]:
+def describable_names() -> list[str]:
     """Everything that `describe` knows, synonyms too."""
-    listings = (datasets, solvers, metrics, functions, plots, codes)
+    listings = (list_datasets, list_solvers, list_metrics, list_functions, list_plots, list_codes)
     rows = (row for listing in listings for row in listing())
     return [*(row["name"] for row in rows), *SYNONYMS]
 
 
-def _dataset(name: str) -> Row | None:
-    if name not in registry.names():
+def _describe_dataset(name: str) -> ListingRow | None:
+    if name not in registry.source_names():
         return None
-    row = registry.describe(name)
+    row = registry.describe_source(name)
     return {"name": row.pop("name"), "what": "data set", **row}
 
 
-def _algorithm(name: str) -> Row | None:
-    from ratecli.experiment.signature import signature, summary  # noqa: PLC0415
-    from ratecli.solvers.registry import algorithms  # noqa: PLC0415
+def _describe_algorithm(name: str) -> ListingRow | None:
+    from ratecli.experiment.signature import algorithm_summary, read_signature  # noqa: PLC0415
+    from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415
 
-    if name not in algorithms():
+    if name not in all_algorithms():
         return None
-    algorithm = algorithms()[name]
+    algorithm = all_algorithms()[name]
     if algorithm.plugged:
         algorithm.load()  # what is wrong with it is said now
-    found = signature(algorithm)
+    found = read_signature(algorithm)
     return {
         "name": name,
         "what": "algorithm",
-        "summary": summary(algorithm),
+        "summary": algorithm_summary(algorithm),
         "source": "" if algorithm.plugged else algorithm.source,
-        "from": algorithm.source if algorithm.plugged else OWN,
+        "from": algorithm.source if algorithm.plugged else OWN_PACKAGE,
         "notes": found.text,
         "options": [asdict(option) for option in found.options],
     }
 
 
-def _code(name: str) -> Row | None:
+def _describe_code(name: str) -> ListingRow | None:
     row = CODES.get(name.upper())
     if row is None:
         return None
@@ -188,62 +202,62 @@ def _code(name: str) -> Row | None:
     }
 
 
-def _term(name: str) -> Row | None:
+def _describe_term(name: str) -> ListingRow | None:
     """A metric, function or plot: its row, and what its kind has beside it."""
-    whats = {"metric": metrics, "function": functions, "plot": plots}
+    whats = {"metric": list_metrics, "function": list_functions, "plot": list_plots}
     for what, listing in whats.items():
         for row in listing():
             if row["name"] == name:
-                told = _of_plugin(name) if row.get("kind") == "plugin" else {}
+                told = _describe_plugin_metric(name) if row.get("kind") == "plugin" else {}
                 return {"name": name, "what": what, **row, **told, **dict(_details(name))}
     return None
 
 
-def _of_plugin(name: str) -> Row:
+def _describe_plugin_metric(name: str) -> ListingRow:
     """What a metric of another package says of itself; raises E210."""
-    found = metric(name)
+    found = find_metric(name)
     if isinstance(found, Composite):
-        return _line(name, found)
+        return _composite_row(name, found)
     assert found is not None
     return {"kind": "rate", "means": found.means}
 
 
 def _details(name: str) -> Iterator[tuple[str, Any]]:
-    rate = metric(name) if name in RATES or name in plugins("metric") else None
+    rate = find_metric(name) if name in RATES or name in plugins_by_name("metric") else None
     if isinstance(rate, Rate):
         yield "a mean over", f"{rate.among}, in the slice or not" if rate.whole else rate.among
         yield "counts a yes of", f"{rate.yes} in the slice" if rate.whole else rate.yes
         yield "counts a no of", rate.no
         if rate.complement:
             yield "complement", rate.complement
-        yield "needs", _needs(rate.needs_labels, rate.needs_deployed)
+        yield "needs", _requirements(rate.needs_labels, rate.needs_deployed)
     if name in FUNCTIONS:
         function = FUNCTIONS[name]
         yield "arguments", "any number" if function.arity is None else function.arity
         if function.domain != (-INFINITY, INFINITY):
             yield "takes numbers from", list(map(_finite, function.domain))
-        if name in OVER_VALUES:
+        if name in VARIADIC_FUNCTIONS:
             yield "of a metric's values over a column", f"{name}(tpr, by=sex)"
     if name in TEMPLATES:
         yield "written", f"{name}(tpr, by=sex)"
-    if name in OVER_VALUES or name == "mean":
+    if name in VARIADIC_FUNCTIONS or name == "mean":
         yield "over several columns", f"{name}(tpr, by=(sex, race))"
-    if name in SPREADS:
+    if name in BALANCE_METRICS:
         yield "written", f"{name}(by=sex)"
         yield "over several columns", f"{name}(by=(sex, race))"
-    if name in PLOTS:
+    if name in PLOT_DESCRIPTIONS:
         yield "keys", _plot_keys(name)
 
 
-def _plot_keys(name: str) -> list[Row]:
+def _plot_keys(name: str) -> list[ListingRow]:
     # pydantic is for plots only
-    from ratecli.config.report import KINDS  # noqa: PLC0415
+    from ratecli.config.report import PLOT_TYPES  # noqa: PLC0415
 
-    keys = KINDS[name].model_fields.items()
+    keys = PLOT_TYPES[name].model_fields.items()
     return [{"key": key, "means": field.description} for key, field in keys if key != "kind"]
 
 
-def _needs(labels: bool, deployed: bool) -> list[str]:
+def _requirements(labels: bool, deployed: bool) -> list[str]:
     words = {"labels": labels, "a deployed model": deployed}
     return [word for word, needed in words.items() if needed]
 
@@ -252,11 +266,11 @@ def _finite(value: float) -> float | str:
     return str(value) if value in {INFINITY, -INFINITY} else value
 
 
-def _composite(name: str) -> Row:
-    return _line(name, COMPOSITES[name])
+def _describe_composite(name: str) -> ListingRow:
+    return _composite_row(name, COMPOSITES[name])
 
 
-def _line(name: str, row: Composite) -> Row:
+def _composite_row(name: str, row: Composite) -> ListingRow:
     written = f"{name}({', '.join(row.parameters)})" if row.parameters else name
     text = f"{row.text} / {row.over} of all rows" if row.over else row.text
     return {"name": name, "kind": "composite", "means": row.means, "is": f"{written} = {text}"}
@@ -270,7 +284,7 @@ def _synonyms(name: str) -> list[str]:
     return [synonym for synonym, meant in SYNONYMS.items() if meant == name]
 
 
-def _experiment(path: Path) -> Row:
+def _experiment_row(path: Path) -> ListingRow:
     # PyYAML is for this listing only
     from ratecli.config.document import Document  # noqa: PLC0415
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratecli.config.document import Document, Loc
-from ratecli.errors import Fault
+from ratecli.errors import Diagnostic
 
-ABOUT = {
+KEYS_BY_CODE = {
     "E201": ("source",),
     "E210": ("source",),
     "E401": ("source",),
@@ -24,18 +24,18 @@ ABOUT = {
 }
 """What a code is about; the first of these options that the entry has is shown."""
 
-QUOTED = re.compile(r"'([^']*)'")
+QUOTED_TEXT = re.compile(r"'([^']*)'")
 
 
 @dataclass(frozen=True)
-class EntryPlaces:
+class DatasetEntryPlaces:
     """The places of one entry; `options` is what it says."""
 
     document: Document
     name: str
     options: Mapping[str, Any]
 
-    def placed(self, fault: Fault) -> Fault:
+    def placed(self, fault: Diagnostic) -> Diagnostic:
         """The fault at the option that it is about, else at the entry's name."""
         if fault.place is not None:
             return fault
@@ -44,9 +44,9 @@ class EntryPlaces:
         key = not loc or fault.code == "E101"
         return fault.at(self.document.place((*outer, *loc), key=key))
 
-    def _found(self, fault: Fault) -> Iterator[Loc]:
-        yield from ((key,) for key in ABOUT.get(fault.code, ()) if key in self.options)
-        quoted = QUOTED.findall(fault.message)
+    def _found(self, fault: Diagnostic) -> Iterator[Loc]:
+        yield from ((key,) for key in KEYS_BY_CODE.get(fault.code, ()) if key in self.options)
+        quoted = QUOTED_TEXT.findall(fault.message)
         yield from ((key,) for key in quoted if key in self.options and not self._many(key))
         for key, value in self.options.items():
             if value in quoted:

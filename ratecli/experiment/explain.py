@@ -5,48 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from ratecli.config.experiment import Deployed
+from ratecli.config.experiment import DeployedSpec
 from ratecli.errors import FaultError
-from ratecli.experiment.cases import PLACEHOLDER, Case, known_goals, metrics_of
+from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, resolve_goals
 from ratecli.experiment.explain_filter import explain_filter
 from ratecli.experiment.explain_safety import explain_safety
-from ratecli.experiment.goal_checks import SHAPES, refusal
-from ratecli.experiment.options import settled, solver_class
-from ratecli.experiment.prepare import Prepared
+from ratecli.experiment.goal_checks import SHAPE_NAMES, refusal_reason
+from ratecli.experiment.options import all_options, solver_class
+from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.models.storage import loads
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, bound_text, positive_combination, ratio_sum
-from ratecli.rates.analysis import Goal, Shape, monotone, vanishing
+from ratecli.rates.analysis import Goal, Shape, monotonicity, vanishing_ratios
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
-from ratecli.solvers.registry import algorithms
+from ratecli.solvers.registry import all_algorithms
 
 T = TypeVar("T")
 
-FEW = 4
+MAX_SHOWN_ITEMS = 4
 """Up to so many sweep points and pieces are all shown; else the first and the last."""
 TREE_LINES = 30
 TEXT_LENGTH = 300
 
-ROLES = {1: "grows in", -1: "falls in", 0: "neither grows nor falls for sure in"}
+ROLE_PHRASES = {1: "grows in", -1: "falls in", 0: "neither grows nor falls for sure in"}
 
 
-def explain(prepared: Prepared) -> list[str]:
+def explain(prepared: PreparedExperiment) -> list[str]:
     """All that the file asks: what varies, every goal taken apart, who can take it."""
     lines = [prepared.experiment.name, ""]
-    lines += ["algorithms", *_under(_algorithms(prepared.cases))]
+    lines += ["algorithms", *_indent_lines(_explain_algorithms(prepared.cases))]
     if stage := explain_filter(prepared):
         lines += ["", *stage]
     for name in ("objective", *prepared.experiment.constraints):
         title = name if name == "objective" else f"constraint {name}"
         tests = [] if name == "objective" else explain_safety(prepared, name)
-        goals = explain_goal(_by_point(prepared.cases, name))
-        lines += ["", title, *_under([*goals, *tests])]
+        goals = explain_goal(_goal_by_point(prepared.cases, name))
+        lines += ["", title, *_indent_lines([*goals, *tests])]
     if prepared.experiment.deployed is not None:
-        lines += ["", "deployed model", f"  {_deployed(prepared.experiment.deployed, prepared)}"]
-    metrics = metrics_of(prepared.cases)
-    shown = [f"{name} = {ex.text(metrics[name])}" for name in prepared.experiment.metrics]
-    return [*lines, "", "metrics", *_under(shown)]
+        lines += [
+            "",
+            "deployed model",
+            f"  {_explain_deployed(prepared.experiment.deployed, prepared)}",
+        ]
+    metrics = case_metrics(prepared.cases)
+    shown = [f"{name} = {ex.to_text(metrics[name])}" for name in prepared.experiment.metrics]
+    return [*lines, "", "metrics", *_indent_lines(shown)]
 
 
 def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
@@ -56,109 +60,112 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
     verb = "minimize" if objective else "at most 0"
     at = (
         f" at {label}"
-        if label and ex.text(goal.expression) != ex.text(goals[-1][1].expression)
+        if label and ex.to_text(goal.expression) != ex.to_text(goals[-1][1].expression)
         else ""
     )
     bound = "" if objective else " <= 0"
     return [
         f"as written  {goal.text}",
-        f"understood  {_short(ex.text(goal.expression))}{bound}",
-        f"class       {SHAPES[goal.shape]}",
+        f"understood  {_shorten_text(ex.to_text(goal.expression))}{bound}",
+        f"class       {SHAPE_NAMES[goal.shape]}",
         f"{verb}{at}:",
-        *_under(_cut(tree(goal.expression))),
+        *_indent_lines(_shorten_lines(format_tree(goal.expression))),
         *_of_note(goal),
         *_ratio_note(goal),
-        *_normal_forms(goals, objective=objective),
-        *_takers(goal, objective=objective),
+        *_format_normal_forms(goals, objective=objective),
+        *_accepting_algorithms(goal, objective=objective),
     ]
 
 
-def tree(node: Expression) -> list[str]:
+def format_tree(node: Expression) -> list[str]:
     """A tree by indentation, slices spelt out."""
     heads = {ex.Sum: "sum", ex.Product: "product", ex.Quotient: "quotient"}
-    if isinstance(node, ex.Constant | ex.Measured | ex.Of):
-        return [ex.text(node)]
+    if isinstance(node, ex.Constant | ex.MeasuredNode | ex.AlgorithmMetric):
+        return [ex.to_text(node)]
     head = node.function if isinstance(node, ex.Apply) else heads[type(node)]
-    return [head, *_under(line for child in ex.children(node) for line in tree(child))]
+    return [
+        head,
+        *_indent_lines(line for child in ex.children(node) for line in format_tree(child)),
+    ]
 
 
-def normal_form(goal: Goal) -> list[str]:
+def format_normal_form(goal: Goal) -> list[str]:
     """What solvers read: bounds on positive combinations, monotone rates, or ratios."""
-    return [line for piece in _ends(goal.pieces) for line in _piece(piece, goal)]
+    return [line for piece in _first_and_last(goal.pieces) for line in _format_piece(piece, goal)]
 
 
-def _piece(piece: Expression | None, goal: Goal) -> Iterator[str]:
+def _format_piece(piece: Expression | None, goal: Goal) -> Iterator[str]:
     if piece is None:
         yield f"... {len(goal.pieces) - 2} more ..."
         return
     form, sums = affine(piece), ratio_sum(piece)
     if form is not None:
-        yield _affine(form, bound=goal.name != "objective")
+        yield _format_affine(form, bound=goal.name != "objective")
     elif goal.shape is Shape.CONVEX:
-        yield ex.text(piece)
-        signs = monotone(piece)
-        for sign, words in ROLES.items():
+        yield ex.to_text(piece)
+        signs = monotonicity(piece)
+        for sign, words in ROLE_PHRASES.items():
             leaves = [str(leaf) for leaf, found in signs.items() if found == sign]
             if leaves:
                 yield f"  {words} {'; '.join(leaves)}"
     elif sums is not None:
         if sums.affine.coefficients or sums.affine.constant:
-            yield _affine(sums.affine, bound=False)
+            yield _format_affine(sums.affine, bound=False)
         for ratio in sums.ratios:
             yield f"+ {ratio.weight:g} * numerator / denominator"
-            yield f"    numerator    {ex.text(ratio.numerator.expression())}"
-            yield f"    denominator  {ex.text(ratio.denominator.expression())}"
+            yield f"    numerator    {ex.to_text(ratio.numerator.expression())}"
+            yield f"    denominator  {ex.to_text(ratio.denominator.expression())}"
     else:
-        yield ex.text(piece)
+        yield ex.to_text(piece)
 
 
-def _affine(form: Affine, *, bound: bool) -> str:
+def _format_affine(form: Affine, *, bound: bool) -> str:
     positive = positive_combination(form)
-    return bound_text(positive) if bound else ex.text(positive.expression())
+    return bound_text(positive) if bound else ex.to_text(positive.expression())
 
 
-def _normal_forms(goals: Sequence[tuple[str, Goal]], *, objective: bool) -> Iterator[str]:
+def _format_normal_forms(goals: Sequence[tuple[str, Goal]], *, objective: bool) -> Iterator[str]:
     yield "normal form" if objective else "normal form, all of it to hold"
     shown: dict[tuple[str, ...], str] = {}
     for label, goal in goals:
-        shown.setdefault(tuple(normal_form(goal)), label)
-    for entry in _ends(list(shown.items())):
+        shown.setdefault(tuple(format_normal_form(goal)), label)
+    for entry in _first_and_last(list(shown.items())):
         if entry is None:
             yield f"  ... {len(shown) - 2} more sweep points ..."
             continue
         lines, label = entry
         head = [f"at {label}"] if label and len(shown) > 1 else []
-        yield from _under([*head, *(_under(lines) if head else lines)])
+        yield from _indent_lines([*head, *(_indent_lines(lines) if head else lines)])
 
 
 def _of_note(goal: Goal) -> Iterator[str]:
-    others = {part for part in ex.walk(goal.expression) if isinstance(part, ex.Of)}
-    for part in sorted(others, key=ex.text):
+    others = {part for part in ex.walk(goal.expression) if isinstance(part, ex.AlgorithmMetric)}
+    for part in sorted(others, key=ex.to_text):
         when = (
             "the deployed model has decided" if part.algorithm == DEPLOYED else "that trial has run"
         )
-        yield f"{ex.text(part)} is a number once {when}; below, {PLACEHOLDER:g} stands for it"
+        yield f"{ex.to_text(part)} is a number once {when}; below, {OF_PLACEHOLDER:g} stands for it"
 
 
 def _ratio_note(goal: Goal) -> Iterator[str]:
     """What holds where a ratio is none."""
-    for bottom in dict.fromkeys(part.denominator for part in vanishing(goal.expression)):
-        yield f"undefined where {_short(ex.text(bottom))} is 0: then it is measured as"
+    for bottom in dict.fromkeys(part.denominator for part in vanishing_ratios(goal.expression)):
+        yield f"undefined where {_shorten_text(ex.to_text(bottom))} is 0: then it is measured as"
         yield "  nan, and a constraint does not count as met"
 
 
-def _takers(goal: Goal, *, objective: bool) -> Iterator[str]:
+def _accepting_algorithms(goal: Goal, *, objective: bool) -> Iterator[str]:
     """Every algorithm, and whether it takes the goal."""
     yield "algorithms"
-    width = max(map(len, algorithms()))
-    for name in algorithms():
+    width = max(map(len, all_algorithms()))
+    for name in all_algorithms():
         try:
             found = solver_class(name)
         except FaultError as error:
             yield f"  {name:{width}}  {error.faults[0].message}"
             continue
         takes = found.objectives if objective else found.constraints
-        why, _ = refusal(found, goal, objective=objective)
+        why, _ = refusal_reason(found, goal, objective=objective)
         if found.role == "ignores":
             words = "ignores it, and is measured on it"
         elif goal.shape not in takes:
@@ -171,15 +178,15 @@ def _takers(goal: Goal, *, objective: bool) -> Iterator[str]:
         yield f"  {name:{width}}  {words}"
 
 
-def _algorithms(cases: Sequence[Case]) -> Iterator[str]:
+def _explain_algorithms(cases: Sequence[Case]) -> Iterator[str]:
     for label in dict.fromkeys(case.label for case in cases):
         own = [case for case in cases if case.label == label]
         kind = "" if label == own[0].algorithm else f" ({own[0].algorithm})"
-        options = ", ".join(f"{key}={value}" for key, value in settled(own[0].solver).items())
+        options = ", ".join(f"{key}={value}" for key, value in all_options(own[0].solver).items())
         yield f"{label}{kind}: {options}; {len(own)} sweep point{'s' * (len(own) > 1)}"
 
 
-def _deployed(deployed: Deployed, prepared: Prepared) -> str:
+def _explain_deployed(deployed: DeployedSpec, prepared: PreparedExperiment) -> str:
     """What churn, wins and losses compare with, and where its decisions come from."""
     if deployed.column is not None:
         return f"decisions are read from the column '{deployed.column}'"
@@ -195,12 +202,12 @@ def _deployed(deployed: Deployed, prepared: Prepared) -> str:
     )
 
 
-def _by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:
+def _goal_by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:
     """A goal, by the text of each sweep point, in which `of(...)` is a stand-in."""
     found: dict[str, Goal] = {}
     for case in cases:
         label = ", ".join(f"{key}={value}" for key, value in case.point.items())
-        objective, rules = known_goals(case, lambda _: PLACEHOLDER)
+        objective, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
         written = {goal.name: goal.expression for goal in case.goals()}
         for goal in (objective, *rules):
             if goal.name == name:
@@ -209,20 +216,20 @@ def _by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:
     return list(found.items())
 
 
-def _ends(items: Sequence[T]) -> list[T | None]:
+def _first_and_last(items: Sequence[T]) -> list[T | None]:
     """All of a few, else the first and the last with None between."""
-    return list(items) if len(items) <= FEW else [items[0], None, items[-1]]
+    return list(items) if len(items) <= MAX_SHOWN_ITEMS else [items[0], None, items[-1]]
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= TEXT_LENGTH else f"{text[:TEXT_LENGTH]}..."
 
 
-def _cut(lines: list[str]) -> list[str]:
+def _shorten_lines(lines: list[str]) -> list[str]:
     if len(lines) <= TREE_LINES:
         return lines
     return [*lines[: TREE_LINES - 1], f"... {len(lines) - TREE_LINES + 1} more lines"]
 
 
-def _under(lines: Iterator[str] | Sequence[str]) -> list[str]:
+def _indent_lines(lines: Iterator[str] | Sequence[str]) -> list[str]:
     return [f"  {line}" for line in lines]

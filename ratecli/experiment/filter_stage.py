@@ -6,33 +6,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ratecli.config.complaint import kind, no_choice
+from ratecli.config.complaint import describe_type, invalid_choice
 from ratecli.config.document import Document, Loc
 from ratecli.config.experiment import Experiment
-from ratecli.config.filter import ALPHA, FILTER, TAKES, Filter
-from ratecli.errors import Fault, FaultError, Place, did_you_mean
-from ratecli.experiment.cases import Case, Filtering
-from ratecli.experiment.goal_checks import SHAPES
-from ratecli.experiment.options import OptionError, at_point, solver, solver_class
-from ratecli.experiment.safety import AtPoint, Limits
-from ratecli.ledger.records import STAGE, VIOLATION
+from ratecli.config.filter import ALPHA_WORDS, FILTER, TAKE_CHOICES, FilterSpec
+from ratecli.errors import Diagnostic, FaultError, SourceLocation, did_you_mean
+from ratecli.experiment.cases import Case, CaseFilter
+from ratecli.experiment.goal_checks import SHAPE_NAMES
+from ratecli.experiment.options import OptionError, make_solver, solver_class, value_at_point
+from ratecli.experiment.safety import EntryAtPoint, NumberRange
+from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
-from ratecli.rates.analysis import Goal, Shape, objective_goal, rule_goal
+from ratecli.rates.analysis import Goal, Shape, constraint_goal, objective_goal
 from ratecli.rates.expression import Disclosure, Expression
-from ratecli.rates.parser import parse_value
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope
-from ratecli.rates.syntax import NOWHERE, Name
+from ratecli.rates.syntax import NO_SPAN, NameNode
 from ratecli.rates.table import DISCLOSIVITY, IMBALANCE
 from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import Solver
-from ratecli.solvers.margin import Guard
-from ratecli.solvers.registry import algorithms, working
+from ratecli.solvers.margin import MarginSpec
+from ratecli.solvers.registry import all_algorithms, loadable_solvers
 
-AT: Loc = (FILTER,)
+FILTER_LOC: Loc = (FILTER,)
 """Where the stage stands in a file."""
-ALPHAS = Limits(lambda n: 0 <= n <= 1, ALPHA)
-KEPT, LEAST = f"{STAGE}kept", f"{STAGE}least_share"
+ALPHA_RANGE = NumberRange(lambda n: 0 <= n <= 1, ALPHA_WORDS)
+KEPT_METRIC, LEAST_SHARE_METRIC = f"{FILTER_STAGE_PREFIX}kept", f"{FILTER_STAGE_PREFIX}least_share"
 
 
 def is_filter(found: type[Solver]) -> bool:
@@ -40,34 +40,46 @@ def is_filter(found: type[Solver]) -> bool:
     return found.hides_groups and Shape.BALANCE in found.objectives
 
 
-def filters() -> list[str]:
+def filter_algorithm_names() -> list[str]:
     """The names of the algorithms that are filters."""
-    there = ((name, found) for name, found in working() if algorithms()[name].missing() is None)
+    there = (
+        (name, found)
+        for name, found in loadable_solvers()
+        if all_algorithms()[name].missing() is None
+    )
     return [name for name, found in there if is_filter(found)]
 
 
-def stage_place(document: Document) -> Place:
+def filter_place(document: Document) -> SourceLocation:
     """Where a file says what its filter is to reach."""
-    return document.place((*AT, "balance" if "balance" in document.data[FILTER] else "objective"))
+    return document.place(
+        (*FILTER_LOC, "balance" if "balance" in document.data[FILTER] else "objective")
+    )
 
 
-def stage_metrics(experiment: Experiment) -> list[str]:
+def filter_metric_names(experiment: Experiment) -> list[str]:
     """The names of what is measured of the file's filter; it has nothing else, nobody else has these."""
     stage = experiment.filter
     if stage is None:
         return []
     aim = "objective" if stage.balance is None else IMBALANCE
-    broken = [VIOLATION + DISCLOSIVITY] if stage.disclosivity is not None else []
-    return [f"{STAGE}{aim}", f"{STAGE}{DISCLOSIVITY}", KEPT, LEAST, *broken]
+    broken = [VIOLATION_PREFIX + DISCLOSIVITY] if stage.disclosivity is not None else []
+    return [
+        f"{FILTER_STAGE_PREFIX}{aim}",
+        f"{FILTER_STAGE_PREFIX}{DISCLOSIVITY}",
+        KEPT_METRIC,
+        LEAST_SHARE_METRIC,
+        *broken,
+    ]
 
 
-def stage_labels(cases: Sequence[Case]) -> list[str]:
+def filter_trial_labels(cases: Sequence[Case]) -> list[str]:
     """What the trials of the filters are called that cases go through."""
-    return list(dict.fromkeys(case.label for case in stage_cases(cases).values()))
+    return list(dict.fromkeys(case.label for case in filter_stage_cases(cases).values()))
 
 
-def stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
-    """The filters that cases go through, each once, by its key (`Filtering.key`).
+def filter_stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
+    """The filters that cases go through, each once, by its key (`CaseFilter.key`).
 
     Each is shown at the sweep point that those who use it have in common. Two that differ though they have
     one point, since rows are put aside for some only, are told apart by the first algorithm that uses the
@@ -93,7 +105,7 @@ def stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
 
 
 @dataclass(frozen=True)
-class Stage:
+class FilterStage:
     """The file's filter for one algorithm at one sweep point.
 
     Attributes
@@ -106,13 +118,13 @@ class Stage:
         What becomes of the training rows before they are filtered.
     """
 
-    said: AtPoint
+    said: EntryAtPoint
     scope: Scope
     pool: tuple[str, ...]
     share: Fraction | None
     holdout: Holdout | None
 
-    def filtering(self) -> Filtering | None:
+    def filtering(self) -> CaseFilter | None:
         """What training rows go through, if they do.
 
         Raises
@@ -125,24 +137,28 @@ class Stage:
             return None
         made = self._solver(stage)
         objective, aim = self._objective(stage)
-        columns = tuple(dict.fromkeys(_columns(objective)))
+        columns = tuple(dict.fromkeys(_group_columns(objective)))
         disclosed = self._disclosed(stage, columns)
         alpha = None
         if stage.disclosivity is not None:
-            alpha = float(self.said.number(stage.disclosivity, (*AT, "disclosivity"), ALPHAS))
-        rules = () if alpha is None or disclosed is None else (_bound(disclosed, alpha),)
+            alpha = float(
+                self.said.number(stage.disclosivity, (*FILTER_LOC, "disclosivity"), ALPHA_RANGE)
+            )
+        rules = (
+            () if alpha is None or disclosed is None else (_disclosivity_goal(disclosed, alpha),)
+        )
         metrics = {
             aim: objective.expression,
-            f"{STAGE}{DISCLOSIVITY}": disclosed,
-            KEPT: self._plain("positive_rate"),
-            LEAST: self._least(columns) if disclosed is not None else None,
+            f"{FILTER_STAGE_PREFIX}{DISCLOSIVITY}": disclosed,
+            KEPT_METRIC: self._plain("positive_rate"),
+            LEAST_SHARE_METRIC: self._least(columns) if disclosed is not None else None,
         }
         measured = {name: metric for name, metric in metrics.items() if metric is not None}
         case = Case(
             label=FILTER,
             algorithm=stage.name,
             solver=made,
-            guard=Guard(),
+            guard=MarginSpec(),
             share=self.share,
             holdout=self.holdout,
             safety=None,
@@ -150,130 +166,136 @@ class Stage:
             datasets=self.pool,
             objective=objective,
             constraints=rules,
-            metrics=measured | {VIOLATION + rule.name: rule.expression for rule in rules},
+            metrics=measured | {VIOLATION_PREFIX + rule.name: rule.expression for rule in rules},
         )
-        return Filtering(case, self._take(stage))
+        return CaseFilter(case, self._take(stage))
 
-    def _solver(self, stage: Filter) -> Solver:
-        document, loc = self.said.document, (*AT, "algorithm")
+    def _solver(self, stage: FilterSpec) -> Solver:
+        document, loc = self.said.document, (*FILTER_LOC, "algorithm")
         place = document.place(loc)
-        if stage.name not in algorithms():
-            hint = did_you_mean(stage.name, filters(), "filters")
+        if stage.name not in all_algorithms():
+            hint = did_you_mean(stage.name, filter_algorithm_names(), "filters")
             message = f"no algorithm is called '{stage.name}'"
-            raise FaultError(Fault("E202", message, hint, place=place))
+            raise FaultError(Diagnostic("E202", message, hint, place=place))
         try:
             found = solver_class(stage.name)
         except FaultError as error:
             raise FaultError(fault.at(place) for fault in error.faults) from None
-        missing = algorithms()[stage.name].missing()
+        missing = all_algorithms()[stage.name].missing()
         if missing is not None:
             raise FaultError(missing.at(place))
         if not is_filter(found):
-            hint = f"filters: {', '.join(filters())}"
+            hint = f"filters: {', '.join(filter_algorithm_names())}"
             message = (
                 f"'{stage.name}' is no filter: it does not keep rows so that groups are balanced"
             )
-            raise FaultError(Fault("E308", message, hint, place=place))
+            raise FaultError(Diagnostic("E308", message, hint, place=place))
         if stage.disclosivity is not None and found.role != "enforces":
             message = f"'{stage.name}' keeps no bound on disclosivity: it is measured anyway"
             hint = "leave 'disclosivity' out, or take balanced_tree"
-            key = document.place((*AT, "disclosivity"), key=True)
-            raise FaultError(Fault("E308", message, hint, place=key))
+            key = document.place((*FILTER_LOC, "disclosivity"), key=True)
+            raise FaultError(Diagnostic("E308", message, hint, place=key))
         try:
-            return solver(stage.name, at_point(stage.algorithm[stage.name], self.said.point), ())
+            return make_solver(
+                stage.name, value_at_point(stage.algorithm[stage.name], self.said.point), ()
+            )
         except OptionError as error:
             at = (*loc, stage.name)
             raise FaultError(each.under(*at).fault(document) for each in error.complaints) from None
 
-    def _objective(self, stage: Filter) -> tuple[Goal, str]:
+    def _objective(self, stage: FilterSpec) -> tuple[Goal, str]:
         """What is to be small, and the name of the metric that it is."""
         if stage.balance is None:
-            return self._rule(str(stage.objective)), f"{STAGE}objective"
+            return self._rule(str(stage.objective)), f"{FILTER_STAGE_PREFIX}objective"
         columns = list[str]()
         for k, name in enumerate(stage.balance):
             columns.append(self._column(k, name, columns))
-        tree = _of_columns(IMBALANCE, columns)
-        return objective_goal(str(tree), rs.resolve(tree, self.scope)), f"{STAGE}{IMBALANCE}"
+        tree = _column_rate_name(IMBALANCE, columns)
+        return objective_goal(
+            str(tree), rs.resolve(tree, self.scope)
+        ), f"{FILTER_STAGE_PREFIX}{IMBALANCE}"
 
     def _column(self, k: int, name: str, before: Sequence[str]) -> str:
         """A column to balance behind others, or the one that a swept name stands for; E104, E205, E304 at its place."""
         given = self.said.point.get(name, name)
         stage = self.said.document.data[FILTER]["balance"]
-        loc = (*AT, "balance", k) if isinstance(stage, list) else (*AT, "balance")
+        loc = (*FILTER_LOC, "balance", k) if isinstance(stage, list) else (*FILTER_LOC, "balance")
         place = self.said.document.place(loc)
         if not isinstance(given, str):
-            message = f"'{name}' stands for a column to balance, not {kind(given)}"
-            raise FaultError(Fault("E104", message, place=place))
+            message = f"'{name}' stands for a column to balance, not {describe_type(given)}"
+            raise FaultError(Diagnostic("E104", message, place=place))
         if given in before:
-            raise FaultError(Fault("E304", f"'{given}' is named twice", place=place))
+            raise FaultError(Diagnostic("E304", f"'{given}' is named twice", place=place))
         try:
-            rs.resolve(_of_columns(IMBALANCE, [given]), self.scope)
+            rs.resolve(_column_rate_name(IMBALANCE, [given]), self.scope)
         except FaultError as error:
             raise FaultError(fault.at(place) for fault in error.faults) from None
         return given
 
     def _rule(self, text: str) -> Goal:
         """E308 where the rule is no distance of shares from targets."""
-        loc, place = (*AT, "objective"), self.said.document.place
+        loc, place = (*FILTER_LOC, "objective"), self.said.document.place
         try:
-            value = rs.resolve(parse_value(text), self.scope)
+            value = rs.resolve(parse_expression(text), self.scope)
         except FaultError as error:
             raise FaultError(fault.at(place(loc, fault.span)) for fault in error.faults) from None
-        for leaf in ex.measured(value):
+        for leaf in ex.measured_nodes(value):
             if leaf.split not in {None, "train"}:
                 message = (
                     f"the filter looks at the split '{leaf.split}': it sees training rows only"
                 )
-                raise FaultError(Fault("E309", message, place=place(loc, leaf.span)))
+                raise FaultError(Diagnostic("E309", message, place=place(loc, leaf.span)))
         goal = objective_goal(" ".join(text.split()), value)
         if goal.shape is not Shape.BALANCE:
-            message = f"the filter cannot minimize this: it is {SHAPES[goal.shape]}"
+            message = f"the filter cannot minimize this: it is {SHAPE_NAMES[goal.shape]}"
             hint = "write a distance of shares from their targets, as in rms(share[women] - 0.5)"
-            raise FaultError(Fault("E308", message, hint, place=place(loc)))
+            raise FaultError(Diagnostic("E308", message, hint, place=place(loc)))
         return goal
 
-    def _disclosed(self, stage: Filter, columns: Sequence[str]) -> Disclosure | None:
+    def _disclosed(self, stage: FilterSpec, columns: Sequence[str]) -> Disclosure | None:
         """How much a row's value of the columns is disclosed; None where nobody asks and they have too many.
 
         With an objective of one's own its slices may be of columns of any kind.
         """
         try:
-            found = rs.resolve(_of_columns(DISCLOSIVITY, columns), self.scope)
+            found = rs.resolve(_column_rate_name(DISCLOSIVITY, columns), self.scope)
         except FaultError as error:
             if stage.disclosivity is None:
                 return None
-            place = self.said.document.place((*AT, "disclosivity"), key=True)
+            place = self.said.document.place((*FILTER_LOC, "disclosivity"), key=True)
             raise FaultError(fault.at(place) for fault in error.faults) from None
         assert isinstance(found, Disclosure)
         return found
 
     def _plain(self, text: str) -> Expression:
-        return rs.resolve(parse_value(text), self.scope)
+        return rs.resolve(parse_expression(text), self.scope)
 
     def _least(self, columns: Sequence[str]) -> Expression:
         """The least share of any value of the columns."""
-        tree = replace(_of_columns("min", columns), arguments=(parse_value("share"),))
+        tree = replace(_column_rate_name("min", columns), arguments=(parse_expression("share"),))
         return rs.resolve(tree, self.scope)
 
-    def _take(self, stage: Filter) -> str:
+    def _take(self, stage: FilterSpec) -> str:
         given, document = self.said.point.get(stage.take, stage.take), self.said.document
-        if given not in TAKES:
-            raise FaultError(no_choice((*AT, "take"), given, TAKES).fault(document))
+        if given not in TAKE_CHOICES:
+            raise FaultError(
+                invalid_choice((*FILTER_LOC, "take"), given, TAKE_CHOICES).fault(document)
+            )
         return str(given)
 
 
-def _of_columns(name: str, columns: Sequence[str]) -> Name:
-    spans = (NOWHERE,) * len(columns)
-    return Name(name, arguments=(), by=tuple(columns), by_spans=spans)
+def _column_rate_name(name: str, columns: Sequence[str]) -> NameNode:
+    spans = (NO_SPAN,) * len(columns)
+    return NameNode(name, arguments=(), by=tuple(columns), by_spans=spans)
 
 
-def _columns(goal: Goal) -> Iterator[str]:
+def _group_columns(goal: Goal) -> Iterator[str]:
     """The columns by which a goal tells groups, in its order."""
     for leaf in ex.leaves(goal.expression):
         yield from (condition.column for condition in leaf.where.conditions)
 
 
-def _bound(disclosed: Disclosure, alpha: float) -> Goal:
+def _disclosivity_goal(disclosed: Disclosure, alpha: float) -> Goal:
     parts = (ex.subtract(disclosed, ex.Constant(alpha)),)
-    text = f"{ex.text(disclosed)} <= {alpha:g}"
-    return rule_goal(DISCLOSIVITY, text, parts, rs.violation(parts))
+    text = f"{ex.to_text(disclosed)} <= {alpha:g}"
+    return constraint_goal(DISCLOSIVITY, text, parts, rs.violation_expression(parts))

@@ -5,35 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ratecli.datasets.registry import source_of
+from ratecli.datasets.registry import source_of_plugin
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import FaultError
-from ratecli.plugins import Kind, Plugin, installed, sole
-from ratecli.rates.metrics import LANGUAGE, metric_of
-from ratecli.solvers.registry import BUILT_IN, solver_of
+from ratecli.plugins import Plugin, PluginKind, find_plugin, installed_plugins_by_kind
+from ratecli.rates.metrics import BUILTIN_NAMES, load_plugin_metric
+from ratecli.solvers.registry import BUILT_IN_ALGORITHMS, plugin_solver_class
 
-OURS: dict[Kind, frozenset[str]] = {
-    "algorithm": frozenset(row.name for row in BUILT_IN),
+BUILT_IN_NAMES: dict[PluginKind, frozenset[str]] = {
+    "algorithm": frozenset(row.name for row in BUILT_IN_ALGORITHMS),
     "data set": frozenset(SOURCES),
-    "metric": LANGUAGE,
+    "metric": BUILTIN_NAMES,
 }
-LOADERS: dict[Kind, Callable[[Plugin], object]] = {
-    "algorithm": solver_of,
-    "data set": source_of,
-    "metric": metric_of,
+PLUGIN_LOADERS: dict[PluginKind, Callable[[Plugin], object]] = {
+    "algorithm": plugin_solver_class,
+    "data set": source_of_plugin,
+    "metric": load_plugin_metric,
 }
 
 
-def loaded(plugin: Plugin) -> Any:
+def load_plugin(plugin: Plugin) -> Any:
     """The solver's class, the source, or the metric; raises E210 for one that cannot be used."""
     if plugin.package:
-        if plugin.name in OURS[plugin.kind]:
+        if plugin.name in BUILT_IN_NAMES[plugin.kind]:
             raise plugin.broken(f"ratecli itself has a {plugin.kind} of that name, which is used")
-        sole(plugin.kind, plugin.name)
-    return LOADERS[plugin.kind](plugin)
+        find_plugin(plugin.kind, plugin.name)
+    return PLUGIN_LOADERS[plugin.kind](plugin)
 
 
-def listing() -> list[dict[str, Any]]:
+def plugin_rows() -> list[dict[str, Any]]:
     """One row a plugin, for `ratecli ls plugins`."""
     return [
         {
@@ -41,15 +41,15 @@ def listing() -> list[dict[str, Any]]:
             "kind": each.kind,
             "from": each.origin,
             "object": each.entry.value,
-            "state": _state(each),
+            "state": _plugin_status(each),
         }
-        for each in installed()
+        for each in installed_plugins_by_kind()
     ]
 
 
-def _state(plugin: Plugin) -> str:
+def _plugin_status(plugin: Plugin) -> str:
     try:
-        loaded(plugin)
+        load_plugin(plugin)
     except FaultError as error:
         return error.faults[0].message.partition(" cannot be used: ")[2] or error.faults[0].message
     return "can be used"

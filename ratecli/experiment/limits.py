@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult
 
-PROC = Path("/proc/self/statm").is_file()
+HAS_PROC = Path("/proc/self/statm").is_file()
 
-LOOK_SECONDS = 0.02 if PROC else 0.25
+MEMORY_POLL_SECONDS = 0.02 if HAS_PROC else 0.25
 """How often a process is looked at: one fills about 2 GB a second. Without /proc a look takes 5 ms."""
 
 MIB = 2.0**20
@@ -23,28 +23,30 @@ Amount = TypeVar("Amount", float, int)
 
 
 @dataclass(frozen=True)
-class Limits:
+class TrialLimits:
     """Seconds that a trial may run, and bytes that its process may hold in memory (resident)."""
 
     time: float | None = None
     memory: int | None = None
 
-    def wider(self, other: Limits) -> Limits:
+    def wider(self, other: TrialLimits) -> TrialLimits:
         """What is allowed by either: a trial that two experiments share is run once."""
-        return Limits(_most(self.time, other.time), _most(self.memory, other.memory))
+        return TrialLimits(
+            _smaller_limit(self.time, other.time), _smaller_limit(self.memory, other.memory)
+        )
 
     def check(self) -> None:
         """Raises FaultError, E511, for a limit that cannot be kept here."""
-        if self.memory is not None and not held_by(os.getpid()):
+        if self.memory is not None and not process_memory(os.getpid()):
             message = "limits.memory cannot be kept: this system does not say what a process holds"
-            raise FaultError(Fault("E511", message, "leave it out, or run elsewhere"))
+            raise FaultError(Diagnostic("E511", message, "leave it out, or run elsewhere"))
 
     def patience(self, seconds: float) -> float | None:
         """How long a trial that has run for some seconds may be left alone; None for ever."""
         left = None if self.time is None else max(0.0, self.time - seconds)
         if self.memory is None:
             return left
-        return LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
+        return MEMORY_POLL_SECONDS if left is None else min(left, MEMORY_POLL_SECONDS)
 
     def broken(self, key: str, seconds: float, held: int, before: int) -> TrialResult | None:
         """How a trial ends that runs too long, or whose process holds too much.
@@ -57,35 +59,35 @@ class Limits:
             Bytes that its process holds, and held when the trial began; 0 where that is not known.
         """
         if self.memory is not None and held > self.memory:
-            return TrialResult(key, "error", _too_much(self.memory, held, before), seconds)
+            return TrialResult(key, "error", _memory_message(self.memory, held, before), seconds)
         if self.time is not None and seconds >= self.time:
             reason = f"took longer than {self.time:g} s, the limit of time"
             return TrialResult(key, "timeout", reason, seconds)
         return None
 
 
-UNLIMITED = Limits()
+UNLIMITED = TrialLimits()
 
 
-def _most(one: Amount | None, other: Amount | None) -> Amount | None:
+def _smaller_limit(one: Amount | None, other: Amount | None) -> Amount | None:
     return None if one is None or other is None else max(one, other)
 
 
-def _too_much(limit: int, held: int, before: int) -> str:
-    told = f"its process held {size(held)} of memory, the limit is {size(limit)}"
-    told += f"; {size(before)} of it before the trial began" if before else ""
+def _memory_message(limit: int, held: int, before: int) -> str:
+    told = f"its process held {format_memory(held)} of memory, the limit is {format_memory(limit)}"
+    told += f"; {format_memory(before)} of it before the trial began" if before else ""
     return f"{told}: a process alone takes more than the limit" if before > limit else told
 
 
-def size(count: int) -> str:
+def format_memory(count: int) -> str:
     """`230 MiB`, `1.25 GiB`."""
     return f"{count / MIB:.0f} MiB" if count < 1024 * MIB else f"{count / MIB / 1024:.3g} GiB"
 
 
-def held_by(pid: int) -> int:
+def process_memory(pid: int) -> int:
     """Bytes of memory (resident) that a process holds; 0 where it is gone or nothing tells."""
     with suppress(OSError, ValueError, IndexError):
-        if PROC:
+        if HAS_PROC:
             pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
             return int(pages) * os.sysconf("SC_PAGE_SIZE")
         command = ["ps", "-o", "rss=", "-p", str(pid)]

@@ -9,33 +9,35 @@ import numpy as np
 
 from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
-from ratecli.experiment.cases import Case, known_goals
-from ratecli.experiment.frontier import known_frontier
-from ratecli.experiment.prepare import Prepared
-from ratecli.experiment.report_checks import tradeoffs
+from ratecli.experiment.cases import Case, resolve_goals
+from ratecli.experiment.frontier import find_frontier
+from ratecli.experiment.prepare import PreparedExperiment
+from ratecli.experiment.report_checks import tradeoff_plots
 from ratecli.ledger.provenance import code_versions
-from ratecli.ledger.records import VIOLATION
+from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import level
-from ratecli.sampling.rows import any_table
+from ratecli.rates.affine import implied_threshold
+from ratecli.sampling.rows import get_any_table
 
 FRONTIER_POINTS = 101
 
 
-def meta(prepared: Prepared) -> dict[str, Any]:
+def report_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
     """All that tables, plots and the report need beside the trials."""
     return {
         "experiment": prepared.experiment.resolved(),
-        "goals": _goals(prepared.cases),
-        "datasets": datasets(prepared),
+        "goals": _goal_metadata(prepared.cases),
+        "datasets": dataset_metadata(prepared),
         "versions": code_versions(),
         "warnings": [f"{fault.code}: {fault.message}" for fault in prepared.warnings],
-        "plots": [_lines(plot, prepared.cases) for plot in prepared.experiment.report.plots],
+        "plots": [
+            _constraint_lines(plot, prepared.cases) for plot in prepared.experiment.report.plots
+        ],
         "frontier": _frontiers(prepared),
     }
 
 
-def _goals(cases: Sequence[Case]) -> list[dict[str, str]]:
+def _goal_metadata(cases: Sequence[Case]) -> list[dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for case in cases:
         for goal in case.goals():
@@ -45,7 +47,7 @@ def _goals(cases: Sequence[Case]) -> list[dict[str, str]]:
     return list(found.values())
 
 
-def datasets(prepared: Prepared) -> dict[str, Any]:
+def dataset_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
     """Of each data set what was read, and of a stand-in what it stands for."""
     return {
         name: {
@@ -53,60 +55,60 @@ def datasets(prepared: Prepared) -> dict[str, Any]:
             "rows": len(table),
             "files": [{"name": file, "sha256": sha256} for file, sha256 in table.files],
         }
-        | _stand_in(entry)
+        | _stand_in_metadata(entry)
         for name, entry in prepared.data.options().items()
-        for table in [any_table(prepared.data, name)]
+        for table in [get_any_table(prepared.data, name)]
     }
 
 
-def _stand_in(entry: Mapping[str, Any]) -> dict[str, str]:
-    text = registry.find(entry["source"]).stand_in if "source" in entry else ""
+def _stand_in_metadata(entry: Mapping[str, Any]) -> dict[str, str]:
+    text = registry.find_source(entry["source"]).stand_in if "source" in entry else ""
     return {"stand_in": text} if text else {}
 
 
-def _lines(plot: Plot, cases: Sequence[Case]) -> dict[str, Any]:
+def _constraint_lines(plot: Plot, cases: Sequence[Case]) -> dict[str, Any]:
     """What constraints ask of a plot's x and y; of other kinds of plot nothing.
 
     What they ask of y is one line only where it does not vary along x.
     """
     if not isinstance(plot, TradeoffPlot):
         return {}
-    still = plot.y.startswith(VIOLATION) or any(plot.x in case.metrics for case in cases)
-    heights = _levels(cases, plot.y, plot.by) if still else []
-    return {"levels": _levels(cases, plot.x, plot.by), "heights": heights}
+    still = plot.y.startswith(VIOLATION_PREFIX) or any(plot.x in case.metrics for case in cases)
+    heights = _constraint_levels(cases, plot.y, plot.by) if still else []
+    return {"levels": _constraint_levels(cases, plot.x, plot.by), "heights": heights}
 
 
-def _levels(cases: Sequence[Case], metric: str, by: str | None) -> list[dict[str, Any]]:
+def _constraint_levels(cases: Sequence[Case], metric: str, by: str | None) -> list[dict[str, Any]]:
     """Values of a metric at which a constraint is just met, by label; with `panel`, the value of
     the name `by` at which that is so.
     """
-    if metric.startswith(VIOLATION):
+    if metric.startswith(VIOLATION_PREFIX):
         return [{"value": 0.0, "label": "limit"}]
     found: dict[str, dict[str, Any]] = {}
     for case in cases:
         if metric not in case.metrics or any(case.ofs()):
             continue
         panel = {"panel": case.point[by]} if by in case.point else {}
-        for goal in known_goals(case, _never)[1]:
+        for goal in resolve_goals(case, _unreachable_of)[1]:
             for piece in goal.pieces:
-                value = level(case.metrics[metric], piece)
+                value = implied_threshold(case.metrics[metric], piece)
                 if value is not None:
                     line = {"value": round(value, 12), "label": f"{goal.name}: {value:g}"}
                     found.setdefault(repr((panel, round(value, 12))), line | panel)
     return sorted(found.values(), key=lambda line: float(line["value"]))
 
 
-def _never(node: ex.Of) -> float:
+def _unreachable_of(node: ex.AlgorithmMetric) -> float:
     raise AssertionError(node)
 
 
-def _frontiers(prepared: Prepared) -> dict[str, list[list[float]]]:
+def _frontiers(prepared: PreparedExperiment) -> dict[str, list[list[float]]]:
     """The best possible trade-off of each plot that asks for it, where a data set knows it."""
     found = {}
-    for index, plot in tradeoffs(prepared.experiment):
-        frontier = known_frontier(plot, prepared.cases, prepared.data) if plot.optimum else None
+    for index, plot in tradeoff_plots(prepared.experiment):
+        frontier = find_frontier(plot, prepared.cases, prepared.data) if plot.optimum else None
         if frontier is not None:
             xs = np.linspace(0.0, 1.0, FRONTIER_POINTS)
-            ys = registry.resolve(frontier.function)(xs)
+            ys = registry.import_function(frontier.function)(xs)
             found[str(index)] = [[float(x), float(y)] for x, y in zip(xs, ys, strict=True)]
     return found

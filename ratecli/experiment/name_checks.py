@@ -6,19 +6,21 @@ from collections.abc import Iterator
 
 from ratecli.config.document import Document, Loc
 from ratecli.config.experiment import Experiment
-from ratecli.errors import Fault
-from ratecli.rates.metrics import LANGUAGE
+from ratecli.errors import Diagnostic
+from ratecli.rates.metrics import BUILTIN_NAMES
 
 
-def hidden_names(experiment: Experiment, document: Document) -> Iterator[Fault]:
+def check_swept_names(experiment: Experiment, document: Document) -> Iterator[Diagnostic]:
     """E106 for a swept name that is a metric or function: rules would take the number for it."""
-    for loc in _swept(experiment):
-        if loc[-1] in LANGUAGE:
+    for loc in _swept_name_locs(experiment):
+        if loc[-1] in BUILTIN_NAMES:
             message = f"'{loc[-1]}' is a metric or function of the language and cannot be swept"
-            yield Fault("E106", message, "sweep another name", place=document.place(loc, key=True))
+            yield Diagnostic(
+                "E106", message, "sweep another name", place=document.place(loc, key=True)
+            )
 
 
-def _swept(experiment: Experiment) -> Iterator[Loc]:
+def _swept_name_locs(experiment: Experiment) -> Iterator[Loc]:
     yield from (("sweep", name) for name in experiment.sweep.names)
     for index, entry in enumerate(experiment.algorithms):
         names = entry.sweep.names if entry.sweep else ()

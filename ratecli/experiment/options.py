@@ -11,11 +11,11 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from ratecli.config.complaint import WHERE, Complaint, complaints_of, unknown_key
-from ratecli.config.sweep import Point
-from ratecli.errors import Fault, FaultError, did_you_mean
-from ratecli.solvers.base import Checked, ConstraintName, OptionFaultError, Solver
-from ratecli.solvers.registry import algorithms
+from ratecli.config.complaint import LOCATION_MARK, Complaint, complaints_of, unknown_key
+from ratecli.config.sweep import SweepPoint
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.solvers.base import ConstraintName, OptionCheck, OptionFaultError, Solver
+from ratecli.solvers.registry import all_algorithms
 
 
 class OptionError(Exception):
@@ -29,10 +29,10 @@ class OptionError(Exception):
 @cache
 def solver_class(name: str) -> type[Solver]:
     """Raises E202 for an algorithm that does not exist."""
-    known = algorithms()
+    known = all_algorithms()
     if name not in known:
         raise FaultError(
-            Fault(
+            Diagnostic(
                 "E202", f"no algorithm is called '{name}'", did_you_mean(name, known, "algorithms")
             )
         )
@@ -44,47 +44,51 @@ def option_names(name: str) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(solver_class(name)))  # type: ignore[arg-type]
 
 
-def solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) -> Solver:
+def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) -> Solver:
     """The algorithm with its options, given the names of the file's constraints; raises
     OptionError, E202.
     """
     found = solver_class(name)
     given, fields = options, option_names(name)
-    options = {**algorithms()[name].preset, **given}
+    options = {**all_algorithms()[name].preset, **given}
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
-    wrong += [_not_finite(key, value) for key, value in options.items() if _endless(value)]
-    wrong = wrong or list(checked(found, options))
+    wrong += [_not_finite(key, value) for key, value in options.items() if _is_infinite(value)]
+    wrong = wrong or list(check_option_values(found, options))
     if wrong:
         raise OptionError(wrong)
     try:
         # JSON, because strict Python input would have to be the class itself
-        made: Solver = _adapter(found).validate_json(json.dumps(options), strict=True)
+        made: Solver = _type_adapter(found).validate_json(json.dumps(options), strict=True)
     except ValidationError as error:
         raise OptionError(complaints_of(error)) from None
-    idle = [_no_part(key, why) for key, why in made.idle.items() if key in given]
+    idle = [_unknown_part(key, why) for key, why in made.idle.items() if key in given]
     if idle:
         raise OptionError(idle)
-    unknown = {key: rule for key, rule in _rules(made).items() if rule not in constraints}
+    unknown = {
+        key: rule for key, rule in _constraint_options(made).items() if rule not in constraints
+    }
     if unknown:
-        raise OptionError([_no_rule(key, unknown[key], constraints) for key in unknown])
+        raise OptionError([_unknown_constraint(key, unknown[key], constraints) for key in unknown])
     return made
 
 
-def at_point(value: Any, point: Point) -> Any:
+def value_at_point(value: Any, point: SweepPoint) -> Any:
     """An option's value at a sweep point, whose names it may hold anywhere."""
     if isinstance(value, str):
         return point.get(value, value)
     if isinstance(value, dict):
-        return {key: at_point(part, point) for key, part in value.items()}
-    return [at_point(part, point) for part in value] if isinstance(value, list) else value
+        return {key: value_at_point(part, point) for key, part in value.items()}
+    return [value_at_point(part, point) for part in value] if isinstance(value, list) else value
 
 
-def checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
+def check_option_values(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
     """What options that know more of their values than a type say of them."""
-    hints = _hints(found)
+    hints = _option_types(found)
     for key in options.keys() & hints.keys():
-        for mark in _marks(hints[key]):
-            if isinstance(mark, Checked) and not (options[key] is None and _nullable(hints[key])):
+        for mark in _type_marks(hints[key]):
+            if isinstance(mark, OptionCheck) and not (
+                options[key] is None and _allows_none(hints[key])
+            ):
                 try:
                     mark.check(options[key])
                 except OptionFaultError as error:
@@ -94,55 +98,55 @@ def checked(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complai
 
 
 @cache
-def _hints(found: type[Solver]) -> dict[str, Any]:
+def _option_types(found: type[Solver]) -> dict[str, Any]:
     """Types of the options with their marks, read once: a sweep asks for each of its points."""
     return get_type_hints(found, include_extras=True)
 
 
-def _marks(hint: Any) -> Iterator[Any]:
+def _type_marks(hint: Any) -> Iterator[Any]:
     """What stands beside a type, also where it is one of several (`OracleOption | None`)."""
     for part in (hint, *get_args(hint)):
         yield from getattr(part, "__metadata__", ())
 
 
-def _nullable(hint: Any) -> bool:
+def _allows_none(hint: Any) -> bool:
     return type(None) in get_args(hint)
 
 
-def _endless(value: Any) -> bool:
+def _is_infinite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
 def _not_finite(key: str, value: float) -> Complaint:
-    return Complaint((key,), "E104", f"{WHERE} must be a finite number, not {value}")
+    return Complaint((key,), "E104", f"{LOCATION_MARK} must be a finite number, not {value}")
 
 
-def _no_part(key: str, why: str) -> Complaint:
+def _unknown_part(key: str, why: str) -> Complaint:
     return Complaint((key,), "E104", why, "leave it out", key=True)
 
 
-def _no_rule(key: str, name: str, constraints: Collection[str]) -> Complaint:
+def _unknown_constraint(key: str, name: str, constraints: Collection[str]) -> Complaint:
     hint = did_you_mean(name, constraints, "constraints")
     return Complaint((key,), "E203", f"no constraint is called '{name}'", hint)
 
 
-def _rules(made: Solver) -> dict[str, str]:
+def _constraint_options(made: Solver) -> dict[str, str]:
     """The constraint that each option of type `ConstraintName` names, where it does."""
-    hints = _hints(type(made))
+    hints = _option_types(type(made))
     keys = [key for key, hint in hints.items() if ConstraintName in {hint, *get_args(hint)}]
     return {key: name for key in keys if (name := getattr(made, key)) is not None}
 
 
 @cache
-def _adapter(found: type[Solver]) -> TypeAdapter[Solver]:
+def _type_adapter(found: type[Solver]) -> TypeAdapter[Solver]:
     return TypeAdapter(found)
 
 
-def settled(made: Solver) -> dict[str, Any]:
+def all_options(made: Solver) -> dict[str, Any]:
     """Every option of an algorithm, defaults filled in."""
     return dataclasses.asdict(made)  # type: ignore[call-overload,no-any-return]
 
 
-def in_key(made: Solver, rules: Mapping[str, str]) -> dict[str, Any]:
+def options_in_key(made: Solver, rules: Mapping[str, str]) -> dict[str, Any]:
     """What of the options is part of a trial's key; `rules` are the constraints' texts by name."""
-    return settled(made) | {key: rules[name] for key, name in _rules(made).items()}
+    return all_options(made) | {key: rules[name] for key, name in _constraint_options(made).items()}

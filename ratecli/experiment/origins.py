@@ -8,55 +8,59 @@ from typing import Any
 
 from ratecli.config.experiment import Experiment
 from ratecli.datasets import registry
-from ratecli.plugins import Plugin, sole
+from ratecli.plugins import Plugin, find_plugin
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression
-from ratecli.rates.metrics import plugged, used
-from ratecli.rates.parser import parse_rule, parse_value
-from ratecli.rates.syntax import Node
+from ratecli.rates.metrics import plugin_metric_names, plugins_used_in
+from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.syntax import SyntaxNode
 from ratecli.rates.table import RATES
-from ratecli.solvers.registry import algorithms
+from ratecli.solvers.registry import all_algorithms
 
 
-def brought(experiment: Experiment, swept: Collection[str]) -> list[dict[str, str]]:
+def used_plugins(experiment: Experiment, swept: Collection[str]) -> list[dict[str, str]]:
     """The plugins that a file names, or whose metrics it is made of, for the manifest.
 
     `swept` are the names that stand for numbers.
     """
     return [
         {"kind": each.kind, "name": each.name, "package": each.package, "version": each.version}
-        for each in _plugins(experiment, swept)
+        for each in _named_plugins(experiment, swept)
     ]
 
 
-def _plugins(experiment: Experiment, swept: Collection[str]) -> Iterator[Plugin]:
+def _named_plugins(experiment: Experiment, swept: Collection[str]) -> Iterator[Plugin]:
     stage = [] if experiment.filter is None else [experiment.filter.name]
     for name in dict.fromkeys([*(each.name for each in experiment.algorithms), *stage]):
-        plugin = algorithms()[name].plugin
+        plugin = all_algorithms()[name].plugin
         if plugin is not None:
             yield plugin
     sources = [entry.source for entry in experiment.datasets.values()]
     for source in dict.fromkeys(each for each in sources if each is not None):
-        plugin = registry.brought(registry.find(source))
+        plugin = registry.providing_plugin(registry.find_source(source))
         if plugin is not None:
             yield plugin
-    if plugged():
-        found = set[str]().union(*(used(tree, swept) for tree in _trees(experiment)))
-        yield from (each for name in sorted(found) if (each := sole("metric", name)) is not None)
+    if plugin_metric_names():
+        found = set[str]().union(
+            *(plugins_used_in(tree, swept) for tree in _experiment_trees(experiment))
+        )
+        yield from (
+            each for name in sorted(found) if (each := find_plugin("metric", name)) is not None
+        )
 
 
-def _trees(experiment: Experiment) -> Iterator[Node]:
-    yield from map(parse_value, [experiment.objective, *experiment.metrics.values()])
+def _experiment_trees(experiment: Experiment) -> Iterator[SyntaxNode]:
+    yield from map(parse_expression, [experiment.objective, *experiment.metrics.values()])
     for rule in experiment.constraints.values():
-        yield from parse_rule(rule).operands
+        yield from parse_constraint(rule).operands
 
 
-def of_rates(expressions: Iterable[Expression]) -> dict[str, Any]:
+def plugin_rate_versions(expressions: Iterable[Expression]) -> dict[str, Any]:
     """Of a trial's key, what says which rates of other packages are measured.
 
     What is composed of rates is spelt out in the goals and metrics themselves.
     """
-    if not plugged():
+    if not plugin_metric_names():
         return {}
     parts = (part for tree in expressions for part in ex.walk(tree))
     trees = (each for part in parts for each in (part, *_measured_elsewhere(part)))
@@ -64,10 +68,10 @@ def of_rates(expressions: Iterable[Expression]) -> dict[str, Any]:
     return {
         name: {**asdict(row), "from": plugin.origin}
         for name, row in sorted(rates.items())
-        if name not in RATES and (plugin := sole("metric", name)) is not None
+        if name not in RATES and (plugin := find_plugin("metric", name)) is not None
     }
 
 
 def _measured_elsewhere(part: Expression) -> tuple[Expression, ...]:
     """What `of(...)` measures of another trial."""
-    return (part.metric,) if isinstance(part, ex.Of) else ()
+    return (part.metric,) if isinstance(part, ex.AlgorithmMetric) else ()

@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ratecli.config.dataset_sweep import DATASET
+from ratecli.config.dataset_sweep import DATASET_AXIS
 from ratecli.config.document import Document
-from ratecli.config.experiment import Deployed, Experiment
-from ratecli.errors import Fault, FaultError
-from ratecli.experiment.cases import Case, compares, content, ruling
-from ratecli.experiment.filter_stage import stage_cases
-from ratecli.experiment.limits import UNLIMITED, Limits
-from ratecli.experiment.options import settled
+from ratecli.config.experiment import DeployedSpec, Experiment
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.cases import Case, case_key_content, relevant_goals, uses_deployed_model
+from ratecli.experiment.filter_stage import filter_stage_cases
+from ratecli.experiment.limits import UNLIMITED, TrialLimits
+from ratecli.experiment.options import all_options
 from ratecli.ledger.keys import trial_key
 from ratecli.ledger.provenance import code_versions
-from ratecli.ledger.records import Planned
+from ratecli.ledger.records import PlannedTrial
 from ratecli.rates import expression as ex
-from ratecli.sampling.filtered import Seen, Sieve
-from ratecli.sampling.rows import Data
-from ratecli.streaming.files import identity
+from ratecli.sampling.filtered import RowFilter, TrainingRowsSpec
+from ratecli.sampling.rows import ExperimentData
+from ratecli.streaming.files import entry_digest
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Task:
     key: str
     needs: tuple[str, ...]
     payload: Any
-    limits: Limits = UNLIMITED
+    limits: TrialLimits = UNLIMITED
 
 
 @dataclass(frozen=True)
-class Job:
+class TrialSpec:
     """What a trial's function is called with.
 
     `of` maps a label in `of(...)` to the key of the trial that it means; `deployed` is the key of
@@ -51,26 +51,26 @@ class Job:
     key: str
     seed: int
     case: Case
-    data: Data
+    data: ExperimentData
     l2: float | str
     of: Mapping[str, str]
     deployed: str | None
     is_deployed: bool
     deployed_column: str | None
     deployed_model: bytes | None
-    sieve: Sieve | None
-    elsewhere: Mapping[str, Seen]
+    sieve: RowFilter | None
+    elsewhere: Mapping[str, TrainingRowsSpec]
 
     @property
-    def seen(self) -> Seen:
-        return Seen(self.case.drawing, self.sieve)
+    def seen(self) -> TrainingRowsSpec:
+        return TrainingRowsSpec(self.case.drawing, self.sieve)
 
 
 @dataclass(frozen=True)
 class Plan:
     """Trials to be shown and the tasks that make them; two trials of one key are one task."""
 
-    planned: tuple[Planned, ...]
+    planned: tuple[PlannedTrial, ...]
     tasks: tuple[Task, ...]
 
     @property
@@ -81,7 +81,8 @@ class Plan:
     def first_of_each(self) -> Plan:
         """With fewer tasks: the first trial of each algorithm on each data set, and those that it needs."""
         firsts = {
-            (trial.label, trial.point.get(DATASET)): trial.key for trial in reversed(self.planned)
+            (trial.label, trial.point.get(DATASET_AXIS)): trial.key
+            for trial in reversed(self.planned)
         }
         tasks, wanted, found = {each.key: each for each in self.tasks}, [*firsts.values()], set()
         while wanted:
@@ -95,7 +96,7 @@ def make_plan(
     experiment: Experiment,
     document: Document,
     cases: Sequence[Case],
-    data: Data,
+    data: ExperimentData,
     deployed_model: bytes | None,
 ) -> Plan:
     """Every trial of an experiment; `deployed_model` is its stored classifier, if it has one.
@@ -114,7 +115,7 @@ class _Planner:
         experiment: Experiment,
         document: Document,
         cases: Sequence[Case],
-        data: Data,
+        data: ExperimentData,
         deployed_model: bytes | None,
     ) -> None:
         self.experiment = experiment
@@ -122,18 +123,18 @@ class _Planner:
         self.cases = cases
         self.data = data
         self.deployed_model = deployed_model
-        self.jobs: dict[tuple[int, int], Job] = {}
+        self.jobs: dict[tuple[int, int], TrialSpec] = {}
         self.contents: dict[int, dict[str, Any]] = {}
         self.open: list[tuple[int, int]] = []
         base: dict[str, Any] = {"versions": code_versions(), "l2": experiment.regularization.l2}
         options = data.options()
         digests = {
-            name: {"digest": identity(entry, data.folder), "split": entry.get("split", {})}
+            name: {"digest": entry_digest(entry, data.folder), "split": entry.get("split", {})}
             | {key: entry[key] for key in ("levels",) if key in entry}
             for name, entry in options.items()
         }
-        self.stages = stage_cases(cases)
-        self.of_stage: dict[tuple[str, int], Job] = {}
+        self.stages = filter_stage_cases(cases)
+        self.of_stage: dict[tuple[str, int], TrialSpec] = {}
         self.base, self.digests = base, digests
         self.of_model: dict[str, Any] = {}
         if deployed_model is not None:
@@ -141,23 +142,23 @@ class _Planner:
 
     def plan(self) -> Plan:
         planned, tasks = [], {}
-        limits = Limits(self.experiment.limits.time, self.experiment.limits.memory)
+        limits = TrialLimits(self.experiment.limits.time, self.experiment.limits.memory)
         for index, case in enumerate(self.cases):
-            of_case = _planned(case)
+            of_case = _planned_trial(case)
             for seed in self.experiment.seeds:
                 job = self.job(index, seed)
                 planned.append(replace(of_case, key=job.key, seed=seed))
-                tasks[job.key] = Task(job.key, _needs(job), job, limits)
+                tasks[job.key] = Task(job.key, _needed_keys(job), job, limits)
         for key, case in self.stages.items():
             for seed in self.experiment.seeds:
                 job = self.stage(key, seed)
-                planned.append(replace(_planned(case), key=job.key, seed=seed))
+                planned.append(replace(_planned_trial(case), key=job.key, seed=seed))
                 tasks[job.key] = Task(job.key, (), job, limits)
         # a worker keeps the rows of few seeds: those that share rows follow each other
-        ordered = sorted(tasks.values(), key=_of_rows)
+        ordered = sorted(tasks.values(), key=_row_order)
         return Plan(tuple(planned), tuple(ordered))
 
-    def job(self, index: int, seed: int) -> Job:
+    def job(self, index: int, seed: int) -> TrialSpec:
         """The trial of a case and seed, after those that it needs."""
         at = (index, seed)
         if at in self.open:
@@ -170,7 +171,7 @@ class _Planner:
             self.open.pop()
         return self.jobs[at]
 
-    def _make(self, index: int, seed: int) -> Job:
+    def _make(self, index: int, seed: int) -> TrialSpec:
         case = self.cases[index]
         of, elsewhere = {}, {}
         for label, other in self._others(index).items():
@@ -178,7 +179,7 @@ class _Planner:
             if not self.cases[other].drawing.same_rows(case.drawing):
                 self._check_independent(case, label)
             elsewhere[of[label]] = self.jobs[other, seed].seen
-        deployed = self.experiment.deployed or Deployed.model_construct()
+        deployed = self.experiment.deployed or DeployedSpec.model_construct()
         key = None
         itself = deployed.algorithm == case.label
         if itself:
@@ -196,8 +197,8 @@ class _Planner:
         known = self.base | self.of_model | self._rows(case) | self._content(index) | needs
         trial = trial_key(known | {"seed": seed})
         data = self.data.only(case.datasets)
-        own = Seen(case.drawing, sieve)
-        return Job(
+        own = TrainingRowsSpec(case.drawing, sieve)
+        return TrialSpec(
             trial,
             seed,
             case,
@@ -212,24 +213,24 @@ class _Planner:
             {each: seen for each, seen in elsewhere.items() if seen != own},
         )
 
-    def stage(self, key: str, seed: int) -> Job:
-        """The trial of a filter (see `stage_cases`): it hangs on nothing but rows."""
+    def stage(self, key: str, seed: int) -> TrialSpec:
+        """The trial of a filter (see `filter_stage_cases`): it hangs on nothing but rows."""
         if (key, seed) in self.of_stage:
             return self.of_stage[key, seed]
         case, l2 = self.stages[key], self.experiment.regularization.l2
-        trial = trial_key(self.base | self._rows(case) | content(case) | {"seed": seed})
+        trial = trial_key(self.base | self._rows(case) | case_key_content(case) | {"seed": seed})
         data = self.data.only(case.datasets)
-        job = Job(trial, seed, case, data, l2, {}, None, False, None, None, None, {})
+        job = TrialSpec(trial, seed, case, data, l2, {}, None, False, None, None, None, {})
         self.of_stage[key, seed] = job
         return job
 
-    def _sieve(self, index: int, seed: int) -> Sieve | None:
+    def _sieve(self, index: int, seed: int) -> RowFilter | None:
         """What the training rows of a case go through."""
         filtering = self.cases[index].filtering
         if filtering is None:
             return None
         job = self.stage(filtering.key, seed)
-        return Sieve(job.key, job.case.drawing, filtering.take)
+        return RowFilter(job.key, job.case.drawing, filtering.take)
 
     def _rows(self, case: Case) -> dict[str, Any]:
         """Of a key, what says which data there is."""
@@ -238,19 +239,19 @@ class _Planner:
     def _content(self, index: int) -> dict[str, Any]:
         """Of a case, which is the same for all seeds."""
         if index not in self.contents:
-            self.contents[index] = content(self.cases[index])
+            self.contents[index] = case_key_content(self.cases[index])
         return self.contents[index]
 
     def _check_own_decisions(self, case: Case) -> None:
         """Raises E310 where the algorithm that is deployed is given goals that speak of it."""
         if case.solver.needs_deployed:
             message = f"'{case.label}' is the deployed model and takes the deployed model"
-        elif case.solver.role != "ignores" and any(map(compares, case.goals())):
+        elif case.solver.role != "ignores" and any(map(uses_deployed_model, case.goals())):
             message = f"'{case.label}' is the deployed model and is held to its own decisions"
         else:
             return
         place = self.document.place(("deployed", "algorithm"))
-        raise FaultError(Fault("E310", message, "deploy another algorithm", place=place))
+        raise FaultError(Diagnostic("E310", message, "deploy another algorithm", place=place))
 
     def _check_independent(self, case: Case, label: str) -> None:
         """Raises E310 where what a test is to show, or is trained for, hangs on rows of the test.
@@ -259,9 +260,9 @@ class _Planner:
         """
         asked = (
             part
-            for goal in ruling(case)
+            for goal in relevant_goals(case)
             for part in ex.walk(goal.expression)
-            if isinstance(part, ex.Of) and part.algorithm == label
+            if isinstance(part, ex.AlgorithmMetric) and part.algorithm == label
         )
         if case.safety is not None and any(asked):
             message = f"the safety test of '{case.label}' needs rows that '{label}' has not seen"
@@ -281,12 +282,16 @@ class _Planner:
         if audited and not (alike and _same_filter(case, deployed)):
             message = f"'{case.label}' must have the training rows of '{label}', which is deployed"
             hint = f"say filter: false of both or of neither; {hint}" if alike else hint
-        elif not alike and case.safety is not None and any(compares(goal) for goal in ruling(case)):
+        elif (
+            not alike
+            and case.safety is not None
+            and any(uses_deployed_model(goal) for goal in relevant_goals(case))
+        ):
             message = f"the safety test of '{case.label}' needs rows that '{label}', which is deployed, has not seen"
         else:
             return
         place = self.document.place(("deployed", "algorithm"))
-        raise FaultError(Fault("E310", message, hint, place=place))
+        raise FaultError(Diagnostic("E310", message, hint, place=place))
 
     def _others(self, index: int) -> dict[str, int]:
         """The cases that `of(...)` means by label; what is only measured may be the trial's own."""
@@ -322,18 +327,18 @@ class _Planner:
             self.document.place(loc, part.span)
             for loc, tree in case.texts()
             for part in ex.walk(tree)
-            if isinstance(part, ex.Of) and part.algorithm == label
+            if isinstance(part, ex.AlgorithmMetric) and part.algorithm == label
         )
         place = next(found, None) or self.document.place(("deployed", "algorithm"))
-        return FaultError(Fault("E310", message, hint, place=place))
+        return FaultError(Diagnostic("E310", message, hint, place=place))
 
 
-def _of_rows(task: Task) -> tuple[tuple[str, ...], int, str]:
-    job: Job = task.payload
+def _row_order(task: Task) -> tuple[tuple[str, ...], int, str]:
+    job: TrialSpec = task.payload
     return job.case.datasets, job.seed, repr(job.seen)
 
 
-def _needs(job: Job) -> tuple[str, ...]:
+def _needed_keys(job: TrialSpec) -> tuple[str, ...]:
     seen = (job.seen, *job.elsewhere.values())
     filters = [each.sieve.key for each in seen if each.sieve is not None]
     keys = [*filters, *job.of.values(), *([job.deployed] if job.deployed else [])]
@@ -347,14 +352,14 @@ def _same_filter(case: Case, other: Case) -> bool:
     return said[0] == said[1]
 
 
-def _planned(case: Case) -> Planned:
+def _planned_trial(case: Case) -> PlannedTrial:
     """What all seeds of a case have in common."""
-    return Planned(
+    return PlannedTrial(
         key="",
         label=case.label,
         algorithm=case.algorithm,
-        options=settled(case.solver),
+        options=all_options(case.solver),
         point=dict(case.point),
         seed=0,
-        metrics={name: ex.text(metric) for name, metric in case.metrics.items()},
+        metrics={name: ex.to_text(metric) for name, metric in case.metrics.items()},
     )

@@ -13,80 +13,92 @@ import numpy as np
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, load_experiment, read_experiment
 from ratecli.datasets import registry
-from ratecli.datasets.columns import Lazy
-from ratecli.datasets.download import Progress, ensure
-from ratecli.datasets.load import given_files, missing
-from ratecli.datasets.roles import Options
-from ratecli.errors import Fault, FaultError
+from ratecli.datasets.columns import LazyMapping
+from ratecli.datasets.download import DownloadProgress, fetch_files
+from ratecli.datasets.load import files_from_options, missing_entry_files
+from ratecli.datasets.roles import EntryOptions
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
-from ratecli.experiment.entry_places import EntryPlaces
-from ratecli.experiment.expect_checks import expected_splits
-from ratecli.experiment.filter_stage import stage_cases, stage_place
-from ratecli.experiment.frontier import unknown_optima
-from ratecli.experiment.group_checks import group_faults
+from ratecli.experiment.entry_places import DatasetEntryPlaces
+from ratecli.experiment.expect_checks import check_expected_splits
+from ratecli.experiment.filter_stage import filter_place, filter_stage_cases
+from ratecli.experiment.frontier import check_known_optima
+from ratecli.experiment.group_checks import check_groups
 from ratecli.experiment.label_checks import LabelKinds
 from ratecli.experiment.plan import Plan, make_plan
-from ratecli.experiment.reading import Columns, Pool, Reading
-from ratecli.experiment.report_checks import split_faults
-from ratecli.experiment.row_checks import check_drawings, check_rows, known_rows
-from ratecli.experiment.split_checks import Asked, found_rows, rowless
+from ratecli.experiment.reading import ColumnValues, DatasetNames, ExperimentReader
+from ratecli.experiment.report_checks import check_report_splits
+from ratecli.experiment.row_checks import check_rows, check_sampling, load_checked_rows
+from ratecli.experiment.split_checks import SplitRate, check_split_rates, find_split_rows
 from ratecli.experiment.stream_checks import check_streams, compared_columns
-from ratecli.sampling.deployed import stored_model
-from ratecli.sampling.resampling import Drawing
-from ratecli.sampling.rows import Data, check_split, check_table, columns_of, world
-from ratecli.sampling.streamed_rows import Written
-from ratecli.streaming.files import identity
+from ratecli.sampling.deployed import load_deployed_model
+from ratecli.sampling.resampling import SamplingSpec
+from ratecli.sampling.rows import (
+    ExperimentData,
+    check_split,
+    check_table,
+    load_trial_data,
+    slice_columns,
+)
+from ratecli.sampling.streamed_rows import TableWriteProgress
+from ratecli.streaming.files import entry_digest
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedExperiment:
     """An experiment read, checked against its data, and planned."""
 
     path: Path
     experiment: Experiment
     document: Document
-    data: Data
+    data: ExperimentData
     cases: tuple[Case, ...]
     plan: Plan
-    warnings: tuple[Fault, ...]
+    warnings: tuple[Diagnostic, ...]
     deployed_model: bytes | None
 
 
-def understand(path: Path, overrides: Sequence[str] = (), *, refuse: bool = True) -> Prepared:
+def check_file(
+    path: Path, overrides: Sequence[str] = (), *, refuse: bool = True
+) -> PreparedExperiment:
     """Read a file and check all that can be checked without data; nothing is planned.
 
     Without `refuse`, goals that an algorithm does not take are among the warnings.
     """
-    return _understood(*load_experiment(path, overrides), refuse=refuse)
+    return _check_without_data(*load_experiment(path, overrides), refuse=refuse)
 
 
-def understand_document(document: Document) -> Prepared:
-    """As `understand`, of an experiment that is in no file; its paths start from the document's folder."""
-    return _understood(read_experiment(document), document)
+def check_parsed_document(document: Document) -> PreparedExperiment:
+    """As `check_file`, of an experiment that is in no file; its paths start from the document's folder."""
+    return _check_without_data(read_experiment(document), document)
 
 
-def prepared(document: Document) -> Prepared:
+def prepare_document(document: Document) -> PreparedExperiment:
     """The same with data that is there, and every trial planned."""
-    return _with_data(understand_document(document))
+    return _check_with_data(check_parsed_document(document))
 
 
-def _understood(experiment: Experiment, document: Document, *, refuse: bool = True) -> Prepared:
+def _check_without_data(
+    experiment: Experiment, document: Document, *, refuse: bool = True
+) -> PreparedExperiment:
     path = document.path
-    data = _data(experiment, document, path)
+    data = _experiment_data(experiment, document, path)
     kinds = LabelKinds.of(data.options())
     experiment = kinds.with_defaults(experiment, document)
-    reading = Reading(experiment, document)
+    reading = ExperimentReader(experiment, document)
     cases = tuple(reading.cases(refuse=refuse))
     kinds.check(reading, cases)
     check_streams(reading, cases, refuse=refuse)
     used = {name for case in cases for name in case.datasets}
     data = data.only(used)
-    warnings = (*reading.warnings, *unknown_optima(experiment, document, cases, data))
-    model = stored_model(experiment, document, data.folder)
-    return Prepared(path, experiment, document, data, cases, Plan((), ()), warnings, model)
+    warnings = (*reading.warnings, *check_known_optima(experiment, document, cases, data))
+    model = load_deployed_model(experiment, document, data.folder)
+    return PreparedExperiment(
+        path, experiment, document, data, cases, Plan((), ()), warnings, model
+    )
 
 
-def _data(experiment: Experiment, document: Document, path: Path) -> Data:
+def _experiment_data(experiment: Experiment, document: Document, path: Path) -> ExperimentData:
     options = {name: entry.options() for name, entry in experiment.datasets.items()}
     if experiment.deployed and experiment.deployed.column:
         for entry in options.values():
@@ -96,17 +108,17 @@ def _data(experiment: Experiment, document: Document, path: Path) -> Data:
     for entry in options.values():
         if entry.get("stream"):
             entry["slices"] = told
-    data = Data.of(options, path.parent)
-    _each_entry(data, document, _settled)
+    data = ExperimentData.of(options, path.parent)
+    _each_entry(data, document, _apply_source_defaults)
     return data
 
 
-def _settled(_: str, options: Options) -> None:
+def _apply_source_defaults(_: str, options: EntryOptions) -> None:
     if "source" in options:
-        registry.settle(options)
+        registry.settle_options(options)
 
 
-def absent_files(known: Prepared) -> list[str]:
+def list_missing_files(known: PreparedExperiment) -> list[str]:
     """Files of registered sources that are not there yet.
 
     Raises
@@ -116,25 +128,27 @@ def absent_files(known: Prepared) -> list[str]:
     """
     data = known.data
 
-    def look(_: str, entry: Options) -> None:
+    def look(_: str, entry: EntryOptions) -> None:
         if "source" in entry:
-            given_files(entry, data.folder)
+            files_from_options(entry, data.folder)
         else:
-            identity(entry, data.folder)
+            entry_digest(entry, data.folder)
 
     _each_entry(data, known.document, look)
     sources = (entry for entry in data.options().values() if "source" in entry)
-    return [file for entry in sources for file in missing(entry, data.folder)]
+    return [file for entry in sources for file in missing_entry_files(entry, data.folder)]
 
 
-def fetch(known: Prepared, *, offline: bool, progress: Progress | None = None) -> list[Path]:
+def fetch_sources(
+    known: PreparedExperiment, *, offline: bool, progress: DownloadProgress | None = None
+) -> list[Path]:
     """Bring the files of every registered source; E401-E403, E409 with the entry's place."""
     found: list[Path] = []
 
-    def bring(_: str, options: Options) -> None:
+    def bring(_: str, options: EntryOptions) -> None:
         if "source" in options:
-            source = registry.find(options["source"])
-            found.extend(ensure(source, offline=offline, progress=progress).values())
+            source = registry.find_source(options["source"])
+            found.extend(fetch_files(source, offline=offline, progress=progress).values())
 
     _each_entry(known.data, known.document, bring)
     return found
@@ -145,88 +159,94 @@ def prepare(
     overrides: Sequence[str] = (),
     *,
     offline: bool = False,
-    progress: Progress | None = None,
-    written: Written | None = None,
-) -> Prepared:
+    progress: DownloadProgress | None = None,
+    written: TableWriteProgress | None = None,
+) -> PreparedExperiment:
     """Read a file, fetch and read its data, check both and plan every trial."""
-    known = understand(path, overrides)
-    return ready(known, offline=offline, progress=progress, written=written)
+    known = check_file(path, overrides)
+    return prepare_data(known, offline=offline, progress=progress, written=written)
 
 
-def ready(
-    known: Prepared,
+def prepare_data(
+    known: PreparedExperiment,
     *,
     offline: bool = False,
-    progress: Progress | None = None,
-    written: Written | None = None,
-) -> Prepared:
+    progress: DownloadProgress | None = None,
+    written: TableWriteProgress | None = None,
+) -> PreparedExperiment:
     """What is understood with its data, fetched and read, and every trial planned.
 
     `progress` is told of bytes fetched, `written` of rows of streamed data sets that become records.
     """
-    absent_files(known)  # before a long download: is what nobody can fetch there?
-    fetch(known, offline=offline, progress=progress)
-    return _with_data(known, written=written)
+    list_missing_files(known)  # before a long download: is what nobody can fetch there?
+    fetch_sources(known, offline=offline, progress=progress)
+    return _check_with_data(known, written=written)
 
 
-def examine(
+def check_available(
     path: Path,
     overrides: Sequence[str] = (),
     *,
     refuse: bool = True,
-    written: Written | None = None,
-) -> Prepared:
-    """What can be told here and now: as `prepare` where all data is there, else as `understand`."""
-    known = understand(path, overrides, refuse=refuse)
-    if not absent_files(known):
-        return _with_data(known, refuse=refuse, written=written)
-    _plan(known, known.cases)  # E310 needs no data
+    written: TableWriteProgress | None = None,
+) -> PreparedExperiment:
+    """What can be told here and now: as `prepare` where all data is there, else as `check_file`."""
+    known = check_file(path, overrides, refuse=refuse)
+    if not list_missing_files(known):
+        return _check_with_data(known, refuse=refuse, written=written)
+    _plan_cases(known, known.cases)  # E310 needs no data
     return known
 
 
-def _plan(known: Prepared, cases: Sequence[Case]) -> Plan:
+def _plan_cases(known: PreparedExperiment, cases: Sequence[Case]) -> Plan:
     return make_plan(known.experiment, known.document, cases, known.data, known.deployed_model)
 
 
-def _with_data(known: Prepared, *, refuse: bool = True, written: Written | None = None) -> Prepared:
+def _check_with_data(
+    known: PreparedExperiment, *, refuse: bool = True, written: TableWriteProgress | None = None
+) -> PreparedExperiment:
     experiment, document, data = known.experiment, known.document, known.data
     bound = experiment.limits.memory
     _each_entry(data, document, lambda name, _: check_table(data, name, bound, written))
-    columns = {pool: _columns(data.only(pool)) for pool in _pools(known.cases)}
-    reading = Reading(experiment, document, columns)
+    columns = {
+        pool: _read_column_values(data.only(pool)) for pool in _cases_by_datasets(known.cases)
+    }
+    reading = ExperimentReader(experiment, document, columns)
     cases = tuple(reading.cases(refuse=refuse))
     if experiment.resample is None:
         seed = experiment.seeds[0]
         _each_entry(data, document, lambda name, _: check_split(data, name, seed))
-    check_drawings(experiment, document, data, cases)
+    check_sampling(experiment, document, data, cases)
     found = _check_rows(known, reading, cases)
-    warnings = [*reading.warnings, *found, *unknown_optima(experiment, document, cases, data)]
-    return replace(known, cases=cases, plan=_plan(known, cases), warnings=tuple(warnings))
+    warnings = [*reading.warnings, *found, *check_known_optima(experiment, document, cases, data)]
+    return replace(known, cases=cases, plan=_plan_cases(known, cases), warnings=tuple(warnings))
 
 
-def _pools(cases: Sequence[Case]) -> dict[Pool, list[Case]]:
+def _cases_by_datasets(cases: Sequence[Case]) -> dict[DatasetNames, list[Case]]:
     """The cases that are given the rows of the same data sets."""
-    found: dict[Pool, list[Case]] = {}
+    found: dict[DatasetNames, list[Case]] = {}
     for case in cases:
         found.setdefault(case.datasets, []).append(case)
     return found
 
 
-def _drawings(cases: Sequence[Case]) -> dict[tuple[Pool, Drawing], list[Case]]:
+def _cases_by_rows(cases: Sequence[Case]) -> dict[tuple[DatasetNames, SamplingSpec], list[Case]]:
     """The cases that are given the same rows.
 
     Where more and more training rows are drawn, all stand by the most: few rows may lack a group, and
     then a trial says so.
     """
     most = max((case.share for case in cases if case.share is not None), default=None)
-    found: dict[tuple[Pool, Drawing], list[Case]] = {}
+    found: dict[tuple[DatasetNames, SamplingSpec], list[Case]] = {}
     for case in cases:
         drawing = replace(case.drawing, share=most)
         found.setdefault((case.datasets, drawing), []).append(case)
     return found
 
 
-def _check_rows(known: Prepared, reading: Reading, cases: Sequence[Case]) -> list[Fault]:
+def _check_rows(
+    known: PreparedExperiment, reading: ExperimentReader, cases: Sequence[Case]
+) -> list[Diagnostic]:
     """Warnings about the rows of each pool of data sets; raises the faults of all of them.
 
     Among those E208 where a report shows, a metric names, or an expectation compares, a split that no data
@@ -234,69 +254,73 @@ def _check_rows(known: Prepared, reading: Reading, cases: Sequence[Case]) -> lis
     """
     assert reading.columns is not None
     experiment, document = known.experiment, known.document
-    warnings: list[Fault] = []
-    faults: list[Fault] = []
-    splits: dict[Pool, tuple[str, ...]] = {}
-    asked: dict[Asked, bool] = {}
-    pools = _pools(cases)
-    for (pool, drawing), own in _drawings(cases).items():
+    warnings: list[Diagnostic] = []
+    faults: list[Diagnostic] = []
+    splits: dict[DatasetNames, tuple[str, ...]] = {}
+    asked: dict[SplitRate, bool] = {}
+    pools = _cases_by_datasets(cases)
+    for (pool, drawing), own in _cases_by_rows(cases).items():
         data, columns = known.data.only(pool), reading.columns[pool]
         try:
             model = known.deployed_model
-            rows = known_rows(experiment, document, data, columns, model, drawing=drawing)
+            rows = load_checked_rows(experiment, document, data, columns, model, drawing=drawing)
             splits[pool] = tuple(dict.fromkeys([*splits.get(pool, ()), *rows.splits()]))
-            for each, there in found_rows(rows.sample, own).items():
+            for each, there in find_split_rows(rows.sample, own).items():
                 asked[each] = there or asked.get(each, False)
-            told = group_faults(experiment, document, rows, own)
+            told = check_groups(experiment, document, rows, own)
             faults += [fault for fault in told if fault.is_error]
             warnings += [fault for fault in told if not fault.is_error]
             warnings += check_rows(rows, document, reading, own)
         except FaultError as error:
             faults += error.faults
-    for fault in _stage_faults(known, cases):
+    for fault in _check_filter_stages(known, cases):
         (faults if fault.is_error else warnings).append(fault)
     if splits.keys() == pools.keys():
-        faults += split_faults(experiment, document, list(dict.fromkeys(chain(*splits.values()))))
-        faults += rowless(document, asked)
-        faults += expected_splits(experiment, document, splits)
+        faults += check_report_splits(
+            experiment, document, list(dict.fromkeys(chain(*splits.values())))
+        )
+        faults += check_split_rates(document, asked)
+        faults += check_expected_splits(experiment, document, splits)
     if faults:
         raise FaultError(dict.fromkeys(faults))
     return list(dict.fromkeys(warnings))
 
 
-def _stage_faults(known: Prepared, cases: Sequence[Case]) -> Iterator[Fault]:
+def _check_filter_stages(known: PreparedExperiment, cases: Sequence[Case]) -> Iterator[Diagnostic]:
     """What is wrong with the rows of the filters that training rows go through, and warnings."""
     experiment, document = known.experiment, known.document
-    for (pool, drawing), own in _drawings(list(stage_cases(cases).values())).items():
+    for (pool, drawing), own in _cases_by_rows(list(filter_stage_cases(cases).values())).items():
         try:
-            rows = world(known.data.only(pool), experiment.seeds[0], None, drawing)
+            rows = load_trial_data(known.data.only(pool), experiment.seeds[0], None, drawing)
         except FaultError as error:
-            place = stage_place(document)
+            place = filter_place(document)
             yield from (fault.at(place) for fault in error.faults)
             continue
-        yield from group_faults(experiment, document, rows, own)
+        yield from check_groups(experiment, document, rows, own)
 
 
-def _columns(data: Data) -> Columns:
-    columns = columns_of(data)
-    return Columns(Lazy(columns, lambda name: distinct(columns[name])))
+def _read_column_values(data: ExperimentData) -> ColumnValues:
+    columns = slice_columns(data)
+    return ColumnValues(LazyMapping(columns, lambda name: distinct_values(columns[name])))
 
 
-def distinct(column: Any) -> list[str | float]:
+def distinct_values(column: Any) -> list[str | float]:
     """The texts or floats that an (n,) array holds, sorted, without those that are missing."""
     if column.dtype.kind == "f":
         return [float(value) for value in np.unique(column[~np.isnan(column)])]
     return sorted({value for value in column if value is not None})
 
 
-def _each_entry(data: Data, document: Document, look: Callable[[str, Options], object]) -> None:
+def _each_entry(
+    data: ExperimentData, document: Document, look: Callable[[str, EntryOptions], object]
+) -> None:
     """Call `look` with name and options of every data set; the faults of all of them, placed."""
-    faults: list[Fault] = []
+    faults: list[Diagnostic] = []
     for name, entry in data.options().items():
         try:
             look(name, entry)
         except FaultError as error:
-            places = EntryPlaces(document, name, entry)
+            places = DatasetEntryPlaces(document, name, entry)
             faults += map(places.placed, error.faults)
     if faults:
         raise FaultError(faults)

@@ -15,82 +15,98 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ratecli.config.algorithm import Algorithm
+from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.document import Document, Loc
 from ratecli.config.experiment import Experiment
-from ratecli.config.sweep import Point, points
-from ratecli.errors import Fault, FaultError, Place
-from ratecli.experiment.cases import PLACEHOLDER, Case, Filtering
-from ratecli.experiment.entry_checks import entry_faults, filtered_faults
-from ratecli.experiment.expect_checks import expect_faults
-from ratecli.experiment.filter_plot_checks import filter_faults
-from ratecli.experiment.filter_stage import AT, Stage, stage_cases
-from ratecli.experiment.goal_checks import goal_faults, range_faults, refused_goals, written
-from ratecli.experiment.name_checks import hidden_names
-from ratecli.experiment.options import OptionError, at_point, option_names, solver, solver_class
-from ratecli.experiment.report_checks import panel_faults, report_faults, swept
-from ratecli.experiment.safety import AtPoint, SafetyTest, inflated, tightens
-from ratecli.ledger.records import VIOLATION
+from ratecli.config.sweep import SweepPoint, sweep_points
+from ratecli.errors import Diagnostic, FaultError, SourceLocation
+from ratecli.experiment.cases import OF_PLACEHOLDER, Case, CaseFilter
+from ratecli.experiment.entry_checks import check_algorithm_entry, check_filter_compatibility
+from ratecli.experiment.expect_checks import check_expectations
+from ratecli.experiment.filter_plot_checks import check_filter_plots
+from ratecli.experiment.filter_stage import FILTER_LOC, FilterStage, filter_stage_cases
+from ratecli.experiment.goal_checks import (
+    check_goal_ranges,
+    check_goal_support,
+    check_goals,
+    source_text,
+)
+from ratecli.experiment.name_checks import check_swept_names
+from ratecli.experiment.options import (
+    OptionError,
+    make_solver,
+    option_names,
+    solver_class,
+    value_at_point,
+)
+from ratecli.experiment.report_checks import check_panels, check_report, swept_names
+from ratecli.experiment.safety import (
+    EntryAtPoint,
+    SafetyTestSettings,
+    inflation_options,
+    needs_tightening,
+)
+from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
-from ratecli.rates.analysis import Goal, objective_goal, rule_goal
+from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.expression import Expression
-from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
+from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope
-from ratecli.rates.syntax import Condition, Node, Relation
+from ratecli.rates.syntax import Condition, Relation, SyntaxNode
 from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import Solver
-from ratecli.solvers.margin import Guard
-from ratecli.solvers.registry import algorithms
+from ratecli.solvers.margin import MarginSpec
+from ratecli.solvers.registry import all_algorithms
 
 T = TypeVar("T")
-OF_COLUMNS = ("E205", "E206")
-Pool = tuple[str, ...]
+COLUMN_CODES = ("E205", "E206")
+DatasetNames = tuple[str, ...]
 """The names of data sets whose rows are put together."""
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnValues:
     """The columns of some data sets: texts or floats that occur in each, sorted."""
 
     values: Mapping[str, Sequence[str | float]]
 
 
 @dataclass
-class Reading:
+class ExperimentReader:
     """One reading of an experiment: gathers every fault and warning on the way."""
 
     experiment: Experiment
     document: Document
-    columns: Mapping[Pool, Columns] | None = None
-    groups: dict[Pool, dict[str, tuple[Condition, ...]]] = field(default_factory=dict)
-    faults: dict[Fault, None] = field(default_factory=dict)
-    warnings: dict[Fault, None] = field(default_factory=dict)
-    refusals: dict[Fault, None] = field(default_factory=dict)
-    left_out: dict[Loc, Fault] = field(default_factory=dict)
+    columns: Mapping[DatasetNames, ColumnValues] | None = None
+    groups: dict[DatasetNames, dict[str, tuple[Condition, ...]]] = field(default_factory=dict)
+    faults: dict[Diagnostic, None] = field(default_factory=dict)
+    warnings: dict[Diagnostic, None] = field(default_factory=dict)
+    refusals: dict[Diagnostic, None] = field(default_factory=dict)
+    left_out: dict[Loc, Diagnostic] = field(default_factory=dict)
 
     def cases(self, *, refuse: bool = True) -> list[Case]:
         """Every case; raises FaultError with all that is wrong.
 
         Goals that an algorithm does not take (E308) are warnings unless `refuse`: to explain them.
         """
-        early = list(hidden_names(self.experiment, self.document))
+        early = list(check_swept_names(self.experiment, self.document))
         if early:
             raise FaultError(early)
         found = [
             case
             for index, entry in enumerate(self.experiment.algorithms)
             if self._known(index, entry)
-            for point in points(self.experiment.sweep, entry.sweep)
+            for point in sweep_points(self.experiment.sweep, entry.sweep)
             if (case := self._case(index, entry, point)) is not None
         ]
-        self._sort(range_faults(self.document, found, self.rules))
+        self._sort(check_goal_ranges(self.document, found, self.rules))
         self._sort(self._written_nowhere(found))
-        self._sort(report_faults(self.experiment, self.document))
-        self._sort(panel_faults(self.experiment, self.document, found))
-        everything = [*found, *stage_cases(found).values()]
-        self._sort(filter_faults(self.experiment, self.document, everything))
-        self._sort(expect_faults(self.experiment, self.document, everything))
+        self._sort(check_report(self.experiment, self.document))
+        self._sort(check_panels(self.experiment, self.document, found))
+        everything = [*found, *filter_stage_cases(found).values()]
+        self._sort(check_filter_plots(self.experiment, self.document, everything))
+        self._sort(check_expectations(self.experiment, self.document, everything))
         if self.faults or (refuse and self.refusals):
             raise FaultError(self.faults | self.refusals)
         self.warnings |= self.refusals
@@ -98,7 +114,7 @@ class Reading:
 
     # names
 
-    def _scope(self, pool: Pool) -> Scope:
+    def _scope(self, pool: DatasetNames) -> Scope:
         """Groups and columns of some data sets; each pool's groups are read once."""
         if self.columns is None:
             scope = Scope(datasets=frozenset(pool))
@@ -109,54 +125,60 @@ class Reading:
             self.groups[pool] = dict(self._groups(pool, scope))
         return replace(scope, groups=self.groups[pool])
 
-    def _groups(self, pool: Pool, scope: Scope) -> Iterator[tuple[str, tuple[Condition, ...]]]:
-        for name, loc, text in groups_of(self.experiment, pool):
+    def _groups(
+        self, pool: DatasetNames, scope: Scope
+    ) -> Iterator[tuple[str, tuple[Condition, ...]]]:
+        for name, loc, text in stated_groups(self.experiment, pool):
             with self._placing(loc, scope):
                 conditions = parse_conditions(text)
                 yield name, conditions  # known, whatever is wrong with its values: said once
                 rs.check_conditions(conditions, scope)
 
     @cached_property
-    def trees(self) -> dict[str, Node]:
+    def trees(self) -> dict[str, SyntaxNode]:
         """The objective and the metrics as written."""
         texts: dict[tuple[str, ...], str] = {("objective",): self.experiment.objective}
         texts |= {("metrics", name): text for name, text in self.experiment.metrics.items()}
         return {loc[-1]: tree for loc, text in texts.items()
-                if (tree := self._parsed(loc, text, parse_value)) is not None}  # fmt: skip
+                if (tree := self._parsed(loc, text, parse_expression)) is not None}  # fmt: skip
 
     @cached_property
     def rules(self) -> dict[str, Relation]:
         return {name: rule for name, text in self.experiment.constraints.items()
-                if (rule := self._parsed(("constraints", name), text, parse_rule))}  # fmt: skip
+                if (rule := self._parsed(("constraints", name), text, parse_constraint))}  # fmt: skip
 
     def _parsed(self, loc: Loc, text: str, parse: Callable[[str], T]) -> T | None:
         with self._placing(loc):
             return parse(text)
         return None
 
-    def _placing(self, loc: Loc, scope: Scope | None = None, *, needed: bool = True) -> _Placing:
+    def _placing(
+        self, loc: Loc, scope: Scope | None = None, *, needed: bool = True
+    ) -> _DiagnosticsAt:
         several = self.columns is not None and len(self.columns) > 1
-        return _Placing(self, loc, scope.datasets if several and scope else frozenset(), needed)
+        return _DiagnosticsAt(
+            self, loc, scope.datasets if several and scope else frozenset(), needed
+        )
 
-    def _sort(self, found: Iterable[Fault]) -> None:
+    def _sort(self, found: Iterable[Diagnostic]) -> None:
         for fault in found:
             (self.faults if fault.is_error else self.warnings)[fault] = None
 
     def _written(self, *loc: str) -> str:
         """A rule or value as it stands in the file, on one line."""
-        return " ".join(written(self.experiment, loc).split())
+        return " ".join(source_text(self.experiment, loc).split())
 
     # names that vary
 
     @cached_property
     def _swept(self) -> list[str]:
-        return swept(self.experiment)
+        return swept_names(self.experiment)
 
-    def _unset(self, entry: Algorithm, point: Point) -> dict[str, Fault]:
+    def _unset(self, entry: AlgorithmSpec, point: SweepPoint) -> dict[str, Diagnostic]:
         """Names that vary elsewhere and have no value at this point of an algorithm."""
         return {name: self._no_value(name, entry) for name in self._swept if name not in point}
 
-    def _no_value(self, name: str, entry: Algorithm) -> Fault:
+    def _no_value(self, name: str, entry: AlgorithmSpec) -> Diagnostic:
         others = [
             f"'{other.label}'"
             for other in self.experiment.algorithms
@@ -166,9 +188,9 @@ class Reading:
             f"only {' and '.join(others)} {'sweeps' if len(others) == 1 else 'sweep'} it: give "
             f"'{entry.label}' one too, as in sweep: {{{name}: [1]}}, or sweep it for all algorithms"
         )
-        return Fault("E203", f"'{name}' has no value for '{entry.label}'", hint)
+        return Diagnostic("E203", f"'{name}' has no value for '{entry.label}'", hint)
 
-    def _written_nowhere(self, found: Sequence[Case]) -> Iterator[Fault]:
+    def _written_nowhere(self, found: Sequence[Case]) -> Iterator[Diagnostic]:
         """What is left out at every point, if that is all that is wrong."""
         written = {loc for case in found for loc, _ in case.texts()}
         if not self.faults:
@@ -176,38 +198,38 @@ class Reading:
 
     # algorithms
 
-    def _known(self, index: int, entry: Algorithm) -> bool:
+    def _known(self, index: int, entry: AlgorithmSpec) -> bool:
         before = len(self.faults)
         with self._placing(self._loc(index, entry)):
             solver_class(entry.name)
-            missing = algorithms()[entry.name].missing()
+            missing = all_algorithms()[entry.name].missing()
             if missing is not None:
                 raise FaultError(missing)
         return len(self.faults) == before
 
-    def option(self, label: str, key: str) -> Place:
+    def option(self, label: str, key: str) -> SourceLocation:
         """Where a key stands in the entry of an algorithm."""
         labels = [entry.label for entry in self.experiment.algorithms]
         index = labels.index(label)
         loc = self._loc(index, self.experiment.algorithms[index], key)
         return self.document.place(loc, key=True)
 
-    def _loc(self, index: int, entry: Algorithm, *inside: str | int) -> Loc:
+    def _loc(self, index: int, entry: AlgorithmSpec, *inside: str | int) -> Loc:
         raw = self.document.data["algorithms"][index]
         return ("algorithms", index, *((entry.name,) if isinstance(raw, dict) else ()), *inside)
 
     def _solver(
-        self, index: int, entry: Algorithm, point: Point, common: Mapping[str, Any]
+        self, index: int, entry: AlgorithmSpec, point: SweepPoint, common: Mapping[str, Any]
     ) -> Solver | None:
         """An option whose value is the name of a sweep takes the point's value; so does one that is
         not given and that the algorithm's own sweep names. `common` are those that the file's test says.
         """
-        options = {key: at_point(value, point) for key, value in entry.options.items()}
+        options = {key: value_at_point(value, point) for key, value in entry.options.items()}
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
         options = {**common} | options | {n: point[n] for n in varied}
         try:
-            return solver(entry.name, options, self.experiment.constraints)
+            return make_solver(entry.name, options, self.experiment.constraints)
         except OptionError as error:
             for complaint in error.complaints:
                 inside = ("sweep",) if varied.intersection(complaint.loc[:1]) else ()
@@ -217,7 +239,7 @@ class Reading:
 
     # goals
 
-    def _case(self, index: int, entry: Algorithm, point: Point) -> Case | None:
+    def _case(self, index: int, entry: AlgorithmSpec, point: SweepPoint) -> Case | None:
         before = len(self.faults)
         pool = self.experiment.pool(point)
         scope = replace(
@@ -228,16 +250,16 @@ class Reading:
         )
         share, test = self._rows(index, entry, point, scope.unset)
         found, aim = solver_class(entry.name), test.aim if test is not None and test.taken else None
-        made = self._solver(index, entry, point, inflated(found, aim))
+        made = self._solver(index, entry, point, inflation_options(found, aim))
         at = self._loc(index, entry)
-        self._sort(entry_faults(self.experiment, self.document, entry, at))
+        self._sort(check_algorithm_entry(self.experiment, self.document, entry, at))
         values = {name: value for name, tree in self.trees.items()
                   if (value := self._value(name, tree, scope)) is not None}  # fmt: skip
         holdout = None if test is None else test.holdout
         filtering = self._filtering(entry, point, scope, (share, holdout))
         if filtering is not None:
             said = (self.experiment, self.document, entry, at)
-            self._sort(filtered_faults(*said, take=filtering.take, aim=aim))
+            self._sort(check_filter_compatibility(*said, take=filtering.take, aim=aim))
         test = test if test is not None and test.taken else None
         held = test is not None or found.role != "ignores"
         rules = {name: goal for name, rule in self.rules.items()
@@ -249,7 +271,9 @@ class Reading:
             label=entry.label,
             algorithm=entry.name,
             solver=made,
-            guard=Guard(entry.constraints_on, entry.margin, aim if tightens(found) else None),
+            guard=MarginSpec(
+                entry.constraints_on, entry.margin, aim if needs_tightening(found) else None
+            ),
             share=share,
             holdout=holdout,
             safety=test,
@@ -257,54 +281,56 @@ class Reading:
             datasets=pool,
             objective=objective,
             # a reordered file poses the same problem to the solver, number for number
-            constraints=tuple(sorted(rules.values(), key=lambda goal: ex.text(goal.expression))),
-            metrics=values | {VIOLATION + name: rules[name].expression for name in rules},
+            constraints=tuple(sorted(rules.values(), key=lambda goal: ex.to_text(goal.expression))),
+            metrics=values | {VIOLATION_PREFIX + name: rules[name].expression for name in rules},
             filtering=filtering,
         )
-        self._sort(goal_faults(self.experiment, self.document, case))
-        self.refusals |= dict.fromkeys(refused_goals(self.document, case))
+        self._sort(check_goals(self.experiment, self.document, case))
+        self.refusals |= dict.fromkeys(check_goal_support(self.document, case))
         return case
 
     def _rows(
-        self, index: int, entry: Algorithm, point: Point, unset: Mapping[str, Fault]
-    ) -> tuple[Fraction | None, SafetyTest | None]:
+        self, index: int, entry: AlgorithmSpec, point: SweepPoint, unset: Mapping[str, Diagnostic]
+    ) -> tuple[Fraction | None, SafetyTestSettings | None]:
         """How many rows are drawn to train on, and the safety test, at a sweep point."""
-        said = AtPoint(self.experiment, self.document, entry, point, unset)
+        said = EntryAtPoint(self.experiment, self.document, entry, point, unset)
         with self._placing(self._loc(index, entry)):
             return said.share(), said.test()
         return None, None
 
     def _filtering(
         self,
-        entry: Algorithm,
-        point: Point,
+        entry: AlgorithmSpec,
+        point: SweepPoint,
         scope: Scope,
         rows: tuple[Fraction | None, Holdout | None],
-    ) -> Filtering | None:
+    ) -> CaseFilter | None:
         """What training rows go through before the algorithm sees them."""
-        said = AtPoint(self.experiment, self.document, entry, point, scope.unset)
-        with self._placing(AT, scope):
-            return Stage(said, scope, self.experiment.pool(point), *rows).filtering()
+        said = EntryAtPoint(self.experiment, self.document, entry, point, scope.unset)
+        with self._placing(FILTER_LOC, scope):
+            return FilterStage(said, scope, self.experiment.pool(point), *rows).filtering()
         return None
 
-    def _value(self, name: str, tree: Node, scope: Scope) -> Expression | None:
+    def _value(self, name: str, tree: SyntaxNode, scope: Scope) -> Expression | None:
         loc = ("objective",) if name == "objective" else ("metrics", name)
         with self._placing(loc, scope, needed=name == "objective"):
             value = rs.resolve(tree, scope)
-            return ex.transform(value, _in_training) if name == "objective" else value
+            return ex.transform(value, _on_training_rows) if name == "objective" else value
         return None
 
     def _rule(self, name: str, rule: Relation, scope: Scope, *, needed: bool) -> Goal | None:
         with self._placing(("constraints", name), scope, needed=needed):
-            parts = tuple(ex.transform(d, _in_training) for d in rs.differences(rule, scope))
-            known = tuple(ex.transform(part, _placeholder) for part in parts)
+            parts = tuple(
+                ex.transform(d, _on_training_rows) for d in rs.constraint_differences(rule, scope)
+            )
+            known = tuple(ex.transform(part, _replace_of) for part in parts)
             text = self._written("constraints", name)
-            shaped = rule_goal(name, text, known, rs.violation(known))
-            return Goal(name, text, rs.violation(parts), parts, shaped.shape)
+            shaped = constraint_goal(name, text, known, rs.violation_expression(known))
+            return Goal(name, text, rs.violation_expression(parts), parts, shaped.shape)
         return None
 
 
-def groups_of(experiment: Experiment, pool: Pool) -> Iterator[tuple[str, Loc, str]]:
+def stated_groups(experiment: Experiment, pool: DatasetNames) -> Iterator[tuple[str, Loc, str]]:
     """Name, place and condition of every group, as it is stated for these data sets."""
     for name, group in experiment.groups.items():
         if isinstance(group, str):
@@ -314,14 +340,14 @@ def groups_of(experiment: Experiment, pool: Pool) -> Iterator[tuple[str, Loc, st
 
 
 @dataclass(frozen=True)
-class _Placing:
+class _DiagnosticsAt:
     """Faults raised inside get the place of `loc`, and the reading goes on.
 
     What is not `needed` is left out where a name in it has no value. Where data sets are taken one by one,
     what is wrong with columns is said of the one in `datasets`.
     """
 
-    reading: Reading
+    reading: ExperimentReader
     loc: Loc
     datasets: frozenset[str] = frozenset()
     needed: bool = True
@@ -334,30 +360,30 @@ class _Placing:
             return False
         for fault in error.faults:
             placed = fault.at(fault.place or self.reading.document.place(self.loc, fault.span))
-            if fault.code in OF_COLUMNS and self.datasets:
+            if fault.code in COLUMN_CODES and self.datasets:
                 names = " and ".join(sorted(self.datasets))
                 placed = replace(placed, message=f"in '{names}' {placed.message}")
-            if isinstance(error, rs.NoValueError) and not self.needed:
+            if isinstance(error, rs.MissingSweepValueError) and not self.needed:
                 self.reading.left_out[self.loc] = placed
             else:
                 self.reading.faults[placed] = None
         return True
 
 
-def _in_training(node: Expression) -> Expression | None:
+def _on_training_rows(node: Expression) -> Expression | None:
     """A goal is held to what another algorithm reached on training rows, on whatever split it is
     measured itself.
     """
-    if not isinstance(node, ex.Of):
+    if not isinstance(node, ex.AlgorithmMetric):
         return None
 
     def train(part: Expression) -> Expression | None:
-        if isinstance(part, ex.Measured) and part.split is None:
+        if isinstance(part, ex.MeasuredNode) and part.split is None:
             return replace(part, split="train")
         return None
 
     return replace(node, metric=ex.transform(node.metric, train))
 
 
-def _placeholder(node: Expression) -> Expression | None:
-    return ex.Constant(PLACEHOLDER) if isinstance(node, ex.Of) else None
+def _replace_of(node: Expression) -> Expression | None:
+    return ex.Constant(OF_PLACEHOLDER) if isinstance(node, ex.AlgorithmMetric) else None

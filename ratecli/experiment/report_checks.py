@@ -8,43 +8,43 @@ from ratecli.config.document import Document, Loc
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
 from ratecli.config.names import FAILURE_RATE, SOLUTION_RATE
-from ratecli.config.report import FilterPlot, GuaranteePlot, Paneled, TradeoffPlot
-from ratecli.config.sweep import points
-from ratecli.errors import Fault, did_you_mean
+from ratecli.config.report import AnyFilterPlot, BasePaneledPlot, GuaranteePlot, TradeoffPlot
+from ratecli.config.sweep import sweep_points
+from ratecli.errors import Diagnostic, did_you_mean
 from ratecli.experiment.cases import Case
-from ratecli.experiment.filter_stage import stage_metrics
-from ratecli.ledger.records import VIOLATION
+from ratecli.experiment.filter_stage import filter_metric_names
+from ratecli.ledger.records import VIOLATION_PREFIX
 
-TRIAL = ("algorithm", "variant", "seed")
+TRIAL_COLUMNS = ("algorithm", "variant", "seed")
 """What tells trials apart beside the names of the sweep."""
 
-MOST_PANELS = 12
+MAX_PANELS = 12
 """Of one plot."""
 
-Asked = tuple[Loc, str, Collection[str], str]
+ReportReference = tuple[Loc, str, Collection[str], str]
 """A name of the report: where it stands, the name, among which it must be, and what those are."""
 
 
-def report_faults(experiment: Experiment, document: Document) -> Iterator[Fault]:
+def check_report(experiment: Experiment, document: Document) -> Iterator[Diagnostic]:
     """An E208 for every row or column of a table, axis, line or panel of a plot, that nothing fills."""
-    for loc, name, known, what in (*_tables(experiment), *_plots(experiment)):
+    for loc, name, known, what in (*_table_references(experiment), *_plot_references(experiment)):
         if name not in known:
             message = f"the report has no '{name}' to show here"
-            if loc[-1] == "x" and name in swept(experiment):
+            if loc[-1] == "x" and name in swept_names(experiment):
                 message = f"the values of '{name}' are not all numbers, so that no axis holds them"
             hint = did_you_mean(name, known, what)
-            if loc[1] == "plots" and name in shares(experiment):
+            if loc[1] == "plots" and name in outcome_share_names(experiment):
                 hint = "tables show it, and plots of `kind: guarantee` draw it"
-            yield Fault("E208", message, hint, place=document.place(loc))
-    for index, _ in () if experiment.constraints else guarantees(experiment):
+            yield Diagnostic("E208", message, hint, place=document.place(loc))
+    for index, _ in () if experiment.constraints else guarantee_plots(experiment):
         message = "there is no constraint whose failures could be drawn"
         place = document.place(("report", "plots", index, "kind"))
-        yield Fault("E208", message, "name one under 'constraints'", place=place)
+        yield Diagnostic("E208", message, "name one under 'constraints'", place=place)
 
 
-def split_faults(
+def check_report_splits(
     experiment: Experiment, document: Document, splits: Collection[str]
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     """An E208 for every table or plot of rows that there are none of; `splits` have some.
 
     A violation is shown for all splits, whichever a table asks for, and solutions have none.
@@ -52,31 +52,35 @@ def split_faults(
     tables = [
         (("report", "tables", index), table.split)
         for index, table in enumerate(experiment.report.tables)
-        if not all(name.startswith(VIOLATION) or name == SOLUTION_RATE for name in table.columns)
+        if not all(
+            name.startswith(VIOLATION_PREFIX) or name == SOLUTION_RATE for name in table.columns
+        )
     ]
     plots = [
         (("report", "plots", index), split)
-        for index, plot in (*tradeoffs(experiment), *filter_plots(experiment))
+        for index, plot in (*tradeoff_plots(experiment), *filter_plots(experiment))
         for split in ([plot.split] if isinstance(plot.split, str) else plot.split)
     ]
-    truths = [(("report", "plots", index), plot.truth) for index, plot in guarantees(experiment)]
+    truths = [
+        (("report", "plots", index), plot.truth) for index, plot in guarantee_plots(experiment)
+    ]
     asked = [(loc, "split", split) for loc, split in (*tables, *plots)]
     for loc, key, split in (*asked, *((loc, "truth", split) for loc, split in truths)):
         if split not in splits:
             message = f"no data set has {split} rows to show here"
             hint = f"say {key}: {' or '.join(splits)}, or give a data set such rows by its split"
-            yield Fault("E208", message, hint, place=document.place((*loc, key)))
+            yield Diagnostic("E208", message, hint, place=document.place((*loc, key)))
 
 
-def unknown_variants(
+def check_plot_variants(
     experiment: Experiment, document: Document, given: Collection[str]
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     """A W208 for every variant that a plot asks for and that is none of those that trials gave.
 
     Which there are only the trials tell; where none gave any, nothing is known.
     """
     plots: list[tuple[int, TradeoffPlot | GuaranteePlot]]
-    plots = [*tradeoffs(experiment), *guarantees(experiment)]
+    plots = [*tradeoff_plots(experiment), *guarantee_plots(experiment)]
     asked: list[tuple[Loc, str]] = [
         (("report", "plots", index, "variants", k), name)
         for index, plot in plots
@@ -91,56 +95,58 @@ def unknown_variants(
         if given and name not in given:
             hint = did_you_mean(name, given, "variants")
             message = f"no trial gave a variant '{name}'"
-            yield Fault("W208", message, hint, place=document.place(loc))
+            yield Diagnostic("W208", message, hint, place=document.place(loc))
 
 
-def tradeoffs(experiment: Experiment) -> Iterator[tuple[int, TradeoffPlot]]:
+def tradeoff_plots(experiment: Experiment) -> Iterator[tuple[int, TradeoffPlot]]:
     """The plots of this kind, each with its position among all."""
     for index, plot in enumerate(experiment.report.plots):
         if isinstance(plot, TradeoffPlot):
             yield index, plot
 
 
-def guarantees(experiment: Experiment) -> Iterator[tuple[int, GuaranteePlot]]:
-    """As `tradeoffs`, of the other kind."""
+def guarantee_plots(experiment: Experiment) -> Iterator[tuple[int, GuaranteePlot]]:
+    """As `tradeoff_plots`, of the other kind."""
     for index, plot in enumerate(experiment.report.plots):
         if isinstance(plot, GuaranteePlot):
             yield index, plot
 
 
-def filter_plots(experiment: Experiment) -> Iterator[tuple[int, FilterPlot]]:
-    """As `tradeoffs`, of both kinds that show filters."""
+def filter_plots(experiment: Experiment) -> Iterator[tuple[int, AnyFilterPlot]]:
+    """As `tradeoff_plots`, of both kinds that show filters."""
     for index, plot in enumerate(experiment.report.plots):
-        if isinstance(plot, FilterPlot):
+        if isinstance(plot, AnyFilterPlot):
             yield index, plot
 
 
-def panel_faults(
+def check_panels(
     experiment: Experiment, document: Document, cases: Sequence[Case]
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     """An E104 for every plot that asks for more panels than there is room for."""
     for index, plot in enumerate(experiment.report.plots):
-        if not isinstance(plot, Paneled):
+        if not isinstance(plot, BasePaneledPlot):
             continue
         values = {repr(case.point[plot.by]) for case in cases if plot.by in case.point}
         splits = len(plot.split) if isinstance(plot, TradeoffPlot) else 1
-        if len(values) * splits > MOST_PANELS:
+        if len(values) * splits > MAX_PANELS:
             each = f", each on {splits} splits" if splits > 1 else ""
             message = (
-                f"'{plot.by}' has {len(values)} values{each}, a plot room for {MOST_PANELS} panels"
+                f"'{plot.by}' has {len(values)} values{each}, a plot room for {MAX_PANELS} panels"
             )
             place = document.place(("report", "plots", index, "by"))
-            yield Fault("E104", message, "sweep fewer, or make panels by another name", place=place)
+            yield Diagnostic(
+                "E104", message, "sweep fewer, or make panels by another name", place=place
+            )
 
 
-def measured(experiment: Experiment) -> list[str]:
+def measured_names(experiment: Experiment) -> list[str]:
     """The names of all numbers that a trial gives."""
-    violations = [VIOLATION + name for name in experiment.constraints]
-    own = stage_metrics(experiment)
+    violations = [VIOLATION_PREFIX + name for name in experiment.constraints]
+    own = filter_metric_names(experiment)
     return list(dict.fromkeys(["objective", *experiment.metrics, *violations, *own]))
 
 
-def stages(experiment: Experiment) -> list[str]:
+def possible_filter_labels(experiment: Experiment) -> list[str]:
     """What the trials of the file's filter may be called: see `stage.stage_cases`."""
     if experiment.filter is None:
         return []
@@ -148,29 +154,29 @@ def stages(experiment: Experiment) -> list[str]:
     return [FILTER, *(f"{FILTER}_{entry.label}" for entry in entries)]
 
 
-def shares(experiment: Experiment) -> list[str]:
+def outcome_share_names(experiment: Experiment) -> list[str]:
     """What tables and expectations may ask of how trials ended."""
     failures = [f"{FAILURE_RATE}.{name}" for name in experiment.constraints]
     return [SOLUTION_RATE, *([FAILURE_RATE, *failures] if failures else [])]
 
 
-def swept(experiment: Experiment) -> list[str]:
+def swept_names(experiment: Experiment) -> list[str]:
     """The names that vary, those of algorithms' own sweeps too."""
     sweeps = [experiment.sweep, *(entry.sweep for entry in experiment.algorithms if entry.sweep)]
     return list(dict.fromkeys(name for sweep in sweeps for name in sweep.names))
 
 
-def _numbers(experiment: Experiment) -> list[str]:
+def _numeric_swept_names(experiment: Experiment) -> list[str]:
     """The swept names whose values are all numbers."""
     sweeps = (experiment.sweep, *(entry.sweep for entry in experiment.algorithms if entry.sweep))
-    values = [pair for sweep in sweeps for point in points(sweep) for pair in point.items()]
+    values = [pair for sweep in sweeps for point in sweep_points(sweep) for pair in point.items()]
     words = {name for name, value in values if isinstance(value, str | bool)}
     return [name for name in dict.fromkeys(name for name, _ in values) if name not in words]
 
 
-def _tables(experiment: Experiment) -> Iterator[Asked]:
-    metrics = [*measured(experiment), *shares(experiment)]
-    rows = [*TRIAL, *swept(experiment)]
+def _table_references(experiment: Experiment) -> Iterator[ReportReference]:
+    metrics = [*measured_names(experiment), *outcome_share_names(experiment)]
+    rows = [*TRIAL_COLUMNS, *swept_names(experiment)]
     for index, table in enumerate(experiment.report.tables):
         loc: Loc = ("report", "tables", index)
         for k, name in enumerate(table.rows):
@@ -179,24 +185,32 @@ def _tables(experiment: Experiment) -> Iterator[Asked]:
             yield (*loc, "columns", k), name, metrics, "metrics"
 
 
-def _plots(experiment: Experiment) -> Iterator[Asked]:
-    labels = [*(entry.label for entry in experiment.algorithms), *stages(experiment)]
+def _plot_references(experiment: Experiment) -> Iterator[ReportReference]:
+    labels = [
+        *(entry.label for entry in experiment.algorithms),
+        *possible_filter_labels(experiment),
+    ]
     for index, plot in enumerate(experiment.report.plots):
         loc: Loc = ("report", "plots", index)
         for k, name in enumerate(plot.algorithms or ()):
             yield (*loc, "algorithms", k), name, labels, "algorithms"
-        if isinstance(plot, Paneled) and plot.by is not None:
-            yield (*loc, "by"), plot.by, swept(experiment), "names that vary"
-    metrics = measured(experiment)
-    for index, axes in tradeoffs(experiment):
+        if isinstance(plot, BasePaneledPlot) and plot.by is not None:
+            yield (*loc, "by"), plot.by, swept_names(experiment), "names that vary"
+    metrics = measured_names(experiment)
+    for index, axes in tradeoff_plots(experiment):
         loc = ("report", "plots", index)
-        yield (*loc, "x"), axes.x, [*metrics, *_numbers(experiment)], "metrics and swept numbers"
+        yield (
+            (*loc, "x"),
+            axes.x,
+            [*metrics, *_numeric_swept_names(experiment)],
+            "metrics and swept numbers",
+        )
         yield (*loc, "y"), axes.y, metrics, "metrics"
         for k, name in enumerate(axes.lines):
             yield (*loc, "lines", k), name, labels, "algorithms"
-    for index, panels in guarantees(experiment):
+    for index, panels in guarantee_plots(experiment):
         loc = ("report", "plots", index)
-        yield (*loc, "x"), panels.x, _numbers(experiment), "swept numbers"
+        yield (*loc, "x"), panels.x, _numeric_swept_names(experiment), "swept numbers"
         yield (*loc, "y"), panels.y, metrics, "metrics"
         if panels.constraint is not None:
             yield (*loc, "constraint"), panels.constraint, experiment.constraints, "constraints"

@@ -10,81 +10,91 @@ import numpy as np
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.datasets.split import StrataError
-from ratecli.errors import Fault, FaultError, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.cases import Case
-from ratecli.experiment.obstacles import obstacles, telling_slices, untestable
-from ratecli.experiment.reading import Columns, Pool, Reading, groups_of
-from ratecli.experiment.safety import place_of
+from ratecli.experiment.obstacles import (
+    check_constraint_obstacles,
+    check_label_slices,
+    check_testable_constraints,
+)
+from ratecli.experiment.reading import ColumnValues, DatasetNames, ExperimentReader, stated_groups
+from ratecli.experiment.safety import safety_key_loc
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import Where
-from ratecli.rates.matrix import rate_matrix
+from ratecli.rates.expression import Slice
+from ratecli.rates.matrix import build_rate_matrix
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import DEPLOYED
-from ratecli.sampling.deployed import with_stored
-from ratecli.sampling.resampling import Drawing
-from ratecli.sampling.rows import Data, World, dealt_of, table, world
-from ratecli.sampling.undefined import rates_of_nothing, undefined_ratios
+from ratecli.sampling.deployed import with_stored_decisions
+from ratecli.sampling.resampling import SamplingSpec
+from ratecli.sampling.rows import (
+    ExperimentData,
+    TrialData,
+    get_table,
+    load_trial_data,
+    split_dataset,
+)
+from ratecli.sampling.undefined import check_defined_rates, check_defined_ratios
 
 SMALL_GROUP = 30
-SORTED = 6.0
+SORTED_ROWS_THRESHOLD = 6.0
 """Standard errors by which labels differ of the first and the last rows of a file that is in no order."""
 
 
-def known_rows(
+def load_checked_rows(
     experiment: Experiment,
     document: Document,
-    data: Data,
-    columns: Columns,
+    data: ExperimentData,
+    columns: ColumnValues,
     deployed_model: bytes | None,
     *,
-    drawing: Drawing,
-) -> World:
+    drawing: SamplingSpec,
+) -> TrialData:
     """The rows of some data sets at the first seed; E205, E404, E406, E411 with their places."""
     column = experiment.deployed.column if experiment.deployed else None
     if column is not None and column not in columns.values:
         place = document.place(("deployed", "column"))
         hint = did_you_mean(column, columns.values, "columns")
-        raise FaultError(Fault("E205", f"there is no column '{column}'", hint, place=place))
+        raise FaultError(Diagnostic("E205", f"there is no column '{column}'", hint, place=place))
     try:
-        rows = world(data, experiment.seeds[0], column, drawing)
+        rows = load_trial_data(data, experiment.seeds[0], column, drawing)
     except FaultError as error:
         loc = ("deployed", "column") if column else ("datasets",)
         place = document.place(loc, key=not column)
         raise FaultError(fault.at(place) for fault in error.faults) from None
     try:
-        return rows if deployed_model is None else with_stored(rows, deployed_model)
+        return rows if deployed_model is None else with_stored_decisions(rows, deployed_model)
     except FaultError as error:
         place = document.place(("deployed", "model"))
         raise FaultError(fault.at(place) for fault in error.faults) from None
 
 
-def check_drawings(
-    experiment: Experiment, document: Document, data: Data, cases: Sequence[Case]
+def check_sampling(
+    experiment: Experiment, document: Document, data: ExperimentData, cases: Sequence[Case]
 ) -> None:
     """Raises E410 where too few rows are drawn or put aside, E205 for columns to stratify by, E411 where
     rows that are put aside are trained on under another name.
     """
-    seed, faults = experiment.seeds[0], dict[Fault, None]()
+    seed, faults = experiment.seeds[0], dict[Diagnostic, None]()
     seen = {(case.datasets, case.drawing): case for case in reversed(cases)}
     for (pool, drawing), case in seen.items():
         if drawing.holdout is not None:
-            faults |= dict.fromkeys(_shared(document, data, pool))
+            faults |= dict.fromkeys(_check_shared_rows(document, data, pool))
         for name in pool:
             try:
                 if drawing.share is not None:
-                    dealt_of(data, name, seed, Drawing(drawing.share))
+                    split_dataset(data, name, seed, SamplingSpec(drawing.share))
             except FaultError as error:
                 place = document.place(("resample",))
                 faults |= dict.fromkeys(fault.at(place) for fault in error.faults)
                 continue
             try:
                 if drawing.holdout is not None:
-                    dealt_of(data, name, seed, drawing)
+                    split_dataset(data, name, seed, drawing)
             except FaultError as error:
                 for fault in error.faults:
                     strata = isinstance(error, StrataError) or fault.code == "E205"
                     key = "stratify" if strata else "fraction"
-                    place = document.place(place_of(experiment, case.label, key))
+                    place = document.place(safety_key_loc(experiment, case.label, key))
                     faults[replace(fault, message=f"in '{name}' {fault.message}", place=place)] = (
                         None
                     )
@@ -92,11 +102,13 @@ def check_drawings(
         raise FaultError(faults)
 
 
-def _shared(document: Document, data: Data, pool: Pool) -> Iterator[Fault]:
+def _check_shared_rows(
+    document: Document, data: ExperimentData, pool: DatasetNames
+) -> Iterator[Diagnostic]:
     """An E411 for each data set that has rows of one before it: each draws its own to be tested."""
     first = dict[object, str]()
     for name in pool:
-        rows = table(data, name)
+        rows = get_table(data, name)
         for each in (rows.digest, *(sha256 for _, sha256 in rows.files)):
             other = first.setdefault(each, name)
             if other != name:
@@ -105,13 +117,15 @@ def _shared(document: Document, data: Data, pool: Pool) -> Iterator[Fault]:
                     "as the other"
                 )
                 place = document.place(("datasets", name), key=True)
-                yield Fault("E411", message, "name them once, or leave out 'safety'", place=place)
+                yield Diagnostic(
+                    "E411", message, "name them once, or leave out 'safety'", place=place
+                )
                 break
 
 
 def check_rows(
-    rows: World, document: Document, reading: Reading, cases: Sequence[Case]
-) -> list[Fault]:
+    rows: TrialData, document: Document, reading: ExperimentReader, cases: Sequence[Case]
+) -> list[Diagnostic]:
     """Warnings about the rows of cases that are all given the same ones.
 
     Raises
@@ -122,101 +136,109 @@ def check_rows(
         constraints (E308).
     """
     found = [
-        *_groups(rows, document, reading, cases[0].datasets),
-        *_goals(rows.sample, document, cases),
-        *_undecided(rows.sample, document, cases),
-        *_unvalidated(rows, reading, cases),
-        *_sorted(rows.sample, document, reading, cases[0]),
+        *_check_stated_groups(rows, document, reading, cases[0].datasets),
+        *_check_goal_rows(rows.sample, document, cases),
+        *_check_deployed_decisions(rows.sample, document, cases),
+        *_check_validation_rows(rows, reading, cases),
+        *_check_row_order(rows.sample, document, reading, cases[0]),
     ]
     errors = dict.fromkeys(fault for fault in found if fault.is_error)
     if not errors:
-        errors = dict.fromkeys(obstacles(rows.sample, document, cases))
-        errors |= dict.fromkeys(telling_slices(rows.sample, document, cases))
-        errors |= dict.fromkeys(untestable(rows.sample, document, cases))
+        errors = dict.fromkeys(check_constraint_obstacles(rows.sample, document, cases))
+        errors |= dict.fromkeys(check_label_slices(rows.sample, document, cases))
+        errors |= dict.fromkeys(check_testable_constraints(rows.sample, document, cases))
     if errors:
         raise FaultError(errors)
     return found
 
 
-def _groups(rows: World, document: Document, reading: Reading, pool: Pool) -> Iterator[Fault]:
+def _check_stated_groups(
+    rows: TrialData, document: Document, reading: ExperimentReader, pool: DatasetNames
+) -> Iterator[Diagnostic]:
     of = "" if len(reading.groups) == 1 else f" of '{pool[0]}'"
-    for name, loc, _ in groups_of(reading.experiment, pool):
-        where = Where.of(set(), iter(reading.groups[pool][name]))
+    for name, loc, _ in stated_groups(reading.experiment, pool):
+        where = Slice.of(set(), iter(reading.groups[pool][name]))
         place = document.place(loc)
         count = rows.sample.counted(rows.sample.rows(where))
         if not count:
-            yield Fault("E408", f"no row{of} is in the group '{name}'", place=place)
+            yield Diagnostic("E408", f"no row{of} is in the group '{name}'", place=place)
             continue
         splits = {
             split: rows.sample.counted(rows.sample.rows(where, split)) for split in rows.splits()
         }
-        for message in small(count, splits):
-            yield Fault("W401", f"the group '{name}'{of} has {message}", place=place)
+        for message in small_parts(count, splits):
+            yield Diagnostic("W401", f"the group '{name}'{of} has {message}", place=place)
 
 
-def small(count: int, splits: Mapping[str, int]) -> Iterator[str]:
+def small_parts(count: int, splits: Mapping[str, int]) -> Iterator[str]:
     """What of a group is too small: all of it, or its rows of single splits."""
     if count < SMALL_GROUP:
-        yield f"only {_counted(count, 'row')}: its rates say little"
+        yield f"only {_count_noun(count, 'row')}: its rates say little"
     for split, found in splits.items():
         if not found:
             yield f"no {split} rows: nothing can be said of it there"
         elif found < SMALL_GROUP <= count:
-            yield f"only {_counted(found, f'{split} row')}: its rates say little there"
+            yield f"only {_count_noun(found, f'{split} row')}: its rates say little there"
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_noun(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def _goals(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
+def _check_goal_rows(
+    sample: Sample, document: Document, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
     labelled = sample.mask("labelled")[sample.part == "train"].any()
     if not labelled and not all(case.unseen for case in cases):  # filters need no label
         hint = "say under the data set which column is its 'label'"
         place = document.place(("datasets",), key=True)
-        yield Fault("E306", "no training row has a label", hint, place=place)
+        yield Diagnostic("E306", "no training row has a label", hint, place=place)
         return
     # groups of filters are looked at by `group_checks`
     given = (case for case in cases if case.solver.role != "ignores" and not case.unseen)
     goals = {
-        (loc, ex.text(tree)): tree
+        (loc, ex.to_text(tree)): tree
         for case in given
         for loc, tree in case.texts()
         if loc[0] != "metrics"
     }
     for (loc, _), tree in goals.items():
-        others = [part.metric for part in ex.walk(tree) if isinstance(part, ex.Of)]
+        others = [part.metric for part in ex.walk(tree) if isinstance(part, ex.AlgorithmMetric)]
         trees = (tree, *others)
-        empty = rates_of_nothing(ex.leaves(*trees), sample)
-        for fault in empty or undefined_ratios(trees, sample):
+        empty = check_defined_rates(ex.leaves(*trees), sample)
+        for fault in empty or check_defined_ratios(trees, sample):
             yield fault.at(document.place(loc, fault.span))
 
 
-def _undecided(sample: Sample, document: Document, cases: Sequence[Case]) -> Iterator[Fault]:
+def _check_deployed_decisions(
+    sample: Sample, document: Document, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
     """An E311 for each rate in `of(deployed, ...)`, or of a goal where the deployed model itself is put
     to a test, that counts rows without a decision.
     """
     if sample.deployed is None:  # a trial will decide all rows
         return
-    texts = {(loc, ex.text(tree)): tree for case in cases for loc, tree in case.texts()}
+    texts = {(loc, ex.to_text(tree)): tree for case in cases for loc, tree in case.texts()}
     audited = any(case.solver.needs_deployed for case in cases)
     for (loc, _), tree in texts.items():
-        asked = (part for part in ex.walk(tree) if isinstance(part, ex.Of))
+        asked = (part for part in ex.walk(tree) if isinstance(part, ex.AlgorithmMetric))
         metrics = [part.metric for part in asked if part.algorithm == DEPLOYED]
         metrics += [tree] if audited and loc[0] == "constraints" else []
         for leaf in ex.leaves(*metrics):
-            counted = rate_matrix([leaf], sample, None).sums.indices
+            counted = build_rate_matrix([leaf], sample, None).sums.indices
             missing = sample.counted(counted[np.isnan(sample.deployed[counted])])
             if missing:
                 message = (
                     f"the deployed model has no decision on {missing} of the {sample.counted(counted)} rows "
-                    f"that '{ex.text(leaf)}' counts"
+                    f"that '{ex.to_text(leaf)}' counts"
                 )
                 hint = "its column is empty there: take a slice of rows that it decides"
-                yield Fault("E311", message, hint, place=document.place(loc, leaf.span))
+                yield Diagnostic("E311", message, hint, place=document.place(loc, leaf.span))
 
 
-def _unvalidated(rows: World, reading: Reading, cases: Sequence[Case]) -> Iterator[Fault]:
+def _check_validation_rows(
+    rows: TrialData, reading: ExperimentReader, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
     """An E410 for each option that looks at validation rows, where there are none."""
     if "validation" in rows.splits():
         return
@@ -228,14 +250,16 @@ def _unvalidated(rows: World, reading: Reading, cases: Sequence[Case]) -> Iterat
         for key, what in asked.items():
             if key:
                 message = f"'{key}' {what}, and there are none"
-                yield Fault("E410", message, hint, place=reading.option(case.label, key))
+                yield Diagnostic("E410", message, hint, place=reading.option(case.label, key))
 
 
-def _sorted(sample: Sample, document: Document, reading: Reading, case: Case) -> Iterator[Fault]:
+def _check_row_order(
+    sample: Sample, document: Document, reading: ExperimentReader, case: Case
+) -> Iterator[Diagnostic]:
     """A W403 for each data set whose last rows are tested and are not like the others."""
     if case.holdout is None or not case.holdout.positional:
         return
-    place = document.place(place_of(reading.experiment, case.label, "order"))
+    place = document.place(safety_key_loc(reading.experiment, case.label, "order"))
     for name in np.unique(sample.dataset).tolist():
         known = (sample.dataset == name) & ~np.isnan(sample.label)
         parts = [sample.label[known & (sample.part == part)] for part in ("train", "safety")]
@@ -243,10 +267,10 @@ def _sorted(sample: Sample, document: Document, reading: Reading, case: Case) ->
             continue
         first, last = (float(part.mean()) for part in parts)
         error = np.sqrt(sum(part.var() / len(part) for part in parts))
-        if abs(first - last) > SORTED * error:
+        if abs(first - last) > SORTED_ROWS_THRESHOLD * error:
             message = (
                 f"the last rows of '{name}' are tested, and are not like the others: labels are {last:.4g} "
                 f"there on average, {first:.4g} on the rows that train"
             )
             hint = "is the file sorted? say order: shuffled"
-            yield Fault("W403", message, hint, place=place)
+            yield Diagnostic("W403", message, hint, place=place)

@@ -9,24 +9,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ratecli.plugins import source_of
+from ratecli.plugins import module_source_file
 from ratecli.solvers.registry import Algorithm
 
-BOUNDS = {
+BOUND_WORDS = {
     "Ge": "at least",
     "Gt": "more than",
     "Le": "at most",
     "Lt": "less than",
     "MinLen": "of at least",
 }
-ATTRIBUTES = re.compile(r"\n\s*Attributes\n\s*-+\n")
-TYPES = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text",
+ATTRIBUTES_SECTION = re.compile(r"\n\s*Attributes\n\s*-+\n")
+TYPE_WORDS = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text",
          "ConstraintName": "name of a constraint", "OracleOption": "name, or {name: options}", "ChancesOption": "name, or {name: options}",
          "InflationOption": "number, at least 0, or {pass: probability}"}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Option:
+class SolverOption:
     """A hyper-parameter as a file may give it; `default` None where there is none."""
 
     name: str
@@ -36,50 +36,50 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Signature:
+class SolverSignature:
     """What an algorithm's class says of itself."""
 
     text: str
-    options: tuple[Option, ...]
+    options: tuple[SolverOption, ...]
 
 
-def summary(algorithm: Algorithm) -> str:
+def algorithm_summary(algorithm: Algorithm) -> str:
     """One line on what it does: for one of another package's that of its docstring, if its source is
     where its module should be.
     """
     if not algorithm.plugged:
         return algorithm.summary
     module, _, name = algorithm.path.partition(":")
-    path = source_of(module)
+    path = module_source_file(module)
     try:
-        found = _class_in(str(path), name) if path else None
+        found = _find_class_in(str(path), name) if path else None
     except (OSError, SyntaxError, ValueError):
         found = None
     text = ast.get_docstring(found[1]) if found else None
     return text.splitlines()[0] if text else f"`ratecli show {algorithm.name}` says more"
 
 
-def signature(algorithm: Algorithm) -> Signature:
+def read_signature(algorithm: Algorithm) -> SolverSignature:
     """Docstring and options, in the order of the source."""
-    module, found = _class(algorithm)
-    spelt = _Spelt(module)
+    module, found = _find_class(algorithm)
+    spelt = _AliasExpander(module)
     text = ast.get_docstring(found) or ""
-    prose, *rest = ATTRIBUTES.split(text)
-    meanings = _meanings(rest[0] if rest else "")
+    prose, *rest = ATTRIBUTES_SECTION.split(text)
+    meanings = _parse_attributes(rest[0] if rest else "")
     fields = (
         part
         for part in found.body
         if isinstance(part, ast.AnnAssign) and "ClassVar" not in ast.unparse(part.annotation)
     )
-    options = (_option(part, meanings, spelt) for part in fields)
+    options = (_read_option(part, meanings, spelt) for part in fields)
     own = algorithm.preset
-    return Signature(
+    return SolverSignature(
         prose.strip(),
         tuple(replace(each, default=own.get(each.name, each.default)) for each in options),
     )
 
 
-class _Spelt(ast.NodeTransformer):
+class _AliasExpander(ast.NodeTransformer):
     """Names that a module gives to types, replaced by what they stand for."""
 
     def __init__(self, module: ast.Module) -> None:
@@ -99,33 +99,33 @@ class _Spelt(ast.NodeTransformer):
         }
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id in self.taken and node.id not in TYPES:
+        if node.id in self.taken and node.id not in TYPE_WORDS:
             module, name = self.taken[node.id]
-            path = source_of(module)
+            path = module_source_file(module)
             assert path is not None, module
-            return _Spelt(ast.parse(path.read_text("utf-8"))).meant.get(name, node)
+            return _AliasExpander(ast.parse(path.read_text("utf-8"))).meant.get(name, node)
         return self.meant.get(node.id, node)
 
 
-def _class(algorithm: Algorithm) -> tuple[ast.Module, ast.ClassDef]:
+def _find_class(algorithm: Algorithm) -> tuple[ast.Module, ast.ClassDef]:
     """The class and the module that it stands in."""
     module, _, name = algorithm.path.partition(":")
-    path = source_of(module)
-    found = _class_in(str(path), name) if path else None
+    path = module_source_file(module)
+    found = _find_class_in(str(path), name) if path else None
     if found is None:  # the module takes the class from elsewhere: only importing tells where
-        found = _class_in(inspect.getsourcefile(algorithm.load()) or "", name)
+        found = _find_class_in(inspect.getsourcefile(algorithm.load()) or "", name)
     if found is None:
         raise LookupError(f"the source of '{algorithm.path}' has no class '{name}'")
     return found
 
 
-def _class_in(path: str, name: str) -> tuple[ast.Module, ast.ClassDef] | None:
+def _find_class_in(path: str, name: str) -> tuple[ast.Module, ast.ClassDef] | None:
     module = ast.parse(Path(path).read_text("utf-8"))
     classes = (part for part in module.body if isinstance(part, ast.ClassDef))
     return next(((module, part) for part in classes if part.name == name), None)
 
 
-def _meanings(section: str) -> dict[str, str]:
+def _parse_attributes(section: str) -> dict[str, str]:
     """The numpydoc section: a name, then indented what it means."""
     found: dict[str, str] = {}
     name = ""
@@ -137,43 +137,47 @@ def _meanings(section: str) -> dict[str, str]:
     return found
 
 
-def _option(field: ast.AnnAssign, meanings: dict[str, str], spelt: _Spelt) -> Option:
+def _read_option(
+    field: ast.AnnAssign, meanings: dict[str, str], spelt: _AliasExpander
+) -> SolverOption:
     name = ast.unparse(field.target)
-    default = None if field.value is None else _literal(field.value)
-    return Option(name, _type(spelt.visit(field.annotation)), default, meanings.get(name, ""))
+    default = None if field.value is None else _literal_value(field.value)
+    return SolverOption(
+        name, _describe_type(spelt.visit(field.annotation)), default, meanings.get(name, "")
+    )
 
 
-def _literal(value: ast.expr) -> Any:
+def _literal_value(value: ast.expr) -> Any:
     try:
         return ast.literal_eval(value)
     except ValueError:
         return ast.unparse(value)
 
 
-def _type(annotation: ast.expr) -> str:
+def _describe_type(annotation: ast.expr) -> str:
     """`Annotated[int, Ge(1)]` as 'whole number, at least 1'; `Literal` as its choices."""
     match annotation:
         case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[base, *bounds])):
-            return ", ".join([_type(base), *map(_bound, bounds)])
+            return ", ".join([_describe_type(base), *map(_describe_bound, bounds)])
         case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=choices)):
-            return " | ".join(str(_literal(choice)) for choice in choices)
+            return " | ".join(str(_literal_value(choice)) for choice in choices)
         case ast.Subscript(value=ast.Name(id="Mapping"), slice=ast.Tuple(elts=[key, value])):
-            return f"{{{_type(key)}: {_type(value)}}}"
+            return f"{{{_describe_type(key)}: {_describe_type(value)}}}"
         case ast.Subscript(
             value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[each, ast.Constant()])
         ):
-            return f"[{_type(each)}, ...]"
+            return f"[{_describe_type(each)}, ...]"
         case ast.BinOp(left=base, op=ast.BitOr(), right=ast.Constant(value=None)):
-            return f"{_type(base)} | null"
+            return f"{_describe_type(base)} | null"
         case ast.Name(id=name):
-            return TYPES.get(name, name)
+            return TYPE_WORDS.get(name, name)
         case _:
             return ast.unparse(annotation)
 
 
-def _bound(bound: ast.expr) -> str:
+def _describe_bound(bound: ast.expr) -> str:
     match bound:
-        case ast.Call(func=ast.Name(id=name), args=[limit]) if name in BOUNDS:
-            return f"{BOUNDS[name]} {ast.unparse(limit)}"
+        case ast.Call(func=ast.Name(id=name), args=[limit]) if name in BOUND_WORDS:
+            return f"{BOUND_WORDS[name]} {ast.unparse(limit)}"
         case _:
             return ast.unparse(bound)

@@ -17,26 +17,26 @@ from numpy.typing import NDArray
 
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import floats, is_text
-from ratecli.datasets.label import MISSING, key, read_label
-from ratecli.datasets.paths import own_path
-from ratecli.datasets.table_files import SEPARATED, table_of
-from ratecli.errors import Fault, FaultError, did_you_mean
-from ratecli.experiment.prepare import prepared
-from ratecli.rates.syntax import Condition, quoted
+from ratecli.datasets.columns import as_float_array, is_text
+from ratecli.datasets.label import MISSING_WORDS, read_label, value_key
+from ratecli.datasets.paths import resolve_user_path
+from ratecli.datasets.table_files import SEPARATOR_HELP, read_table_file
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.experiment.prepare import prepare_document
+from ratecli.rates.syntax import Condition, quote
 
-MOST_GROUPS = 8
-MOST_WORDS = 50
+MAX_GROUPS = 8
+MAX_CATEGORIES = 50
 """Values of a text column that still make sense as a feature each."""
-LEAST_KNOWN = 10
+MIN_KNOWN_NUMBERS = 10
 """Numbers that a column needs, of which some are missing: training rows should always have some."""
 DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:\.\d{3})*,\d+")
-ANSWERS = {"0", "1", "-1", "false", "true"}
+BOOLEAN_LABELS = {"0", "1", "-1", "false", "true"}
 """Labels that say themselves which of them is the yes."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class StarterOptions:
     """A table, its columns of label and group, the label's value that counts as yes (None where 0 and 1,
     or false and true, say so), what separates columns, and the experiment that is to be written.
     """
@@ -55,11 +55,11 @@ class Starter:
 
     text: str
     notes: tuple[str, ...]
-    warnings: tuple[Fault, ...]
+    warnings: tuple[Diagnostic, ...]
 
 
 @dataclass(frozen=True)
-class Odd:
+class OddColumns:
     """Columns that are no features as they are, and why; of the others those that lack numbers, and in how
     many rows.
     """
@@ -68,14 +68,14 @@ class Odd:
     gaps: dict[str, int]
 
     @classmethod
-    def of(cls, features: pd.DataFrame) -> Odd:
-        left_out = _left_out(features)
+    def of(cls, features: pd.DataFrame) -> OddColumns:
+        left_out = _unusable_columns(features)
         counts = features.select_dtypes("number").isna().sum()
         gaps = {str(name): int(count) for name, count in counts[counts > 0].items()}
         return cls(left_out, {name: gaps[name] for name in gaps if name not in left_out})
 
 
-def own_starter(asked: Asked) -> Starter:
+def make_starter(asked: StarterOptions) -> Starter:
     """An experiment on the table that runs as it is: the least error with both groups picked nearly
     equally often.
 
@@ -87,118 +87,122 @@ def own_starter(asked: Asked) -> Starter:
         What else keeps the table from a run is told as a run would.
     """
     separator = asked.separator or own.separator_of(asked.table)
-    frame = table_of(asked.table, separator, own.read)
+    frame = read_table_file(asked.table, separator, own.read_own_table)
     _check_columns(asked, list(frame.columns))
-    positive, negative = _answers(frame[asked.label], asked)
-    groups = _groups(frame[asked.group], asked.group)
-    odd = Odd.of(frame.drop(columns=[asked.label, asked.group]))
-    text = _written(asked, separator, positive, groups, odd)
+    positive, negative = _label_values(frame[asked.label], asked)
+    groups = _group_counts(frame[asked.group], asked.group)
+    odd = OddColumns.of(frame.drop(columns=[asked.label, asked.group]))
+    text = _write_starter(asked, separator, positive, groups, odd)
     notes = (
-        f"label    {_said(asked.label)}: {_said(positive)} counts as yes, {_said(negative)} as no",
-        f"groups   {_said(asked.group)}: {_counted(groups)}",
-        *(f"left out {_said(name)}: {why}" for name, why in odd.left_out.items()),
+        f"label    {_format_value(asked.label)}: {_format_value(positive)} counts as yes, {_format_value(negative)} as no",
+        f"groups   {_format_value(asked.group)}: {_format_counts(groups)}",
+        *(f"left out {_format_value(name)}: {why}" for name, why in odd.left_out.items()),
         *(
-            [f"missing  {_counted(odd.gaps)}: the mean, and a feature that says where"]
+            [f"missing  {_format_counts(odd.gaps)}: the mean, and a feature that says where"]
             if odd.gaps
             else []
         ),
     )
-    return Starter(text, notes, _checked(text, asked.path))
+    return Starter(text, notes, _check_starter(text, asked.path))
 
 
-def _check_columns(asked: Asked, columns: Sequence[str]) -> None:
+def _check_columns(asked: StarterOptions, columns: Sequence[str]) -> None:
     for name in (asked.label, asked.group):
         if name not in columns:
             hint = did_you_mean(name, columns, "columns")
-            if mark := own.other_separator(columns):
-                hint = SEPARATED.format(mark=repr(mark))
-            raise FaultError(Fault("E205", f"'{asked.table}' has no column '{name}'", hint))
+            if mark := own.guess_separator(columns):
+                hint = SEPARATOR_HELP.format(mark=repr(mark))
+            raise FaultError(Diagnostic("E205", f"'{asked.table}' has no column '{name}'", hint))
     if asked.label == asked.group:
         message = f"'{asked.label}' cannot be both the label and the group"
-        raise FaultError(Fault("E411", message, "name another column with --group"))
+        raise FaultError(Diagnostic("E411", message, "name another column with --group"))
 
 
-def _answers(column: pd.Series, asked: Asked) -> tuple[str, str]:
+def _label_values(column: pd.Series, asked: StarterOptions) -> tuple[str, str]:
     """The label's two values, the positive one first, as they stand in the table."""
-    shown = {key(value): str(value) for value in _values(column)}
-    if asked.positive is None and len(shown) == 2 and not set(shown) <= ANSWERS:
+    shown = {value_key(value): str(value) for value in _column_values(column)}
+    if asked.positive is None and len(shown) == 2 and not set(shown) <= BOOLEAN_LABELS:
         one, other = sorted(shown.values())
         message = (
             f"the label '{asked.label}' has the values '{one}' and '{other}': which one is the yes?"
         )
-        raise FaultError(Fault("E406", message, f"say so, as in --positive {json.dumps(other)}"))
+        raise FaultError(
+            Diagnostic("E406", message, f"say so, as in --positive {json.dumps(other)}")
+        )
     label = read_label(column, asked.label, asked.positive)  # raises what is wrong with it
     yes = column[label == 1].iloc[0]
-    return str(yes), next(word for code, word in shown.items() if code != key(yes))
+    return str(yes), next(word for code, word in shown.items() if code != value_key(yes))
 
 
-def _values(column: pd.Series) -> list[Any]:
+def _column_values(column: pd.Series) -> list[Any]:
     found = column.dropna().unique().tolist()
-    return [value for value in found if str(value).strip().casefold() not in MISSING]
+    return [value for value in found if str(value).strip().casefold() not in MISSING_WORDS]
 
 
-def _groups(column: pd.Series, name: str) -> dict[Any, int]:
+def _group_counts(column: pd.Series, name: str) -> dict[Any, int]:
     """The values of the column with their numbers of rows, in order."""
-    values = _values(column)
-    if not 2 <= len(values) <= MOST_GROUPS:
+    values = _column_values(column)
+    if not 2 <= len(values) <= MAX_GROUPS:
         what = "one value only" if len(values) == 1 else f"{len(values)} values"
-        message = f"the column '{name}' has {what}: each value is a group, and 2 to {MOST_GROUPS} can be compared"
+        message = f"the column '{name}' has {what}: each value is a group, and 2 to {MAX_GROUPS} can be compared"
         hint = "name another column with --group, or add one to the table that says who is in which group"
-        raise FaultError(Fault("E411", message, hint))
+        raise FaultError(Diagnostic("E411", message, hint))
     counts = column.value_counts()
     return {value: int(counts[value]) for value in sorted(values)}
 
 
-def _left_out(features: pd.DataFrame) -> dict[str, str]:
+def _unusable_columns(features: pd.DataFrame) -> dict[str, str]:
     """Columns that cannot be features as they are, and why."""
     reasons = {
-        str(name): _odd_text(column) if is_text(column) else _odd_numbers(floats(column))
+        str(name): _unusable_text(column)
+        if is_text(column)
+        else _unusable_numbers(as_float_array(column))
         for name, column in features.items()
     }
     return {name: why for name, why in reasons.items() if why}
 
 
-def _odd_numbers(values: NDArray[np.float64]) -> str:
+def _unusable_numbers(values: NDArray[np.float64]) -> str:
     known, infinite = int((~np.isnan(values)).sum()), int(np.isinf(values).sum())
     if infinite:
-        return f"infinite in {_rows(infinite)}: correct them to use it"
-    if known < min(len(values), LEAST_KNOWN):
-        return f"{_rows(known)} only with a number there: fill in more to use it"
+        return f"infinite in {_format_row_count(infinite)}: correct them to use it"
+    if known < min(len(values), MIN_KNOWN_NUMBERS):
+        return f"{_format_row_count(known)} only with a number there: fill in more to use it"
     if len(values) > 1 and (np.diff(values) == 1).all():
         return "a running number"
     return ""
 
 
-def _odd_text(column: pd.Series) -> str:
+def _unusable_text(column: pd.Series) -> str:
     words = set(column) - {None}
-    known = (word for word in words if word.casefold() not in MISSING)
+    known = (word for word in words if word.casefold() not in MISSING_WORDS)
     if (first := next(known, None)) and all(map(DECIMAL_COMMA.fullmatch, (first, *known))):
         return "numbers with decimal commas: write points to use it"
-    if len(words) > MOST_WORDS:
+    if len(words) > MAX_CATEGORIES:
         return f"{len(words)} different texts: a name or number of the row, perhaps"
     return ""
 
 
-def _checked(text: str, path: Path) -> tuple[Fault, ...]:
+def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
     """Warnings on the experiment; raises what would keep it from running, without places of a file that
     is not there yet.
     """
     try:
-        found = prepared(Document.of_text(text, path)).warnings
+        found = prepare_document(Document.of_text(text, path)).warnings
     except FaultError as error:
         raise FaultError([replace(fault, place=None) for fault in error.faults]) from None
     return tuple(replace(fault, place=None) for fault in found)
 
 
-def _written(
-    asked: Asked,
+def _write_starter(
+    asked: StarterOptions,
     separator: str,
     positive: str,
     groups: dict[Any, int],
-    odd: Odd,
+    odd: OddColumns,
 ) -> str:
-    column = quoted(asked.group)
-    names = dict(zip(groups, _names(asked.group, groups), strict=True))
+    column = quote(asked.group)
+    names = dict(zip(groups, _group_names(asked.group, groups), strict=True))
     conditions = {
         names[value]: Condition(
             asked.group, "=", (value if isinstance(value, str) else float(value),)
@@ -207,31 +211,31 @@ def _written(
     }
     yes = {f"yes_{name}": f"positive_rate[{name}]" for name in names.values()}
     ratio = f"min_ratio(positive_rate, by={column})"
-    return TEXT.format(
+    return STARTER_TEMPLATE.format(
         slug=_slug(asked.table.stem),
-        path=_yaml(_path(asked)),
+        path=_yaml(_relative_table_path(asked)),
         separator=""
         if separator == own.separator_of(asked.table)
         else f"\n    separator: {_yaml(separator)}",
         label=_yaml(asked.label),
         positive=_yaml(positive),
         drop=_yaml([asked.group, *odd.left_out]),
-        missing=MEANS if odd.gaps else "",
-        groups=_lines((name, str(condition)) for name, condition in conditions.items()),
+        missing=MEANS_TEMPLATE if odd.gaps else "",
+        groups=_yaml_lines((name, str(condition)) for name, condition in conditions.items()),
         parity=_yaml(f"{ratio} >= kappa"),
         ratio=_yaml(ratio),
-        yes=_lines(yes.items()),
+        yes=_yaml_lines(yes.items()),
         columns=", ".join(["error", "ratio", *yes, "violation.parity"]),
     )
 
 
-def _path(asked: Asked) -> str:
+def _relative_table_path(asked: StarterOptions) -> str:
     """The table's path from the experiment's folder, absolute where it is elsewhere."""
     base = asked.path.absolute().parent
     table = asked.table.absolute()
     try:
         given = table.relative_to(base).as_posix()
-        own_path(given, base)
+        resolve_user_path(given, base)
     except (ValueError, FaultError):
         return str(table)
     return given
@@ -248,7 +252,7 @@ def _without_accents(text: str) -> str:
     return "".join(each for each in apart if not unicodedata.combining(each))
 
 
-def _names(column: str, values: Iterable[Any]) -> list[str]:
+def _group_names(column: str, values: Iterable[Any]) -> list[str]:
     """Names for groups that rules can use, each once: `sex_Female`."""
     found: list[str] = []
     for value in values:
@@ -260,7 +264,7 @@ def _names(column: str, values: Iterable[Any]) -> list[str]:
     return found
 
 
-def _lines(pairs: Iterable[tuple[str, str]]) -> str:
+def _yaml_lines(pairs: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"  {name}: {_yaml(rule)}" for name, rule in pairs)
 
 
@@ -270,23 +274,25 @@ def _yaml(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _counted(rows: dict[Any, int]) -> str:
-    return ", ".join(f"{_said(name)} ({_rows(count)})" for name, count in rows.items())
+def _format_counts(rows: dict[Any, int]) -> str:
+    return ", ".join(
+        f"{_format_value(name)} ({_format_row_count(count)})" for name, count in rows.items()
+    )
 
 
-def _rows(count: int) -> str:
+def _format_row_count(count: int) -> str:
     return f"{count} row{'s' * (count != 1)}"
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A column or value in a sentence, one line whatever it holds."""
     return json.dumps(str(value), ensure_ascii=False)
 
 
-MEANS = """
+MEANS_TEMPLATE = """
     # A missing number is the mean of the training rows, and a feature COLUMN=(missing) says where.
     missing: mean"""
-TEXT = """\
+STARTER_TEMPLATE = """\
 # Your own table: what does it cost to say yes to all groups nearly equally often?
 #
 # Written by `ratecli init`. Check it with `ratecli validate`, run it with `ratecli run`; then

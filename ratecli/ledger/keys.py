@@ -20,7 +20,7 @@ def trial_key(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(_text(_canonical(content)).encode()).hexdigest()
 
 
-def stream(root_seed: int, *names: str) -> np.random.Generator:
+def random_stream(root_seed: int, *names: str) -> np.random.Generator:
     """The random numbers of one purpose, independent of those under any other names.
 
     The bit generator is named, since NumPy may change its default one.

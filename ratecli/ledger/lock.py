@@ -9,22 +9,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from ratecli.errors import Fault, FaultError
-from ratecli.files import refuse_links, writing
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.files import check_no_links, report_write_errors
 
 if sys.platform != "win32":
     import fcntl
 
-LOCK = ".lock"
-REPORT_LOCK = ".report.lock"
-PATIENCE = 60.0
+LOCK_FILE = ".lock"
+REPORT_LOCK_FILE = ".report.lock"
+LOCK_TIMEOUT = 60.0
 """Seconds that a report waits for another of the same folder."""
 PAUSE = 0.05
 """Seconds between looks at a lock that somebody holds."""
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_results(folder: Path) -> Iterator[None]:
     """Hold `folder`, made if it is not there, against other runs; the system frees it on a kill.
 
     The file stays: if it went, a third run could lock a new one while a second has the old one open.
@@ -34,15 +34,15 @@ def locked(folder: Path) -> Iterator[None]:
     FaultError
         E504 if another process holds it, E505 if the folder cannot be made or written, or leads elsewhere.
     """
-    with _lock_file(folder, LOCK) as file:
-        if not _taken(file):
+    with _open_lock_file(folder, LOCK_FILE) as file:
+        if not _try_lock(file):
             hint = "wait until it has ended, or choose another folder with --output"
-            raise FaultError(Fault("E504", f"another run is writing to {folder}", hint))
+            raise FaultError(Diagnostic("E504", f"another run is writing to {folder}", hint))
         yield
 
 
 @contextmanager
-def reporting(folder: Path, *, patience: float = PATIENCE) -> Iterator[None]:
+def lock_report(folder: Path, *, patience: float = LOCK_TIMEOUT) -> Iterator[None]:
     """Hold the report in `folder` against others who write it, once they have ended.
 
     A run holds it besides its folder: `ratecli report` may show what is stored so far, and whoever reads
@@ -51,28 +51,28 @@ def reporting(folder: Path, *, patience: float = PATIENCE) -> Iterator[None]:
     Raises
     ------
     FaultError
-        E504 if another process holds it for longer than `patience` seconds, E505 as `locked` does.
+        E504 if another process holds it for longer than `patience` seconds, E505 as `lock_results` does.
     """
     deadline = time.monotonic() + patience
-    with _lock_file(folder, REPORT_LOCK) as file:
-        while not _taken(file):
+    with _open_lock_file(folder, REPORT_LOCK_FILE) as file:
+        while not _try_lock(file):
             if time.monotonic() > deadline:
                 message = f"another command is writing the report in {folder}"
                 hint = f"end it, or wait for it (waited {patience:g} s)"
-                raise FaultError(Fault("E504", message, hint))
+                raise FaultError(Diagnostic("E504", message, hint))
             time.sleep(PAUSE)
         yield
 
 
-def _lock_file(folder: Path, name: str) -> BinaryIO:
+def _open_lock_file(folder: Path, name: str) -> BinaryIO:
     """Made if it is not there, as the folder is."""
-    refuse_links(folder, name)
-    with writing(folder):
+    check_no_links(folder, name)
+    with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         return (folder / name).open("ab")
 
 
-def _taken(file: BinaryIO) -> bool:
+def _try_lock(file: BinaryIO) -> bool:
     """Where there are no locks (Windows, some network disks) a file is taken unasked."""
     if sys.platform != "win32":
         try:

@@ -15,13 +15,13 @@ from typing import Any
 
 import ratecli
 
-NUMERIC = ("numpy", "scipy", "scikit-learn")
+NUMERIC_PACKAGES = ("numpy", "scipy", "scikit-learn")
 """Libraries whose version may change a trial's numbers."""
 
 
 def code_versions() -> dict[str, str]:
     """The versions that enter every trial's key."""
-    return {"ratecli": ratecli.__version__} | {name: _version(name) for name in NUMERIC}
+    return {"ratecli": ratecli.__version__} | {name: _version(name) for name in NUMERIC_PACKAGES}
 
 
 @cache
@@ -30,7 +30,7 @@ def _version(name: str) -> str:
     return metadata.version(name)
 
 
-def manifest(
+def build_manifest(
     *,
     data: Mapping[str, Any],
     command: Sequence[str],

@@ -6,37 +6,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-CACHED = frozenset(
+CACHED_STATUSES = frozenset(
     {"ok", "not_met", "infeasible", "no_solution_found", "iteration_limit", "diverged"}
 )
 """Statuses that a later run does not try again."""
 
-FAILED = frozenset({"timeout", "error"})
+FAILED_STATUSES = frozenset({"timeout", "error"})
 """Statuses of trials that ended without a solver's answer; never cached."""
 
 
-MET = 1e-6
+CONSTRAINT_TOLERANCE = 1e-6
 """A violation up to this is rounding, in the rule's own units: the promise is kept."""
 
-VIOLATION = "violation."
+VIOLATION_PREFIX = "violation."
 """What the name of a metric begins with that is a constraint's violation; the constraint's follows."""
 
-AT_END = "warnings at the end"
+END_WARNINGS_KEY = "warnings at the end"
 """Where a ledger's meta has what a run warned of when all its trials had ended."""
 
-CONSTANT = "best constant"
+BEST_CONSTANT_KEY = "best constant"
 """Where `TrialResult.info` has the best objective of a constant decision, by split."""
 
-FILTERS = "filters"
+FILTERS_KEY = "filters"
 """Where `TrialResult.info` says what filters there are (`sampling.filter_summary`)."""
 
 
-STAGE = "filter."
+FILTER_STAGE_PREFIX = "filter."
 """What the names of all metrics begin with that are measured of the filter before training."""
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedTrial:
     """One (algorithm, sweep point, seed) of an experiment.
 
     `metrics` maps each metric's display name to its canonical text at this sweep point; values are
@@ -54,7 +54,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Value:
+class MeasuredValue:
     """One measured number: a metric of one variant on one split."""
 
     variant: str
@@ -78,6 +78,6 @@ class TrialResult:
     info: Mapping[str, Any] = field(default_factory=dict)
     trace: tuple[Mapping[str, Any], ...] = ()
     multipliers: Mapping[str, float] = field(default_factory=dict)
-    values: tuple[Value, ...] = ()
+    values: tuple[MeasuredValue, ...] = ()
     models: Mapping[str, bytes] = field(default_factory=dict)
     encoding: str = ""

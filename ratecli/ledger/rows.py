@@ -10,93 +10,105 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ratecli.ledger.records import AT_END, CACHED, FAILED, Planned, TrialResult, Value
+from ratecli.ledger.records import (
+    CACHED_STATUSES,
+    END_WARNINGS_KEY,
+    FAILED_STATUSES,
+    MeasuredValue,
+    PlannedTrial,
+    TrialResult,
+)
 
-Row = tuple[Any, ...]
-STATUSES = CACHED | FAILED
-SCALARS = (str, int, float, bool)
+SqlRow = tuple[Any, ...]
+KNOWN_STATUSES = CACHED_STATUSES | FAILED_STATUSES
+SCALAR_TYPES = (str, int, float, bool)
 
 
-class ForeignRowError(ValueError):
+class InvalidRowError(ValueError):
     """A row that no run of ours has written."""
 
 
-def planned(row: Row) -> Planned:
+def parse_planned_trial(row: SqlRow) -> PlannedTrial:
     """A row of `plan` without its position."""
     key, label, algorithm = map(_text, row[:3])
-    options, point, seed, metrics = map(_parsed, row[3:])
+    options, point, seed, metrics = map(_parse_json, row[3:])
     if not isinstance(seed, int) or isinstance(seed, bool):
-        raise ForeignRowError("a seed is no whole number")
+        raise InvalidRowError("a seed is no whole number")
     for name, value in _mapping(point).items():
-        if not isinstance(value, SCALARS):
-            raise ForeignRowError(f"the sweep's {name!r} is no single value")
+        if not isinstance(value, SCALAR_TYPES):
+            raise InvalidRowError(f"the sweep's {name!r} is no single value")
     texts = {name: _text(text) for name, text in _mapping(metrics).items()}
-    return Planned(key, label, algorithm, _mapping(options), point, seed, texts)
+    return PlannedTrial(key, label, algorithm, _mapping(options), point, seed, texts)
 
 
-def result(
-    row: Row,
-    values: tuple[Value, ...],
+def parse_trial_result(
+    row: SqlRow,
+    values: tuple[MeasuredValue, ...],
     models: Mapping[str, bytes] | None = None,
     encoding: str = "",
 ) -> TrialResult:
     """A row of `trials` with what belongs to it."""
     _, key, status, reason, seconds, info, trace, multipliers = row
-    if status not in STATUSES:
-        raise ForeignRowError(f"no trial ends as {status!r}")
-    steps = _parsed(trace)
+    if status not in KNOWN_STATUSES:
+        raise InvalidRowError(f"no trial ends as {status!r}")
+    steps = _parse_json(trace)
     if not isinstance(steps, list):
-        raise ForeignRowError("a trace is no list")
+        raise InvalidRowError("a trace is no list")
     return TrialResult(
         key=_text(key),
         status=status,
         reason=_text(reason),
-        seconds=number(seconds),
-        info=_mapping(_parsed(info)),
+        seconds=parse_sql_number(seconds),
+        info=_mapping(_parse_json(info)),
         trace=tuple(map(_mapping, steps)),
-        multipliers={name: number(each) for name, each in _mapping(_parsed(multipliers)).items()},
+        multipliers={
+            name: parse_sql_number(each)
+            for name, each in _mapping(_parse_json(multipliers)).items()
+        },
         values=values,
         models=models or {},
         encoding=encoding,
     )
 
 
-def value(measure: Row, given: object) -> Value:
+def parse_measured_value(measure: SqlRow, given: object) -> MeasuredValue:
     """A row of `numbers` with the names of what it measures; NULL is NaN."""
     if len(measure) != 3:
-        raise ForeignRowError("a number measures nothing")
+        raise InvalidRowError("a number measures nothing")
     variant, split, metric = map(_text, measure)
-    return Value(variant, split, metric, float("nan") if given is None else number(given))
+    return MeasuredValue(
+        variant, split, metric, float("nan") if given is None else parse_sql_number(given)
+    )
 
 
-def number(given: object) -> float:
+def parse_sql_number(given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise ForeignRowError(f"{str(given)[:40]!r} stands where a number should")
+        raise InvalidRowError(f"{str(given)[:40]!r} stands where a number should")
     return float(given)
 
 
-def parsed_meta(name: str, text: object) -> Any:
+def parse_meta(name: str, text: object) -> Any:
     """What `meta` holds under a name."""
-    found = _parsed(text)
-    if name in {"warnings", AT_END} and not isinstance(found, list):
-        raise ForeignRowError(f"{str(found)[:40]!r} stands where a list should")
-    return [_text(each) for each in found] if name in {"warnings", AT_END} else found
+    found = _parse_json(text)
+    if name in {"warnings", END_WARNINGS_KEY} and not isinstance(found, list):
+        raise InvalidRowError(f"{str(found)[:40]!r} stands where a list should")
+    return [_text(each) for each in found] if name in {"warnings", END_WARNINGS_KEY} else found
 
 
-def _parsed(text: object) -> Any:
+def _parse_json(text: object) -> Any:
     try:
         return json.loads(_text(text))
     except (ValueError, RecursionError) as error:
-        raise ForeignRowError("it holds text that is no JSON") from error
+        raise InvalidRowError("it holds text that is no JSON") from error
 
 
 def _mapping(given: object) -> Mapping[str, Any]:
     if not isinstance(given, dict):
-        raise ForeignRowError(f"{str(given)[:40]!r} stands where a mapping should")
+        raise InvalidRowError(f"{str(given)[:40]!r} stands where a mapping should")
     return given
 
 
 def _text(given: object) -> str:
     if not isinstance(given, str):
-        raise ForeignRowError(f"{str(given)[:40]!r} stands where text should")
+        raise InvalidRowError(f"{str(given)[:40]!r} stands where text should")
     return given

@@ -19,14 +19,20 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
-from ratecli.errors import Fault, FaultError
-from ratecli.ledger.records import CACHED, Planned, TrialResult, Value
-from ratecli.ledger.rows import ForeignRowError, parsed_meta, planned, result, value
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.records import CACHED_STATUSES, MeasuredValue, PlannedTrial, TrialResult
+from ratecli.ledger.rows import (
+    InvalidRowError,
+    parse_measured_value,
+    parse_meta,
+    parse_planned_trial,
+    parse_trial_result,
+)
 
-VERSION = 1
+LEDGER_VERSION = 1
 """Stands in the file as `user_version`; counts up when the tables below can no longer be read."""
 
-APPLICATION = 0x72617465
+APPLICATION_ID = 0x72617465
 """`application_id` of a ledger: "rate" in ASCII."""
 
 # `numbers.value` has no type on purpose: SQLite would turn -0.0 in a REAL column into 0.0. NaN is NULL.
@@ -51,8 +57,8 @@ SCHEMA = (
     """CREATE VIEW metrics AS
         SELECT key, status, variant, split, metric, value FROM numbers
         JOIN trials ON trials.id = trial JOIN measures ON measures.id = measure""",
-    f"PRAGMA application_id = {APPLICATION}",
-    f"PRAGMA user_version = {VERSION}",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {LEDGER_VERSION}",
 )
 
 # Trials of the same rows share an encoding, which is stored once. The first ledgers have no such tables:
@@ -66,7 +72,7 @@ ENCODINGS = (
 )
 
 
-class Store:
+class LedgerStore:
     """The ledger at `path`, made if it is not there.
 
     A `readonly` store must exist. It still opens the file for writing where it may, since what a
@@ -78,7 +84,9 @@ class Store:
         self._path = path
         self._patience = patience
         if readonly and not path.is_file():
-            raise FaultError(Fault("E503", f"there is no ledger at '{path}'", help="run it first"))
+            raise FaultError(
+                Diagnostic("E503", f"there is no ledger at '{path}'", help="run it first")
+            )
         if not readonly:
             path.parent.mkdir(parents=True, exist_ok=True)
         with self._told():
@@ -102,12 +110,14 @@ class Store:
             self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
 
-    def begin(self, plan: Sequence[Planned], meta: Mapping[str, Any]) -> None:
+    def begin(self, plan: Sequence[PlannedTrial], meta: Mapping[str, Any]) -> None:
         """Replace the plan and what is known about it; trials stay as they are."""
         with self._transaction("IMMEDIATE") as db:
             db.execute("DELETE FROM plan")
             db.execute("DELETE FROM meta")
-            db.executemany("INSERT INTO plan VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", map(_row, plan))
+            db.executemany(
+                "INSERT INTO plan VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", map(_plan_row, plan)
+            )
             rows = ((name, json.dumps(value)) for name, value in meta.items())
             db.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
@@ -120,7 +130,7 @@ class Store:
         """Key and status of the trials that need not run again."""
         with self._transaction() as db:
             rows = db.execute("SELECT key, status FROM trials ORDER BY id").fetchall()
-        return {key: status for key, status in rows if status in CACHED}
+        return {key: status for key, status in rows if status in CACHED_STATUSES}
 
     def put(self, result: TrialResult) -> None:
         """Store a trial. The first answer to a key stays; a failure gives way to what comes later."""
@@ -132,16 +142,16 @@ class Store:
             for result in results:
                 query = "SELECT status FROM trials WHERE key = ?"
                 row = db.execute(query, (result.key,)).fetchone()
-                if row is None or row[0] not in CACHED:
+                if row is None or row[0] not in CACHED_STATUSES:
                     db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
                     _insert(db, result)
 
-    def read(self) -> tuple[list[Planned], dict[str, TrialResult], dict[str, Any]]:
+    def read(self) -> tuple[list[PlannedTrial], dict[str, TrialResult], dict[str, Any]]:
         """`plan`, `results` and `meta` as they are at one moment, whoever writes meanwhile."""
         with self._transaction() as db:
             return _plan(db), _results(db), _meta(db)
 
-    def plan(self) -> list[Planned]:
+    def plan(self) -> list[PlannedTrial]:
         with self._transaction() as db:
             return _plan(db)
 
@@ -162,7 +172,7 @@ class Store:
                 raise KeyError(key)
             values = _values(db, "WHERE trial = ?", row[0])
             models, encoding = _models(db, key), _encoding(db, key)
-            return result(row, values.get(row[0], ()), models, encoding)
+            return parse_trial_result(row, values.get(row[0], ()), models, encoding)
 
     def models(self, key: str) -> dict[str, bytes]:
         """The classifiers of one trial by variant, the main one first; none if it is not stored."""
@@ -183,12 +193,12 @@ class Store:
                 for statement in SCHEMA if not tables else ():
                     db.execute(statement)
         application, version = self._version()
-        if application != APPLICATION:
-            raise _foreign(self._path)
-        if version != VERSION:
-            message = f"'{self._path}' is a ledger of version {version}, not {VERSION}"
+        if application != APPLICATION_ID:
+            raise _not_a_ledger(self._path)
+        if version != LEDGER_VERSION:
+            message = f"'{self._path}' is a ledger of version {version}, not {LEDGER_VERSION}"
             help_ = "read it with the ratecli that wrote it, or begin a new one with --fresh"
-            raise FaultError(Fault("E502", message, help=help_))
+            raise FaultError(Diagnostic("E502", message, help=help_))
         if readonly:
             self._db.execute("PRAGMA query_only = ON")
             return
@@ -218,22 +228,22 @@ class Store:
         """Turn what SQLite says about the file into one message for the user."""
         try:
             yield
-        except ForeignRowError as error:
+        except InvalidRowError as error:
             message = f"the ledger '{self._path}' holds what no run has written: {error}"
             hint = "begin a new one with --fresh, or move it away"
-            raise FaultError(Fault("E503", message, help=hint)) from error
+            raise FaultError(Diagnostic("E503", message, help=hint)) from error
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
             raise  # a mistake of ours, not of the file
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code == sqlite3.SQLITE_NOTADB:
-                raise _foreign(self._path) from error
+                raise _not_a_ledger(self._path) from error
             message = f"the ledger '{self._path}' cannot be used: {error}"
             help_ = None
             if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
                 message = f"another process holds '{self._path}' (waited {self._patience:g} s)"
                 help_ = "wait until it has ended, or end it, and run again"
-            raise FaultError(Fault("E503", message, help=help_)) from error
+            raise FaultError(Diagnostic("E503", message, help=help_)) from error
 
 
 def _connect(path: Path, mode: str, patience: float) -> sqlite3.Connection:
@@ -247,16 +257,18 @@ def _connect(path: Path, mode: str, patience: float) -> sqlite3.Connection:
     )
 
 
-def _foreign(path: Path) -> FaultError:
-    return FaultError(Fault("E502", f"'{path}' is not a ledger of ratecli", help="move it away"))
+def _not_a_ledger(path: Path) -> FaultError:
+    return FaultError(
+        Diagnostic("E502", f"'{path}' is not a ledger of ratecli", help="move it away")
+    )
 
 
-def _row(planned: Planned) -> tuple[str, ...]:
+def _plan_row(planned: PlannedTrial) -> tuple[str, ...]:
     rest = (dict(planned.options), dict(planned.point), planned.seed, dict(planned.metrics))
     return (planned.key, planned.label, planned.algorithm, *map(json.dumps, rest))
 
 
-def documents(result: TrialResult) -> tuple[str, ...]:
+def result_documents(result: TrialResult) -> tuple[str, ...]:
     """A result's info, trace and multipliers as they are stored; TypeError if they cannot be."""
     columns = (dict(result.info), [dict(step) for step in result.trace], dict(result.multipliers))
     return tuple(map(json.dumps, columns))
@@ -265,7 +277,7 @@ def documents(result: TrialResult) -> tuple[str, ...]:
 def _insert(db: sqlite3.Connection, result: TrialResult) -> None:
     trial = db.execute(
         "INSERT INTO trials VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)",
-        (result.key, result.status, result.reason, result.seconds, *documents(result)),
+        (result.key, result.status, result.reason, result.seconds, *result_documents(result)),
     ).lastrowid
     measures = [(value.variant, value.split, value.metric) for value in result.values]
     db.executemany("INSERT OR IGNORE INTO measures VALUES (NULL, ?, ?, ?)", measures)
@@ -285,30 +297,34 @@ def _insert(db: sqlite3.Connection, result: TrialResult) -> None:
         )
 
 
-def _plan(db: sqlite3.Connection) -> list[Planned]:
+def _plan(db: sqlite3.Connection) -> list[PlannedTrial]:
     query = (
         "SELECT key, label, algorithm, options, point, seed, metrics FROM plan ORDER BY position"
     )
-    return [planned(row) for row in db.execute(query).fetchall()]
+    return [parse_planned_trial(row) for row in db.execute(query).fetchall()]
 
 
 def _meta(db: sqlite3.Connection) -> dict[str, Any]:
     rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
-    return {str(name): parsed_meta(str(name), value) for name, value in rows}
+    return {str(name): parse_meta(str(name), value) for name, value in rows}
 
 
 def _results(db: sqlite3.Connection) -> dict[str, TrialResult]:
     trials = db.execute("SELECT * FROM trials ORDER BY id").fetchall()
     values = _values(db)
-    return {row[1]: result(row, values.get(row[0], ())) for row in trials}
+    return {row[1]: parse_trial_result(row, values.get(row[0], ())) for row in trials}
 
 
-def _values(db: sqlite3.Connection, where: str = "", *given: int) -> dict[int, tuple[Value, ...]]:
+def _values(
+    db: sqlite3.Connection, where: str = "", *given: int
+) -> dict[int, tuple[MeasuredValue, ...]]:
     """The values of each trial by its id, in the order in which they were put."""
     names = {at: (v, s, m) for at, v, s, m in db.execute("SELECT * FROM measures")}
     query = f"SELECT trial, measure, value FROM numbers {where} ORDER BY trial, position"  # noqa: S608
     return {
-        trial: tuple(value(names.get(measure, ()), given) for _, measure, given in rows)
+        trial: tuple(
+            parse_measured_value(names.get(measure, ()), given) for _, measure, given in rows
+        )
         for trial, rows in groupby(db.execute(query, given), key=itemgetter(0))
     }
 
@@ -320,7 +336,7 @@ def _models(db: sqlite3.Connection, key: str) -> dict[str, bytes]:
     )
     found = dict(db.execute(query, (key,)).fetchall())
     if not all(isinstance(data, bytes) and isinstance(name, str) for name, data in found.items()):
-        raise ForeignRowError("a model is no bytes")
+        raise InvalidRowError("a model is no bytes")
     return found
 
 

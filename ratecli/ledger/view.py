@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ratecli.ledger.records import STAGE, VIOLATION, Planned, TrialResult
-from ratecli.ledger.store import Store
+from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX, PlannedTrial, TrialResult
+from ratecli.ledger.store import LedgerStore
 
-MEASURED = frozenset({"ok", "not_met", "iteration_limit"})
+MEASURED_STATUSES = frozenset({"ok", "not_met", "iteration_limit"})
 """Statuses that come with numbers. What failed, diverged or found nothing is reported as such."""
 
 NOT_RUN = "not_run"
@@ -22,10 +22,10 @@ SPLITS = ("train", "validation", "test", "safety")
 
 
 @dataclass(frozen=True)
-class Measurement:
+class TrialMeasurement:
     """One number of one planned trial, under the metric's display name."""
 
-    trial: Planned
+    trial: PlannedTrial
     variant: str
     split: str
     metric: str
@@ -36,14 +36,14 @@ class Measurement:
 class Ledger:
     """The plan in its order, results by key (trials may share one), and what the runner noted."""
 
-    plan: Sequence[Planned]
+    plan: Sequence[PlannedTrial]
     results: Mapping[str, TrialResult]
     meta: Mapping[str, Any]
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
-        with Store(path, readonly=True) as store:
+        with LedgerStore(path, readonly=True) as store:
             return cls(*store.read())
 
     def once(self, what: Hashable, make: Callable[[], T]) -> T:
@@ -79,7 +79,7 @@ class Ledger:
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """In the file's order, violations last; not every trial has them all."""
-        violations = (VIOLATION + name for name in self.constraints)
+        violations = (VIOLATION_PREFIX + name for name in self.constraints)
         order = ["objective", *_mapping(self.experiment.get("metrics")), *violations]
         found = dict.fromkeys(name for trial in self.plan for name in trial.metrics)
         return tuple(dict.fromkeys([*(name for name in order if name in found), *found]))
@@ -87,31 +87,31 @@ class Ledger:
     @cached_property
     def splits(self) -> tuple[str, ...]:
         """Splits with numbers, train first."""
-        return tuple(sorted({item.split for item in self.measurements()}, key=split_order))
+        return tuple(sorted({item.split for item in self.measurements()}, key=split_rank))
 
     @cached_property
     def algorithms(self) -> Ledger:
         """Without the trials of the filter before training, which have metrics of their own."""
-        others = [trial for trial in self.plan if not is_stage(trial)]
+        others = [trial for trial in self.plan if not is_filter_stage(trial)]
         return replace(self, plan=others) if len(others) < len(self.plan) else self
 
     @cached_property
     def stage(self) -> Ledger:
         """With these trials only; none without a filter."""
-        return replace(self, plan=[trial for trial in self.plan if is_stage(trial)])
+        return replace(self, plan=[trial for trial in self.plan if is_filter_stage(trial)])
 
     def of(self, metrics: Iterable[str]) -> Ledger:
         """As `stage` where all of the metrics are the filter's, as `algorithms` where none is."""
-        theirs = [name.startswith(STAGE) for name in metrics]
+        theirs = [name.startswith(FILTER_STAGE_PREFIX) for name in metrics]
         if theirs and all(theirs):
             return self.stage
         return self if any(theirs) else self.algorithms
 
-    def status(self, trial: Planned) -> str:
+    def status(self, trial: PlannedTrial) -> str:
         result = self.results.get(trial.key)
         return result.status if result else NOT_RUN
 
-    def reason(self, trial: Planned) -> str:
+    def reason(self, trial: PlannedTrial) -> str:
         result = self.results.get(trial.key)
         return result.reason if result else ""
 
@@ -119,20 +119,20 @@ class Ledger:
         """The entries of `report: tables` or `report: plots`."""
         return list(_mapping(self.experiment.get("report")).get(what) or [])
 
-    def measurements(self) -> Iterator[Measurement]:
+    def measurements(self) -> Iterator[TrialMeasurement]:
         """By plan order, variant, split, metric; trials without an answer have none."""
         for trial in self.plan:
             for variant, numbers in self.numbers(trial).items():
                 for (split, metric), value in numbers.items():
-                    yield Measurement(trial, variant, split, metric, value)
+                    yield TrialMeasurement(trial, variant, split, metric, value)
 
-    def numbers(self, trial: Planned) -> dict[str, dict[tuple[str, str], float]]:
+    def numbers(self, trial: PlannedTrial) -> dict[str, dict[tuple[str, str], float]]:
         """All that was measured in a trial: by variant, then by split and metric."""
         asked = ("numbers", trial.key, *trial.metrics.items())
         return self.once(asked, lambda: self._numbers(trial))
 
-    def _numbers(self, trial: Planned) -> dict[str, dict[tuple[str, str], float]]:
-        if self.status(trial) not in MEASURED:
+    def _numbers(self, trial: PlannedTrial) -> dict[str, dict[tuple[str, str], float]]:
+        if self.status(trial) not in MEASURED_STATUSES:
             return {}
         values = {
             (value.variant, value.split, value.metric): value.value
@@ -140,7 +140,7 @@ class Ledger:
         }
         found: dict[str, dict[tuple[str, str], float]] = {}
         places = {(variant, split) for variant, split, _ in values}
-        for variant, split in sorted(places, key=lambda key: (key[0], split_order(key[1]))):
+        for variant, split in sorted(places, key=lambda key: (key[0], split_rank(key[1]))):
             for name, text in trial.metrics.items():
                 if (variant, split, text) in values:
                     numbers = found.setdefault(variant, {})
@@ -148,12 +148,12 @@ class Ledger:
         return found
 
 
-def is_stage(trial: Planned) -> bool:
+def is_filter_stage(trial: PlannedTrial) -> bool:
     """Whether a trial finds the filter that training rows go through."""
-    return any(name.startswith(STAGE) for name in trial.metrics)
+    return any(name.startswith(FILTER_STAGE_PREFIX) for name in trial.metrics)
 
 
-def split_order(split: str) -> tuple[int, str]:
+def split_rank(split: str) -> tuple[int, str]:
     return (SPLITS.index(split) if split in SPLITS else len(SPLITS), split)
 
 

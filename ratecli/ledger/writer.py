@@ -6,22 +6,22 @@ import threading
 from queue import Empty, Queue
 
 from ratecli.ledger.records import TrialResult
-from ratecli.ledger.store import Store
+from ratecli.ledger.store import LedgerStore
 
-MOST_WAITING = 64
+MAX_QUEUED = 64
 """Results that wait to be stored; when there are more, trials do wait for the disk."""
 
 
-class Writer:
+class LedgerWriter:
     """Stores results in their order, all that wait in one transaction: a slow disk syncs less often.
 
     A kill loses what ended while the disk was at it; an interrupt, or any other end that comes to
     `close`, loses nothing. Nobody else may use the store before `flush`.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LedgerStore) -> None:
         self._store = store
-        self._waiting: Queue[TrialResult | None] = Queue(MOST_WAITING)
+        self._waiting: Queue[TrialResult | None] = Queue(MAX_QUEUED)
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()

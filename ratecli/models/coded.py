@@ -22,7 +22,7 @@ SPARSE_BELOW = 0.3
 """Share of entries that are not zero under which features are held sparse."""
 
 
-class Coding(NamedTuple):
+class FeatureCoding(NamedTuple):
     """What compiled code needs to know of d features.
 
     Attributes
@@ -53,7 +53,7 @@ class Coding(NamedTuple):
     level_at: NDArray[np.intp]
 
 
-class Rows(NamedTuple):
+class RecordBatch(NamedTuple):
     """m rows of a stream, the first of which stands at `start` in the table.
 
     Attributes
@@ -72,18 +72,18 @@ class Rows(NamedTuple):
     cell: NDArray[np.int32]
     weight: Array
 
-    def some(self, which: Any) -> Rows:
+    def some(self, which: Any) -> RecordBatch:
         """Those of the rows, in the order of `which`."""
-        return Rows(self.start, *(part[which] for part in self[1:]))
+        return RecordBatch(self.start, *(part[which] for part in self[1:]))
 
-    def followed_by(self, others: Rows) -> Rows:
+    def followed_by(self, others: RecordBatch) -> RecordBatch:
         """These rows, then the others."""
         pairs: Any = zip(self[1:], others[1:], strict=True)
-        return Rows(self.start, *(np.concatenate(pair) for pair in pairs))
+        return RecordBatch(self.start, *(np.concatenate(pair) for pair in pairs))
 
 
 @dataclass(frozen=True)
-class Encoded:
+class RecordEncoder:
     """d features in their order: the columns that they are made of, and how.
 
     Attributes
@@ -96,23 +96,25 @@ class Encoded:
         (d,) of the training rows that have each feature.
     """
 
-    coding: Coding
+    coding: FeatureCoding
     width: int
     places: NDArray[np.intp]
     firsts: NDArray[np.intp]
     shares: Array
 
-    def entries(self, rows: Rows) -> tuple[NDArray[np.int64], Array]:
+    def entries(self, rows: RecordBatch) -> tuple[NDArray[np.int64], Array]:
         """(m, P + G) which feature each column of a row is, in their order, and its value."""
         # it imports numba, which takes every process a fifth of a second
-        from ratecli.models.decode import fill  # noqa: PLC0415
+        from ratecli.models.decode import fill_entries  # noqa: PLC0415
 
         columns = np.empty((len(rows.cell), len(self.places)), np.int64)
         values = np.empty(columns.shape)
-        fill(rows.numbers, rows.codes, self.coding, self.places, self.firsts, columns, values)
+        fill_entries(
+            rows.numbers, rows.codes, self.coding, self.places, self.firsts, columns, values
+        )
         return columns, values
 
-    def features(self, rows: Rows) -> Features:
+    def features(self, rows: RecordBatch) -> Features:
         """(m, d) as an encoder in memory gives them (`datasets.encode`), to the last bit."""
         columns, values = self.entries(rows)
         blocks = len(self.places)
@@ -125,10 +127,10 @@ class Encoded:
             return np.asarray(matrix.toarray())
         return matrix
 
-    def scores(self, rows: Rows, weights: Array) -> Array:
+    def scores(self, rows: RecordBatch, weights: Array) -> Array:
         """(m, M) `features @ weights` of weights (d, M), without the features; each column lies together."""
-        from ratecli.models.decode import score  # noqa: PLC0415
+        from ratecli.models.decode import score_records  # noqa: PLC0415
 
         found = np.empty((weights.shape[1], len(rows.cell))).T
-        score(rows.numbers, rows.codes, self.coding, weights, found)
+        score_records(rows.numbers, rows.codes, self.coding, weights, found)
         return found

@@ -1,4 +1,4 @@
-"""Compiled loops over records: `decoded` is inlined in all of them, here and in solvers.
+"""Compiled loops over records: `decode_row` is inlined in all of them, here and in solvers.
 
 Arguments are those of `models.coded`: numbers and codes of m records, and their `Coding`.
 """
@@ -10,17 +10,17 @@ from typing import Any
 import numba
 import numpy as np
 
-LARGE, SMALL = 1e150, 1e-150
+SAFE_MAX, SAFE_MIN = 1e150, 1e-150
 """Between these, squares can be added up as they are."""
-SHIFT = 600
+SQUARE_SHIFT = 600
 """Power of two by which larger numbers are divided, and smaller ones multiplied, before they are squared."""
-_SHRINK, _GROW = 2.0**-SHIFT, 2.0**SHIFT
-REGISTERS = 8
+_SHRINK, _GROW = 2.0**-SQUARE_SHIFT, 2.0**SQUARE_SHIFT
+MAX_REGISTERS = 8
 """Weights up to which sums of products are held in registers."""
 
 
 @numba.njit(inline="always")
-def number_of(numbers: Any, i: Any, k: Any, coding: Any) -> Any:
+def number_feature(numbers: Any, i: Any, k: Any, coding: Any) -> Any:
     """The feature that number k of row i makes, and its value."""
     number = np.float64(numbers[i, coding.of_number[k]])
     if np.isnan(number):
@@ -30,11 +30,11 @@ def number_of(numbers: Any, i: Any, k: Any, coding: Any) -> Any:
 
 
 @numba.njit(inline="always")
-def decoded(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any) -> Any:
+def decode_row(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any) -> Any:
     """Features of row i that are not 0: which, and their values; gives back how many."""
     count = len(coding.of_number)
     for k in range(count):
-        at[k], values[k] = number_of(numbers, i, k, coding)
+        at[k], values[k] = number_feature(numbers, i, k, coding)
     for g in range(len(coding.of_code)):
         place = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
         if place >= 0:
@@ -44,17 +44,17 @@ def decoded(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any)
 
 
 @numba.njit(cache=True, nogil=True)
-def score(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> None:
+def score_records(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> None:
     """Put into `found` (m, M) the scores of m records under weights (d, M).
 
     Those of few weights are added up four at a time, in registers.
     """
     most, count = len(coding.of_number) + len(coding.of_code), found.shape[1]
     at, values, own = np.empty(most, np.int64), np.empty(most), np.empty(count)
-    fours = count - count % 4 if count <= REGISTERS else 0
+    fours = count - count % 4 if count <= MAX_REGISTERS else 0
     for i in range(len(found)):
-        entries = decoded(numbers, codes, i, coding, at, values)
-        if count > REGISTERS:
+        entries = decode_row(numbers, codes, i, coding, at, values)
+        if count > MAX_REGISTERS:
             own[:] = 0.0
             for k in range(entries):
                 value, row = values[k], weights[at[k]]
@@ -80,7 +80,7 @@ def score(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> No
 
 
 @numba.njit(cache=True, nogil=True)
-def fill(
+def fill_entries(
     numbers: Any, codes: Any, coding: Any, places: Any, firsts: Any, columns: Any, values: Any
 ) -> None:
     """Put which feature each column of m records is, and its value, where the columns stand (m, P + G)."""
@@ -88,7 +88,7 @@ def fill(
     for i in range(len(columns)):
         for k in range(count):
             place = places[k]
-            columns[i, place], values[i, place] = number_of(numbers, i, k, coding)
+            columns[i, place], values[i, place] = number_feature(numbers, i, k, coding)
         for g in range(len(coding.of_code)):
             place = places[count + g]
             at = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
@@ -97,7 +97,7 @@ def fill(
 
 
 @numba.njit(cache=True, nogil=True)
-def moments(
+def add_moments(
     numbers: Any,
     codes: Any,
     cell: Any,
@@ -126,9 +126,9 @@ def moments(
             known[k] += 1
             sums[k] += away
             size = abs(away)
-            if size > LARGE:
+            if size > SAFE_MAX:
                 squares[2, k] += (away * _SHRINK) ** 2
-            elif size < SMALL:
+            elif size < SAFE_MIN:
                 squares[0, k] += (away * _GROW) ** 2
             else:
                 squares[1, k] += away * away

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.models.archives import refuse_bomb
+from ratecli.models.archives import reject_zip_bomb
 from ratecli.models.base import Array, Features
 
-PLAIN = (
+TRUSTED_TYPES = (
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
@@ -24,16 +24,16 @@ PLAIN = (
 """Parts of classifiers that skops does not list though they are plain Python objects. Trees are not
 among them: scikit-learn follows their nodes without looking where they lead (see `models.trees`).
 """
-UNSHARED = ("JsonNode", "TypeNode")
+UNNUMBERED_NODES = ("JsonNode", "TypeNode")
 """Numbers, words and types: Python may hold equal ones once or several times."""
 SCHEMA = "schema.json"
-WIDEST = 10**7
+MAX_FEATURES = 10**7
 """Features that a classifier may see: what it says of itself is tried on one row."""
-BEGINNING = (1980, 1, 1, 0, 0, 0)
+ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Fitted:
+class SklearnModel:
     """What a fitted scikit-learn classifier of Q classes says of rows.
 
     Raises
@@ -49,7 +49,7 @@ class Fitted:
         from sklearn.base import ClassifierMixin  # noqa: PLC0415  slow, and few models need it
 
         width = getattr(self.model, "n_features_in_", None)
-        right = isinstance(width, int) and 0 < width <= WIDEST
+        right = isinstance(width, int) and 0 < width <= MAX_FEATURES
         if not isinstance(self.model, ClassifierMixin) or not right:
             raise ValueError("it is no fitted classifier of scikit-learn")
         if self.of(np.zeros((1, self.width))).shape != (1, self.classes):
@@ -77,10 +77,10 @@ class Fitted:
         return np.stack([-scores, scores], axis=1)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        return {"skops": np.frombuffer(packed(self.model), dtype=np.uint8)}
+        return {"skops": np.frombuffer(dump_skops(self.model), dtype=np.uint8)}
 
 
-def packed(model: Any) -> bytes:
+def dump_skops(model: Any) -> bytes:
     """The classifier in skops' format, the same bytes for the same numbers.
 
     skops names objects by where they lie in memory; here they are numbered as they come.
@@ -88,7 +88,7 @@ def packed(model: Any) -> bytes:
     Raises
     ------
     ValueError
-        If it has parts that `unpacked` would not trust.
+        If it has parts that `load_skops` would not trust.
     """
     from skops.io import dumps  # noqa: PLC0415  slow to import, and for few models only
 
@@ -102,13 +102,13 @@ def packed(model: Any) -> bytes:
         schema = json.loads(old.read(SCHEMA))
         files: dict[str, str] = {}
         _renumber(schema, {}, files)
-        new.writestr(zipfile.ZipInfo(SCHEMA, BEGINNING), json.dumps(schema))
+        new.writestr(zipfile.ZipInfo(SCHEMA, ZIP_EPOCH), json.dumps(schema))
         for name, number in files.items():
-            new.writestr(zipfile.ZipInfo(number, BEGINNING), old.read(name))
+            new.writestr(zipfile.ZipInfo(number, ZIP_EPOCH), old.read(name))
     return buffer.getvalue()
 
 
-def unpacked(blob: bytes) -> Fitted:
+def load_skops(blob: bytes) -> SklearnModel:
     """Raises ValueError for anything but a scikit-learn classifier of trusted types, as stored by
     the version of scikit-learn that is installed.
     """
@@ -118,9 +118,9 @@ def unpacked(blob: bytes) -> Fitted:
     with warnings.catch_warnings():
         warnings.simplefilter("error", InconsistentVersionWarning)
         try:
-            refuse_bomb(blob)
+            reject_zip_bomb(blob)
             _refuse_untrusted(blob)
-            return Fitted(loads(blob, trusted=list(PLAIN)))
+            return SklearnModel(loads(blob, trusted=list(TRUSTED_TYPES)))
         except InconsistentVersionWarning as warning:
             made, here = warning.original_sklearn_version, warning.current_sklearn_version
             raise ValueError(
@@ -131,7 +131,7 @@ def unpacked(blob: bytes) -> Fitted:
 def _refuse_untrusted(blob: bytes) -> None:
     from skops.io import get_untrusted_types  # noqa: PLC0415
 
-    wrong = set(get_untrusted_types(data=blob)) - set(PLAIN)
+    wrong = set(get_untrusted_types(data=blob)) - set(TRUSTED_TYPES)
     if wrong:
         raise ValueError(f"types that are not trusted: {', '.join(sorted(wrong))}")
 
@@ -143,7 +143,7 @@ def _renumber(node: Any, numbers: dict[int, int], files: dict[str, str]) -> None
     parts = node
     if isinstance(node, dict):
         own = node.pop("__id__", None)
-        if own is not None and node.get("__loader__") not in UNSHARED:
+        if own is not None and node.get("__loader__") not in UNNUMBERED_NODES:
             node["__id__"] = numbers.setdefault(own, len(numbers) + 1)
         name = node.get("file")
         if isinstance(name, str):

@@ -55,13 +55,15 @@ class GroupThreshold:
             raise ValueError(
                 f"{X.shape[1]} columns, not {self.width} and {len(self.slices)} slices"
             )
-        return self.shifted(self.scorer.score(X[:, : self.width]), members_of(X, self.width))
+        return self.shifted(
+            self.scorer.score(X[:, : self.width]), extract_memberships(X, self.width)
+        )
 
     def shifted(self, scores: Array, members: Array) -> Array:
         """The scorer's scores (n,) less the thresholds, of rows with memberships (n, S)."""
         scores = scores.copy()
         for group, threshold in zip(self.groups, self.thresholds, strict=True):
-            scores[_all_of(members, group)] -= threshold
+            scores[_matches_group(members, group)] -= threshold
         return scores
 
     def decide(self, X: Features) -> Array:
@@ -80,7 +82,7 @@ class GroupThreshold:
         return arrays | {f"scorer.{name}": array for name, array in self.scorer.state().items()}
 
 
-def with_members(X: Features, members: Sequence[NDArray[np.bool_]]) -> Features:
+def append_memberships(X: Features, members: Sequence[NDArray[np.bool_]]) -> Features:
     """(n, d + S) features and behind them who is in each of S slices, each (n,)."""
     if not len(members):
         return X
@@ -90,13 +92,13 @@ def with_members(X: Features, members: Sequence[NDArray[np.bool_]]) -> Features:
     return sparse.csr_array(sparse.hstack([X, sparse.csr_array(columns)], format="csr"))
 
 
-def members_of(X: Features, width: int) -> Array:
+def extract_memberships(X: Features, width: int) -> Array:
     """(n, S) of X with S memberships behind `width` features."""
     shown = X[:, width:]
     return shown if isinstance(shown, np.ndarray) else shown.toarray()
 
 
-def _all_of(members: Array, group: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _matches_group(members: Array, group: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(n,) whether a row is in just the slices (S,) of a group: nothing of (n, S) differs."""
     apart = members @ np.where(group, -1.0, 1.0) + float(group.sum())
     return np.asarray(apart < 0.5)

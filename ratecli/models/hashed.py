@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ratecli.models.base import Array, Features
 from ratecli.models.linear import Linear
-from ratecli.models.mixture import Mixture
+from ratecli.models.mixture import MixtureClassifier
 from ratecli.models.ramp import ramp
 
 Words = NDArray[np.uint64]
@@ -24,7 +24,7 @@ ENTRIES = 2**18
 """Entries of X that are hashed at a time: few enough to stay in the cache."""
 
 
-class _Hashed(ABC):
+class _HashedClassifier(ABC):
     """What decides each row by a hash of it and of a salt."""
 
     salt: int
@@ -46,7 +46,7 @@ class _Hashed(ABC):
 
 
 @dataclass(frozen=True)
-class HashedRamp(_Hashed, Linear):
+class HashedRamp(_HashedClassifier, Linear):
     """Randomized, and repeatable: yes where sigma(f(x)) > U(x) (Goh et al. 2016, appendix A).
 
     U is uniform in [0, 1) and drawn from a hash of the row's features and of `salt`, an integer from
@@ -64,11 +64,11 @@ class HashedRamp(_Hashed, Linear):
         return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
 
     def _decisions(self, rows: sparse.csr_array) -> Array:
-        return (ramp(self.score(rows)) > uniforms(rows, self.salt)).astype(float)
+        return (ramp(self.score(rows)) > uniforms_for_rows(rows, self.salt)).astype(float)
 
 
 @dataclass(frozen=True)
-class HashedMixture(_Hashed, Mixture):
+class HashedMixture(_HashedClassifier, MixtureClassifier):
     """A mixture that always draws the same member for a row (Cotter, Narasimhan, Gupta 2019).
 
     The member is the one whose interval of the chances U(x) lies in, U as in `HashedRamp`. Rows with
@@ -88,33 +88,33 @@ class HashedMixture(_Hashed, Mixture):
     def _decisions(self, rows: sparse.csr_array) -> Array:
         ends = np.cumsum(self.chances)
         drawn = np.minimum(
-            np.searchsorted(ends, uniforms(rows, self.salt), side="right"), len(ends) - 1
+            np.searchsorted(ends, uniforms_for_rows(rows, self.salt), side="right"), len(ends) - 1
         )
         answers = np.stack([member.decide(rows) for member in self.members])
         return np.asarray(answers[drawn, np.arange(len(drawn))])
 
 
-def uniforms_of(X: Features, salt: int) -> Array:
+def uniforms_for_features(X: Features, salt: int) -> Array:
     """U(x) of each row of X, shape (n,)."""
-    return np.concatenate([np.empty(0), *(uniforms(rows, salt) for rows in _blocks(X))])
+    return np.concatenate([np.empty(0), *(uniforms_for_rows(rows, salt) for rows in _blocks(X))])
 
 
-def uniforms(rows: sparse.csr_array, salt: int) -> Array:
+def uniforms_for_rows(rows: sparse.csr_array, salt: int) -> Array:
     """U(x) of each row, shape (n,), multiples of 2^-53 in [0, 1); `rows` hold no zeros.
 
     A row's hash is the sum modulo 2^64 over its features of a hash of column and value, so that
     neither order nor storage matters, and the salt is mixed into that sum.
     """
-    columns = _mixed(np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * GOLDEN)
+    columns = _splitmix64(np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * GOLDEN)
     values = rows.data.view(np.uint64)
     sums = np.zeros(rows.nnz + 1, dtype=np.uint64)
-    np.cumsum(_mixed(values ^ columns[rows.indices]), out=sums[1:])
+    np.cumsum(_splitmix64(values ^ columns[rows.indices]), out=sums[1:])
     hashes = sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
-    salted = _mixed(hashes ^ _mixed(np.full(1, salt, dtype=np.uint64) + GOLDEN))
+    salted = _splitmix64(hashes ^ _splitmix64(np.full(1, salt, dtype=np.uint64) + GOLDEN))
     return np.asarray((salted >> np.uint64(11)) * 2.0**-53, dtype=float)
 
 
-def _mixed(words: Words) -> Words:
+def _splitmix64(words: Words) -> Words:
     """The finalizer of splitmix64 (Steele, Lea, Flood 2014): a bijection that looks random."""
     mixed = (words ^ (words >> np.uint64(30))) * FIRST
     mixed ^= mixed >> np.uint64(27)

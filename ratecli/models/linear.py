@@ -80,7 +80,7 @@ class Ramp(Linear):
 
 
 @dataclass(frozen=True)
-class Chance(Linear):
+class RandomizedLogistic(Linear):
     """Randomized: yes with probability 1 / (1 + exp(-f(x))), which is the label's estimate as well."""
 
     kind: ClassVar[str] = "chance"
@@ -93,7 +93,7 @@ class Chance(Linear):
 
 
 @dataclass(frozen=True)
-class Estimate(Linear):
+class LinearRegressor(Linear):
     """Regression: the score, cut off at the ends of the label's range, is the estimate of a number.
 
     It decides nothing: its decisions are NaN, and so are rates of them.

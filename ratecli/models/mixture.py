@@ -14,7 +14,7 @@ from ratecli.models.ramp import HALF
 
 
 @dataclass(frozen=True)
-class Mixture:
+class MixtureClassifier:
     """Member k decides with probability `chances[k]`; every answer is the mean over members.
 
     Rates are linear in decisions, so those of the mean decision are the expected rates. A function
@@ -68,7 +68,7 @@ class Mixture:
 
 
 @dataclass(frozen=True)
-class Vote(Mixture):
+class MajorityVote(MixtureClassifier):
     """Deterministic: yes where the chance that the mixture says yes is above a half."""
 
     kind: ClassVar[str] = "vote"

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.fitted import Fitted
-from ratecli.models.hashed import uniforms_of
-from ratecli.models.trees import LEAF, Trees
-from ratecli.models.weighed import chances_of
+from ratecli.models.fitted import SklearnModel
+from ratecli.models.hashed import uniforms_for_features
+from ratecli.models.trees import LEAF, TreeEnsemble
+from ratecli.models.weighed import load_probability_model
 
-Whole = NDArray[np.intp]
-State = dict[str, NDArray[np.generic]]
+IntArray = NDArray[np.intp]
+StateArrays = dict[str, NDArray[np.generic]]
 
 
 class Proxy(Protocol):
@@ -41,7 +41,7 @@ class Proxy(Protocol):
         """(n, L) the chance of each value; rows add up to 1."""
         ...
 
-    def state(self) -> State: ...
+    def state(self) -> StateArrays: ...
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class SplitTree:
 
     kind: ClassVar[str] = "split_tree"
     size: int
-    children: Whole
+    children: IntArray
     splits: tuple[Classifier, ...]
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class SplitTree:
         return self.size
 
     @property
-    def leaves(self) -> Whole:
+    def leaves(self) -> IntArray:
         """(L,) the nodes that are the values 0 to L - 1."""
         return np.flatnonzero(self.children[:, 0] == LEAF)
 
@@ -108,8 +108,8 @@ class SplitTree:
         inner = np.flatnonzero(self.children[:, 0] != LEAF).tolist()
         return list(zip(inner, self.splits, strict=True))
 
-    def state(self) -> State:
-        arrays: State = {"width": np.asarray(self.size), "children": self.children}
+    def state(self) -> StateArrays:
+        arrays: StateArrays = {"width": np.asarray(self.size), "children": self.children}
         for k, split in enumerate(self.splits):
             arrays[f"{k}.kind"] = np.asarray(split.kind)
             arrays |= {f"{k}.{name}": array for name, array in split.state().items()}
@@ -117,7 +117,7 @@ class SplitTree:
 
 
 @dataclass(frozen=True)
-class Guess:
+class ClassifierProxy:
     """The likeliest of the groups that it ever guesses: a classifier of the group itself.
 
     Attributes
@@ -132,8 +132,8 @@ class Guess:
     """
 
     kind: ClassVar[str] = "guess"
-    chances: Trees | Fitted
-    groups: Whole
+    chances: TreeEnsemble | SklearnModel
+    groups: IntArray
     noise: float = 0.0
 
     def __post_init__(self) -> None:
@@ -159,17 +159,17 @@ class Guess:
         sure = np.eye(self.values)[self._guesses(X)]
         return (1 - self.noise) * sure + self.noise / self.values
 
-    def _guesses(self, X: Features) -> Whole:
+    def _guesses(self, X: Features) -> IntArray:
         return np.asarray(self.chances.of(X)[:, self.groups].argmax(axis=1), dtype=np.intp)
 
-    def state(self) -> State:
-        arrays: State = {"groups": self.groups, "noise": np.asarray(self.noise)}
+    def state(self) -> StateArrays:
+        arrays: StateArrays = {"groups": self.groups, "noise": np.asarray(self.noise)}
         arrays["chances.kind"] = np.asarray(self.chances.kind)
         return arrays | {f"chances.{name}": array for name, array in self.chances.state().items()}
 
 
 @dataclass(frozen=True)
-class Filter:
+class ProxyFilter:
     """Keeps a row with the chance of its value (Algorithm 2): a yes means that it is kept.
 
     Attributes
@@ -214,7 +214,7 @@ class Filter:
     def estimate(self, X: Features) -> Array:
         return self.decide(X)
 
-    def drawn(self, X: Features, rng: np.random.Generator) -> tuple[Whole, NDArray[np.bool_]]:
+    def drawn(self, X: Features, rng: np.random.Generator) -> tuple[IntArray, NDArray[np.bool_]]:
         """Of each row the value that was drawn, (n,), and whether it is kept, (n,).
 
         The value is drawn by its chances all at once, which is as good as one classifier drawn for the row
@@ -227,13 +227,13 @@ class Filter:
         values = (draws[:, :1] >= ends).sum(axis=1)
         return values, draws[:, 1] < self.keep[values]
 
-    def state(self) -> State:
-        arrays: State = {"keep": self.keep, "proxy.kind": np.asarray(self.proxy.kind)}
+    def state(self) -> StateArrays:
+        arrays: StateArrays = {"keep": self.keep, "proxy.kind": np.asarray(self.proxy.kind)}
         return arrays | {f"proxy.{name}": array for name, array in self.proxy.state().items()}
 
 
 @dataclass(frozen=True)
-class Sampled(Filter):
+class SampledFilter(ProxyFilter):
     """One sample by a filter, the same whenever it is drawn: by a hash of the row and of `salt`.
 
     Rows with equal features are kept or dropped together; over many salts the share kept is that of the
@@ -249,13 +249,13 @@ class Sampled(Filter):
             raise ValueError(f"the salt {self.salt} is not from 0 to 2^64 - 1")
 
     def decide(self, X: Features) -> Array:
-        return (uniforms_of(X, self.salt) < self.chance(X)).astype(float)
+        return (uniforms_for_features(X, self.salt) < self.chance(X)).astype(float)
 
-    def state(self) -> State:
+    def state(self) -> StateArrays:
         return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
 
 
-def guess_of(arrays: State) -> Guess:
+def load_classifier_proxy(arrays: StateArrays) -> ClassifierProxy:
     """From `state`; ValueError, KeyError or TypeError if it is none."""
     inside = {
         name.removeprefix("chances."): array
@@ -264,4 +264,4 @@ def guess_of(arrays: State) -> Guess:
     }
     groups = arrays["groups"].astype(np.intp, casting="same_kind")
     noise = arrays["noise"].astype(np.float64, casting="same_kind")
-    return Guess(chances_of(inside), groups, float(noise))
+    return ClassifierProxy(load_probability_model(inside), groups, float(noise))

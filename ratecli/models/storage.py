@@ -10,18 +10,25 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.models.archives import BombError, refuse_bomb
+from ratecli.models.archives import ZipBombError, reject_zip_bomb
 from ratecli.models.base import Array, Classifier
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.hashed import HashedMixture, HashedRamp
-from ratecli.models.linear import Chance, Estimate, Logistic, Ramp, Threshold
-from ratecli.models.mixture import Mixture, Vote
-from ratecli.models.proxies import Filter, Guess, Proxy, Sampled, SplitTree, guess_of
-from ratecli.models.weighed import Weighed, chances_of
+from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
+from ratecli.models.mixture import MajorityVote, MixtureClassifier
+from ratecli.models.proxies import (
+    ClassifierProxy,
+    Proxy,
+    ProxyFilter,
+    SampledFilter,
+    SplitTree,
+    load_classifier_proxy,
+)
+from ratecli.models.weighed import CostSensitiveClassifier, load_probability_model
 
-LINEAR = {model.kind: model for model in (Threshold, Logistic, Ramp, Chance)}
-MIXTURES = {model.kind: model for model in (Mixture, Vote)}
-BROKEN = (
+LINEAR_KINDS = {model.kind: model for model in (Threshold, Logistic, Ramp, RandomizedLogistic)}
+MIXTURE_KINDS = {model.kind: model for model in (MixtureClassifier, MajorityVote)}
+READ_ERRORS = (
     AttributeError,  # a part that is no array
     EOFError,
     ImportError,  # a type that is not there
@@ -35,9 +42,9 @@ BROKEN = (
     zlib.error,
 )
 """What NumPy and zipfile raise, beside ValueError, for bytes that `dumps` did not write."""
-ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")
+ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
 """What a zip file begins with, and one that holds nothing."""
-Arrays = Mapping[str, NDArray[np.generic]]
+NamedArrays = Mapping[str, NDArray[np.generic]]
 
 
 def dumps(classifier: Classifier) -> bytes:
@@ -49,20 +56,22 @@ def dumps(classifier: Classifier) -> bytes:
 
 def loads(blob: bytes) -> Classifier:
     """Raises ValueError if the bytes hold no classifier of a known kind."""
-    if not blob.startswith(ARCHIVE):  # NumPy would take it for a pickle and say how to open that
+    if not blob.startswith(
+        ZIP_SIGNATURES
+    ):  # NumPy would take it for a pickle and say how to open that
         raise ValueError("no stored classifier: it is no .npz file")
     try:
-        return _classifier(_arrays(blob))
-    except BROKEN as error:
+        return _read_classifier(_read_arrays(blob))
+    except READ_ERRORS as error:
         raise ValueError(f"no stored classifier: {error}") from error
 
 
-def _arrays(blob: bytes) -> Arrays:
+def _read_arrays(blob: bytes) -> NamedArrays:
     try:
-        refuse_bomb(blob)
+        reject_zip_bomb(blob)
         with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
             found = dict(arrays)
-    except BombError as error:
+    except ZipBombError as error:
         raise ValueError(f"no stored classifier: {error}") from error
     except ValueError as error:  # such as an array of Python objects
         raise ValueError("no stored classifier: its arrays cannot be read") from error
@@ -71,104 +80,120 @@ def _arrays(blob: bytes) -> Arrays:
     return found
 
 
-def _classifier(arrays: Arrays) -> Classifier:
-    kind = str(_part(arrays, "kind"))
-    if kind in LINEAR:
-        return LINEAR[kind](*_line(arrays))
-    if kind == Estimate.kind:
-        return Estimate(*_line(arrays), _ends(arrays))
+def _read_classifier(arrays: NamedArrays) -> Classifier:
+    kind = str(_get_array(arrays, "kind"))
+    if kind in LINEAR_KINDS:
+        return LINEAR_KINDS[kind](*_read_linear(arrays))
+    if kind == LinearRegressor.kind:
+        return LinearRegressor(*_read_linear(arrays), _read_label_range(arrays))
     if kind == HashedRamp.kind:
-        return HashedRamp(*_line(arrays), _whole(_part(arrays, "salt")))
+        return HashedRamp(*_read_linear(arrays), _as_int(_get_array(arrays, "salt")))
     if kind == GroupThreshold.kind:
-        return _grouped(arrays)
-    if kind in MIXTURES:
-        return MIXTURES[kind](*_members(arrays))
+        return _read_group_threshold(arrays)
+    if kind in MIXTURE_KINDS:
+        return MIXTURE_KINDS[kind](*_read_members(arrays))
     if kind == HashedMixture.kind:
-        return HashedMixture(*_members(arrays), _whole(_part(arrays, "salt")))
-    if kind == Weighed.kind:
-        return _weighed(arrays)
-    if kind == Filter.kind:
-        return Filter(*_filtering(arrays))
-    if kind == Sampled.kind:
-        return Sampled(*_filtering(arrays), salt=_whole(_part(arrays, "salt")))
+        return HashedMixture(*_read_members(arrays), _as_int(_get_array(arrays, "salt")))
+    if kind == CostSensitiveClassifier.kind:
+        return _read_cost_sensitive(arrays)
+    if kind == ProxyFilter.kind:
+        return ProxyFilter(*_read_filter(arrays))
+    if kind == SampledFilter.kind:
+        return SampledFilter(*_read_filter(arrays), salt=_as_int(_get_array(arrays, "salt")))
     raise ValueError(f"no stored classifier: kind '{kind}' is unknown")
 
 
-def _part(arrays: Arrays, name: str) -> NDArray[np.generic]:
+def _get_array(arrays: NamedArrays, name: str) -> NDArray[np.generic]:
     if name not in arrays:
         raise ValueError(f"no stored classifier: it has no array '{name}'")
     return arrays[name]
 
 
-def _line(arrays: Arrays) -> tuple[Array, float]:
+def _read_linear(arrays: NamedArrays) -> tuple[Array, float]:
     """Weights and bias."""
-    weights, bias = _floats(_part(arrays, "weights"), 1), _floats(_part(arrays, "bias"), 0)
+    weights, bias = (
+        _as_floats(_get_array(arrays, "weights"), 1),
+        _as_floats(_get_array(arrays, "bias"), 0),
+    )
     return weights, float(bias)
 
 
-def _ends(arrays: Arrays) -> tuple[float, float]:
+def _read_label_range(arrays: NamedArrays) -> tuple[float, float]:
     """Least and largest value of a label."""
-    ends = _floats(_part(arrays, "range"), 1).tolist()
+    ends = _as_floats(_get_array(arrays, "range"), 1).tolist()
     if len(ends) != 2 or not ends[0] <= ends[1]:
         raise ValueError(f"no stored classifier: {ends} is no range")
     return ends[0], ends[1]
 
 
-def _members(arrays: Arrays) -> tuple[tuple[Classifier, ...], Array]:
+def _read_members(arrays: NamedArrays) -> tuple[tuple[Classifier, ...], Array]:
     """Members and chances."""
-    chances = _floats(_part(arrays, "chances"), 1)
-    return tuple(_classifier(_inside(arrays, str(k))) for k in range(len(chances))), chances
+    chances = _as_floats(_get_array(arrays, "chances"), 1)
+    return tuple(
+        _read_classifier(_strip_prefix(arrays, str(k))) for k in range(len(chances))
+    ), chances
 
 
-def _grouped(arrays: Arrays) -> GroupThreshold:
-    slices, groups = _of_kind(arrays, "slices", "U", 1), _of_kind(arrays, "groups", "b", 2)
-    scorer = _classifier(_inside(arrays, "scorer"))
-    thresholds = _floats(_part(arrays, "thresholds"), 1)
+def _read_group_threshold(arrays: NamedArrays) -> GroupThreshold:
+    slices, groups = (
+        _get_typed_array(arrays, "slices", "U", 1),
+        _get_typed_array(arrays, "groups", "b", 2),
+    )
+    scorer = _read_classifier(_strip_prefix(arrays, "scorer"))
+    thresholds = _as_floats(_get_array(arrays, "thresholds"), 1)
     return GroupThreshold(scorer, tuple(slices.tolist()), groups.astype(bool), thresholds)
 
 
-def _of_kind(arrays: Arrays, name: str, kind: str, dimensions: int) -> NDArray[np.generic]:
-    array = _part(arrays, name)
+def _get_typed_array(
+    arrays: NamedArrays, name: str, kind: str, dimensions: int
+) -> NDArray[np.generic]:
+    array = _get_array(arrays, name)
     if array.dtype.kind != kind or array.ndim != dimensions:
         raise ValueError(f"no stored classifier: {array.dtype} of shape {array.shape}")
     return array
 
 
-def _weighed(arrays: Arrays) -> Weighed:
-    costs, cut = _floats(_part(arrays, "costs"), 1), _floats(_part(arrays, "cut"), 0)
-    return Weighed(chances_of(_inside(arrays, "chances")), costs, float(cut))
+def _read_cost_sensitive(arrays: NamedArrays) -> CostSensitiveClassifier:
+    costs, cut = (
+        _as_floats(_get_array(arrays, "costs"), 1),
+        _as_floats(_get_array(arrays, "cut"), 0),
+    )
+    return CostSensitiveClassifier(
+        load_probability_model(_strip_prefix(arrays, "chances")), costs, float(cut)
+    )
 
 
-def _filtering(arrays: Arrays) -> tuple[Proxy, Array]:
+def _read_filter(arrays: NamedArrays) -> tuple[Proxy, Array]:
     """A proxy, and the chances of its values."""
-    return _proxy(_inside(arrays, "proxy")), _floats(_part(arrays, "keep"), 1)
+    return _read_proxy(_strip_prefix(arrays, "proxy")), _as_floats(_get_array(arrays, "keep"), 1)
 
 
-def _proxy(arrays: Arrays) -> Proxy:
-    kind = str(_part(arrays, "kind"))
-    if kind == Guess.kind:
-        return guess_of(dict(arrays))
+def _read_proxy(arrays: NamedArrays) -> Proxy:
+    kind = str(_get_array(arrays, "kind"))
+    if kind == ClassifierProxy.kind:
+        return load_classifier_proxy(dict(arrays))
     if kind != SplitTree.kind:
         raise ValueError(f"no stored classifier: a proxy of the kind '{kind}' is unknown")
-    children = _of_kind(arrays, "children", "i", 2)
+    children = _get_typed_array(arrays, "children", "i", 2)
     splits = tuple(
-        _classifier(_inside(arrays, str(k))) for k in range(max(len(children) - 1, 0) // 2)
+        _read_classifier(_strip_prefix(arrays, str(k)))
+        for k in range(max(len(children) - 1, 0) // 2)
     )
-    return SplitTree(_whole(_part(arrays, "width")), children.astype(np.intp), splits)
+    return SplitTree(_as_int(_get_array(arrays, "width")), children.astype(np.intp), splits)
 
 
-def _floats(array: NDArray[np.generic], dimensions: int) -> NDArray[np.float64]:
+def _as_floats(array: NDArray[np.generic], dimensions: int) -> NDArray[np.float64]:
     if array.dtype.kind not in "iuf" or array.ndim != dimensions:
         raise ValueError(f"no stored classifier: {array.dtype} of shape {array.shape}")
     return array.astype(float)
 
 
-def _whole(array: NDArray[np.generic]) -> int:
+def _as_int(array: NDArray[np.generic]) -> int:
     if array.dtype.kind not in "iu" or array.ndim != 0:
         raise ValueError(f"no stored classifier: {array.dtype} of shape {array.shape}")
     return int(array)
 
 
-def _inside(arrays: Arrays, part: str) -> Arrays:
+def _strip_prefix(arrays: NamedArrays, part: str) -> NamedArrays:
     prefix = f"{part}."
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}

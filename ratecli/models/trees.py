@@ -14,12 +14,12 @@ from scipy.special import softmax
 from ratecli.models.base import Array, Features
 
 LEAF = -1
-BLOCK = 2**22
+BLOCK_ENTRIES = 2**22
 """Entries of X that are made dense at a time (32 MiB)."""
 
 
 @dataclass(frozen=True)
-class Trees:
+class TreeEnsemble:
     """T trees of N nodes in all, each leaf with a value for each of Q classes; values add up.
 
     Attributes
@@ -77,7 +77,7 @@ class Trees:
 
     def of(self, X: Features) -> Array:
         """(n, Q) chances of the classes, of rows (n, d)."""
-        found = [self._sums(rows) for rows in _blocks(X)]
+        found = [self._sums(rows) for rows in _dense_blocks(X)]
         sums = np.concatenate([np.empty((0, self.classes)), *found])
         return np.asarray(softmax(sums, axis=1)) if self.softmax else sums
 
@@ -102,11 +102,11 @@ class Trees:
         return at
 
 
-def _blocks(X: Features) -> Iterator[Array]:
+def _dense_blocks(X: Features) -> Iterator[Array]:
     """X by rows, dense."""
     if isinstance(X, np.ndarray):
         yield X
         return
-    step = max(1, BLOCK // max(X.shape[1], 1))
+    step = max(1, BLOCK_ENTRIES // max(X.shape[1], 1))
     for start in range(0, X.shape[0], step):
         yield sparse.csr_array(X[start : start + step]).toarray()

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Features
-from ratecli.models.fitted import Fitted, unpacked
-from ratecli.models.trees import Trees
+from ratecli.models.fitted import SklearnModel, load_skops
+from ratecli.models.trees import TreeEnsemble
 
-GAIN = np.array([1.0, -1.0])
+ARGMAX_COSTS = np.array([1.0, -1.0])
 """Costs at which a yes is what a classifier of two classes finds likelier: the second class."""
 
 
 @dataclass(frozen=True)
-class Weighed:
+class CostSensitiveClassifier:
     """Deterministic: yes where its expected cost is below `-cut`, a tie is a no.
 
     Attributes
@@ -30,7 +30,7 @@ class Weighed:
     """
 
     kind: ClassVar[str] = "weighed"
-    chances: Trees | Fitted
+    chances: TreeEnsemble | SklearnModel
     costs: Array
     cut: float = 0.0
 
@@ -68,7 +68,9 @@ class Weighed:
         return arrays | {f"chances.{name}": array for name, array in self.chances.state().items()}
 
 
-def chances_of(arrays: Mapping[str, NDArray[np.generic]]) -> Trees | Fitted:
+def load_probability_model(
+    arrays: Mapping[str, NDArray[np.generic]],
+) -> TreeEnsemble | SklearnModel:
     """Trees or a fitted classifier from `state`, its kind beside it.
 
     Raises
@@ -77,26 +79,26 @@ def chances_of(arrays: Mapping[str, NDArray[np.generic]]) -> Trees | Fitted:
         If it is none.
     """
     kind = str(arrays["kind"])
-    if kind == Fitted.kind:
-        return unpacked(arrays["skops"].astype(np.uint8, casting="no").tobytes())
-    if kind == Trees.kind:
-        return Trees(
+    if kind == SklearnModel.kind:
+        return load_skops(arrays["skops"].astype(np.uint8, casting="no").tobytes())
+    if kind == TreeEnsemble.kind:
+        return TreeEnsemble(
             width=int(arrays["width"]),
-            roots=_whole(arrays["roots"]),
-            feature=_whole(arrays["feature"]),
-            threshold=_real(arrays["threshold"]),
-            children=_whole(arrays["children"]),
-            values=_real(arrays["values"]),
-            start=_real(arrays["start"]),
+            roots=_as_int_array(arrays["roots"]),
+            feature=_as_int_array(arrays["feature"]),
+            threshold=_as_float_array(arrays["threshold"]),
+            children=_as_int_array(arrays["children"]),
+            values=_as_float_array(arrays["values"]),
+            start=_as_float_array(arrays["start"]),
             rounded=bool(arrays["rounded"]),
             softmax=bool(arrays["softmax"]),
         )
     raise ValueError(f"chances of the kind '{kind}' are unknown")
 
 
-def _whole(array: NDArray[np.generic]) -> NDArray[np.intp]:
+def _as_int_array(array: NDArray[np.generic]) -> NDArray[np.intp]:
     return array.astype(np.intp, casting="same_kind")
 
 
-def _real(array: NDArray[np.generic]) -> Array:
+def _as_float_array(array: NDArray[np.generic]) -> Array:
     return array.astype(np.float64, casting="same_kind")

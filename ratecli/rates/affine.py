@@ -16,10 +16,10 @@ import numpy as np
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.interval import Interval, add, multiply
-from ratecli.rates.metrics import rate
-from ratecli.rates.syntax import Condition, as_number
+from ratecli.rates.metrics import find_rate
+from ratecli.rates.syntax import Condition, parse_number
 from ratecli.rates.table import RATES
-from ratecli.rates.templates import SHARED, WHOLE
+from ratecli.rates.templates import JOINT_RATE, POSITIVE_RATE
 
 Ray = tuple[Leaf, ...]
 """Rates that are 1 together while all others of their bundle are 0."""
@@ -44,8 +44,8 @@ class Affine:
         return Affine(scaled, factor * self.constant)
 
     def range(self) -> Interval:
-        """Least and largest value over all rates in their ranges, each rate once; see `bundles`."""
-        terms = (self._bundle(rays) for rays in bundles(self.coefficients))
+        """Least and largest value over all rates in their ranges, each rate once; see `group_by_joint_bound`."""
+        terms = (self._bundle(rays) for rays in group_by_joint_bound(self.coefficients))
         return add(*terms, (self.constant, self.constant))
 
     def along(self, ray: Ray) -> float:
@@ -63,47 +63,52 @@ class Affine:
         return ex.add(*terms, ex.Constant(self.constant))
 
 
-def bundles(leaves: Iterable[Leaf]) -> list[list[Ray]]:
+def group_by_joint_bound(leaves: Iterable[Leaf]) -> list[list[Ray]]:
     """Rates that bound each other, together: what they can be is a mixture of 0 and of their rays.
 
     Shares of all rows are parts of the rate of a yes of all rows, and parts that no row has in common
     add up to no more than it. All other rates are by themselves.
     """
     found = dict[object, list[Ray]]()
-    for leaf in sorted(dict.fromkeys(leaves), key=lambda leaf: leaf.rate == SHARED):
-        if leaf.rate not in {SHARED, WHOLE}:
+    for leaf in sorted(dict.fromkeys(leaves), key=lambda leaf: leaf.rate == JOINT_RATE):
+        if leaf.rate not in {JOINT_RATE, POSITIVE_RATE}:
             found[leaf] = [(leaf,)]
             continue
         key = leaf.over, leaf.split
-        if leaf.rate == WHOLE:
+        if leaf.rate == POSITIVE_RATE:
             found[key] = [(leaf,)]
             continue
         rays = found.setdefault(key, [()])
-        if all(_apart(leaf, other) for ray in rays for other in ray if other.rate == SHARED):
+        if all(
+            _are_disjoint(leaf, other) for ray in rays for other in ray if other.rate == JOINT_RATE
+        ):
             rays.append((leaf, *rays[0]))
         else:
             found[leaf] = [(leaf,)]
     return list(found.values())
 
 
-def _apart(one: Leaf, other: Leaf) -> bool:
+def _are_disjoint(one: Leaf, other: Leaf) -> bool:
     """Whether no row is in both slices, by what is written."""
     return any(
-        a.column == b.column and a.op == b.op == "=" and not _known(a) & _known(b)
+        a.column == b.column
+        and a.op == b.op == "="
+        and not _condition_values(a) & _condition_values(b)
         for a in one.where.conditions
         for b in other.where.conditions
     )
 
 
-def _known(condition: Condition) -> set[str | float]:
+def _condition_values(condition: Condition) -> set[str | float]:
     """Values, of which a number and its text are the same."""
     return {
-        value if math.isnan(as_number(value)) else as_number(value) for value in condition.values
+        value if math.isnan(parse_number(value)) else parse_number(value)
+        for value in condition.values
     }
 
 
 @dataclass(frozen=True)
-class Ratio:
+class RatioTerm:
     """`weight * numerator / denominator`, denominator never negative."""
 
     weight: float
@@ -114,7 +119,11 @@ class Ratio:
         """Bounds on `numerator / denominator`: it lies between the quotients of their terms."""
         top, bottom = self.numerator, self.denominator
         leaves = {*top.coefficients, *bottom.coefficients}
-        terms = [(top.along(ray), bottom.along(ray)) for rays in bundles(leaves) for ray in rays]
+        terms = [
+            (top.along(ray), bottom.along(ray))
+            for rays in group_by_joint_bound(leaves)
+            for ray in rays
+        ]
         terms += [(top.constant, bottom.constant)]
         if any(d < 0 for _, d in terms) or any(leaf.rate.range[0] < 0 for leaf in leaves):
             return -math.inf, math.inf
@@ -127,7 +136,7 @@ class RatioSum:
     """`affine + sum of ratios`; ratios over the same denominator are gathered in one."""
 
     affine: Affine
-    ratios: tuple[Ratio, ...] = ()
+    ratios: tuple[RatioTerm, ...] = ()
 
 
 def affine(node: Expression) -> Affine | None:
@@ -145,7 +154,7 @@ def ratio_sum(node: Expression) -> RatioSum | None:
             return RatioSum(Affine({node: 1.0}))
         case ex.Sum(terms=terms):
             parts = [ratio_sum(term) for term in terms]
-            return None if None in parts else _total(part for part in parts if part)
+            return None if None in parts else _sum_forms(part for part in parts if part)
         case ex.Product(left=ex.Constant(value=factor), right=right):
             form = ratio_sum(right)
             return None if form is None else _scaled(form, factor)
@@ -158,7 +167,7 @@ def ratio_sum(node: Expression) -> RatioSum | None:
 def _quotient(top: Affine | None, bottom: Affine | None) -> RatioSum | None:
     if top is None or bottom is None or bottom.range()[0] < 0:
         return None
-    return RatioSum(Affine({}), (Ratio(1.0, top, bottom),))
+    return RatioSum(Affine({}), (RatioTerm(1.0, top, bottom),))
 
 
 def _scaled(form: RatioSum, factor: float) -> RatioSum:
@@ -166,8 +175,8 @@ def _scaled(form: RatioSum, factor: float) -> RatioSum:
     return RatioSum(form.affine * factor, ratios)
 
 
-def _total(parts: Iterable[RatioSum]) -> RatioSum:
-    total, gathered = Affine({}), list[Ratio]()
+def _sum_forms(parts: Iterable[RatioSum]) -> RatioSum:
+    total, gathered = Affine({}), list[RatioTerm]()
     for part in parts:
         total += part.affine
         for ratio in part.ratios:
@@ -175,14 +184,14 @@ def _total(parts: Iterable[RatioSum]) -> RatioSum:
             if same:
                 other = gathered[same[0]]
                 top = other.numerator * other.weight + ratio.numerator * ratio.weight
-                gathered[same[0]] = Ratio(1.0, top, ratio.denominator)
+                gathered[same[0]] = RatioTerm(1.0, top, ratio.denominator)
             else:
                 gathered.append(ratio)
     kept = (r for r in gathered if r.weight and (r.numerator.coefficients or r.numerator.constant))
     return RatioSum(total, tuple(kept))
 
 
-def cleared(node: Expression) -> Affine | None:
+def clear_denominators(node: Expression) -> Affine | None:
     """An affine form that is at most 0 exactly where `node` is, or None if there is none."""
     form = ratio_sum(node)
     if form is None:
@@ -204,14 +213,14 @@ def positive_combination(form: Affine) -> Affine:
     total = Affine({}, form.constant)
     for leaf, coefficient in form.coefficients.items():
         if coefficient < 0 and leaf.rate.complement:
-            other = replace(leaf, rate=rate(leaf.rate.complement))
-            total += Affine({other: -coefficient}) + _with_complement(leaf) * coefficient
+            other = replace(leaf, rate=find_rate(leaf.rate.complement))
+            total += Affine({other: -coefficient}) + _sum_with_complement(leaf) * coefficient
         else:
             total += Affine({leaf: coefficient})
     return total
 
 
-def _with_complement(leaf: Leaf) -> Affine:
+def _sum_with_complement(leaf: Leaf) -> Affine:
     """What a rate and its complement add up to: the share of rows that either speaks of."""
     base = Affine({replace(leaf, rate=RATES["base_rate"]): 1.0})
     whole = Affine({}, 1.0)
@@ -226,10 +235,10 @@ def bound_text(form: Affine) -> str:
         side = fixed if leaf.rate.yes == leaf.rate.no else moving
         side[leaf] = float(f"{coefficient:.6g}")
     right = Affine(fixed, float(f"{form.constant:.6g}")) * -1.0
-    return f"{ex.text(Affine(moving).expression())} <= {ex.text(right.expression())}"
+    return f"{ex.to_text(Affine(moving).expression())} <= {ex.to_text(right.expression())}"
 
 
-def level(metric: Expression, piece: Expression) -> float | None:
+def implied_threshold(metric: Expression, piece: Expression) -> float | None:
     """The value t of `metric` at which `piece` is 0, if `piece` bounds nothing but that metric.
 
     With metric N / D (or N) that is so where the piece is `a D + b N`; then t = -a / b.
@@ -245,10 +254,10 @@ def level(metric: Expression, piece: Expression) -> float | None:
             return None
     else:
         top, bottom = form.affine, Affine({}, 1.0)
-    return _proportion(bound, bottom, top)
+    return _solve_threshold(bound, bottom, top)
 
 
-def _proportion(whole: Affine, first: Affine, second: Affine) -> float | None:
+def _solve_threshold(whole: Affine, first: Affine, second: Affine) -> float | None:
     """Solve `whole = b (second - t first)` for t; None if there is no such b and t."""
     forms = (first, second, whole)
     leaves = dict.fromkeys(leaf for form in forms for leaf in form.coefficients)

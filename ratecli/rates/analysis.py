@@ -15,18 +15,18 @@ from enum import StrEnum
 from typing import TypeVar
 
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import Affine, affine, cleared, ratio_sum
-from ratecli.rates.balance import balance, disclosure
+from ratecli.rates.affine import Affine, affine, clear_denominators, ratio_sum
+from ratecli.rates.balance import balance, disclosure_bound
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.interval import WHOLE, Interval, sign
+from ratecli.rates.interval import REAL_LINE, Interval, sign
 
-Name = TypeVar("Name", bound=Hashable)
+NameT = TypeVar("NameT", bound=Hashable)
 
 MAX_PIECES = 2000
 
 
-Facts = tuple[Interval, Sequence[int]]
+NodeFacts = tuple[Interval, Sequence[int]]
 """In which interval an expression lies, and the direction that it has in each of its parts."""
 
 
@@ -52,7 +52,7 @@ class Shape(StrEnum):
     REPORTED = "reported only"
 
 
-MEASURABLE = frozenset(Shape) - {Shape.DISCLOSURE, Shape.RANKING, Shape.REPORTED}
+MEASURABLE_SHAPES = frozenset(Shape) - {Shape.DISCLOSURE, Shape.RANKING, Shape.REPORTED}
 """Classes of goals that are functions of means over rows."""
 
 
@@ -92,26 +92,30 @@ class Goal:
         A rule counts as not met where one is, though its pieces, which may be cleared of the
         denominator, are then at most 0.
         """
-        return tuple(vanishing(self.expression))
+        return tuple(vanishing_ratios(self.expression))
 
 
 def objective_goal(text: str, node: Expression) -> Goal:
     return Goal("objective", text, node, (node,), shape(node))
 
 
-def rule_goal(name: str, text: str, differences: tuple[Expression, ...], whole: Expression) -> Goal:
+def constraint_goal(
+    name: str, text: str, differences: tuple[Expression, ...], whole: Expression
+) -> Goal:
     """A rule given as differences that must be at most 0 (see `resolve.differences`)."""
     parts = tuple(part for difference in differences for part in pieces(difference))
-    normal = tuple(form.expression() if (form := cleared(part)) else part for part in parts)
-    found = max((_of_rule(part) for part in normal), key=list(Shape).index)
+    normal = tuple(
+        form.expression() if (form := clear_denominators(part)) else part for part in parts
+    )
+    found = max((_constraint_shape(part) for part in normal), key=list(Shape).index)
     if found is Shape.DISCLOSURE and len(normal) > 1:
         found = Shape.REPORTED
     return Goal(name, text, whole, normal, found)
 
 
-def _of_rule(piece: Expression) -> Shape:
+def _constraint_shape(piece: Expression) -> Shape:
     """The class of what is to be at most 0."""
-    if disclosure(piece) is not None:
+    if disclosure_bound(piece) is not None:
         return Shape.DISCLOSURE
     found = shape(piece)
     return Shape.OTHER if found is Shape.BALANCE else found
@@ -123,23 +127,28 @@ def pieces(node: Expression) -> tuple[Expression, ...]:
     `max(a, b) + c <= 0` is `a + c <= 0` and `b + c <= 0`; likewise `-min`, `abs`, and positive
     multiples. More than `MAX_PIECES` are left together.
     """
-    found = _options(node, 1.0)
+    found = _maximum_alternatives(node, 1.0)
     return found if len(found) <= MAX_PIECES else (node,)
 
 
-def _options(node: Expression, factor: float) -> tuple[Expression, ...]:
+def _maximum_alternatives(node: Expression, factor: float) -> tuple[Expression, ...]:
     """Expressions whose largest is `factor * node`; one more than `MAX_PIECES` if there are more."""
     options: Iterable[Expression]
     match node:
         case ex.Sum(terms=terms):
-            choices = itertools.product(*(_options(term, factor) for term in terms))
+            choices = itertools.product(*(_maximum_alternatives(term, factor) for term in terms))
             options = (ex.add(*choice, span=node.span) for choice in choices)
         case ex.Product(left=ex.Constant(value=value), right=right):
-            return _options(right, factor * value)
+            return _maximum_alternatives(right, factor * value)
         case ex.Apply(function="abs", arguments=(argument,)) if factor > 0:
-            options = (*_options(argument, factor), *_options(argument, -factor))
+            options = (
+                *_maximum_alternatives(argument, factor),
+                *_maximum_alternatives(argument, -factor),
+            )
         case ex.Apply(function=name) if name == ("max" if factor > 0 else "min"):
-            options = (part for child in node.arguments for part in _options(child, factor))
+            options = (
+                part for child in node.arguments for part in _maximum_alternatives(child, factor)
+            )
         case _:
             options = (ex.multiply(ex.Constant(factor), node, node.span),)
     return tuple(itertools.islice(options, MAX_PIECES + 1))
@@ -147,10 +156,10 @@ def _options(node: Expression, factor: float) -> tuple[Expression, ...]:
 
 def shape(node: Expression) -> Shape:
     """The class of an expression that is to be small."""
-    parts = [*ex.measured(node)]
+    parts = [*ex.measured_nodes(node)]
     if any(isinstance(part, ex.Disclosure) for part in parts):
         return Shape.REPORTED
-    if any(isinstance(part, ex.Ranking) for part in parts):
+    if any(isinstance(part, ex.RankingMeasure) for part in parts):
         return Shape.RANKING
     if any(isinstance(part, Leaf) and part.rate.of != "decision" for part in parts):
         return Shape.ESTIMATE
@@ -171,7 +180,7 @@ def interval(node: Expression) -> Interval:
     """
     if isinstance(node, ex.Constant):
         return node.value, node.value
-    return _range(node, [interval(part) for part in ex.parts(node)])
+    return _range(node, [interval(part) for part in ex.operands(node)])
 
 
 def _range(node: Expression, inside: Sequence[Interval]) -> Interval:
@@ -181,14 +190,14 @@ def _range(node: Expression, inside: Sequence[Interval]) -> Interval:
         return form.range()
     operation = ex.operation(node)
     if operation is None:
-        return (0.0, 1.0) if isinstance(node, ex.Ranking | ex.Disclosure) else WHOLE
+        return (0.0, 1.0) if isinstance(node, ex.RankingMeasure | ex.Disclosure) else REAL_LINE
     low, high = (end.value for end in operation.certain(inside))
     ratio = ratio_sum(node) if isinstance(node, ex.Quotient) else None
-    alone = ratio.ratios[0].range() if ratio else WHOLE
+    alone = ratio.ratios[0].range() if ratio else REAL_LINE
     return max(low, alone[0]), min(high, alone[1])
 
 
-def vanishing(node: Expression) -> Iterator[ex.Quotient]:
+def vanishing_ratios(node: Expression) -> Iterator[ex.Quotient]:
     """Return each ratio of the expression whose denominator can be 0."""
     ratios = (part for part in ex.walk(node) if isinstance(part, ex.Quotient))
     yield from dict.fromkeys(part for part in ratios if interval(part.denominator)[0] <= 0)
@@ -197,7 +206,7 @@ def vanishing(node: Expression) -> Iterator[ex.Quotient]:
 def curvature(node: Expression) -> Curvature:
     """Curvature in the rates."""
     match node:
-        case ex.Constant() | ex.Of():
+        case ex.Constant() | ex.AlgorithmMetric():
             return Curvature.CONSTANT
         case Leaf():
             return Curvature.AFFINE
@@ -229,10 +238,10 @@ def _scaled(left: Expression, right: Expression) -> Curvature:
     if inner in {Curvature.CONSTANT, Curvature.AFFINE}:
         return inner
     side = sign(interval(factor))
-    return inner if side > 0 else _flipped(inner) if side < 0 else Curvature.UNKNOWN
+    return inner if side > 0 else _negated_curvature(inner) if side < 0 else Curvature.UNKNOWN
 
 
-def _flipped(inner: Curvature) -> Curvature:
+def _negated_curvature(inner: Curvature) -> Curvature:
     other = {Curvature.CONVEX: Curvature.CONCAVE, Curvature.CONCAVE: Curvature.CONVEX}
     return other.get(inner, inner)
 
@@ -250,46 +259,48 @@ def _applied(name: str, arguments: tuple[Expression, ...]) -> Curvature:
     for part, grown in zip(inner, function.operation.directions(ranges), strict=True):
         if part in {Curvature.CONSTANT, Curvature.AFFINE}:
             continue
-        fits = part if grown > 0 else _flipped(part) if grown < 0 else None
+        fits = part if grown > 0 else _negated_curvature(part) if grown < 0 else None
         if fits is not own:
             return Curvature.UNKNOWN
     return own
 
 
-def monotone(node: Expression) -> dict[Leaf, int]:
+def monotonicity(node: Expression) -> dict[Leaf, int]:
     """For each rate: +1 if the expression grows in it, -1 if it falls, 0 if neither is known."""
-    return grows_in(node, lambda part: part if isinstance(part, Leaf) else None, _facts)
+    return monotonicity_in(node, lambda part: part if isinstance(part, Leaf) else None, _node_facts)
 
 
-def _facts(node: Expression, inside: Sequence[Interval]) -> Facts:
+def _node_facts(node: Expression, inside: Sequence[Interval]) -> NodeFacts:
     operation = ex.operation(node)
     return _range(node, inside), operation.directions(inside) if operation else ()
 
 
-def grows_in(
+def monotonicity_in(
     node: Expression,
-    named: Callable[[Expression], Name | None],
-    facts: Callable[[Expression, Sequence[Interval]], Facts],
-) -> dict[Name, int]:
-    """`monotone` in other quantities than rates: in the parts that `named` names, parents asked first.
+    named: Callable[[Expression], NameT | None],
+    facts: Callable[[Expression, Sequence[Interval]], NodeFacts],
+) -> dict[NameT, int]:
+    """`monotonicity` in other quantities than rates: in the parts that `named` names, parents asked first.
 
     `facts` gives the range and the directions of a node whose parts lie in intervals.
     """
 
-    def signs(node: Expression) -> tuple[Interval, dict[Name, int]]:
+    def signs(node: Expression) -> tuple[Interval, dict[NameT, int]]:
         name = named(node)
         if name is not None:
             return interval(node), {name: 1}
-        inner = [signs(part) for part in ex.parts(node)]
+        inner = [signs(part) for part in ex.operands(node)]
         own, directions = facts(node, [each for each, _ in inner])
-        return own, _merged(directions, [found for _, found in inner])
+        return own, _combine_directions(directions, [found for _, found in inner])
 
     return signs(node)[1]
 
 
-def _merged(directions: Sequence[int], parts: Sequence[dict[Name, int]]) -> dict[Name, int]:
+def _combine_directions(
+    directions: Sequence[int], parts: Sequence[dict[NameT, int]]
+) -> dict[NameT, int]:
     """Signs of a node's parts, turned by the node's directions; 0 where they are of two minds."""
-    total: dict[Name, int] = {}
+    total: dict[NameT, int] = {}
     for direction, signs in zip(directions, parts, strict=True):
         for name, own in signs.items():
             turned = direction * own
@@ -297,7 +308,7 @@ def _merged(directions: Sequence[int], parts: Sequence[dict[Name, int]]) -> dict
     return total
 
 
-def two_sided(node: Expression) -> tuple[Expression, Leaf] | None:
+def find_two_sided_rate(node: Expression) -> tuple[Expression, Leaf] | None:
     """A part of an expression that is to be small, and a rate that may neither be too high nor too low
     for it; None where each part that is no sum of ratios grows or falls in each of its rates.
 
@@ -308,16 +319,16 @@ def two_sided(node: Expression) -> tuple[Expression, Leaf] | None:
         return None
     match node:
         case ex.Sum(terms=terms):
-            return next((found for term in terms if (found := two_sided(term))), None)
+            return next((found for term in terms if (found := find_two_sided_rate(term))), None)
         case ex.Product(left=ex.Constant(), right=right):
-            return two_sided(right)
-        case ex.Apply(function="kl", arguments=(share, _)) if not _moves(share):
+            return find_two_sided_rate(right)
+        case ex.Apply(function="kl", arguments=(share, _)) if not _depends_on_decisions(share):
             return None
-    both = (leaf for leaf, sign in monotone(node).items() if sign == 0)
+    both = (leaf for leaf, sign in monotonicity(node).items() if sign == 0)
     return next(((node, leaf) for leaf in both), None)
 
 
-def _moves(node: Expression) -> bool:
+def _depends_on_decisions(node: Expression) -> bool:
     """Whether decisions change it."""
     return any(leaf.rate.yes != leaf.rate.no for leaf in ex.leaves(node))
 

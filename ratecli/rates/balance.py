@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import Ratio, ratio_sum
+from ratecli.rates.affine import RatioTerm, ratio_sum
 from ratecli.rates.expression import Disclosure, Expression, Leaf
 from ratecli.rates.functions import POWER
-from ratecli.rates.templates import SHARED, WHOLE
+from ratecli.rates.templates import JOINT_RATE, POSITIVE_RATE
 
-ALIKE = 1e-12
+FACTOR_TOLERANCE = 1e-12
 """How far, relative to each other, factors of shares may differ by rounding."""
 
 
@@ -44,13 +44,13 @@ def balance(node: Expression) -> Balance | None:
         case ex.Apply(function="rms", arguments=parts):
             return _distance(parts, 1 / math.sqrt(len(parts)))
         case ex.Apply(function="sqrt", arguments=(ex.Sum(terms=terms),)):
-            parts = tuple(part for term in terms if (part := _squared(term)) is not None)
+            parts = tuple(part for term in terms if (part := _squared_base(term)) is not None)
             return _distance(parts, 1.0) if len(parts) == len(terms) else None
         case _:
             return None
 
 
-def _squared(node: Expression) -> Expression | None:
+def _squared_base(node: Expression) -> Expression | None:
     match node:
         case ex.Apply(function=name, arguments=(base, ex.Constant(value=2.0))) if name == POWER:
             return base
@@ -62,24 +62,24 @@ def _squared(node: Expression) -> Expression | None:
 
 def _distance(parts: tuple[Expression, ...], factor: float) -> Balance | None:
     """The root of the sum of the parts' squares, times a factor."""
-    found = [_difference(part) for part in parts]
+    found = [_share_difference(part) for part in parts]
     terms = [each for each in found if each is not None]
     if len(terms) < len(found) or len({_denominator(leaf) for leaf, _, _ in terms}) != 1:
         return None
     size = abs(terms[0][1])
-    if any(not math.isclose(abs(each), size, rel_tol=ALIKE) for _, each, _ in terms):
+    if any(not math.isclose(abs(each), size, rel_tol=FACTOR_TOLERANCE) for _, each, _ in terms):
         return None
     groups = tuple(leaf for leaf, _, _ in terms)
     return Balance(groups, tuple(target for _, _, target in terms), factor * size)
 
 
-def _difference(node: Expression) -> tuple[Leaf, float, float] | None:
+def _share_difference(node: Expression) -> tuple[Leaf, float, float] | None:
     """A group, and c and t of `c * (share of the group - t)`, None where the node is not that."""
     form = ratio_sum(node)
     if form is None or form.affine.coefficients or len(form.ratios) != 1:
         return None
     (ratio,) = form.ratios
-    groups = [leaf for leaf in ratio.numerator.coefficients if leaf.rate == SHARED]
+    groups = [leaf for leaf in ratio.numerator.coefficients if leaf.rate == JOINT_RATE]
     if len(groups) != 1 or not _is_share(ratio, groups[0]):
         return None
     (group,) = groups
@@ -90,7 +90,7 @@ def _difference(node: Expression) -> tuple[Leaf, float, float] | None:
     return group, scale, -shift / scale
 
 
-def _is_share(ratio: Ratio, group: Leaf) -> bool:
+def _is_share(ratio: RatioTerm, group: Leaf) -> bool:
     """Whether a ratio is of a group's joint rate and the rate of all rows only, over the latter."""
     whole, top, bottom = _denominator(group), ratio.numerator, ratio.denominator
     return (
@@ -101,10 +101,10 @@ def _is_share(ratio: Ratio, group: Leaf) -> bool:
 
 
 def _denominator(group: Leaf) -> Leaf:
-    return Leaf(WHOLE, group.over, group.split)
+    return Leaf(POSITIVE_RATE, group.over, group.split)
 
 
-def disclosure(piece: Expression) -> tuple[Disclosure, float] | None:
+def disclosure_bound(piece: Expression) -> tuple[Disclosure, float] | None:
     """The node and alpha of what is at most 0 where `disclosivity(by=...) <= alpha`, else None."""
     match piece:
         case Disclosure():

@@ -11,8 +11,16 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import reduce
 
-from ratecli.rates.syntax import Binary, Minus, Name, Node, Number
-from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SPREADS, Rate, canonical
+from ratecli.rates.syntax import BinaryOperation, NameNode, Negation, NumberLiteral, SyntaxNode
+from ratecli.rates.table import (
+    BALANCE_METRICS,
+    COMPOSITES,
+    OF,
+    RANKINGS,
+    RATES,
+    Rate,
+    canonical_name,
+)
 
 
 class Direction(StrEnum):
@@ -33,48 +41,58 @@ class Direction(StrEnum):
         return self if self is other else Direction.EITHER
 
 
-DISTANCES = ("abs", "kl", "max_gap", *SPREADS)
-GROWING = ("max", "min", "mean", "sqrt", "log", "exp", "geo_mean", "harmonic_mean", "rms")
+DISTANCE_METRICS = ("abs", "kl", "max_gap", *BALANCE_METRICS)
+INCREASING_FUNCTIONS = (
+    "max",
+    "min",
+    "mean",
+    "sqrt",
+    "log",
+    "exp",
+    "geo_mean",
+    "harmonic_mean",
+    "rms",
+)
 """Functions that grow in their arguments where these are not negative, as rates are."""
-HIGH_COMPOSITES = frozenset(COMPOSITES) - {"share"}
+HIGHER_IS_BETTER = frozenset(COMPOSITES) - {"share"}
 
 
-def direction(node: Node) -> Direction:
+def direction(node: SyntaxNode) -> Direction:
     """Of a metric as it is written; sweep names in it count as positive numbers."""
     match node:
-        case Number():
+        case NumberLiteral():
             return Direction.FIXED
-        case Minus(operand=operand):
+        case Negation(operand=operand):
             return direction(operand).turned()
-        case Binary(op="+" | "*", left=left, right=right):
-            return _scaled(node.op, left, right)
-        case Binary(op="-" | "/", left=left, right=right):
+        case BinaryOperation(op="+" | "*", left=left, right=right):
+            return _product_direction(node.op, left, right)
+        case BinaryOperation(op="-" | "/", left=left, right=right):
             return direction(left).and_(direction(right).turned())
-        case Binary(left=left):  # a power
+        case BinaryOperation(left=left):  # a power
             return direction(left)
-        case Name():
-            return _named(node)
+        case NameNode():
+            return _metric_direction(node)
 
 
-def _scaled(op: str, left: Node, right: Node) -> Direction:
+def _product_direction(op: str, left: SyntaxNode, right: SyntaxNode) -> Direction:
     found = direction(left).and_(direction(right))
     negative = [_negative(each) for each in (left, right)]
     return found.turned() if op == "*" and any(negative) else found
 
 
-def _negative(node: Node) -> bool:
-    return isinstance(node, Minus) and isinstance(node.operand, Number)
+def _negative(node: SyntaxNode) -> bool:
+    return isinstance(node, Negation) and isinstance(node.operand, NumberLiteral)
 
 
-def _named(node: Name) -> Direction:
-    name = canonical(node.name)
-    if name in DISTANCES:
+def _metric_direction(node: NameNode) -> Direction:
+    name = canonical_name(node.name)
+    if name in DISTANCE_METRICS:
         return Direction.LOW
-    if name == "min_ratio" or name in RANKINGS or name in HIGH_COMPOSITES:
+    if name == "min_ratio" or name in RANKINGS or name in HIGHER_IS_BETTER:
         return Direction.HIGH
     if name in RATES and node.arguments is None:
-        return _of_rate(RATES[name])
-    if name in GROWING:
+        return _rate_direction(RATES[name])
+    if name in INCREASING_FUNCTIONS:
         found = map(direction, node.arguments or ())
         return reduce(Direction.and_, found, Direction.FIXED)
     if name == OF or (node.arguments is None and name not in COMPOSITES):
@@ -82,12 +100,12 @@ def _named(node: Name) -> Direction:
     return Direction.EITHER
 
 
-def _of_rate(rate: Rate) -> Direction:
+def _rate_direction(rate: Rate) -> Direction:
     if rate.of in {"squared_error", "log_loss"}:
         return Direction.LOW
     if rate.of != "decision":
         return Direction.EITHER
-    yes, no = (_labels(mask, rate.among) for mask in (rate.yes, rate.no))
+    yes, no = (_counted_labels(mask, rate.among) for mask in (rate.yes, rate.no))
     if yes <= {"+"} and no <= {"-"}:
         return Direction.HIGH
     if yes <= {"-"} and no <= {"+"}:
@@ -95,7 +113,7 @@ def _of_rate(rate: Rate) -> Direction:
     return Direction.FIXED if rate.yes == rate.no else Direction.EITHER
 
 
-def _labels(mask: str, among: str) -> set[str]:
+def _counted_labels(mask: str, among: str) -> set[str]:
     """Labels of the rows that are counted; of those without a condition on it, both and none."""
     if mask == "none":
         return set()

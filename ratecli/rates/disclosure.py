@@ -6,7 +6,7 @@ import numpy as np
 
 from ratecli.rates.sample import Floats
 
-NEVER = 1e-12
+MIN_PROXY_SHARE = 1e-12
 """What a proxy says of less than this share of the rows, it does not say."""
 
 
@@ -37,5 +37,5 @@ def disclosivity(proxy: Floats, groups: Floats, weight: Floats) -> float:
     base = share @ groups[inside]
     both = (proxy[inside] * share[:, None]).T @ groups[inside]  # (L, K): says j, and is of k
     said = both.sum(axis=1)
-    kept = said > NEVER
+    kept = said > MIN_PROXY_SHARE
     return float(np.abs(both[kept] / said[kept, None] - base).max())

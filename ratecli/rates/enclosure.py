@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import Facts, grows_in, interval
+from ratecli.rates.analysis import NodeFacts, interval, monotonicity_in
 from ratecli.rates.expression import Expression
-from ratecli.rates.interval import End, Interval, Operation
+from ratecli.rates.interval import Endpoint, Interval, Operation
 from ratecli.rates.sample import Floats
 
-BOTH = frozenset({1, -1})
+BOTH_SIDES = frozenset({1, -1})
 
 
-class Reach(NamedTuple):
+class AffineEnd(NamedTuple):
     """An end of what is bounded as a whole: `factor` times a confidence limit, plus `constant`.
 
     Without the number of a limit it is the constant alone.
@@ -34,11 +34,11 @@ class Reach(NamedTuple):
         return self.factor * limits[self.limit] + self.constant
 
 
-Bounded = tuple[Reach, Reach]
+BoundedEnds = tuple[AffineEnd, AffineEnd]
 """The lower and the upper end of a node."""
 
 
-class _Applied(NamedTuple):
+class _OperationNode(NamedTuple):
     """A node that is made of others, which are known by their numbers."""
 
     operation: Operation
@@ -46,7 +46,7 @@ class _Applied(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Inclusion:
+class InclusionFunction:
     """The inclusion function of a tree (Moore 1966): its interval at any confidence limits.
 
     Attributes
@@ -57,19 +57,19 @@ class Inclusion:
         B, the number of limits.
     """
 
-    nodes: tuple[Bounded | _Applied, ...]
+    nodes: tuple[BoundedEnds | _OperationNode, ...]
     size: int
 
     @classmethod
     def of(
-        cls, node: Expression, known: Callable[[Expression], Bounded | None], size: int
-    ) -> Inclusion:
+        cls, node: Expression, known: Callable[[Expression], BoundedEnds | None], size: int
+    ) -> InclusionFunction:
         """Of a root.
 
         `known` is asked for every node, parents first: the ends of one that is bounded as a whole, else
         None. What has no parts and is not known lies anywhere in its range (`analysis.interval`).
         """
-        nodes, numbers = list[Bounded | _Applied](), dict[Expression, int]()
+        nodes, numbers = list[BoundedEnds | _OperationNode](), dict[Expression, int]()
 
         def number(part: Expression) -> int:
             if part not in numbers:
@@ -78,29 +78,29 @@ class Inclusion:
                 nodes.append(made)
             return numbers[part]
 
-        def prepared(part: Expression) -> Bounded | _Applied:
+        def prepared(part: Expression) -> BoundedEnds | _OperationNode:
             found = known(part)
             if found is not None:
                 return found
             operation = ex.operation(part)
             if operation is None:
                 low, high = interval(part)
-                return Reach(low), Reach(high)
-            return _Applied(operation, tuple(map(number, ex.parts(part))))
+                return AffineEnd(low), AffineEnd(high)
+            return _OperationNode(operation, tuple(map(number, ex.operands(part))))
 
         number(node)
         return cls(tuple(nodes), size)
 
     def __call__(self, limits: Floats) -> Enclosure:
         """Interval arithmetic; all numbers where a node may have no value, such as a logarithm."""
-        given, ends = limits.tolist(), list[tuple[End, End]]()
+        given, ends = limits.tolist(), list[tuple[Endpoint, Endpoint]]()
         for node in self.nodes:
-            if isinstance(node, _Applied):
+            if isinstance(node, _OperationNode):
                 inside = [(ends[i][0].value, ends[i][1].value) for i in node.inside]
                 ends.append(node.operation.certain(inside))
             else:
                 low, high = node
-                ends.append((End(low.at(given)), End(high.at(given))))
+                ends.append((Endpoint(low.at(given)), Endpoint(high.at(given))))
         return Enclosure(self, ends)
 
 
@@ -114,8 +114,8 @@ class Enclosure:
         Lower and upper one of every node of `inclusion`.
     """
 
-    inclusion: Inclusion
-    ends: Sequence[tuple[End, End]]
+    inclusion: InclusionFunction
+    ends: Sequence[tuple[Endpoint, Endpoint]]
 
     @property
     def low(self) -> float:
@@ -147,7 +147,7 @@ class Enclosure:
             node, end = self.inclusion.nodes[number], self.ends[number][(side + 1) // 2]
             if not math.isfinite(end.value):
                 continue
-            if not isinstance(node, _Applied):
+            if not isinstance(node, _OperationNode):
                 reach = node[(side + 1) // 2]
                 if reach.limit is not None:
                     total[reach.limit] += weight * reach.factor
@@ -161,7 +161,7 @@ class Enclosure:
         return total
 
 
-def sides(
+def needed_sides(
     node: Expression, known: Callable[[Expression], Hashable | None]
 ) -> dict[Hashable, frozenset[int]]:
     """Which ends of which quantities the upper end of a tree can depend on: 1 upper, -1 lower.
@@ -171,12 +171,12 @@ def sides(
     what is not defined everywhere. That is judged by the intervals that the tree has while its
     quantities are anywhere in their ranges (`analysis.interval`), so limits must be clipped to these.
     """
-    signs = grows_in(node, known, _facts)
-    return {name: frozenset({sign}) if sign else BOTH for name, sign in signs.items()}
+    signs = monotonicity_in(node, known, _enclosure_facts)
+    return {name: frozenset({sign}) if sign else BOTH_SIDES for name, sign in signs.items()}
 
 
-def _facts(node: Expression, inside: Sequence[Interval]) -> Facts:
-    """As `Inclusion` has it, which knows nothing of parts that occur twice."""
+def _enclosure_facts(node: Expression, inside: Sequence[Interval]) -> NodeFacts:
+    """As `InclusionFunction` has it, which knows nothing of parts that occur twice."""
     operation = ex.operation(node)
     if operation is None:
         return interval(node), ()

@@ -11,21 +11,21 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ratecli.errors import Fault, FaultError, Span
+from ratecli.errors import Diagnostic, FaultError, Span
 from ratecli.rates import interval as iv
 from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS, POWER
 from ratecli.rates.interval import Operation
-from ratecli.rates.syntax import NOWHERE
+from ratecli.rates.syntax import NO_SPAN
 from ratecli.rates.table import DISCLOSIVITY, Rate
-from ratecli.rates.where import EVERYWHERE as EVERYWHERE  # noqa: PLC0414  a name of trees too
-from ratecli.rates.where import Where as Where  # noqa: PLC0414
+from ratecli.rates.where import ALL_ROWS as ALL_ROWS  # noqa: PLC0414  a name of trees too
+from ratecli.rates.where import Slice as Slice  # noqa: PLC0414
 
 
 @dataclass(frozen=True)
 class Constant:
     value: float
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True)
@@ -33,27 +33,27 @@ class Leaf:
     """A rate of a slice; `split` None means the split that is being looked at."""
 
     rate: Rate
-    where: Where = EVERYWHERE
+    where: Slice = ALL_ROWS
     split: str | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
         return str(to_syntax(self))
 
     @property
-    def over(self) -> Where:
+    def over(self) -> Slice:
         """The rows that it is a mean over: those of the slice, or all where only they count."""
         return self.where.everyone if self.rate.whole else self.where
 
 
 @dataclass(frozen=True)
-class Ranking:
+class RankingMeasure:
     """A ranking measure of a slice (roc_auc, pr_auc)."""
 
     name: str
-    where: Where = EVERYWHERE
+    where: Slice = ALL_ROWS
     split: str | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class Disclosure:
     by: tuple[str, ...]
     groups: tuple[Leaf, ...]
     split: str | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
     @property
-    def where(self) -> Where:
+    def where(self) -> Slice:
         """The rows that it is measured on."""
         return self.groups[0].over
 
@@ -87,7 +87,7 @@ class Disclosure:
 
 
 @dataclass(frozen=True)
-class Of:
+class AlgorithmMetric:
     """`of(algorithm, metric)`: what another algorithm measured, a number once its trial has run.
 
     The deployed model is called `rates.table.DEPLOYED`; it needs no trial of that name.
@@ -95,43 +95,43 @@ class Of:
 
     algorithm: str
     metric: Expression
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True)
 class Sum:
     terms: tuple[Expression, ...]
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True)
 class Product:
     left: Expression
     right: Expression
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True)
 class Quotient:
     numerator: Expression
     denominator: Expression
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True)
 class Apply:
     function: str
     arguments: tuple[Expression, ...]
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
-Measured = Leaf | Ranking | Disclosure
+MeasuredNode = Leaf | RankingMeasure | Disclosure
 """What is measured on rows by itself."""
 
-Expression = Constant | Measured | Of | Sum | Product | Quotient | Apply
+Expression = Constant | MeasuredNode | AlgorithmMetric | Sum | Product | Quotient | Apply
 
 
-def add(*terms: Expression, span: Span = NOWHERE) -> Expression:
+def add(*terms: Expression, span: Span = NO_SPAN) -> Expression:
     """Sum with nested sums flattened and constants gathered at the end."""
     flat: list[Expression] = []
     constant = 0.0
@@ -146,7 +146,7 @@ def add(*terms: Expression, span: Span = NOWHERE) -> Expression:
     return flat[0] if len(flat) == 1 else Sum(tuple(flat), span)
 
 
-def multiply(left: Expression, right: Expression, span: Span = NOWHERE) -> Expression:
+def multiply(left: Expression, right: Expression, span: Span = NO_SPAN) -> Expression:
     """Product with a constant in front, drawn into sums and other constants."""
     if isinstance(right, Constant) and not isinstance(left, Constant):
         left, right = right, left
@@ -169,22 +169,22 @@ def negate(operand: Expression, span: Span | None = None) -> Expression:
     return multiply(Constant(-1.0), operand, span or operand.span)
 
 
-def subtract(left: Expression, right: Expression, span: Span = NOWHERE) -> Expression:
+def subtract(left: Expression, right: Expression, span: Span = NO_SPAN) -> Expression:
     return add(left, negate(right), span=span)
 
 
-def divide(numerator: Expression, denominator: Expression, span: Span = NOWHERE) -> Expression:
+def divide(numerator: Expression, denominator: Expression, span: Span = NO_SPAN) -> Expression:
     """Raises E311 where the denominator is the number 0."""
     if not isinstance(denominator, Constant):
         return Quotient(numerator, denominator, span)
     if denominator.value == 0:
-        raise FaultError(Fault("E311", "division by zero", None, denominator.span))
+        raise FaultError(Diagnostic("E311", "division by zero", None, denominator.span))
     if isinstance(numerator, Constant):
         return Constant(numerator.value / denominator.value, span)
     return multiply(Constant(1 / denominator.value), numerator, span)
 
 
-def apply(function: str, arguments: tuple[Expression, ...], span: Span = NOWHERE) -> Expression:
+def apply(function: str, arguments: tuple[Expression, ...], span: Span = NO_SPAN) -> Expression:
     """Raises E311 where constant arguments lie outside the function's domain."""
     if function == POWER:
         return power(arguments[0], arguments[1], span)
@@ -193,7 +193,7 @@ def apply(function: str, arguments: tuple[Expression, ...], span: Span = NOWHERE
         if isinstance(argument, Constant) and not row.domain[0] <= argument.value <= row.domain[1]:
             low, high = row.domain
             raise FaultError(
-                Fault("E311", f"{function} of {argument.value:g} is not defined",
+                Diagnostic("E311", f"{function} of {argument.value:g} is not defined",
                       f"it takes numbers from {low:g} to {high:g}", argument.span)
             )  # fmt: skip
     if all(isinstance(argument, Constant) for argument in arguments):
@@ -202,11 +202,11 @@ def apply(function: str, arguments: tuple[Expression, ...], span: Span = NOWHERE
     return Apply(function, arguments, span)
 
 
-def power(base: Expression, exponent: Expression, span: Span = NOWHERE) -> Expression:
+def power(base: Expression, exponent: Expression, span: Span = NO_SPAN) -> Expression:
     """Raises E304 where the exponent is no number, E311 for a root of a negative number."""
     if not isinstance(exponent, Constant):
         hint = "where x is positive, x ** y is exp(y * log(x))"
-        raise FaultError(Fault("E304", "an exponent must be a number", hint, exponent.span))
+        raise FaultError(Diagnostic("E304", "an exponent must be a number", hint, exponent.span))
     if exponent.value == 0:
         return Constant(1.0, span)
     if exponent.value == 1:
@@ -218,7 +218,7 @@ def power(base: Expression, exponent: Expression, span: Span = NOWHERE) -> Expre
     value = iv.power.value(base.value, exponent.value)
     if not math.isfinite(value):
         message = f"{base.value:g} ** {exponent.value:g} is not defined, or too large"
-        raise FaultError(Fault("E311", message, None, span))
+        raise FaultError(Diagnostic("E311", message, None, span))
     return Constant(value, span)
 
 
@@ -243,7 +243,7 @@ def children(node: Expression) -> tuple[Expression, ...]:
 
 
 def operation(node: Expression) -> Operation | None:
-    """What a node does with its `parts`, None for one that has none."""
+    """What a node does with its `operands`, None for one that has none."""
     match node:
         case Sum():
             return iv.add
@@ -257,7 +257,7 @@ def operation(node: Expression) -> Operation | None:
             return None
 
 
-def parts(node: Expression) -> tuple[Expression, ...]:
+def operands(node: Expression) -> tuple[Expression, ...]:
     """The arguments of a node's operation, if it has one: its children, but for a square one of both."""
     own = operation(node)
     return () if own is None else children(node)[:1] if own is iv.square else children(node)
@@ -276,13 +276,13 @@ def leaves(*nodes: Expression) -> list[Leaf]:
     return list(dict.fromkeys(found))
 
 
-def measured(node: Expression) -> Iterator[Measured]:
+def measured_nodes(node: Expression) -> Iterator[MeasuredNode]:
     """All that is measured in an expression; a disclosivity, and not its groups."""
-    if isinstance(node, Measured):
+    if isinstance(node, MeasuredNode):
         yield node
         return
     for child in children(node):
-        yield from measured(child)
+        yield from measured_nodes(child)
 
 
 def transform(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
@@ -307,11 +307,11 @@ def transform(node: Expression, change: Callable[[Expression], Expression | None
 def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float:
     """The number of an expression, NaN where it is undefined (a rate of no rows, 0/0).
 
-    `value_of` gives the numbers of `Measured` and `Of` nodes.
+    `value_of` gives the numbers of `MeasuredNode` and `Of` nodes.
     """
     if isinstance(node, Constant):
         return node.value
-    if isinstance(node, Measured | Of):
+    if isinstance(node, MeasuredNode | AlgorithmMetric):
         return value_of(node)
     values = [evaluate(child, value_of) for child in children(node)]
     if any(math.isnan(value) for value in values):
@@ -333,58 +333,64 @@ def _quotient(numerator: float, denominator: float) -> float:
     return numerator / denominator
 
 
-def text(node: Expression) -> str:
+def to_text(node: Expression) -> str:
     """Canonical text; parsed and looked up again it gives the same tree."""
     return str(to_syntax(node))
 
 
-def to_syntax(node: Expression) -> syntax.Node:
+def to_syntax(node: Expression) -> syntax.SyntaxNode:
     match node:
         case Constant(value=value):
-            return syntax.Number(value) if value >= 0 else syntax.Minus(syntax.Number(-value))
-        case Leaf() | Ranking() | Disclosure():
+            return (
+                syntax.NumberLiteral(value)
+                if value >= 0
+                else syntax.Negation(syntax.NumberLiteral(-value))
+            )
+        case Leaf() | RankingMeasure() | Disclosure():
             return _measured_syntax(node)
-        case Of():
-            inside = (syntax.Name(node.algorithm), to_syntax(node.metric))
-            return syntax.Name("of", inside)
+        case AlgorithmMetric():
+            inside = (syntax.NameNode(node.algorithm), to_syntax(node.metric))
+            return syntax.NameNode("of", inside)
         case Product():
             if isinstance(node.left, Constant) and node.left.value == -1:
-                return syntax.Minus(to_syntax(node.right))
-            return syntax.Binary("*", to_syntax(node.left), to_syntax(node.right))
+                return syntax.Negation(to_syntax(node.right))
+            return syntax.BinaryOperation("*", to_syntax(node.left), to_syntax(node.right))
         case Quotient():
-            return syntax.Binary("/", to_syntax(node.numerator), to_syntax(node.denominator))
+            return syntax.BinaryOperation(
+                "/", to_syntax(node.numerator), to_syntax(node.denominator)
+            )
         case Apply():
             return _apply_syntax(node)
         case Sum():
             return _sum_syntax(node.terms)
 
 
-def _measured_syntax(node: Measured) -> syntax.Name:
+def _measured_syntax(node: MeasuredNode) -> syntax.NameNode:
     items = node.where.items()
     match node:
         case Leaf():
-            return syntax.Name(node.rate.name, items=items, split=node.split)
-        case Ranking():
-            return syntax.Name(node.name, items=items, split=node.split)
+            return syntax.NameNode(node.rate.name, items=items, split=node.split)
+        case RankingMeasure():
+            return syntax.NameNode(node.name, items=items, split=node.split)
         case Disclosure():
-            return syntax.Name(DISCLOSIVITY, (), node.by, items, node.split)
+            return syntax.NameNode(DISCLOSIVITY, (), node.by, items, node.split)
 
 
-def _apply_syntax(node: Apply) -> syntax.Node:
+def _apply_syntax(node: Apply) -> syntax.SyntaxNode:
     arguments = tuple(map(to_syntax, node.arguments))
     if node.function == POWER:
-        return syntax.Binary("**", arguments[0], arguments[1])
-    return syntax.Name(node.function, arguments)
+        return syntax.BinaryOperation("**", arguments[0], arguments[1])
+    return syntax.NameNode(node.function, arguments)
 
 
-def _sum_syntax(terms: tuple[Expression, ...]) -> syntax.Node:
+def _sum_syntax(terms: tuple[Expression, ...]) -> syntax.SyntaxNode:
     total = to_syntax(terms[0])
     for term in terms[1:]:
         negative = multiply(Constant(-1.0), term)
         if _leading_sign(term) < 0:
-            total = syntax.Binary("-", total, to_syntax(negative))
+            total = syntax.BinaryOperation("-", total, to_syntax(negative))
         else:
-            total = syntax.Binary("+", total, to_syntax(term))
+            total = syntax.BinaryOperation("+", total, to_syntax(term))
     return total
 
 

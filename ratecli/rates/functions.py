@@ -12,13 +12,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ratecli.rates import interval as iv
-from ratecli.rates.interval import INFINITY, NEAR, Interval, Operation, Point, within
+from ratecli.rates.interval import (
+    INFINITY,
+    SLOPE_MARGIN,
+    ArgumentPoint,
+    Interval,
+    Operation,
+    clip_between,
+)
 
 KL_FLOOR = 1e-10
 """Clipping of a rate inside kl, as in the reference code of Narasimhan et al. 2019."""
 POWER = "power"
 
-Bend = Literal["convex", "concave", "either"]
+Convexity = Literal["convex", "concave", "either"]
 
 
 @dataclass(frozen=True)
@@ -30,10 +37,10 @@ class Function:
 
     name: str
     arity: int | None
-    curvature: Bend
+    curvature: Convexity
     operation: Operation
     means: str
-    bends: Callable[[Sequence[Interval]], Bend] | None = None
+    bends: Callable[[Sequence[Interval]], Convexity] | None = None
 
     @property
     def value(self) -> Callable[..., float]:
@@ -43,7 +50,7 @@ class Function:
     def domain(self) -> Interval:
         return self.operation.domain
 
-    def bend(self, arguments: Sequence[Interval]) -> Bend:
+    def bend(self, arguments: Sequence[Interval]) -> Convexity:
         """The curvature over intervals; "either" if none is known."""
         return self.bends(arguments) if self.bends else self.curvature
 
@@ -79,12 +86,12 @@ def kl(p: float, q: float) -> float:
     return first + second
 
 
-def _kl_points(arguments: Sequence[Interval]) -> iv.Points:
+def _kl_points(arguments: Sequence[Interval]) -> iv.ArgumentPoints:
     """It falls towards p = q in either argument, and is 0 there."""
-    yield from iv.corners(arguments)
+    yield from iv.corner_extremes(arguments)
     low, high = max(low for low, _ in arguments), min(high for _, high in arguments)
     if low <= high:
-        yield Point(((low + high) / 2,) * 2, (0, 0))
+        yield ArgumentPoint(((low + high) / 2,) * 2, (0, 0))
 
 
 def _kl_slopes(p: float, q: float) -> Sequence[float]:
@@ -104,7 +111,7 @@ def _rms_slopes(*values: float) -> Sequence[float]:
     return [x / size if size else 0.0 for x in values]
 
 
-def _power_bends(arguments: Sequence[Interval]) -> Bend:
+def _power_convexity(arguments: Sequence[Interval]) -> Convexity:
     """Of a power with one exponent, by the side of 0 that its base is on."""
     (low, high), (exponent, most) = arguments
     if exponent != most:
@@ -113,7 +120,7 @@ def _power_bends(arguments: Sequence[Interval]) -> Bend:
         return "convex"
     if low >= -iv.ROUNDING:
         return "concave" if 0 < exponent < 1 else "convex"
-    if high <= 0 and iv.whole(exponent):
+    if high <= 0 and iv.is_whole(exponent):
         return "concave" if exponent % 2 else "convex"
     return "either"
 
@@ -122,7 +129,7 @@ def _table(*rows: Function) -> dict[str, Function]:
     return {row.name: row for row in rows}
 
 
-_POSITIVE = (0.0, INFINITY), within(NEAR, INFINITY)
+_POSITIVE = (0.0, INFINITY), clip_between(SLOPE_MARGIN, INFINITY)
 
 # fmt: off
 FUNCTIONS = _table(
@@ -133,17 +140,17 @@ FUNCTIONS = _table(
     Function("log",  1,    "concave", iv.log,      "natural logarithm"),
     Function("exp",  1,    "convex",  iv.exp,      "exponential"),
     Function(POWER,  2,    "either",  iv.power,
-             "first argument to the power of a number, also written x ** 2", _power_bends),
+             "first argument to the power of a number, also written x ** 2", _power_convexity),
     Function("kl",   2,    "convex",
-             Operation(kl, _kl_slopes, _kl_points, iv.unsure, (0.0, 1.0), within(NEAR, 1.0 - NEAR)),
+             Operation(kl, _kl_slopes, _kl_points, iv.unknown_directions, (0.0, 1.0), clip_between(SLOPE_MARGIN, 1.0 - SLOPE_MARGIN)),
              "Kullback-Leibler divergence of two shares, the true one first"),
     Function("geo_mean", 2, "concave",
-             Operation(_geo_mean, _geo_mean_slopes, iv.rising, iv.grows, *_POSITIVE),
+             Operation(_geo_mean, _geo_mean_slopes, iv.increasing_extremes, iv.increasing_directions, *_POSITIVE),
              "geometric mean"),
     Function("harmonic_mean", 2, "concave",
-             Operation(_harmonic_mean, _harmonic_mean_slopes, iv.rising, iv.grows, *_POSITIVE),
+             Operation(_harmonic_mean, _harmonic_mean_slopes, iv.increasing_extremes, iv.increasing_directions, *_POSITIVE),
              "harmonic mean"),
     Function("rms", None, "convex",
-             Operation(_rms, _rms_slopes, iv.bowls, iv.by_sign), "quadratic mean"),
+             Operation(_rms, _rms_slopes, iv.magnitude_extremes, iv.sign_directions), "quadratic mean"),
 )
 # fmt: on

@@ -20,38 +20,38 @@ from typing import NamedTuple
 
 Interval = tuple[float, float]
 INFINITY = math.inf
-WHOLE: Interval = (-INFINITY, INFINITY)
+REAL_LINE: Interval = (-INFINITY, INFINITY)
 ROUNDING = 1e-9
-NEAR = 1e-6
+SLOPE_MARGIN = 1e-6
 """How near to the end of a domain slopes are taken where they grow beyond all bounds."""
 
 
-class Point(NamedTuple):
+class ArgumentPoint(NamedTuple):
     """A point of the arguments: at the lower (-1) or the upper end (1) of each, or fixed (0)."""
 
     at: tuple[float, ...]
     ends: tuple[int, ...]
 
 
-class End(NamedTuple):
+class Endpoint(NamedTuple):
     """An end of a result, and where it is reached; None where that is nowhere in particular."""
 
     value: float
-    point: Point | None = None
+    point: ArgumentPoint | None = None
 
 
-NOTHING_KNOWN = End(-INFINITY), End(INFINITY)
+UNKNOWN_ENDS = Endpoint(-INFINITY), Endpoint(INFINITY)
 
-Points = Iterable[Point]
-Rule = Callable[[Sequence[Interval]], Points]
-Directions = Callable[[Sequence[Interval]], Sequence[int]]
+ArgumentPoints = Iterable[ArgumentPoint]
+ExtremePointsRule = Callable[[Sequence[Interval]], ArgumentPoints]
+DirectionsRule = Callable[[Sequence[Interval]], Sequence[int]]
 
 
-def _itself(*point: float) -> Sequence[float]:
+def _identity(*point: float) -> Sequence[float]:
     return point
 
 
-def within(low: float, high: float) -> Callable[..., Sequence[float]]:
+def clip_between(low: float, high: float) -> Callable[..., Sequence[float]]:
     """The nearest point whose coordinates lie between two numbers."""
     return lambda *point: tuple(min(max(x, low), high) for x in point)
 
@@ -82,10 +82,10 @@ class Operation:
 
     value: Callable[..., float]
     slopes: Callable[..., Sequence[float]]
-    points: Rule
-    directions: Directions
-    domain: Interval = WHOLE
-    near: Callable[..., Sequence[float]] = _itself
+    points: ExtremePointsRule
+    directions: DirectionsRule
+    domain: Interval = REAL_LINE
+    near: Callable[..., Sequence[float]] = _identity
     everywhere: Callable[[Sequence[Interval]], bool] | None = None
 
     def __call__(self, *arguments: Interval) -> Interval:
@@ -99,40 +99,40 @@ class Operation:
         least, most = self.domain
         return all(least - ROUNDING <= low and high <= most + ROUNDING for low, high in arguments)
 
-    def certain(self, arguments: Sequence[Interval]) -> tuple[End, End]:
+    def certain(self, arguments: Sequence[Interval]) -> tuple[Endpoint, Endpoint]:
         """As `ends`, and nothing is known where some numbers of the intervals have no value."""
-        return self.ends(arguments) if self.defined(arguments) else NOTHING_KNOWN
+        return self.ends(arguments) if self.defined(arguments) else UNKNOWN_ENDS
 
-    def ends(self, arguments: Sequence[Interval]) -> tuple[End, End]:
+    def ends(self, arguments: Sequence[Interval]) -> tuple[Endpoint, Endpoint]:
         """Lower and upper end over intervals."""
         for low, high in arguments:
             if math.isnan(low) or math.isnan(high):
-                return NOTHING_KNOWN
-        if self.domain != WHOLE:
+                return UNKNOWN_ENDS
+        if self.domain != REAL_LINE:
             least, most = self.domain
             arguments = [(max(low, least), min(high, most)) for low, high in arguments]
             if any(low > high for low, high in arguments):
-                return NOTHING_KNOWN
+                return UNKNOWN_ENDS
         points = list(self.points(arguments))
         values = [self.value(*point.at) for point in points]
         if not values or any(map(math.isnan, values)):
-            return NOTHING_KNOWN
+            return UNKNOWN_ENDS
         low, high = min(values), max(values)
         if low == INFINITY or high == -INFINITY:
-            return NOTHING_KNOWN
-        found = list(map(End, values, points))
+            return UNKNOWN_ENDS
+        found = list(map(Endpoint, values, points))
         return self._end(low, -1, found, arguments), self._end(high, 1, found, arguments)
 
     def _end(
-        self, value: float, side: int, found: Sequence[End], arguments: Sequence[Interval]
-    ) -> End:
+        self, value: float, side: int, found: Sequence[Endpoint], arguments: Sequence[Interval]
+    ) -> Endpoint:
         """Of equal values that which leans on the end that the operation goes with."""
         equal = [end for end in found if end.value == value]
         if len(equal) == 1:
             return equal[0]
         directions = self.directions(arguments)
 
-        def leaning(end: End) -> int:
+        def leaning(end: Endpoint) -> int:
             ends = end.point.ends if end.point else ()
             return side * sum(d * other for d, other in zip(directions, ends, strict=True))
 
@@ -142,28 +142,28 @@ class Operation:
 # points
 
 
-def rising(arguments: Sequence[Interval]) -> Points:
+def increasing_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
     """Of what grows in every argument: all lower ends, all upper ends."""
     size = len(arguments)
-    yield Point(tuple(low for low, _ in arguments), (-1,) * size)
-    yield Point(tuple(high for _, high in arguments), (1,) * size)
+    yield ArgumentPoint(tuple(low for low, _ in arguments), (-1,) * size)
+    yield ArgumentPoint(tuple(high for _, high in arguments), (1,) * size)
 
 
-def corners(arguments: Sequence[Interval]) -> Points:
+def corner_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
     """Of what grows or falls in each argument while the others stand still."""
     choices = (((low, -1), (high, 1)) for low, high in arguments)
     yield from (_point(*corner) for corner in itertools.product(*choices))
 
 
-def bowl(arguments: Sequence[Interval]) -> Points:
+def even_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
     """Of what is least at 0 and grows away from it, in one argument."""
     ((low, high),) = arguments
-    yield from corners(arguments)
+    yield from corner_extremes(arguments)
     if low < 0 < high:
-        yield Point((0.0,), (0,))
+        yield ArgumentPoint((0.0,), (0,))
 
 
-def bowls(arguments: Sequence[Interval]) -> Points:
+def magnitude_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
     """Of what grows in the size of every argument: each as near to 0 as it gets, and as far."""
     yield _point(*map(_nearest, arguments))
     yield _point(*((high, 1) if high >= -low else (low, -1) for low, high in arguments))
@@ -174,23 +174,23 @@ def _nearest(argument: Interval) -> tuple[float, int]:
     return (0.0, 0) if low < 0 < high else (low, -1) if low >= 0 else (high, 1)
 
 
-def _point(*coordinates: tuple[float, int]) -> Point:
-    return Point(tuple(x for x, _ in coordinates), tuple(end for _, end in coordinates))
+def _point(*coordinates: tuple[float, int]) -> ArgumentPoint:
+    return ArgumentPoint(tuple(x for x, _ in coordinates), tuple(end for _, end in coordinates))
 
 
 # directions
 
 
-def grows(arguments: Sequence[Interval]) -> Sequence[int]:
+def increasing_directions(arguments: Sequence[Interval]) -> Sequence[int]:
     return (1,) * len(arguments)
 
 
-def by_sign(arguments: Sequence[Interval]) -> Sequence[int]:
+def sign_directions(arguments: Sequence[Interval]) -> Sequence[int]:
     """Of what grows in the size of each argument."""
     return tuple(map(sign, arguments))
 
 
-def unsure(arguments: Sequence[Interval]) -> Sequence[int]:
+def unknown_directions(arguments: Sequence[Interval]) -> Sequence[int]:
     return (0,) * len(arguments)
 
 
@@ -209,21 +209,21 @@ def _sum(*values: float) -> float:
         return sum(values)
 
 
-def _times(x: float, y: float) -> float:
+def _product_value(x: float, y: float) -> float:
     """An interval ends in infinity where its numbers have no bound: 0 times any of them is 0."""
     return x * y if x and y else 0.0
 
 
-def _over(x: float, y: float) -> float:
+def _quotient_value(x: float, y: float) -> float:
     """The sign of a 0 below tells from which side it is approached."""
     return x / y if y else math.copysign(INFINITY, x) * math.copysign(1.0, y)
 
 
-def _over_slopes(x: float, y: float) -> Sequence[float]:
+def _quotient_slopes(x: float, y: float) -> Sequence[float]:
     return 1 / y, -(x / y) / y
 
 
-def _fractions(arguments: Sequence[Interval]) -> Points:
+def _quotient_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
     """None where the bottom has numbers of both signs, unless the top is 0, or is nothing but 0."""
     top, (low, high) = arguments
     if low < 0 < high and top != (0.0, 0.0):
@@ -232,10 +232,10 @@ def _fractions(arguments: Sequence[Interval]) -> Points:
     for (x, end), (y, other) in itertools.product(((top[0], -1), (top[1], 1)), sides):
         undefined = (x == 0 and y == 0) or (math.isinf(x) and math.isinf(y))
         if not undefined and (low, high) != (0.0, 0.0):
-            yield Point((x, y), (end, other))
+            yield ArgumentPoint((x, y), (end, other))
 
 
-def _fraction_directions(arguments: Sequence[Interval]) -> Sequence[int]:
+def _quotient_directions(arguments: Sequence[Interval]) -> Sequence[int]:
     top, bottom = arguments
     return (sign(bottom), -sign(top)) if sign(bottom) else (0, 0)
 
@@ -253,16 +253,21 @@ def subtract(left: Interval, right: Interval) -> Interval:
     return add(left, negate(right))
 
 
-add = Operation(_sum, lambda *values: (1.0,) * len(values), rising, grows)
-multiply = Operation(
-    _times, lambda x, y: (y, x), corners, lambda args: (sign(args[1]), sign(args[0]))
+add = Operation(
+    _sum, lambda *values: (1.0,) * len(values), increasing_extremes, increasing_directions
 )
-square = Operation(lambda x: x * x, lambda x: (2 * x,), bowl, by_sign)
+multiply = Operation(
+    _product_value,
+    lambda x, y: (y, x),
+    corner_extremes,
+    lambda args: (sign(args[1]), sign(args[0])),
+)
+square = Operation(lambda x: x * x, lambda x: (2 * x,), even_extremes, sign_directions)
 divide = Operation(
-    _over,
-    _over_slopes,
-    _fractions,
-    _fraction_directions,
+    _quotient_value,
+    _quotient_slopes,
+    _quotient_extremes,
+    _quotient_directions,
     everywhere=lambda args: _one_sign(args[1]),
 )
 
@@ -270,65 +275,65 @@ divide = Operation(
 # powers
 
 
-def whole(exponent: float) -> bool:
+def is_whole(exponent: float) -> bool:
     return exponent % 1 == 0
 
 
-def _odd(exponent: float) -> bool:
+def _is_odd(exponent: float) -> bool:
     return exponent % 2 == 1
 
 
-def power_of(x: float, exponent: float) -> float:
+def power_value(x: float, exponent: float) -> float:
     """NaN for a root of a negative number; 1 for 0 ** 0; infinite for a negative power of 0."""
     if x == 0 and exponent < 0:
-        return math.copysign(INFINITY, x) if _odd(exponent) else INFINITY
+        return math.copysign(INFINITY, x) if _is_odd(exponent) else INFINITY
     try:
         return math.pow(x, exponent)
     except OverflowError:
-        return -INFINITY if x < 0 and _odd(exponent) else INFINITY
+        return -INFINITY if x < 0 and _is_odd(exponent) else INFINITY
     except ValueError:
         return math.nan
 
 
 def _power_slopes(x: float, exponent: float) -> Sequence[float]:
-    by_exponent = power_of(x, exponent) * math.log(x) if x > 0 else 0.0
-    return exponent * power_of(x, exponent - 1), by_exponent
+    by_exponent = power_value(x, exponent) * math.log(x) if x > 0 else 0.0
+    return exponent * power_value(x, exponent - 1), by_exponent
 
 
-def _near_power(x: float, exponent: float) -> tuple[float, float]:
+def _nearest_power_point(x: float, exponent: float) -> tuple[float, float]:
     """The nearest point at which a power has finite slopes."""
-    steep = NEAR if exponent < 0 else NEAR**2 if exponent < 1 else 0.0
+    steep = SLOPE_MARGIN if exponent < 0 else SLOPE_MARGIN**2 if exponent < 1 else 0.0
     return (math.copysign(steep, x) if abs(x) < steep else x), exponent
 
 
-def _powers(arguments: Sequence[Interval]) -> Points:
+def _power_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
     """Nothing is known of negative numbers under exponents that vary."""
     (low, high), (least, most) = arguments
-    if least < most or not whole(least):
+    if least < most or not is_whole(least):
         if low < 0 and least < most:
             return ()
-        return _roots((low, high), (least, most))
+        return _root_extremes((low, high), (least, most))
     if (low, high) == (0.0, 0.0) and least < 0:
         return ()
-    return _whole_powers(low, high, least)
+    return _whole_power_extremes(low, high, least)
 
 
-def _roots(base: Interval, exponents: Interval) -> Points:
+def _root_extremes(base: Interval, exponents: Interval) -> ArgumentPoints:
     """Corners of what is defined from 0 on."""
     low, high = base
     if high < 0 or ((low, high) == (0.0, 0.0) and exponents[1] < 0):
         return
-    for point in corners(((max(low, 0.0), high), exponents)):
+    for point in corner_extremes(((max(low, 0.0), high), exponents)):
         fixed = low < 0 and point.ends[0] < 0
-        yield Point(point.at, (0, point.ends[1])) if fixed else point
+        yield ArgumentPoint(point.at, (0, point.ends[1])) if fixed else point
 
 
-def _whole_powers(low: float, high: float, exponent: float) -> Iterator[Point]:
+def _whole_power_extremes(low: float, high: float, exponent: float) -> Iterator[ArgumentPoint]:
     """A power is monotone on each side of 0."""
     for x, end in ((0.0 if low == 0 else low, -1), (-0.0 if high == 0 else high, 1)):
-        yield Point((x, exponent), (end, 1))
+        yield ArgumentPoint((x, exponent), (end, 1))
     if low < 0 < high:
-        yield from (Point((zero, exponent), (0, 1)) for zero in (0.0, -0.0))
+        yield from (ArgumentPoint((zero, exponent), (0, 1)) for zero in (0.0, -0.0))
 
 
 def _power_directions(arguments: Sequence[Interval]) -> Sequence[int]:
@@ -337,22 +342,27 @@ def _power_directions(arguments: Sequence[Interval]) -> Sequence[int]:
     if least < most:
         grown = sign((least, most)) if base[0] >= 0 else 0
         return grown, 1 if base[0] >= 1 else -1 if base[0] >= 0 and base[1] <= 1 else 0
-    if not whole(least) or base[0] >= 0:
+    if not is_whole(least) or base[0] >= 0:
         return (1 if least >= 0 else -1), 0
-    if _odd(least):
+    if _is_odd(least):
         return (1 if least > 0 else -1 if base[1] <= 0 else 0), 0
     return (sign(base) if least >= 0 else -sign(base)), 0
 
 
 def _power_defined(arguments: Sequence[Interval]) -> bool:
     base, (least, most) = arguments
-    if least == most and whole(least):
-        return least >= 0 or not _odd(least) or _one_sign(base)
+    if least == most and is_whole(least):
+        return least >= 0 or not _is_odd(least) or _one_sign(base)
     return base[0] >= -ROUNDING
 
 
 power = Operation(
-    power_of, _power_slopes, _powers, _power_directions, near=_near_power, everywhere=_power_defined
+    power_value,
+    _power_slopes,
+    _power_extremes,
+    _power_directions,
+    near=_nearest_power_point,
+    everywhere=_power_defined,
 )
 
 
@@ -385,12 +395,12 @@ def _min_slopes(*values: float) -> Sequence[float]:
 
 
 # fmt: off
-absolute = Operation(abs, _sign_of, bowl, by_sign)
-maximum = Operation(lambda *values: max(values), _max_slopes, rising, grows)
-minimum = Operation(lambda *values: min(values), _min_slopes, rising, grows)
-sqrt = Operation(_sqrt, lambda x: (0.5 / math.sqrt(x),), rising, grows,
-                 (0.0, INFINITY), within(NEAR**2, INFINITY))
-log = Operation(_log, lambda x: (1 / x,), rising, grows,
-                (0.0, INFINITY), within(NEAR, INFINITY))
-exp = Operation(_exp, lambda x: (_exp(x),), rising, grows)
+absolute = Operation(abs, _sign_of, even_extremes, sign_directions)
+maximum = Operation(lambda *values: max(values), _max_slopes, increasing_extremes, increasing_directions)
+minimum = Operation(lambda *values: min(values), _min_slopes, increasing_extremes, increasing_directions)
+sqrt = Operation(_sqrt, lambda x: (0.5 / math.sqrt(x),), increasing_extremes, increasing_directions,
+                 (0.0, INFINITY), clip_between(SLOPE_MARGIN**2, INFINITY))
+log = Operation(_log, lambda x: (1 / x,), increasing_extremes, increasing_directions,
+                (0.0, INFINITY), clip_between(SLOPE_MARGIN, INFINITY))
+exp = Operation(_exp, lambda x: (_exp(x),), increasing_extremes, increasing_directions)
 # fmt: on

@@ -16,7 +16,7 @@ _WORD = 2**62
 
 
 @dataclass(frozen=True)
-class Kinds:
+class RowKinds:
     """The rows of a rate matrix by what a yes adds to each rate: +, - or nothing, times a weight.
 
     Mostly there is one kind for each group, label and deployed decision, however many rows there are.
@@ -39,7 +39,7 @@ class Kinds:
     patterns: Floats
 
     @classmethod
-    def by(cls, matrix: RateMatrix) -> Kinds:
+    def by(cls, matrix: RateMatrix) -> RowKinds:
         columns = sparse.csc_array(matrix.sums)
         signs = sparse.csc_array(
             (np.sign(columns.data).astype(np.int64), columns.indices, columns.indptr), columns.shape

@@ -12,7 +12,14 @@ from scipy import sparse
 
 from ratecli.rates import expression as ex
 from ratecli.rates.disclosure import disclosivity
-from ratecli.rates.expression import Disclosure, Expression, Leaf, Of, Ranking, evaluate
+from ratecli.rates.expression import (
+    AlgorithmMetric,
+    Disclosure,
+    Expression,
+    Leaf,
+    RankingMeasure,
+    evaluate,
+)
 from ratecli.rates.ranking import RANKING_MEASURES
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.table import Measurement
@@ -164,7 +171,7 @@ class RateMatrix:
         return {leaf: k for k, leaf in enumerate(self.leaves)}
 
 
-def rate_matrix(leaves: Iterable[Leaf], sample: Sample, split: str | None) -> RateMatrix:
+def build_rate_matrix(leaves: Iterable[Leaf], sample: Sample, split: str | None) -> RateMatrix:
     """Build the matrix. A leaf with a split of its own (`@test`) keeps it."""
     kept = tuple(dict.fromkeys(leaves))
     rows = [_row(leaf, sample, split) for leaf in kept]
@@ -173,14 +180,14 @@ def rate_matrix(leaves: Iterable[Leaf], sample: Sample, split: str | None) -> Ra
         [row.against for row in rows],
         [row.members for row in rows],
     )
-    return RateMatrix(kept, *(_stacked(part, len(sample)) for part in parts))
+    return RateMatrix(kept, *(_stack_rows(part, len(sample)) for part in parts))
 
 
-Entries = tuple[NDArray[np.intp], Floats]
+MatrixEntries = tuple[NDArray[np.intp], Floats]
 """Columns and values of a sparse row."""
 
 
-def _stacked(rows: list[Entries], width: int) -> sparse.csr_array:
+def _stack_rows(rows: list[MatrixEntries], width: int) -> sparse.csr_array:
     if not rows:
         return sparse.csr_array((0, width))
     starts = np.cumsum([0, *(len(columns) for columns, _ in rows)]).astype(np.intp)
@@ -190,9 +197,9 @@ def _stacked(rows: list[Entries], width: int) -> sparse.csr_array:
 
 @dataclass(frozen=True)
 class _Row:
-    sums: Entries
-    against: Entries
-    members: Entries
+    sums: MatrixEntries
+    against: MatrixEntries
+    members: MatrixEntries
 
 
 def _row(leaf: Leaf, sample: Sample, split: str | None) -> _Row:
@@ -213,31 +220,33 @@ def measure(
     sample: Sample,
     split: str,
     predictions: Predictions,
-    of: Callable[[Of], float] | None = None,
+    of: Callable[[AlgorithmMetric], float] | None = None,
 ) -> list[float]:
     """The numbers of expressions on one split, NaN where undefined; `of` gives those of `of(...)`."""
-    matrix = rate_matrix(ex.leaves(*expressions), sample, split)
+    matrix = build_rate_matrix(ex.leaves(*expressions), sample, split)
     rates = matrix.measured(predictions.measurements(matrix.leaves, sample.label))
     known: dict[Leaf, float] = dict(zip(matrix.leaves, rates.tolist(), strict=True))
 
     def value_of(node: Expression) -> float:
         if isinstance(node, Leaf):
             return known[node]
-        if isinstance(node, Ranking):
+        if isinstance(node, RankingMeasure):
             rows = sample.rows(node.where, node.split or split) & sample.mask("labelled")
             return RANKING_MEASURES[node.name](
                 sample.label[rows], predictions.scores[rows], sample.weight[rows]
             )
         if isinstance(node, Disclosure):
-            return _disclosed(node, sample, node.split or split, predictions)
-        if isinstance(node, Of) and of:
+            return _measure_disclosivity(node, sample, node.split or split, predictions)
+        if isinstance(node, AlgorithmMetric) and of:
             return of(node)
         raise TypeError(f"{node} has no value of its own")
 
     return [evaluate(expression, value_of) for expression in expressions]
 
 
-def _disclosed(node: Disclosure, sample: Sample, split: str, predictions: Predictions) -> float:
+def _measure_disclosivity(
+    node: Disclosure, sample: Sample, split: str, predictions: Predictions
+) -> float:
     rows = np.flatnonzero(sample.rows(node.where, split))
     proxy, weight = predictions.proxy[rows], sample.weight[rows]
     found = []

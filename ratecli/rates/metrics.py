@@ -17,31 +17,33 @@ from functools import cache
 from typing import get_args
 
 from ratecli.errors import FaultError
-from ratecli.plugins import NAME, Plugin, plugins, sole
+from ratecli.plugins import PLUGIN_NAME_PATTERN, Plugin, find_plugin, plugins_by_name
 from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.parser import parse_value
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.table import (
+    BALANCE_METRICS,
     COMPOSITES,
     METRICS,
     OF,
     RATES,
-    SPREADS,
     SYNONYMS,
     TEMPLATES,
     Composite,
     Measurement,
     Rate,
-    canonical,
+    canonical_name,
 )
 
-MASKS = frozenset({"all", "none", "labelled", "+", "-", "deployed", "deployed_yes", "deployed_no"})
+ROW_MASKS = frozenset(
+    {"all", "none", "labelled", "+", "-", "deployed", "deployed_yes", "deployed_no"}
+)
 """What `among`, `yes` and `no` of a rate are made of, several with `&` between them."""
-LANGUAGE = frozenset({*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *SPREADS, OF})
+BUILTIN_NAMES = frozenset({*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *BALANCE_METRICS, OF})
 """Names that no plugin can have."""
 
 
-def metric(name: str) -> Rate | Composite | None:
+def find_metric(name: str) -> Rate | Composite | None:
     """A rate, or what is built from rates, by its own name; None if nothing is called so.
 
     Raises
@@ -49,118 +51,118 @@ def metric(name: str) -> Rate | Composite | None:
     FaultError
         E210 for a plugin that cannot be used.
     """
-    if name in LANGUAGE:
+    if name in BUILTIN_NAMES:
         return RATES.get(name) or COMPOSITES.get(name)
-    plugin = sole("metric", name)
-    return None if plugin is None else metric_of(plugin)
+    plugin = find_plugin("metric", name)
+    return None if plugin is None else load_plugin_metric(plugin)
 
 
-def rate(name: str) -> Rate:
+def find_rate(name: str) -> Rate:
     """The rate of a name that is known to be one."""
-    found = metric(name)
+    found = find_metric(name)
     assert isinstance(found, Rate), name
     return found
 
 
-def plugged() -> list[str]:
+def plugin_metric_names() -> list[str]:
     """The names that other packages bring and that are not ours."""
-    return [name for name in plugins("metric") if name not in LANGUAGE]
+    return [name for name in plugins_by_name("metric") if name not in BUILTIN_NAMES]
 
 
 @cache
-def metric_of(plugin: Plugin) -> Rate | Composite:
+def load_plugin_metric(plugin: Plugin) -> Rate | Composite:
     """What a plugin is, checked; raises E210."""
     found = plugin.load()
     if not isinstance(found, Rate | Composite):
         raise plugin.broken("it is neither a Rate nor a Composite of ratecli.rates.table")
-    why = wrong(plugin.name, found)
+    why = metric_error(plugin.name, found)
     if why:
         raise plugin.broken(why)
     return found
 
 
-def wrong(name: str, row: Rate | Composite) -> str:
+def metric_error(name: str, row: Rate | Composite) -> str:
     """Why a metric cannot be used under a name, "" if it can."""
-    found = _wrong_rate(name, row) if isinstance(row, Rate) else _wrong_composite(name, row)
+    found = _rate_errors(name, row) if isinstance(row, Rate) else _composite_errors(name, row)
     return next(found, "")
 
 
-def _wrong_rate(name: str, row: Rate) -> Iterator[str]:
+def _rate_errors(name: str, row: Rate) -> Iterator[str]:
     if row.name != name:
         yield f"the rate calls itself '{row.name}'"
     for key in ("among", "yes", "no"):
-        unknown = sorted(set(str(getattr(row, key)).split("&")) - MASKS)
+        unknown = sorted(set(str(getattr(row, key)).split("&")) - ROW_MASKS)
         if unknown:
-            yield f"'{key}' has the mask '{unknown[0]}', and masks are {', '.join(sorted(MASKS))}"
+            yield f"'{key}' has the mask '{unknown[0]}', and masks are {', '.join(sorted(ROW_MASKS))}"
     if row.of not in get_args(Measurement):
         yield f"'of' is '{row.of}', and measurements are {', '.join(get_args(Measurement))}"
     if row.complement:
-        other = _known(row.complement)
+        other = _find_unchecked(row.complement)
         if not isinstance(other, Rate):
             yield f"its complement '{row.complement}' is no rate"
         elif (other.among, other.yes, other.no, other.of) != (row.among, row.no, row.yes, row.of):
             yield f"its complement '{other.name}' is not the same rate with 'yes' and 'no' exchanged"
 
 
-def _wrong_composite(name: str, row: Composite) -> Iterator[str]:
-    if row.over and not isinstance(_known(row.over), Rate):
+def _composite_errors(name: str, row: Composite) -> Iterator[str]:
+    if row.over and not isinstance(_find_unchecked(row.over), Rate):
         yield f"it is divided by '{row.over}', which is no rate"
     yield from (
         f"its argument '{each}' is no name of its own"
         for each in row.parameters
-        if not NAME.fullmatch(each) or each in LANGUAGE
+        if not PLUGIN_NAME_PATTERN.fullmatch(each) or each in BUILTIN_NAMES
     )
     waiting, seen = [(name, row)], {name}
     while waiting:
         own, line = waiting.pop()
         try:
-            tree = parse_value(line.text)
+            tree = parse_expression(line.text)
         except FaultError as error:
             yield f"'{line.text}' is no line of the language: {error.faults[0].message}"
             return
-        for part in sorted(names(tree) - set(line.parameters)):
-            found = _known(part)
+        for part in sorted(expression_names(tree) - set(line.parameters)):
+            found = _find_unchecked(part)
             if part == name:
                 yield f"it is made of itself, by '{own}'"
-            elif found is None and part not in LANGUAGE:
+            elif found is None and part not in BUILTIN_NAMES:
                 yield f"in '{line.text}' nothing is called '{part}'"
             elif isinstance(found, Composite) and part not in seen:
                 seen.add(part)
                 waiting.append((part, found))
 
 
-def _known(name: str) -> Rate | Composite | None:
-    """As `metric`, without a look at what it is itself made of."""
-    name = canonical(name)
-    if name in LANGUAGE:
+def _find_unchecked(name: str) -> Rate | Composite | None:
+    """As `find_metric`, without a look at what it is itself made of."""
+    name = canonical_name(name)
+    if name in BUILTIN_NAMES:
         return RATES.get(name) or COMPOSITES.get(name)
-    plugin = sole("metric", name)
+    plugin = find_plugin("metric", name)
     found = None if plugin is None else plugin.load()
     return found if isinstance(found, Rate | Composite) else None
 
 
-def used(tree: syntax.Node, numbers: Collection[str]) -> set[str]:
+def plugins_used_in(tree: syntax.SyntaxNode, numbers: Collection[str]) -> set[str]:
     """The plugins among the metrics of a tree whose names are looked up, with those that they are made of.
 
     `numbers` are names that stand for numbers there, whatever plugins are called.
     """
     found = set[str]()
-    for name in sorted(names(tree) - set(numbers) - LANGUAGE):
-        row = metric(name)
+    for name in sorted(expression_names(tree) - set(numbers) - BUILTIN_NAMES):
+        row = find_metric(name)
         found |= {name} if row is not None else set()
         if isinstance(row, Composite):
-            found |= used(parse_value(row.text), row.parameters)
+            found |= plugins_used_in(parse_expression(row.text), row.parameters)
     return found
 
 
-def names(node: syntax.Node) -> set[str]:
+def expression_names(node: syntax.SyntaxNode) -> set[str]:
     """All names of a tree but those of slices."""
     match node:
-        case syntax.Name():
-            return {node.name}.union(*map(names, node.arguments or ()))
-        case syntax.Minus():
-            return names(node.operand)
-        case syntax.Binary():
-            return names(node.left) | names(node.right)
+        case syntax.NameNode():
+            return {node.name}.union(*map(expression_names, node.arguments or ()))
+        case syntax.Negation():
+            return expression_names(node.operand)
+        case syntax.BinaryOperation():
+            return expression_names(node.left) | expression_names(node.right)
         case _:
             return set()

@@ -21,24 +21,24 @@ import re
 from collections.abc import Callable
 from typing import NoReturn, TypeVar, cast
 
-from ratecli.errors import Fault, FaultError, Span
+from ratecli.errors import Diagnostic, FaultError, Span
 from ratecli.rates.syntax import (
-    STRENGTH,
-    Binary,
+    PRECEDENCE,
+    BinaryOperation,
     Comparison,
     Condition,
-    Member,
-    Minus,
-    Name,
-    Node,
-    Number,
+    NameNode,
+    Negation,
+    NumberLiteral,
     Relation,
     SliceItem,
+    SliceName,
+    SyntaxNode,
 )
 
 T = TypeVar("T")
 
-Columns = tuple[tuple[str, Span], ...]
+ColumnSpans = tuple[tuple[str, Span], ...]
 """Names of columns, and where they stand."""
 
 MAX_LENGTH = 2000
@@ -53,7 +53,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"|\'([^\']*)\'')
 _COMPARISON = re.compile(r"!=|<=|>=|==|=|<|>")
 
 
-def parse_rule(text: str) -> Relation:
+def parse_constraint(text: str) -> Relation:
     """Parse a constraint such as `tpr[women] >= 0.8 * tpr`.
 
     Raises
@@ -63,16 +63,16 @@ def parse_rule(text: str) -> Relation:
     """
     tree = _Parser(text).whole()
     if not isinstance(tree, Relation):
-        fault("E303", f"'{text.strip()}' is a value, a constraint is a comparison", tree.span,
+        raise_diagnostic("E303", f"'{text.strip()}' is a value, a constraint is a comparison", tree.span,
               "write it as `value <= bound` or `value >= bound`")  # fmt: skip
     return tree
 
 
-def parse_value(text: str) -> Node:
+def parse_expression(text: str) -> SyntaxNode:
     """Parse an objective or a metric: the same language without a comparison."""
     tree = _Parser(text).whole()
     if isinstance(tree, Relation):
-        fault("E303", f"'{text.strip()}' is a comparison where a value is wanted", tree.span,
+        raise_diagnostic("E303", f"'{text.strip()}' is a comparison where a value is wanted", tree.span,
               "comparisons stand under `constraints`")  # fmt: skip
     return tree
 
@@ -82,20 +82,20 @@ def parse_conditions(text: str) -> tuple[Condition, ...]:
     parser = _Parser(text)
     items = parser.slice_items(until="")
     for item in items:
-        if isinstance(item, Member):
-            fault("E301", f"'{item}' is no condition", item.span,
+        if isinstance(item, SliceName):
+            raise_diagnostic("E301", f"'{item}' is no condition", item.span,
                   "a group is `column = value`, with <, <=, >, >=, != too; commas mean `and`")  # fmt: skip
     return cast("tuple[Condition, ...]", items)
 
 
-def fault(code: str, message: str, span: Span, help_: str | None = None) -> NoReturn:
-    raise FaultError(Fault(code, message, help_, span))
+def raise_diagnostic(code: str, message: str, span: Span, help_: str | None = None) -> NoReturn:
+    raise FaultError(Diagnostic(code, message, help_, span))
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:
-            fault("E302", f"a rule of {len(text)} characters", Span(0, len(text)),
+            raise_diagnostic("E302", f"a rule of {len(text)} characters", Span(0, len(text)),
                   f"at most {MAX_LENGTH} are read")  # fmt: skip
         self.text = text
         self.at = 0
@@ -124,7 +124,9 @@ class _Parser:
         self.take(operator)
         self.operators += 1
         if self.operators > MAX_OPERATORS:
-            fault("E302", f"more than {MAX_OPERATORS} operators", Span(self.at - 1, self.at))
+            raise_diagnostic(
+                "E302", f"more than {MAX_OPERATORS} operators", Span(self.at - 1, self.at)
+            )
 
     def expect(self, operator: str, after: str) -> None:
         if not self.take(operator):
@@ -142,7 +144,7 @@ class _Parser:
         self.blank()
         if self.at >= len(self.text):
             end = max(len(self.text.rstrip()), 1)
-            fault("E301", f"{message}: the rule ends here", Span(end - 1, end))
+            raise_diagnostic("E301", f"{message}: the rule ends here", Span(end - 1, end))
         word = _BARE_VALUE.match(self.text, self.at)
         token = self.operator() or (word[0] if word else self.text[self.at])
         helps = {
@@ -152,12 +154,12 @@ class _Parser:
             "<": "write <=; rates come in steps, strictness means nothing here",
             ">": "write >=; rates come in steps, strictness means nothing here",
         }
-        fault("E301", f"{message}, found '{token}'", Span(self.at, self.at + len(token)),
+        raise_diagnostic("E301", f"{message}, found '{token}'", Span(self.at, self.at + len(token)),
               helps.get(token))  # fmt: skip
 
     # rules
 
-    def whole(self) -> Node | Relation:
+    def whole(self) -> SyntaxNode | Relation:
         tree = self.relation()
         if self.operator() or self.at < len(self.text):
             self.unexpected("an operator or the end is wanted")
@@ -167,7 +169,7 @@ class _Parser:
         """From `start` to the end of the last token."""
         return Span(start, len(self.text[: self.at].rstrip()))
 
-    def relation(self) -> Node | Relation:
+    def relation(self) -> SyntaxNode | Relation:
         self.blank()
         start = self.at
         operands, ops = [self.sum()], []
@@ -178,45 +180,49 @@ class _Parser:
         if not ops:
             return operands[0]
         if len(set(ops)) > 1:
-            fault("E301", "a chain mixes <= and >=", self.since(start), "write two rules")
+            raise_diagnostic(
+                "E301", "a chain mixes <= and >=", self.since(start), "write two rules"
+            )
         return Relation(tuple(operands), tuple(ops), self.since(start))  # type: ignore[arg-type]
 
-    def sum(self, least: int = 1) -> Node:
+    def sum(self, least: int = 1) -> SyntaxNode:
         self.blank()
         start = self.at
         left = self.signed()
-        while (level := STRENGTH.get(op := self.operator(), 0)) >= least:
+        while (level := PRECEDENCE.get(op := self.operator(), 0)) >= least:
             self.take_counted(op)
             right = self.sum(level + 1)
-            left = Binary(op, left, right, self.since(start))  # type: ignore[arg-type]
+            left = BinaryOperation(op, left, right, self.since(start))  # type: ignore[arg-type]
         return left
 
-    def signed(self) -> Node:
+    def signed(self) -> SyntaxNode:
         self.blank()
         start = self.at
         if self.take("-"):
             operand = self.deeper(self.signed)
-            return Minus(operand, self.since(start))
+            return Negation(operand, self.since(start))
         return self.power()
 
-    def power(self) -> Node:
+    def power(self) -> SyntaxNode:
         start = self.at
         base = self.atom()
         if self.operator() != "**":
             return base
         self.take_counted("**")
         exponent = self.deeper(self.signed)
-        return Binary("**", base, exponent, self.since(start))
+        return BinaryOperation("**", base, exponent, self.since(start))
 
     def deeper(self, parse: Callable[[], T]) -> T:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            fault("E302", f"nested deeper than {MAX_DEPTH} levels", Span(self.at, self.at + 1))
+            raise_diagnostic(
+                "E302", f"nested deeper than {MAX_DEPTH} levels", Span(self.at, self.at + 1)
+            )
         result = parse()
         self.depth -= 1
         return result
 
-    def atom(self) -> Node:
+    def atom(self) -> SyntaxNode:
         self.blank()
         start = self.at
         if self.take("("):
@@ -229,17 +235,17 @@ class _Parser:
             return self.name(found[0], start)
         return self.unexpected("a number, a rate or '(' is wanted")
 
-    def number(self, text: str, span: Span) -> Number:
+    def number(self, text: str, span: Span) -> NumberLiteral:
         value = float(text)
         if not math.isfinite(value):
-            fault("E301", f"{text} is larger than any number can be", span)
+            raise_diagnostic("E301", f"{text} is larger than any number can be", span)
         if self.take("%"):
-            return Number(value / 100, Span(span.start, self.at))
-        return Number(value, span)
+            return NumberLiteral(value / 100, Span(span.start, self.at))
+        return NumberLiteral(value, span)
 
-    def name(self, name: str, start: int) -> Name:
-        arguments: tuple[Node, ...] | None = None
-        by: Columns = ()
+    def name(self, name: str, start: int) -> NameNode:
+        arguments: tuple[SyntaxNode, ...] | None = None
+        by: ColumnSpans = ()
         if self.take("("):
             arguments, by = self.deeper(self.arguments)
         items: tuple[SliceItem, ...] = ()
@@ -253,11 +259,13 @@ class _Parser:
                 self.unexpected("the name of a split is wanted after '@'")
             split, split_span = found
         columns, spans = tuple(column for column, _ in by), tuple(span for _, span in by)
-        return Name(name, arguments, columns, items, split, self.since(start), split_span, spans)
+        return NameNode(
+            name, arguments, columns, items, split, self.since(start), split_span, spans
+        )
 
-    def arguments(self) -> tuple[tuple[Node, ...], Columns]:
-        values: list[Node] = []
-        by: Columns = ()
+    def arguments(self) -> tuple[tuple[SyntaxNode, ...], ColumnSpans]:
+        values: list[SyntaxNode] = []
+        by: ColumnSpans = ()
         if self.take(")"):
             return (), by
         while True:
@@ -273,7 +281,7 @@ class _Parser:
         self.expect(")", "the arguments")
         return tuple(values), by
 
-    def columns(self) -> Columns:
+    def columns(self) -> ColumnSpans:
         if not self.take("("):
             return (self.column("`by=`"),)
         found = [self.column("`by=`")]
@@ -296,11 +304,11 @@ class _Parser:
         column, span = self.column("a slice")
         op = self.match(_COMPARISON)
         if op and op[0] == "==":
-            fault("E301", "'==' compares nothing here", op[1], "write a single =")
+            raise_diagnostic("E301", "'==' compares nothing here", op[1], "write a single =")
         if not op:
             if not _WORD.fullmatch(column):
                 self.unexpected(f"a comparison is wanted after '{column}'")
-            return Member(column, span)
+            return SliceName(column, span)
         values = self.values(op[0])
         return Condition(column, cast("Comparison", op[0]), values, Span(span.start, self.at))
 
@@ -310,7 +318,7 @@ class _Parser:
             start = self.at
             value = self.value()
             if isinstance(value, str):
-                fault("E301", f"'{op}' compares with a number, not with '{value}'",
+                raise_diagnostic("E301", f"'{op}' compares with a number, not with '{value}'",
                       Span(start, self.at))  # fmt: skip
             return (value,)
         if not self.take("("):

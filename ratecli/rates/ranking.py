@@ -9,7 +9,7 @@ import numpy as np
 from ratecli.rates.sample import Floats
 
 
-def _both_classes(name: str) -> Callable[[Floats, Floats, Floats], float]:
+def _two_class_measure(name: str) -> Callable[[Floats, Floats, Floats], float]:
     """A measure of scikit-learn, of labels, scores and weights (n,); NaN where one class is absent."""
 
     def value(label: Floats, score: Floats, weight: Floats) -> float:
@@ -23,6 +23,6 @@ def _both_classes(name: str) -> Callable[[Floats, Floats, Floats], float]:
 
 
 RANKING_MEASURES = {
-    "roc_auc": _both_classes("roc_auc_score"),
-    "pr_auc": _both_classes("average_precision_score"),
+    "roc_auc": _two_class_measure("roc_auc_score"),
+    "pr_auc": _two_class_measure("average_precision_score"),
 }

@@ -10,17 +10,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.rates.expression import Where
-from ratecli.rates.syntax import Condition, as_number, number
+from ratecli.rates.expression import Slice
+from ratecli.rates.syntax import Condition, number_text, parse_number
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-MOST_REPEATS = 1000
+MAX_REPEATS = 1000
 """Weights up to so many times the smallest one may count how often a row is repeated."""
-MOST_SPREAD = 1e15
+MAX_WEIGHT_RATIO = 1e15
 """Beyond this ratio the smallest weight is lost in a sum with the largest."""
-SAME = 1e-12
+WEIGHT_TOLERANCE = 1e-12
 """Relative rounding error of a weight that was multiplied by some constant."""
 
 
@@ -69,7 +69,7 @@ class Sample:
             return round(float(self.count[rows].sum()))
         return int(rows.sum()) if rows.dtype == bool else len(rows)
 
-    def rows(self, where: Where, split: str | None = None) -> Mask:
+    def rows(self, where: Slice, split: str | None = None) -> Mask:
         """Mask of a slice on one split (all splits if None); KeyError for a missing column."""
         masks = [
             self._kept(("rows", item), partial(self._holds, item)) for item in where.conditions
@@ -78,7 +78,7 @@ class Sample:
             masks.append(np.isin(self.dataset, where.datasets))
         if split is not None:
             masks.append(self._kept(("part", split), lambda: np.asarray(self.part == split)))
-        return _all([np.ones(len(self), dtype=bool), *masks])
+        return _all_masks([np.ones(len(self), dtype=bool), *masks])
 
     def mask(self, name: str) -> Mask:
         """A mask of the rate table (`rates.table`): all, none, labelled, +, -, deployed, ..."""
@@ -91,7 +91,7 @@ class Sample:
 
     def _mask(self, name: str) -> Mask:
         if "&" in name:
-            return _all([self._mask(part) for part in name.split("&")])
+            return _all_masks([self._mask(part) for part in name.split("&")])
         everything = np.ones(len(self), dtype=bool)
         deployed = np.where(everything, np.nan, 0) if self.deployed is None else self.deployed
         classes = everything & (self.label_range is None)
@@ -113,7 +113,7 @@ class Sample:
         if condition.op in {"=", "!="}:
             equal = np.zeros(len(self), dtype=bool)
             for value in condition.values:
-                shown = as_number(value) if numeric else _text(value)
+                shown = parse_number(value) if numeric else _text(value)
                 equal |= np.asarray(column == shown, dtype=np.bool_)
             return equal if condition.op == "=" else ~equal & np.asarray(pd.notna(column))
         compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
@@ -121,10 +121,10 @@ class Sample:
 
 
 def _text(value: str | float) -> str:
-    return number(value) if isinstance(value, float) else value
+    return number_text(value) if isinstance(value, float) else value
 
 
-def _all(masks: list[Mask]) -> Mask:
+def _all_masks(masks: list[Mask]) -> Mask:
     return np.asarray(np.logical_and.reduce(masks))
 
 
@@ -151,13 +151,13 @@ def relative_weights(weight: Floats) -> Floats:
     if not positive.any():
         raise ValueError("is zero for all rows: there is nothing to learn from")
     least, most = float(weight[positive].min()), float(weight.max())
-    if least < most / MOST_SPREAD:
+    if least < most / MAX_WEIGHT_RATIO:
         raise ValueError(
-            f"ranges from {least:g} to {most:g}: the largest weight may be at most {MOST_SPREAD:g} "
+            f"ranges from {least:g} to {most:g}: the largest weight may be at most {MAX_WEIGHT_RATIO:g} "
             "times the smallest"
         )
     times = weight / least
     repeats = np.round(times)
-    if most / least <= MOST_REPEATS and np.allclose(times, repeats, rtol=SAME, atol=0):
+    if most / least <= MAX_REPEATS and np.allclose(times, repeats, rtol=WEIGHT_TOLERANCE, atol=0):
         return repeats
     return np.asarray(times / times[positive].mean())

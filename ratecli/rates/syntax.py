@@ -13,25 +13,25 @@ from typing import Literal
 
 from ratecli.errors import Span
 
-NOWHERE = Span(0, 0)
-WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-BARE = re.compile(r"[A-Za-z_](?:[\w.+/&-]*\w)?", re.ASCII)
+NO_SPAN = Span(0, 0)
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+BARE_WORD = re.compile(r"[A-Za-z_](?:[\w.+/&-]*\w)?", re.ASCII)
 """A column or value that needs no quotes."""
 
 Comparison = Literal["=", "!=", "<", "<=", ">", ">="]
 
 
-def quoted(text: str) -> str:
-    if BARE.fullmatch(text):
+def quote(text: str) -> str:
+    if BARE_WORD.fullmatch(text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def number(value: float) -> str:
+def number_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-def as_number(value: str | float) -> float:
+def parse_number(value: str | float) -> float:
     """NaN, which equals nothing, for a word."""
     try:
         return float(value)
@@ -46,51 +46,51 @@ class Condition:
     column: str
     op: Comparison
     values: tuple[str | float, ...]
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
-        texts = [quoted(v) if isinstance(v, str) else number(v) for v in self.values]
+        texts = [quote(v) if isinstance(v, str) else number_text(v) for v in self.values]
         right = texts[0] if len(texts) == 1 else "(" + ", ".join(texts) + ")"
-        return f"{quoted(self.column)} {self.op} {right}"
+        return f"{quote(self.column)} {self.op} {right}"
 
 
 @dataclass(frozen=True)
-class Member:
+class SliceName:
     """A bare name in a slice: a group or a data set."""
 
     name: str
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
         return self.name
 
 
-SliceItem = Condition | Member
+SliceItem = Condition | SliceName
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberLiteral:
     value: float
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
-        return number(self.value)
+        return number_text(self.value)
 
 
 @dataclass(frozen=True)
-class Name:
+class NameNode:
     """`tpr`, `kappa`, `recall[d2, women]@validation`, `f_score(2)`, `max_gap(tpr, by=sex)`.
 
     `by` are the columns, none if there is no `by=`, and `by_spans` their places.
     """
 
     name: str
-    arguments: tuple[Node, ...] | None = None
+    arguments: tuple[SyntaxNode, ...] | None = None
     by: tuple[str, ...] = ()
     items: tuple[SliceItem, ...] = ()
     split: str | None = None
-    span: Span = field(default=NOWHERE, compare=False)
-    split_span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
+    split_span: Span = field(default=NO_SPAN, compare=False)
     by_spans: tuple[Span, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Name:
         if self.arguments is not None:
             inside = [str(argument) for argument in self.arguments]
             if self.by:
-                columns = ", ".join(map(quoted, self.by))
+                columns = ", ".join(map(quote, self.by))
                 inside.append(f"by={columns}" if len(self.by) == 1 else f"by=({columns})")
             text += "(" + ", ".join(inside) + ")"
         if self.items:
@@ -107,32 +107,32 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Minus:
-    operand: Node
-    span: Span = field(default=NOWHERE, compare=False)
+class Negation:
+    operand: SyntaxNode
+    span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
-        return f"-{_wrapped(self.operand, SIGNED)}"
+        return f"-{_parenthesize(self.operand, SIGN_PRECEDENCE)}"
 
 
 @dataclass(frozen=True)
-class Binary:
+class BinaryOperation:
     op: Literal["+", "-", "*", "/", "**"]
-    left: Node
-    right: Node
-    span: Span = field(default=NOWHERE, compare=False)
+    left: SyntaxNode
+    right: SyntaxNode
+    span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
-        level = STRENGTH[self.op]
+        level = PRECEDENCE[self.op]
         if self.op == "**":
-            return f"{_wrapped(self.left, level + 1)} ** {_wrapped(self.right, SIGNED)}"
-        return f"{_wrapped(self.left, level)} {self.op} {_wrapped(self.right, level + 1)}"
+            return f"{_parenthesize(self.left, level + 1)} ** {_parenthesize(self.right, SIGN_PRECEDENCE)}"
+        return f"{_parenthesize(self.left, level)} {self.op} {_parenthesize(self.right, level + 1)}"
 
 
-Node = Number | Name | Minus | Binary
+SyntaxNode = NumberLiteral | NameNode | Negation | BinaryOperation
 
-STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2, "**": 4}
-SIGNED = 3
+PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "**": 4}
+SIGN_PRECEDENCE = 3
 """How strongly a minus in front binds: as in Python, -x ** 2 is -(x ** 2)."""
 
 
@@ -140,9 +140,9 @@ SIGNED = 3
 class Relation:
     """`a <= b`, `a >= b`, `a <= b <= c`: operands one more than operators."""
 
-    operands: tuple[Node, ...]
+    operands: tuple[SyntaxNode, ...]
     ops: tuple[Literal["<=", ">="], ...]
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
         parts = [str(self.operands[0])]
@@ -151,25 +151,27 @@ class Relation:
         return " ".join(parts)
 
 
-def _strength(node: Node) -> int:
-    if isinstance(node, Binary):
-        return STRENGTH[node.op]
-    return SIGNED if isinstance(node, Minus) else max(STRENGTH.values()) + 1
+def _precedence(node: SyntaxNode) -> int:
+    if isinstance(node, BinaryOperation):
+        return PRECEDENCE[node.op]
+    return SIGN_PRECEDENCE if isinstance(node, Negation) else max(PRECEDENCE.values()) + 1
 
 
-def _wrapped(node: Node, least: int) -> str:
-    return str(node) if _strength(node) >= least else f"({node})"
+def _parenthesize(node: SyntaxNode, least: int) -> str:
+    return str(node) if _precedence(node) >= least else f"({node})"
 
 
-def moved(node: Node, span: Span) -> Node:
+def with_span(node: SyntaxNode, span: Span) -> SyntaxNode:
     """The same tree with all of it standing at `span`."""
     match node:
-        case Minus():
-            return Minus(moved(node.operand, span), span)
-        case Binary():
-            return Binary(node.op, moved(node.left, span), moved(node.right, span), span)
-        case Name(arguments=tuple(arguments)):
-            inside = tuple(moved(argument, span) for argument in arguments)
+        case Negation():
+            return Negation(with_span(node.operand, span), span)
+        case BinaryOperation():
+            return BinaryOperation(
+                node.op, with_span(node.left, span), with_span(node.right, span), span
+            )
+        case NameNode(arguments=tuple(arguments)):
+            inside = tuple(with_span(argument, span) for argument in arguments)
             return replace(node, arguments=inside, span=span)
         case _:
             return replace(node, span=span)

@@ -156,7 +156,7 @@ TEMPLATES = {
     "min_ratio": "smallest ratio of a metric between two values of a column",
 }
 
-SPREADS = {
+BALANCE_METRICS = {
     "imbalance": "distance of the shares of a column's values among the rows decided yes from equal shares",
     "disclosivity": "most by which what is decided of a row changes the chance of a value of a column",
 }
@@ -166,12 +166,12 @@ OF = "of"
 DEPLOYED = "deployed"
 """What `of` calls the deployed model."""
 
-IMBALANCE, DISCLOSIVITY = SPREADS
+IMBALANCE, DISCLOSIVITY = BALANCE_METRICS
 """Metrics of all values of a column, or of several: `imbalance(by=sex)`."""
 
 METRICS = (*RATES, *COMPOSITES, *RANKINGS)
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """A metric's own name for one of its synonyms."""
     return SYNONYMS.get(name, name)

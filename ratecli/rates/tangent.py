@@ -42,8 +42,8 @@ def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats
             return np.full(rates.shape[1], value)
         case Leaf():
             return np.asarray(rates[index[node]])
-        case ex.Ranking() | ex.Disclosure() | ex.Of():
-            raise ValueError(f"{ex.text(node)} is no function of the rates")
+        case ex.RankingMeasure() | ex.Disclosure() | ex.AlgorithmMetric():
+            raise ValueError(f"{ex.to_text(node)} is no function of the rates")
     parts = [values(child, rates, index) for child in ex.children(node)]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         match node:
@@ -59,7 +59,7 @@ def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats
                 return np.where(unknown, np.nan, np.asarray(each, dtype=float))
 
 
-def undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Leaf, int]) -> Mask:
+def any_undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Leaf, int]) -> Mask:
     """(T,) whether any of the ratios is undefined at rates (K, T)."""
     found = np.zeros(rates.shape[1], dtype=bool)
     for ratio in ratios:
@@ -87,8 +87,8 @@ def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tang
             own = np.zeros(rates.shape)
             own[index[node]] = 1.0
             return Tangents(np.asarray(rates[index[node]], dtype=float), own)
-        case ex.Ranking() | ex.Disclosure() | ex.Of():
-            raise ValueError(f"{ex.text(node)} is no function of the rates")
+        case ex.RankingMeasure() | ex.Disclosure() | ex.AlgorithmMetric():
+            raise ValueError(f"{ex.to_text(node)} is no function of the rates")
     parts = [tangents(child, rates, index) for child in ex.children(node)]
     match node:
         case ex.Sum():

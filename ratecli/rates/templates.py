@@ -10,23 +10,23 @@ from ratecli.errors import Span
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.table import RATES, SPREADS, TEMPLATES
+from ratecli.rates.table import BALANCE_METRICS, RATES, TEMPLATES
 
-SHARED = RATES["joint_rate"]
-WHOLE = RATES["positive_rate"]
+JOINT_RATE = RATES["joint_rate"]
+POSITIVE_RATE = RATES["positive_rate"]
 """A share is the one of a slice over the other of all rows."""
 
-OVER_VALUES = tuple(name for name, row in FUNCTIONS.items() if row.arity is None)
+VARIADIC_FUNCTIONS = tuple(name for name, row in FUNCTIONS.items() if row.arity is None)
 """Functions of any number of arguments: also of a metric's values, as in `min(tpr, by=sex)`."""
-OF_COLUMNS = (*TEMPLATES, *OVER_VALUES, *SPREADS)
+COLUMN_FUNCTIONS = (*TEMPLATES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS)
 """All that has a `by=`."""
-OF_ONE_COLUMN = {"max_gap": "max", "min_ratio": "min"}
+SINGLE_COLUMN_TEMPLATES = {"max_gap": "max", "min_ratio": "min"}
 """What compares values with each other, and which of those of two columns is then the worse."""
 
 
-def over_values(name: str, parts: Sequence[Expression], span: Span) -> Expression:
+def apply_template(name: str, parts: Sequence[Expression], span: Span) -> Expression:
     """A template or function of one metric's parts, one for each value of a column."""
-    if name in OVER_VALUES:
+    if name in VARIADIC_FUNCTIONS:
         return ex.apply(name, tuple(parts), span)
     if name == "mean":
         return ex.divide(ex.add(*parts, span=span), ex.Constant(float(len(parts)), span), span)
@@ -36,18 +36,18 @@ def over_values(name: str, parts: Sequence[Expression], span: Span) -> Expressio
     return ex.apply("min", tuple(ex.divide(a, b, span=span) for a, b in pairs), span)
 
 
-def share(group: Leaf) -> Expression:
+def group_share(group: Leaf) -> Expression:
     """The share of a `joint_rate`'s slice among the rows decided yes."""
-    return ex.divide(group, Leaf(WHOLE, group.over, group.split, group.span), group.span)
+    return ex.divide(group, Leaf(POSITIVE_RATE, group.over, group.split, group.span), group.span)
 
 
-def imbalance(columns: Sequence[Sequence[Leaf]], span: Span) -> Expression:
+def imbalance_expression(columns: Sequence[Sequence[Leaf]], span: Span) -> Expression:
     """Euclidean distance of the shares of each column's K groups from 1/K each.
 
     Of several columns that of the concatenated vectors (Deng, Diana, Kearns, Roth 2023, appendix A.2).
     """
     parts = [
-        ex.subtract(share(group), ex.Constant(1 / len(groups), span), span)
+        ex.subtract(group_share(group), ex.Constant(1 / len(groups), span), span)
         for groups in columns
         for group in groups
     ]

@@ -9,76 +9,84 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratecli.ledger.records import MET, VIOLATION
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
-from ratecli.report.groups import Group, groups
-from ratecli.report.identity import UNKNOWN, column
-from ratecli.report.sheet import Cell, Column, Sheet, number, plain, scalar, with_interval
+from ratecli.report.groups import SeedGroup, seed_groups
+from ratecli.report.identity import UNKNOWN, identity_column
+from ratecli.report.sheet import (
+    Sheet,
+    SheetCell,
+    SheetColumn,
+    estimate_cell,
+    format_number,
+    format_scalar,
+    value_cell,
+)
 
 OBJECTIVE = "objective"
 BEST = "best"
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Of those who do best somewhere, in words."""
-PROMISED = ("worst violation", "kept in")
-SPLITS = ("test", "validation", "train")
+CONSTRAINT_HEADS = ("worst violation", "kept in")
+BEST_SPLITS = ("test", "validation", "train")
 """Where the best is looked for: on the first of these that was measured."""
 
 
 @dataclass(frozen=True)
-class Candidate:
+class BestCandidate:
     """One variant of one algorithm at one sweep point; `worst` its largest mean violation, NaN unknown."""
 
-    group: Group
+    group: SeedGroup
     objective: float
     worst: float
 
     @property
     def keeps(self) -> bool:
-        return self.worst <= MET
+        return self.worst <= CONSTRAINT_TOLERANCE
 
 
-def best(ledger: Ledger) -> Sheet:
+def best_sheet(ledger: Ledger) -> Sheet:
     """One row for each task: who has the least mean objective of all whose mean violations are at most 0.
 
     A task is a point of the file's own sweep, and a value of whatever name a rule has. Where nobody keeps
     the promises the row has who misses them by least.
     """
     ledger = ledger.algorithms
-    split = next((each for each in SPLITS if each in ledger.splits), "")
+    split = next((each for each in BEST_SPLITS if each in ledger.splits), "")
     names = _task_names(ledger)
-    tasks: dict[str, list[Candidate]] = {}
+    tasks: dict[str, list[BestCandidate]] = {}
     points: dict[str, Mapping[str, Any]] = {}
     kinds: dict[str, set[str]] = {}
-    for group in groups(ledger):
+    for group in seed_groups(ledger):
         found = _candidate(ledger, group, split)
         point = {name: group.point[name] for name in names if name in group.point}
         kinds.setdefault(group.label, set()).add(group.variant)
         if found is not None:
             # as it is shown: 1 and 1.0 ask the same of a rule
-            key = repr({name: scalar(value) for name, value in point.items()})
+            key = repr({name: format_scalar(value) for name, value in point.items()})
             tasks.setdefault(key, []).append(found)
             points[key] = point
-    heads = [column(ledger, name) for name in names]
+    heads = [identity_column(ledger, name) for name in names]
     further = [name for name in ledger.sweep if name not in names]
     columns = (
-        *heads, Column(BEST), *([Column("at")] if further else []),
-        Column(OBJECTIVE, numeric=True),
-        *(Column(name, numeric=True) for name in (PROMISED if ledger.constraints else ())),
-        Column("n", numeric=True),
+        *heads, SheetColumn(BEST), *([SheetColumn("at")] if further else []),
+        SheetColumn(OBJECTIVE, numeric=True),
+        *(SheetColumn(name, numeric=True) for name in (CONSTRAINT_HEADS if ledger.constraints else ())),
+        SheetColumn("n", numeric=True),
     )  # fmt: skip
     rows = tuple(
         (
-            *(plain(points[key].get(name)) for name in names),
+            *(value_cell(points[key].get(name)) for name in names),
             *_cells(ledger, found, split, further, several=len(kinds[found.group.label]) > 1),
         )
         for key, several in tasks.items()
-        for found in [_first(several)]
+        for found in [_pick_best(several)]
     )
     return Sheet(f"Best answers ({split})", columns, rows, _note(ledger, split))
 
 
-def in_words(ledger: Ledger, found: Sheet) -> str:
-    """What the rows of `best` say together; nothing where there are none."""
+def describe_best(ledger: Ledger, found: Sheet) -> str:
+    """What the rows of `best_sheet` say together; nothing where there are none."""
     if not found.rows:
         return ""
     titles = [each.title for each in found.columns]
@@ -93,9 +101,9 @@ def in_words(ledger: Ledger, found: Sheet) -> str:
         objective = found.rows[0][titles.index(OBJECTIVE)].text
         among = f" of those that {keeps}" if ledger.constraints else f" {where}"
         return f"{names[0].text} has the least objective, {objective},{among}."
-    first = kept.most_common(MOST_NAMED)
+    first = kept.most_common(MAX_NAMED)
     most = [f"{name} at {count}" for name, count in first]
-    rest = f" and {len(kept) - MOST_NAMED} others" if len(kept) > MOST_NAMED else ""
+    rest = f" and {len(kept) - MAX_NAMED} others" if len(kept) > MAX_NAMED else ""
     if not ledger.constraints:
         least = f"{', '.join(most)}{rest}"
         return f"Least objective {where}: {least} of {len(names)} sweep points."
@@ -116,20 +124,20 @@ def _task_names(ledger: Ledger) -> list[str]:
     return [name for name in ledger.sweep if name in own or name in words]
 
 
-def _candidate(ledger: Ledger, group: Group, split: str) -> Candidate | None:
+def _candidate(ledger: Ledger, group: SeedGroup, split: str) -> BestCandidate | None:
     objective = group.estimate(split, OBJECTIVE).mean
     if objective is None or math.isnan(objective):
         return None
-    found = [group.estimate(split, VIOLATION + name).mean for name in ledger.constraints]
+    found = [group.estimate(split, VIOLATION_PREFIX + name).mean for name in ledger.constraints]
     known = [math.nan if each is None else each for each in found]
     worst = math.nan if any(map(math.isnan, known)) else max(known, default=0.0)
-    return Candidate(group, objective, worst)
+    return BestCandidate(group, objective, worst)
 
 
-def _first(several: Sequence[Candidate]) -> Candidate:
+def _pick_best(several: Sequence[BestCandidate]) -> BestCandidate:
     """The best; of those that miss their promises who misses them by least, unknown ones last."""
 
-    def rank(each: Candidate) -> tuple[int, float]:
+    def rank(each: BestCandidate) -> tuple[int, float]:
         if each.keeps:
             return 0, each.objective
         return (2, each.objective) if math.isnan(each.worst) else (1, each.worst)
@@ -138,34 +146,40 @@ def _first(several: Sequence[Candidate]) -> Candidate:
 
 
 def _cells(
-    ledger: Ledger, found: Candidate, split: str, further: Sequence[str], *, several: bool
-) -> list[Cell]:
+    ledger: Ledger, found: BestCandidate, split: str, further: Sequence[str], *, several: bool
+) -> list[SheetCell]:
     """What is said of the best; `several` where its algorithm has more variants than one."""
     group = found.group
     name = f"{group.label} ({group.variant})" if several else group.label
     missed = bool(ledger.constraints) and not found.keeps
     objective = group.estimate(split, OBJECTIVE)
-    cells = [Cell(f"none (closest: {name})" if missed else name, tone="bad" if missed else "")]
+    cells = [SheetCell(f"none (closest: {name})" if missed else name, tone="bad" if missed else "")]
     if further:
-        point = [f"{key} = {scalar(group.point[key])}" for key in further if key in group.point]
-        cells.append(Cell(", ".join(point)))
-    cells.append(with_interval(objective, objective.n))
+        point = [
+            f"{key} = {format_scalar(group.point[key])}" for key in further if key in group.point
+        ]
+        cells.append(SheetCell(", ".join(point)))
+    cells.append(estimate_cell(objective, objective.n))
     if ledger.constraints:
         tone = "bad" if missed else "good"
         unknown = math.isnan(found.worst)
-        cells.append(Cell(UNKNOWN) if unknown else Cell(number(found.worst), found.worst, tone))
+        cells.append(
+            SheetCell(UNKNOWN)
+            if unknown
+            else SheetCell(format_number(found.worst), found.worst, tone)
+        )
         cells.append(_kept_cell(group, split))
     planned = len(group.outcomes)
     counted = f"{objective.n} of {planned}" if objective.n < planned else str(objective.n)
-    return [*cells, Cell(counted, objective.n)]
+    return [*cells, SheetCell(counted, objective.n)]
 
 
-def _kept_cell(group: Group, split: str) -> Cell:
+def _kept_cell(group: SeedGroup, split: str) -> SheetCell:
     """In how many of the trials with numbers no promise is broken."""
     told = [each.broken(split) for each in group.outcomes if each.numbers is not None]
     known = [broken for broken in told if broken is not None]
     kept = known.count(False)
-    return Cell(f"{kept} of {len(known)}", kept / len(known)) if known else Cell(UNKNOWN)
+    return SheetCell(f"{kept} of {len(known)}", kept / len(known)) if known else SheetCell(UNKNOWN)
 
 
 def _note(ledger: Ledger, split: str) -> str:

@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ratecli.ledger.records import VIOLATION, Planned
+from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.view import Ledger
 
 CERTIFICATES = "certificates.json"
 
 
-def certificate_file(ledger: Ledger, trial: Planned, models: Mapping[str, str]) -> dict[str, bytes]:
+def certificate_file(
+    ledger: Ledger, trial: PlannedTrial, models: Mapping[str, str]
+) -> dict[str, bytes]:
     """The file of a trial that was tested, by its name; `models` are the files of its variants.
 
     It says by itself what was certified of whom: the ledger need not be at hand to read it.
@@ -36,14 +38,14 @@ def certificate_file(ledger: Ledger, trial: Planned, models: Mapping[str, str]) 
 
 
 def _named(
-    ledger: Ledger, trial: Planned, record: Mapping[str, Any], models: Mapping[str, str]
+    ledger: Ledger, trial: PlannedTrial, record: Mapping[str, Any], models: Mapping[str, str]
 ) -> dict[str, Any]:
     """A record with the rule as the file has it, and as it was measured: at most 0 at this sweep point."""
     name, variant = record["constraint"], record.get("variant", "")
     return {
         "constraint": name,
         "rule": ledger.constraints.get(name, ""),
-        "violation": trial.metrics.get(VIOLATION + name, ""),
+        "violation": trial.metrics.get(VIOLATION_PREFIX + name, ""),
         "variant": variant,
         "model": models.get(variant),
         **record,

@@ -8,15 +8,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratecli.ledger.records import Planned
+from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
-from ratecli.report.file_names import file_name, plot_name
-from ratecli.report.identity import column
-from ratecli.report.sheet import Cell, Column, Sheet, number, plain, scalar
+from ratecli.report.file_names import plot_file_name, unique_file_name
+from ratecli.report.identity import identity_column
+from ratecli.report.sheet import (
+    Sheet,
+    SheetCell,
+    SheetColumn,
+    format_number,
+    format_scalar,
+    value_cell,
+)
 
-MOST_DRAWN = 12
+MAX_DRAWN = 12
 """Trees in a report."""
-About = tuple[str, str, str]
+CertificateKey = tuple[str, str, str]
 """Algorithm, variant and constraint."""
 NOTE = (
     "A test passes if its upper end is at most 0. With a probability of at most delta, over the draw of "
@@ -27,14 +34,14 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class Certificate:
+class TrialCertificate:
     """One test of one constraint, of one variant of one trial; `record` as the runner stored it."""
 
-    trial: Planned
+    trial: PlannedTrial
     record: Mapping[str, Any]
 
     @property
-    def about(self) -> About:
+    def about(self) -> CertificateKey:
         return self.trial.label, self.record.get("variant", ""), self.record["constraint"]
 
     @property
@@ -48,10 +55,10 @@ class Certificate:
         return math.inf if math.isnan(found) else found
 
 
-def certificates(ledger: Ledger) -> list[Certificate]:
+def collect_certificates(ledger: Ledger) -> list[TrialCertificate]:
     """All tests that were made, in the order of the plan."""
     return [
-        Certificate(trial, record)
+        TrialCertificate(trial, record)
         for trial in ledger.plan
         if (result := ledger.results.get(trial.key)) is not None
         for record in result.info.get("certificates") or ()
@@ -60,40 +67,44 @@ def certificates(ledger: Ledger) -> list[Certificate]:
 
 def certificate_sheet(ledger: Ledger) -> Sheet:
     """One row for each algorithm, variant, sweep point and constraint: how many seeds passed."""
-    rows: dict[tuple[str, ...], list[Certificate]] = {}
-    for each in certificates(ledger):
+    rows: dict[tuple[str, ...], list[TrialCertificate]] = {}
+    for each in collect_certificates(ledger):
         rows.setdefault((*each.about, repr(each.trial.point)), []).append(each)
-    heads = (Column("algorithm"), Column("variant"), *(column(ledger, n) for n in ledger.sweep))
+    heads = (
+        SheetColumn("algorithm"),
+        SheetColumn("variant"),
+        *(identity_column(ledger, n) for n in ledger.sweep),
+    )
     columns = (
-        *heads, Column("constraint"), Column("delta", numeric=True),
-        *map(Column, ("bound", "which is", "for")),
-        Column("passed", numeric=True), Column("median upper end", numeric=True),
+        *heads, SheetColumn("constraint"), SheetColumn("delta", numeric=True),
+        *map(SheetColumn, ("bound", "which is", "for")),
+        SheetColumn("passed", numeric=True), SheetColumn("median upper end", numeric=True),
     )  # fmt: skip
     return Sheet("Certificates", columns, tuple(_row(ledger, own) for own in rows.values()), NOTE)
 
 
-def drawn(ledger: Ledger) -> list[tuple[str, Certificate]]:
+def certificates_to_draw(ledger: Ledger) -> list[tuple[str, TrialCertificate]]:
     """The tests whose trees are drawn, each with the name of its files: for each algorithm, variant and
     constraint the first trial at the last point of the sweep that was tested.
 
     Main variants come first, so that no algorithm is left out for the others of another.
     """
-    chosen: dict[About, Certificate] = {}
-    for each in certificates(ledger):
+    chosen: dict[CertificateKey, TrialCertificate] = {}
+    for each in collect_certificates(ledger):
         known = chosen.get(each.about)
         if known is None or repr(known.trial.point) != repr(each.trial.point):
             chosen[each.about] = each
     plots = ledger.asked("plots")
-    taken = {plot_name(plots, position) for position in range(len(plots))}
-    named: dict[str, Certificate] = {}
-    for about in _mains_first(chosen)[:MOST_DRAWN]:
-        named[file_name("-".join(["certificate", *filter(None, about)]), taken | named.keys())] = (
-            chosen[about]
-        )
+    taken = {plot_file_name(plots, position) for position in range(len(plots))}
+    named: dict[str, TrialCertificate] = {}
+    for about in _mains_first(chosen)[:MAX_DRAWN]:
+        named[
+            unique_file_name("-".join(["certificate", *filter(None, about)]), taken | named.keys())
+        ] = chosen[about]
     return list(named.items())
 
 
-def _mains_first(every: Iterable[About]) -> list[About]:
+def _mains_first(every: Iterable[CertificateKey]) -> list[CertificateKey]:
     """All first variants before all second ones, otherwise in the same order."""
     ranks: dict[str, list[str]] = {}
     known = list(every)
@@ -103,45 +114,47 @@ def _mains_first(every: Iterable[About]) -> list[About]:
     return sorted(known, key=lambda about: ranks[about[0]].index(about[1]))
 
 
-def undrawn(ledger: Ledger) -> str:
+def omitted_trees_note(ledger: Ledger) -> str:
     """A sentence on the trees that are left out, if any are."""
-    every = {each.about for each in certificates(ledger)}
+    every = {each.about for each in collect_certificates(ledger)}
     if not every:
         return ""
     of = "of the first trial at the last point of the sweep that was tested"
-    left = len(every) - len(drawn(ledger))
+    left = len(every) - len(certificates_to_draw(ledger))
     return f"Trees {of}." if not left else f"Trees {of}; {left} more are not drawn."
 
 
-def heading(ledger: Ledger, certificate: Certificate) -> str:
+def certificate_title(ledger: Ledger, certificate: TrialCertificate) -> str:
     """Of whom a tree is."""
     label, variant, constraint = certificate.about
     trial = certificate.trial
-    several = len({each.about[1] for each in certificates(ledger) if each.about[0] == label}) > 1
+    several = (
+        len({each.about[1] for each in collect_certificates(ledger) if each.about[0] == label}) > 1
+    )
     who = f"{label} ({variant})" if several else label
-    point = [f"{name} = {scalar(value)}" for name, value in trial.point.items()]
+    point = [f"{name} = {format_scalar(value)}" for name, value in trial.point.items()]
     return f"{constraint}: {', '.join([who, *point, f'seed {trial.seed}'])}"
 
 
-def _row(ledger: Ledger, own: Sequence[Certificate]) -> tuple[Cell, ...]:
+def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> tuple[SheetCell, ...]:
     label, variant, constraint = own[0].about
     point = own[0].trial.point
     passed = sum(each.passed for each in own)
     upper = statistics.median(each.upper for each in own)
     tone = "good" if passed == len(own) else "part" if passed else "bad"
     return (
-        Cell(label),
-        Cell(variant),
-        *(plain(point.get(name)) for name in ledger.sweep),
-        Cell(constraint),
-        plain(own[0].record["delta"]),
-        _words(each.record["bound"] for each in own),
-        _words("exact" if each.record["exact"] else "approximate" for each in own),
-        _words(each.record["classifier"] for each in own),
-        Cell(f"{passed} of {len(own)}", passed / len(own), tone),
-        Cell(number(upper), upper),
+        SheetCell(label),
+        SheetCell(variant),
+        *(value_cell(point.get(name)) for name in ledger.sweep),
+        SheetCell(constraint),
+        value_cell(own[0].record["delta"]),
+        _distinct_values_cell(each.record["bound"] for each in own),
+        _distinct_values_cell("exact" if each.record["exact"] else "approximate" for each in own),
+        _distinct_values_cell(each.record["classifier"] for each in own),
+        SheetCell(f"{passed} of {len(own)}", passed / len(own), tone),
+        SheetCell(format_number(upper), upper),
     )
 
 
-def _words(found: Any) -> Cell:
-    return Cell(", ".join(dict.fromkeys(map(str, found))))
+def _distinct_values_cell(found: Any) -> SheetCell:
+    return SheetCell(", ".join(dict.fromkeys(map(str, found))))

@@ -6,106 +6,106 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ratecli.ledger.records import VIOLATION, Planned
+from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.view import Ledger
-from ratecli.report.groups import Group, groups
+from ratecli.report.groups import SeedGroup, seed_groups
 from ratecli.report.identity import (
     UNKNOWN,
-    by_status,
-    column,
-    identity,
+    count_by_status,
+    identity_column,
+    identity_columns,
     key_cell,
-    ordered,
+    sort_groups,
     status_cell,
 )
-from ratecli.report.sheet import Cell, Column, Sheet, plain, with_interval
+from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, estimate_cell, value_cell
 from ratecli.report.unsolved import NO_SOLUTION
 
-UNREMARKABLE = frozenset({"ok", "not_met", NO_SOLUTION})
+ORDINARY_STATUSES = frozenset({"ok", "not_met", NO_SOLUTION})
 """Statuses that the promises or the reasons why nothing was found already tell of."""
-MOST_STACKS = 20
+MAX_STACKS = 20
 """Of failed trials, in a report."""
-LONGEST_STACK = 6000
+MAX_STACK_LENGTH = 6000
 """Characters of a stack that are told: its end says most."""
 
 
-def promises(ledger: Ledger) -> Sheet:
+def constraint_sheet(ledger: Ledger) -> Sheet:
     """Which constraint holds where: one row a group and constraint, splits side by side."""
     rows = [
         (
-            *(key_cell(group, key) for key in identity(ledger)),
-            Cell(name),
-            *_promise_cells(ledger, group, name),
+            *(key_cell(group, key) for key in identity_columns(ledger)),
+            SheetCell(name),
+            *_constraint_cells(ledger, group, name),
             status_cell(group.statuses),
         )
-        for group in ordered(groups(ledger.algorithms), identity(ledger))
+        for group in sort_groups(seed_groups(ledger.algorithms), identity_columns(ledger))
         for name in ledger.constraints
     ]
-    heads = [column(ledger, name) for name in identity(ledger)]
-    splits = [Column(split, numeric=True) for split in ledger.splits]
+    heads = [identity_column(ledger, name) for name in identity_columns(ledger)]
+    splits = [SheetColumn(split, numeric=True) for split in ledger.splits]
     note = (
         "Mean violation ± half its 95 % interval over seeds, and in how many of the trials the constraint "
         f"holds (violation at most 0). ✓ all, ✗ not all, {UNKNOWN} not measured."
     )
-    columns = (*heads, Column("constraint"), *splits, Column("status"))
+    columns = (*heads, SheetColumn("constraint"), *splits, SheetColumn("status"))
     return Sheet("Promises at each sweep point", columns, tuple(rows), note)
 
 
-def kept(ledger: Ledger) -> Sheet:
+def satisfaction_sheet(ledger: Ledger) -> Sheet:
     """How often each algorithm kept each constraint, over all seeds and sweep points."""
-    members: dict[tuple[str, str], list[Group]] = {}
-    for group in groups(ledger.algorithms):
+    members: dict[tuple[str, str], list[SeedGroup]] = {}
+    for group in seed_groups(ledger.algorithms):
         members.setdefault((group.label, group.variant), []).append(group)
     rows = [
         (
-            Cell(label),
-            Cell(variant or UNKNOWN),
-            Cell(name),
+            SheetCell(label),
+            SheetCell(variant or UNKNOWN),
+            SheetCell(name),
             *(_kept_cell(found, split, name) for split in ledger.splits),
             status_cell(sum((Counter(group.statuses) for group in found), Counter())),
         )
         for (label, variant), found in members.items()
         for name in ledger.constraints
     ]
-    splits = [Column(split, numeric=True) for split in ledger.splits]
-    heads = [Column("algorithm"), Column("variant"), Column("constraint")]
+    splits = [SheetColumn(split, numeric=True) for split in ledger.splits]
+    heads = [SheetColumn("algorithm"), SheetColumn("variant"), SheetColumn("constraint")]
     note = (
         "Trials (seeds and sweep points) in which the constraint holds, of those in which it was "
         f"measured on that split; {UNKNOWN} in none."
     )
-    return Sheet("Promises kept", (*heads, *splits, Column("status")), tuple(rows), note)
+    return Sheet("Promises kept", (*heads, *splits, SheetColumn("status")), tuple(rows), note)
 
 
-def failures(ledger: Ledger) -> Sheet:
+def failures_sheet(ledger: Ledger) -> Sheet:
     """Trials without an answer, or stopped before it, with the reason; alike seeds in one row."""
     seeds: dict[tuple[str, str, str, str], list[int]] = {}
     points: dict[tuple[str, str, str, str], Mapping[str, Any]] = {}
     stacks: dict[tuple[str, str, str, str], str] = {}
     for trial in ledger.plan:
         status = ledger.status(trial)
-        if status not in UNREMARKABLE:
+        if status not in ORDINARY_STATUSES:
             key = (trial.label, repr(dict(trial.point)), status, ledger.reason(trial))
             seeds.setdefault(key, []).append(trial.seed)
             points[key] = trial.point
             if key not in stacks:
-                told = len(stacks) < MOST_STACKS
+                told = len(stacks) < MAX_STACKS
                 stacks[key] = _stack(ledger, trial) if told else ""
     rows = [
         (
-            Cell(key[0]),
-            *(plain(points[key].get(name)) for name in ledger.sweep),
-            Cell(", ".join(map(str, found))),
-            Cell(key[2], tone=status_cell({key[2]: 1}).tone),
-            Cell(key[3], more=stacks[key]),
+            SheetCell(key[0]),
+            *(value_cell(points[key].get(name)) for name in ledger.sweep),
+            SheetCell(", ".join(map(str, found))),
+            SheetCell(key[2], tone=status_cell({key[2]: 1}).tone),
+            SheetCell(key[3], more=stacks[key]),
         )
         for key, found in seeds.items()
     ]
-    sweep = [column(ledger, name) for name in ledger.sweep]
-    columns = (Column("algorithm"), *sweep, *map(Column, ["seed", "status", "reason"]))
+    sweep = [identity_column(ledger, name) for name in ledger.sweep]
+    columns = (SheetColumn("algorithm"), *sweep, *map(SheetColumn, ["seed", "status", "reason"]))
     return Sheet("Trials that did not finish", columns, tuple(rows))
 
 
-def counts(ledger: Ledger) -> Sheet:
+def status_sheet(ledger: Ledger) -> Sheet:
     """How the trials of each algorithm ended, and the time that they took together."""
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
     found = {label: Counter[str]() for label in labels}
@@ -114,51 +114,53 @@ def counts(ledger: Ledger) -> Sheet:
         found[trial.label][ledger.status(trial)] += 1
         result = ledger.results.get(trial.key)
         seconds[trial.label] += result.seconds if result else 0.0
-    statuses = [status for status, *_ in by_status(sum(found.values(), Counter()))]
+    statuses = [status for status, *_ in count_by_status(sum(found.values(), Counter()))]
     rows = [
         (
-            Cell(label),
-            plain(found[label].total()),
+            SheetCell(label),
+            value_cell(found[label].total()),
             *(_count_cell(found[label][status], status) for status in statuses),
-            Cell(f"{seconds[label]:,.1f}", seconds[label]),
+            SheetCell(f"{seconds[label]:,.1f}", seconds[label]),
         )
         for label in labels
     ]
-    numeric = [Column(name, numeric=True) for name in ("trials", *statuses, "seconds")]
+    numeric = [SheetColumn(name, numeric=True) for name in ("trials", *statuses, "seconds")]
     note = "Seconds are those of all trials one after another, each in its process."
-    return Sheet("How trials ended", (Column("algorithm"), *numeric), tuple(rows), note)
+    return Sheet("How trials ended", (SheetColumn("algorithm"), *numeric), tuple(rows), note)
 
 
-def _count_cell(count: int, status: str) -> Cell:
-    return Cell(str(count), count, status_cell({status: count}).tone if count else "none")
+def _count_cell(count: int, status: str) -> SheetCell:
+    return SheetCell(str(count), count, status_cell({status: count}).tone if count else "none")
 
 
-def _stack(ledger: Ledger, trial: Planned) -> str:
+def _stack(ledger: Ledger, trial: PlannedTrial) -> str:
     """The end of what a trial left of its stack."""
     result = ledger.results.get(trial.key)
     text = str(result.info.get("traceback") or "") if result else ""
-    return text if len(text) <= LONGEST_STACK else f"...{text[-LONGEST_STACK:]}"
+    return text if len(text) <= MAX_STACK_LENGTH else f"...{text[-MAX_STACK_LENGTH:]}"
 
 
-def _promise_cells(ledger: Ledger, group: Group, name: str) -> Iterable[Cell]:
+def _constraint_cells(ledger: Ledger, group: SeedGroup, name: str) -> Iterable[SheetCell]:
     for split in ledger.splits:
         held, trials = group.held(split, name)
-        found = group.estimate(split, VIOLATION + name)
+        found = group.estimate(split, VIOLATION_PREFIX + name)
         if not trials:
-            yield Cell(UNKNOWN)
+            yield SheetCell(UNKNOWN)
             continue
-        amount = "not measured" if found.mean is None else with_interval(found, found.n).text
+        amount = "not measured" if found.mean is None else estimate_cell(found, found.n).text
         share = f" ({held}/{trials})" if trials > 1 else ""
-        yield Cell(f"{_mark(held, trials)} {amount}{share}", found.mean, _held_tone(held, trials))
+        yield SheetCell(
+            f"{_mark(held, trials)} {amount}{share}", found.mean, _held_tone(held, trials)
+        )
 
 
-def _kept_cell(found: Sequence[Group], split: str, name: str) -> Cell:
+def _kept_cell(found: Sequence[SeedGroup], split: str, name: str) -> SheetCell:
     pairs = [group.held(split, name) for group in found]
     held, trials = (sum(pair[i] for pair in pairs) for i in (0, 1))
     if not trials:
-        return Cell(UNKNOWN)
+        return SheetCell(UNKNOWN)
     text = f"{_mark(held, trials)} {held} of {trials}"
-    return Cell(text, held / trials, _held_tone(held, trials))
+    return SheetCell(text, held / trials, _held_tone(held, trials))
 
 
 def _mark(held: int, trials: int) -> str:

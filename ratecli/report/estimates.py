@@ -13,7 +13,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Estimate:
+class IntervalEstimate:
     """A mean with its interval; `n` counts numbers, `nan` what was left out.
 
     The interval of a mean is Student's, `half` to either side, and there is none without two finite
@@ -44,32 +44,32 @@ class Estimate:
         return self.interval[1] if self.interval else None
 
 
-NOTHING = Estimate(None, None, 0)
+NO_ESTIMATE = IntervalEstimate(None, None, 0)
 
 
-def estimate(values: Iterable[float]) -> Estimate:
+def estimate_mean(values: Iterable[float]) -> IntervalEstimate:
     everything = list(values)
     numbers = [value for value in everything if not math.isnan(value)]
     n, nan = len(numbers), len(everything) - len(numbers)
     if not numbers:
-        return Estimate(None, None, 0, nan)
+        return IntervalEstimate(None, None, 0, nan)
     if not all(map(math.isfinite, numbers)):
-        return Estimate(_infinite(numbers), None, n, nan)
+        return IntervalEstimate(_infinite(numbers), None, n, nan)
     mean = float(statistics.mean(numbers))
     if n == 1:
-        return Estimate(mean, None, n, nan)
+        return IntervalEstimate(mean, None, n, nan)
     quantile = float(stdtrit(n - 1, (1 + LEVEL) / 2))
-    return Estimate(mean, quantile * statistics.stdev(numbers) / math.sqrt(n), n, nan)
+    return IntervalEstimate(mean, quantile * statistics.stdev(numbers) / math.sqrt(n), n, nan)
 
 
-def share(count: int, n: int, unknown: int = 0) -> Estimate:
+def estimate_share(count: int, n: int, unknown: int = 0) -> IntervalEstimate:
     """`count` of `n` trials, with the interval of Clopper and Pearson (1934); `unknown` are in neither."""
     if not n:
-        return Estimate(None, None, 0, unknown)
+        return IntervalEstimate(None, None, 0, unknown)
     tail = (1 - LEVEL) / 2
     low = float(betaincinv(count, n - count + 1, tail)) if count else 0.0
     high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
-    return Estimate(count / n, None, n, unknown, (low, high))
+    return IntervalEstimate(count / n, None, n, unknown, (low, high))
 
 
 def _infinite(numbers: list[float]) -> float:

@@ -24,14 +24,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
-from ratecli.config.expect import CI, Expectation
-from ratecli.config.sweep import holds
-from ratecli.ledger.records import VIOLATION
-from ratecli.ledger.view import MEASURED, Ledger
-from ratecli.report.estimates import Estimate
-from ratecli.report.groups import Group, groups, is_failure, of_variant
-from ratecli.report.identity import column, identity, key_cell, status_cell
-from ratecli.report.sheet import Cell, Column, Sheet, number, plain
+from ratecli.config.expect import CONFIDENCE_INTERVAL, Expectation
+from ratecli.config.sweep import has_values
+from ratecli.ledger.records import VIOLATION_PREFIX
+from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report.estimates import IntervalEstimate
+from ratecli.report.groups import SeedGroup, is_failure, seed_groups, select_variant
+from ratecli.report.identity import identity_column, identity_columns, key_cell, status_cell
+from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_number, value_cell
 
 NOT_JUDGED = "not judged"
 """What is said of a paper's figure that is only shown."""
@@ -50,7 +50,7 @@ NOTE = (
 )
 
 
-class Verdict(StrEnum):
+class ExpectationVerdict(StrEnum):
     """What came of an expectation; `SHOWN` is a paper's figure that nothing is judged by."""
 
     DIFFERS = "differs"
@@ -63,193 +63,212 @@ class Verdict(StrEnum):
     @property
     def good(self) -> bool:
         """Whether a check may pass."""
-        return self not in {Verdict.DIFFERS, Verdict.NOT_MEASURED}
+        return self not in {ExpectationVerdict.DIFFERS, ExpectationVerdict.NOT_MEASURED}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ExpectationComparison:
     """One expectation and one row of results that it is about."""
 
     entry: Expectation
-    group: Group
+    group: SeedGroup
 
     @property
     def figure(self) -> float:
         return float(getattr(self.entry, self.entry.kind))
 
     @cached_property
-    def ours(self) -> Estimate:
+    def ours(self) -> IntervalEstimate:
         return self.group.estimate(self.entry.split, self.entry.metric)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ExpectationVerdict:
         if self.ours.mean is None:
-            return Verdict.NOT_MEASURED
+            return ExpectationVerdict.NOT_MEASURED
         if self.entry.kind == "paper" and self.entry.within is None:
-            return Verdict.SHOWN
-        ends = _ends(self.entry.within, self.figure, self.ours)
-        return Verdict.NOT_MEASURED if ends is None else self._judged(self.ours.mean, *ends)
+            return ExpectationVerdict.SHOWN
+        ends = _accepted_range(self.entry.within, self.figure, self.ours)
+        return (
+            ExpectationVerdict.NOT_MEASURED if ends is None else self._judged(self.ours.mean, *ends)
+        )
 
     @property
     def reason(self) -> str:
         """Why nothing is measured."""
-        if self.verdict is not Verdict.NOT_MEASURED:
+        if self.verdict is not ExpectationVerdict.NOT_MEASURED:
             return ""
         if self.ours.mean is not None:
             return "there is no interval"
         if self.ours.nan:
             return "nan"
-        answered = self.group.statuses.keys() <= MEASURED
+        answered = self.group.statuses.keys() <= MEASURED_STATUSES
         return "no such number" if answered else status_cell(self.group.statuses).text
 
-    def _judged(self, mean: float, low: float, high: float) -> Verdict:
+    def _judged(self, mean: float, low: float, high: float) -> ExpectationVerdict:
         """`low` and `high` are the ends of what ours may be taken for."""
         reached = low <= self.figure, self.figure <= high
         asked = {"at_most": reached[:1], "at_least": reached[1:]}.get(self.entry.kind, reached)
         if all(asked):
-            bare = self.entry.within == CI and self.entry.kind in {"paper", "value"}
-            return Verdict.NOT_CONTRADICTED if bare else Verdict.HOLDS
+            bare = self.entry.within == CONFIDENCE_INTERVAL and self.entry.kind in {
+                "paper",
+                "value",
+            }
+            return ExpectationVerdict.NOT_CONTRADICTED if bare else ExpectationVerdict.HOLDS
         metric = self.entry.metric
-        less_is_better = metric == "objective" or metric.startswith(VIOLATION) or is_failure(metric)
+        less_is_better = (
+            metric == "objective" or metric.startswith(VIOLATION_PREFIX) or is_failure(metric)
+        )
         paper = self.entry.kind == "paper"
         return (
-            Verdict.BETTER if paper and less_is_better and mean < self.figure else Verdict.DIFFERS
+            ExpectationVerdict.BETTER
+            if paper and less_is_better and mean < self.figure
+            else ExpectationVerdict.DIFFERS
         )
 
 
-def comparisons(ledger: Ledger) -> list[Comparison]:
+def compare_expectations(ledger: Ledger) -> list[ExpectationComparison]:
     """Every expectation in the file's order, with each row that it is about in that of the plan."""
-    found = groups(ledger)
+    found = seed_groups(ledger)
     entries = map(Expectation.model_validate, ledger.experiment.get("expect") or ())
-    return [Comparison(entry, group) for entry in entries for group in _chosen(found, entry)]
+    return [
+        ExpectationComparison(entry, group)
+        for entry in entries
+        for group in _matching_groups(found, entry)
+    ]
 
 
-def against(ledger: Ledger) -> Sheet:
+def expectation_sheet(ledger: Ledger) -> Sheet:
     """All comparisons, those that fail first."""
-    found = comparisons(ledger)
+    found = compare_expectations(ledger)
     papers = any(each.entry.kind == "paper" for each in found)
-    heads = [column(ledger, name) for name in identity(ledger)]
+    heads = [identity_column(ledger, name) for name in identity_columns(ledger)]
     numeric = [
-        Column(name, numeric=True)
+        SheetColumn(name, numeric=True)
         for name in ("expected", "ours", "95 % interval", "n", "difference")
     ]
     columns = (
-        *heads, Column("split"), Column("metric"), *numeric,
-        *map(Column, ("verdict", "within", "source")),
+        *heads, SheetColumn("split"), SheetColumn("metric"), *numeric,
+        *map(SheetColumn, ("verdict", "within", "source")),
     )  # fmt: skip
-    rows = [_row(ledger, each) for each in in_order(found)]
+    rows = [_row(ledger, each) for each in failures_first(found)]
     title = "Against the paper" if papers else "Against what was expected"
     return Sheet(title, columns, tuple(rows), NOTE)
 
 
-def in_order(found: Iterable[Comparison]) -> list[Comparison]:
+def failures_first(found: Iterable[ExpectationComparison]) -> list[ExpectationComparison]:
     """What fails first, otherwise as it was."""
     return sorted(found, key=lambda each: each.verdict.good)
 
 
-def kind(each: Comparison) -> str:
+def verdict_text(each: ExpectationComparison) -> str:
     """The verdict in a word, also of what is only shown."""
     return str(each.verdict) or NOT_JUDGED
 
 
-def tally(found: Iterable[Comparison]) -> list[tuple[str, int, str]]:
+def count_verdicts(found: Iterable[ExpectationComparison]) -> list[tuple[str, int, str]]:
     """How many of each verdict there are, what fails first, and its tone."""
-    known = {str(each) or NOT_JUDGED: each for each in Verdict}
-    count = Counter(map(kind, found))
+    known = {str(each) or NOT_JUDGED: each for each in ExpectationVerdict}
+    count = Counter(map(verdict_text, found))
     return [
-        (word, count[word], "" if each is Verdict.SHOWN else "good" if each.good else "bad")
+        (
+            word,
+            count[word],
+            "" if each is ExpectationVerdict.SHOWN else "good" if each.good else "bad",
+        )
         for word, each in known.items()
         if count[word]
     ]
 
 
-def choices(found: Sequence[Comparison]) -> list[tuple[str, int]]:
+def verdict_filters(found: Sequence[ExpectationComparison]) -> list[tuple[str, int]]:
     """Verdicts to choose rows by, first all of them; none where there is one only."""
-    several = [(word, count) for word, count, _ in tally(found)]
+    several = [(word, count) for word, count, _ in count_verdicts(found)]
     return [("", len(found)), *several] if len(several) > 1 else []
 
 
-def _chosen(found: Sequence[Group], entry: Expectation) -> Iterator[Group]:
+def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator[SeedGroup]:
     """The groups that an entry is about; where its variant is not among them, one without numbers.
 
     Such a group has the trials of its point, for their share of solutions is 0, unless nobody at any
     point gave that variant while others were given: then it has none.
     """
     own = [group for group in found if group.label == entry.algorithm]
-    there = [group for group in own if holds(group.point, entry.point)]
+    there = [group for group in own if has_values(group.point, entry.point)]
     if entry.variant is None:
         yield from there
         return
     known = {group.variant for group in own} - {""}
-    at: dict[str, list[Group]] = {}
+    at: dict[str, list[SeedGroup]] = {}
     for group in there:
         at.setdefault(repr(group.point), []).append(group)
     for several in at.values():
-        group = of_variant(several, entry.variant)
+        group = select_variant(several, entry.variant)
         yield group if entry.variant in known or not known else replace(group, outcomes=())
 
 
-def _ends(within: float | str | None, figure: float, ours: Estimate) -> tuple[float, float] | None:
+def _accepted_range(
+    within: float | str | None, figure: float, ours: IntervalEstimate
+) -> tuple[float, float] | None:
     """Between which numbers ours may lie: our interval, if it is that and there is one, or the
     tolerance to either side of our mean.
     """
     rounding = ROUNDING * max(1.0, abs(figure))
-    if within == CI:
+    if within == CONFIDENCE_INTERVAL:
         low, high = ours.interval or (None, None)
     elif isinstance(within, str):
-        low, high = _around(ours, float(within.rstrip("% ")) / 100 * abs(figure))
+        low, high = _range_around(ours, float(within.rstrip("% ")) / 100 * abs(figure))
     else:
-        low, high = _around(ours, within or 0.0)
+        low, high = _range_around(ours, within or 0.0)
     return None if low is None or high is None else (low - rounding, high + rounding)
 
 
-def _around(ours: Estimate, tolerance: float) -> tuple[float | None, float | None]:
+def _range_around(ours: IntervalEstimate, tolerance: float) -> tuple[float | None, float | None]:
     return replace(ours, half=tolerance, exact=None).interval or (None, None)
 
 
-def ours_cell(ours: Estimate) -> Cell:
+def measured_cell(ours: IntervalEstimate) -> SheetCell:
     """Our number; nan where that is what was measured."""
     if ours.mean is None:
-        return Cell("nan" if ours.nan else "")
-    return Cell(number(ours.mean), ours.mean)
+        return SheetCell("nan" if ours.nan else "")
+    return SheetCell(format_number(ours.mean), ours.mean)
 
 
-def interval_cell(ours: Estimate) -> Cell:
+def interval_cell(ours: IntervalEstimate) -> SheetCell:
     """Its ends, nothing without two seeds."""
     if ours.interval is None:
-        return Cell("")
-    return Cell(" to ".join(map(number, ours.interval)), ours.interval[0])
+        return SheetCell("")
+    return SheetCell(" to ".join(map(format_number, ours.interval)), ours.interval[0])
 
 
-def difference_cell(each: Comparison) -> Cell:
+def difference_cell(each: ExpectationComparison) -> SheetCell:
     """Ours less what is expected."""
     if each.ours.mean is None:
-        return Cell("")
+        return SheetCell("")
     difference = each.ours.mean - each.figure
-    return Cell(f"{'+' * (difference >= 0)}{number(difference)}", difference)
+    return SheetCell(f"{'+' * (difference >= 0)}{format_number(difference)}", difference)
 
 
-def verdict_cell(each: Comparison) -> Cell:
+def verdict_cell(each: ExpectationComparison) -> SheetCell:
     """With the reason where nothing was measured; of what is only shown there is none."""
     reason = f": {each.reason}" if each.reason else ""
-    shown = each.verdict is Verdict.SHOWN
-    return Cell(
+    shown = each.verdict is ExpectationVerdict.SHOWN
+    return SheetCell(
         f"{each.verdict}{reason}", tone="" if shown else "good" if each.verdict.good else "bad"
     )
 
 
-def _row(ledger: Ledger, each: Comparison) -> tuple[Cell, ...]:
+def _row(ledger: Ledger, each: ExpectationComparison) -> tuple[SheetCell, ...]:
     entry, ours = each.entry, each.ours
     return (
-        *(key_cell(each.group, name) for name in identity(ledger)),
-        Cell(entry.split),
-        Cell(entry.metric),
-        Cell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure),
-        ours_cell(ours),
+        *(key_cell(each.group, name) for name in identity_columns(ledger)),
+        SheetCell(entry.split),
+        SheetCell(entry.metric),
+        SheetCell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure),
+        measured_cell(ours),
         interval_cell(ours),
-        plain(ours.n),
+        value_cell(ours.n),
         difference_cell(each),
         verdict_cell(each),
-        plain(entry.within),
-        Cell(entry.source or ""),
+        value_cell(entry.within),
+        SheetCell(entry.source or ""),
     )

@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 
-def file_name(wish: str, taken: Container[str] = ()) -> str:
+def unique_file_name(wish: str, taken: Container[str] = ()) -> str:
     """A name without an ending that stays in its folder and is not taken yet."""
     clean = re.sub(r"[^A-Za-z0-9._=+-]+", "-", wish).lstrip(".") or "unnamed"
     found, count = clean, 1
@@ -17,11 +17,11 @@ def file_name(wish: str, taken: Container[str] = ()) -> str:
     return found
 
 
-def plot_name(asked: Sequence[Mapping[str, Any]], position: int) -> str:
+def plot_file_name(asked: Sequence[Mapping[str, Any]], position: int) -> str:
     """That of one of the plots that are asked for; two plots never share one."""
     names: list[str] = []
     for plot in asked[: position + 1]:
         axes = [plot[axis] for axis in ("x", "y") if axis in plot]
         wish = plot.get("file") or "-".join([plot.get("kind", "tradeoff"), *axes])
-        names.append(file_name(wish, names))
+        names.append(unique_file_name(wish, names))
     return names[-1]

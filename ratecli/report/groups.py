@@ -10,26 +10,26 @@ from functools import cached_property
 from typing import Any
 
 from ratecli.config.names import FAILURE_RATE, SOLUTION_RATE
-from ratecli.ledger.records import MET, VIOLATION, Planned
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.view import Ledger
-from ratecli.report.estimates import Estimate, estimate
-from ratecli.report.outcomes import Outcome, Place, failed, solved
+from ratecli.report.estimates import IntervalEstimate, estimate_mean
+from ratecli.report.outcomes import SplitMetric, TrialOutcome, failure_share, solution_share
 
-Key = tuple[str, ...]
-End = tuple[str, Mapping[str, Mapping[Place, float]]]
+GroupKey = tuple[str, ...]
+StatusAndNumbers = tuple[str, Mapping[str, Mapping[SplitMetric, float]]]
 """How a trial ended, and its numbers by variant."""
 
 
 @dataclass(frozen=True)
-class Group:
+class SeedGroup:
     """One variant of one algorithm at one sweep point (`seed`: only that one, if asked for)."""
 
     label: str
     variant: str
     point: Mapping[str, Any]
     seed: int | None
-    outcomes: tuple[Outcome, ...]
-    _known: dict[Place, Estimate] = field(
+    outcomes: tuple[TrialOutcome, ...]
+    _known: dict[SplitMetric, IntervalEstimate] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -38,32 +38,34 @@ class Group:
         return Counter(outcome.status for outcome in self.outcomes)
 
     @cached_property
-    def values(self) -> Mapping[Place, tuple[float, ...]]:
+    def values(self) -> Mapping[SplitMetric, tuple[float, ...]]:
         """The numbers of each split and metric, by trial, without those that have none."""
-        found: dict[Place, list[float]] = {}
+        found: dict[SplitMetric, list[float]] = {}
         for outcome in self.outcomes:
             for place, value in (outcome.numbers or {}).items():
                 found.setdefault(place, []).append(value)
         return {place: tuple(numbers) for place, numbers in found.items()}
 
-    def trials(self, places: Iterable[Place]) -> int:
+    def trials(self, places: Iterable[SplitMetric]) -> int:
         """The most trials that one of these was measured in, NaN or not."""
         found = (self.estimate(*place) for place in places)
         return max((each.n + each.nan for each in found), default=0)
 
-    def estimate(self, split: str, metric: str) -> Estimate:
+    def estimate(self, split: str, metric: str) -> IntervalEstimate:
         """The mean of a metric, or how often there was a solution or a failure."""
         place = split, metric
         if place not in self._known:
             self._known[place] = self._estimate(split, metric)
         return self._known[place]
 
-    def _estimate(self, split: str, metric: str) -> Estimate:
+    def _estimate(self, split: str, metric: str) -> IntervalEstimate:
         if metric == SOLUTION_RATE:
-            return solved(self.outcomes)
+            return solution_share(self.outcomes)
         if is_failure(metric):
-            return failed(self.outcomes, split, metric.removeprefix(FAILURE_RATE).lstrip("."))
-        return estimate(self.values.get((split, metric), ()))
+            return failure_share(
+                self.outcomes, split, metric.removeprefix(FAILURE_RATE).lstrip(".")
+            )
+        return estimate_mean(self.values.get((split, metric), ()))
 
     def held(self, split: str, constraint: str) -> tuple[int, int]:
         """How many trials keep the promise, of how many in which that was measured.
@@ -71,9 +73,9 @@ class Group:
         A NaN was not measured. Only on training rows, where the promise was made, it counts: as
         not kept.
         """
-        values = self.values.get((split, VIOLATION + constraint), ())
+        values = self.values.get((split, VIOLATION_PREFIX + constraint), ())
         told = [value for value in values if split == "train" or not math.isnan(value)]
-        return sum(value <= MET for value in told), len(told)
+        return sum(value <= CONSTRAINT_TOLERANCE for value in told), len(told)
 
 
 def is_failure(metric: str) -> bool:
@@ -86,7 +88,7 @@ def is_share(metric: str) -> bool:
     return metric == SOLUTION_RATE or is_failure(metric)
 
 
-def groups(ledger: Ledger, *, by_seed: bool = False) -> tuple[Group, ...]:
+def seed_groups(ledger: Ledger, *, by_seed: bool = False) -> tuple[SeedGroup, ...]:
     """In plan order, then by variant.
 
     Where no trial has numbers the variants are those that the algorithm has at other points; if it has
@@ -95,8 +97,8 @@ def groups(ledger: Ledger, *, by_seed: bool = False) -> tuple[Group, ...]:
     return ledger.once(("groups", by_seed), lambda: tuple(_groups(ledger, by_seed)))
 
 
-def _groups(ledger: Ledger, by_seed: bool) -> Iterator[Group]:
-    ends: dict[Key, tuple[Planned, list[End]]] = {}
+def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
+    ends: dict[GroupKey, tuple[PlannedTrial, list[StatusAndNumbers]]] = {}
     known: dict[str, dict[str, None]] = {}
     for trial in ledger.plan:
         numbers = ledger.numbers(trial)
@@ -107,7 +109,7 @@ def _groups(ledger: Ledger, by_seed: bool) -> Iterator[Group]:
         yield from _variants(first, several, by_seed, known[first.label])
 
 
-def of_variant(several: Sequence[Group], variant: str) -> Group:
+def select_variant(several: Sequence[SeedGroup], variant: str) -> SeedGroup:
     """That of a variant among the groups of one point; where no trial gave it, one without numbers."""
     outcomes = tuple(replace(each, numbers=None) for each in several[0].outcomes)
     nothing = replace(several[0], variant=variant, outcomes=outcomes)
@@ -115,23 +117,23 @@ def of_variant(several: Sequence[Group], variant: str) -> Group:
 
 
 def _variants(
-    first: Planned, ends: Sequence[End], by_seed: bool, known: Iterable[str]
-) -> Iterator[Group]:
+    first: PlannedTrial, ends: Sequence[StatusAndNumbers], by_seed: bool, known: Iterable[str]
+) -> Iterator[SeedGroup]:
     """The groups of trials that differ from the first in their seed only; `known` are the algorithm's
     variants.
     """
     here = {name for _, numbers in ends for name in numbers}
     for variant in sorted(here) or sorted(known) or [""]:
-        yield Group(
+        yield SeedGroup(
             label=first.label,
             variant=variant,
             point=first.point,
             seed=first.seed if by_seed else None,
-            outcomes=tuple(Outcome(status, numbers.get(variant)) for status, numbers in ends),
+            outcomes=tuple(TrialOutcome(status, numbers.get(variant)) for status, numbers in ends),
         )
 
 
-def _key(trial: Planned, *, by_seed: bool) -> Key:
+def _key(trial: PlannedTrial, *, by_seed: bool) -> GroupKey:
     """By `repr`, since 1, 1.0 and true are three sweep points and one dict key."""
     point = (part for name, value in trial.point.items() for part in (name, repr(value)))
     return (trial.label, *point, *([repr(trial.seed)] if by_seed else []))

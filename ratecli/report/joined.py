@@ -9,39 +9,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from ratecli.errors import Fault, FaultError
-from ratecli.files import LEDGER, atomic_write, writing
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.expectations import (
     MEANING,
     NOT_JUDGED,
     SIGNS,
-    Comparison,
-    Verdict,
-    choices,
-    comparisons,
+    ExpectationComparison,
+    ExpectationVerdict,
+    compare_expectations,
+    count_verdicts,
     difference_cell,
     interval_cell,
-    kind,
-    ours_cell,
-    tally,
+    measured_cell,
     verdict_cell,
+    verdict_filters,
+    verdict_text,
 )
-from ratecli.report.groups import groups
-from ratecli.report.identity import by_status, status_cell
-from ratecli.report.markup import render
-from ratecli.report.sheet import Cell, Column, Sheet, plain, scalar
+from ratecli.report.groups import seed_groups
+from ratecli.report.identity import count_by_status, status_cell
+from ratecli.report.markup import render_template
+from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_scalar, value_cell
 
 REPORT = "report.html"
 UNREADABLE = "cannot be read"
 """Shown for an experiment whose ledger is none, or of another version."""
 ORDER = (
-    Verdict.DIFFERS,
-    Verdict.NOT_MEASURED,
-    Verdict.BETTER,
-    Verdict.NOT_CONTRADICTED,
-    Verdict.HOLDS,
-    Verdict.SHOWN,
+    ExpectationVerdict.DIFFERS,
+    ExpectationVerdict.NOT_MEASURED,
+    ExpectationVerdict.BETTER,
+    ExpectationVerdict.NOT_CONTRADICTED,
+    ExpectationVerdict.HOLDS,
+    ExpectationVerdict.SHOWN,
 )
 """Verdicts in the order in which a person wants to see them."""
 NOTE = (
@@ -51,12 +51,12 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class Experiment:
+class JoinedExperiment:
     """One of those that are joined; without a ledger it was not run, or `faults` say why there is none."""
 
     folder: Path
     ledger: Ledger | None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Diagnostic, ...] = ()
 
     @property
     def name(self) -> str:
@@ -64,11 +64,11 @@ class Experiment:
         return str(named or self.folder.name)
 
     @property
-    def compared(self) -> list[Comparison]:
-        return comparisons(self.ledger) if self.ledger else []
+    def compared(self) -> list[ExpectationComparison]:
+        return compare_expectations(self.ledger) if self.ledger else []
 
 
-Row = tuple[Experiment, Comparison]
+FigureRow = tuple[JoinedExperiment, ExpectationComparison]
 
 
 def write_joined(folders: Sequence[Path], place: Path) -> Path:
@@ -82,14 +82,14 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
     FaultError
         E505 where `place` cannot be written.
     """
-    text = joined(folders, place)
-    with writing(place.parent):
+    text = render_joined(folders, place)
+    with report_write_errors(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(place, text)
     return place
 
 
-def joined(folders: Sequence[Path], place: Path) -> str:
+def render_joined(folders: Sequence[Path], place: Path) -> str:
     """The page's text; `place` is where it will lie."""
     found = [_read(folder) for folder in dict.fromkeys(folders)]
     rows = sorted(
@@ -98,15 +98,19 @@ def joined(folders: Sequence[Path], place: Path) -> str:
     )
     papers = [row for row in rows if row[1].entry.kind == "paper"]
     others = [row for row in rows if row[1].entry.kind != "paper"]
-    return render(
+    return render_template(
         "joined.html.j2",
         experiments=_experiments(found, place),
         missing=[each.name for each in found if each.ledger is None and not each.faults],
         unreadable=[(each.name, fault) for each in found for fault in each.faults],
-        trials=by_status(sum((_statuses(each) for each in found), Counter())),
-        verdicts=tally(one for _, one in papers),
+        trials=count_by_status(sum((_statuses(each) for each in found), Counter())),
+        verdicts=count_verdicts(one for _, one in papers),
         sheets=[
-            (sheet, choices([one for _, one in several]), [kind(one) for _, one in several])
+            (
+                sheet,
+                verdict_filters([one for _, one in several]),
+                [verdict_text(one) for _, one in several],
+            )
             for sheet, several in (
                 (_figures("Paper figures beside ours", "paper", papers, place), papers),
                 (_figures("Other expectations", "expected", others, place), others),
@@ -116,23 +120,23 @@ def joined(folders: Sequence[Path], place: Path) -> str:
     )
 
 
-def _read(folder: Path) -> Experiment:
-    path = folder / LEDGER
+def _read(folder: Path) -> JoinedExperiment:
+    path = folder / LEDGER_FILE
     try:
-        return Experiment(folder, Ledger.read(path) if path.is_file() else None)
+        return JoinedExperiment(folder, Ledger.read(path) if path.is_file() else None)
     except FaultError as error:
-        return Experiment(folder, None, tuple(error.faults))
+        return JoinedExperiment(folder, None, tuple(error.faults))
 
 
-def _statuses(each: Experiment) -> Counter[str]:
+def _statuses(each: JoinedExperiment) -> Counter[str]:
     return Counter(map(each.ledger.status, each.ledger.plan) if each.ledger else ())
 
 
-def _experiments(found: Sequence[Experiment], place: Path) -> Sheet:
+def _experiments(found: Sequence[JoinedExperiment], place: Path) -> Sheet:
     """One row an experiment."""
     columns = (
-        Column("experiment"), Column("what it asks"), Column("trials", numeric=True),
-        Column("ended"), Column("kept on test", numeric=True), Column("expected numbers"),
+        SheetColumn("experiment"), SheetColumn("what it asks"), SheetColumn("trials", numeric=True),
+        SheetColumn("ended"), SheetColumn("kept on test", numeric=True), SheetColumn("expected numbers"),
     )  # fmt: skip
     note = (
         "Kept on test: trials and variants of algorithms of which no constraint is broken on test rows, of "
@@ -141,54 +145,60 @@ def _experiments(found: Sequence[Experiment], place: Path) -> Sheet:
     return Sheet("Experiments", columns, tuple(_row(each, place) for each in found), note)
 
 
-def _row(each: Experiment, place: Path) -> tuple[Cell, ...]:
+def _row(each: JoinedExperiment, place: Path) -> tuple[SheetCell, ...]:
     if each.ledger is None:
-        ended = Cell(UNREADABLE, tone="bad") if each.faults else Cell(NOT_RUN, tone="part")
-        return (Cell(each.name), *[Cell("")] * 2, ended, *[Cell("")] * 2)
+        ended = (
+            SheetCell(UNREADABLE, tone="bad") if each.faults else SheetCell(NOT_RUN, tone="part")
+        )
+        return (SheetCell(each.name), *[SheetCell("")] * 2, ended, *[SheetCell("")] * 2)
     counts = _statuses(each)
-    judged = tally(each.compared)
+    judged = count_verdicts(each.compared)
     bad = any(tone == "bad" for *_, tone in judged)
     return (
-        Cell(each.name, link=_link(each.folder, place)),
-        Cell(_first_sentence(str(each.ledger.experiment.get("description") or ""))),
-        plain(counts.total()),
+        SheetCell(each.name, link=_link(each.folder, place)),
+        SheetCell(_first_sentence(str(each.ledger.experiment.get("description") or ""))),
+        value_cell(counts.total()),
         status_cell(counts),
         _kept(each.ledger),
-        Cell(", ".join(f"{word} {count}" for word, count, _ in judged), tone="bad" if bad else ""),
+        SheetCell(
+            ", ".join(f"{word} {count}" for word, count, _ in judged), tone="bad" if bad else ""
+        ),
     )
 
 
-def _kept(ledger: Ledger) -> Cell:
+def _kept(ledger: Ledger) -> SheetCell:
     """Of the classifiers that were measured on test rows how many break no constraint there."""
     told = [
-        outcome.broken("test") for group in groups(ledger.algorithms) for outcome in group.outcomes
+        outcome.broken("test")
+        for group in seed_groups(ledger.algorithms)
+        for outcome in group.outcomes
     ]
     known = [broken for broken in told if broken is not None]
     if not ledger.constraints or not known:
-        return Cell("")
+        return SheetCell("")
     kept = known.count(False)
-    return Cell(f"{kept:,} of {len(known):,}", kept / len(known))
+    return SheetCell(f"{kept:,} of {len(known):,}", kept / len(known))
 
 
-def _figures(title: str, what: str, several: Sequence[Row], place: Path) -> Sheet:
+def _figures(title: str, what: str, several: Sequence[FigureRow], place: Path) -> Sheet:
     """One row a figure."""
     columns = (
-        Column("experiment"), Column("figure"), Column("source"),
-        *(Column(name, numeric=True) for name in (what, "ours", "95 % interval")),
-        Column("verdict"), *(Column(name, numeric=True) for name in ("difference", "n")), Column("within"),
+        SheetColumn("experiment"), SheetColumn("figure"), SheetColumn("source"),
+        *(SheetColumn(name, numeric=True) for name in (what, "ours", "95 % interval")),
+        SheetColumn("verdict"), *(SheetColumn(name, numeric=True) for name in ("difference", "n")), SheetColumn("within"),
     )  # fmt: skip
     rows = tuple(
         (
-            Cell(each.name, link=_link(each.folder, place)),
-            Cell(_told(one)),
-            Cell(one.entry.source or ""),
-            Cell(f"{SIGNS[one.entry.kind].replace('paper ', '')}{one.figure:g}", one.figure),
-            ours_cell(one.ours),
+            SheetCell(each.name, link=_link(each.folder, place)),
+            SheetCell(_figure_text(one)),
+            SheetCell(one.entry.source or ""),
+            SheetCell(f"{SIGNS[one.entry.kind].replace('paper ', '')}{one.figure:g}", one.figure),
+            measured_cell(one.ours),
             interval_cell(one.ours),
-            verdict_cell(one) if str(one.verdict) else Cell(NOT_JUDGED, tone="none"),
+            verdict_cell(one) if str(one.verdict) else SheetCell(NOT_JUDGED, tone="none"),
             difference_cell(one),
-            plain(one.ours.n),
-            plain(one.entry.within),
+            value_cell(one.ours.n),
+            value_cell(one.entry.within),
         )
         for each, one in several
     )
@@ -196,10 +206,10 @@ def _figures(title: str, what: str, several: Sequence[Row], place: Path) -> Shee
     return sheet.without_empty("source", "within")
 
 
-def _told(one: Comparison) -> str:
+def _figure_text(one: ExpectationComparison) -> str:
     """Which number: the metric, of whom, where."""
     group = one.group
-    point = [f"{name} = {scalar(value)}" for name, value in group.point.items()]
+    point = [f"{name} = {format_scalar(value)}" for name, value in group.point.items()]
     who = f"{group.label} ({group.variant})" if group.variant else group.label
     return ", ".join([f"{one.entry.metric} of {who}", *point, one.entry.split])
 

@@ -9,25 +9,25 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from ratecli.report.sheet import Cell, Column
+from ratecli.report.sheet import SheetCell, SheetColumn
 
-MOST_ROWS = 400
+MAX_ROWS = 400
 """Of a table on a page; the rest is in the files beside it."""
-LONG = 48
+LONG_TEXT = 48
 """Characters of a cell from which it may run over several lines."""
 
 
-def render(template: str, **values: Any) -> str:
+def render_template(template: str, **values: Any) -> str:
     """A page by the template of that name in `page/`."""
     return _environment().get_template(template).render(**values)
 
 
-def attributes(column: Column, cell: Cell, *, meter: bool = False) -> Markup:
+def cell_attributes(column: SheetColumn, cell: SheetCell, *, meter: bool = False) -> Markup:
     """Those of a cell's element; with `meter` a bar shows the share that it is sorted by."""
     share = meter and column.numeric and cell.key is not None
     classes = [
         "number" * column.numeric,
-        "long" * (len(cell.text) > LONG),
+        "long" * (len(cell.text) > LONG_TEXT),
         cell.tone,
         "meter" * share,
     ]
@@ -58,7 +58,7 @@ def _environment() -> Environment:
     )
     ours = {"css": "page.css", "dark": "dark.css", "script": "page.js"}
     found.globals |= {name: Markup(_text(file).strip()) for name, file in ours.items()}  # noqa: S704
-    found.globals |= {"attributes": attributes, "most_rows": MOST_ROWS}
+    found.globals |= {"attributes": cell_attributes, "most_rows": MAX_ROWS}
     return found
 
 

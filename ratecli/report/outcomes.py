@@ -11,27 +11,27 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ratecli.ledger.records import MET, VIOLATION
-from ratecli.ledger.view import MEASURED
-from ratecli.report.estimates import Estimate, share
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX
+from ratecli.ledger.view import MEASURED_STATUSES
+from ratecli.report.estimates import IntervalEstimate, estimate_share
 
-ANSWERED = MEASURED | {"no_solution_found", "infeasible"}
+CONCLUSIVE = MEASURED_STATUSES | {"no_solution_found", "infeasible"}
 """Statuses that rates of solutions and failures count."""
 
-Place = tuple[str, str]
+SplitMetric = tuple[str, str]
 """A split and a metric: where a number is."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """The end of one trial and the numbers of one variant; None where it gave no such classifier."""
 
     status: str
-    numbers: Mapping[Place, float] | None = None
+    numbers: Mapping[SplitMetric, float] | None = None
 
     @property
     def answered(self) -> bool:
-        return self.status in ANSWERED
+        return self.status in CONCLUSIVE
 
     def broken(self, split: str, constraint: str = "") -> bool | None:
         """Whether the classifier breaks the constraint, or any, on the rows of a split.
@@ -42,22 +42,24 @@ class Outcome:
         found = [
             value
             for (where, metric), value in (self.numbers or {}).items()
-            if where == split and metric.startswith(VIOLATION)
-            if constraint in {"", metric.removeprefix(VIOLATION)}
+            if where == split and metric.startswith(VIOLATION_PREFIX)
+            if constraint in {"", metric.removeprefix(VIOLATION_PREFIX)}
         ]
         unknown = any(map(math.isnan, found))
-        if any(value > MET for value in found) or (unknown and split == "train"):
+        if any(value > CONSTRAINT_TOLERANCE for value in found) or (unknown and split == "train"):
             return True
         return None if unknown or not found else False
 
 
-def solved(outcomes: Iterable[Outcome]) -> Estimate:
+def solution_share(outcomes: Iterable[TrialOutcome]) -> IntervalEstimate:
     """The share of the trials with an answer that gave a classifier."""
     found = [each.numbers is not None for each in outcomes if each.answered]
-    return share(sum(found), len(found))
+    return estimate_share(sum(found), len(found))
 
 
-def failed(outcomes: Iterable[Outcome], split: str, constraint: str = "") -> Estimate:
+def failure_share(
+    outcomes: Iterable[TrialOutcome], split: str, constraint: str = ""
+) -> IntervalEstimate:
     """The share of the trials with an answer that gave a classifier which breaks the constraint, or
     any, on the rows of a split. Where of no classifier anybody can tell there is no share.
     """
@@ -65,5 +67,5 @@ def failed(outcomes: Iterable[Outcome], split: str, constraint: str = "") -> Est
     told = [each.broken(split, constraint) for each in answered if each.numbers is not None]
     unknown = told.count(None)
     if told and unknown == len(told):
-        return Estimate(None, None, 0, unknown)
-    return share(told.count(True), len(answered) - unknown, unknown)
+        return IntervalEstimate(None, None, 0, unknown)
+    return estimate_share(told.count(True), len(answered) - unknown, unknown)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ratecli.report.estimates import Estimate
+from ratecli.report.estimates import IntervalEstimate
 
 
 @dataclass(frozen=True)
-class Cell:
+class SheetCell:
     """What is shown, what it is sorted by, whether it is good, partly good or bad news; on a page also
     what is folded away below, and the file that a click opens.
     """
@@ -24,7 +24,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
+class SheetColumn:
     title: str
     numeric: bool = False
 
@@ -32,8 +32,8 @@ class Column:
 @dataclass(frozen=True)
 class Sheet:
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: tuple[SheetColumn, ...]
+    rows: tuple[tuple[SheetCell, ...], ...]
     note: str = ""
 
     def without_empty(self, *titles: str) -> Sheet:
@@ -47,7 +47,7 @@ class Sheet:
         return replace(self, columns=tuple(self.columns[k] for k in kept), rows=rows)
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Four decimals, or three digits where those would show nothing or too much."""
     if not math.isfinite(value):
         return str(value)
@@ -55,7 +55,7 @@ def number(value: float) -> str:
     return f"{value:.4f}" if plain else f"{value:.3g}"
 
 
-def scalar(value: Any) -> str:
+def format_scalar(value: Any) -> str:
     """A sweep value or another value of the file, as a person would write it."""
     if value is None:
         return ""
@@ -64,22 +64,24 @@ def scalar(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def plain(value: Any) -> Cell:
+def value_cell(value: Any) -> SheetCell:
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return Cell(scalar(value), value if numeric else None)
+    return SheetCell(format_scalar(value), value if numeric else None)
 
 
-def with_interval(found: Estimate, trials: int) -> Cell:
+def estimate_cell(found: IntervalEstimate, trials: int) -> SheetCell:
     """`mean ± half`, of a share `mean [low, high]`; the count where it is not that of the row."""
     if found.mean is None:
-        return Cell("nan" if found.nan else "", None)
-    text = number(found.mean) + ("" if found.half is None else f" ± {number(found.half)}")
+        return SheetCell("nan" if found.nan else "", None)
+    text = format_number(found.mean) + (
+        "" if found.half is None else f" ± {format_number(found.half)}"
+    )
     if found.exact is not None:
-        text += f" [{', '.join(map(number, found.exact))}]"
-    return Cell(text + (f" (n={found.n})" if found.n != trials else ""), found.mean)
+        text += f" [{', '.join(map(format_number, found.exact))}]"
+    return SheetCell(text + (f" (n={found.n})" if found.n != trials else ""), found.mean)
 
 
-def markdown(sheet: Sheet) -> str:
+def to_markdown(sheet: Sheet) -> str:
     """A pipe table whose source is as readable as its rendering."""
     texts = [[_escape(cell.text) for cell in row] for row in sheet.rows]
     heads = [_escape(column.title) for column in sheet.columns]

@@ -15,7 +15,7 @@ STEP = 0.012
 """How far apart, in shares of the axis, lines are put that have the same x: else one hides another."""
 EDGE = 0.05
 """The share of the axis that stays free at either end."""
-SHORT = 6
+SHORT_LABEL = 6
 """Letters of a value that is a label of a logarithmic scale itself: 0.0013895 is none."""
 ROUNDING = 1e-9
 LETTER = 0.034
@@ -23,7 +23,7 @@ LETTER = 0.034
 
 
 @dataclass(frozen=True)
-class Along:
+class SweepAxis:
     """The swept axis: its values from the least, and how many lines share it."""
 
     values: tuple[float, ...]
@@ -64,7 +64,7 @@ class Along:
         powers = tuple(
             10.0**k for k in range(math.ceil(first - ROUNDING), math.floor(last + ROUNDING) + 1)
         )
-        long = any(len(f"{value:g}") > SHORT for value in self.values)
+        long = any(len(f"{value:g}") > SHORT_LABEL for value in self.values)
         return powers if long and len(powers) > 1 else self.values
 
     def _labelled(self) -> list[float]:

@@ -10,18 +10,18 @@ from typing import Any
 
 import pandas as pd
 
-from ratecli.ledger.view import Ledger, split_order
-from ratecli.report.expectations import Comparison, comparisons
-from ratecli.report.groups import Group, groups
+from ratecli.ledger.view import Ledger, split_rank
+from ratecli.report.expectations import ExpectationComparison, compare_expectations
+from ratecli.report.groups import SeedGroup, seed_groups
 
 NUMBERS = ("mean", "low", "high", "n", "nan")
 EXPECTED = ("expect", "figure", "within", "source", "verdict")
-Where = tuple[str, str, str, str, str]
+MetricKey = tuple[str, str, str, str, str]
 """A row of the summary: algorithm, variant, point, split, metric."""
 TYPES = dict.fromkeys(["value", "mean", "low", "high"], "float64") | {"n": "int64", "nan": "int64"}
 
 
-def tidy(ledger: Ledger) -> pd.DataFrame:
+def metrics_table(ledger: Ledger) -> pd.DataFrame:
     """One row a measured number: algorithm, variant, <sweep>, seed, split, metric, value."""
     rows = [
         (
@@ -42,7 +42,7 @@ def tidy(ledger: Ledger) -> pd.DataFrame:
     )
 
 
-def trials(ledger: Ledger) -> pd.DataFrame:
+def trials_table(ledger: Ledger) -> pd.DataFrame:
     """One row a planned trial, whatever became of it."""
     rows = [
         (
@@ -57,7 +57,7 @@ def trials(ledger: Ledger) -> pd.DataFrame:
     return _frame(rows, ["algorithm", *ledger.sweep, "seed", "status", "reason"], ledger.sweep)
 
 
-def summary(ledger: Ledger) -> pd.DataFrame:
+def summary_table(ledger: Ledger) -> pd.DataFrame:
     """Mean over seeds and 95 % Student-t interval; `n` seeds gave a number, `nan` gave NaN.
 
     What is resampled is the seed with all that is drawn from it: splits that are not the official
@@ -66,18 +66,18 @@ def summary(ledger: Ledger) -> pd.DataFrame:
     Where the file expects numbers, five columns say what is expected of a row. A row of which several
     things are expected is repeated for each; what is expected and has no numbers comes last.
     """
-    expected: dict[Where, list[Comparison]] = {}
-    for each in comparisons(ledger):
-        where = _where(each.group, each.entry.split, each.entry.metric)
+    expected: dict[MetricKey, list[ExpectationComparison]] = {}
+    for each in compare_expectations(ledger):
+        where = _metric_key(each.group, each.entry.split, each.entry.metric)
         expected.setdefault(where, []).append(each)
     columns = EXPECTED if expected else ()
     rows = []
-    for group in groups(ledger):
+    for group in seed_groups(ledger):
         for split, metric in sorted(
-            group.values, key=lambda place: (split_order(place[0]), ledger.metrics.index(place[1]))
+            group.values, key=lambda place: (split_rank(place[0]), ledger.metrics.index(place[1]))
         ):
             row = _summary_row(ledger, group, split, metric)
-            asked = expected.pop(_where(group, split, metric), [])
+            asked = expected.pop(_metric_key(group, split, metric), [])
             rows += [(*row, *_expected(each)) for each in asked] or [(*row, *[None] * len(columns))]
     for each in (each for asked in expected.values() for each in asked):
         row = _summary_row(ledger, each.group, each.entry.split, each.entry.metric)
@@ -86,17 +86,17 @@ def summary(ledger: Ledger) -> pd.DataFrame:
     return _frame(rows, heads, ledger.sweep)
 
 
-def _summary_row(ledger: Ledger, group: Group, split: str, metric: str) -> tuple[Any, ...]:
+def _summary_row(ledger: Ledger, group: SeedGroup, split: str, metric: str) -> tuple[Any, ...]:
     found = group.estimate(split, metric)
     head = (group.label, group.variant, *_point(ledger, group.point), split, metric)
     return (*head, found.mean, found.low, found.high, found.n, found.nan)
 
 
-def _where(group: Group, split: str, metric: str) -> Where:
+def _metric_key(group: SeedGroup, split: str, metric: str) -> MetricKey:
     return group.label, group.variant, repr(group.point), split, metric
 
 
-def _expected(each: Comparison) -> tuple[Any, ...]:
+def _expected(each: ExpectationComparison) -> tuple[Any, ...]:
     entry = each.entry
     return entry.kind, each.figure, entry.within, entry.source, str(each.verdict)
 

@@ -9,53 +9,53 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import (
-    LEDGER,
-    MODELS,
-    UNFINISHED,
+    LEDGER_FILE,
+    MODELS_FOLDER,
+    UNFINISHED_PREFIX,
     atomic_write,
-    cannot_write,
-    refuse_links,
-    writing,
+    check_no_links,
+    report_write_errors,
+    write_failed_error,
 )
-from ratecli.ledger.lock import REPORT_LOCK, reporting
-from ratecli.ledger.store import Store
+from ratecli.ledger.lock import REPORT_LOCK_FILE, lock_report
+from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
-from ratecli.report.constraint_tables import kept, promises
-from ratecli.report.expectations import against
-from ratecli.report.file_names import file_name
-from ratecli.report.html import page
+from ratecli.report.constraint_tables import constraint_sheet, satisfaction_sheet
+from ratecli.report.expectations import expectation_sheet
+from ratecli.report.file_names import unique_file_name
+from ratecli.report.html import render_report
 from ratecli.report.models import write_models
-from ratecli.report.plots.draw import pictures
-from ratecli.report.plots.tree import trees
-from ratecli.report.sheet import markdown
-from ratecli.report.sheets import asked_sheets, how, unshown
-from ratecli.report.tables import csv_text, summary, tidy, trials
+from ratecli.report.plots.draw import draw_plots
+from ratecli.report.plots.tree import draw_trees
+from ratecli.report.sheet import to_markdown
+from ratecli.report.sheets import cell_legend, requested_sheets, unlisted_constraints
+from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 from ratecli.staging import remove_stale
 
 MANIFEST = "manifest.json"
-PAGES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
-FOLDERS = ("tables", "figures", MODELS)
+REPORT_FILES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
+REPORT_FOLDERS = ("tables", "figures", MODELS_FOLDER)
 
 
-def check_place(folder: Path) -> None:
+def check_report_folder(folder: Path) -> None:
     """Before trials run: FaultError with an E505 for all that would be in a report's way."""
-    refuse_links(folder, LEDGER, REPORT_LOCK, *FOLDERS)
+    check_no_links(folder, LEDGER_FILE, REPORT_LOCK_FILE, *REPORT_FOLDERS)
     found = list(_obstacles(folder))
     if found:
         raise FaultError(found)
 
 
-def _obstacles(folder: Path) -> Iterator[Fault]:
-    for path in (folder / name for name in PAGES):
+def _obstacles(folder: Path) -> Iterator[Diagnostic]:
+    for path in (folder / name for name in REPORT_FILES):
         if path.is_dir():
-            yield cannot_write(path, "it is a folder")
-    for path in (folder, *(folder / name for name in FOLDERS)):
+            yield write_failed_error(path, "it is a folder")
+    for path in (folder, *(folder / name for name in REPORT_FOLDERS)):
         if path.exists() and not path.is_dir():
-            yield cannot_write(path, "it is no folder")
+            yield write_failed_error(path, "it is no folder")
         elif path.exists() and not os.access(path, os.W_OK):
-            yield cannot_write(path, "nothing may be written there")
+            yield write_failed_error(path, "nothing may be written there")
 
 
 def write_report(folder: Path) -> list[Path]:
@@ -64,28 +64,28 @@ def write_report(folder: Path) -> list[Path]:
     Gives the files, and for all of single trials the folder that they are in. The same ledger gives the
     same bytes, and all files are of the ledger as it was at one moment, even while a run goes on.
     """
-    return report_of(folder)[1]
+    return write_and_load_report(folder)[1]
 
 
-def report_of(folder: Path) -> tuple[Ledger, list[Path]]:
+def write_and_load_report(folder: Path) -> tuple[Ledger, list[Path]]:
     """As `write_report`; gives also what the report is of."""
-    refuse_links(folder, LEDGER, *FOLDERS)
-    if not (folder / LEDGER).is_file():
-        Ledger.read(folder / LEDGER)  # an E503, before a lock is left there
-    with reporting(folder), Store(folder / LEDGER, readonly=True) as store:
-        for name in FOLDERS:
-            remove_stale(folder / name, UNFINISHED)
+    check_no_links(folder, LEDGER_FILE, *REPORT_FOLDERS)
+    if not (folder / LEDGER_FILE).is_file():
+        Ledger.read(folder / LEDGER_FILE)  # an E503, before a lock is left there
+    with lock_report(folder), LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
+        for name in REPORT_FOLDERS:
+            remove_stale(folder / name, UNFINISHED_PREFIX)
         read = Ledger(*store.read())
         ledger = with_manifest(read, folder)
         written = []
         for name, content in _files(ledger):
             path = folder / name
-            with writing(path.parent):
+            with report_write_errors(path.parent):
                 path.parent.mkdir(exist_ok=True)
             atomic_write(path, content)
             written.append(path)
-        kept = write_models(folder / MODELS, ledger, store)
-    return read, [*written, folder / MODELS] if kept else written
+        kept = write_models(folder / MODELS_FOLDER, ledger, store)
+    return read, [*written, folder / MODELS_FOLDER] if kept else written
 
 
 def with_manifest(ledger: Ledger, folder: Path) -> Ledger:
@@ -98,31 +98,31 @@ def with_manifest(ledger: Ledger, folder: Path) -> Ledger:
 
 
 def summary_markdown(ledger: Ledger) -> str:
-    sheets = asked_sheets(ledger)
-    if (expected := against(ledger)).rows:
+    sheets = requested_sheets(ledger)
+    if (expected := expectation_sheet(ledger)).rows:
         sheets.append(expected)
     if ledger.constraints:
-        sheets.append(kept(ledger))
-    if unshown(ledger):
-        sheets.append(promises(ledger))
+        sheets.append(satisfaction_sheet(ledger))
+    if unlisted_constraints(ledger):
+        sheets.append(constraint_sheet(ledger))
     name = ledger.experiment.get("name", "")
-    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{how(ledger)}\n"]
-    return "\n".join([*heads, *map(markdown, sheets)])
+    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{cell_legend(ledger)}\n"]
+    return "\n".join([*heads, *map(to_markdown, sheets)])
 
 
 def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
-    yield "metrics.csv", csv_text(tidy(ledger))
-    yield "trials.csv", csv_text(trials(ledger))
-    yield "summary.csv", csv_text(summary(ledger), nan="")
+    yield "metrics.csv", csv_text(metrics_table(ledger))
+    yield "trials.csv", csv_text(trials_table(ledger))
+    yield "summary.csv", csv_text(summary_table(ledger), nan="")
     yield "summary.md", summary_markdown(ledger)
-    for table, sheet in zip(ledger.asked("tables"), asked_sheets(ledger), strict=False):
+    for table, sheet in zip(ledger.asked("tables"), requested_sheets(ledger), strict=False):
         if table.get("file"):
-            notes = "\n\n".join([*ledger.stand_ins, how(ledger)])
-            yield f"tables/{file_name(table['file'])}.md", f"{markdown(sheet)}\n{notes}\n"
-    drawn = pictures(ledger)
+            notes = "\n\n".join([*ledger.stand_ins, cell_legend(ledger)])
+            yield f"tables/{unique_file_name(table['file'])}.md", f"{to_markdown(sheet)}\n{notes}\n"
+    drawn = draw_plots(ledger)
     for picture in drawn:
         yield f"figures/{picture.name}.svg", picture.svg
         yield f"figures/{picture.name}.png", picture.png
-    certified = trees(ledger)
+    certified = draw_trees(ledger)
     yield from ((f"figures/{picture.name}.svg", picture.svg) for picture, _ in certified)
-    yield "report.html", page(ledger, drawn, certified)
+    yield "report.html", render_report(ledger, drawn, certified)

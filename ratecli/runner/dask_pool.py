@@ -16,37 +16,37 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster
 
 from ratecli.datasets.download import data_folder
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.provenance import code_versions
-from ratecli.runner.dask_worker import Run, leave, work
-from ratecli.runner.messages import Answer, Death, Parcel
-from ratecli.runner.worker_pool import interrupts_held
+from ratecli.runner.dask_worker import DaskRun, end_run_processes, run_on_worker
+from ratecli.runner.messages import TaskMessage, WorkerAnswer, WorkerDeath
+from ratecli.runner.worker_pool import block_interrupts
 
 CONNECT_SECONDS = 10.0
-LOOK_SECONDS = 1.0
-LEAVE_SECONDS = 3.0
+DASK_POLL_SECONDS = 1.0
+SHUTDOWN_SECONDS = 3.0
 """How long workers may take to hear that a run is over: who hears nothing of it finds out alone."""
-LOST_SECONDS = 300.0
+LOST_WORKER_SECONDS = 300.0
 """How long a cluster may be without workers: one that grows on demand needs minutes."""
 
 # Of a cluster started here: Dask gives a trial whose worker died to another one, once; what waits stays
 # with the scheduler, out of reach of such a death.
-SETTINGS = {
+DASK_SETTINGS = {
     "distributed.scheduler.allowed-failures": 1,
     "distributed.scheduler.worker-saturation": 1.0,
 }
 
 
-class DaskCrew:
+class DaskPool:
     """Up to `jobs` trials at once, or as many as the cluster has threads."""
 
     def __init__(self, client: Client, jobs: int | None) -> None:
         environment = {"RATECLI_DATA": str(data_folder().absolute())}
-        self._run = Run(secrets.token_hex(8), code_versions(), environment)
+        self._run = DaskRun(secrets.token_hex(8), code_versions(), environment)
         self._client = client
         self._jobs = jobs
-        self._out: dict[Future[Answer], str] = {}
-        self._ended: SimpleQueue[Future[Answer]] = SimpleQueue()
+        self._out: dict[Future[WorkerAnswer], str] = {}
+        self._ended: SimpleQueue[Future[WorkerAnswer]] = SimpleQueue()
         self._is_lost = False
         self._threads = 0
         self._looked = self._seen = time.monotonic()
@@ -59,25 +59,25 @@ class DaskCrew:
     def is_busy(self) -> bool:
         return bool(self._out)
 
-    def hand(self, parcel: Parcel) -> None:
-        future = self._client.submit(work, self._run, parcel, pure=False, retries=0)
+    def hand(self, parcel: TaskMessage) -> None:
+        future = self._client.submit(run_on_worker, self._run, parcel, pure=False, retries=0)
         self._out[future] = parcel.key
         future.add_done_callback(self._ended.put)
 
-    def collect(self) -> list[Answer]:
+    def collect(self) -> list[WorkerAnswer]:
         """Wait for an answer. FaultError: E512 where workers cannot run trials, E513 without a cluster."""
         while True:
-            if time.monotonic() - self._looked > LOOK_SECONDS:
+            if time.monotonic() - self._looked > DASK_POLL_SECONDS:
                 self._look()
             with suppress(Empty):
-                return [self._answer(self._ended.get(timeout=LOOK_SECONDS))]
+                return [self._answer(self._ended.get(timeout=DASK_POLL_SECONDS))]
 
     def dismiss(self) -> None:
         """All is done: that a worker is lost now, or the cluster, takes nothing away."""
         # in a thread: a worker that just died would be called for 30 s
         telling = threading.Thread(target=self._tell, daemon=True)
         telling.start()
-        telling.join(LEAVE_SECONDS)
+        telling.join(SHUTDOWN_SECONDS)
 
     def kill(self) -> None:
         if not self._is_lost:
@@ -87,7 +87,7 @@ class DaskCrew:
 
     def _tell(self) -> None:
         with suppress(OSError, RuntimeError, CancelledError):  # the client may close meanwhile
-            self._client.run(leave, self._run.name, on_error="ignore")
+            self._client.run(end_run_processes, self._run.name, on_error="ignore")
 
     def _look(self) -> None:
         """See how large the cluster is now, and whether it is there."""
@@ -98,10 +98,10 @@ class DaskCrew:
         self._looked = time.monotonic()
         if self._threads:
             self._seen = self._looked
-        elif self._looked - self._seen > LOST_SECONDS:
-            raise self._lost(f"it has had no workers for {LOST_SECONDS:g} s")
+        elif self._looked - self._seen > LOST_WORKER_SECONDS:
+            raise self._lost(f"it has had no workers for {LOST_WORKER_SECONDS:g} s")
 
-    def _answer(self, future: Future[Answer]) -> Answer:
+    def _answer(self, future: Future[WorkerAnswer]) -> WorkerAnswer:
         key = self._out.pop(future)
         if future.cancelled():
             raise self._lost("the scheduler is gone")
@@ -112,31 +112,33 @@ class DaskCrew:
         except OSError as closed:
             raise self._lost("the scheduler does not answer any more") from closed
         if isinstance(error, KilledWorker):
-            return Death(key, "a Dask worker was lost", 1 + error.args[2])
+            return WorkerDeath(key, "a Dask worker was lost", 1 + error.args[2])
         if isinstance(error, FaultError):
             raise error
         message = f"the workers of the cluster cannot run trials: {type(error).__name__}: {error}"
-        raise FaultError(Fault("E512", message, "they need ratecli of the same version as here"))
+        raise FaultError(
+            Diagnostic("E512", message, "they need ratecli of the same version as here")
+        )
 
     def _lost(self, why: str) -> FaultError:
         self._is_lost = True
         hint = "what had ended is stored: run again to go on"
-        return FaultError(Fault("E513", f"the Dask cluster is lost: {why}", hint))
+        return FaultError(Diagnostic("E513", f"the Dask cluster is lost: {why}", hint))
 
 
 @contextmanager
-def dask_crew(address: str | None, jobs: int | None) -> Iterator[DaskCrew]:
+def open_dask_pool(address: str | None, jobs: int | None) -> Iterator[DaskPool]:
     """The workers of a running cluster, or of one that lasts as long as this."""
-    place = local_cluster(jobs) if address is None else nullcontext(address)
-    with _silent(), place as cluster, connected(cluster) as client:
-        yield DaskCrew(client, jobs)
+    place = start_local_cluster(jobs) if address is None else nullcontext(address)
+    with _mute_dask_logs(), place as cluster, connect_client(cluster) as client:
+        yield DaskPool(client, jobs)
 
 
 @contextmanager
-def local_cluster(jobs: int | None) -> Iterator[str]:
+def start_local_cluster(jobs: int | None) -> Iterator[str]:
     """The address of a cluster of so many workers, each a process with one thread."""
-    with dask.config.set(SETTINGS):
-        with interrupts_held():
+    with dask.config.set(DASK_SETTINGS):
+        with block_interrupts():
             cluster = LocalCluster(
                 n_workers=jobs,
                 threads_per_worker=1,
@@ -150,25 +152,27 @@ def local_cluster(jobs: int | None) -> Iterator[str]:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Client]:
+def connect_client(address: str) -> Iterator[Client]:
     """A client of the cluster at an address. FaultError, E512, where there is none, or none with workers."""
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         hint = "is the address that of a running scheduler (`dask scheduler`)?"
-        raise FaultError(Fault("E512", f"no Dask scheduler at {address}: {error}", hint)) from error
+        raise FaultError(
+            Diagnostic("E512", f"no Dask scheduler at {address}: {error}", hint)
+        ) from error
     with client:
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError as error:
             message = f"the Dask scheduler at {address} has had no worker for {CONNECT_SECONDS:g} s"
             hint = "start some: `dask worker ADDRESS`"
-            raise FaultError(Fault("E512", message, hint)) from error
+            raise FaultError(Diagnostic("E512", message, hint)) from error
         yield client
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
+def _mute_dask_logs() -> Iterator[None]:
     """Without Dask's own messages about what is told here in other words."""
     log = logging.getLogger("distributed")
     before = log.level

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.messages import Answer, Death, Parcel, Workers
-from ratecli.runner.schedule import Ready, Recall, Schedule
-from ratecli.runner.worker import Function, failure
+from ratecli.runner.messages import TaskMessage, WorkerAnswer, WorkerDeath, WorkerGroup
+from ratecli.runner.schedule import ReadyTask, RecallResult, Schedule
+from ratecli.runner.worker import TrialFunction, failure_result
 
-TRIES = 2
+MAX_WORKER_DEATHS = 2
 """How many workers may die of a trial."""
 
 OnDone = Callable[[TrialResult], object]
 OnStart = Callable[[str], object]
-Wanted = Callable[[str], bool]
+IsWanted = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Hooks:
     key of each that starts; `wanted` says, when a trial's turn has come, whether to run it at all.
     """
 
-    recall: Recall | None = None
+    recall: RecallResult | None = None
     on_start: OnStart | None = None
-    wanted: Wanted | None = None
+    wanted: IsWanted | None = None
 
     def started(self, key: str) -> None:
         if self.on_start is not None:
@@ -40,14 +40,14 @@ NO_HOOKS = Hooks()
 
 
 @dataclass
-class Desk:
+class TrialQueue:
     """Gives out the trials that are to be run, and hears how they end."""
 
     schedule: Schedule
     on_done: OnDone
     hooks: Hooks
 
-    def take(self) -> Ready | None:
+    def take(self) -> ReadyTask | None:
         """The next trial to run; those that cannot be run, or need not, end here."""
         while ready := self.schedule.take():
             key = ready.task.key
@@ -64,16 +64,16 @@ class Desk:
         self.schedule.finish(result)
 
 
-class Shift:
+class Dispatcher:
     """One run of some workers."""
 
-    def __init__(self, desk: Desk, workers: Workers, function: Function) -> None:
+    def __init__(self, desk: TrialQueue, workers: WorkerGroup, function: TrialFunction) -> None:
         self._desk = desk
         self._workers = workers
         self._function = function
         self._deaths: Counter[str] = Counter()
-        self._out: dict[str, Parcel] = {}
-        self._again: deque[Parcel] = deque()
+        self._out: dict[str, TaskMessage] = {}
+        self._again: deque[TaskMessage] = deque()
 
     def work(self) -> None:
         """Until all is done. Whatever ends it early, an interrupt say, ends the workers as well."""
@@ -93,24 +93,24 @@ class Shift:
             self._workers.hand(parcel)
         return self._workers.is_busy()
 
-    def _next(self) -> Parcel | None:
+    def _next(self) -> TaskMessage | None:
         if self._again:
             return self._again.popleft()
         while ready := self._desk.take():
             try:
-                parcel = Parcel.of(ready, self._function)
+                parcel = TaskMessage.of(ready, self._function)
             except Exception as error:  # noqa: BLE001  pickling raises what it likes
-                self._desk.end(failure(ready.task.key, error))
+                self._desk.end(failure_result(ready.task.key, error))
                 continue
             self._desk.hooks.started(parcel.key)
             return parcel
         return None
 
-    def _hear(self, answer: Answer) -> None:
+    def _hear(self, answer: WorkerAnswer) -> None:
         parcel = self._out.pop(answer.key)
-        if isinstance(answer, Death):
+        if isinstance(answer, WorkerDeath):
             self._deaths[answer.key] += answer.times
-            if self._deaths[answer.key] < TRIES:
+            if self._deaths[answer.key] < MAX_WORKER_DEATHS:
                 self._again.append(parcel)
                 return
             answer = answer.result()

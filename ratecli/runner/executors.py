@@ -10,28 +10,32 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Protocol
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.limits import UNLIMITED
 from ratecli.experiment.plan import Task
-from ratecli.runner.dispatcher import NO_HOOKS, Desk, Hooks, OnDone, Shift
+from ratecli.runner.dispatcher import NO_HOOKS, Dispatcher, Hooks, OnDone, TrialQueue
 from ratecli.runner.schedule import Schedule
-from ratecli.runner.worker import Function, attempt, one_thread, run_checked
-from ratecli.runner.worker_pool import Crew
+from ratecli.runner.worker import TrialFunction, limit_to_one_thread, run_checked, run_guarded
+from ratecli.runner.worker_pool import WorkerPool
 
-__all__ = ["NO_HOOKS", "Dask", "Executor", "Hooks", "Processes", "Serial"]
+__all__ = ["NO_HOOKS", "DaskExecutor", "Executor", "Hooks", "ProcessExecutor", "SerialExecutor"]
 
 USUAL_JOBS = 2
 """Each process holds the data once more: all cores would be much to take unasked."""
 
-KINDS = "serial, processes, dask and dask://HOST:PORT"
-ADDRESS = re.compile(r"(dask|tcp|tls)://([^/\s]+:\d+)")
+EXECUTOR_KINDS = "serial, processes, dask and dask://HOST:PORT"
+CLUSTER_ADDRESS = re.compile(r"(dask|tcp|tls)://([^/\s]+:\d+)")
 
 
 class Executor(Protocol):
     """Runs tasks in an order in which each finds the results that it needs."""
 
     def run(
-        self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
+        self,
+        tasks: Iterable[Task],
+        function: TrialFunction,
+        on_done: OnDone,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         """Call `on_done` with each task's result, in this thread, as soon as it is there.
 
@@ -41,27 +45,31 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True)
-class Serial:
+class SerialExecutor:
     """One trial after the other, here; where some have limits in a process that can be ended."""
 
     def run(
-        self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
+        self,
+        tasks: Iterable[Task],
+        function: TrialFunction,
+        on_done: OnDone,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         todo = list(tasks)
         if any(task.limits != UNLIMITED for task in todo):
-            Processes(1).run(todo, function, on_done, hooks)
+            ProcessExecutor(1).run(todo, function, on_done, hooks)
             return
-        desk = Desk(Schedule(todo, hooks.recall), on_done, hooks)
-        with one_thread():
+        desk = TrialQueue(Schedule(todo, hooks.recall), on_done, hooks)
+        with limit_to_one_thread():
             while ready := desk.take():
                 key = ready.task.key
                 hooks.started(key)
                 run = partial(run_checked, function, ready.task.payload, ready.given)
-                desk.end(attempt(key, run))
+                desk.end(run_guarded(key, run))
 
 
 @dataclass(frozen=True)
-class Processes:
+class ProcessExecutor:
     """Up to `jobs` trials at once, each in a process that runs many.
 
     A trial whose worker dies is tried once more; no other trial is touched by the death.
@@ -70,18 +78,22 @@ class Processes:
     jobs: int
 
     def run(
-        self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
+        self,
+        tasks: Iterable[Task],
+        function: TrialFunction,
+        on_done: OnDone,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
-        desk = Desk(Schedule(tasks, hooks.recall), on_done, hooks)
-        Shift(desk, Crew(self.jobs), function).work()
+        desk = TrialQueue(Schedule(tasks, hooks.recall), on_done, hooks)
+        Dispatcher(desk, WorkerPool(self.jobs), function).work()
 
 
 @dataclass(frozen=True)
-class Dask:
+class DaskExecutor:
     """Up to `jobs` trials at once on a Dask cluster: that at `address`, or one started here for the run.
 
     On a cluster that is there `jobs` may be None: as many trials as it has threads. Deaths of workers are
-    no other than those of `Processes`, and so are limits.
+    no other than those of `ProcessExecutor`, and so are limits.
     """
 
     address: str | None = None
@@ -90,47 +102,55 @@ class Dask:
     def __post_init__(self) -> None:
         """Raises FaultError, E512, where Dask is not installed."""
         if find_spec("distributed") is None:
-            raise FaultError(Fault("E512", "Dask is not installed", "pip install 'ratecli[dask]'"))
+            raise FaultError(
+                Diagnostic("E512", "Dask is not installed", "pip install 'ratecli[dask]'")
+            )
 
     def check(self) -> None:
         """Raises FaultError, E512, where no cluster with workers is at the address."""
-        from ratecli.runner.dask_pool import connected  # noqa: PLC0415  an extra
+        from ratecli.runner.dask_pool import connect_client  # noqa: PLC0415  an extra
 
         if self.address is not None:
-            with connected(self.address):
+            with connect_client(self.address):
                 pass
 
     def run(
-        self, tasks: Iterable[Task], function: Function, on_done: OnDone, hooks: Hooks = NO_HOOKS
+        self,
+        tasks: Iterable[Task],
+        function: TrialFunction,
+        on_done: OnDone,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         """Raises FaultError: E512 without a cluster that can be used, E513 where it is lost."""
-        from ratecli.runner.dask_pool import dask_crew  # noqa: PLC0415  an extra
+        from ratecli.runner.dask_pool import open_dask_pool  # noqa: PLC0415  an extra
 
         todo = list(tasks)
         if not todo:
             return
-        with dask_crew(self.address, self.jobs) as crew:
-            Shift(Desk(Schedule(todo, hooks.recall), on_done, hooks), crew, function).work()
+        with open_dask_pool(self.address, self.jobs) as crew:
+            Dispatcher(
+                TrialQueue(Schedule(todo, hooks.recall), on_done, hooks), crew, function
+            ).work()
 
 
-def executor_of(kind: str | None, jobs: int | None) -> Executor:
+def parse_executor(kind: str | None, jobs: int | None) -> Executor:
     """What is meant by `--executor` and `--jobs`; ValueError, with what would be right, for anything else.
 
     `kind` is serial, processes, dask or the address of a running cluster.
     """
-    if kind is not None and ADDRESS.fullmatch(kind):
-        return Dask(re.sub("^dask:", "tcp:", kind), jobs)
+    if kind is not None and CLUSTER_ADDRESS.fullmatch(kind):
+        return DaskExecutor(re.sub("^dask:", "tcp:", kind), jobs)
     many = jobs or min(USUAL_JOBS, os.cpu_count() or 1)
     match kind:
         case "dask":
-            return Dask(None, many)
+            return DaskExecutor(None, many)
         case "processes":
-            return Processes(many)
+            return ProcessExecutor(many)
         case "serial" if jobs is not None and jobs > 1:
             raise ValueError("one process runs one trial at a time: leave out --jobs")
         case "serial":
-            return Serial()
+            return SerialExecutor()
         case None:
-            return Serial() if many == 1 else Processes(many)
+            return SerialExecutor() if many == 1 else ProcessExecutor(many)
         case _:
-            raise ValueError(f"'{kind}' is none of {KINDS}")
+            raise ValueError(f"'{kind}' is none of {EXECUTOR_KINDS}")

@@ -11,25 +11,25 @@ from pathlib import Path
 
 import yaml
 
-from ratecli.errors import Fault
-from ratecli.experiment.expect_checks import unknown_expected_variants
-from ratecli.experiment.meta import datasets, meta
-from ratecli.experiment.origins import brought
+from ratecli.errors import Diagnostic
+from ratecli.experiment.expect_checks import check_expected_variants
+from ratecli.experiment.meta import dataset_metadata, report_metadata
+from ratecli.experiment.origins import used_plugins
 from ratecli.experiment.plan import Task
-from ratecli.experiment.prepare import Prepared
-from ratecli.experiment.report_checks import swept, unknown_variants
-from ratecli.files import LEDGER, atomic_write, writing
-from ratecli.ledger.provenance import manifest
-from ratecli.ledger.records import AT_END, FAILED, Planned, TrialResult
-from ratecli.ledger.store import Store
-from ratecli.ledger.writer import Writer
-from ratecli.runner.warnings import constants, unkept
+from ratecli.experiment.prepare import PreparedExperiment
+from ratecli.experiment.report_checks import check_plot_variants, swept_names
+from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
+from ratecli.ledger.provenance import build_manifest
+from ratecli.ledger.records import END_WARNINGS_KEY, FAILED_STATUSES, PlannedTrial, TrialResult
+from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.writer import LedgerWriter
+from ratecli.runner.warnings import constant_warnings, violation_warnings
 
-UNSOLVED = "no_solution_found"
+NO_SOLUTION_STATUS = "no_solution_found"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What became of a run.
 
     Attributes
@@ -50,7 +50,7 @@ class Outcome:
     ran: int
     failed: tuple[tuple[str, TrialResult], ...]
     unsolved: tuple[tuple[str, TrialResult], ...]
-    warnings: tuple[Fault, ...]
+    warnings: tuple[Diagnostic, ...]
 
     @property
     def exit_code(self) -> int:
@@ -58,44 +58,48 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """An experiment that is to be run, and the folder of its results."""
 
-    prepared: Prepared
+    prepared: PreparedExperiment
     folder: Path
 
 
-class Ongoing:
+class ExperimentRun:
     """Its trials that are not stored yet are `todo`; those of them still to come are `left`.
 
     Made, it has replaced the plan and the record of the run, and with `fresh` all that was stored. Raises
     FaultError, E502, E503, E505, where the folder or the ledger does not do.
     """
 
-    def __init__(self, asked: Asked, *, fresh: bool, command: Sequence[str]) -> None:
+    def __init__(self, asked: RunRequest, *, fresh: bool, command: Sequence[str]) -> None:
         self.asked = asked
         self._started = datetime.now(UTC)
         self._command = command
         prepared, folder = asked.prepared, asked.folder
-        with writing(folder):
+        with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        ledger = folder / LEDGER
+        ledger = folder / LEDGER_FILE
         if fresh:
-            with writing(ledger):
+            with report_write_errors(ledger):
                 ledger.unlink(missing_ok=True)
-                ledger.with_name(f"{LEDGER}-journal").unlink(missing_ok=True)  # of a killed run
+                ledger.with_name(f"{LEDGER_FILE}-journal").unlink(
+                    missing_ok=True
+                )  # of a killed run
         self._write_record(None)
-        self._store = Store(ledger)
+        self._store = LedgerStore(ledger)
         try:
-            self._store.begin(prepared.plan.planned, meta(prepared))
+            self._store.begin(prepared.plan.planned, report_metadata(prepared))
             known = self._store.known()
         except BaseException:
             self._store.close()
             raise
-        self._writer = Writer(self._store)
+        self._writer = LedgerWriter(self._store)
         asked_for = {task.key for task in prepared.plan.tasks}
         self.names = {
-            each.key: display_name(each) for each in prepared.plan.planned if each.key in asked_for
+            each.key: trial_display_name(each)
+            for each in prepared.plan.planned
+            if each.key in asked_for
         }
         self.todo: list[Task] = [task for task in prepared.plan.tasks if task.key not in known]
         self.left = {task.key for task in self.todo}
@@ -120,20 +124,24 @@ class Ongoing:
         self._writer.close()
         self._store.close()
 
-    def finish(self) -> Outcome:
+    def finish(self) -> RunOutcome:
         """When nothing is left: the record is completed, the ledger closed."""
         self._writer.flush()
         results = self._store.results()
-        warnings = _warnings(self.asked.prepared, results)
-        self._store.note(AT_END, [f"{fault.code}: {fault.message}" for fault in warnings])
+        warnings = _end_warnings(self.asked.prepared, results)
+        self._store.note(END_WARNINGS_KEY, [f"{fault.code}: {fault.message}" for fault in warnings])
         self.close()
         self._write_record(datetime.now(UTC))
         ended = [results[task.key] for task in self.asked.prepared.plan.tasks]
         names = self.names
-        failed = tuple((names[result.key], result) for result in ended if result.status in FAILED)
-        unsolved = tuple((names[each.key], each) for each in ended if each.status == UNSOLVED)
-        counts = _counts(ended)
-        return Outcome(self.asked.folder, counts, len(self.todo), failed, unsolved, warnings)
+        failed = tuple(
+            (names[result.key], result) for result in ended if result.status in FAILED_STATUSES
+        )
+        unsolved = tuple(
+            (names[each.key], each) for each in ended if each.status == NO_SOLUTION_STATUS
+        )
+        counts = _status_counts(ended)
+        return RunOutcome(self.asked.folder, counts, len(self.todo), failed, unsolved, warnings)
 
     def _write_record(self, ended: datetime | None) -> None:
         prepared, folder = self.asked.prepared, self.asked.folder
@@ -141,47 +149,49 @@ class Ongoing:
         text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=100)
         atomic_write(folder / "experiment.yaml", prepared.document.text)
         atomic_write(folder / "resolved.yaml", text)
-        record = manifest(
-            data=datasets(prepared),
+        record = build_manifest(
+            data=dataset_metadata(prepared),
             command=self._command or sys.argv,
             started=self._started,
             ended=ended,
             folder=Path.cwd(),
             deployed_model=prepared.deployed_model,
-            plugins=brought(prepared.experiment, swept(prepared.experiment)),
+            plugins=used_plugins(prepared.experiment, swept_names(prepared.experiment)),
         )
         atomic_write(folder / "manifest.json", json.dumps(record, indent=2) + "\n")
 
 
-def kept(prepared: Prepared, folder: Path) -> int:
+def count_stored_trials(prepared: PreparedExperiment, folder: Path) -> int:
     """How many of the planned trials are stored with an answer."""
-    if not (folder / LEDGER).is_file():
+    if not (folder / LEDGER_FILE).is_file():
         return 0
-    with Store(folder / LEDGER, readonly=True) as store:
+    with LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
         known = store.known()
     return sum(task.key in known for task in prepared.plan.tasks)
 
 
-def display_name(planned: Planned) -> str:
+def trial_display_name(planned: PlannedTrial) -> str:
     """What a trial is called in messages: `majorize kappa=0.8 seed=1`."""
     point = [f"{name}={value}" for name, value in planned.point.items()]
     return " ".join([planned.label, *point, f"seed={planned.seed}"])
 
 
-def _warnings(prepared: Prepared, results: Mapping[str, TrialResult]) -> tuple[Fault, ...]:
+def _end_warnings(
+    prepared: PreparedExperiment, results: Mapping[str, TrialResult]
+) -> tuple[Diagnostic, ...]:
     """What only the numbers tell."""
     ended = [trial for trial in prepared.plan.planned if trial.key in results]
     trials = [(trial.label, results[trial.key]) for trial in ended]
     given = {(label, value.variant): None for label, found in trials for value in found.values}
     variants = {variant for _, variant in given}
     return (
-        *unkept(ended, results),
-        *constants(ended, results),
-        *unknown_variants(prepared.experiment, prepared.document, variants),
-        *unknown_expected_variants(prepared.experiment, prepared.document, given),
+        *violation_warnings(ended, results),
+        *constant_warnings(ended, results),
+        *check_plot_variants(prepared.experiment, prepared.document, variants),
+        *check_expected_variants(prepared.experiment, prepared.document, given),
     )
 
 
-def _counts(results: Sequence[TrialResult]) -> dict[str, int]:
+def _status_counts(results: Sequence[TrialResult]) -> dict[str, int]:
     statuses = [result.status for result in results]
     return {status: statuses.count(status) for status in dict.fromkeys(statuses)}

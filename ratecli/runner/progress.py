@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
-from ratecli.ledger.records import FAILED, TrialResult
-from ratecli.plain_text import plain
+from ratecli.ledger.records import FAILED_STATUSES, TrialResult
+from ratecli.plain_text import terminal_safe
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 LINE_SECONDS = 2.0
 """Plain lines come no faster than this: a log of thousands of trials stays readable."""
 
-Name = Callable[[str], str]
+TrialNamer = Callable[[str], str]
 """What to call the trial with this key."""
 
 
-class Progress(Protocol):
+class RunProgress(Protocol):
     """Hears of every trial; `start` and `done` fit an executor's `on_start` and `on_done`."""
 
     def __enter__(self) -> Self: ...
@@ -34,18 +34,18 @@ class Progress(Protocol):
 
 
 def open_progress(
-    total: int, cached: int, name: Name, *, quiet: bool = False, stream: TextIO | None = None
-) -> Progress:
+    total: int, cached: int, name: TrialNamer, *, quiet: bool = False, stream: TextIO | None = None
+) -> RunProgress:
     """The display that suits `stream` (standard error): `total` trials, `cached` of them stored."""
     out = stream or sys.stderr
     if quiet:
-        return Quiet(name, out)
-    tally = Tally(total, cached)
-    return Bar(tally, name, out) if out.isatty() else Lines(tally, name, out)
+        return QuietProgress(name, out)
+    tally = ProgressCounts(total, cached)
+    return BarProgress(tally, name, out) if out.isatty() else LineProgress(tally, name, out)
 
 
 @dataclass
-class Tally:
+class ProgressCounts:
     """How far the run is."""
 
     total: int
@@ -55,7 +55,7 @@ class Tally:
 
     def count(self, result: TrialResult) -> None:
         self.ended += 1
-        self.failed += result.status in FAILED
+        self.failed += result.status in FAILED_STATUSES
 
     def __str__(self) -> str:
         width = len(str(self.total))
@@ -65,10 +65,10 @@ class Tally:
         return f"{self.cached + self.ended:{width}}/{self.total}{aside}"
 
 
-class Quiet:
+class QuietProgress:
     """Nothing but failures."""
 
-    def __init__(self, name: Name, out: TextIO) -> None:
+    def __init__(self, name: TrialNamer, out: TextIO) -> None:
         self._name = name
         self._out = out
 
@@ -82,17 +82,17 @@ class Quiet:
         pass
 
     def done(self, result: TrialResult) -> None:
-        if result.status in FAILED:
+        if result.status in FAILED_STATUSES:
             self._print(failure_line(self._name(result.key), result))
 
     def _print(self, line: str) -> None:
         print(line, file=self._out, flush=True)
 
 
-class Lines(Quiet):
+class LineProgress(QuietProgress):
     """For logs: a line for a trial that ended, at most one every two seconds, and the last."""
 
-    def __init__(self, tally: Tally, name: Name, out: TextIO) -> None:
+    def __init__(self, tally: ProgressCounts, name: TrialNamer, out: TextIO) -> None:
         super().__init__(name, out)
         self._tally = tally
         self._shown = time.monotonic()
@@ -114,10 +114,10 @@ class Lines(Quiet):
             self._kept = ""
 
 
-class Bar(Quiet):
+class BarProgress(QuietProgress):
     """For terminals: a bar, the time left, the trials that run now; failures scroll by above."""
 
-    def __init__(self, tally: Tally, name: Name, out: TextIO) -> None:
+    def __init__(self, tally: ProgressCounts, name: TrialNamer, out: TextIO) -> None:
         super().__init__(name, out)
         self._tally = tally
         self._current: dict[str, None] = {}
@@ -156,7 +156,7 @@ class Bar(Quiet):
 def failure_line(name: str, result: TrialResult) -> str:
     """A failed trial in the manner of every other error."""
     reason = result.reason or result.status
-    return plain(f"error[E501]: {name}: {reason}")
+    return terminal_safe(f"error[E501]: {name}: {reason}")
 
 
 def _rich_bar(out: TextIO) -> RichProgress:

@@ -9,43 +9,57 @@ from pathlib import Path
 
 from ratecli.errors import FaultError
 from ratecli.experiment.plan import Task
-from ratecli.experiment.prepare import Prepared
-from ratecli.files import LEDGER
+from ratecli.experiment.prepare import PreparedExperiment
+from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import TrialResult
 from ratecli.runner.executors import Executor, Hooks
-from ratecli.runner.experiment_run import Asked, Ongoing, Outcome, display_name, kept
-from ratecli.runner.progress import Progress, open_progress
+from ratecli.runner.experiment_run import (
+    ExperimentRun,
+    RunOutcome,
+    RunRequest,
+    count_stored_trials,
+    trial_display_name,
+)
+from ratecli.runner.progress import RunProgress, open_progress
 from ratecli.runner.trial import run_trial
 
-__all__ = ["LEDGER", "Asked", "Outcome", "display_name", "kept", "run", "run_all"]
+__all__ = [
+    "LEDGER_FILE",
+    "RunOutcome",
+    "RunRequest",
+    "count_stored_trials",
+    "run_experiment",
+    "run_experiments",
+    "trial_display_name",
+]
 
-OnEnded = Callable[[Outcome], object]
-OnFault = Callable[[Asked, FaultError], object]
-Named = tuple[str, tuple[str, ...]]
+OnEnded = Callable[[RunOutcome], object]
+OnFault = Callable[[RunRequest, FaultError], object]
+NamedTask = tuple[str, tuple[str, ...]]
 """The key of a trial, and what its constraints are called."""
 
 
-def run(
-    prepared: Prepared,
+def run_experiment(
+    prepared: PreparedExperiment,
     folder: Path,
     executor: Executor,
     *,
     fresh: bool = False,
     quiet: bool = False,
     command: Sequence[str] = (),
-) -> Outcome:
+) -> RunOutcome:
     """Run what is not stored yet. `folder` gets the ledger and the record of the run.
 
     Whoever calls this holds the folder (`lock.locked`) until its report is written.
     """
-    outcomes: list[Outcome] = []
-    asked = [Asked(prepared, folder)]
-    run_all(asked, executor, outcomes.append, fresh=fresh, quiet=quiet, command=command)
+    outcomes: list[RunOutcome] = []
+    asked = [RunRequest(prepared, folder)]
+    run_experiments(asked, executor, outcomes.append, fresh=fresh, quiet=quiet, command=command)
     return outcomes[0]
 
 
-def run_all(
-    asked: Sequence[Asked],
+def run_experiments(
+    asked: Sequence[RunRequest],
     executor: Executor,
     on_ended: OnEnded,
     on_fault: OnFault | None = None,
@@ -71,12 +85,12 @@ def run_all(
         batch = _Batch(on_ended, on_fault)
         for each in asked:
             batch.open(each, stack, fresh=fresh, command=command)
-        with suppress(_NobodyLeftError):
+        with suppress(_AllExperimentsEndedError):
             batch.share()
             batch.run(executor, quiet=quiet)
 
 
-class _NobodyLeftError(Exception):
+class _AllExperimentsEndedError(Exception):
     """Ends what runs for an experiment that failed, when all others have ended."""
 
 
@@ -84,12 +98,14 @@ class _Batch:
     def __init__(self, on_ended: OnEnded, on_fault: OnFault | None) -> None:
         self._on_ended = on_ended
         self._on_fault = on_fault
-        self._all: list[Ongoing] = []
-        self._live: list[Ongoing] = []
+        self._all: list[ExperimentRun] = []
+        self._live: list[ExperimentRun] = []
 
-    def open(self, asked: Asked, stack: ExitStack, *, fresh: bool, command: Sequence[str]) -> None:
+    def open(
+        self, asked: RunRequest, stack: ExitStack, *, fresh: bool, command: Sequence[str]
+    ) -> None:
         try:
-            ongoing = Ongoing(asked, fresh=fresh, command=command)
+            ongoing = ExperimentRun(asked, fresh=fresh, command=command)
         except FaultError as error:
             self._tell(asked, error)
             return
@@ -103,7 +119,7 @@ class _Batch:
         It counts as stored, as what an earlier run has left does.
         """
         holders = {
-            (task.key, _called(task)): each
+            (task.key, _constraint_names(task)): each
             for each in reversed(self._live)
             for task in each.asked.prepared.plan.tasks
             if task.key not in each.left
@@ -115,10 +131,12 @@ class _Batch:
             except FaultError as error:
                 self._drop(each, error)
 
-    def _held(self, each: Ongoing, holders: Mapping[Named, Ongoing]) -> Iterator[TrialResult]:
+    def _held(
+        self, each: ExperimentRun, holders: Mapping[NamedTask, ExperimentRun]
+    ) -> Iterator[TrialResult]:
         """What others have of the trials of one; a ledger that cannot be read stops its own experiment."""
         for task in each.todo:
-            holder = holders.get((task.key, _called(task)))
+            holder = holders.get((task.key, _constraint_names(task)))
             if holder in self._live:
                 try:
                     yield holder.recall(task.key)
@@ -156,7 +174,7 @@ class _Batch:
                 found[task.key] = replace(other, limits=other.limits.wider(task.limits))
         return list(found.values())
 
-    def _store(self, result: TrialResult, bar: Progress) -> None:
+    def _store(self, result: TrialResult, bar: RunProgress) -> None:
         mine = [each for each in self._live if result.key in each.left]
         for each in mine:
             try:
@@ -167,7 +185,7 @@ class _Batch:
         for each in mine:
             self._end(each)
 
-    def _end(self, each: Ongoing) -> None:
+    def _end(self, each: ExperimentRun) -> None:
         """Close an experiment of which nothing is left to run."""
         if each.left or each not in self._live:
             return
@@ -179,13 +197,13 @@ class _Batch:
         self._live.remove(each)
         self._on_ended(outcome)
 
-    def _drop(self, each: Ongoing, error: FaultError) -> None:
+    def _drop(self, each: ExperimentRun, error: FaultError) -> None:
         self._live.remove(each)
         self._tell(each.asked, error)
         if not self._live:
-            raise _NobodyLeftError
+            raise _AllExperimentsEndedError
 
-    def _tell(self, asked: Asked, error: FaultError) -> None:
+    def _tell(self, asked: RunRequest, error: FaultError) -> None:
         if self._on_fault is None:
             raise error
         self._on_fault(asked, error)
@@ -201,6 +219,6 @@ class _Batch:
         raise KeyError(key)
 
 
-def _called(task: Task) -> tuple[str, ...]:
+def _constraint_names(task: Task) -> tuple[str, ...]:
     """The names of a trial's constraints: numbers do not hang on them, and reasons speak of them."""
     return tuple(goal.name for goal in task.payload.case.constraints)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 from ratecli.experiment.plan import Task
-from ratecli.ledger.records import FAILED, TrialResult
+from ratecli.ledger.records import FAILED_STATUSES, TrialResult
 
-Recall = Callable[[str], TrialResult]
+RecallResult = Callable[[str], TrialResult]
 """Gives the result of a trial of an earlier run, with its models."""
 
 
 @dataclass(frozen=True)
-class Ready:
+class ReadyTask:
     """A task whose needs have ended, with their results."""
 
     task: Task
@@ -24,7 +24,7 @@ class Ready:
     def blocked(self) -> TrialResult | None:
         """How the task ends if it cannot run, because a trial that it needs failed."""
         for need, result in self.given.items():
-            if result.status in FAILED:
+            if result.status in FAILED_STATUSES:
                 reason = f"needs trial {need[:12]}, which ended as {result.status}: {result.reason}"
                 return TrialResult(self.task.key, "error", reason)
         return None
@@ -37,9 +37,9 @@ class Schedule:
     among the tasks.
     """
 
-    def __init__(self, tasks: Iterable[Task], recall: Recall | None = None) -> None:
+    def __init__(self, tasks: Iterable[Task], recall: RecallResult | None = None) -> None:
         self._tasks = {task.key: task for task in tasks}
-        self._recall = recall or _unknown
+        self._recall = recall or _missing_result
         self._results: dict[str, TrialResult] = {}
         inner = {key: self._inner_needs(task) for key, task in self._tasks.items()}
         self._wanted = Counter(need for needs in inner.values() for need in needs)
@@ -47,12 +47,12 @@ class Schedule:
         self._order.prepare()
         self._queue = deque(self._order.get_ready())
 
-    def take(self) -> Ready | None:
+    def take(self) -> ReadyTask | None:
         """The next task that may start, if there is one now."""
         if not self._queue:
             return None
         task = self._tasks[self._queue.popleft()]
-        return Ready(task, {need: self._given(need) for need in task.needs})
+        return ReadyTask(task, {need: self._given(need) for need in task.needs})
 
     def finish(self, result: TrialResult) -> None:
         key = result.key
@@ -72,5 +72,5 @@ class Schedule:
         return self._results[need] if need in self._tasks else self._recall(need)
 
 
-def _unknown(key: str) -> TrialResult:
+def _missing_result(key: str) -> TrialResult:
     raise KeyError(f"trial {key} is needed but neither planned nor stored")

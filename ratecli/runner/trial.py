@@ -12,63 +12,75 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.errors import Fault, FaultError
-from ratecli.experiment.cases import Case, known_goals
-from ratecli.experiment.goal_checks import refusal
-from ratecli.experiment.group_checks import unknown_groups
-from ratecli.experiment.plan import Job
-from ratecli.ledger.keys import stream
-from ratecli.ledger.records import CONSTANT, MET, TrialResult, Value
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.cases import Case, resolve_goals
+from ratecli.experiment.goal_checks import refusal_reason
+from ratecli.experiment.group_checks import check_known_groups
+from ratecli.experiment.plan import TrialSpec
+from ratecli.ledger.keys import random_stream
+from ratecli.ledger.records import (
+    BEST_CONSTANT_KEY,
+    CONSTRAINT_TOLERANCE,
+    MeasuredValue,
+    TrialResult,
+)
 from ratecli.models.base import Classifier
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, objective_goal
 from ratecli.rates.expression import Leaf
-from ratecli.rates.kinds import Kinds
-from ratecli.rates.matrix import Predictions, measure, rate_matrix
+from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import Predictions, build_rate_matrix, measure
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import DEPLOYED
-from ratecli.runner.unsolved import is_unsolved, unsolved
-from ratecli.sampling.deployed import decided, of_column, with_decisions, with_stored
+from ratecli.runner.unsolved import has_no_solution, missing_solution_reason
+from ratecli.sampling.deployed import (
+    column_classifier,
+    deployed_predictions,
+    with_classifier_decisions,
+    with_stored_decisions,
+)
 from ratecli.sampling.filter_summary import census
-from ratecli.sampling.filtered import NoneKeptError, seen_rows
-from ratecli.sampling.rows import World, world
-from ratecli.sampling.safety_rows import SafetyRows, rates_on
-from ratecli.sampling.undefined import of_nothing, undefined_ratios
+from ratecli.sampling.filtered import NoRowsKeptError, load_training_rows
+from ratecli.sampling.rows import TrialData, load_trial_data
+from ratecli.sampling.safety_rows import SafetyRows, rates_on_split
+from ratecli.sampling.undefined import check_defined_ratios, empty_rate
 from ratecli.solvers.base import Solution
-from ratecli.solvers.feasibility import unmet
-from ratecli.solvers.fit_cache import clock
-from ratecli.solvers.hull.forms import TAKEN, Program
-from ratecli.solvers.liblinear import scikit_learn
-from ratecli.solvers.margin import guarded
-from ratecli.solvers.problem import ERROR, Problem
+from ratecli.solvers.feasibility import unmet_status
+from ratecli.solvers.fit_cache import cache_adjusted_time
+from ratecli.solvers.hull.forms import PROGRAM_SHAPES, RateProgram
+from ratecli.solvers.liblinear import import_sklearn_linear
+from ratecli.solvers.margin import solve_with_margin
+from ratecli.solvers.problem import ERROR_RATE, Problem
 
 
-def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
+def run_trial(job: TrialSpec, given: Mapping[str, TrialResult]) -> TrialResult:
     """Solve and measure; `given` holds the results of the trials that this one needs."""
-    scikit_learn()  # imported before the clock starts: the first trial of a process is no slower
-    begun = clock()
-    lacking = unsolved(job, given)
+    import_sklearn_linear()  # imported before the clock starts: the first trial of a process is no slower
+    begun = cache_adjusted_time()
+    lacking = missing_solution_reason(job, given)
     if lacking:
-        return _no_solution(job, _unfiltered(job), lacking, begun)
+        return _no_solution_result(job, _without_filter(job), lacking, begun)
     try:
         rows = _rows(job, given)
-    except NoneKeptError as error:
-        return _no_solution(job, _unfiltered(job), error.faults[0].message, begun)
-    reference = {label: _seen(job, rows, key, given).predictions(_classifier(given[key], label))
-                 for label, key in job.of.items() if not is_unsolved(given[key])}  # fmt: skip
+    except NoRowsKeptError as error:
+        return _no_solution_result(job, _without_filter(job), error.faults[0].message, begun)
+    reference = {label: _rows_of_trial(job, rows, key, given).predictions(_classifier(given[key], label))
+                 for label, key in job.of.items() if not has_no_solution(given[key])}  # fmt: skip
     try:
-        problem = problem_of(job, rows, reference, given)
+        problem = build_problem(job, rows, reference, given)
     except FaultError as error:
         if not _too_few(job.case, error):
             raise
-        return _no_solution(job, rows, "; ".join(fault.message for fault in error.faults), begun)
-    solution, values, ending = solved(job, rows, problem, reference)
+        return _no_solution_result(
+            job, rows, "; ".join(fault.message for fault in error.faults), begun
+        )
+    solution, values, ending = solve_and_measure(job, rows, problem, reference)
     return TrialResult(
         key=job.key,
         status=ending.status,
         reason=ending.reason,
-        seconds=clock() - begun,
+        seconds=cache_adjusted_time() - begun,
         info={"rows": rows.splits(), **ending.info},
         trace=solution.trace,
         multipliers=solution.multipliers,
@@ -78,13 +90,13 @@ def run_trial(job: Job, given: Mapping[str, TrialResult]) -> TrialResult:
     )
 
 
-def _no_solution(job: Job, rows: World, reason: str, begun: float) -> TrialResult:
-    seconds = clock() - begun
+def _no_solution_result(job: TrialSpec, rows: TrialData, reason: str, begun: float) -> TrialResult:
+    seconds = cache_adjusted_time() - begun
     return TrialResult(job.key, "no_solution_found", reason, seconds, {"rows": rows.splits()})
 
 
 @dataclass(frozen=True)
-class Ending:
+class TrialEnding:
     """How a trial ends, and what there is to keep of that beside the numbers."""
 
     status: str
@@ -92,24 +104,24 @@ class Ending:
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
-def solved(
-    job: Job, rows: World, problem: Problem, reference: Mapping[str, Predictions]
-) -> tuple[Solution, list[Value], Ending]:
+def solve_and_measure(
+    job: TrialSpec, rows: TrialData, problem: Problem, reference: Mapping[str, Predictions]
+) -> tuple[Solution, list[MeasuredValue], TrialEnding]:
     """What is given of the solution of a trial's problem, its numbers, and how the trial ends."""
-    rng = stream(job.seed, "solver", job.case.algorithm)
-    solution = guarded(job.case.solver, job.case.guard, problem, rng)
+    rng = random_stream(job.seed, "solver", job.case.algorithm)
+    solution = solve_with_margin(job.case.solver, job.case.guard, problem, rng)
     if job.is_deployed and solution.variants:
-        rows = with_decisions(rows, next(iter(solution.variants.values())))
-    return _judged(job, rows, problem, solution, reference)
+        rows = with_classifier_decisions(rows, next(iter(solution.variants.values())))
+    return _judge_solution(job, rows, problem, solution, reference)
 
 
-def _judged(
-    job: Job,
-    rows: World,
+def _judge_solution(
+    job: TrialSpec,
+    rows: TrialData,
     problem: Problem,
     solution: Solution,
     reference: Mapping[str, Predictions],
-) -> tuple[Solution, list[Value], Ending]:
+) -> tuple[Solution, list[MeasuredValue], TrialEnding]:
     """What is given of a solution, its numbers, and how the trial ends."""
     measured = ex.leaves(*job.case.metrics.values())
     estimated = any(leaf.rate.of != "decision" for leaf in measured)
@@ -117,35 +129,39 @@ def _judged(
     if answers:  # `of(...)` of the trial itself is its main variant
         reference = {job.case.label: next(iter(answers.values())), **reference}
     if problem.promise is not None:
-        _, rules = with_numbers(job.case, rows, reference, "train")
+        _, rules = goals_with_numbers(job.case, rows, reference, "train")
         tested = SafetyRows(rows, problem.promise, problem.label_ends, job.seed)
         verdict = tested.verdict(solution, answers, rules)
         answers = {name: answers[name] for name in verdict.solution.variants}
-        values = _measured(rows, job.case, answers, reference)
+        values = _measure_variants(rows, job.case, answers, reference)
         found = {"certificates": list(verdict.certificates)}
         found |= _info(job, rows, verdict.solution, answers, reference)
-        return verdict.solution, values, Ending(verdict.status, verdict.reason, found)
-    values = _measured(rows, job.case, answers, reference)
+        return verdict.solution, values, TrialEnding(verdict.status, verdict.reason, found)
+    values = _measure_variants(rows, job.case, answers, reference)
     status, reason = _status(job.case, solution, values)
     if status == "not_met" and job.case.solver.role == "enforces":
-        status, reason = _proven(problem, status, reason)
-    return solution, values, Ending(status, reason, _info(job, rows, solution, answers, reference))
+        status, reason = _check_infeasible(problem, status, reason)
+    return (
+        solution,
+        values,
+        TrialEnding(status, reason, _info(job, rows, solution, answers, reference)),
+    )
 
 
 def _info(
-    job: Job,
-    rows: World,
+    job: TrialSpec,
+    rows: TrialData,
     solution: Solution,
     answers: Mapping[str, Predictions],
     reference: Mapping[str, Predictions],
 ) -> dict[str, Any]:
     """What a trial stores beside its numbers: filters, and the best constant decision."""
     filters = census(job.case.goals(), rows.sample, rows.splits(), solution.variants, answers)
-    return filters or {CONSTANT: _best_constant(rows, job.case, reference)}
+    return filters or {BEST_CONSTANT_KEY: _best_constant(rows, job.case, reference)}
 
 
 def _best_constant(
-    rows: World, case: Case, reference: Mapping[str, Predictions]
+    rows: TrialData, case: Case, reference: Mapping[str, Predictions]
 ) -> dict[str, float]:
     """By split, the least objective of a constant decision that satisfies all constraints there.
 
@@ -154,31 +170,33 @@ def _best_constant(
     """
     goals = [goal.expression for goal in case.goals()]
     parts = [part for goal in goals for part in ex.walk(goal)]
-    if any(isinstance(part, ex.Ranking | ex.Disclosure) for part in parts):
+    if any(isinstance(part, ex.RankingMeasure | ex.Disclosure) for part in parts):
         return {}
     if any(leaf.rate.of != "decision" for leaf in ex.leaves(*goals)):
         return {}
     found: dict[str, float] = {}
     for split in rows.splits():
-        of = partial(_of, rows, split, reference)
+        of = partial(_reference_value, rows, split, reference)
         for decision in (0.0, 1.0):
             said = np.full(len(rows.sample), decision)
             objective, *violations = measure(
                 goals, rows.sample, split, Predictions(said, said, said), of
             )
-            if objective < found.get(split, math.inf) and all(each <= MET for each in violations):
+            if objective < found.get(split, math.inf) and all(
+                each <= CONSTRAINT_TOLERANCE for each in violations
+            ):
                 found[split] = objective
     return found
 
 
-def problem_of(
-    job: Job,
-    rows: World,
+def build_problem(
+    job: TrialSpec,
+    rows: TrialData,
     reference: Mapping[str, Predictions],
     given: Mapping[str, TrialResult],
 ) -> Problem:
     """All that the solver is given."""
-    unknown = unknown_groups(rows.sample, job.case)
+    unknown = check_known_groups(rows.sample, job.case)
     if unknown:
         raise FaultError(unknown)
     problem = training_problem(rows, *_goals(job.case, rows, reference, "train"), job.l2)
@@ -188,109 +206,119 @@ def problem_of(
         problem = replace(problem, validation=judged)
     problem = replace(problem, promise=job.case.promise(rows.splits().get("safety", 0)))
     if job.case.solver.needs_deployed:
-        problem = replace(problem, deployed=_deployed(job, rows, given))
+        problem = replace(problem, deployed=_deployed_solution(job, rows, given))
     return problem
 
 
-def _deployed(job: Job, rows: World, given: Mapping[str, TrialResult]) -> Classifier:
+def _deployed_solution(
+    job: TrialSpec, rows: TrialData, given: Mapping[str, TrialResult]
+) -> Classifier:
     """The deployed model itself."""
     if job.deployed is not None:
         return _classifier(given[job.deployed], "the deployed model")
     if job.deployed_model is not None:
         return loads(job.deployed_model)
     assert job.deployed_column is not None
-    return of_column(rows, job.deployed_column)
+    return column_classifier(rows, job.deployed_column)
 
 
-NOTHING = frozenset({"E306", "E311", "E408"})
+TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
 """Of rates and ratios that say nothing on the rows at hand."""
 
 
 def _too_few(case: Case, error: FaultError) -> bool:
     """Whether it lies in the rows that were drawn, or left to train on, that nothing can be promised."""
     drawn = any(each is not None for each in (case.share, case.holdout, case.filtering))
-    return drawn and {fault.code for fault in error.faults} <= NOTHING
+    return drawn and {fault.code for fault in error.faults} <= TOO_FEW_ROWS_CODES
 
 
 def _goals(
-    case: Case, rows: World, reference: Mapping[str, Predictions], split: str
+    case: Case, rows: TrialData, reference: Mapping[str, Predictions], split: str
 ) -> tuple[Goal, tuple[Goal, ...]]:
     """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them."""
     if case.solver.role == "ignores":
-        return objective_goal("error", ERROR), ()
-    objective, rules = with_numbers(case, rows, reference, split)
+        return objective_goal("error", ERROR_RATE), ()
+    objective, rules = goals_with_numbers(case, rows, reference, split)
     for goal in (objective, *rules):
-        why, _ = refusal(type(case.solver), goal, objective=goal is objective)
+        why, _ = refusal_reason(type(case.solver), goal, objective=goal is objective)
         if why:  # `of(...)` turned out negative, and what was convex is concave
             message = f"algorithm '{case.label}' cannot take '{goal.text}': {why}"
-            raise FaultError(Fault("E308", f"{message} at the numbers that of(...) has"))
+            raise FaultError(Diagnostic("E308", f"{message} at the numbers that of(...) has"))
     return objective, rules
 
 
-def with_numbers(
-    case: Case, rows: World, reference: Mapping[str, Predictions], split: str
+def goals_with_numbers(
+    case: Case, rows: TrialData, reference: Mapping[str, Predictions], split: str
 ) -> tuple[Goal, tuple[Goal, ...]]:
     """The goals of the file, with numbers for `of(...)`.
 
     A goal is held to what another algorithm reaches on the rows of the split that judges it.
     """
 
-    def of(node: ex.Of) -> float:
-        value = _of(rows, split, reference, _anywhere(node))
+    def of(node: ex.AlgorithmMetric) -> float:
+        value = _reference_value(rows, split, reference, _without_split(node))
         if not math.isfinite(value):
             where = "training" if split == "train" else split
-            message = f"'{ex.text(node)}' is {value} on {where} rows: no goal can be held to it"
-            raise FaultError(Fault("E311", message, None, node.span))
+            message = f"'{ex.to_text(node)}' is {value} on {where} rows: no goal can be held to it"
+            raise FaultError(Diagnostic("E311", message, None, node.span))
         return value
 
-    return known_goals(case, of)
+    return resolve_goals(case, of)
 
 
-def _anywhere(node: ex.Of) -> ex.Of:
+def _without_split(node: ex.AlgorithmMetric) -> ex.AlgorithmMetric:
     """What it measures without the split that `experiment.reading` put there."""
 
     def free(part: ex.Expression) -> ex.Expression | None:
-        return replace(part, split=None) if isinstance(part, ex.Measured) else None
+        return replace(part, split=None) if isinstance(part, ex.MeasuredNode) else None
 
     return replace(node, metric=ex.transform(node.metric, free))
 
 
-def _rows(job: Job, given: Mapping[str, TrialResult]) -> World:
-    rows = seen_rows(job.data, job.seed, job.deployed_column, job.seen, given)
+def _rows(job: TrialSpec, given: Mapping[str, TrialResult]) -> TrialData:
+    rows = load_training_rows(job.data, job.seed, job.deployed_column, job.seen, given)
     if job.deployed_model is not None:
-        stored = with_stored(_unfiltered(job), job.deployed_model).sample  # it knows of no filter
+        stored = with_stored_decisions(
+            _without_filter(job), job.deployed_model
+        ).sample  # it knows of no filter
         assert stored.deployed is not None
         return replace(rows, sample=rows.sample.with_deployed(stored.deployed))
     if job.deployed is None:
         return rows
-    if is_unsolved(given[job.deployed]):  # nothing is held to its decisions: see `unsolved`
+    if has_no_solution(
+        given[job.deployed]
+    ):  # nothing is held to its decisions: see `missing_solution_reason`
         return replace(rows, sample=rows.sample.with_deployed(np.full(len(rows.sample), np.nan)))
     classifier = _classifier(given[job.deployed], "the deployed model")
-    return with_decisions(rows, classifier, _seen(job, rows, job.deployed, given))
+    return with_classifier_decisions(
+        rows, classifier, _rows_of_trial(job, rows, job.deployed, given)
+    )
 
 
-def _unfiltered(job: Job) -> World:
-    return world(job.data, job.seed, job.deployed_column, job.case.drawing)
+def _without_filter(job: TrialSpec) -> TrialData:
+    return load_trial_data(job.data, job.seed, job.deployed_column, job.case.drawing)
 
 
-def _seen(job: Job, rows: World, key: str, given: Mapping[str, TrialResult]) -> World:
+def _rows_of_trial(
+    job: TrialSpec, rows: TrialData, key: str, given: Mapping[str, TrialResult]
+) -> TrialData:
     """The same rows as another trial saw them, whose features follow its own training rows."""
     seen = job.elsewhere.get(key)
     if seen is None:
         return rows
-    return seen_rows(job.data, job.seed, job.deployed_column, seen, given)
+    return load_training_rows(job.data, job.seed, job.deployed_column, seen, given)
 
 
 def _classifier(result: TrialResult, name: str) -> Classifier:
     """The main variant of a trial; `of` and `deployed` mean that one."""
     if not result.models:
         message = f"'{name}' is needed and has no classifier: its trial ended as {result.status}"
-        raise FaultError(Fault("E501", message))
+        raise FaultError(Diagnostic("E501", message))
     return loads(next(iter(result.models.values())))
 
 
 def training_problem(
-    rows: World, objective: Goal, rules: tuple[Goal, ...], l2: float | str
+    rows: TrialData, objective: Goal, rules: tuple[Goal, ...], l2: float | str
 ) -> Problem:
     """The goals on training rows.
 
@@ -299,14 +327,14 @@ def training_problem(
     FaultError
         E306, E408 where a rate of a goal has no rows to be a mean of, E311 where a ratio has no value.
     """
-    train = np.flatnonzero(rows.sample.rows(ex.EVERYWHERE, "train"))
+    train = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "train"))
     wanted = ex.leaves(*(piece for goal in (objective, *rules) for piece in goal.pieces))
     ratios = [ratio for goal in rules for ratio in goal.ratios]
-    matrix = rate_matrix([*wanted, ERROR, *ex.leaves(*ratios)], rows.sample, "train")
+    matrix = build_rate_matrix([*wanted, ERROR_RATE, *ex.leaves(*ratios)], rows.sample, "train")
     empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
     if empty & set(wanted):
-        raise FaultError([of_nothing(leaf, rows.sample) for leaf in wanted if leaf in empty])
-    undefined = undefined_ratios([goal.expression for goal in (objective, *rules)], rows.sample)
+        raise FaultError([empty_rate(leaf, rows.sample) for leaf in wanted if leaf in empty])
+    undefined = check_defined_ratios([goal.expression for goal in (objective, *rules)], rows.sample)
     if undefined:
         raise FaultError(undefined)
     n = rows.counted(train) / rows.levels  # copies of a row are no more rows
@@ -315,50 +343,56 @@ def training_problem(
     problem = replace(problem, stream=None if rows.stream is None else rows.stream[train])
     slices, label = _slices(wanted, rows, train), rows.sample.label[train]
     problem = replace(problem, slices=slices, label=label, label_range=rows.sample.label_range)
-    problem = replace(problem, known=_known(wanted, rows, train))
+    problem = replace(problem, known=_rows_with_value(wanted, rows, train))
     moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # a goal may say @train
-    others, held_out = rates_on(moved, rows.sample, "validation")
+    others, held_out = rates_on_split(moved, rows.sample, "validation")
     if not len(held_out):
         return problem
     slices, label = _slices(wanted, rows, held_out), rows.sample.label[held_out]
     rates = replace(others, leaves=matrix.leaves)
     validation = replace(problem, X=rows.X[held_out], rates=rates, slices=slices, label=label)
-    validation = replace(validation, known=_known(wanted, rows, held_out))
+    validation = replace(validation, known=_rows_with_value(wanted, rows, held_out))
     if rows.stream is not None:
         validation = replace(validation, stream=rows.stream[held_out])
     return replace(problem, validation=validation)
 
 
-def _slices(leaves: Sequence[Leaf], rows: World, some: NDArray[np.intp]) -> dict[str, Mask]:
+def _slices(leaves: Sequence[Leaf], rows: TrialData, some: NDArray[np.intp]) -> dict[str, Mask]:
     """Which of some rows are in each slice that rates speak of, by its text."""
     wheres = dict.fromkeys(leaf.where.visible for leaf in leaves)
     return {str(where): rows.sample.rows(where)[some] for where in wheres}
 
 
-def _known(leaves: Sequence[Leaf], rows: World, some: NDArray[np.intp]) -> dict[str, Mask]:
+def _rows_with_value(
+    leaves: Sequence[Leaf], rows: TrialData, some: NDArray[np.intp]
+) -> dict[str, Mask]:
     """Which of some rows have a value of each column that tells slices, by its name."""
     columns = dict.fromkeys(each.column for leaf in leaves for each in leaf.where.conditions)
     return {name: np.asarray(pd.notna(rows.sample.columns[name]))[some] for name in columns}
 
 
-def _measured(
-    rows: World,
+def _measure_variants(
+    rows: TrialData,
     case: Case,
     answers: Mapping[str, Predictions],
     reference: Mapping[str, Predictions],
-) -> list[Value]:
+) -> list[MeasuredValue]:
     """Every metric of every variant on every split."""
-    metrics = {ex.text(metric): metric for metric in case.metrics.values()}
+    metrics = {ex.to_text(metric): metric for metric in case.metrics.values()}
     values = []
     for variant, predictions in answers.items():
         for split in rows.splits():
-            of = partial(_of, rows, split, reference)
+            of = partial(_reference_value, rows, split, reference)
             found = measure(list(metrics.values()), rows.sample, split, predictions, of)
-            values += [Value(variant, split, *each) for each in zip(metrics, found, strict=True)]
+            values += [
+                MeasuredValue(variant, split, *each) for each in zip(metrics, found, strict=True)
+            ]
     return values
 
 
-def _of(rows: World, split: str, reference: Mapping[str, Predictions], node: ex.Of) -> float:
+def _reference_value(
+    rows: TrialData, split: str, reference: Mapping[str, Predictions], node: ex.AlgorithmMetric
+) -> float:
     """What another algorithm, or the deployed model, measures on the same split.
 
     NaN where that found no solution: what hangs on it has no value.
@@ -366,11 +400,11 @@ def _of(rows: World, split: str, reference: Mapping[str, Predictions], node: ex.
     deployed = node.algorithm == DEPLOYED
     if not deployed and node.algorithm not in reference:
         return math.nan
-    other = decided(rows.sample) if deployed else reference[node.algorithm]
+    other = deployed_predictions(rows.sample) if deployed else reference[node.algorithm]
     return measure([node.metric], rows.sample, split, other)[0]
 
 
-def _status(case: Case, solution: Solution, values: list[Value]) -> tuple[str, str]:
+def _status(case: Case, solution: Solution, values: list[MeasuredValue]) -> tuple[str, str]:
     """The trial's status and reason.
 
     It is the solver's own, or `not_met` where the solver was given the constraints and its main
@@ -381,24 +415,24 @@ def _status(case: Case, solution: Solution, values: list[Value]) -> tuple[str, s
     main = next(iter(solution.variants))
     measured = {v.metric: v.value for v in values if v.variant == main and v.split == "train"}
     missed = {
-        goal.name: measured[ex.text(goal.expression)]
+        goal.name: measured[ex.to_text(goal.expression)]
         for goal in case.constraints
-        if not measured[ex.text(goal.expression)] <= MET
+        if not measured[ex.to_text(goal.expression)] <= CONSTRAINT_TOLERANCE
     }
     if case.solver.role != "ignores" and missed:
-        listed = ", ".join(f"'{name}' {_by(amount)}" for name, amount in missed.items())
+        listed = ", ".join(f"'{name}' {_by_amount(amount)}" for name, amount in missed.items())
         reason = f"{main} misses {listed} on training rows"
         return "not_met", f"{solution.reason}; {reason}" if solution.reason else reason
     return ("ok" if solution.status == "solved" else solution.status), solution.reason
 
 
-def _by(amount: float) -> str:
+def _by_amount(amount: float) -> str:
     return "as it is undefined there" if math.isnan(amount) else f"by {amount:.3g}"
 
 
-def _proven(problem: Problem, status: str, reason: str) -> tuple[str, str]:
+def _check_infeasible(problem: Problem, status: str, reason: str) -> tuple[str, str]:
     """What is not met is `infeasible` where no classifier at all would meet it (`solvers.feasibility`)."""
-    if not {goal.shape for goal in problem.constraints} <= TAKEN:
+    if not {goal.shape for goal in problem.constraints} <= PROGRAM_SHAPES:
         return status, reason
-    plain = replace(problem, objective=objective_goal("error", ERROR))
-    return unmet(Program.of(plain), Kinds.by(problem.rates), reason, status)
+    plain = replace(problem, objective=objective_goal("error", ERROR_RATE))
+    return unmet_status(RateProgram.of(plain), RowKinds.by(problem.rates), reason, status)

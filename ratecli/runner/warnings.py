@@ -7,12 +7,20 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import mean
 
-from ratecli.errors import Fault
+from ratecli.errors import Diagnostic
 from ratecli.experiment.options import solver_class
-from ratecli.ledger.records import CONSTANT, MET, VIOLATION, Planned, TrialResult
+from ratecli.ledger.records import (
+    BEST_CONSTANT_KEY,
+    CONSTRAINT_TOLERANCE,
+    VIOLATION_PREFIX,
+    PlannedTrial,
+    TrialResult,
+)
 
 
-def unkept(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[Fault]:
+def violation_warnings(
+    plan: Sequence[PlannedTrial], results: Mapping[str, TrialResult]
+) -> list[Diagnostic]:
     """A W402 for each algorithm and constraint with such trials; main variants are looked at.
 
     Algorithms that do not enforce constraints promised nothing.
@@ -23,13 +31,15 @@ def unkept(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[
         measured = [(trial, results[trial.key]) for trial in trials if trial.key in results]
         names = dict.fromkeys(name for trial, _ in measured for name in trial.metrics)
         for name in names:
-            if name.startswith(VIOLATION):
+            if name.startswith(VIOLATION_PREFIX):
                 pairs = [_train_and_test(result, trial.metrics[name]) for trial, result in measured]
-                warnings += _warning(label, name.removeprefix(VIOLATION), pairs)
+                warnings += _warning(label, name.removeprefix(VIOLATION_PREFIX), pairs)
     return warnings
 
 
-def constants(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> list[Fault]:
+def constant_warnings(
+    plan: Sequence[PlannedTrial], results: Mapping[str, TrialResult]
+) -> list[Diagnostic]:
     """A W408 for each algorithm and variant whose test objective is not below that of a constant.
 
     The main and the deterministic variant are looked at. The constant is the better of "always yes" and
@@ -40,7 +50,7 @@ def constants(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> li
         pairs: dict[str, list[tuple[float, float]]] = {}
         for trial in trials:
             result = results.get(trial.key)
-            constant = result.info.get(CONSTANT, {}).get("test") if result else None
+            constant = result.info.get(BEST_CONSTANT_KEY, {}).get("test") if result else None
             if result is None or constant is None or not result.values:
                 continue
             names = {result.values[0].variant, "deterministic"}
@@ -56,7 +66,7 @@ def constants(plan: Sequence[Planned], results: Mapping[str, TrialResult]) -> li
                     f"'{label}' ({variant}) is no better than a constant decision on test rows in "
                     f"{len(worse)} of {len(found)} trials: objective {ours:.4g} against {constant:.4g}"
                 )
-                warnings.append(Fault("W408", message))
+                warnings.append(Diagnostic("W408", message))
     return warnings
 
 
@@ -73,13 +83,15 @@ def _train_and_test(result: TrialResult, metric: str) -> tuple[float, float] | N
 
 def _warning(
     label: str, constraint: str, pairs: Sequence[tuple[float, float] | None]
-) -> list[Fault]:
-    kept = [test for pair in pairs if pair for train, test in [pair] if train <= MET]
-    broken = [test for test in kept if test > MET]
+) -> list[Diagnostic]:
+    kept = [
+        test for pair in pairs if pair for train, test in [pair] if train <= CONSTRAINT_TOLERANCE
+    ]
+    broken = [test for test in kept if test > CONSTRAINT_TOLERANCE]
     if not broken:
         return []
     message = (
         f"'{constraint}' holds for '{label}' on training rows and not on test rows in "
         f"{len(broken)} of {len(kept)} trials, missed by {mean(broken):.3g} on average"
     )
-    return [Fault("W402", message)]
+    return [Diagnostic("W402", message)]

@@ -14,16 +14,16 @@ from multiprocessing import current_process, get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
-from ratecli.experiment.limits import held_by
+from ratecli.experiment.limits import process_memory
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.messages import Answer, Death, Parcel
-from ratecli.runner.worker import failure, serve
+from ratecli.runner.messages import TaskMessage, WorkerAnswer, WorkerDeath
+from ratecli.runner.worker import failure_result, serve_trials
 
-LEAVE_SECONDS = 5.0
+EXIT_SECONDS = 5.0
 
 
 @dataclass
-class Hand:
+class Worker:
     """One worker and what it is at.
 
     `begun` is when the trial itself began, after all imports (seconds of a clock), `before` what the
@@ -32,12 +32,12 @@ class Hand:
 
     process: SpawnProcess
     pipe: Connection
-    parcel: Parcel | None = None
+    parcel: TaskMessage | None = None
     begun: float | None = None
     before: int = 0
     fresh: bool = True
 
-    def give(self, parcel: Parcel) -> None:
+    def give(self, parcel: TaskMessage) -> None:
         """A dead worker shows when it is asked for the answer."""
         self.parcel, self.begun, self.before = parcel, None, 0
         try:
@@ -67,10 +67,10 @@ class Hand:
         return self.parcel.limits.broken(self.parcel.key, seconds, held, self.before)
 
     def _held(self) -> int:
-        return held_by(self.process.pid or 0)
+        return process_memory(self.process.pid or 0)
 
 
-class Crew:
+class WorkerPool:
     """Up to `jobs` workers, started when there is work for them.
 
     `environment` is set in each of them.
@@ -79,7 +79,7 @@ class Crew:
     def __init__(self, jobs: int, environment: Mapping[str, str] | None = None) -> None:
         self._jobs = jobs
         self._environment = dict(environment or {})
-        self._hands: list[Hand] = []
+        self._hands: list[Worker] = []
 
     def has_room(self) -> bool:
         return len(self._busy()) < self._jobs
@@ -87,15 +87,15 @@ class Crew:
     def is_busy(self) -> bool:
         return bool(self._busy())
 
-    def hand(self, parcel: Parcel) -> None:
+    def hand(self, parcel: TaskMessage) -> None:
         """Give a trial to a free worker. FaultError, E511, where its limits cannot be kept here."""
         parcel.limits.check()
         free = next((hand for hand in self._hands if hand.parcel is None), None)
         (free or self._hire()).give(parcel)
 
-    def collect(self) -> list[Answer]:
+    def collect(self) -> list[WorkerAnswer]:
         """Wait until a worker has answered, died, or taken more than its trial may."""
-        found: list[Answer] = []
+        found: list[WorkerAnswer] = []
         while not found:
             busy = self._busy()
             limits = [each for hand in busy if (each := hand.patience()) is not None]
@@ -110,14 +110,14 @@ class Crew:
         for hand in self._hands:
             hand.pipe.close()
         for hand in self._hands:
-            hand.process.join(LEAVE_SECONDS)
+            hand.process.join(EXIT_SECONDS)
         self.kill()
 
     def kill(self) -> None:
         """End all workers at once."""
         self.strike()
         for hand in self._hands:
-            _bury(hand)
+            _reap(hand)
         self._hands = []
 
     def strike(self) -> None:
@@ -126,27 +126,27 @@ class Crew:
             with suppress(ValueError):  # it is just being buried
                 hand.process.kill()
 
-    def _busy(self) -> list[Hand]:
+    def _busy(self) -> list[Worker]:
         return [hand for hand in self._hands if hand.parcel is not None]
 
-    def _hire(self) -> Hand:
+    def _hire(self) -> Worker:
         context = get_context("spawn")
         here, there = context.Pipe()
-        process = context.Process(target=serve, args=(there, os.getpid(), self._environment))
-        with interrupts_held(), _children_allowed():
+        process = context.Process(target=serve_trials, args=(there, os.getpid(), self._environment))
+        with block_interrupts(), _allow_child_processes():
             process.start()
         there.close()
-        self._hands.append(Hand(process, here))
+        self._hands.append(Worker(process, here))
         return self._hands[-1]
 
-    def _ask(self, hand: Hand) -> Answer | None:
+    def _ask(self, hand: Worker) -> WorkerAnswer | None:
         """What a worker says; nothing yet where it says that a trial begins."""
         parcel = hand.parcel
         assert parcel is not None
         try:
             content = hand.pipe.recv_bytes()
         except (EOFError, OSError):
-            return Death.by(parcel.key, self._lose(hand))
+            return WorkerDeath.by(parcel.key, self._lose(hand))
         if hand.begun is None:
             hand.begins()
             return None
@@ -154,10 +154,10 @@ class Crew:
         try:
             result: TrialResult = pickle.loads(content)  # noqa: S301  from our own worker
         except Exception as error:  # noqa: BLE001  unpickling raises what it likes
-            return failure(parcel.key, error)
+            return failure_result(parcel.key, error)
         return result
 
-    def _look(self, hand: Hand) -> TrialResult | None:
+    def _look(self, hand: Worker) -> TrialResult | None:
         """How a worker's trial ends that takes more than it may.
 
         What earlier trials left in the process is not laid to its charge: it has another try in a new one.
@@ -173,12 +173,12 @@ class Crew:
         self._hire().give(hand.parcel)
         return None
 
-    def _lose(self, hand: Hand) -> int | None:
+    def _lose(self, hand: Worker) -> int | None:
         self._hands.remove(hand)
-        return _bury(hand)
+        return _reap(hand)
 
 
-def _bury(hand: Hand) -> int | None:
+def _reap(hand: Worker) -> int | None:
     hand.pipe.close()
     hand.process.join()
     exit_code = hand.process.exitcode
@@ -187,7 +187,7 @@ def _bury(hand: Hand) -> int | None:
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
+def block_interrupts() -> Iterator[None]:
     """Processes started here begin deaf to Ctrl-C, which would show their traceback."""
     if sys.platform == "win32":
         yield
@@ -201,7 +201,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 @contextmanager
-def _children_allowed() -> Iterator[None]:
+def _allow_child_processes() -> Iterator[None]:
     """A Dask worker is a daemon, which may have no children lest they outlive it: ours leave with it."""
     settings = current_process()._config  # type: ignore[attr-defined]  # noqa: SLF001
     before = settings.pop("daemon", None)

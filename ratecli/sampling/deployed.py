@@ -10,9 +10,9 @@ import numpy as np
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
-from ratecli.datasets.paths import own_file, unreadable
-from ratecli.errors import Fault, FaultError
-from ratecli.files import MODELS
+from ratecli.datasets.paths import find_user_file, unreadable_file_error
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.files import MODELS_FOLDER
 from ratecli.models.base import Classifier
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.linear import Threshold
@@ -21,13 +21,13 @@ from ratecli.rates.matrix import Predictions
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Sample
 from ratecli.rates.syntax import Condition
-from ratecli.sampling.rows import World
+from ratecli.sampling.rows import TrialData
 
-LARGEST = 2**30
+MAX_MODEL_BYTES = 2**30
 """Bytes that a file may have of which we read all."""
 
 
-def stored_model(experiment: Experiment, document: Document, folder: Path) -> bytes | None:
+def load_deployed_model(experiment: Experiment, document: Document, folder: Path) -> bytes | None:
     """The bytes of the file that `deployed` names, if it names one; `folder` is the experiment's.
 
     Raises
@@ -39,31 +39,33 @@ def stored_model(experiment: Experiment, document: Document, folder: Path) -> by
     if given is None:
         return None
     try:
-        return _read(given, folder)
+        return _read_model(given, folder)
     except FaultError as error:
         place = document.place(("deployed", "model"))
         raise FaultError(fault.at(place) for fault in error.faults) from None
 
 
-def _read(given: str, folder: Path) -> bytes:
-    path = own_file(given, folder)
+def _read_model(given: str, folder: Path) -> bytes:
+    path = find_user_file(given, folder)
     try:
-        blob = small_enough(given, path)
+        blob = read_model_file(given, path)
     except OSError as error:
-        raise unreadable(given, path, error) from error
-    classifier_of(given, blob)
+        raise unreadable_file_error(given, path, error) from error
+    load_classifier(given, blob)
     return blob
 
 
-def small_enough(given: str, path: Path) -> bytes:
+def read_model_file(given: str, path: Path) -> bytes:
     """The bytes of a file that may be a classifier's; E404 for more than any has."""
-    if path.stat().st_size > LARGEST:
-        message = f"'{given}' holds no stored classifier: it is larger than {LARGEST:,} bytes"
-        raise FaultError(Fault("E404", message, "it must be an .npz that a run left"))
+    if path.stat().st_size > MAX_MODEL_BYTES:
+        message = (
+            f"'{given}' holds no stored classifier: it is larger than {MAX_MODEL_BYTES:,} bytes"
+        )
+        raise FaultError(Diagnostic("E404", message, "it must be an .npz that a run left"))
     return path.read_bytes()
 
 
-def classifier_of(given: str, blob: bytes) -> Classifier:
+def load_classifier(given: str, blob: bytes) -> Classifier:
     """The classifier that the file `given` holds; E404 where it holds none."""
     try:
         classifier = loads(blob)
@@ -73,11 +75,11 @@ def classifier_of(given: str, blob: bytes) -> Classifier:
         reason = str(error).removeprefix("no stored classifier: ")
         hint = "it must be an .npz that a run left, results/NAME/models/TRIAL/VARIANT.npz"
         message = f"'{given}' holds no stored classifier: {reason}"
-        raise FaultError(Fault("E404", message, hint)) from None
+        raise FaultError(Diagnostic("E404", message, hint)) from None
     return classifier
 
 
-def check_kept(
+def check_model_preserved(
     experiment: Experiment, document: Document, folder: Path, results: Mapping[Path, Path]
 ) -> None:
     """Refuse a stored model that a run of the same command would write anew, or remove.
@@ -93,26 +95,28 @@ def check_kept(
     given = experiment.deployed.model if experiment.deployed else None
     if given is None:
         return
-    path = own_file(given, folder)
+    path = find_user_file(given, folder)
     # by the name that is given and by where it leads: links are replaced, too
     within = {*path.parents, *path.resolve().parents}
     for place, file in results.items():
-        models = place / MODELS
+        models = place / MODELS_FOLDER
         if models.is_dir() and any(parent.samefile(models) for parent in within):
             where = document.place(("deployed", "model"))
-            raise FaultError(_written(models, None if file == document.path else file).at(where))
+            raise FaultError(
+                _overwritten_model(models, None if file == document.path else file).at(where)
+            )
 
 
-def _written(models: Path, other: Path | None) -> Fault:
+def _overwritten_model(models: Path, other: Path | None) -> Diagnostic:
     """The fault of a model among those that this run writes, or that of another file."""
     copy = "copy the model out of there and name the copy"
     if other is None:
-        return Fault("E310", f"this run itself writes the models in '{models}'", copy)
+        return Diagnostic("E310", f"this run itself writes the models in '{models}'", copy)
     message = f"the run of '{other}' writes the models in '{models}'"
-    return Fault("E310", message, f"run '{other}' first, by itself, or {copy}")
+    return Diagnostic("E310", message, f"run '{other}' first, by itself, or {copy}")
 
 
-def with_stored(rows: World, blob: bytes) -> World:
+def with_stored_decisions(rows: TrialData, blob: bytes) -> TrialData:
     """The same rows with the decisions of a stored classifier.
 
     Raises
@@ -126,13 +130,15 @@ def with_stored(rows: World, blob: bytes) -> World:
     if classifier.width != width:
         message = f"the deployed model takes {classifier.width} features, the rows have {width}"
         hint = "it must have been trained on these columns, encoded as they are here"
-        raise FaultError(Fault("E411", message, hint))
+        raise FaultError(Diagnostic("E411", message, hint))
     if not np.isfinite(rows.predictions(classifier).scores).all():
-        raise FaultError(Fault("E404", "the deployed model gives scores that are not finite"))
-    return with_decisions(rows, classifier)
+        raise FaultError(Diagnostic("E404", "the deployed model gives scores that are not finite"))
+    return with_classifier_decisions(rows, classifier)
 
 
-def with_decisions(rows: World, classifier: Classifier, seen: World | None = None) -> World:
+def with_classifier_decisions(
+    rows: TrialData, classifier: Classifier, seen: TrialData | None = None
+) -> TrialData:
     """The same rows with a classifier's likelier decisions as those of the deployed model.
 
     `seen` are the same rows as it was trained on them, if it was with other training rows.
@@ -141,7 +147,7 @@ def with_decisions(rows: World, classifier: Classifier, seen: World | None = Non
     return replace(rows, sample=rows.sample.with_deployed(np.where(decisions > 0.5, 1.0, 0.0)))
 
 
-def of_column(rows: World, name: str) -> Classifier:
+def column_classifier(rows: TrialData, name: str) -> Classifier:
     """The deployed model whose decisions a column holds: yes for rows with a yes there.
 
     It looks at a slice of that column and at no feature.
@@ -158,7 +164,7 @@ def of_column(rows: World, name: str) -> Classifier:
     )
 
 
-def decided(sample: Sample) -> Predictions:
+def deployed_predictions(sample: Sample) -> Predictions:
     """The deployed model as a classifier of which only the decisions are known, NaN where not.
 
     The language sees to it that nobody asks for more (`rates.resolve`).

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ratecli.datasets.columns import Kind
+from ratecli.datasets.columns import ColumnKind
 from ratecli.datasets.encode import Encoder
 
-KINDS: tuple[Kind, ...] = ("number", "text")
+COLUMN_KINDS: tuple[ColumnKind, ...] = ("number", "text")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Encoding:
     """
 
     encoder: Encoder
-    others: Mapping[str, Kind]
+    others: Mapping[str, ColumnKind]
     levels: int = 1
 
     @classmethod
@@ -36,7 +36,9 @@ class Encoding:
         """`columns` are (n,) arrays, of objects where they hold text."""
         features = encoder.kinds
         others = {
-            name: KINDS[columns[name].dtype.kind == "O"] for name in columns if name not in features
+            name: COLUMN_KINDS[columns[name].dtype.kind == "O"]
+            for name in columns
+            if name not in features
         }
         return cls(encoder, others, levels)
 
@@ -56,10 +58,10 @@ class Encoding:
                 pass
             case _:
                 raise ValueError("it does not say which columns and levels rows have")
-        if any(kind not in KINDS for kind in others.values()):
+        if any(kind not in COLUMN_KINDS for kind in others.values()):
             raise ValueError("it has a column of neither numbers nor text")
-        return cls(encoder, cast("Mapping[str, Kind]", others), levels)
+        return cls(encoder, cast("Mapping[str, ColumnKind]", others), levels)
 
-    def kind(self, column: str) -> Kind | None:
+    def kind(self, column: str) -> ColumnKind | None:
         """What a column held in training; None where nobody knows."""
         return self.encoder.kinds.get(column) or self.others.get(column)

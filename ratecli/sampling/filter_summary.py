@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from ratecli.ledger.records import FILTERS
+from ratecli.ledger.records import FILTERS_KEY
 from ratecli.models.base import Classifier
-from ratecli.models.proxies import Filter
+from ratecli.models.proxies import ProxyFilter
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
-from ratecli.rates.disclosure import NEVER
+from ratecli.rates.disclosure import MIN_PROXY_SHARE
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
-from ratecli.rates.syntax import Condition, number
-from ratecli.rates.templates import SHARED
+from ratecli.rates.syntax import Condition, number_text
+from ratecli.rates.templates import JOINT_RATE
 
-DIGITS = 10
+SUMMARY_DIGITS = 10
 """That are kept of a share."""
 
-Groups = dict[str, dict[str, Condition]]
+GroupConditions = dict[str, dict[str, Condition]]
 """By column the names of its groups, in the order of its values, and what tells each."""
 
 
@@ -48,72 +48,74 @@ def census(
     - `after` (K,): the shares of the groups among the rows that are expected to be kept, None where
       none are.
     """
-    named, splits = groups_of(goals), tuple(splits)
+    named, splits = joint_rate_groups(goals), tuple(splits)
     found = {
         name: {
-            "keep": _rounded(variant.keep),
+            "keep": _round_values(variant.keep),
             "columns": {
-                column: {"groups": list(told), "splits": _by_split(told, sample, splits, answers[name])}
+                column: {"groups": list(told), "splits": _summary_by_split(told, sample, splits, answers[name])}
                 for column, told in named.items()
             },
         }
         for name, variant in variants.items()
-        if isinstance(variant, Filter) and named
+        if isinstance(variant, ProxyFilter) and named
     }  # fmt: skip
-    return {FILTERS: found} if found else {}
+    return {FILTERS_KEY: found} if found else {}
 
 
-def groups_of(goals: Iterable[Goal]) -> Groups:
+def joint_rate_groups(goals: Iterable[Goal]) -> GroupConditions:
     """The groups of which goals speak by `joint_rate`, each told by one condition on a column."""
-    found: Groups = {}
+    found: GroupConditions = {}
     for leaf in ex.leaves(*(goal.expression for goal in goals)):
-        if leaf.rate == SHARED and len(leaf.where.conditions) == 1:
+        if leaf.rate == JOINT_RATE and len(leaf.where.conditions) == 1:
             (condition,) = leaf.where.conditions
-            found.setdefault(condition.column, {})[_name(condition)] = condition
+            found.setdefault(condition.column, {})[_group_name(condition)] = condition
     return found
 
 
-def _name(condition: Condition) -> str:
+def _group_name(condition: Condition) -> str:
     """The value that tells the group, if it is one, else the whole condition."""
     if condition.op != "=" or len(condition.values) != 1:
         return str(condition)
     (value,) = condition.values
-    return value if isinstance(value, str) else number(value)
+    return value if isinstance(value, str) else number_text(value)
 
 
-def _by_split(
+def _summary_by_split(
     told: Mapping[str, Condition], sample: Sample, splits: Iterable[str], said: Predictions
 ) -> dict[str, Any]:
     """What is counted on each split that has a row of any of the groups."""
     members = np.stack(
-        [sample.rows(ex.Where.of((), [each])) for each in told.values()], axis=1
+        [sample.rows(ex.Slice.of((), [each])) for each in told.values()], axis=1
     ).astype(float)
     known = members.any(axis=1)
     found = {}
     for split in splits:
-        rows = known & sample.rows(ex.EVERYWHERE, split)
+        rows = known & sample.rows(ex.ALL_ROWS, split)
         weight = sample.weight[rows]
         if weight.sum() > 0:
             share = weight / weight.sum()
-            found[split] = _counted(members[rows], share, said.proxy[rows], said.decisions[rows])
+            found[split] = _count_groups(
+                members[rows], share, said.proxy[rows], said.decisions[rows]
+            )
     return found
 
 
-def _counted(members: Floats, share: Floats, proxy: Floats, kept: Floats) -> dict[str, Any]:
+def _count_groups(members: Floats, share: Floats, proxy: Floats, kept: Floats) -> dict[str, Any]:
     """Of rows with weights (n,) that add up to 1, in groups (n, K): `proxy` (n, L), `kept` (n,)."""
     size = share @ proxy
     both = (proxy * share[:, None]).T @ members
     chosen = share * kept
     return {
-        "base": _rounded(share @ members),
-        "size": _rounded(size),
+        "base": _round_values(share @ members),
+        "size": _round_values(size),
         "posterior": [
-            _rounded(row / mass) if mass > NEVER else None
+            _round_values(row / mass) if mass > MIN_PROXY_SHARE else None
             for row, mass in zip(both, size, strict=True)
         ],
-        "after": _rounded(chosen @ members / chosen.sum()) if chosen.sum() > 0 else None,
+        "after": _round_values(chosen @ members / chosen.sum()) if chosen.sum() > 0 else None,
     }
 
 
-def _rounded(values: Floats) -> list[float]:
-    return [round(float(value), DIGITS) for value in values]
+def _round_values(values: Floats) -> list[float]:
+    return [round(float(value), SUMMARY_DIGITS) for value in values]

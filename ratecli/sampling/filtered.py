@@ -9,22 +9,28 @@ from itertools import pairwise
 
 import numpy as np
 
-from ratecli.errors import Fault, FaultError
-from ratecli.ledger.keys import stream
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import TrialResult
 from ratecli.models.storage import loads
 from ratecli.rates.sample import Mask
-from ratecli.sampling.resampling import Dealt, Drawing
-from ratecli.sampling.rows import Data, World, dealt_of, world, world_of
+from ratecli.sampling.resampling import RowSplit, SamplingSpec
+from ratecli.sampling.rows import (
+    ExperimentData,
+    TrialData,
+    build_trial_data,
+    load_trial_data,
+    split_dataset,
+)
 
-NEVER = 1e-12
+MIN_KEEP_CHANCE = 1e-12
 """A chance below this is what rounding left of none."""
 DROPPED = "dropped"
 """The part of training rows that a filter leaves out: it is no split."""
 
 
 @dataclass(frozen=True)
-class Sieve:
+class RowFilter:
     """What training rows go through.
 
     Attributes
@@ -38,25 +44,27 @@ class Sieve:
     """
 
     key: str
-    drawing: Drawing
+    drawing: SamplingSpec
     take: str
 
 
 @dataclass(frozen=True)
-class Seen:
+class TrainingRowsSpec:
     """How the training rows of a trial come about."""
 
-    drawing: Drawing
-    sieve: Sieve | None = None
+    drawing: SamplingSpec
+    sieve: RowFilter | None = None
 
 
-class NoneKeptError(FaultError):
+class NoRowsKeptError(FaultError):
     """A filter keeps no training row."""
 
 
 @lru_cache(maxsize=2)
-def filtered(data: Data, seed: int, deployed: str | None, how: Seen, blob: bytes) -> World:
-    """The rows of `world` after a stored filter; validation, test and safety rows are as they were.
+def filter_trial_data(
+    data: ExperimentData, seed: int, deployed: str | None, how: TrainingRowsSpec, blob: bytes
+) -> TrialData:
+    """The rows of `load_trial_data` after a stored filter; validation, test and safety rows are as they were.
 
     The weight of a training row is multiplied by its chance, or it is drawn with it. One that does not
     train any more is in no split, and features are encoded as the others say.
@@ -68,44 +76,48 @@ def filtered(data: Data, seed: int, deployed: str | None, how: Seen, blob: bytes
     """
     drawing, sieve = how.drawing, how.sieve
     assert sieve is not None
-    seen = world(data, seed, None, sieve.drawing)
+    seen = load_trial_data(data, seed, None, sieve.drawing)
     train = seen.sample.part == "train"
     kept = np.where(train, seen.predictions(loads(blob)).decisions, 1.0)
-    kept[kept < NEVER] = 0.0
+    kept[kept < MIN_KEEP_CHANCE] = 0.0
     if sieve.take == "sample":
-        drawn = stream(seed, "filter sample").random(len(kept)) < kept
+        drawn = random_stream(seed, "filter sample").random(len(kept)) < kept
         kept = np.where(train, drawn, 1.0)
     if not kept[train].any():
         message = "the filter keeps no training row"
-        raise NoneKeptError(Fault("E410", message, "say take: weights, or bound less"))
-    dealt = {name: dealt_of(data, name, seed, drawing) for name in data.options()}
-    rows = world_of(data, _without(dealt, kept == 0), deployed, drawing.unseen)
+        raise NoRowsKeptError(Diagnostic("E410", message, "say take: weights, or bound less"))
+    dealt = {name: split_dataset(data, name, seed, drawing) for name in data.options()}
+    rows = build_trial_data(data, _drop_rows(dealt, kept == 0), deployed, drawing.unseen)
     before = replace(rows.sample, part=seen.sample.part, _cache={})
     weight = before.weight * np.where(kept > 0, kept, 1.0)
     return replace(rows, sample=replace(rows.sample, weight=weight, _cache={}), before=before)
 
 
-def _without(dealt: Mapping[str, Dealt], gone: Mask) -> dict[str, Dealt]:
+def _drop_rows(dealt: Mapping[str, RowSplit], gone: Mask) -> dict[str, RowSplit]:
     """The rows of all data sets, some of which do not train."""
     starts = np.cumsum([0, *(len(each.part) for each in dealt.values())])
     parts = [gone[a:b] for a, b in pairwise(starts)]
     return {
-        name: Dealt(each.rows, np.where(out, DROPPED, each.part))
+        name: RowSplit(each.rows, np.where(out, DROPPED, each.part))
         for (name, each), out in zip(dealt.items(), parts, strict=True)
     }
 
 
-def seen_rows(
-    data: Data, seed: int, deployed: str | None, seen: Seen, given: Mapping[str, TrialResult]
-) -> World:
+def load_training_rows(
+    data: ExperimentData,
+    seed: int,
+    deployed: str | None,
+    seen: TrainingRowsSpec,
+    given: Mapping[str, TrialResult],
+) -> TrialData:
     """The rows as a trial is given them; `given` holds the result of the filter's.
 
     Raises
     ------
     NoneKeptError
-        As `filtered`.
+        As `filter_trial_data`.
     """
     if seen.sieve is None:
-        return world(data, seed, deployed, seen.drawing)
+        return load_trial_data(data, seed, deployed, seen.drawing)
     blob = next(iter(given[seen.sieve.key].models.values()))
-    return filtered(data, seed, deployed, seen, blob)
+    return filter_trial_data(data, seed, deployed, seen, blob)

@@ -20,26 +20,28 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.datasets.table import Table
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Features
 from ratecli.rates.sample import Sample
 
-LEVEL = "level"
+LEVEL_COLUMN = "level"
 """The column that says of each copy of a row which one it is: 0.0 to M - 1."""
 
 T = TypeVar("T", bound=np.generic)
 
 
-def levels_of(entry: Mapping[str, Any]) -> int:
+def level_count(entry: Mapping[str, Any]) -> int:
     """M of an entry of `datasets:`, 1 where it says nothing."""
     return int(entry.get("levels", 1))
 
 
-def check_column(table: Table, levels: int) -> None:
+def check_level_column(table: Table, levels: int) -> None:
     """Raises E411 where rows are to stand at levels and their table has such a column of its own."""
-    if levels > 1 and LEVEL in table.frame:
-        message = f"with 'levels' each row gets a column '{LEVEL}', and the table already has one"
-        raise FaultError(Fault("E411", message, "rename the table's own column"))
+    if levels > 1 and LEVEL_COLUMN in table.frame:
+        message = (
+            f"with 'levels' each row gets a column '{LEVEL_COLUMN}', and the table already has one"
+        )
+        raise FaultError(Diagnostic("E411", message, "rename the table's own column"))
 
 
 def column_at_levels(columns: Mapping[str, Any], levels: int) -> Mapping[str, Any]:
@@ -48,7 +50,7 @@ def column_at_levels(columns: Mapping[str, Any], levels: int) -> Mapping[str, An
         return columns
     found = {name: np.repeat(column, levels) for name, column in columns.items()}
     rows = len(next(iter(columns.values())))
-    found[LEVEL] = np.tile(np.arange(levels, dtype=float), rows)
+    found[LEVEL_COLUMN] = np.tile(np.arange(levels, dtype=float), rows)
     return found
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.datasets.split import put_aside, split
+from ratecli.datasets.split import assign_split_parts, reserve_safety_rows
 from ratecli.datasets.table import Table
-from ratecli.errors import Fault, FaultError
-from ratecli.ledger.keys import stream
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.keys import random_stream
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Holdout:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class SamplingSpec:
     """How the rows of a seed come about.
 
     Attributes
     ----------
     share
         So many times the rows there are, drawn with replacement, train; all rows are then test rows.
-        None: rows are divided as the data set's `split` says.
+        None: rows are divided as the data set's `assign_split_parts` says.
     holdout
         What becomes of training rows before anything is fitted to them.
     unseen
@@ -58,16 +58,16 @@ class Drawing:
     holdout: Holdout | None = None
     unseen: tuple[str, ...] = ()
 
-    def same_rows(self, other: Drawing) -> bool:
+    def same_rows(self, other: SamplingSpec) -> bool:
         """Whether the same rows train, whatever of their columns is seen."""
         return (self.share, self.holdout) == (other.share, other.holdout)
 
 
-AS_THEY_ARE = Drawing()
+NO_RESAMPLING = SamplingSpec()
 
 
 @dataclass(frozen=True)
-class Dealt:
+class RowSplit:
     """Rows of one data set, in the order in which a trial has them.
 
     Attributes
@@ -82,9 +82,9 @@ class Dealt:
     part: NDArray[np.str_]
 
 
-def dealt(
-    table: Table, name: str, options: Mapping[str, Any], seed: int, drawing: Drawing
-) -> Dealt:
+def split_dataset_rows(
+    table: Table, name: str, options: Mapping[str, Any], seed: int, drawing: SamplingSpec
+) -> RowSplit:
     """The rows of the data set `name`, of which `options` are the entry in the file.
 
     Training, validation and test rows are the same whatever is put aside for a safety test, but for that.
@@ -98,32 +98,32 @@ def dealt(
     spec = options.get("split", {})
     own = spec.get("seed", seed)
     if drawing.share is None:
-        found = Dealt(None, split(table, spec, stream(own, "split", name)))
+        found = RowSplit(None, assign_split_parts(table, spec, random_stream(own, "split", name)))
     else:
-        found = _drawn(len(table), drawing.share, stream(seed, "resample", name))
+        found = _resample_rows(len(table), drawing.share, random_stream(seed, "resample", name))
     if drawing.holdout is None:
         return found
     holdout, train = drawing.holdout, np.flatnonzero(found.part == "train")
-    aside = put_aside(
+    aside = reserve_safety_rows(
         table,
         train if found.rows is None else found.rows[train],
         holdout.fraction,
-        stream(own, "safety", name),
+        random_stream(own, "safety", name),
         stratify=holdout.stratify,
         positional=holdout.positional,
     )
     part = found.part.copy()
     part[train[aside]] = "safety"
-    return Dealt(found.rows, part)
+    return RowSplit(found.rows, part)
 
 
-def _drawn(count: int, share: Fraction, rng: np.random.Generator) -> Dealt:
+def _resample_rows(count: int, share: Fraction, rng: np.random.Generator) -> RowSplit:
     """Training rows drawn from all, before each row once, which tests."""
     size = round(share * count)
     if not size:
         message = f"a share of {float(share):g} of {count} rows is no row to train on"
-        raise FaultError(Fault("E410", message, "draw a greater share"))
+        raise FaultError(Diagnostic("E410", message, "draw a greater share"))
     rows = np.concatenate([rng.integers(count, size=size), np.arange(count)])
     part = np.full(len(rows), "test", dtype="<U10")
     part[:size] = "train"
-    return Dealt(rows, part)
+    return RowSplit(rows, part)

@@ -14,46 +14,46 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import Lazy, floats, is_text
+from ratecli.datasets.columns import LazyMapping, as_float_array, is_text
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.load import load
-from ratecli.datasets.paths import last_written
+from ratecli.datasets.load import load_entry_table
+from ratecli.datasets.paths import modification_time
 from ratecli.datasets.table import Table
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Classifier, Features
-from ratecli.models.grouped import with_members
-from ratecli.models.proxies import Filter
-from ratecli.rates.expression import EVERYWHERE
+from ratecli.models.grouped import append_memberships
+from ratecli.models.proxies import ProxyFilter
+from ratecli.rates.expression import ALL_ROWS
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample, relative_weights
-from ratecli.sampling.deployed_column import decisions_in
+from ratecli.sampling.deployed_column import read_decisions
 from ratecli.sampling.encoding import Encoding
 from ratecli.sampling.levels import (
-    check_column,
+    check_level_column,
     column_at_levels,
     features_at_levels,
-    levels_of,
+    level_count,
     sample_at_levels,
 )
-from ratecli.sampling.resampling import AS_THEY_ARE, Dealt, Drawing, dealt
-from ratecli.sampling.slices import memberships
-from ratecli.sampling.streamed_predictions import predictions
+from ratecli.sampling.resampling import NO_RESAMPLING, RowSplit, SamplingSpec, split_dataset_rows
+from ratecli.sampling.slices import slice_memberships
+from ratecli.sampling.streamed_predictions import predict_stream
 from ratecli.sampling.streamed_rows import (
-    Written,
+    TableWriteProgress,
     check_memory,
-    streamed_rows,
-    streamed_table_of,
+    load_streamed_rows,
+    open_streamed_table,
 )
-from ratecli.streaming.stream_protocol import Stream
-from ratecli.streaming.table import Streamed
-from ratecli.streaming.writing import Tell
+from ratecli.streaming.stream_protocol import RowStream
+from ratecli.streaming.table import StreamedTable
+from ratecli.streaming.writing import RecordProgress
 
-Positions = NDArray[np.intp]
+RowPositions = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Data:
+class ExperimentData:
     """The data sets of an experiment as the file states them, by name in alphabetical order.
 
     `entries` are JSON texts, so that two equal ones are one; `base` is the folder that relative
@@ -66,17 +66,19 @@ class Data:
     written: tuple[tuple[str, int], ...] = ()
 
     @classmethod
-    def of(cls, datasets: Mapping[str, Any], base: Path) -> Data:
+    def of(cls, datasets: Mapping[str, Any], base: Path) -> ExperimentData:
         texts = {name: json.dumps(entry, sort_keys=True) for name, entry in datasets.items()}
-        written = {name: last_written(entry, base) for name, entry in datasets.items()}
+        written = {name: modification_time(entry, base) for name, entry in datasets.items()}
         return cls(
             tuple(sorted(texts.items())), str(base.absolute()), tuple(sorted(written.items()))
         )
 
-    def only(self, names: Collection[str]) -> Data:
+    def only(self, names: Collection[str]) -> ExperimentData:
         """Some of the data sets."""
         entries = tuple(each for each in self.entries if each[0] in names)
-        return Data(entries, self.base, tuple(each for each in self.written if each[0] in names))
+        return ExperimentData(
+            entries, self.base, tuple(each for each in self.written if each[0] in names)
+        )
 
     @property
     def folder(self) -> Path:
@@ -87,7 +89,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class World:
+class TrialData:
     """All rows of one seed: what slices read, and what classifiers see.
 
     Each row of the data stands `levels` times (`sampling.levels`). `encoding` says how features are made
@@ -101,27 +103,27 @@ class World:
     levels: int = 1
     encoding: str = ""
     before: Sample | None = None
-    stream: Stream | None = None
+    stream: RowStream | None = None
 
     def answers(
         self, classifiers: Mapping[str, Classifier], *, estimated: bool = False
     ) -> dict[str, Predictions]:
-        """`predictions` of each; of a stream in one pass over it, if it is said that estimates are asked for."""
+        """`predict_stream` of each; of a stream in one pass over it, if it is said that estimates are asked for."""
         if self.stream is None or not classifiers:
             return {name: self.predictions(each) for name, each in classifiers.items()}
         label = self.sample.label if estimated else None
-        return dict(predictions(self.stream, classifiers, label))
+        return dict(predict_stream(self.stream, classifiers, label))
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Raises E411 where it looks at slices of columns that are not there (`sampling.slices`)."""
         if self.stream is not None:
             return self.answers({"": classifier})[""]
-        X = with_members(self.X, memberships(self.sample, classifier.slices))
-        if isinstance(classifier, Filter):
-            return _filtered(classifier, X)
+        X = append_memberships(self.X, slice_memberships(self.sample, classifier.slices))
+        if isinstance(classifier, ProxyFilter):
+            return _apply_row_filter(classifier, X)
         return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
 
-    def counted(self, some: Positions) -> float:
+    def counted(self, some: RowPositions) -> float:
         """How many rows some positions are: behind a filter, how many of them are expected to be kept."""
         if self.before is None:
             return float(self.sample.counted(some))
@@ -136,112 +138,121 @@ class World:
     def splits(self) -> dict[str, int]:
         """Rows of each split that has any, in the order train, validation, test, safety."""
         sample = self.sample
-        counts = {name: sample.counted(sample.rows(EVERYWHERE, name)) for name in SPLITS}
+        counts = {name: sample.counted(sample.rows(ALL_ROWS, name)) for name in SPLITS}
         return {name: count for name, count in counts.items() if count}
 
 
 SPLITS = ("train", "validation", "test", "safety")
 
 
-def tables(data: Data) -> dict[str, Table]:
+def get_tables(data: ExperimentData) -> dict[str, Table]:
     """Every table by the name it has in the file."""
-    return {name: table(data, name) for name in data.options()}
+    return {name: get_table(data, name) for name in data.options()}
 
 
-def table(data: Data, name: str) -> Table:
-    return _read(dict(data.entries)[name], data.base, dict(data.written)[name])
+def get_table(data: ExperimentData, name: str) -> Table:
+    return _read_table(dict(data.entries)[name], data.base, dict(data.written)[name])
 
 
 @lru_cache(maxsize=8)
-def _read(entry: str, base: str, written: int) -> Table:
+def _read_table(entry: str, base: str, written: int) -> Table:
     """Files are fetched before any trial: reading a table never touches the network."""
     del written  # it tells tables apart
-    return load(json.loads(entry), Path(base), offline=True)
+    return load_entry_table(json.loads(entry), Path(base), offline=True)
 
 
 @lru_cache(maxsize=2)
-def world(
-    data: Data, seed: int, deployed: str | None = None, drawing: Drawing = AS_THEY_ARE
-) -> World:
+def load_trial_data(
+    data: ExperimentData,
+    seed: int,
+    deployed: str | None = None,
+    drawing: SamplingSpec = NO_RESAMPLING,
+) -> TrialData:
     """The stacked rows of a seed; `deployed` names the column of a deployed model's decisions.
 
     Worlds that differ in what is put aside for a safety test hold the same rows in the same order, each
     as its own training rows say.
     """
     if is_streamed(data):
-        return streamed_world(data, seed, deployed)
-    found = {name: dealt_of(data, name, seed, drawing) for name in data.options()}
-    return world_of(data, found, deployed, drawing.unseen)
+        return load_streamed_trial_data(data, seed, deployed)
+    found = {name: split_dataset(data, name, seed, drawing) for name in data.options()}
+    return build_trial_data(data, found, deployed, drawing.unseen)
 
 
-def world_of(
-    data: Data, found: Mapping[str, Dealt], deployed: str | None, unseen: Sequence[str]
-) -> World:
-    """As `world`, of rows that are dealt already, by data set; those of no split neither train nor test."""
-    named = tables(data)
-    trained = [_trained(found[name]) for name in named]
+def build_trial_data(
+    data: ExperimentData, found: Mapping[str, RowSplit], deployed: str | None, unseen: Sequence[str]
+) -> TrialData:
+    """As `load_trial_data`, of rows that are dealt already, by data set; those of no split neither train nor test."""
+    named = get_tables(data)
+    trained = [_training_positions(found[name]) for name in named]
     encoder = Encoder.fit(list(named.values()), trained, unseen)
-    X = _features(encoder, named, found)
-    rows = _positions(named, found)
-    stacked = _all_rows(data)
-    columns = Lazy(stacked.columns, lambda name: _taken(stacked.columns[name], rows))
+    X = _encode_features(encoder, named, found)
+    rows = _stacked_positions(named, found)
+    stacked = _stack_tables(data)
+    columns = LazyMapping(stacked.columns, lambda name: _take_rows(stacked.columns[name], rows))
     sample = Sample(
         columns=columns,
-        label=_taken(stacked.label, rows),
+        label=_take_rows(stacked.label, rows),
         dataset=np.concatenate([np.full(len(each.part), name) for name, each in found.items()]),
         part=np.concatenate([each.part for each in found.values()]),
-        weight=_taken(stacked.weight, rows),
+        weight=_take_rows(stacked.weight, rows),
         label_range=_common_range([table.label_range for table in named.values()]),
     )
     if deployed is not None:
-        sample = sample.with_deployed(decisions_in(columns[deployed], deployed))
-    levels = levels_of_all(data)
+        sample = sample.with_deployed(read_decisions(columns[deployed], deployed))
+    levels = common_level_count(data)
     encoding = Encoding.of(encoder, stacked.columns, levels).text()
     if levels == 1:
-        return World(sample, X, encoding=encoding)
+        return TrialData(sample, X, encoding=encoding)
     X = features_at_levels(X, levels)
-    return World(sample_at_levels(sample, levels), X, levels, encoding)
+    return TrialData(sample_at_levels(sample, levels), X, levels, encoding)
 
 
-def _filtered(found: Filter, X: Features) -> Predictions:
+def _apply_row_filter(found: ProxyFilter, X: Features) -> Predictions:
     kept = found.decide(X)
     return Predictions(kept, kept, kept, found.memberships(X))
 
 
 @dataclass(frozen=True)
-class _Stacked:
+class _StackedTables:
     columns: Mapping[str, Any]
     label: Floats
     weight: Floats
 
 
 @lru_cache(maxsize=2)
-def _all_rows(data: Data) -> _Stacked:
+def _stack_tables(data: ExperimentData) -> _StackedTables:
     """What all rows of all tables hold, each once: every seed's world reads it."""
-    found = list(tables(data).values())
+    found = list(get_tables(data).values())
     try:
-        weight = relative_weights(np.concatenate([_weight(table) for table in found]))
+        weight = relative_weights(np.concatenate([_row_weights(table) for table in found]))
     except ValueError as error:
         message = f"the weight of all data sets together {error}"
-        raise FaultError(Fault("E411", message, "weigh them in the same unit")) from None
-    return _Stacked(
-        stacked_columns(found), np.concatenate([table.label for table in found]), weight
+        raise FaultError(Diagnostic("E411", message, "weigh them in the same unit")) from None
+    return _StackedTables(
+        stack_columns(found), np.concatenate([table.label for table in found]), weight
     )
 
 
-def _features(encoder: Encoder, named: Mapping[str, Table], found: Mapping[str, Dealt]) -> Features:
+def _encode_features(
+    encoder: Encoder, named: Mapping[str, Table], found: Mapping[str, RowSplit]
+) -> Features:
     """(m, d); each row of a table is encoded once, however often it is drawn."""
-    blocks = [_taken(encoder.transform(table), found[name].rows) for name, table in named.items()]
-    return _stacked(blocks)
+    blocks = [
+        _take_rows(encoder.transform(table), found[name].rows) for name, table in named.items()
+    ]
+    return _stack_features(blocks)
 
 
-def _trained(given: Dealt) -> Positions:
+def _training_positions(given: RowSplit) -> RowPositions:
     """The training rows of a table, as often as they were drawn."""
     train = np.flatnonzero(given.part == "train")
     return train if given.rows is None else given.rows[train]
 
 
-def _positions(named: Mapping[str, Table], found: Mapping[str, Dealt]) -> Positions | None:
+def _stacked_positions(
+    named: Mapping[str, Table], found: Mapping[str, RowSplit]
+) -> RowPositions | None:
     """Where each row stands in all tables, stacked; None where it is every row in order."""
     starts = np.cumsum([0, *(len(table) for table in named.values())])
     drawn = [each.rows for each in found.values()]
@@ -250,30 +261,33 @@ def _positions(named: Mapping[str, Table], found: Mapping[str, Dealt]) -> Positi
     return np.concatenate([start + rows for start, rows in zip(starts, drawn, strict=False)])
 
 
-def _taken(values: Any, rows: Positions | None) -> Any:
+def _take_rows(values: Any, rows: RowPositions | None) -> Any:
     return values if rows is None else values[rows]
 
 
-def columns_of(data: Data) -> Mapping[str, Any]:
+def slice_columns(data: ExperimentData) -> Mapping[str, Any]:
     """Every column that slices may name, over all rows; of streamed rows each value once."""
     if is_streamed(data):
         return {
             column: np.array(
                 values, dtype=object if any(isinstance(v, str) for v in values) else float
             )
-            for column, values in streamed(data).values().items()
+            for column, values in get_streamed_table(data).values().items()
         }
-    return column_at_levels(_all_rows(data).columns, levels_of_all(data))
+    return column_at_levels(_stack_tables(data).columns, common_level_count(data))
 
 
-def levels_of_all(data: Data) -> int:
+def common_level_count(data: ExperimentData) -> int:
     """Those of all data sets: rows of one table stand at the same ones (`config.conflicts`)."""
-    (levels,) = {levels_of(entry) for entry in data.options().values()}
+    (levels,) = {level_count(entry) for entry in data.options().values()}
     return levels
 
 
 def check_table(
-    data: Data, name: str, bound: int | None = None, written: Written | None = None
+    data: ExperimentData,
+    name: str,
+    bound: int | None = None,
+    written: TableWriteProgress | None = None,
 ) -> None:
     """Reads a table; raises what is wrong with it, E404 to E413.
 
@@ -283,47 +297,49 @@ def check_table(
     own = data.only([name])
     if is_streamed(own):
         tell = None if written is None else partial(written, name)
-        check_memory(name, streamed(own, tell), bound)
+        check_memory(name, get_streamed_table(own, tell), bound)
         return
-    check_column(table(data, name), levels_of(data.options()[name]))
+    check_level_column(get_table(data, name), level_count(data.options()[name]))
 
 
-def dealt_of(data: Data, name: str, seed: int, drawing: Drawing = AS_THEY_ARE) -> Dealt:
+def split_dataset(
+    data: ExperimentData, name: str, seed: int, drawing: SamplingSpec = NO_RESAMPLING
+) -> RowSplit:
     """The rows of one data set and the split of each, whose copies at all levels go with it."""
-    return dealt(table(data, name), name, data.options()[name], seed, drawing)
+    return split_dataset_rows(get_table(data, name), name, data.options()[name], seed, drawing)
 
 
-def check_split(data: Data, name: str, seed: int) -> None:
+def check_split(data: ExperimentData, name: str, seed: int) -> None:
     """Raises E205, E410 where rows cannot be divided as the entry says."""
     if is_streamed(data.only([name])):
-        world(data.only([name]), seed)
+        load_trial_data(data.only([name]), seed)
     else:
-        dealt_of(data, name, seed)
+        split_dataset(data, name, seed)
 
 
-def any_table(data: Data, name: str) -> Table | Streamed:
+def get_any_table(data: ExperimentData, name: str) -> Table | StreamedTable:
     """A table, in memory or not."""
     own = data.only([name])
-    return streamed(own) if is_streamed(own) else table(data, name)
+    return get_streamed_table(own) if is_streamed(own) else get_table(data, name)
 
 
-def streamed(data: Data, tell: Tell | None = None) -> Streamed:
+def get_streamed_table(data: ExperimentData, tell: RecordProgress | None = None) -> StreamedTable:
     """The table of the one data set, which is streamed."""
     ((_, entry),) = data.entries
-    return streamed_table_of(entry, data.base, tell)
+    return open_streamed_table(entry, data.base, tell)
 
 
-def is_streamed(data: Data) -> bool:
+def is_streamed(data: ExperimentData) -> bool:
     """Whether rows are in no memory: such a data set is alone."""
     return any(options.get("stream") for options in data.options().values())
 
 
-def streamed_world(data: Data, seed: int, deployed: str | None) -> World:
-    """As `world`, of a data set whose rows are in no memory."""
+def load_streamed_trial_data(data: ExperimentData, seed: int, deployed: str | None) -> TrialData:
+    """As `load_trial_data`, of a data set whose rows are in no memory."""
     ((name, entry),) = data.entries
-    found = streamed_rows(name, entry, data.base, seed, deployed)
+    found = load_streamed_rows(name, entry, data.base, seed, deployed)
     X = np.zeros((len(found.sample), 0))
-    return World(found.sample, X, encoding=found.encoding, stream=found.stream)
+    return TrialData(found.sample, X, encoding=found.encoding, stream=found.stream)
 
 
 def _common_range(ranges: Sequence[Interval | None]) -> Interval | None:
@@ -334,11 +350,11 @@ def _common_range(ranges: Sequence[Interval | None]) -> Interval | None:
     return min(low for low, _ in known), max(high for _, high in known)
 
 
-def _weight(table: Table) -> Floats:
+def _row_weights(table: Table) -> Floats:
     return np.ones(len(table)) if table.weight is None else table.weight
 
 
-def _stacked(blocks: Sequence[Features]) -> Features:
+def _stack_features(blocks: Sequence[Features]) -> Features:
     if len(blocks) == 1:
         return blocks[0]
     if all(isinstance(block, np.ndarray) for block in blocks):
@@ -346,17 +362,17 @@ def _stacked(blocks: Sequence[Features]) -> Features:
     return sparse.csr_array(sparse.vstack(blocks, format="csr"))
 
 
-def stacked_columns(found: Sequence[Table]) -> Mapping[str, Any]:
+def stack_columns(found: Sequence[Table]) -> Mapping[str, Any]:
     """Each column over all tables: floats with NaN, or objects with None, where a table lacks it."""
     names = dict.fromkeys(str(name) for table in found for name in table.frame.columns)
-    return Lazy(names, partial(_stacked_column, found=found))
+    return LazyMapping(names, partial(_stack_column, found=found))
 
 
-def _stacked_column(name: str, found: Sequence[Table]) -> Any:
+def _stack_column(name: str, found: Sequence[Table]) -> Any:
     present = [table.frame[name] for table in found if name in table.frame]
     if not any(is_text(column) for column in present):
         return np.concatenate([
-            floats(table.frame[name]) if name in table.frame else np.full(len(table), np.nan)
+            as_float_array(table.frame[name]) if name in table.frame else np.full(len(table), np.nan)
             for table in found
         ])  # fmt: skip
     absent = pd.Series([None], dtype=object)

@@ -10,24 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.certify.certificate import certify
-from ratecli.certify.prediction import Candidate
-from ratecli.certify.safety_test import Promise
+from ratecli.certify.prediction import CandidateRows
+from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.certify.samples import Measurements
-from ratecli.ledger.keys import stream
+from ratecli.ledger.keys import random_stream
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
-from ratecli.rates.matrix import Predictions, RateMatrix, rate_matrix
+from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix
 from ratecli.rates.sample import Sample
-from ratecli.sampling.rows import World
+from ratecli.sampling.rows import TrialData
 from ratecli.solvers.base import Solution
 
-ANSWERS = frozenset({"solved", "iteration_limit"})
+ACCEPTED_STATUSES = frozenset({"solved", "iteration_limit"})
 """What a solver says of a solution that it stands for."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SafetyTestResult:
     """What a safety test made of a solution.
 
     Attributes
@@ -50,50 +50,52 @@ class Verdict:
 class SafetyRows:
     """Rows that no algorithm saw, with what is promised of them; `seed` is the trial's."""
 
-    rows: World
-    promise: Promise
+    rows: TrialData
+    promise: SafetyTestSpec
     label_range: tuple[float, float]
     seed: int
 
     def verdict(
         self, solution: Solution, answers: Mapping[str, Predictions], rules: Sequence[Goal]
-    ) -> Verdict:
+    ) -> SafetyTestResult:
         """Every variant is put to the test; `answers` are what they say of all rows, by name.
 
         A solver that does not stand for what it found is not contradicted.
         """
-        goals = [on_any_split(goal) for goal in rules]
+        goals = [without_split_condition(goal) for goal in rules]
         found = {name: self._tested(name, goals, said) for name, said in answers.items()}
         records = tuple(record for tests in found.values() for record in tests)
         passed = {name for name, tests in found.items() if all(test["passed"] for test in tests)}
         main = next(iter(answers), None)
-        if solution.status not in ANSWERS or main is None:
+        if solution.status not in ACCEPTED_STATUSES or main is None:
             status, reasons = solution.status, []
         elif main in passed:
             kept = {name: each for name, each in solution.variants.items() if name in passed}
-            return Verdict(replace(solution, variants=kept), "ok", solution.reason, records)
+            return SafetyTestResult(
+                replace(solution, variants=kept), "ok", solution.reason, records
+            )
         else:
             status = "no_solution_found"
             reasons = [test["explanation"] for test in found[main] if not test["passed"]]
-            reasons += _told_of([name for name in found if name in passed])
+            reasons += _passed_note([name for name in found if name in passed])
         reason = "; ".join([*([solution.reason] if solution.reason else []), *reasons])
-        return Verdict(replace(solution, variants={}), status, reason, records)
+        return SafetyTestResult(replace(solution, variants={}), status, reason, records)
 
     def _tested(
         self, variant: str, goals: Sequence[Goal], said: Predictions
     ) -> list[dict[str, Any]]:
-        leaves = leaves_of(goals)
-        rates, rows = rates_on(leaves, self.rows.sample, "safety")
+        leaves = goal_leaves(goals)
+        rates, rows = rates_on_split(leaves, self.rows.sample, "safety")
         # what tells how to test must be like the rows that are tested, which no filter weighs
-        seen, train = rates_on(leaves, self.rows.unfiltered(), "train")
-        candidate = Candidate(seen, self._measurements(leaves, said, train))
+        seen, train = rates_on_split(leaves, self.rows.unfiltered(), "train")
+        candidate = CandidateRows(seen, self._measurements(leaves, said, train))
         certificates = certify(
             goals,
             self.promise,
             rates,
             self._measurements(leaves, said, rows),
             self.label_range,
-            stream(self.seed, "safety test", variant),
+            random_stream(self.seed, "safety test", variant),
             candidate,
         )
         return [each.record() | {"variant": variant} for each in certificates]
@@ -107,26 +109,26 @@ class SafetyRows:
         return {of: said.measure(of, label)[rows] for of in kinds}
 
 
-def _told_of(passed: Sequence[str]) -> list[str]:
+def _passed_note(passed: Sequence[str]) -> list[str]:
     """That other variants passed than the one by which the trial ends: nobody would look for them."""
     listed = ", ".join(f"'{name}'" for name in passed)
     return [f"its variant{'s' * (len(passed) > 1)} {listed} passed"] if passed else []
 
 
-def leaves_of(goals: Sequence[Goal]) -> list[Leaf]:
+def goal_leaves(goals: Sequence[Goal]) -> list[Leaf]:
     """Every rate of some goals, as they are written and taken apart."""
     return ex.leaves(*(each for goal in goals for each in (goal.expression, *goal.pieces)))
 
 
-def rates_on(
+def rates_on_split(
     leaves: Sequence[Leaf], sample: Sample, split: str
 ) -> tuple[RateMatrix, NDArray[np.intp]]:
     """Rates of the rows of a split, and which rows these are."""
-    rows = np.flatnonzero(sample.rows(ex.EVERYWHERE, split))
-    return rate_matrix(leaves, sample, split).on(rows), rows
+    rows = np.flatnonzero(sample.rows(ex.ALL_ROWS, split))
+    return build_rate_matrix(leaves, sample, split).on(rows), rows
 
 
-def on_any_split(goal: Goal) -> Goal:
+def without_split_condition(goal: Goal) -> Goal:
     """A goal whose rates may be measured on any rows, though a rule can say `@train`."""
 
     def free(part: ex.Expression) -> ex.Expression | None:

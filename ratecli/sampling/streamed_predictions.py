@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.coded import Rows
+from ratecli.models.coded import RecordBatch
 from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.sample import Floats
 from ratecli.rates.table import Measurement
-from ratecli.streaming.stream_protocol import Shown, Stream
+from ratecli.streaming.stream_protocol import ClassifierInputs, RowStream
 
-ERRORS: tuple[Measurement, ...] = ("error", "squared_error", "log_loss")
+STREAMED_ERRORS: tuple[Measurement, ...] = ("error", "squared_error", "log_loss")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class StreamedPredictions(Predictions):
         Those of all classifiers that were asked together, of which this is the `place`-th.
     """
 
-    errors: Errors | None = None
+    errors: StreamedErrors | None = None
     place: int = 0
 
     def measure(self, of: Measurement, label: Floats) -> Floats:
@@ -38,33 +38,33 @@ class StreamedPredictions(Predictions):
 
 
 @dataclass
-class Errors:
+class StreamedErrors:
     """Means over cells of all that is measured by estimates: one pass, when the first is asked for."""
 
-    stream: Stream
+    stream: RowStream
     classifiers: tuple[Classifier, ...]
     found: list[Array] = field(default_factory=list)
 
     def of(self, place: int, measurement: Measurement, label: Floats) -> Floats:
         if not self.found:
-            shown = Shown(self.stream.encoded, self.classifiers)
-            self.found = self.stream.means(_Asked(shown, label, decisions=False))
-        return self.found[place * len(ERRORS) + ERRORS.index(measurement)]
+            shown = ClassifierInputs(self.stream.encoded, self.classifiers)
+            self.found = self.stream.means(_PredictionMeasure(shown, label, decisions=False))
+        return self.found[place * len(STREAMED_ERRORS) + STREAMED_ERRORS.index(measurement)]
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PredictionMeasure:
     """Of each classifier the errors, before them all decisions if those are asked for."""
 
-    shown: Shown
+    shown: ClassifierInputs
     label: Array
     decisions: bool
 
     @property
     def count(self) -> int:
-        return (len(ERRORS) + self.decisions) * len(self.shown.classifiers)
+        return (len(STREAMED_ERRORS) + self.decisions) * len(self.shown.classifiers)
 
-    def __call__(self, rows: Rows) -> Sequence[Array]:
+    def __call__(self, rows: RecordBatch) -> Sequence[Array]:
         label, seen = self.label[rows.cell], self.shown.of(rows)
         found = [classifier.decide(X) for classifier, X in seen] if self.decisions else []
         for classifier, X in seen:
@@ -74,16 +74,18 @@ class _Asked:
         return found
 
 
-def predictions(
-    stream: Stream, classifiers: Mapping[str, Classifier], label: Floats | None = None
+def predict_stream(
+    stream: RowStream, classifiers: Mapping[str, Classifier], label: Floats | None = None
 ) -> dict[str, StreamedPredictions]:
     """Of each classifier, by name, in one pass; what estimates tell as well if `label` (C,) is given."""
     asked = tuple(classifiers.values())
-    errors = Errors(stream, asked)
+    errors = StreamedErrors(stream, asked)
     if label is None:
         decisions = stream.decisions(asked)
     else:
-        found = stream.means(_Asked(Shown(stream.encoded, asked), label, decisions=True))
+        found = stream.means(
+            _PredictionMeasure(ClassifierInputs(stream.encoded, asked), label, decisions=True)
+        )
         decisions, errors.found = found[: len(asked)], found[len(asked) :]
     unknown = np.full(len(stream), np.nan)
     return {

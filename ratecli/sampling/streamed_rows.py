@@ -11,48 +11,48 @@ from typing import Any
 
 import numpy as np
 
-from ratecli.errors import Fault, FaultError
-from ratecli.ledger.keys import stream
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.keys import random_stream
 from ratecli.rates.sample import Sample
-from ratecli.sampling.deployed_column import decisions_in
+from ratecli.sampling.deployed_column import read_decisions
 from ratecli.sampling.encoding import Encoding
-from ratecli.streaming.encode import with_features
-from ratecli.streaming.split import Deal
-from ratecli.streaming.stream_protocol import Stream
-from ratecli.streaming.table import Streamed, streamed_table
-from ratecli.streaming.writing import Tell
+from ratecli.streaming.encode import encoded_stream
+from ratecli.streaming.split import StreamedSplit
+from ratecli.streaming.stream_protocol import RowStream
+from ratecli.streaming.table import StreamedTable, read_streamed_table
+from ratecli.streaming.writing import RecordProgress
 
-Written = Callable[[str, int, int | None], None]
+TableWriteProgress = Callable[[str, int, int | None], None]
 """Told of a data set how many of its rows are records, and how many there are, None if that is not known."""
 
 
 @dataclass(frozen=True)
-class StreamedRows:
+class StreamedSample:
     """Cells as a sample, the rows in them, and how features are made of columns, as JSON."""
 
     sample: Sample
-    stream: Stream
+    stream: RowStream
     encoding: str
 
 
 @dataclass(frozen=True)
-class _Heard:
+class _WriteListener:
     """Who is told while records are written: no other table for that."""
 
-    tell: Tell | None = field(compare=False)
+    tell: RecordProgress | None = field(compare=False)
 
 
-def streamed_table_of(entry: str, base: str, tell: Tell | None = None) -> Streamed:
+def open_streamed_table(entry: str, base: str, tell: RecordProgress | None = None) -> StreamedTable:
     """The table of an entry of `datasets:`, as JSON; of rows that become records it is told."""
-    return _table_of(entry, base, _Heard(tell))
+    return _open_table(entry, base, _WriteListener(tell))
 
 
 @lru_cache(maxsize=8)
-def _table_of(entry: str, base: str, heard: _Heard) -> Streamed:
-    return streamed_table(json.loads(entry), Path(base), heard.tell)
+def _open_table(entry: str, base: str, heard: _WriteListener) -> StreamedTable:
+    return read_streamed_table(json.loads(entry), Path(base), heard.tell)
 
 
-def check_memory(name: str, table: Streamed, bound: int | None) -> None:
+def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
     """Raises E412 for a table that takes more than `bound` bytes to read piece by piece."""
     if bound is None or table.memory <= bound:
         return
@@ -61,12 +61,12 @@ def check_memory(name: str, table: Streamed, bound: int | None) -> None:
         f"take {bound / 2**20:.0f}"
     )
     hint = "say limits: {memory: ...} of more, or leave out columns: drop: [...]"
-    raise FaultError(Fault("E412", message, hint))
+    raise FaultError(Diagnostic("E412", message, hint))
 
 
-def streamed_rows(
+def load_streamed_rows(
     name: str, entry: str, base: str, seed: int, deployed: str | None
-) -> StreamedRows:
+) -> StreamedSample:
     """The rows of the data set `name`; `deployed` names the column of a deployed model's decisions.
 
     Raises
@@ -74,20 +74,20 @@ def streamed_rows(
     FaultError
         E205, E406, E410, E411, E413.
     """
-    options, table = json.loads(entry), streamed_table_of(entry, base)
+    options, table = json.loads(entry), open_streamed_table(entry, base)
     spec = options.get("split", {})
     own = spec.get("seed", seed)
 
     def random(stretch: int) -> np.random.Generator:
-        return stream(own, "split", name, *([str(stretch)] if stretch else []))
+        return random_stream(own, "split", name, *([str(stretch)] if stretch else []))
 
     slices = options.get("slices", {})
     if deployed is not None:
         slices = {**slices, deployed: [0.0, 1.0, *slices.get(deployed, ())]}
-    cells = Deal(table, slices, spec, f"{own} {name}", random).cells()
-    rows, encoder = with_features(table, cells)
+    cells = StreamedSplit(table, slices, spec, f"{own} {name}", random).cells()
+    rows, encoder = encoded_stream(table, cells)
     sample = Sample(
-        columns={each: _as_column(values) for each, values in cells.columns.items()},
+        columns={each: _as_table_column(values) for each, values in cells.columns.items()},
         label=cells.label,
         dataset=np.full(len(cells.label), name),
         part=cells.part,
@@ -95,10 +95,10 @@ def streamed_rows(
         count=cells.count,
     )
     if deployed is not None:
-        sample = sample.with_deployed(decisions_in(sample.columns[deployed], deployed))
+        sample = sample.with_deployed(read_decisions(sample.columns[deployed], deployed))
     others = {each: kind for each, kind in table.kinds.items() if each not in encoder.kinds}
-    return StreamedRows(sample, rows, Encoding(encoder, others).text())
+    return StreamedSample(sample, rows, Encoding(encoder, others).text())
 
 
-def _as_column(values: Any) -> Any:
+def _as_table_column(values: Any) -> Any:
     return values if values.dtype == object else values.astype(float)

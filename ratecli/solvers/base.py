@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NewType
 
 import numpy as np
 
-from ratecli.errors import Fault
+from ratecli.errors import Diagnostic
 from ratecli.models.base import Classifier
 from ratecli.rates.analysis import Goal
 from ratecli.rates.matrix import RateMatrix
@@ -39,13 +39,13 @@ stands for its name.
 class OptionFaultError(Exception):
     """What is wrong with the value of an option, `loc` within that value; `key` if it is a key."""
 
-    def __init__(self, loc: tuple[str, ...], fault: Fault, *, key: bool = False) -> None:
+    def __init__(self, loc: tuple[str, ...], fault: Diagnostic, *, key: bool = False) -> None:
         super().__init__(fault.message)
         self.loc, self.fault, self.key = loc, fault, key
 
 
 @dataclass(frozen=True)
-class Checked:
+class OptionCheck:
     """Beside an option's type: `check` knows more of its values, and raises OptionFaultError."""
 
     check: Callable[[Any], None]
@@ -84,7 +84,7 @@ class Solver(ABC):
     `role` says what it does with goals. `objectives` and `constraints` name the classes of goals
     (see `rates.analysis.Shape`) it takes; goals of other classes are refused (E308) unless it
     `ignores` them all. `one_sided` says that it holds each rate from one side, so that goals must grow
-    or fall in it (see `rates.analysis.two_sided`). `needs_promise` and `needs_deployed` say that it trains
+    or fall in it (see `rates.analysis.find_two_sided_rate`). `needs_promise` and `needs_deployed` say that it trains
     for a safety test (`Problem.promise`), or takes the deployed model (`Problem.deployed`). `hides_groups`
     says that the columns by which its goals tell groups are none of its features. `streams` are the options
     without which it does not learn from rows that are in no memory (`Problem.stream`); None where it never
@@ -102,7 +102,7 @@ class Solver(ABC):
     numbers: ClassVar[Mapping[str, Any] | None] = None
     streams: ClassVar[Mapping[str, Any] | None] = None
 
-    def obstacle(self, goal: Goal, rates: RateMatrix) -> Fault | None:  # noqa: ARG002
+    def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:  # noqa: ARG002
         """Why a constraint cannot be taken though its class can: a fault of which only rows tell.
 
         Asked before any trial for each constraint, with the rates of its pieces on training rows,

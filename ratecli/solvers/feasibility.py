@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.rates.kinds import Kinds
-from ratecli.solvers.hull.forms import Program
+from ratecli.rates.kinds import RowKinds
+from ratecli.solvers.hull.forms import RateProgram
 
-SURE = 1e-5
+SURE_VIOLATION = 1e-5
 """Above this a violation that no decisions avoid is none of rounding."""
-GAP = 1e-4
+VIOLATION_GAP = 1e-4
 """How near the proven violation is to the least one."""
 
 
-def least_excess(coefficients: Array, constants: Array) -> float:
+def min_constraint_excess(coefficients: Array, constants: Array) -> float:
     """Least, over p in [0, 1]^n, of the largest of `coefficients @ p + constants`: a linear program.
 
     Above 0 no classifier of any kind meets all constraints. Rows with the same coefficients are
@@ -35,27 +35,27 @@ def least_excess(coefficients: Array, constants: Array) -> float:
     return float(found.fun)
 
 
-def least_violation(program: Program, kinds: Kinds) -> float:
+def min_violation(program: RateProgram, kinds: RowKinds) -> float:
     """What the worst constraint is at least, whatever is decided on the rows, by a proof that holds to
-    `GAP`: for goals of any class that a `Program` can be made of. Where no proof was found, 0.
+    `VIOLATION_GAP`: for goals of any class that a `RateProgram` can be made of. Where no proof was found, 0.
     """
     # they import numba, which takes every process a third of a second
-    from ratecli.solvers.hull.best import best  # noqa: PLC0415
-    from ratecli.solvers.hull.columns import Columns  # noqa: PLC0415
+    from ratecli.solvers.hull.best import optimize_over_hull  # noqa: PLC0415
+    from ratecli.solvers.hull.columns import RatePoints  # noqa: PLC0415
     from ratecli.solvers.hull.relaxation import Relaxation  # noqa: PLC0415
 
-    everything = Relaxation(program, Columns.decisions(kinds), elastic=True, floor=0.0)
-    found = best(everything, GAP)
+    everything = Relaxation(program, RatePoints.decisions(kinds), elastic=True, floor=0.0)
+    found = optimize_over_hull(everything, VIOLATION_GAP)
     return 0.0 if found is None else found.bound
 
 
-def unmet(
-    program: Program, kinds: Kinds, reason: str, status: str = "no_solution_found"
+def unmet_status(
+    program: RateProgram, kinds: RowKinds, reason: str, status: str = "no_solution_found"
 ) -> tuple[str, str]:
     """Status and reason where an algorithm met not all constraints, which its own `reason` tells: only
     what no decisions at all could meet is `infeasible`.
     """
-    least = least_violation(program, kinds)
-    if least <= SURE:
+    least = min_violation(program, kinds)
+    if least <= SURE_VIOLATION:
         return status, reason
     return "infeasible", f"{reason}; any decisions miss some constraint by {least:.3g} or more"

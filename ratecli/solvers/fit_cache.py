@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from ratecli.models.base import Features
 
 T = TypeVar("T")
-_spared = 0.0
+_saved_seconds = 0.0
 
 
-def clock() -> float:
+def cache_adjusted_time() -> float:
     """Seconds, with those that what is remembered had taken: no trial is quicker for another's work."""
-    return time.perf_counter() + _spared
+    return time.perf_counter() + _saved_seconds
 
 
-class Memory(Generic[T]):
+class FitCache(Generic[T]):
     """Of what was made for a key, the `most` that were asked for last, with the seconds that each took."""
 
     def __init__(self, most: int) -> None:
@@ -31,20 +31,20 @@ class Memory(Generic[T]):
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
         """The same whether it was made before or is made now, as long as `make` draws nothing."""
-        global _spared  # noqa: PLW0603  of the process, as what is remembered is
+        global _saved_seconds  # noqa: PLW0603  of the process, as what is remembered is
         known = self._known.pop(key, None)
         if known is None:
             begun = time.perf_counter()
             known = make(), time.perf_counter() - begun
         else:
-            _spared += known[1]
+            _saved_seconds += known[1]
         self._known[key] = known
         while len(self._known) > self._most:
             self._known.popitem(last=False)
         return known[0]
 
 
-def digest(said: object, X: Features, *arrays: NDArray[Any]) -> bytes:
+def array_digest(said: object, X: Features, *arrays: NDArray[Any]) -> bytes:
     """A key for what is made of rows and arrays, the rest in words."""
     rows = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
     found = blake2b(repr((said, X.shape)).encode())

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ratecli.rates import expression as ex
 from ratecli.solvers.problem import Problem
 
-WORD = 2**62
+HASH_BOUND = 2**62
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Groups:
     @classmethod
     def by(cls, slices: tuple[str, ...], members: NDArray[np.bool_]) -> Groups:
         """The cells of (n, S) memberships."""
-        words = np.random.default_rng(0).integers(-WORD, WORD, size=len(slices))
+        words = np.random.default_rng(0).integers(-HASH_BOUND, HASH_BOUND, size=len(slices))
         # sums modulo 2^64: equal for equal patterns, exactly
         _, first, of = np.unique(members @ words, return_index=True, return_inverse=True)
         return cls(slices, members[first], of)

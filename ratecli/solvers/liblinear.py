@@ -14,7 +14,7 @@ from ratecli.models.base import Array, Features
 
 
 @cache
-def scikit_learn() -> Any:
+def import_sklearn_linear() -> Any:
     """scikit-learn with its linear models. To import it takes longer than to check a file, which
     needs no more than the names of algorithms and their options.
     """
@@ -25,14 +25,14 @@ def scikit_learn() -> Any:
 
 
 @dataclass(frozen=True)
-class Fit:
+class LiblinearFit:
     """Weights (d,), and whether the tolerance was met."""
 
     weights: Array
     converged: bool
 
 
-def with_ones(X: Features) -> Features:
+def add_ones_column(X: Features) -> Features:
     """X with a column of ones: a bias that is regularized like any weight."""
     ones = np.ones((X.shape[0], 1))
     if isinstance(X, np.ndarray):
@@ -42,45 +42,45 @@ def with_ones(X: Features) -> Features:
 
 def fit_hinge(
     X: Features, signs: Array, weights: Array, *, seed: int, tolerance: float, iterations: int
-) -> Fit:
+) -> LiblinearFit:
     """Minimize `|w|^2 / 2 + sum of weights * max(0, 1 - signs * Xw)` by dual coordinate descent."""
-    model = scikit_learn().svm.LinearSVC(
+    model = import_sklearn_linear().svm.LinearSVC(
         loss="hinge", dual=True, fit_intercept=False, C=1.0, tol=tolerance, max_iter=iterations,
         random_state=seed,
     )  # fmt: skip
-    return _fit(model, X, signs, weights)
+    return _fit_sklearn_model(model, X, signs, weights)
 
 
 def fit_logistic(
     X: Features, signs: Array, weights: Array, *, seed: int, tolerance: float, iterations: int
-) -> Fit:
+) -> LiblinearFit:
     """Minimize `|w|^2 / 2 + sum of weights * log(1 + exp(-signs * Xw))` by trust region Newton."""
-    model = scikit_learn().linear_model.LogisticRegression(
+    model = import_sklearn_linear().linear_model.LogisticRegression(
         solver="liblinear", fit_intercept=False, C=1.0, tol=tolerance, max_iter=iterations,
         random_state=seed,
     )  # fmt: skip
-    return _fit(model, X, signs, weights)
+    return _fit_sklearn_model(model, X, signs, weights)
 
 
-def _fit(model: Any, X: Features, signs: Array, weights: Array) -> Fit:
+def _fit_sklearn_model(model: Any, X: Features, signs: Array, weights: Array) -> LiblinearFit:
     if len(np.unique(signs)) == 1:
         # LIBLINEAR refuses a single class; a row of zeros of the other one changes nothing.
         zeros = np.zeros((1, X.shape[1]))
-        X = np.vstack([X, zeros]) if isinstance(X, np.ndarray) else _stack(X, zeros)
+        X = np.vstack([X, zeros]) if isinstance(X, np.ndarray) else _append_rows(X, zeros)
         signs, weights = np.append(signs, -signs[0]), np.append(weights, weights.min())
-    early = scikit_learn().exceptions.ConvergenceWarning
+    early = import_sklearn_linear().exceptions.ConvergenceWarning
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", early)
-        model.fit(narrow(X), signs, sample_weight=weights)
+        model.fit(to_int32_indices(X), signs, sample_weight=weights)
     converged = not any(issubclass(w.category, early) for w in caught)
-    return Fit(np.asarray(model.coef_[0], dtype=float), converged)
+    return LiblinearFit(np.asarray(model.coef_[0], dtype=float), converged)
 
 
-def _stack(X: sparse.csr_array, rows: Array) -> sparse.csr_array:
+def _append_rows(X: sparse.csr_array, rows: Array) -> sparse.csr_array:
     return sparse.csr_array(sparse.vstack([X, sparse.csr_array(rows)], format="csr"))
 
 
-def narrow(X: Features) -> Features:
+def to_int32_indices(X: Features) -> Features:
     """LIBLINEAR takes 32-bit indices only; files and stacking may give 64-bit ones."""
     if isinstance(X, np.ndarray) or X.indices.dtype == X.indptr.dtype == np.int32:
         return X

@@ -9,32 +9,32 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
-from ratecli.rates.tangent import tangent, undefined, values
+from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.inflation import calibrated
-from ratecli.solvers.seldonian.measures import DecisionSaid
-from ratecli.solvers.seldonian.prediction import predicted
+from ratecli.solvers.seldonian.inflation import calibrate_inflation
+from ratecli.solvers.seldonian.measures import DecisionMeasurements
+from ratecli.solvers.seldonian.prediction import predict_safety_test
 
-VERSION = 2
+GUARD_VERSION = 2
 """Part of the key of each guarded trial: counted up when its numbers change."""
-ROUNDS = 6
+MAX_ROUNDS = 6
 """Times a problem is solved, at most."""
-ENOUGH = 1e-3
+MAX_SPARE_ROOM = 1e-3
 """How much more room than required a tightened constraint may end with."""
-EXCESS = 1e-5
+MAX_IGNORED_SHORTFALL = 1e-5
 """Largest shortfall that counts as none."""
-UNKNOWN = 1.0
+UNDEFINED_SHORTFALL = 1.0
 """Shortfall of a constraint without a value: as much as a rate can be too large."""
-ANSWERED = {"solved", "iteration_limit"}
+USABLE_STATUSES = {"solved", "iteration_limit"}
 
 
 @dataclass(frozen=True)
-class Guard:
+class MarginSpec:
     """How constraints are made to hold on new rows.
 
     A model satisfies its constraints on the rows it is fitted to, and on others a little less (Cotter
@@ -58,9 +58,9 @@ class Guard:
     aim: float | None = None
 
 
-def guarded(
+def solve_with_margin(
     solver: Solver,
-    guard: Guard,
+    guard: MarginSpec,
     problem: Problem,
     rng: np.random.Generator,
     progress: Progress = lambda _: None,
@@ -82,22 +82,22 @@ def guarded(
         E410 where constraints are judged on validation rows and there are none.
     """
     if (
-        guard == Guard()
+        guard == MarginSpec()
         or solver.needs_promise
         or solver.role != "enforces"
         or not problem.constraints
     ):
         return solver.solve(problem, rng, progress)
-    judge = _judge(guard, problem)
+    judge = _make_judge(guard, problem)
     constant = _best_constant(problem, judge)
     start = target = [np.zeros(len(goal.pieces)) for goal in problem.constraints]
-    step, tried = 1.0, list[_Tried]()
-    for attempt in range(ROUNDS):
+    step, tried = 1.0, list[_Attempt]()
+    for attempt in range(MAX_ROUNDS):
         by = [a + step * (b - a) for a, b in zip(start, target, strict=True)]
-        solution = solver.solve(_tightened(problem, by), rng, progress)
-        if not tried and not (solution.variants and solution.status in ANSWERED):
+        solution = solver.solve(_tighten_problem(problem, by), rng, progress)
+        if not tried and not (solution.variants and solution.status in USABLE_STATUSES):
             return solution  # constraints that cannot be met cannot be met with room to spare
-        found = _tried(solution, problem, judge) if solution.variants else None
+        found = _evaluate_attempt(solution, problem, judge) if solution.variants else None
         if found is not None:
             tried.append(found)
         if found is None or found.objective >= constant:
@@ -105,20 +105,20 @@ def guarded(
                 break  # untightened already: tightening cannot help
             step /= 2
             continue
-        if found.missed == 0 and _is_tight(by, found.shortfalls):
+        if found.missed == 0 and _is_tight_enough(by, found.shortfalls):
             break
         start = by
         target = [
-            np.maximum(each + missing + np.where(missing > 0, ENOUGH / 2, 0.0), 0.0)
+            np.maximum(each + missing + np.where(missing > 0, MAX_SPARE_ROOM / 2, 0.0), 0.0)
             for each, missing in zip(by, found.shortfalls, strict=True)
         ]
-    return _chosen(tried, guard, judge, constant)
+    return _choose_attempt(tried, guard, judge, constant)
 
 
-class _Tried(NamedTuple):
+class _Attempt(NamedTuple):
     """A solution, the decisions that were judged, and its objective on training rows.
 
-    `missed` is the largest shortfall, 0 up to `EXCESS`, and `name` the constraint that has it.
+    `missed` is the largest shortfall, 0 up to `MAX_IGNORED_SHORTFALL`, and `name` the constraint that has it.
     """
 
     missed: float
@@ -129,41 +129,47 @@ class _Tried(NamedTuple):
     solution: Solution
 
 
-def _tried(solution: Solution, problem: Problem, judge: _Judging) -> _Tried:
+def _evaluate_attempt(solution: Solution, problem: Problem, judge: _ShortfallJudge) -> _Attempt:
     main = next(iter(solution.variants.values()))
     decisions = judge.problem.decisions(main)
     shortfalls = judge.shortfalls(decisions)
     ends = [float(each.max()) for each in shortfalls]
     worst = int(np.argmax(ends))
-    missed = max(ends[worst] - EXCESS, 0.0)
+    missed = max(ends[worst] - MAX_IGNORED_SHORTFALL, 0.0)
     name = problem.constraints[worst].name
-    return _Tried(missed, _objective(problem, main), name, shortfalls, decisions, solution)
-
-
-def _is_tight(by: list[Array], shortfalls: list[Array]) -> bool:
-    """Whether no tightened constraint ends with more than `ENOUGH` room that is not needed."""
-    return all(
-        float(b[s < -ENOUGH].max(initial=0.0)) == 0.0 for b, s in zip(by, shortfalls, strict=True)
+    return _Attempt(
+        missed, _training_objective(problem, main), name, shortfalls, decisions, solution
     )
 
 
-def _best_constant(problem: Problem, judge: _Judging) -> float:
+def _is_tight_enough(by: list[Array], shortfalls: list[Array]) -> bool:
+    """Whether no tightened constraint ends with more than `MAX_SPARE_ROOM` room that is not needed."""
+    return all(
+        float(b[s < -MAX_SPARE_ROOM].max(initial=0.0)) == 0.0
+        for b, s in zip(by, shortfalls, strict=True)
+    )
+
+
+def _best_constant(problem: Problem, judge: _ShortfallJudge) -> float:
     """Least training objective of a constant decision that satisfies the judge, infinite if none does."""
     rows, judged = (each.rates.sums.shape[1] for each in (problem, judge.problem))
     found = [
         problem.value_of(np.full(rows, decision))
         for decision in (0.0, 1.0)
-        if max(float(each.max()) for each in judge.shortfalls(np.full(judged, decision))) <= EXCESS
+        if max(float(each.max()) for each in judge.shortfalls(np.full(judged, decision)))
+        <= MAX_IGNORED_SHORTFALL
     ]
     return min((each for each in found if not math.isnan(each)), default=math.inf)
 
 
-def _chosen(tried: list[_Tried], guard: Guard, judge: _Judging, constant: float) -> Solution:
+def _choose_attempt(
+    tried: list[_Attempt], guard: MarginSpec, judge: _ShortfallJudge, constant: float
+) -> Solution:
     useful = [each for each in tried if each.objective < constant]
     best = min(useful or tried, key=lambda each: (each.missed, each.objective))
     if guard.margin is not None and (best.missed or not useful):
-        return Solution({}, "no_solution_found", _too_few_rows(guard, judge, best, useful))
-    if not best.missed and best.solution.status in ANSWERED:
+        return Solution({}, "no_solution_found", _rows_needed_message(guard, judge, best, useful))
+    if not best.missed and best.solution.status in USABLE_STATUSES:
         return best.solution
     judged = "by what the safety test will find" if guard.aim else f"on {guard.split} rows"
     reason = f"judged {judged} '{best.name}' is missed by {best.missed:.3g}"
@@ -172,24 +178,26 @@ def _chosen(tried: list[_Tried], guard: Guard, judge: _Judging, constant: float)
     return replace(best.solution, status="iteration_limit", reason=reason)
 
 
-def _too_few_rows(guard: Guard, judge: _Judging, best: _Tried, useful: list[_Tried]) -> str:
+def _rows_needed_message(
+    guard: MarginSpec, judge: _ShortfallJudge, best: _Attempt, useful: list[_Attempt]
+) -> str:
     """Why a margin cannot be kept, and with how many rows it could be."""
     where = "training" if guard.split == "train" else guard.split
     if not useful:
         return "no model was found that is better than a constant decision, even without a margin"
     held = f"too few {where} rows to hold '{best.name}' with a margin of {guard.margin:g}"
     needed = min(judge.rows_needed(each.decisions) for each in useful)
-    rows = f"; about {_rounded(needed)} rows are needed" if math.isfinite(needed) else ""
+    rows = f"; about {_round_row_count(needed)} rows are needed" if math.isfinite(needed) else ""
     return f"{held}: the best model found misses it by {best.missed:.3g}{rows}"
 
 
-def _rounded(count: float) -> str:
+def _round_row_count(count: float) -> str:
     """A number of rows, rounded up to two digits."""
     unit = 10 ** max(int(math.log10(count)) - 1, 0)
     return f"{math.ceil(count / unit) * unit:,}"
 
 
-class _Judging(Protocol):
+class _ShortfallJudge(Protocol):
     @property
     def problem(self) -> Problem:
         """The rows that judge, with the goals there."""
@@ -205,7 +213,7 @@ class _Judging(Protocol):
 
 
 @dataclass(frozen=True)
-class _Tester:
+class _SafetyTestJudge:
     """Judges by the predicted result of a safety test, which is to be passed with probability `aim`.
 
     Attributes
@@ -222,7 +230,7 @@ class _Tester:
     aim: float
 
     @classmethod
-    def of(cls, problem: Problem, aim: float) -> _Tester:
+    def of(cls, problem: Problem, aim: float) -> _SafetyTestJudge:
         promise, alone, delta = problem.promise, list[Goal](), dict[str, float]()
         assert promise is not None
         for goal in problem.constraints:
@@ -234,12 +242,12 @@ class _Tester:
         return cls(apart, [len(goal.pieces) for goal in problem.constraints], aim)
 
     def shortfalls(self, decisions: Array) -> list[Array]:
-        promise, said = self.problem.promise, DecisionSaid(decisions)
+        promise, said = self.problem.promise, DecisionMeasurements(decisions)
         assert promise is not None
-        prediction = predicted(self.problem, promise, said)
-        upper = prediction.inflated(calibrated(self.aim, prediction.asked)).at(said).upper
+        prediction = predict_safety_test(self.problem, promise, said)
+        upper = prediction.inflated(calibrate_inflation(self.aim, prediction.asked)).at(said).upper
         starts = [prediction.owners.index(goal.name) for goal in self.problem.constraints]
-        ends = np.maximum.reduceat(np.where(np.isfinite(upper), upper, UNKNOWN), starts)
+        ends = np.maximum.reduceat(np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL), starts)
         return np.split(ends, np.cumsum(self.counts)[:-1])
 
     def rows_needed(self, decisions: Array) -> float:  # noqa: ARG002  the safety test tells
@@ -247,7 +255,7 @@ class _Tester:
 
 
 @dataclass(frozen=True)
-class _Judge:
+class _StandardErrorJudge:
     """Judges by the values of the constraints plus `deviates` standard errors (delta method)."""
 
     problem: Problem
@@ -255,7 +263,7 @@ class _Judge:
 
     def shortfalls(self, decisions: Array) -> list[Array]:
         return [
-            np.nan_to_num(value + self.deviates * error, nan=UNKNOWN)
+            np.nan_to_num(value + self.deviates * error, nan=UNDEFINED_SHORTFALL)
             for value, error in self._estimates(decisions)
         ]
 
@@ -263,7 +271,10 @@ class _Judge:
         """Standard errors fall with the square root of the number of rows; values stay as they are."""
         value, error = map(np.concatenate, zip(*self._estimates(decisions), strict=True))
         noisy = error > 0
-        if not (value[noisy] < -ENOUGH).all() or not (value[~noisy] <= EXCESS).all():
+        if (
+            not (value[noisy] < -MAX_SPARE_ROOM).all()
+            or not (value[~noisy] <= MAX_IGNORED_SHORTFALL).all()
+        ):
             return math.inf
         ratio = self.deviates * error[noisy] / -value[noisy]
         return float(self.problem.rates.sums.shape[1] * ratio.max(initial=0.0) ** 2)
@@ -279,37 +290,39 @@ class _Judge:
             return matrix.standard_error(tangent(piece, rates, index).slopes, decisions)
 
         def estimates(goal: Goal) -> tuple[Array, Array]:
-            if undefined(goal.ratios, rates[:, None], index).any():
-                return np.full(len(goal.pieces), UNKNOWN), np.zeros(len(goal.pieces))
+            if any_undefined(goal.ratios, rates[:, None], index).any():
+                return np.full(len(goal.pieces), UNDEFINED_SHORTFALL), np.zeros(len(goal.pieces))
             found = [float(values(piece, rates[:, None], index)[0]) for piece in goal.pieces]
             return np.array(found), np.array([error(piece) for piece in goal.pieces])
 
         return [estimates(goal) for goal in self.problem.constraints]
 
 
-def _judge(guard: Guard, problem: Problem) -> _Judging:
+def _make_judge(guard: MarginSpec, problem: Problem) -> _ShortfallJudge:
     if guard.aim is not None:
-        return _Tester.of(problem, guard.aim)
+        return _SafetyTestJudge.of(problem, guard.aim)
     deviates = 0.0 if guard.margin is None else NormalDist().inv_cdf(guard.margin)
     if guard.split == "train":
-        return _Judge(problem, deviates)
+        return _StandardErrorJudge(problem, deviates)
     if problem.validation is None:
         hint = "say under the data set: split: {validation: 0.2}"
         raise FaultError(
-            Fault("E410", "constraints are judged on validation rows, and there are none", hint)
+            Diagnostic(
+                "E410", "constraints are judged on validation rows, and there are none", hint
+            )
         )
-    return _Judge(problem.validation, deviates)
+    return _StandardErrorJudge(problem.validation, deviates)
 
 
-def _tightened(problem: Problem, by: list[Array]) -> Problem:
+def _tighten_problem(problem: Problem, by: list[Array]) -> Problem:
     goals = tuple(
-        _tighter(goal, each) if each.any() else goal
+        _tighten_goal(goal, each) if each.any() else goal
         for goal, each in zip(problem.constraints, by, strict=True)
     )
     return replace(problem, constraints=goals)
 
 
-def _tighter(goal: Goal, by: Array) -> Goal:
+def _tighten_goal(goal: Goal, by: Array) -> Goal:
     pieces = tuple(
         ex.add(piece, ex.Constant(float(amount)))
         for piece, amount in zip(goal.pieces, by, strict=True)
@@ -317,5 +330,5 @@ def _tighter(goal: Goal, by: Array) -> Goal:
     return replace(goal, pieces=pieces)
 
 
-def _objective(problem: Problem, classifier: Classifier) -> float:
+def _training_objective(problem: Problem, classifier: Classifier) -> float:
     return float(np.nan_to_num(problem.value(classifier), nan=np.inf))

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ratecli.certify.safety_test import Promise
-from ratecli.errors import Fault, FaultError
+from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.grouped import with_members
+from ratecli.models.grouped import append_memberships
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
@@ -18,10 +18,10 @@ from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
-from ratecli.rates.tangent import undefined, values
-from ratecli.streaming.stream_protocol import Stream
+from ratecli.rates.tangent import any_undefined, values
+from ratecli.streaming.stream_protocol import RowStream
 
-ERROR = Leaf(RATES["error"])
+ERROR_RATE = Leaf(RATES["error"])
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Problem:
     known: Mapping[str, Mask] = field(default_factory=dict)
     label: Array = field(default_factory=lambda: np.zeros(0))
     label_range: Interval | None = None
-    promise: Promise | None = None
+    promise: SafetyTestSpec | None = None
     deployed: Classifier | None = None
-    stream: Stream | None = None
+    stream: RowStream | None = None
 
     @property
     def label_ends(self) -> Interval:
@@ -83,7 +83,7 @@ class Problem:
         if self.stream is not None:
             return self.stream.decisions([classifier])[0]
         members = [self.slices[text] for text in classifier.slices]
-        return classifier.decide(with_members(self.X, members))
+        return classifier.decide(append_memberships(self.X, members))
 
     def violation(self, classifier: Classifier) -> float:
         """By how much the worst constraint is broken, 0 if none is; what has no value counts as 1."""
@@ -91,7 +91,7 @@ class Problem:
         pieces = [piece for goal in self.constraints for piece in goal.pieces]
         broken = [float(values(piece, rates, index)[0]) for piece in pieces]
         ratios = (ratio for goal in self.constraints for ratio in goal.ratios)
-        if undefined(ratios, rates, index).any():
+        if any_undefined(ratios, rates, index).any():
             broken.append(np.nan)
         return float(np.nan_to_num(broken, nan=1.0).max(initial=0.0))
 
@@ -106,7 +106,7 @@ class Problem:
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
         """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""
-        return combined(self.rates, forms)
+        return combine_affine_forms(self.rates, forms)
 
     def error(self) -> tuple[Array, Array]:
         """Plain error as `rows` gives it: shapes (1, n) and (1,).
@@ -116,10 +116,10 @@ class Problem:
         FaultError
             E306 where no row has a label.
         """
-        if not self.rates.totals[self.rates.index()[ERROR]] > 0:
+        if not self.rates.totals[self.rates.index()[ERROR_RATE]] > 0:
             hint = "say under the data set which column is its 'label'"
-            raise FaultError(Fault("E306", "no training row has a label", hint))
-        return self.rows([Affine({ERROR: 1.0})])
+            raise FaultError(Diagnostic("E306", "no training row has a label", hint))
+        return self.rows([Affine({ERROR_RATE: 1.0})])
 
     def labels(self) -> tuple[Array, Array]:
         """Signs (n,) in {-1, 0, 1} and weights (n,) >= 0, summing to 1, of plain error; E306."""
@@ -127,7 +127,7 @@ class Problem:
         return -np.sign(coefficients), np.abs(coefficients)
 
 
-def combined(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Array, Array]:
+def combine_affine_forms(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Array, Array]:
     """Affine forms of rates of n rows as `coefficients @ p + constants`: (m, n) and (m,)."""
     index = rates.index()
     mix = np.zeros((len(forms), len(index)))
@@ -138,7 +138,7 @@ def combined(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Array, Array]:
     return mix @ rates.A, mix @ np.nan_to_num(rates.c) + constants
 
 
-def by_goal(owners: Sequence[str], found: Array) -> dict[str, float]:
+def sum_by_goal(owners: Sequence[str], found: Array) -> dict[str, float]:
     """Numbers (J,) of the pieces of constraints, summed over those of each, by the constraints' names."""
     total = dict.fromkeys(owners, 0.0)
     for name, value in zip(owners, found, strict=True):

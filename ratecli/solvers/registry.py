@@ -12,7 +12,7 @@ from inspect import isabstract
 from typing import TYPE_CHECKING, Any
 
 from ratecli import plugins
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
 if TYPE_CHECKING:
     from ratecli.solvers.base import Solver
@@ -33,29 +33,29 @@ class Algorithm:
     preset: Mapping[str, Any] = field(default_factory=dict, hash=False)
     plugged: bool = False
 
-    def missing(self) -> Fault | None:
+    def missing(self) -> Diagnostic | None:
         """E202 where what it needs is not installed."""
         if not self.needs or find_spec(self.needs) is not None:
             return None
         message = f"'{self.name}' needs {self.needs}, which is not installed"
-        return Fault("E202", message, f"pip install 'ratecli[{self.needs}]'")
+        return Diagnostic("E202", message, f"pip install 'ratecli[{self.needs}]'")
 
     @property
     def plugin(self) -> plugins.Plugin | None:
         """Of another package's, the entry point; raises E210 where several packages claim the name."""
-        return plugins.sole("algorithm", self.name) if self.plugged else None
+        return plugins.find_plugin("algorithm", self.name) if self.plugged else None
 
     def load(self) -> type[Solver]:
         """Raises E210 for a plugin that cannot be used."""
         plugin = self.plugin
         if plugin is not None:
-            return solver_of(plugin)
+            return plugin_solver_class(plugin)
         module, _, name = self.path.partition(":")
         solver: type[Solver] = getattr(import_module(module), name)
         return solver
 
 
-BUILT_IN = (
+BUILT_IN_ALGORITHMS = (
     Algorithm(
         "unconstrained",
         "plain linear classifier of least error; ignores the constraints",
@@ -153,17 +153,17 @@ BUILT_IN = (
 
 
 @cache
-def algorithms() -> dict[str, Algorithm]:
+def all_algorithms() -> dict[str, Algorithm]:
     """All algorithms, those of other packages after our own; ours cannot be replaced."""
-    found = {algorithm.name: algorithm for algorithm in BUILT_IN}
-    for name, claimed in plugins.plugins("algorithm").items():
+    found = {algorithm.name: algorithm for algorithm in BUILT_IN_ALGORITHMS}
+    for name, claimed in plugins.plugins_by_name("algorithm").items():
         origin = " and ".join(each.origin for each in claimed)
         other = Algorithm(name, "", origin, claimed[0].entry.value, plugged=True)
         found.setdefault(name, other)
     return found
 
 
-def solver_of(plugin: plugins.Plugin) -> type[Solver]:
+def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:
     """The class that a plugin is; raises E210 where it is none of a solver."""
     from ratecli.solvers.base import Solver  # noqa: PLC0415  listings do without NumPy
 
@@ -182,8 +182,8 @@ def solver_of(plugin: plugins.Plugin) -> type[Solver]:
     return found
 
 
-def working() -> Iterator[tuple[str, type[Solver]]]:
+def loadable_solvers() -> Iterator[tuple[str, type[Solver]]]:
     """Name and class of every algorithm but the plugins that are broken: of those `ls` warns."""
-    for name, algorithm in algorithms().items():
+    for name, algorithm in all_algorithms().items():
         with suppress(FaultError):
             yield name, algorithm.load()

@@ -1,6 +1,6 @@
 """Where the partitions of a sum are added up: one after the other, or on idle workers of a Dask cluster.
 
-A trial that runs for a cluster is told its scheduler's address (`SCHEDULER`), and shares its passes over
+A trial that runs for a cluster is told its scheduler's address (`SCHEDULER_VARIABLE`), and shares its passes over
 the rows with those workers that have nothing to do. Only with those: one at a trial of its own would
 keep a partition waiting, and two trials could then wait for each other. What was idle when it was asked
 can only be at a trial that began later, so that nobody waits in a circle.
@@ -18,22 +18,24 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from ratecli.streaming.stream_protocol import Sums
+from ratecli.streaming.stream_protocol import SumArrays
 
-SCHEDULER = "RATECLI_SCHEDULER"
+SCHEDULER_VARIABLE = "RATECLI_SCHEDULER"
 """The variable that holds the scheduler's address in the process of a trial on a cluster."""
-AHEAD = 4
+PARTITIONS_AHEAD = 4
 """Partitions that are asked of each worker at once."""
 
 
-def over(function: Callable[[int], Sums], starts: Sequence[int]) -> Iterable[Sums]:
+def map_partitions(
+    function: Callable[[int], SumArrays], starts: Sequence[int]
+) -> Iterable[SumArrays]:
     """The function of each start, in their order."""
-    address = os.environ.get(SCHEDULER)
+    address = os.environ.get(SCHEDULER_VARIABLE)
     if address is None or len(starts) < 2:
         return map(function, starts)
     client = cluster_client(address)
     idle = [worker for worker, tasks in client.processing().items() if not tasks]
-    return _shared(client, idle, function, starts) if idle else map(function, starts)
+    return _map_on_cluster(client, idle, function, starts) if idle else map(function, starts)
 
 
 @lru_cache(maxsize=1)
@@ -44,32 +46,32 @@ def cluster_client(address: str) -> Any:
     return Client(address, set_as_default=False)
 
 
-def _shared(
-    client: Any, idle: list[str], function: Callable[[int], Sums], starts: Sequence[int]
-) -> Iterator[Sums]:
+def _map_on_cluster(
+    client: Any, idle: list[str], function: Callable[[int], SumArrays], starts: Sequence[int]
+) -> Iterator[SumArrays]:
     """Every so manieth partition is added up here meanwhile."""
     whole = client.scatter(function, workers=idle, broadcast=True, hash=False)
     hands = len(idle) + 1
-    for k in range(0, len(starts), AHEAD * hands):
-        some = starts[k : k + AHEAD * hands]
+    for k in range(0, len(starts), PARTITIONS_AHEAD * hands):
+        some = starts[k : k + PARTITIONS_AHEAD * hands]
         asked = {
-            start: client.submit(_one, whole, start, workers=idle, pure=False)
+            start: client.submit(_sum_partition, whole, start, workers=idle, pure=False)
             for at, start in enumerate(some)
             if at % hands
         }
         own = {start: function(start) for start in some if start not in asked}
         for start in some:
-            yield own[start] if start in own else _fetched(asked[start], function, start)
+            yield own[start] if start in own else _fetch_sums(asked[start], function, start)
 
 
-def _fetched(future: Any, function: Callable[[int], Sums], start: int) -> Sums:
+def _fetch_sums(future: Any, function: Callable[[int], SumArrays], start: int) -> SumArrays:
     try:
-        found: Sums = future.result()
+        found: SumArrays = future.result()
     except Exception:  # noqa: BLE001  a worker that died, or does not see the rows: they are here as well
         return function(start)
     return found
 
 
-def _one(function: Callable[[int], Sums], start: int) -> Sums:
+def _sum_partition(function: Callable[[int], SumArrays], start: int) -> SumArrays:
     with threadpool_limits(limits=1):  # numbers do not hang on how many threads a worker has
         return function(start)

@@ -11,32 +11,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.datasets.columns import MISSING_CATEGORY
-from ratecli.datasets.encode import Encoder, Numeric, OneHot
-from ratecli.datasets.missing import check_scale, no_mean, too_far
-from ratecli.errors import Fault, FaultError
-from ratecli.models.coded import Coding, Encoded, Rows
-from ratecli.streaming.scan import Column
-from ratecli.streaming.split import Cells, weighed_by
-from ratecli.streaming.stream_protocol import Sums
+from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock
+from ratecli.datasets.missing import check_scale, no_mean_error, out_of_range_error
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.models.coded import FeatureCoding, RecordBatch, RecordEncoder
+from ratecli.streaming.scan import ScannedColumn
+from ratecli.streaming.split import CellTable, weight_column_of
+from ratecli.streaming.stream_protocol import SumArrays
 from ratecli.streaming.sums import FileStream
-from ratecli.streaming.table import Streamed
+from ratecli.streaming.table import StreamedTable
 
-Positions = NDArray[np.intp]
+ColumnPositions = NDArray[np.intp]
 
-SOME = 16
+CENTER_RUNS = 16
 """Runs of rows from which the size of numbers is guessed."""
-ROUNDING = 1e-14
+DEVIATION_ROUNDING = 1e-14
 """A deviation below this share of the numbers is what rounding left of none."""
 
 
-def bare(table: Streamed) -> Encoded:
+def unfitted_encoding(table: StreamedTable) -> RecordEncoder:
     """The table's features as records have them, before anything is known of the training rows."""
     names = table.roles.features
     numbers = [k for k, each in enumerate(table.store.numbers) if each.name in names]
     codes = [k for k, each in enumerate(table.store.texts) if each.name in names]
     sizes = [len(table.store.texts[k].levels or ()) for k in codes]
     none = np.zeros(0, dtype=np.intp)
-    coding = Coding(
+    coding = FeatureCoding(
         np.array(numbers, dtype=np.intp),
         np.zeros(len(numbers)),
         np.ones(len(numbers)),
@@ -46,29 +46,29 @@ def bare(table: Streamed) -> Encoded:
         np.cumsum([0, *sizes])[:-1].astype(np.intp),
         np.full(sum(sizes), -1, dtype=np.intp),
     )
-    return Encoded(coding, 0, none, none, np.zeros(0))
+    return RecordEncoder(coding, 0, none, none, np.zeros(0))
 
 
-def with_features(table: Streamed, cells: Cells) -> tuple[FileStream, Encoder]:
+def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[FileStream, Encoder]:
     """The rows of a table, and what its training rows said of their features."""
     into = np.arange(len(cells.count), dtype=np.int32)
-    weighed = weighed_by(table)
+    weighed = weight_column_of(table)
     rows = FileStream(
-        table.store, cells.path, into, weighed, bare(table), cells.count, cells.weight
+        table.store, cells.path, into, weighed, unfitted_encoding(table), cells.count, cells.weight
     )
-    encoder, seen = fitted(table, rows[np.flatnonzero(cells.part == "train")])
-    return replace(rows, encoded=encoded(table, encoder, seen)), encoder
+    encoder, seen = fit_stream_encoder(table, rows[np.flatnonzero(cells.part == "train")])
+    return replace(rows, encoded=apply_stream_encoder(table, encoder, seen)), encoder
 
 
 @dataclass(frozen=True)
-class Shares:
+class FeatureShares:
     """Of the training rows that have each number (P,), and each level (L,)."""
 
     numbers: NDArray[np.float64]
     levels: NDArray[np.float64]
 
 
-def fitted(table: Streamed, train: FileStream) -> tuple[Encoder, Shares]:
+def fit_stream_encoder(table: StreamedTable, train: FileStream) -> tuple[Encoder, FeatureShares]:
     """What the training rows say, in a pass over them, and how many of them have what.
 
     Raises
@@ -78,20 +78,20 @@ def fitted(table: Streamed, train: FileStream) -> tuple[Encoder, Shares]:
     """
     coding = train.encoded.coding
     if not train.count.sum():
-        raise FaultError(Fault("E410", "there are no training rows", "look at 'split'"))
+        raise FaultError(Diagnostic("E410", "there are no training rows", "look at 'split'"))
     center = _center(train)
     count, known, sums, squares, seen = train.sums(_Moments(coding, center))
     (rows,) = count
     numbers = [table.store.numbers[k].name for k in coding.of_number]
-    blocks: dict[str, Numeric | OneHot] = {}
+    blocks: dict[str, NumericBlock | OneHotBlock] = {}
     for name, a, n, total, each in zip(numbers, center, known, sums, squares.T, strict=True):
         if not n:
-            raise FaultError(no_mean(name))
+            raise FaultError(no_mean_error(name))
         scale = _deviation(n, total, each)
-        if scale <= ROUNDING * abs(a):
+        if scale <= DEVIATION_ROUNDING * abs(a):
             scale = 1.0
         check_scale(name, scale)
-        block = Numeric(name, float(a + total / n), scale, bool(n < rows))
+        block = NumericBlock(name, float(a + total / n), scale, bool(n < rows))
         _refuse_infinite(table.columns[name], block)
         blocks[name] = block
     for g, k in enumerate(coding.of_code):
@@ -102,17 +102,17 @@ def fitted(table: Streamed, train: FileStream) -> tuple[Encoder, Shares]:
             for level, known in zip(column.levels or (), there, strict=True)
             if known
         }
-        blocks[column.name] = OneHot(column.name, tuple(sorted(names)))
+        blocks[column.name] = OneHotBlock(column.name, tuple(sorted(names)))
     ordered = tuple(blocks[name] for name in table.roles.features)
     names_of = tuple(name for block in ordered for name in block.names)
-    return Encoder(names_of, ordered), Shares(known / rows, seen / rows)
+    return Encoder(names_of, ordered), FeatureShares(known / rows, seen / rows)
 
 
 def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
     """Standard deviation of n numbers from their sum and the squares that `decode.moments` adds up (3,)."""
-    from ratecli.models.decode import SHIFT  # noqa: PLC0415
+    from ratecli.models.decode import SQUARE_SHIFT  # noqa: PLC0415
 
-    powers = np.array([-SHIFT, 0, SHIFT])
+    powers = np.array([-SQUARE_SHIFT, 0, SQUARE_SHIFT])
     power = powers[np.flatnonzero(squares)[-1]] if squares.any() else 0
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         below = powers <= power
@@ -121,18 +121,20 @@ def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
         return float(np.ldexp(np.sqrt(max(variance, 0.0)), power))
 
 
-def _refuse_infinite(column: Column, block: Numeric) -> None:
+def _refuse_infinite(column: ScannedColumn, block: NumericBlock) -> None:
     """Raise E407 for a number of any row that is too far from those of the training rows."""
     assert column.numbers is not None
     for value in (column.numbers.least, column.numbers.most):
         if not np.isfinite((value - block.mean) / block.scale):
-            raise FaultError(too_far(block.column, f"{value:g}", block.mean, block.scale))
+            raise FaultError(
+                out_of_range_error(block.column, f"{value:g}", block.mean, block.scale)
+            )
 
 
 def _center(train: FileStream) -> NDArray[np.float64]:
     """Means of some of the rows, from all over the table: what is left of numbers is then small."""
     runs = train.runs()
-    some = train.taken(sorted({k * runs // SOME for k in range(SOME)}))
+    some = train.taken(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))
     found = some.numbers[:, train.encoded.coding.of_number].astype(np.float64)
     known = ~np.isnan(found)
     found[~known] = 0.0
@@ -146,24 +148,26 @@ class _Moments:
     size, rows of each level.
     """
 
-    coding: Coding
+    coding: FeatureCoding
     center: NDArray[np.float64]
 
-    def zeros(self) -> Sums:
+    def zeros(self) -> SumArrays:
         known, sums = np.zeros((2, len(self.center)))
         squares = np.zeros((3, len(self.center)))
         return np.zeros(1), known, sums, squares, np.zeros(len(self.coding.level_at))
 
-    def add(self, rows: Rows, sums: Sums) -> None:
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
         # it imports numba, which takes every process a fifth of a second
-        from ratecli.models.decode import moments  # noqa: PLC0415
+        from ratecli.models.decode import add_moments  # noqa: PLC0415
 
-        moments(rows.numbers, rows.codes, rows.cell, self.coding, self.center, *sums)
+        add_moments(rows.numbers, rows.codes, rows.cell, self.coding, self.center, *sums)
 
 
-def encoded(table: Streamed, encoder: Encoder, seen: Shares) -> Encoded:
+def apply_stream_encoder(
+    table: StreamedTable, encoder: Encoder, seen: FeatureShares
+) -> RecordEncoder:
     """How records become the features of an encoder."""
-    known = bare(table).coding
+    known = unfitted_encoding(table).coding
     place = {block.column: k for k, block in enumerate(encoder.blocks)}
     first = np.cumsum([0, *(len(block.names) for block in encoder.blocks)])
     mean, scale, number_at = known.mean, known.scale, known.number_at
@@ -172,7 +176,7 @@ def encoded(table: Streamed, encoder: Encoder, seen: Shares) -> Encoded:
     for k, n in enumerate(known.of_number):
         at = place[table.store.numbers[n].name]
         block = encoder.blocks[at]
-        assert isinstance(block, Numeric)
+        assert isinstance(block, NumericBlock)
         mean[k], scale[k], number_at[k] = block.mean, block.scale, first[at]
         if block.missing:
             missing_at[k] = first[at] + 1
@@ -181,7 +185,7 @@ def encoded(table: Streamed, encoder: Encoder, seen: Shares) -> Encoded:
         column = table.store.texts[n]
         at = place[column.name]
         block = encoder.blocks[at]
-        assert isinstance(block, OneHot)
+        assert isinstance(block, OneHotBlock)
         levels = {level: int(first[at]) + k for k, level in enumerate(block.levels)}
         level_at[known.first[g] :][: len(column.levels or ())] = [
             levels.get(MISSING_CATEGORY if level is None else level, -1)
@@ -192,8 +196,8 @@ def encoded(table: Streamed, encoder: Encoder, seen: Shares) -> Encoded:
     shares[number_at] = seen.numbers
     shares[missing_at[missing_at >= 0]] = 1.0 - seen.numbers[missing_at >= 0]
     shares[level_at[level_at >= 0]] = seen.levels[level_at >= 0]
-    return Encoded(known, width, _positions(places), _positions(first[places]), shares)
+    return RecordEncoder(known, width, _positions(places), _positions(first[places]), shares)
 
 
-def _positions(found: Sequence[int] | NDArray[np.int64]) -> Positions:
+def _positions(found: Sequence[int] | NDArray[np.int64]) -> ColumnPositions:
     return np.asarray(found, dtype=np.intp)

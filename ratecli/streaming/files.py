@@ -7,14 +7,19 @@ from pathlib import Path
 
 from ratecli.datasets import load, registry
 from ratecli.datasets import tables as own
-from ratecli.datasets.paths import no_file, own_file, own_path, unreadable
-from ratecli.datasets.roles import Options, deciding
-from ratecli.errors import Fault, FaultError
-from ratecli.streaming.reading import Files
+from ratecli.datasets.paths import (
+    find_user_file,
+    missing_file_error,
+    resolve_user_path,
+    unreadable_file_error,
+)
+from ratecli.datasets.roles import EntryOptions, table_options_of
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.streaming.reading import TableFiles
 from ratecli.streaming.store import sha256_of_all
 
 
-def files_of(options: Options, base: Path) -> Files:
+def table_files_of(options: EntryOptions, base: Path) -> TableFiles:
     """The file that an entry names, or all tables of the folder, in the order of their names.
 
     Raises
@@ -23,51 +28,53 @@ def files_of(options: Options, base: Path) -> Files:
         E405 where there is none, E404 where the name promises no format, or several.
     """
     given = str(options["path"])
-    path = own_path(given, base)
+    path = resolve_user_path(given, base)
     if not path.is_dir():
-        paths = [own_file(given, base)]
+        paths = [find_user_file(given, base)]
     else:
-        paths = sorted(each for each in path.iterdir() if each.suffix.lower() in own.FORMATS)
+        paths = sorted(
+            each for each in path.iterdir() if each.suffix.lower() in own.FORMAT_BY_SUFFIX
+        )
         if not paths:
             way = "put files that end in .parquet or .csv there"
-            raise no_file(given, "is a folder without a table", way)
-    kinds = {options.get("format") or own.format_of(each) for each in paths}
+            raise missing_file_error(given, "is a folder without a table", way)
+    kinds = {options.get("format") or own.table_format(each) for each in paths}
     if len(kinds) > 1:
         message = f"'{given}' holds tables of both formats"
-        raise FaultError(Fault("E404", message, "keep those of one format in the folder"))
+        raise FaultError(Diagnostic("E404", message, "keep those of one format in the folder"))
     separator = options.get("separator") or own.separator_of(paths[0])
-    return Files(tuple(paths), kinds.pop(), separator)
+    return TableFiles(tuple(paths), kinds.pop(), separator)
 
 
-def identity(options: Options, base: Path) -> str:
+def entry_digest(options: EntryOptions, base: Path) -> str:
     """Return the digest that the table of an entry will have, streamed or in memory."""
     if options.get("stream"):
-        return streamed_digest(options, files_of(options, base))
-    return load.identity(options, base)
+        return streamed_digest(options, table_files_of(options, base))
+    return load.table_digest(options, base)
 
 
-def sums_of(options: Options, files: Files) -> list[str]:
+def file_checksums(options: EntryOptions, files: TableFiles) -> list[str]:
     """The sha256 of each file; E403 where it is not the stated one, which is looked at anew."""
     stated = options.get("sha256")
     try:
         sums = sha256_of_all(files.paths, anew=stated is not None)
     except OSError as error:
-        raise unreadable(str(options["path"]), files.paths[0], error) from error
+        raise unreadable_file_error(str(options["path"]), files.paths[0], error) from error
     if stated is None or sums == [str(stated).lower()]:
         return sums
     given = options["path"]
     if len(sums) > 1:
         message = f"'{given}' is a folder, and 'sha256' is of one file"
-        raise FaultError(Fault("E403", message, "leave out 'sha256', or name one file"))
+        raise FaultError(Diagnostic("E403", message, "leave out 'sha256', or name one file"))
     message = f"'{given}' is not the file that was meant: its sha256 is {sums[0]}"
-    raise FaultError(Fault("E403", message, f"'sha256' says {str(stated).lower()}"))
+    raise FaultError(Diagnostic("E403", message, f"'sha256' says {str(stated).lower()}"))
 
 
-def streamed_digest(options: Options, files: Files) -> str:
+def streamed_digest(options: EntryOptions, files: TableFiles) -> str:
     """The digest of the table: of what the files hold, and of what the entry makes of it."""
-    return digest_of(options, files, sums_of(options, files))
+    return streamed_digest_of_sums(options, files, file_checksums(options, files))
 
 
-def digest_of(options: Options, files: Files, sums: Sequence[str]) -> str:
-    content = {"streamed": list(sums), "kind": files.kind, "options": deciding(options)}
-    return registry.fingerprint(content)
+def streamed_digest_of_sums(options: EntryOptions, files: TableFiles, sums: Sequence[str]) -> str:
+    content = {"streamed": list(sums), "kind": files.kind, "options": table_options_of(options)}
+    return registry.json_sha256(content)

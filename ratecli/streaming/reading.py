@@ -24,11 +24,11 @@ PIECE = 2**22
 BUFFER = 2**18
 """Bytes of each column of a Parquet file that are."""
 
-Numbers: TypeAlias = NDArray[np.floating]
+NumberArray: TypeAlias = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
-class Words:
+class WordPiece:
     """A piece of a text column: (m,) the number of each row's word, and the distinct words.
 
     A word has no spaces around it; an empty one is None.
@@ -39,7 +39,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Files:
+class TableFiles:
     """Files of one format that are one table, one after the other.
 
     Attributes
@@ -64,7 +64,9 @@ class Files:
                     a for a, b in zip(first, names, strict=True) if a != b
                 ]
                 reason = f"its columns are not those of '{self.paths[0].name}': '{differing[0]}'"
-                raise own.no_table(path, reason, "all files of a table need the same columns")
+                raise own.not_a_table_error(
+                    path, reason, "all files of a table need the same columns"
+                )
         return first
 
     def rows(self) -> int | None:
@@ -76,14 +78,14 @@ class Files:
     def _names(self, path: Path) -> list[str]:
         if self.kind == "csv":
             own.check_separator(self.separator)
-            names = own.header(path, self.separator)
+            names = own.read_header(path, self.separator)
         else:
             try:
                 found = pa.parquet.read_schema(path).names
             except (pa.ArrowException, OSError) as error:
-                raise own.broken_parquet(path, error) from error
+                raise own.broken_parquet_error(path, error) from error
             names = [name.strip() for name in found]
-        own.refuse_repeated(path, names)
+        own.check_unique_names(path, names)
         return names
 
     def batches(self) -> Iterator[Mapping[str, pa.Array]]:
@@ -108,29 +110,29 @@ class Files:
             with pa.csv.open_csv(path, reading, parsing, options) as reader:
                 yield from reader
         except pa.ArrowInvalid as error:
-            raise own.broken_csv(path, error) from error
+            raise own.broken_csv_error(path, error) from error
 
     def _parquet(self, path: Path) -> Generator[pa.RecordBatch]:
         try:
             schema = pa.parquet.read_schema(path)
-            texts = [field.name for field in schema if own.is_string(field.type)]
+            texts = [field.name for field in schema if own.is_text_type(field.type)]
             with pa.parquet.ParquetFile(
                 path, buffer_size=BUFFER, pre_buffer=False, read_dictionary=texts
             ) as file:
                 yield from file.iter_batches(batch_size=BATCH, use_threads=False)
         except (pa.ArrowException, OSError) as error:
-            raise own.broken_parquet(path, error) from error
+            raise own.broken_parquet_error(path, error) from error
 
 
 def _rows(path: Path) -> int:
     try:
         found: int = pa.parquet.read_metadata(path).num_rows
     except (pa.ArrowException, OSError) as error:
-        raise own.broken_parquet(path, error) from error
+        raise own.broken_parquet_error(path, error) from error
     return found
 
 
-def is_number(kind: pa.DataType) -> bool:
+def is_number_type(kind: pa.DataType) -> bool:
     """Whether a column of this type holds numbers as they are."""
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -142,42 +144,44 @@ def value_type(array: pa.Array) -> pa.DataType:
     return array.type.value_type if pa.types.is_dictionary(array.type) else array.type
 
 
-def numbers(array: pa.Array) -> Numbers:
+def read_numbers(array: pa.Array) -> NumberArray:
     """Those of a column of numbers, NaN where there is none; in single precision if it is."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_decimal(array.type) or array.null_count:
-        array = own.as_floats(array)
+        array = own.as_doubles(array)
     found = array.to_numpy(zero_copy_only=False)
     return np.asarray(found, np.float32 if found.dtype == np.float32 else np.float64)
 
 
-def words(path: Path, name: str, array: pa.Array) -> Words:
+def read_words(path: Path, name: str, array: pa.Array) -> WordPiece:
     """Those of a column of any other type; E404 where it holds neither numbers nor text."""
     kind = value_type(array)
-    if not (own.is_string(kind) or _is_shown(kind)):
-        raise own.no_table(path, f"column '{name}' holds {kind}", "keep numbers and text only")
+    if not (own.is_text_type(kind) or _is_text_like(kind)):
+        raise own.not_a_table_error(
+            path, f"column '{name}' holds {kind}", "keep numbers and text only"
+        )
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     codes = pc.fill_null(array.indices, len(array.dictionary)).to_numpy(zero_copy_only=False)
-    if own.is_string(kind):
-        with own.representable(path, name, kind):
+    if own.is_text_type(kind):
+        with own.check_representable(path, name, kind):
             told: list[Any] = pc.utf8_trim_whitespace(array.dictionary).to_pylist()
         found = tuple(word or None for word in told)
     else:
-        listed = own.listed(path, name, array.dictionary)
+        listed = own.python_values(path, name, array.dictionary)
         found = tuple(None if each is None else str(each) for each in listed)
-    return Words(np.asarray(codes, dtype=np.int64), (*found, None))
+    return WordPiece(np.asarray(codes, dtype=np.int64), (*found, None))
 
 
-def _is_shown(kind: pa.DataType) -> bool:
+def _is_text_like(kind: pa.DataType) -> bool:
     """Whether values of the type become text as they are written."""
-    shown = (pa.types.is_boolean, pa.types.is_null, pa.types.is_temporal, is_number)
+    shown = (pa.types.is_boolean, pa.types.is_null, pa.types.is_temporal, is_number_type)
     return any(each(kind) for each in shown)
 
 
-def written_numbers(found: Words) -> Numbers | None:
+def parse_written_numbers(found: WordPiece) -> NumberArray | None:
     """The numbers that words say, NaN for those that say there is none; None if one says no number."""
     texts = pa.chunked_array([pa.array([word or "" for word in found.words], pa.string())])
-    told = own.parsed_numbers(texts, own.missing_words(texts))
+    told = own.parse_number_words(texts, own.is_missing_word(texts))
     return None if told is None else told[found.codes]

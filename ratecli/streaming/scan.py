@@ -13,21 +13,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ratecli.datasets import tables as own
-from ratecli.datasets.label import MISSING
+from ratecli.datasets.label import MISSING_WORDS
 from ratecli.streaming.reading import (
-    Files,
-    Numbers,
-    Words,
-    is_number,
-    numbers,
+    NumberArray,
+    TableFiles,
+    WordPiece,
+    is_number_type,
+    parse_written_numbers,
+    read_numbers,
+    read_words,
     value_type,
-    words,
-    written_numbers,
 )
 
-MOST_LEVELS = 2**16 - 1
+MAX_TEXT_LEVELS = 2**16 - 1
 """Distinct words of a column: of one with more nobody makes features or groups."""
-FEW = 64
+MAX_DISTINCT_NUMBERS = 64
 """Distinct numbers of a column up to which they are known one by one."""
 
 
@@ -61,7 +61,7 @@ class NumberFacts:
     least: float = 0.0
     most: float = 0.0
 
-    def add(self, values: Numbers, start: int) -> None:
+    def add(self, values: NumberArray, start: int) -> None:
         """Numbers of the rows from `start` on."""
         finite = np.isfinite(values)
         if not finite.all():
@@ -75,13 +75,13 @@ class NumberFacts:
             self.not_positive = _first(self.not_positive, ~positive, start)
         self.least = min(self.least, float(np.fmin.reduce(values, initial=0.0)))
         self.most = max(self.most, float(np.fmax.reduce(values, initial=0.0)))
-        self.single = self.single and is_single(values)
+        self.single = self.single and fits_single_precision(values)
         if self.distinct is not None:
             known = np.unique(np.concatenate([self.distinct, values[~np.isnan(values)]]))
-            self.distinct = known.tolist() if len(known) <= FEW else None
+            self.distinct = known.tolist() if len(known) <= MAX_DISTINCT_NUMBERS else None
 
 
-def is_single(values: Any) -> bool:
+def fits_single_precision(values: Any) -> bool:
     """Whether single precision holds all of the numbers exactly."""
     if values.dtype == np.float32:
         return True
@@ -120,16 +120,16 @@ class WordFacts:
     told: int = 0
     slip: tuple[int, str] | None = None
 
-    def add(self, found: Words, start: int) -> Numbers | None:
+    def add(self, found: WordPiece, start: int) -> NumberArray | None:
         """Words of the rows from `start` on; the numbers that they say, if all do."""
         counts = np.bincount(found.codes, minlength=len(found.words))
         if self.levels is not None:
             for word, count in zip(found.words, counts.tolist(), strict=True):
                 if count:
                     self.levels[word] += count
-            if len(self.levels) > MOST_LEVELS:
+            if len(self.levels) > MAX_TEXT_LEVELS:
                 self.levels = None
-        values = written_numbers(found)
+        values = parse_written_numbers(found)
         if values is not None:
             self.told += int((~np.isnan(values)).sum())
             self.said = self.said or not np.isnan(values).all()
@@ -138,11 +138,11 @@ class WordFacts:
         self._slips(found, counts, start)
         return None
 
-    def _slips(self, found: Words, counts: NDArray[np.int64], start: int) -> None:
+    def _slips(self, found: WordPiece, counts: NDArray[np.int64], start: int) -> None:
         wrong = np.zeros(len(found.words), dtype=bool)
         for k, word in enumerate(found.words):
-            if word is not None and word.casefold() not in MISSING:
-                wrong[k] = np.isnan(own.as_number(word))
+            if word is not None and word.casefold() not in MISSING_WORDS:
+                wrong[k] = np.isnan(own.parse_number_word(word))
                 self.told += int(counts[k])
         self.slips += int(counts[wrong].sum())
         if self.slip is None and counts[wrong].any():
@@ -151,7 +151,7 @@ class WordFacts:
 
 
 @dataclass(frozen=True)
-class Column:
+class ScannedColumn:
     """What is known of a column when all of it was read.
 
     Attributes
@@ -183,13 +183,13 @@ class Column:
         return self.numbers is not None or self.levels is not None
 
 
-Heed = Callable[[Mapping[str, Numbers | Words], int], None]
+PieceCallback = Callable[[Mapping[str, NumberArray | WordPiece], int], None]
 """Given the numbers or words of some rows by column, and how many rows were seen with them."""
 
 
-def scanned(
-    files: Files, names: Collection[str], categorical: Collection[str], heed: Heed
-) -> tuple[int, list[Column]]:
+def scan_columns(
+    files: TableFiles, names: Collection[str], categorical: Collection[str], heed: PieceCallback
+) -> tuple[int, list[ScannedColumn]]:
     """How many rows there are, and what is known of each column.
 
     Raises
@@ -202,9 +202,9 @@ def scanned(
     word_facts: dict[str, WordFacts] = {}
     rows = 0
     for batch in files.batches():
-        found = dict[str, Numbers | Words]()
+        found = dict[str, NumberArray | WordPiece]()
         for name, array in batch.items():
-            text, told = _told(path, name, array, word_facts, rows, text=name in categorical)
+            text, told = _scan_piece(path, name, array, word_facts, rows, text=name in categorical)
             if told is not None:
                 number_facts[name].add(told, rows)
             if text is None or (told is not None and word_facts[name].said):
@@ -215,42 +215,46 @@ def scanned(
         rows += len(next(iter(batch.values())))
         heed(found, rows)
     if not rows:
-        raise own.no_table(path, "it has no rows", "give it some below the names of its columns")
+        raise own.not_a_table_error(
+            path, "it has no rows", "give it some below the names of its columns"
+        )
     return rows, [
         _column(name, number_facts[name], word_facts.get(name), text=name in categorical)
         for name in names
     ]
 
 
-def _told(
+def _scan_piece(
     path: Path, name: str, array: pa.Array, facts: dict[str, WordFacts], start: int, *, text: bool
-) -> tuple[Words | None, Numbers | None]:
+) -> tuple[WordPiece | None, NumberArray | None]:
     """The words of a piece of a column that holds some, and its numbers if all of it can be read so."""
     kind = value_type(array)
-    if is_number(kind) and not text:
-        return None, numbers(array)
-    own_facts = facts.setdefault(name, WordFacts(numeric=not text and own.is_string(kind)))
-    found = words(path, name, array)
+    if is_number_type(kind) and not text:
+        return None, read_numbers(array)
+    own_facts = facts.setdefault(name, WordFacts(numeric=not text and own.is_text_type(kind)))
+    found = read_words(path, name, array)
     told = own_facts.add(found, start)
     return found, None if text else told
 
 
-def _column(name: str, numeric: NumberFacts, facts: WordFacts | None, *, text: bool) -> Column:
+def _column(
+    name: str, numeric: NumberFacts, facts: WordFacts | None, *, text: bool
+) -> ScannedColumn:
     if facts is None or (facts.numeric and facts.said and not text):
-        return Column(name, numeric)
+        return ScannedColumn(name, numeric)
     if facts.levels is None:
-        return Column(name, None, None, (), facts.told, facts.slips, facts.slip)
+        return ScannedColumn(name, None, None, (), facts.told, facts.slips, facts.slip)
     listed = sorted(facts.levels.items(), key=_with_none_last)
     levels, counts = tuple(word for word, _ in listed), tuple(count for _, count in listed)
-    return Column(name, None, levels, counts, facts.told, facts.slips, facts.slip)
+    return ScannedColumn(name, None, levels, counts, facts.told, facts.slips, facts.slip)
 
 
 def _with_none_last(item: tuple[str | None, Any]) -> tuple[bool, str]:
     return item[0] is None, item[0] or ""
 
 
-def as_json(column: Column) -> dict[str, Any]:
-    """Plain values from which `column_of` makes the same again."""
+def column_to_json(column: ScannedColumn) -> dict[str, Any]:
+    """Plain values from which `column_from_json` makes the same again."""
     found: dict[str, Any] = {"name": column.name}
     if column.numbers is not None:
         return found | {"numbers": vars(column.numbers)}
@@ -260,11 +264,11 @@ def as_json(column: Column) -> dict[str, Any]:
     return found | {"levels": levels, "counts": list(column.counts)} | told
 
 
-def column_of(content: Mapping[str, Any]) -> Column:
+def column_from_json(content: Mapping[str, Any]) -> ScannedColumn:
     if "numbers" in content:
-        return Column(content["name"], NumberFacts(**content["numbers"]))
+        return ScannedColumn(content["name"], NumberFacts(**content["numbers"]))
     levels, slip = content["levels"], content["slip"]
-    return Column(
+    return ScannedColumn(
         content["name"],
         None,
         None if levels is None else tuple(levels),

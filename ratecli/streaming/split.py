@@ -18,26 +18,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.datasets.split import PARTS, check_parts, drawn, impossible, shares_of
-from ratecli.errors import Fault, FaultError, did_you_mean
-from ratecli.streaming.cells import Telling, telling
-from ratecli.streaming.store import Store, moved, raw
-from ratecli.streaming.sums import CELL, Weighed
-from ratecli.streaming.table import Streamed, check_tells
+from ratecli.datasets.split import (
+    SPLIT_NAMES,
+    check_parts,
+    impossible_split_error,
+    part_shares,
+    sample_parts,
+)
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.streaming.cells import GroupingColumn, grouping_column
+from ratecli.streaming.store import RecordStore, array_bytes, replace_on_success
+from ratecli.streaming.sums import CELL_DTYPE, RecordWeight
+from ratecli.streaming.table import StreamedTable, check_splits_rows
 
 STRETCH = 2**16
-MOST_CELLS = 2**16
-VERSION = 1
-WEIGHTS = (1e-9, 1e9)
+MAX_CELLS = 2**16
+CELLS_VERSION = 1
+WEIGHT_RANGE = (1e-9, 1e9)
 """Least and largest weight of a row: streamed rows are summed in single precision."""
 
-Generator = Callable[[int], np.random.Generator]
+StretchGenerator = Callable[[int], np.random.Generator]
 """The random numbers that split a stretch."""
-Places = NDArray[np.int64]
+CellIndices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellTable:
     """Rows that count alike, C kinds of them.
 
     Attributes
@@ -59,7 +65,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Deal:
+class StreamedSplit:
     """How the rows of a table are told apart and split.
 
     Attributes
@@ -72,13 +78,13 @@ class Deal:
         The name of the stream of random numbers that `generator` is of.
     """
 
-    table: Streamed
+    table: StreamedTable
     slices: Mapping[str, Sequence[float]]
     spec: Mapping[str, Any]
     random: str
-    generator: Generator
+    generator: StretchGenerator
 
-    def cells(self) -> Cells:
+    def cells(self) -> CellTable:
         """Read from their file, which is written if it is not there.
 
         Raises
@@ -87,33 +93,41 @@ class Deal:
             E205, E410 for a split that cannot be, E411 where groups are too many, E413.
         """
         store, label = self.table.store, self.table.roles.label
-        said = [VERSION, label, self.table.label_of.tolist(), self.table.roles.weight, self.random]
+        said = [
+            CELLS_VERSION,
+            label,
+            self.table.label_of.tolist(),
+            self.table.roles.weight,
+            self.random,
+        ]
         said += [{name: sorted(cuts) for name, cuts in self.slices.items()}, dict(self.spec)]
         key = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
         path = store.folder / f"cells-{key}"
         facts = path.with_suffix(".json")
         known = _read(path, facts, store)
         if known is None:
-            with moved(path) as new, moved(facts) as told:
+            with replace_on_success(path) as new, replace_on_success(facts) as told:
                 known = self._write(new)
                 told.write_text(json.dumps(known), "utf-8")
         return self._cells(path, known)
 
     @cached_property
-    def told(self) -> dict[str, Telling]:
+    def told(self) -> dict[str, GroupingColumn]:
         """What tells rows apart; the label is the column ''."""
         spec, roles = self.spec, self.table.roles
         names = [name for name in self.slices if name in self.table.columns]  # else of other tables
         names += [spec["by"]] if "by" in spec else []
         names += [name for name in spec.get("stratify", ()) if name != "label"]
-        found = {"": telling(self.table, roles.label, ())} if roles.label is not None else {}
+        found = (
+            {"": grouping_column(self.table, roles.label, ())} if roles.label is not None else {}
+        )
         for name in dict.fromkeys(names):
             column = self.table.columns.get(name)
             if column is None:
                 known = did_you_mean(name, self.table.columns, "columns")
-                raise FaultError(Fault("E205", f"'{name}' is not a column", known))
-            check_tells(column)
-            found[name] = telling(self.table, name, self.slices.get(name, ()))
+                raise FaultError(Diagnostic("E205", f"'{name}' is not a column", known))
+            check_splits_rows(column)
+            found[name] = grouping_column(self.table, name, self.slices.get(name, ()))
         return found
 
     @property
@@ -122,33 +136,33 @@ class Deal:
 
     def _write(self, path: Path) -> dict[str, Any]:
         """The kind of each row into a file, and what they are."""
-        if np.prod([float(size) for size in self.sizes]) * len(PARTS) >= 2**62:
+        if np.prod([float(size) for size in self.sizes]) * len(SPLIT_NAMES) >= 2**62:
             raise self._too_many()
         known: dict[int, int] = {}
         count, weight = np.zeros(0), np.zeros(0)
         with path.open("wb") as file:
             for k, (places, weights) in enumerate(self._stretches()):
-                key = self._key(places) * len(PARTS) + self._parts(places, k)
+                key = self._key(places) * len(SPLIT_NAMES) + self._parts(places, k)
                 keys, of = np.unique(key, return_inverse=True)
                 ids = np.array([known.setdefault(each, len(known)) for each in keys.tolist()])
-                if len(known) > MOST_CELLS:
+                if len(known) > MAX_CELLS:
                     raise self._too_many()
                 cell = ids[of]
-                file.write(raw(cell.astype(CELL)))
-                count = _grown(count, np.bincount(cell, minlength=len(known)))
-                weight = _grown(weight, np.bincount(cell, weights, len(known)))
+                file.write(array_bytes(cell.astype(CELL_DTYPE)))
+                count = _add_counts(count, np.bincount(cell, minlength=len(known)))
+                weight = _add_counts(weight, np.bincount(cell, weights, len(known)))
         found = {"keys": list(known), "count": count.tolist(), "weight": weight.tolist()}
-        counts = dict.fromkeys(PARTS, 0)
+        counts = dict.fromkeys(SPLIT_NAMES, 0)
         for key_of, rows in zip(known, count.tolist(), strict=True):
-            counts[PARTS[key_of % len(PARTS)]] += int(rows)
+            counts[SPLIT_NAMES[key_of % len(SPLIT_NAMES)]] += int(rows)
         drawn_parts = "by" not in self.spec
         check_parts(counts, self.spec,
-                    tested=not drawn_parts or shares_of(self.spec)["test"] > 0)  # fmt: skip
+                    tested=not drawn_parts or part_shares(self.spec)["test"] > 0)  # fmt: skip
         return found
 
-    def _stretches(self) -> Iterator[tuple[list[Places], NDArray[np.float64]]]:
+    def _stretches(self) -> Iterator[tuple[list[CellIndices], NDArray[np.float64]]]:
         """Places of all that tells rows apart, and weights, of STRETCH rows after STRETCH rows."""
-        store, weighed = self.table.store, weighed_by(self.table)
+        store, weighed = self.table.store, weight_column_of(self.table)
         for first in range(0, store.rows, STRETCH):
             last = min(first + STRETCH, store.rows)
             found = [
@@ -162,41 +176,41 @@ class Deal:
 
     def _check_weight(self, weight: NDArray[np.float64], start: int) -> None:
         """Raise an E411 for weights of the rows from `start` on that single precision cannot sum."""
-        low, high = WEIGHTS
+        low, high = WEIGHT_RANGE
         wrong = (weight < low) | (weight > high)
         if wrong.any():
             k = int(np.argmax(wrong))
             name = self.table.roles.weight
             message = f"weight column '{name}' has {weight[k]:g} in row {start + k + 1}"
             hint = f"multiply the column: weights of streamed rows lie between {low:g} and {high:g}"
-            raise FaultError(Fault("E411", message, hint))
+            raise FaultError(Diagnostic("E411", message, hint))
 
-    def _key(self, places: Sequence[Places]) -> Places:
+    def _key(self, places: Sequence[CellIndices]) -> CellIndices:
         key = np.zeros(1, dtype=np.int64)
         for place, size in zip(places, self.sizes, strict=True):
             key = key * size + place
         return key
 
-    def _parts(self, places: Sequence[Places], k: int) -> Places:
+    def _parts(self, places: Sequence[CellIndices], k: int) -> CellIndices:
         """(m,) the number in PARTS of the part of each row of stretch k."""
         of = dict(zip(self.told, places, strict=True))
         rows = min(STRETCH, self.table.store.rows - k * STRETCH)
         if self.spec.get("official"):
             message = "a streamed table has no official split"
-            raise impossible(message, "give fractions, as in 'test: 1/3'")
+            raise impossible_split_error(message, "give fractions, as in 'test: 1/3'")
         if "by" in self.spec:
             return self._stated(of[self.spec["by"]])
         strata = np.zeros(rows, dtype=np.int64)
         for name in self.spec.get("stratify", ()):
             place, size = self._stratum(name, of)
             strata = strata * size + place
-        shares, random = shares_of(self.spec), self.generator(k)
+        shares, random = part_shares(self.spec), self.generator(k)
         if self.table.store.rows <= STRETCH:
-            part = drawn(np.arange(rows), shares, strata, random)
+            part = sample_parts(np.arange(rows), shares, strata, random)
             return _positions(part)
-        return _stretched(strata, list(shares.values()), random)
+        return _split_stretch(strata, list(shares.values()), random)
 
-    def _stratum(self, name: str, of: Mapping[str, Places]) -> tuple[Places, int]:
+    def _stratum(self, name: str, of: Mapping[str, CellIndices]) -> tuple[CellIndices, int]:
         """Places that sort as the values do, so that strata are those of a table in memory."""
         if name != "label":
             return of[name], len(self.told[name].values)
@@ -205,26 +219,26 @@ class Deal:
         order = np.nan_to_num(self.table.label_of, nan=2.0).astype(np.int64)
         return np.append(order, 2)[of[""]], 3
 
-    def _stated(self, places: Places) -> Places:
+    def _stated(self, places: CellIndices) -> CellIndices:
         name = self.spec["by"]
         values = self.told[name].values
-        wrong = [value for value in values if value not in PARTS]
+        wrong = [value for value in values if value not in SPLIT_NAMES]
         if wrong:
             message = f"column '{name}' holds {wrong[0]!r}, which is no part"
-            raise impossible(message, "its values must be train, validation or test")
-        return np.array([PARTS.index(value) for value in values])[places]
+            raise impossible_split_error(message, "its values must be train, validation or test")
+        return np.array([SPLIT_NAMES.index(value) for value in values])[places]
 
     def _too_many(self) -> FaultError:
         names = ", ".join(f"'{name}'" for name in self.told if name)
-        message = f"the columns {names} tell more than {MOST_CELLS} kinds of streamed rows apart"
+        message = f"the columns {names} tell more than {MAX_CELLS} kinds of streamed rows apart"
         return FaultError(
-            Fault("E411", message, "tell groups and strata by fewer, or by coarser ones")
+            Diagnostic("E411", message, "tell groups and strata by fewer, or by coarser ones")
         )
 
-    def _cells(self, path: Path, known: Mapping[str, Any]) -> Cells:
+    def _cells(self, path: Path, known: Mapping[str, Any]) -> CellTable:
         keys, columns = np.array(known["keys"], dtype=np.int64), dict[str, NDArray[Any]]()
-        part = np.array(PARTS)[keys % len(PARTS)].astype("<U10")
-        keys //= len(PARTS)
+        part = np.array(SPLIT_NAMES)[keys % len(SPLIT_NAMES)].astype("<U10")
+        keys //= len(SPLIT_NAMES)
         label = np.full(len(keys), np.nan)
         for name, each in reversed(self.told.items()):
             places = keys % len(each.values)
@@ -234,20 +248,22 @@ class Deal:
             else:
                 label = np.append(self.table.label_of, np.nan)[places]
         count, weight = (np.array(known[name], dtype=float) for name in ("count", "weight"))
-        return Cells(path, columns, label, part, count, weight)
+        return CellTable(path, columns, label, part, count, weight)
 
 
-def weighed_by(table: Streamed) -> Weighed:
+def weight_column_of(table: StreamedTable) -> RecordWeight:
     names = [column.name for column in table.store.numbers]
     weight = table.roles.weight
-    return Weighed(None if weight is None else names.index(weight))
+    return RecordWeight(None if weight is None else names.index(weight))
 
 
-def _positions(part: NDArray[np.str_]) -> Places:
-    return np.select([part == name for name in PARTS], range(len(PARTS)))
+def _positions(part: NDArray[np.str_]) -> CellIndices:
+    return np.select([part == name for name in SPLIT_NAMES], range(len(SPLIT_NAMES)))
 
 
-def _stretched(strata: Places, shares: Sequence[Fraction], random: np.random.Generator) -> Places:
+def _split_stretch(
+    strata: CellIndices, shares: Sequence[Fraction], random: np.random.Generator
+) -> CellIndices:
     """Parts of a stretch: of m rows of a stratum each part has its share, rounded up or down by chance
     so that on average it is exact.
     """
@@ -262,16 +278,16 @@ def _stretched(strata: Places, shares: Sequence[Fraction], random: np.random.Gen
     return found
 
 
-def _grown(total: NDArray[np.float64], more: NDArray[Any]) -> NDArray[np.float64]:
+def _add_counts(total: NDArray[np.float64], more: NDArray[Any]) -> NDArray[np.float64]:
     found = np.array(more, dtype=np.float64)
     found[: len(total)] += total
     return found
 
 
-def _read(path: Path, facts: Path, store: Store) -> dict[str, Any] | None:
+def _read(path: Path, facts: Path, store: RecordStore) -> dict[str, Any] | None:
     try:
         known: dict[str, Any] = json.loads(facts.read_text("utf-8"))
         size = path.stat().st_size
     except (OSError, ValueError):
         return None
-    return known if size == store.rows * CELL.itemsize and "keys" in known else None
+    return known if size == store.rows * CELL_DTYPE.itemsize and "keys" in known else None

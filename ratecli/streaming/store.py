@@ -22,32 +22,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.datasets.download import data_folder, sha256_of
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.staging import staged_folder
-from ratecli.streaming.scan import Column, column_of
+from ratecli.streaming.scan import ScannedColumn, column_from_json
 
-RECORDS, FACTS = "records", "facts.json"
-BEGUN = ".new-"
+RECORDS_FILE, FACTS_FILE = "records", "facts.json"
+UNFINISHED_RECORDS_PREFIX = ".new-"
 """Prefix of folders that are still being written."""
-MOST_BYTES = 2**21
+MAX_PIECE_BYTES = 2**21
 """Of records that are read at once."""
-MOST_ROWS, LEAST_ROWS = 2**13, 2**8
+MOST_ROWS, MIN_PIECE_ROWS = 2**13, 2**8
 
 
 @dataclass(frozen=True)
-class Store:
+class RecordStore:
     """n records in a folder; column k of numbers is the k-th of the columns that hold numbers."""
 
     folder: Path
     rows: int
-    columns: tuple[Column, ...]
+    columns: tuple[ScannedColumn, ...]
 
     @cached_property
-    def numbers(self) -> tuple[Column, ...]:
+    def numbers(self) -> tuple[ScannedColumn, ...]:
         return tuple(column for column in self.columns if not column.is_text)
 
     @cached_property
-    def texts(self) -> tuple[Column, ...]:
+    def texts(self) -> tuple[ScannedColumn, ...]:
         """Those that records hold."""
         return tuple(column for column in self.columns if column.is_text and column.kept)
 
@@ -55,16 +55,16 @@ class Store:
     def record(self) -> np.dtype[np.void]:
         single = all(column.numbers and column.numbers.single for column in self.numbers)
         most = max((len(column.levels or ()) for column in self.texts), default=0)
-        return record_of(len(self.numbers), len(self.texts), single=single, levels=most)
+        return record_dtype(len(self.numbers), len(self.texts), single=single, levels=most)
 
     @property
     def path(self) -> Path:
-        return self.folder / RECORDS
+        return self.folder / RECORDS_FILE
 
     @property
     def at_once(self) -> int:
         """How many rows are read at once: a power of two, the same for all that reads the store."""
-        fits = max(MOST_BYTES // max(self.record.itemsize, 1), LEAST_ROWS)
+        fits = max(MAX_PIECE_BYTES // max(self.record.itemsize, 1), MIN_PIECE_ROWS)
         return min(MOST_ROWS, 1 << (fits.bit_length() - 1))
 
     def pieces(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Any]]:
@@ -78,11 +78,11 @@ class Store:
             file.seek(first * self.record.itemsize)
             for start in range(first, last, self.at_once):
                 piece = buffer[: min(self.at_once, last - start)]
-                fill(file, piece)
+                read_exactly(file, piece)
                 yield start, piece
 
 
-def record_of(numbers: int, codes: int, *, single: bool, levels: int) -> np.dtype[np.void]:
+def record_dtype(numbers: int, codes: int, *, single: bool, levels: int) -> np.dtype[np.void]:
     """What holds so many numbers and codes, of words of which a column has at most `levels`."""
     return np.dtype([
         ("numbers", "<f4" if single else "<f8", (numbers,)),
@@ -90,15 +90,15 @@ def record_of(numbers: int, codes: int, *, single: bool, levels: int) -> np.dtyp
     ])  # fmt: skip
 
 
-def raw(array: NDArray[Any]) -> memoryview:
+def array_bytes(array: NDArray[Any]) -> memoryview:
     """The bytes of a contiguous array."""
     whole: Any = array.reshape(-1).view(np.uint8)
     return memoryview(whole)
 
 
-def fill(file: BinaryIO, piece: NDArray[Any]) -> None:
+def read_exactly(file: BinaryIO, piece: NDArray[Any]) -> None:
     """Read a whole array; OSError where the file ends before."""
-    view = raw(piece)
+    view = array_bytes(piece)
     while view:
         count = file.readinto(view)  # type: ignore[attr-defined]
         if not count:
@@ -114,13 +114,13 @@ def sha256_of_all(paths: Sequence[Path], *, anew: bool = False) -> list[str]:
 
     A note is of a file's place, size and time of change.
     """
-    return [sha256_of(path) if anew else _noted(path) for path in paths]
+    return [sha256_of(path) if anew else _cached_sha256(path) for path in paths]
 
 
-def _noted(path: Path) -> str:
+def _cached_sha256(path: Path) -> str:
     status = path.stat()
     said = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
-    note = home() / "sums" / hashlib.sha256(said.encode()).hexdigest()
+    note = streamed_tables_folder() / "sums" / hashlib.sha256(said.encode()).hexdigest()
     try:
         known = note.read_text("ascii").strip()
     except OSError:
@@ -128,18 +128,18 @@ def _noted(path: Path) -> str:
     if len(known) == 64:
         return known
     known = sha256_of(path)
-    with moved(note) as new:
+    with replace_on_success(note) as new:
         new.write_text(known + "\n", "ascii")
     return known
 
 
-def home() -> Path:
+def streamed_tables_folder() -> Path:
     """The folder of all that is kept of streamed tables."""
     return data_folder() / "streamed"
 
 
 @contextmanager
-def moved(path: Path) -> Iterator[Path]:
+def replace_on_success(path: Path) -> Iterator[Path]:
     """A name to write under; what is there in the end takes the place of `path`, in one step.
 
     Raises
@@ -149,28 +149,32 @@ def moved(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with staged_folder(path.parent, BEGUN) as folder:
+        with staged_folder(path.parent, UNFINISHED_RECORDS_PREFIX) as folder:
             new = folder / path.name
             yield new
             new.replace(path)
     except OSError as error:
-        raise unwritable(error) from error
+        raise records_unwritable(error) from error
 
 
-def unwritable(error: OSError) -> FaultError:
+def records_unwritable(error: OSError) -> FaultError:
     """The E413 for records that cannot be kept."""
     reason = error.strerror or str(error)
-    message = f"the records of a streamed table cannot be kept in '{home()}': {reason}"
+    message = (
+        f"the records of a streamed table cannot be kept in '{streamed_tables_folder()}': {reason}"
+    )
     hint = "they take about as many bytes as the table has; set RATECLI_DATA to another folder"
-    return FaultError(Fault("E413", message, hint))
+    return FaultError(Diagnostic("E413", message, hint))
 
 
-def stored(folder: Path) -> Store | None:
+def open_record_store(folder: Path) -> RecordStore | None:
     """The store in a folder; None if it is not all there."""
     try:
-        content = json.loads((folder / FACTS).read_text("utf-8"))
-        store = Store(folder, content["rows"], tuple(map(column_of, content["columns"])))
-        size = (folder / RECORDS).stat().st_size
+        content = json.loads((folder / FACTS_FILE).read_text("utf-8"))
+        store = RecordStore(
+            folder, content["rows"], tuple(map(column_from_json, content["columns"]))
+        )
+        size = (folder / RECORDS_FILE).stat().st_size
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return store if size == store.rows * store.record.itemsize else None

@@ -19,30 +19,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.coded import Encoded, Rows
-from ratecli.models.linear import Chance, Linear, Logistic, Ramp, Threshold
-from ratecli.models.mixture import Mixture, Vote
+from ratecli.models.coded import RecordBatch, RecordEncoder
+from ratecli.models.linear import Linear, Logistic, Ramp, RandomizedLogistic, Threshold
+from ratecli.models.mixture import MajorityVote, MixtureClassifier
 
-Sums: TypeAlias = tuple[Array, ...]
+SumArrays: TypeAlias = tuple[Array, ...]
 
 
-class Part(Protocol):
+class RowSum(Protocol):
     """What is to be summed over rows. It must be picklable: sums may be taken elsewhere."""
 
-    def zeros(self) -> Sums:
+    def zeros(self) -> SumArrays:
         """What no rows add up to."""
         ...
 
-    def add(self, rows: Rows, sums: Sums) -> None:
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
         """Add what some rows have to `sums`; those of cell -1 count nothing."""
         ...
 
 
-RUN = 64
+RUN_LENGTH = 64
 """Rows beside one another that are read together where rows from anywhere are wanted."""
 
 
-class Stream(ABC):
+class RowStream(ABC):
     """Rows of C cells.
 
     Attributes
@@ -53,7 +53,7 @@ class Stream(ABC):
         (C,) how many rows each cell has, and what they weigh together.
     """
 
-    encoded: Encoded
+    encoded: RecordEncoder
     count: Array
     weight: Array
 
@@ -65,11 +65,11 @@ class Stream(ABC):
         return len(self.count)
 
     @abstractmethod
-    def __getitem__(self, cells: NDArray[np.intp]) -> Stream:
+    def __getitem__(self, cells: NDArray[np.intp]) -> RowStream:
         """The rows of some cells, which are numbered anew in the order given."""
 
     @abstractmethod
-    def sums(self, part: Part, every: int = 1) -> Sums:
+    def sums(self, part: RowSum, every: int = 1) -> SumArrays:
         """Of all rows, or those of every so manieth run, added up in a fixed order: the same numbers
         wherever they are added.
         """
@@ -79,62 +79,62 @@ class Stream(ABC):
         """How many runs of RUN rows there are, the last of which may be shorter."""
 
     @abstractmethod
-    def taken(self, runs: Sequence[int]) -> Rows:
+    def taken(self, runs: Sequence[int]) -> RecordBatch:
         """The rows of some runs, in their order, but for those that are left out."""
 
     @abstractmethod
-    def drawn(self, chances: Array, seed: int) -> Rows:
+    def drawn(self, chances: Array, seed: int) -> RecordBatch:
         """Rows drawn at random, each with the chance (C,) of its cell."""
 
-    def means(self, measure: Measure) -> list[Array]:
+    def means(self, measure: RowMeasure) -> list[Array]:
         """(C,) means of each of what rows measure."""
-        sums = self.sums(_OfCells(measure, len(self)))
+        sums = self.sums(_CellSums(measure, len(self)))
         return [np.divide(each, self.weight, where=self.weight > 0, out=np.zeros_like(each))
                 for each in sums]  # fmt: skip
 
     def decisions(self, classifiers: Sequence[Classifier]) -> list[Array]:
         """(C,) mean probabilities of a yes of each classifier, in one pass."""
-        return self.means(Decisions(Shown(self.encoded, tuple(classifiers))))
+        return self.means(DecisionMeasure(ClassifierInputs(self.encoded, tuple(classifiers))))
 
 
-class Measure(Protocol):
+class RowMeasure(Protocol):
     """Of rows, all of which are in a cell, `count` arrays (m,)."""
 
     @property
     def count(self) -> int: ...
 
-    def __call__(self, rows: Rows) -> Sequence[Array]: ...
+    def __call__(self, rows: RecordBatch) -> Sequence[Array]: ...
 
 
 @dataclass(frozen=True)
-class Decisions:
-    shown: Shown
+class DecisionMeasure:
+    shown: ClassifierInputs
 
     @property
     def count(self) -> int:
         return len(self.shown.classifiers)
 
-    def __call__(self, rows: Rows) -> list[Array]:
+    def __call__(self, rows: RecordBatch) -> list[Array]:
         seen = self.shown.of(rows)
         return [classifier.decide(X) for classifier, X in seen]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ClassifierInputs:
     """What classifiers are shown of rows: features, or scores that are found for all of them at once.
 
     Those are of the linear ones and of linear members of mixtures.
     """
 
-    encoded: Encoded
+    encoded: RecordEncoder
     classifiers: tuple[Classifier, ...]
 
-    def of(self, rows: Rows) -> list[tuple[Classifier, Any]]:
+    def of(self, rows: RecordBatch) -> list[tuple[Classifier, Any]]:
         """Each classifier, and what to ask it of."""
         scores = self.encoded.scores(rows, self.weights)
         known = {w.tobytes(): scores[:, k] for k, w in enumerate(self.weights.T)}
-        scored = Scored((len(rows.cell), self.encoded.width), known)
-        simple = [_linear(each) is not None for each in self.classifiers]
+        scored = KnownScores((len(rows.cell), self.encoded.width), known)
+        simple = [_linear_parts(each) is not None for each in self.classifiers]
         X: Any = None if all(simple) else self.encoded.features(rows)
         return [(each, scored if plain else X)
                 for each, plain in zip(self.classifiers, simple, strict=True)]  # fmt: skip
@@ -142,14 +142,14 @@ class Shown:
     @cached_property
     def weights(self) -> Array:
         """(d, M) distinct ones."""
-        members = (part for each in self.classifiers for part in _linear(each) or ())
+        members = (part for each in self.classifiers for part in _linear_parts(each) or ())
         distinct = {part.weights.tobytes(): part.weights for part in members}
         found = np.array(list(distinct.values())).reshape(-1, self.encoded.width)
         return np.ascontiguousarray(found.T)
 
 
 @dataclass(frozen=True)
-class Scored:
+class KnownScores:
     """Stands for features (m, d) of which only products with some weights are asked for, and known."""
 
     shape: tuple[int, int]
@@ -159,35 +159,35 @@ class Scored:
         return self.known[weights.tobytes()]
 
 
-def _linear(classifier: Classifier) -> Sequence[Linear] | None:
+def _linear_parts(classifier: Classifier) -> Sequence[Linear] | None:
     """The linear classifiers by whose scores it decides; None where it may look at features."""
     own: type = type(classifier)  # some that are made of these look at features
-    if own in {Threshold, Logistic, Chance, Ramp}:
+    if own in {Threshold, Logistic, RandomizedLogistic, Ramp}:
         return [cast("Linear", classifier)]
-    if own in {Mixture, Vote}:
-        parts = [_linear(member) for member in cast("Mixture", classifier).members]
+    if own in {MixtureClassifier, MajorityVote}:
+        parts = [_linear_parts(member) for member in cast("MixtureClassifier", classifier).members]
         return None if None in parts else [part for each in parts for part in each or ()]
     return None
 
 
 @dataclass(frozen=True)
-class _OfCells:
+class _CellSums:
     """Sums of measurements over the rows of each cell, times their weights."""
 
-    measure: Measure
+    measure: RowMeasure
     cells: int
 
-    def zeros(self) -> Sums:
+    def zeros(self) -> SumArrays:
         return tuple(np.zeros((self.measure.count, self.cells)))
 
-    def add(self, rows: Rows, sums: Sums) -> None:
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
         inside = rows.cell >= 0
         kept = rows if inside.all() else rows.some(inside)
         for total, each in zip(sums, self.measure(kept), strict=True):
             total += np.bincount(kept.cell, kept.weight * each, self.cells)  # noqa: PLW2901
 
 
-def added(part: Part, pieces: Iterable[Rows]) -> Sums:
+def sum_pieces(part: RowSum, pieces: Iterable[RecordBatch]) -> SumArrays:
     """Over pieces of rows, one after the other."""
     sums = part.zeros()
     for rows in pieces:

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.models.coded import Encoded, Rows
-from ratecli.streaming.store import Store, fill
-from ratecli.streaming.stream_protocol import RUN, Part, Stream, Sums, added
+from ratecli.models.coded import RecordBatch, RecordEncoder
+from ratecli.streaming.store import RecordStore, read_exactly
+from ratecli.streaming.stream_protocol import RUN_LENGTH, RowStream, RowSum, SumArrays, sum_pieces
 
-PARTITION = 2**19
-CELL = np.dtype("<u2")
+PARTITION_ROWS = 2**19
+CELL_DTYPE = np.dtype("<u2")
 
 
 @dataclass(frozen=True)
-class Weighed:
+class RecordWeight:
     """Which number of a record is the row's weight, None where all weigh 1."""
 
     column: int | None
@@ -31,7 +31,7 @@ class Weighed:
 
 
 @dataclass(frozen=True)
-class FileStream(Stream):
+class FileStream(RowStream):
     """The rows of a store, the cell of each in a file beside it.
 
     Attributes
@@ -44,14 +44,14 @@ class FileStream(Stream):
         Rows whose sums are added up by one worker; sums of partitions are added in their order.
     """
 
-    store: Store
+    store: RecordStore
     cells: Path
     into: NDArray[np.int32]
-    weighed: Weighed
-    encoded: Encoded
+    weighed: RecordWeight
+    encoded: RecordEncoder
     count: Array
     weight: Array
-    partition: int = PARTITION
+    partition: int = PARTITION_ROWS
 
     def __getitem__(self, cells: NDArray[np.intp]) -> FileStream:
         renumbered = np.full(len(self) + 1, -1, np.int32)  # the last is that of rows left out
@@ -67,72 +67,76 @@ class FileStream(Stream):
             self.partition,
         )
 
-    def sums(self, part: Part, every: int = 1) -> Sums:
+    def sums(self, part: RowSum, every: int = 1) -> SumArrays:
         if every > 1:
-            return added(part, self._scattered(range(0, self.runs(), every)))
-        from ratecli.streaming.cluster import over  # noqa: PLC0415  it may import Dask
+            return sum_pieces(part, self._scattered(range(0, self.runs(), every)))
+        from ratecli.streaming.cluster import map_partitions  # noqa: PLC0415  it may import Dask
 
         sums = part.zeros()
-        for found in over(Partition(self, part), range(0, self.store.rows, self.partition)):
+        for found in map_partitions(
+            PartitionSum(self, part), range(0, self.store.rows, self.partition)
+        ):
             for total, each in zip(sums, found, strict=True):
                 total += each  # noqa: PLW2901
         return sums
 
-    def pieces(self, first: int, last: int) -> Iterator[Rows]:
+    def pieces(self, first: int, last: int) -> Iterator[RecordBatch]:
         with self.cells.open("rb", buffering=0) as file:
-            file.seek(first * CELL.itemsize)
+            file.seek(first * CELL_DTYPE.itemsize)
             for start, records in self.store.pieces(first, last):
-                cells = np.empty(len(records), CELL)
-                fill(file, cells)
+                cells = np.empty(len(records), CELL_DTYPE)
+                read_exactly(file, cells)
                 yield self._rows(start, records, cells)
 
-    def _scattered(self, runs: Sequence[int]) -> Iterator[Rows]:
+    def _scattered(self, runs: Sequence[int]) -> Iterator[RecordBatch]:
         """The rows of some runs, as many at once as of all."""
-        at_once = max(1, self.store.at_once // RUN)
+        at_once = max(1, self.store.at_once // RUN_LENGTH)
         for k in range(0, len(runs), at_once):
             yield self.taken(runs[k : k + at_once])
 
-    def _rows(self, start: int, records: NDArray[np.void], cells: NDArray[np.uint16]) -> Rows:
+    def _rows(
+        self, start: int, records: NDArray[np.void], cells: NDArray[np.uint16]
+    ) -> RecordBatch:
         weight = self.weighed.of(records)
-        return Rows(start, records["numbers"], records["codes"], self.into[cells], weight)
+        return RecordBatch(start, records["numbers"], records["codes"], self.into[cells], weight)
 
     def runs(self) -> int:
-        return -(-self.store.rows // RUN)
+        return -(-self.store.rows // RUN_LENGTH)
 
-    def taken(self, runs: Sequence[int]) -> Rows:
-        records = np.empty((len(runs), RUN), self.store.record)
-        cells = np.empty((len(runs), RUN), CELL)
-        there = np.ones((len(runs), RUN), dtype=bool)
+    def taken(self, runs: Sequence[int]) -> RecordBatch:
+        records = np.empty((len(runs), RUN_LENGTH), self.store.record)
+        cells = np.empty((len(runs), RUN_LENGTH), CELL_DTYPE)
+        there = np.ones((len(runs), RUN_LENGTH), dtype=bool)
         with (
             self.store.path.open("rb", buffering=0) as file,
             self.cells.open("rb", buffering=0) as other,
         ):
             for k, run in enumerate(runs):
-                count = min(RUN, self.store.rows - run * RUN)
+                count = min(RUN_LENGTH, self.store.rows - run * RUN_LENGTH)
                 there[k, count:] = False
                 for source, array in ((file, records), (other, cells)):
-                    source.seek(run * RUN * array.itemsize)
-                    fill(source, array[k, :count])
+                    source.seek(run * RUN_LENGTH * array.itemsize)
+                    read_exactly(source, array[k, :count])
         found = self._rows(0, records[there], cells[there])
         return found.some(found.cell >= 0)
 
-    def drawn(self, chances: Array, seed: int) -> Rows:
+    def drawn(self, chances: Array, seed: int) -> RecordBatch:
         random = np.random.Generator(np.random.PCG64(seed))
         bounds = np.append(chances, 0.0)  # the last is that of rows left out
         found = []
         for rows in self.pieces(0, self.store.rows):
             some = random.random(len(rows.cell)) < bounds[rows.cell]
             found.append(rows.some(some)[1:])
-        return Rows(0, *(np.concatenate(part) for part in zip(*found, strict=True)))
+        return RecordBatch(0, *(np.concatenate(part) for part in zip(*found, strict=True)))
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionSum:
     """The sums of one partition, by the row that it begins with."""
 
     stream: FileStream
-    part: Part
+    part: RowSum
 
-    def __call__(self, first: int) -> Sums:
+    def __call__(self, first: int) -> SumArrays:
         last = min(first + self.stream.partition, self.stream.store.rows)
-        return added(self.part, self.stream.pieces(first, last))
+        return sum_pieces(self.part, self.stream.pieces(first, last))

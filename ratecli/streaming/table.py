@@ -12,29 +12,29 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.datasets.columns import Kind
-from ratecli.datasets.label import MISSING, read_label
-from ratecli.datasets.missing import MEAN, Cells, gap_fault
-from ratecli.datasets.near_numbers import FEW_LEVELS, looks_like_slips, slip_fault
-from ratecli.datasets.roles import Options, Roles, roles_of
-from ratecli.errors import Fault, FaultError
-from ratecli.streaming.files import digest_of, files_of, sums_of
-from ratecli.streaming.scan import FEW, MOST_LEVELS, Column
-from ratecli.streaming.store import Store
-from ratecli.streaming.writing import Tell, opened
+from ratecli.datasets.columns import ColumnKind
+from ratecli.datasets.label import MISSING_WORDS, read_label
+from ratecli.datasets.missing import MISSING_TO_MEAN, CellCounts, missing_cells_error
+from ratecli.datasets.near_numbers import FEW_LEVELS, has_stray_words, stray_word_error
+from ratecli.datasets.roles import ColumnRoles, EntryOptions, column_roles
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.streaming.files import file_checksums, streamed_digest_of_sums, table_files_of
+from ratecli.streaming.scan import MAX_DISTINCT_NUMBERS, MAX_TEXT_LEVELS, ScannedColumn
+from ratecli.streaming.store import RecordStore
+from ratecli.streaming.writing import RecordProgress, open_or_write_store
 
-ALONE = 360 * 2**20
+BASE_MEMORY = 360 * 2**20
 """Bytes that a process takes before it reads anything: Python and its libraries, mostly."""
-PIECES = 8
+PIECE_COPIES = 8
 """Copies of a piece of records, as numbers of double precision and the like."""
-POOLED = 40 * 2**15
+BATCH_COLUMN_BYTES = 40 * 2**15
 """Bytes of a column of the rows that batches are drawn from, as features, once more while it is filled."""
-SQUARES = 3 * 8
+FEATURE_PAIR_BYTES = 3 * 8
 """Bytes of a pair of features: curvatures, and the solver's."""
 
 
 @dataclass(frozen=True)
-class Streamed:
+class StreamedTable:
     """n rows that are in no memory.
 
     Attributes
@@ -48,8 +48,8 @@ class Streamed:
         As those of `Table`.
     """
 
-    store: Store
-    roles: Roles
+    store: RecordStore
+    roles: ColumnRoles
     label_of: NDArray[np.float64]
     digest: str
     files: tuple[tuple[str, str], ...]
@@ -58,11 +58,11 @@ class Streamed:
         return self.store.rows
 
     @cached_property
-    def columns(self) -> Mapping[str, Column]:
+    def columns(self) -> Mapping[str, ScannedColumn]:
         return {column.name: column for column in self.store.columns}
 
     @property
-    def kinds(self) -> dict[str, Kind]:
+    def kinds(self) -> dict[str, ColumnKind]:
         """What each column holds."""
         return {name: "text" if each.is_text else "number" for name, each in self.columns.items()}
 
@@ -76,23 +76,30 @@ class Streamed:
             if column.name in names
         ]
         width = sum(sizes) + 1
-        pieces = PIECES * self.store.at_once * self.store.record.itemsize
-        return ALONE + pieces + POOLED * len(sizes) + SQUARES * width * width
+        pieces = PIECE_COPIES * self.store.at_once * self.store.record.itemsize
+        return (
+            BASE_MEMORY
+            + pieces
+            + BATCH_COLUMN_BYTES * len(sizes)
+            + FEATURE_PAIR_BYTES * width * width
+        )
 
     def values(self) -> dict[str, tuple[str | float, ...]]:
         """What occurs in each column, sorted; of one of many numbers a few of them."""
         return {name: _values(column) for name, column in self.columns.items() if column.kept}
 
 
-def _values(column: Column) -> tuple[str | float, ...]:
+def _values(column: ScannedColumn) -> tuple[str | float, ...]:
     if column.levels is not None:
         return tuple(level for level in column.levels if level is not None)
     assert column.numbers is not None
     known = column.numbers.distinct
-    return tuple(range(FEW + 1)) if known is None else tuple(known)
+    return tuple(range(MAX_DISTINCT_NUMBERS + 1)) if known is None else tuple(known)
 
 
-def streamed_table(options: Options, base: Path, tell: Tell | None = None) -> Streamed:
+def read_streamed_table(
+    options: EntryOptions, base: Path, tell: RecordProgress | None = None
+) -> StreamedTable:
     """The table of an entry with `stream: true`; its records are written, and that told, if they are not there.
 
     Raises
@@ -100,69 +107,73 @@ def streamed_table(options: Options, base: Path, tell: Tell | None = None) -> St
     FaultError
         E205, E403 to E407, E411 as for a table in memory, E413 where records cannot be kept.
     """
-    files = files_of(options, base)
-    sums = sums_of(options, files)
-    roles = roles_of(options, files.names())
-    store = opened(files, sums, options.get("categorical", ()), tell)
+    files = table_files_of(options, base)
+    sums = file_checksums(options, files)
+    roles = column_roles(options, files.names())
+    store = open_or_write_store(files, sums, options.get("categorical", ()), tell)
     known = {column.name: column for column in store.columns}
     faults = [
-        fault for name in roles.features for fault in _of_feature(known[name], options, store.rows)
+        fault
+        for name in roles.features
+        for fault in _feature_diagnostics(known[name], options, store.rows)
     ]
     if faults:
         raise FaultError(faults[:1])
     for name in options.get("slices", {}):
         if name in known:
-            check_tells(known[name])
+            check_splits_rows(known[name])
     if roles.weight is not None:
         _check_weight(known[roles.weight])
     label_of = np.zeros(0)
     if roles.label is not None:
         label_of = _labels(known[roles.label], options.get("positive"))
     named = tuple((path.name, each) for path, each in zip(files.paths, sums, strict=True))
-    return Streamed(store, roles, label_of, digest_of(options, files, sums), named)
+    return StreamedTable(
+        store, roles, label_of, streamed_digest_of_sums(options, files, sums), named
+    )
 
 
-def check_tells(column: Column) -> None:
+def check_splits_rows(column: ScannedColumn) -> None:
     """Raises E411 for a column by which rows cannot be told apart."""
     if not column.kept:
         message = f"column '{column.name}' has too many values to tell groups of streamed rows by"
-        raise FaultError(Fault("E411", message, "take a column with fewer"))
+        raise FaultError(Diagnostic("E411", message, "take a column with fewer"))
 
 
-def _of_feature(column: Column, options: Options, rows: int) -> Iterator[Fault]:
+def _feature_diagnostics(
+    column: ScannedColumn, options: EntryOptions, rows: int
+) -> Iterator[Diagnostic]:
     name = column.name
     if column.numbers is not None:
         facts = column.numbers
-        missing = Cells(facts.missing, facts.first_missing)
-        infinite = Cells(facts.infinite, facts.first_infinite)
-        means = options.get("missing") == MEAN
-        if fault := gap_fault(name, rows, missing, infinite, means=means):
+        missing = CellCounts(facts.missing, facts.first_missing)
+        infinite = CellCounts(facts.infinite, facts.first_infinite)
+        means = options.get("missing") == MISSING_TO_MEAN
+        if fault := missing_cells_error(name, rows, missing, infinite, means=means):
             yield fault
         return
     if name not in options.get("categorical", ()) and column.slip is not None:
         words = (level for level in column.levels or () if level is not None)
-        distinct = sum(word.casefold() not in MISSING for word in words)
-        if looks_like_slips(
-            distinct if column.kept else FEW_LEVELS + 1, column.slips / column.told
-        ):
-            yield slip_fault(name, *column.slip)
+        distinct = sum(word.casefold() not in MISSING_WORDS for word in words)
+        if has_stray_words(distinct if column.kept else FEW_LEVELS + 1, column.slips / column.told):
+            yield stray_word_error(name, *column.slip)
     if not column.kept:
-        message = f"column '{name}' has more than {MOST_LEVELS} values"
-        yield Fault("E411", message, "name it under 'drop': so many categories tell nothing")
+        message = f"column '{name}' has more than {MAX_TEXT_LEVELS} values"
+        yield Diagnostic("E411", message, "name it under 'drop': so many categories tell nothing")
 
 
-def _check_weight(column: Column) -> None:
+def _check_weight(column: ScannedColumn) -> None:
     if column.numbers is None:
         message = f"weight column '{column.name}' holds text"
-        raise FaultError(Fault("E411", message, "name another column"))
+        raise FaultError(Diagnostic("E411", message, "name another column"))
     facts = column.numbers
     first = [k for k in (facts.first_missing, facts.first_infinite, facts.not_positive) if k >= 0]
     if first:
         message = f"weight column '{column.name}' is not a positive number in row {min(first) + 1}"
-        raise FaultError(Fault("E411", message, "drop such rows, or give them a small weight"))
+        raise FaultError(Diagnostic("E411", message, "drop such rows, or give them a small weight"))
 
 
-def _labels(column: Column, positive: Any) -> NDArray[np.float64]:
+def _labels(column: ScannedColumn, positive: Any) -> NDArray[np.float64]:
     name = column.name
     values: Any = column.levels
     if column.numbers is not None:
@@ -170,8 +181,8 @@ def _labels(column: Column, positive: Any) -> NDArray[np.float64]:
         if values is not None and all(float(value).is_integer() for value in values):
             values = [int(value) for value in values]
     if values is None:
-        many = MOST_LEVELS if column.is_text else FEW
+        many = MAX_TEXT_LEVELS if column.is_text else MAX_DISTINCT_NUMBERS
         message = f"label column '{name}' has more than {many} values, not two"
         hint = "add a column that says yes or no, and name it as 'label'"
-        raise FaultError(Fault("E406", message, hint))
+        raise FaultError(Diagnostic("E406", message, hint))
     return read_label(pd.Series(list(values)), name, positive)

@@ -17,41 +17,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.streaming.reading import (
-    Files,
-    Numbers,
-    Words,
-    is_number,
-    numbers,
+    NumberArray,
+    TableFiles,
+    WordPiece,
+    is_number_type,
+    parse_written_numbers,
+    read_numbers,
+    read_words,
     value_type,
-    words,
-    written_numbers,
 )
-from ratecli.streaming.scan import as_json, is_single, scanned
+from ratecli.streaming.scan import column_to_json, fits_single_precision, scan_columns
 from ratecli.streaming.store import (
-    FACTS,
-    RECORDS,
-    Store,
-    fill,
-    home,
-    moved,
-    raw,
-    record_of,
-    stored,
-    unwritable,
+    FACTS_FILE,
+    RECORDS_FILE,
+    RecordStore,
+    array_bytes,
+    open_record_store,
+    read_exactly,
+    record_dtype,
+    records_unwritable,
+    replace_on_success,
+    streamed_tables_folder,
 )
 
-VERSION = 3
+RECORDS_VERSION = 3
 """Counted up whenever records of the same files, or what is told of their columns, are others."""
-BLOCK = 2**12
+BLOCK_ROWS = 2**12
 """Rows of records that are filled at once: they stay in the processor's cache."""
 
-Tell = Callable[[int, int | None], None]
+RecordProgress = Callable[[int, int | None], None]
 """Told how many rows are written, and how many there are, None if that is not known yet."""
 
 
-def opened(
-    files: Files, sums: Sequence[str], categorical: Sequence[str], tell: Tell | None = None
-) -> Store:
+def open_or_write_store(
+    files: TableFiles,
+    sums: Sequence[str],
+    categorical: Sequence[str],
+    tell: RecordProgress | None = None,
+) -> RecordStore:
     """The store of files with these sha256, written if it is not there.
 
     Raises
@@ -59,38 +62,43 @@ def opened(
     FaultError
         E404 for what is no table, E413 where records cannot be kept.
     """
-    said = [VERSION, list(sums), files.kind, files.separator, sorted(categorical)]
+    said = [RECORDS_VERSION, list(sums), files.kind, files.separator, sorted(categorical)]
     key = hashlib.sha256(json.dumps(said).encode()).hexdigest()
-    folder = (home() / key[:32]).absolute()
-    found = stored(folder)
+    folder = (streamed_tables_folder() / key[:32]).absolute()
+    found = open_record_store(folder)
     if found is None:
-        with moved(folder / FACTS) as facts:
-            store = _written(files, categorical, facts.parent, tell or _silent)
-            content = {"rows": store.rows, "columns": [as_json(column) for column in store.columns]}
+        with replace_on_success(folder / FACTS_FILE) as facts:
+            store = _write_store(files, categorical, facts.parent, tell or _no_progress)
+            content = {
+                "rows": store.rows,
+                "columns": [column_to_json(column) for column in store.columns],
+            }
             facts.write_text(json.dumps(content), "utf-8")
-            store.path.replace(folder / RECORDS)  # of the same content, whoever was faster
-        found = stored(folder)
+            store.path.replace(folder / RECORDS_FILE)  # of the same content, whoever was faster
+        found = open_record_store(folder)
     if found is None:
-        raise unwritable(OSError("it was removed meanwhile"))
+        raise records_unwritable(OSError("it was removed meanwhile"))
     return found
 
 
-def _silent(_: int, __: int | None) -> None:
+def _no_progress(_: int, __: int | None) -> None:
     pass
 
 
-def _written(files: Files, categorical: Sequence[str], folder: Path, tell: Tell) -> Store:
+def _write_store(
+    files: TableFiles, categorical: Sequence[str], folder: Path, tell: RecordProgress
+) -> RecordStore:
     names, total = files.names(), files.rows()
     tell(0, total)
-    with (folder / RECORDS).open("w+b", buffering=2**20) as file:
-        draft = Draft(file)
+    with (folder / RECORDS_FILE).open("w+b", buffering=2**20) as file:
+        draft = RecordDraft(file)
 
-        def heed(found: Mapping[str, Numbers | Words], rows: int) -> None:
+        def heed(found: Mapping[str, NumberArray | WordPiece], rows: int) -> None:
             draft.add(found)
             tell(rows, total)
 
-        rows, columns = scanned(files, names, categorical, heed)
-        store = Store(folder, rows, tuple(columns))
+        rows, columns = scan_columns(files, names, categorical, heed)
+        store = RecordStore(folder, rows, tuple(columns))
         if not draft.finished(store):
             file.seek(0)
             file.truncate()
@@ -98,7 +106,7 @@ def _written(files: Files, categorical: Sequence[str], folder: Path, tell: Tell)
     return store
 
 
-class Draft:
+class RecordDraft:
     """Records as the first rows have it; `right` while others can be written so."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -106,34 +114,36 @@ class Draft:
         self._file = file
         self._numbers = list[str]()
         self._codes = dict[str, dict[str | None, int]]()
-        self._record = record_of(0, 0, single=True, levels=0)
+        self._record = record_dtype(0, 0, single=True, levels=0)
 
-    def add(self, found: Mapping[str, Numbers | Words]) -> None:
+    def add(self, found: Mapping[str, NumberArray | WordPiece]) -> None:
         """The next rows: of each column its numbers or words."""
         if not self._numbers and not self._codes:
             self._begin(found)
-        texts = {name: each for name, each in found.items() if isinstance(each, Words)}
-        values = [each for each in found.values() if not isinstance(each, Words)]
+        texts = {name: each for name, each in found.items() if isinstance(each, WordPiece)}
+        values = [each for each in found.values() if not isinstance(each, WordPiece)]
         self.right = self.right and list(texts) == list(self._codes)
         codes = [self._numbered(name, each) for name, each in texts.items() if self.right]
         if self.right:
             piece = np.empty(len([*values, *codes][0]), self._record)
-            filled(piece, values, codes)
-            self._file.write(raw(piece))
+            fill_records(piece, values, codes)
+            self._file.write(array_bytes(piece))
 
-    def _begin(self, found: Mapping[str, Numbers | Words]) -> None:
+    def _begin(self, found: Mapping[str, NumberArray | WordPiece]) -> None:
         for name, each in found.items():
-            if isinstance(each, Words):
+            if isinstance(each, WordPiece):
                 known = {each.words[k] for k in set(each.codes.tolist())}
                 ordered = sorted(known, key=lambda word: (word is None, word or ""))
                 self._codes[name] = {word: k for k, word in enumerate(ordered)}
             else:
                 self._numbers.append(name)
-        single = all(is_single(found[name]) for name in self._numbers)
+        single = all(fits_single_precision(found[name]) for name in self._numbers)
         most = max(map(len, self._codes.values()), default=0)
-        self._record = record_of(len(self._numbers), len(self._codes), single=single, levels=most)
+        self._record = record_dtype(
+            len(self._numbers), len(self._codes), single=single, levels=most
+        )
 
-    def _numbered(self, name: str, found: Words) -> NDArray[Any]:
+    def _numbered(self, name: str, found: WordPiece) -> NDArray[Any]:
         known = self._codes[name]
         counts = np.bincount(found.codes, minlength=len(found.words)).tolist()
         for word, count in zip(found.words, counts, strict=True):
@@ -145,7 +155,7 @@ class Draft:
             return found.codes
         return np.array([known.get(word, 0) for word in found.words], kind)[found.codes]
 
-    def finished(self, store: Store) -> bool:
+    def finished(self, store: RecordStore) -> bool:
         """Whether what is written are the records of `store`, now that all is known."""
         names = [column.name for column in store.numbers], [column.name for column in store.texts]
         if not self.right or names != (self._numbers, list(self._codes)):
@@ -160,29 +170,29 @@ class Draft:
             self._renumber(store, places)
         return True
 
-    def _renumber(self, store: Store, places: Sequence[NDArray[np.intp]]) -> None:
-        buffer = np.empty(BLOCK, store.record)
-        for start in range(0, store.rows, BLOCK):
-            piece = buffer[: min(BLOCK, store.rows - start)]
+    def _renumber(self, store: RecordStore, places: Sequence[NDArray[np.intp]]) -> None:
+        buffer = np.empty(BLOCK_ROWS, store.record)
+        for start in range(0, store.rows, BLOCK_ROWS):
+            piece = buffer[: min(BLOCK_ROWS, store.rows - start)]
             self._file.seek(start * store.record.itemsize)
-            fill(self._file, piece)
+            read_exactly(self._file, piece)
             for k, place in enumerate(places):
                 piece["codes"][:, k] = place[piece["codes"][:, k]]
             self._file.seek(start * store.record.itemsize)
-            self._file.write(raw(piece))
+            self._file.write(array_bytes(piece))
 
 
-def filled(piece: Any, values: Sequence[Any], codes: Sequence[NDArray[Any]]) -> None:
+def fill_records(piece: Any, values: Sequence[Any], codes: Sequence[NDArray[Any]]) -> None:
     """Put columns of numbers and of codes into records."""
     with np.errstate(over="ignore"):  # of a guess that was wrong
-        for first in range(0, len(piece), BLOCK):
-            some = slice(first, first + BLOCK)
+        for first in range(0, len(piece), BLOCK_ROWS):
+            some = slice(first, first + BLOCK_ROWS)
             for name, columns in (("numbers", values), ("codes", codes)):
                 for k, column in enumerate(columns):
                     piece[name][some, k] = column[some]
 
 
-def _write(store: Store, files: Files, file: BinaryIO, tell: Tell) -> None:
+def _write(store: RecordStore, files: TableFiles, file: BinaryIO, tell: RecordProgress) -> None:
     """Every record, where all is known of the columns."""
     levels = {
         column.name: {word: k for k, word in enumerate(column.levels or ())}
@@ -192,22 +202,22 @@ def _write(store: Store, files: Files, file: BinaryIO, tell: Tell) -> None:
     for batch in files.batches():
         piece, codes = np.empty(len(next(iter(batch.values()))), store.record), []
         for column in store.texts:
-            found = words(path, column.name, batch[column.name])
+            found = read_words(path, column.name, batch[column.name])
             place = [levels[column.name].get(word, 0) for word in found.words]
             codes.append(np.array(place)[found.codes])
         values = [_numbers(path, column.name, batch[column.name]) for column in store.numbers]
-        filled(piece, values, codes)
-        file.write(raw(piece))
+        fill_records(piece, values, codes)
+        file.write(array_bytes(piece))
         written += len(piece)
         tell(written, store.rows)
     if written != store.rows:
         raise OSError("the table changed while it was read")
 
 
-def _numbers(path: Path, name: str, array: Any) -> Numbers:
-    if is_number(value_type(array)):
-        return numbers(array)
-    told = written_numbers(words(path, name, array))
+def _numbers(path: Path, name: str, array: Any) -> NumberArray:
+    if is_number_type(value_type(array)):
+        return read_numbers(array)
+    told = parse_written_numbers(read_words(path, name, array))
     if told is None:
         raise OSError("the table changed while it was read")
     return told

@@ -6,14 +6,14 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from ratecli import BalancedFilter, NoSolutionFoundError, RatecliWarning
-from ratecli.apply.table_filter import Wanted, filtered
+from ratecli.apply.table_filter import FilterRequest, learn_table_filter
 
 
 @pytest.mark.parametrize("algorithm", ["balanced_tree", "qp_proxy"])
 def test_chances_and_rows_are_those_of_the_command(algorithm, loans, tmp_path):
     X, _ = loans
     X.to_csv(tmp_path / "rows.csv", index=False)
-    wanted = Wanted(
+    wanted = FilterRequest(
         tmp_path / "rows.csv",
         ("sex",),
         disclosivity=0.3,
@@ -23,7 +23,7 @@ def test_chances_and_rows_are_those_of_the_command(algorithm, loans, tmp_path):
         output=tmp_path / "kept.csv",
         folder=tmp_path / "filter",
     )
-    filtered(wanted)
+    learn_table_filter(wanted)
     kept = pd.read_csv(tmp_path / "kept.csv")
     model = BalancedFilter(
         "sex", disclosivity=0.3, algorithm=algorithm, drop=["region"], random_state=5

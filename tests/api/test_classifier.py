@@ -22,7 +22,7 @@ from ratecli import (
     rate_score,
     rate_scorer,
 )
-from ratecli.datasets.loans import generate
+from ratecli.datasets.loans import generate_loans
 
 RULE = PARITY.replace("kappa", "0.9")
 
@@ -57,7 +57,7 @@ def test_a_rule_is_kept_on_the_rows_that_train(loans):
 @pytest.mark.filterwarnings("ignore:W402")
 def test_the_model_is_that_of_the_command(solver, options, safety, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    frame = generate(500, 4).frame.assign(part=["train"] * 300 + ["test"] * 200)
+    frame = generate_loans(500, 4).frame.assign(part=["train"] * 300 + ["test"] * 200)
     frame.to_csv("rows.csv", index=False)
     rule = "positive_rate[women] >= kappa * positive_rate[men]"
     groups = {"women": "sex = Female", "men": "sex = Male"}

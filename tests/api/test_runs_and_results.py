@@ -7,7 +7,7 @@ import pytest
 
 import ratecli
 from ratecli import FaultError, RatecliWarning
-from ratecli.apply.predict import Asked, predict
+from ratecli.apply.predict import PredictRequest, predict_file
 
 EXPERIMENT = {
     "name": "small",
@@ -83,8 +83,8 @@ def test_a_model_answers_as_the_command_does(folder):
     for variant in ("stochastic", "deterministic"):
         model = results.model("majorize", variant, seed=1, kappa=0.9)
         stored = results.folder / "models" / "majorize-kappa=0.9-seed=1"
-        asked = Asked(stored, folder / "new.csv", folder / "out.csv", variant, seed=3)
-        predict(asked)
+        asked = PredictRequest(stored, folder / "new.csv", folder / "out.csv", variant, seed=3)
+        predict_file(asked)
         told = pd.read_csv(folder / "out.csv")
         answers = model.answers(X.set_index(X.index + 7), seed=3)
         assert (answers.index == X.index + 7).all()

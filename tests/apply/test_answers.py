@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ratecli.apply.answers import answers
+from ratecli.apply.answers import prediction_columns
 from ratecli.errors import FaultError
-from ratecli.models.linear import Chance, Estimate, Logistic, Threshold
-from ratecli.models.mixture import Mixture
-from ratecli.models.proxies import Filter, Sampled, SplitTree
+from ratecli.models.linear import LinearRegressor, Logistic, RandomizedLogistic, Threshold
+from ratecli.models.mixture import MixtureClassifier
+from ratecli.models.proxies import ProxyFilter, SampledFilter, SplitTree
 from ratecli.models.trees import LEAF
 
 X = np.array([[-2.0], [0.0], [0.5], [3.0]])
@@ -19,7 +19,7 @@ ONE = np.ones(1)
 def test_of_who_is_certain():
     """A chance is that of the decision: of a logistic regression that decides at 1/2, 0 or 1."""
     for kind in (Threshold, Logistic):
-        found = answers(kind(ONE), X, seed=5)
+        found = prediction_columns(kind(ONE), X, seed=5)
         assert list(found.columns) == ["score", "chance", "decision"]
         assert found.columns["score"].tolist() == [-2, 0, 0.5, 3]
         assert found.columns["chance"].tolist() == [0, 0, 1, 1]
@@ -29,29 +29,32 @@ def test_of_who_is_certain():
 
 def test_of_who_is_not():
     rows = np.repeat(X, 5000, axis=0)
-    found = answers(Chance(ONE), rows, seed=1)
+    found = prediction_columns(RandomizedLogistic(ONE), rows, seed=1)
     chances = 1 / (1 + np.exp(-X[:, 0]))
     shares = found.columns["decision"].reshape(4, 5000).mean(axis=1)
     assert np.abs(shares - chances).max() < 4 * 0.5 / np.sqrt(5000)
     assert found.told.endswith("; 20000 of them by chance, drawn with --seed 1")
-    again = answers(Chance(ONE), rows[:7], seed=1).columns["decision"]
+    again = prediction_columns(RandomizedLogistic(ONE), rows[:7], seed=1).columns["decision"]
     assert again.tolist() == found.columns["decision"][:7].tolist()
-    other = answers(Chance(ONE), rows, seed=2).columns["decision"]
+    other = prediction_columns(RandomizedLogistic(ONE), rows, seed=2).columns["decision"]
     assert 0.1 < (other != found.columns["decision"]).mean() < 0.5
 
 
 def test_draws_do_not_depend_on_the_classifier():
     """Whoever gives every row at least the chance that another gives it says yes wherever that does."""
     rows = np.zeros((1000, 1))
-    low, high = (answers(Chance(ONE, bias), rows, 0).columns["decision"] for bias in (-0.5, 0.5))
+    low, high = (
+        prediction_columns(RandomizedLogistic(ONE, bias), rows, 0).columns["decision"]
+        for bias in (-0.5, 0.5)
+    )
     assert (high >= low).all()
     assert (high > low).any()
 
 
 @pytest.mark.parametrize("many", [False, True])
 def test_of_who_estimates_numbers(many):
-    model = Estimate(ONE, range=(-1.0, 2.5))
-    found = answers(Mixture((model,), ONE) if many else model, X, 0)
+    model = LinearRegressor(ONE, range=(-1.0, 2.5))
+    found = prediction_columns(MixtureClassifier((model,), ONE) if many else model, X, 0)
     assert {name: column.tolist() for name, column in found.columns.items()} == {
         "estimate": [-1, 0, 0.5, 2.5]
     }
@@ -63,9 +66,9 @@ CHILDREN = np.array([[1, 2], [LEAF, LEAF], [LEAF, LEAF]])
 
 def test_of_a_filter():
     """The second value has the chance of a logistic curve, and is always kept."""
-    model = Filter(SplitTree(1, CHILDREN, (Chance(ONE),)), np.array([0.25, 1.0]))
+    model = ProxyFilter(SplitTree(1, CHILDREN, (RandomizedLogistic(ONE),)), np.array([0.25, 1.0]))
     rows = np.repeat(X, 5000, axis=0)
-    found = answers(model, rows, seed=1)
+    found = prediction_columns(model, rows, seed=1)
     assert list(found.columns) == ["chance", "value", "kept"]
     second = 1 / (1 + np.exp(-X[:, 0]))
     chance = 0.25 + 0.75 * second
@@ -76,23 +79,28 @@ def test_of_a_filter():
     assert np.abs(kept.mean(axis=1) - chance).max() < error
     assert kept[value == 1].all()
     assert found.told == f"{kept.sum()} of them kept, drawn with --seed 1"
-    fewer = answers(model, rows[:7], seed=1).columns
+    fewer = prediction_columns(model, rows[:7], seed=1).columns
     assert fewer["value"].tolist() == found.columns["value"][:7].tolist()
     assert fewer["kept"].tolist() == found.columns["kept"][:7].tolist()
 
 
 def test_of_a_filter_that_keeps_by_a_hash():
-    model = Sampled(SplitTree(1, CHILDREN, (Chance(ONE),)), np.array([0.25, 1.0]), salt=3)
+    model = SampledFilter(
+        SplitTree(1, CHILDREN, (RandomizedLogistic(ONE),)), np.array([0.25, 1.0]), salt=3
+    )
     rows = np.linspace(-3, 3, 200)[:, None]
-    found = answers(model, rows, seed=1)
+    found = prediction_columns(model, rows, seed=1)
     assert list(found.columns) == ["chance", "kept"]
     assert found.columns["kept"].tolist() == model.decide(rows).tolist()
-    assert found.columns["kept"].tolist() == answers(model, rows, seed=2).columns["kept"].tolist()
+    assert (
+        found.columns["kept"].tolist()
+        == prediction_columns(model, rows, seed=2).columns["kept"].tolist()
+    )
     assert ((found.columns["chance"] > 0.25) & (found.columns["chance"] < 1)).all()
     assert found.told.endswith(" of them kept, by a hash of each")
 
 
-@pytest.mark.parametrize("model", [Threshold, Chance, Estimate])
+@pytest.mark.parametrize("model", [Threshold, RandomizedLogistic, LinearRegressor])
 def test_scores_that_are_not_finite(model):
     with pytest.raises(FaultError, match="E404: the model gives row 3 a score that is not finite"):
-        answers(model(ONE), np.array([[1.0], [2.0], [np.inf], [np.nan]]), 0)
+        prediction_columns(model(ONE), np.array([[1.0], [2.0], [np.inf], [np.nan]]), 0)

@@ -9,8 +9,8 @@ import pytest
 from oracles.samples import UNKNOWN, decisions, moments, rng, sample
 from scipy import stats
 
-from ratecli.certify.bounds import BOUNDS, Bound, chosen
-from ratecli.certify.samples import Measured, Moments, Part
+from ratecli.certify.bounds import BOUNDS, Bound, choose_bound
+from ratecli.certify.samples import BoundedSample, SampleMoments, WeightedSample
 
 T = BOUNDS["student_t"]
 EXACT = ["hoeffding", "clopper_pearson", "empirical_bernstein", "betting"]
@@ -18,10 +18,10 @@ every_bound = pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
 exact_bound = pytest.mark.parametrize("bound", [BOUNDS[name] for name in EXACT], ids=EXACT)
 
 
-def both(bound: Bound, measured: Measured, delta: float) -> tuple[float, float]:
+def both(bound: Bound, measured: BoundedSample, delta: float) -> tuple[float, float]:
     """The upper and the lower limit of a mean."""
-    upper = bound.upper([Part(1.0, measured)], delta, rng())
-    return upper, -bound.upper([Part(-1.0, measured)], delta, rng())
+    upper = bound.upper([WeightedSample(1.0, measured)], delta, rng())
+    return upper, -bound.upper([WeightedSample(-1.0, measured)], delta, rng())
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def both(bound: Bound, measured: Measured, delta: float) -> tuple[float, float]:
 def test_t_bounds_of_the_tutorial(mean, deviation, rows, delta, limits):
     measured = sample(mean, deviation, rows)
     assert both(T, measured, delta) == pytest.approx(limits, rel=1e-9, abs=1e-10)
-    predicted = T.predicted([Moments(1.0, mean, deviation, rows, UNKNOWN)], delta)
+    predicted = T.predicted([SampleMoments(1.0, mean, deviation, rows, UNKNOWN)], delta)
     assert predicted.value == pytest.approx(limits[0], abs=1e-10)
 
 
@@ -55,20 +55,23 @@ def test_t_bounds_of_the_tutorial(mean, deviation, rows, delta, limits):
     ],
 )
 def test_t_bounds_of_values(values, delta, upper):
-    part = Part(1.0, Measured(np.array(values, dtype=float), UNKNOWN))
+    part = WeightedSample(1.0, BoundedSample(np.array(values, dtype=float), UNKNOWN))
     assert T.upper([part], delta, rng()) == pytest.approx(upper, abs=1e-10)
 
 
 def test_predictions_for_other_numbers_of_rows():
-    heights = T.predicted([Moments(1.0, 1.76, 0.07, 45, UNKNOWN)], 0.1).value
+    heights = T.predicted([SampleMoments(1.0, 1.76, 0.07, 45, UNKNOWN)], 0.1).value
     assert heights == pytest.approx(1.7735768538, abs=1e-10)
     assert 1.76 + 2 * (heights - 1.76) == pytest.approx(1.7871537076, abs=1e-10)
-    squares = T.predicted([Moments(1.0, -0.895, 1.2856062124, 15, UNKNOWN)], 0.05).value
+    squares = T.predicted([SampleMoments(1.0, -0.895, 1.2856062124, 15, UNKNOWN)], 0.05).value
     assert -0.895 + 2 * (squares + 0.895) == pytest.approx(0.2743059588, abs=1e-9)
 
 
 def test_two_means_by_welch():
-    groups = [Part(1.0, sample(0.45, 0.2, 300)), Part(-1.0, sample(0.41, 0.18, 250))]
+    groups = [
+        WeightedSample(1.0, sample(0.45, 0.2, 300)),
+        WeightedSample(-1.0, sample(0.41, 0.18, 250)),
+    ]
     upper = T.upper(groups, 0.025, rng())
     assert upper == pytest.approx(0.0718520153, abs=1e-10)
     one, two = (part.sample.values for part in groups)
@@ -88,14 +91,14 @@ def test_two_means_by_welch():
     ],
 )
 def test_hoeffding(mean, rows, delta, ends, upper):
-    measured = Measured(np.full(rows, mean), ends)
+    measured = BoundedSample(np.full(rows, mean), ends)
     limits = both(BOUNDS["hoeffding"], measured, delta)
     assert limits == pytest.approx((upper, max(2 * mean - upper, ends[0])), abs=1e-10)
 
 
 def test_rows_that_hoeffding_needs():
     def half(rows: int) -> float:
-        part = Moments(1.0, 0.3, 0.1, rows)
+        part = SampleMoments(1.0, 0.3, 0.1, rows)
         return BOUNDS["hoeffding"].predicted([part], 0.05).value - 0.3
 
     assert half(600) <= 0.05 < half(599)
@@ -143,9 +146,9 @@ SOFT_2 = np.array([0.39, 0.11, 0.31, 0.87, 0.24, 0.46, 0.89, 0.07, 0.59, 0.91, 0
 )
 def test_rates_of_the_small_problem(values, low, high):
     values = values.astype(float)
-    assert both(T, Measured(values, UNKNOWN), 0.0125) == pytest.approx((high, low), abs=1e-10)
+    assert both(T, BoundedSample(values, UNKNOWN), 0.0125) == pytest.approx((high, low), abs=1e-10)
     # a rate is in [0, 1], and so are its limits
-    assert both(T, Measured(values), 0.0125) == pytest.approx((min(high, 1.0), low), abs=1e-10)
+    assert both(T, BoundedSample(values), 0.0125) == pytest.approx((min(high, 1.0), low), abs=1e-10)
 
 
 def test_bootstrap_is_that_of_scipy():
@@ -159,7 +162,10 @@ def test_bootstrap_is_that_of_scipy():
         method="BCa",
         rng=rng(3),
     ).confidence_interval.high
-    parts = [Part(1.0, Measured(groups[0])), Part(-1.0, Measured(groups[1]))]
+    parts = [
+        WeightedSample(1.0, BoundedSample(groups[0])),
+        WeightedSample(-1.0, BoundedSample(groups[1])),
+    ]
     uppers = [BOUNDS["bootstrap"].upper(parts, 0.05, rng(seed)) for seed in range(20)]
     assert np.mean(uppers) == pytest.approx(expected, abs=1e-3)
 
@@ -193,23 +199,31 @@ def test_t_misses_rare_events_and_clopper_pearson_does_not(rows, rate, missed):
 
 
 def test_auto_by_range_and_values():
-    assert chosen("auto", [decisions(3, 9), decisions(2, 5, -0.8)]).name == "clopper_pearson"
-    soft = Part(1.0, Measured(SOFT))
-    assert chosen("auto", [decisions(3, 9), soft]).name == "betting"
-    assert chosen("auto", [soft, Part(1.0, Measured(SOFT, (0.0, math.inf)))]).name == "student_t"
-    assert chosen("hoeffding", [soft]).name == "hoeffding"
-    shifted = Part(1.0, Measured(np.array([-0.3, 0.7]), (-0.3, 0.7)))
-    assert chosen("auto", [shifted]).name == "clopper_pearson"
+    assert choose_bound("auto", [decisions(3, 9), decisions(2, 5, -0.8)]).name == "clopper_pearson"
+    soft = WeightedSample(1.0, BoundedSample(SOFT))
+    assert choose_bound("auto", [decisions(3, 9), soft]).name == "betting"
+    assert (
+        choose_bound("auto", [soft, WeightedSample(1.0, BoundedSample(SOFT, (0.0, math.inf)))]).name
+        == "student_t"
+    )
+    assert choose_bound("hoeffding", [soft]).name == "hoeffding"
+    shifted = WeightedSample(1.0, BoundedSample(np.array([-0.3, 0.7]), (-0.3, 0.7)))
+    assert choose_bound("auto", [shifted]).name == "clopper_pearson"
 
 
 def test_auto_of_moments_is_auto_of_the_sample():
-    for part in (decisions(0, 9), decisions(7, 90), Part(-1.0, Measured(SOFT)), sample_of_ends()):
-        assert chosen("auto", [moments(part, 500)]) is chosen("auto", [part])
-    assert chosen("auto", [Moments(1.0, 0.3, 1.0, 9, UNKNOWN)]) is T
+    for part in (
+        decisions(0, 9),
+        decisions(7, 90),
+        WeightedSample(-1.0, BoundedSample(SOFT)),
+        sample_of_ends(),
+    ):
+        assert choose_bound("auto", [moments(part, 500)]) is choose_bound("auto", [part])
+    assert choose_bound("auto", [SampleMoments(1.0, 0.3, 1.0, 9, UNKNOWN)]) is T
 
 
-def sample_of_ends() -> Part:
-    return Part(2.0, Measured(np.array([-3.0, 5.0, 5.0]), (-3.0, 5.0)))
+def sample_of_ends() -> WeightedSample:
+    return WeightedSample(2.0, BoundedSample(np.array([-3.0, 5.0, 5.0]), (-3.0, 5.0)))
 
 
 @every_bound
@@ -218,40 +232,44 @@ def sample_of_ends() -> Part:
 def test_what_is_no_number_never_passes(bound, broken, coefficient):
     values = np.array([0.0] * 50 + [broken])
     for ends in ((0.0, 1.0), UNKNOWN):
-        parts = [decisions(3, 9, -5.0), Part(coefficient, Measured(values, ends))]
+        parts = [decisions(3, 9, -5.0), WeightedSample(coefficient, BoundedSample(values, ends))]
         assert bound.upper(parts, 0.05, rng()) == math.inf
-    assert bound.predicted([Moments(1.0, broken, 1.0, 9)], 0.05).value == math.inf
-    assert bound.predicted([Moments(1.0, 0.5, math.nan, 9)], 0.05).value == math.inf
+    assert bound.predicted([SampleMoments(1.0, broken, 1.0, 9)], 0.05).value == math.inf
+    assert bound.predicted([SampleMoments(1.0, 0.5, math.nan, 9)], 0.05).value == math.inf
 
 
 @every_bound
 def test_too_few_rows_leave_what_is_known_beforehand(bound):
     for rows in range(bound.least_rows):
         assert both(bound, decisions(0, rows).sample, 0.05) == (1.0, 0.0)
-        assert both(bound, Measured(np.zeros(rows), UNKNOWN), 0.05) == (math.inf, -math.inf)
+        assert both(bound, BoundedSample(np.zeros(rows), UNKNOWN), 0.05) == (math.inf, -math.inf)
         one, two = decisions(0, rows, -2.0), decisions(10, 40)
         alone = bound.upper([two], 0.05, rng())
         assert bound.upper([two, one], 0.05, rng()) == alone
-        expected = bound.predicted([Moments(1.0, 0.5, 0.5, 100), Moments(1.0, 0.5, 0.5, rows)], 0.1)
+        expected = bound.predicted(
+            [SampleMoments(1.0, 0.5, 0.5, 100), SampleMoments(1.0, 0.5, 0.5, rows)], 0.1
+        )
         assert expected.value > 1.5
         assert expected.by_mean[1] == expected.by_deviation[1] == 0
 
 
 @every_bound
 def test_a_range_that_is_not_known(bound):
-    upper = bound.upper([Part(1.0, Measured(SOFT, UNKNOWN))], 0.05, rng())
+    upper = bound.upper([WeightedSample(1.0, BoundedSample(SOFT, UNKNOWN))], 0.05, rng())
     assert math.isinf(upper) if bound.needs_range else 0.5 < upper < 0.8
     # a loss is at least 0, whatever it is
-    negative = bound.upper([Part(-1.0, Measured(SOFT, (0.0, math.inf)))], 0.05, rng())
+    negative = bound.upper(
+        [WeightedSample(-1.0, BoundedSample(SOFT, (0.0, math.inf)))], 0.05, rng()
+    )
     assert negative == 0 if bound.needs_range else -0.8 < negative < -0.2
 
 
 @every_bound
 def test_values_outside_their_range(bound):
     with pytest.raises(ValueError, match=r"\[0, 1.2\] are outside their range \[0, 1\]"):
-        bound.upper([Part(1.0, Measured(np.array([0.0, 1.2])))], 0.05, rng())
-    nearly = Measured(np.array([-1e-12, 1 + 1e-12] * 20))
-    exactly = Measured(np.array([0.0, 1.0] * 20))
+        bound.upper([WeightedSample(1.0, BoundedSample(np.array([0.0, 1.2])))], 0.05, rng())
+    nearly = BoundedSample(np.array([-1e-12, 1 + 1e-12] * 20))
+    exactly = BoundedSample(np.array([0.0, 1.0] * 20))
     assert both(bound, nearly, 0.05) == both(bound, exactly, 0.05)
 
 
@@ -261,28 +279,28 @@ def test_delta_is_a_probability(bound, delta):
     with pytest.raises(ValueError, match="delta must be between 0 and 1"):
         bound.upper([decisions(3, 9)], delta, rng())
     with pytest.raises(ValueError, match="delta must be between 0 and 1"):
-        bound.predicted([Moments(1.0, 0.3, 0.1, 9)], delta)
+        bound.predicted([SampleMoments(1.0, 0.3, 0.1, 9)], delta)
 
 
 @pytest.mark.parametrize("ends", [(1.0, 0.0), (math.nan, 1.0), (math.inf, math.inf)])
 def test_ranges_have_two_ends(ends):
     with pytest.raises(ValueError, match="no range of measurements"):
-        T.upper([Part(1.0, Measured(np.zeros(3), ends))], 0.05, rng())
+        T.upper([WeightedSample(1.0, BoundedSample(np.zeros(3), ends))], 0.05, rng())
 
 
 CASES = {
     "decisions": [decisions(12, 80), decisions(9, 50, -0.8)],
     "one": [decisions(12, 80, -2.0)],
     "soft": [
-        Part(1.0, Measured(rng(5).beta(2, 5, 60))),
-        Part(-1.0, Measured(rng(6).beta(1, 9, 40))),
+        WeightedSample(1.0, BoundedSample(rng(5).beta(2, 5, 60))),
+        WeightedSample(-1.0, BoundedSample(rng(6).beta(1, 9, 40))),
     ],
     "three": [decisions(12, 80), decisions(9, 50, -0.8), decisions(3, 60, 0.1)],
 }
 every_case = pytest.mark.parametrize("parts", CASES.values(), ids=CASES)
 
 
-def total(parts: list[Part]) -> float:
+def total(parts: list[WeightedSample]) -> float:
     return sum(part.coefficient * float(part.sample.values.mean()) for part in parts)
 
 
@@ -300,10 +318,10 @@ def test_a_smaller_delta_is_a_larger_bound(bound, parts):
 @every_case
 def test_units_of_measurement_do_not_matter(bound, parts):
     upper = bound.upper(parts, 0.05, rng())
-    threefold = [Part(3 * part.coefficient, part.sample) for part in parts]
+    threefold = [WeightedSample(3 * part.coefficient, part.sample) for part in parts]
     assert bound.upper(threefold, 0.05, rng()) == pytest.approx(3 * upper, abs=1e-8)
     other = [
-        Part(part.coefficient / 4, Measured(4 * part.sample.values - 1, (-1.0, 3.0)))
+        WeightedSample(part.coefficient / 4, BoundedSample(4 * part.sample.values - 1, (-1.0, 3.0)))
         for part in parts
     ]
     shift = sum(part.coefficient for part in other)
@@ -316,7 +334,7 @@ def test_coefficients_whose_squares_are_no_numbers(bound, parts):
     upper = bound.upper(parts, 0.05, rng())
     expected = bound.predicted([moments(p) for p in parts], 0.05)
     for size in (2.0**-900, 2.0**900):
-        far = [Part(size * part.coefficient, part.sample) for part in parts]
+        far = [WeightedSample(size * part.coefficient, part.sample) for part in parts]
         assert bound.upper(far, 0.05, rng()) == size * upper
         found = bound.predicted([moments(p) for p in far], 0.05)
         assert found.value == size * expected.value
@@ -326,12 +344,12 @@ def test_coefficients_whose_squares_are_no_numbers(bound, parts):
 @every_bound
 @every_case
 def test_constants_cost_nothing(bound, parts):
-    constant = Part(-2.0, Measured(np.full(7, 0.3), (0.3, 0.3)))
-    nothing = Part(0.0, Measured(np.array([0.2, 0.9])))
+    constant = WeightedSample(-2.0, BoundedSample(np.full(7, 0.3), (0.3, 0.3)))
+    nothing = WeightedSample(0.0, BoundedSample(np.array([0.2, 0.9])))
     upper = bound.upper(parts, 0.05, rng())
     assert bound.upper([constant, *parts, nothing], 0.05, rng()) == pytest.approx(upper - 0.6)
     expected = bound.predicted([moments(p) for p in parts], 0.05)
-    more = [Moments(-2.0, 0.3, 0.0, 7, (0.3, 0.3)), *(moments(p) for p in parts)]
+    more = [SampleMoments(-2.0, 0.3, 0.0, 7, (0.3, 0.3)), *(moments(p) for p in parts)]
     assert bound.predicted(more, 0.05).value == pytest.approx(expected.value - 0.6)
 
 
@@ -372,6 +390,6 @@ def test_widths():
 def test_betting_on_what_does_not_vary():
     rows = 2000
     for value in (0.0, 0.2):
-        still = [Part(1.0, Measured(np.full(rows, value)))]
+        still = [WeightedSample(1.0, BoundedSample(np.full(rows, value)))]
         width = BOUNDS["betting"].upper(still, 0.05, rng()) - value
         assert math.log(20) / rows < width < 1.3 * math.log(20) / rows

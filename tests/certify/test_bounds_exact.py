@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from oracles.samples import decisions, few_enough, mass, rng
 
-from ratecli.certify.binomial_limits import upper_rate
+from ratecli.certify.binomial_limits import clopper_pearson_upper
 from ratecli.certify.bounds import BOUNDS, Bound
-from ratecli.certify.samples import Measured, Part
+from ratecli.certify.samples import BoundedSample, WeightedSample
 from ratecli.certify.two_binomials import pair_limit
 from ratecli.models.base import Array
 
@@ -96,7 +96,7 @@ def test_two_rates_at_once_are_narrower_than_one_by_one(rows, weights):
     jointly = np.empty((rows[0] + 1, rows[1] + 1))
     for i, j in np.ndindex(jointly.shape):
         jointly[i, j] = min(pair_limit(np.array([i, j], dtype=float), sizes, by, delta), by.sum())
-    one, two = (upper_rate(np.arange(n + 1), n, delta / 2) for n in rows)
+    one, two = (clopper_pearson_upper(np.arange(n + 1), n, delta / 2) for n in rows)
     divided = by[0] * one[:, None] + by[1] * two
     grid = [0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98]
     for p, q in itertools.product(grid, repeat=2):
@@ -129,9 +129,9 @@ def test_three_rates_divide_delta_over_pairs():
 def test_decisions_of_a_randomized_classifier_are_drawn():
     """Each is yes with its probability: limits are those of counts, and differ from draw to draw."""
     probabilities = rng(1).beta(2, 5, 40)
-    part = Part(1.0, Measured(probabilities))
+    part = WeightedSample(1.0, BoundedSample(probabilities))
     limits = [BOUNDS["clopper_pearson"].upper([part], 0.1, rng(seed)) for seed in range(200)]
-    possible = upper_rate(np.arange(41), 40, 0.1)
+    possible = clopper_pearson_upper(np.arange(41), 40, 0.1)
     assert np.isin(np.round(limits, 12), np.round(possible, 12)).all()
     assert len(set(limits)) > 5
     counts = np.searchsorted(possible, np.array(limits) - 1e-9)
@@ -145,7 +145,7 @@ def missed(bound: Bound, laws: list, rows: list[int], second: float, draws: int)
         truth += second * laws[1][1]
     for _ in range(draws):
         parts = [
-            Part(c, Measured(draw(stream, n).astype(float)))
+            WeightedSample(c, BoundedSample(draw(stream, n).astype(float)))
             for (draw, _), n, c in zip(laws, rows, (1.0, second), strict=False)
         ]
         misses += bound.upper(parts, 0.05, stream) < truth - 1e-12

@@ -10,18 +10,18 @@ import pytest
 from oracles.samples import UNKNOWN, decisions, moments, rng
 
 from ratecli.certify.bounds import BOUNDS
-from ratecli.certify.samples import Measured, Moments, Part
+from ratecli.certify.samples import BoundedSample, SampleMoments, WeightedSample
 
 every_bound = pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
 CASES = {
-    "one": [Moments(1.0, 0.3, 0.2, 150)],
-    "negative": [Moments(-0.7, 0.12, 0.1, 900, (-1.0, 1.0))],
-    "two": [Moments(1.0, 0.3, 0.2, 150), Moments(-0.8, 0.25, 0.31, 420)],
-    "ranges": [Moments(0.5, 2.0, 0.9, 300, (0.0, 4.0)), Moments(2.0, 0.1, 0.05, 120)],
+    "one": [SampleMoments(1.0, 0.3, 0.2, 150)],
+    "negative": [SampleMoments(-0.7, 0.12, 0.1, 900, (-1.0, 1.0))],
+    "two": [SampleMoments(1.0, 0.3, 0.2, 150), SampleMoments(-0.8, 0.25, 0.31, 420)],
+    "ranges": [SampleMoments(0.5, 2.0, 0.9, 300, (0.0, 4.0)), SampleMoments(2.0, 0.1, 0.05, 120)],
     "three": [
-        Moments(1.0, 0.3, 0.2, 1500),
-        Moments(-0.8, 0.25, 0.31, 4200),
-        Moments(0.3, 0.6, 0.4, 800),
+        SampleMoments(1.0, 0.3, 0.2, 1500),
+        SampleMoments(-0.8, 0.25, 0.31, 4200),
+        SampleMoments(0.3, 0.6, 0.4, 800),
     ],
 }
 STEP = 1e-5
@@ -44,7 +44,7 @@ def test_slopes_are_those_of_differences(bound, parts, delta):
 
 @every_bound
 def test_slopes_are_0_where_the_range_ends(bound):
-    predicted = bound.predicted([Moments(1.0, 0.999, 0.02, 2)], 1e-4)
+    predicted = bound.predicted([SampleMoments(1.0, 0.999, 0.02, 2)], 1e-4)
     assert predicted.value == 1.0
     assert predicted.by_mean.tolist() == predicted.by_deviation.tolist() == [0.0]
 
@@ -53,7 +53,7 @@ def test_slopes_are_0_where_the_range_ends(bound):
 @pytest.mark.parametrize("coefficients", [[1.0], [1.0, -2.0]])
 def test_slopes_where_nothing_varies(name, coefficients):
     """In the direction of each deviation alone: a wider sample is seen to cost."""
-    parts = [Moments(c, 0.4, 0.0, 50, UNKNOWN) for c in coefficients]
+    parts = [SampleMoments(c, 0.4, 0.0, 50, UNKNOWN) for c in coefficients]
     predicted = BOUNDS[name].predicted(parts, 0.05)
     moved = BOUNDS[name].predicted([replace(parts[0], deviation=1e-3), *parts[1:]], 0.05)
     assert predicted.value == pytest.approx(0.4 * sum(coefficients))
@@ -63,14 +63,17 @@ def test_slopes_where_nothing_varies(name, coefficients):
 NEAR = {"betting": 0.06, "bootstrap": 0.1, "clopper_pearson": 0.04}
 
 
-def samples() -> dict[str, list[Part]]:
+def samples() -> dict[str, list[WeightedSample]]:
     one, two = rng(1).beta(2, 5, 1000), rng(2).beta(1, 9, 1000)
     return {
         "decisions": [decisions(50, 1000)],
         "two groups": [decisions(300, 1000), decisions(60, 200, -0.8)],
         "two of rare events": [decisions(50, 1000), decisions(50, 1000, -1.0)],
-        "probabilities": [Part(-1.0, Measured(one))],
-        "two of probabilities": [Part(1.0, Measured(one)), Part(-1.0, Measured(two))],
+        "probabilities": [WeightedSample(-1.0, BoundedSample(one))],
+        "two of probabilities": [
+            WeightedSample(1.0, BoundedSample(one)),
+            WeightedSample(-1.0, BoundedSample(two)),
+        ],
     }
 
 
@@ -96,13 +99,15 @@ def test_predictions_are_near_to_bounds(bound, parts):
 def test_what_betting_is_expected_to_reach_is_found_however_near_the_ends_a_mean_is():
     """Where the room is little, steps towards the bound are less than rounding, and end all the same."""
     random, bound = np.random.default_rng(0), BOUNDS["betting"]
-    rare = Moments(-1.0, 2.467449817766155e-05, 0.0004967281887189535, 250456)
+    rare = SampleMoments(-1.0, 2.467449817766155e-05, 0.0004967281887189535, 250456)
     assert -2.467449817766155e-05 < bound.predicted([rare], 0.05).value < 0
     for _ in range(2000):
         near = 10 ** random.uniform(-9, 0)
         mean = float(random.choice([near, 1 - near]))
         spread = random.uniform() * math.sqrt(mean * (1 - mean))
-        part = Moments(random.choice([-1.0, 1.0]), mean, spread, int(10 ** random.uniform(0.5, 10)))
+        part = SampleMoments(
+            random.choice([-1.0, 1.0]), mean, spread, int(10 ** random.uniform(0.5, 10))
+        )
         found = bound.predicted([part], 10 ** random.uniform(-9, -0.1))
         low, high = sorted((part.coefficient * mean, max(part.coefficient, 0.0)))
         assert low - 1e-12 <= found.value <= high

@@ -12,7 +12,7 @@ from oracles.certificates import rules, words
 from scipy import stats
 
 from ratecli.certify.certificate import certify
-from ratecli.certify.safety_test import Promise
+from ratecli.certify.safety_test import SafetyTestSpec
 
 UNIT = (0.0, 1.0)
 ALL = (-math.inf, math.inf)
@@ -208,7 +208,7 @@ def test_order_of_rows_does_not_matter():
 
 def test_each_constraint_has_its_own_delta():
     test = rules({"a": "tpr >= 0.5", "b": "fpr <= 0.5"}, groups(a=40), np.tile([0.0, 1], 20))
-    promise = Promise({"a": 0.1, "b": 0.01}, 40)
+    promise = SafetyTestSpec({"a": 0.1, "b": 0.01}, 40)
     measured = {"decision": np.tile([0.0, 1.0], 20)}
     first, second = certify(
         test.goals, promise, test.rates, measured, UNIT, np.random.default_rng(0)

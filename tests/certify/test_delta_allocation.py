@@ -8,8 +8,8 @@ from oracles.certificates import rules, words
 
 from ratecli.certify import trees as plan
 from ratecli.certify.certificate import certify
-from ratecli.certify.delta_allocation import LEAST, optimized
-from ratecli.certify.prediction import Candidate, expected, rows_of
+from ratecli.certify.delta_allocation import MIN_DELTA_SHARE, optimize_delta_shares
+from ratecli.certify.prediction import CandidateRows, predict_outcome, quantity_rows
 
 M, F = "positive_rate[g=M]", "positive_rate[g=F]"
 UNIT = (0.0, 1.0)
@@ -21,9 +21,9 @@ def beforehand(
     columns = {"g": words("".join(name * size for name, size in sizes.items()))}
     test = rules(text, columns, label)
     promise = test.promise(method=method, bound=bound)
-    given = plan.tested(test.goals[0], promise, test.rates)
-    rows = rows_of(given, test.rates, UNIT)
-    return expected(given, rows, {"decision": decisions}, bound).scaled(share)
+    given = plan.plan_goal_test(test.goals[0], promise, test.rates)
+    rows = quantity_rows(given, test.rates, UNIT)
+    return predict_outcome(given, rows, {"decision": decisions}, bound).scaled(share)
 
 
 def nodes(node):
@@ -40,7 +40,7 @@ def uneven(seed=0, large=4000, small=100):
 
 def end_at(given, shares):
     asked = [
-        plan.Asked(each.quantity, each.sign, 0.05 * share, each.tree)
+        plan.OneSidedBound(each.quantity, each.sign, 0.05 * share, each.tree)
         for each, share in zip(given.tested.asked, shares, strict=True)
     ]
     limits = np.array([given.limit(each) for each in asked])
@@ -50,9 +50,9 @@ def end_at(given, shares):
 @pytest.mark.parametrize("bound", ["student_t", "hoeffding"])
 def test_two_shares_are_the_best_there_are(bound):
     given = beforehand(f"{M} - {F} <= 0.1", {"M": 4000, "F": 100}, uneven(), bound=bound)
-    grid = np.linspace(LEAST / 2, 1 - LEAST / 2, 301)
+    grid = np.linspace(MIN_DELTA_SHARE / 2, 1 - MIN_DELTA_SHARE / 2, 301)
     best = min(end_at(given, (share, 1 - share)) for share in grid)
-    shares = optimized(given)
+    shares = optimize_delta_shares(given)
     assert sum(shares) == pytest.approx(1)
     assert end_at(given, shares) == pytest.approx(best, abs=1e-5)
     assert end_at(given, shares) < end_at(given, (0.5, 0.5)) - 1e-3
@@ -63,9 +63,14 @@ def test_three_shares_are_the_best_there_are():
     text = f"max({M} - {F}, 0.9 * {M}) + positive_rate <= 0.5"
     given = beforehand(text, {"M": 900, "F": 60}, uneven(1, 900, 60))
     assert len(given.tested.asked) == 3
-    grid = np.linspace(LEAST / 3, 1, 30)
-    ends = [end_at(given, (a, b, 1 - a - b)) for a in grid for b in grid if a + b < 1 - LEAST / 3]
-    assert end_at(given, optimized(given)) <= min(ends) + 1e-6
+    grid = np.linspace(MIN_DELTA_SHARE / 3, 1, 30)
+    ends = [
+        end_at(given, (a, b, 1 - a - b))
+        for a in grid
+        for b in grid
+        if a + b < 1 - MIN_DELTA_SHARE / 3
+    ]
+    assert end_at(given, optimize_delta_shares(given)) <= min(ends) + 1e-6
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -80,17 +85,17 @@ def test_three_shares_are_the_best_there_are():
 def test_no_division_is_worse_than_equal_shares(text, seed):
     label = (np.random.default_rng(seed).random(440) < 0.4).astype(float)
     given = beforehand(text, {"M": 400, "F": 40}, uneven(seed, 400, 40), label)
-    shares = optimized(given)
+    shares = optimize_delta_shares(given)
     size = len(given.tested.asked)
     assert sum(shares) == pytest.approx(1, abs=1e-12)
-    assert min(shares) >= LEAST / size - 1e-12
+    assert min(shares) >= MIN_DELTA_SHARE / size - 1e-12
     assert end_at(given, shares) < end_at(given, [1 / size] * size)
-    assert optimized(given) == shares
+    assert optimize_delta_shares(given) == shares
 
 
 def test_equal_shares_where_nothing_finite_can_be_expected():
     given = beforehand(f"{M} - {F} <= 0.1", {"M": 50, "F": 1}, uneven(0, 50, 1))
-    assert optimized(given) == (0.5, 0.5)
+    assert optimize_delta_shares(given) == (0.5, 0.5)
 
 
 def test_every_tree_of_pieces_divides_the_whole_delta():
@@ -98,7 +103,7 @@ def test_every_tree_of_pieces_divides_the_whole_delta():
         f"max({M} - positive_rate, {F} - positive_rate, {M}) <= 0.1"  # overlapping: two bounds each
     )
     given = beforehand(text, {"M": 900, "F": 60}, uneven(1, 900, 60), method="pieces")
-    shares = np.array(optimized(given))
+    shares = np.array(optimize_delta_shares(given))
     trees = np.array([each.tree for each in given.tested.asked])
     assert [shares[trees == tree].sum() for tree in range(3)] == pytest.approx([1, 1, 1])
     assert shares[trees == 1].max() > 0.6
@@ -113,7 +118,7 @@ def test_rows_of_the_safety_test_are_what_a_group_s_share_says():
 def test_a_certificate_divides_by_the_candidate_s_rows_alone():
     sizes = {"g": words("M" * 400 + "F" * 40)}
     test = rules(f"{M} - {F} <= 0.1", sizes)
-    candidate = Candidate(test.rates, {"decision": uneven(0, 400, 40)})
+    candidate = CandidateRows(test.rates, {"decision": uneven(0, 400, 40)})
     uppers = {}
     for division in ("equal", "optimized"):
         promise = test.promise(method="leaves", bound="student_t", division=division)
@@ -140,7 +145,7 @@ def test_groups_are_disjoint_where_neither_tested_nor_candidate_rows_are_common(
     def quantities(rates):
         (found,) = certify(
             safety.goals, promise, safety.rates, measured, UNIT, np.random.default_rng(0),
-            Candidate(rates, measured),
+            CandidateRows(rates, measured),
         )  # fmt: skip
         return [node for node in nodes(found.tree) if "delta" in node]
 

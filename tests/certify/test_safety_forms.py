@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracles.certificates import rules, words
 
 from ratecli.certify.bounds import BOUNDS
-from ratecli.certify.forms import joint, parts_of
+from ratecli.certify.forms import has_joint_bound, independent_parts
 from ratecli.errors import FaultError
 from ratecli.rates.affine import affine
 
@@ -26,7 +26,7 @@ def form_of(text, label=LABEL, **columns):
 
 
 def parts(text, label_range=UNIT, label=LABEL):
-    return parts_of(*form_of(text, label), label_range)
+    return independent_parts(*form_of(text, label), label_range)
 
 
 def ends(part):
@@ -63,7 +63,7 @@ def test_a_share_is_one_sample_over_all_rows_in_its_slice_or_not():
 def test_slices_of_shares_may_have_rows_in_common():
     """Of those at hand they have none: whether one can be in both is not said."""
     text = "joint_rate[g=a] - 2 * joint_rate[h=c] <= 0.4 * positive_rate"
-    (part,) = parts_of(*form_of(text, h=words("ddddccccdd")), UNIT)
+    (part,) = independent_parts(*form_of(text, h=words("ddddccccdd")), UNIT)
     assert ends(part) == pytest.approx((-2.4, 0.6))
 
 
@@ -103,8 +103,8 @@ def test_coefficients_of_any_size_leave_numbers_to_square():
 )
 def test_groups_that_overlap_have_no_joint_bound(text):
     form, rates = form_of(text)
-    assert not joint(form, rates)
-    assert parts_of(form, rates, UNIT) is None
+    assert not has_joint_bound(form, rates)
+    assert independent_parts(form, rates, UNIT) is None
 
 
 def test_slices_are_the_same_by_what_is_written_not_by_the_rows_at_hand():
@@ -112,12 +112,12 @@ def test_slices_are_the_same_by_what_is_written_not_by_the_rows_at_hand():
     columns = {"h": words("yyyynnnnnn")}
     for text in ("positive_rate[g=a] + negative_rate[h=y] <= 0.5", "positive_rate - tpr <= 0.1"):
         form, rates = form_of(text, np.ones(10), **columns)
-        assert not joint(form, rates)
+        assert not has_joint_bound(form, rates)
     form, rates = form_of("positive_rate[g=a] - error[g=a] + churn[g=a] <= 0.5", **columns)
-    assert len(parts_of(form, rates, UNIT)) == 1
+    assert len(independent_parts(form, rates, UNIT)) == 1
     label = np.where(np.arange(10) < 1, np.nan, LABEL)
     form, rates = form_of("positive_rate[g=a] - error[g=a] <= 0.5", label, **columns)
-    assert not joint(form, rates)
+    assert not has_joint_bound(form, rates)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_an_error_beyond_the_range_shows_that_the_range_was_not_known():
 
 def test_moments_are_those_of_the_rows():
     form, rates = form_of("positive_rate[g=b] <= 0.5")
-    (part,) = parts_of(form, rates, UNIT)
+    (part,) = independent_parts(form, rates, UNIT)
     decisions = np.array([9, 9, 9, 9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     found = part.moments({"decision": decisions})
     assert found.rows == 6
@@ -167,11 +167,11 @@ def test_weights_are_refused_unless_they_are_equal():
     columns, label = {"g": GROUP}, LABEL
     weight = np.where(GROUP == "a", 2.0, 1.0)
     equal = rules("tpr[g=a] - tpr[g=b] <= 0.1", columns, label, weight)
-    first, _ = parts_of(affine(equal.goals[0].pieces[0]), equal.rates, UNIT)
+    first, _ = independent_parts(affine(equal.goals[0].pieces[0]), equal.rates, UNIT)
     assert (first.slope == 1).all()
     unequal = rules("tpr <= 0.1", columns, label, weight)
     with pytest.raises(FaultError) as caught:
-        parts_of(affine(unequal.goals[0].pieces[0]), unequal.rates, UNIT)
+        independent_parts(affine(unequal.goals[0].pieces[0]), unequal.rates, UNIT)
     (fault,) = caught.value.faults
     assert fault.code == "E411"
     assert "tpr" in fault.message
@@ -190,7 +190,7 @@ def test_parts_add_up_to_the_form(coefficients, decisions):
     )
     form, rates = form_of(text)
     p = np.array(decisions)
-    found = parts_of(form, rates, UNIT)
+    found = independent_parts(form, rates, UNIT)
     means = [part.coefficient * part.values({"decision": p}).mean() for part in found]
     values = rates.rates(p)
     direct = sum(k * values[rates.index()[leaf]] for leaf, k in form.coefficients.items())

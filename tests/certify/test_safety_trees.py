@@ -23,14 +23,14 @@ BOTH = frozenset({1, -1})
 def planned(text, method="leaves", delta=0.05, shares=None, **options):
     test = rules(text, COLUMNS, LABEL)
     promise = test.promise(delta, method=method, **options)
-    return trees.tested(test.goals[0], promise, test.rates, shares)
+    return trees.plan_goal_test(test.goals[0], promise, test.rates, shares)
 
 
 def asked(found):
     """Per tree, the delta of each side of each quantity."""
     result = [{} for _ in found.trees]
     for each in found.asked:
-        text = ex.text(found.quantities[each.quantity].expression())
+        text = ex.to_text(found.quantities[each.quantity].expression())
         result[each.tree][text.replace(" = ", "="), each.sign] = each.delta
     return result
 
@@ -84,7 +84,7 @@ def test_a_maximum_of_differences_is_as_good_as_their_size():
 
 def limits_of(found, limits):
     """Limits in the order in which they were asked for."""
-    names = [ex.text(form.expression()).replace(" = ", "=") for form in found.quantities]
+    names = [ex.to_text(form.expression()).replace(" = ", "=") for form in found.quantities]
     return np.array([limits[names[each.quantity], each.sign] for each in found.asked])
 
 
@@ -142,7 +142,7 @@ def test_each_side_of_a_difference_has_the_whole_delta_where_both_must_pass():
 
 def test_ratios_are_cleared_of_denominators():
     found = planned(f"min({M} / {F}, {F} / {M}) >= 0.8", "pieces")
-    assert [ex.text(tree).replace(" = ", "=") for tree in found.trees] == [
+    assert [ex.to_text(tree).replace(" = ", "=") for tree in found.trees] == [
         f"-{M} + 0.8 * {F}",
         f"-{F} + 0.8 * {M}",
     ]
@@ -164,7 +164,7 @@ def test_affine_terms_beside_others_are_bounded_as_one():
 def test_small_coefficients_tell_quantities_apart_and_a_rate_is_itself():
     text = f"max({M} + 1e-14 * {F}, {M} - 1e-14 * {F}, 49 * {M} - 48) <= 0.5"
     found = planned(text, "pieces")
-    assert [ex.text(form.expression()).replace(" = ", "=") for form in found.quantities] == [
+    assert [ex.to_text(form.expression()).replace(" = ", "=") for form in found.quantities] == [
         f"{M} + 1e-14 * {F}",
         f"{M} - 1e-14 * {F}",
         M,

@@ -9,7 +9,7 @@ import pytest
 from oracles.goals import smooth_rows
 from oracles.promised import GAP, promised
 
-from ratecli.models.linear import Chance
+from ratecli.models.linear import RandomizedLogistic
 from ratecli.solvers.seldonian.solver import Seldonian
 
 RULES = {"gap": GAP, "recall": "tpr >= 0.4"}
@@ -19,7 +19,7 @@ def chance(problem, **options):
     solution = Seldonian(**options).solve(problem, np.random.default_rng(0), lambda _: None)
     assert solution.status == "solved"
     model = solution.variants["stochastic"]
-    assert isinstance(model, Chance)
+    assert isinstance(model, RandomizedLogistic)
     return model, solution
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ratecli.errors import FaultError
-from ratecli.ledger.store import Store
+from ratecli.ledger.store import LedgerStore
 
 SMALL = """\
 # a small experiment
@@ -42,7 +42,7 @@ def stored(ledger: Path) -> int:
     if not ledger.is_file():
         return 0
     try:
-        with Store(ledger, readonly=True) as store:
+        with LedgerStore(ledger, readonly=True) as store:
             return len(store.known())
     except FaultError:  # it is only being made
         return 0

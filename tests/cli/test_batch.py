@@ -14,16 +14,16 @@ import pytest
 import typer
 from small import PLAIN, SMALL, TRIALS, command, stored
 
-from ratecli.cli.batch import Manner, run_together
+from ratecli.cli.batch import BatchOptions, run_batch
 from ratecli.experiment import limits
-from ratecli.experiment.limits import held_by
+from ratecli.experiment.limits import process_memory
 from ratecli.experiment.prepare import prepare
-from ratecli.ledger.lock import locked
+from ratecli.ledger.lock import lock_results
 from ratecli.ledger.records import TrialResult
-from ratecli.ledger.store import Store
+from ratecli.ledger.store import LedgerStore
 from ratecli.runner import dask_pool as dask_crew
-from ratecli.runner.executors import Serial
-from ratecli.runner.run import LEDGER, Asked, run_all
+from ratecli.runner.executors import SerialExecutor
+from ratecli.runner.run import LEDGER_FILE, RunRequest, run_experiments
 
 OTHER = PLAIN.replace("name: small", "name: other").replace("rows: 200", "rows: 210")
 EXPECT = """\
@@ -43,7 +43,7 @@ def files(folder):
 
 
 def ledger(folder, name):
-    return folder / "results" / name / LEDGER
+    return folder / "results" / name / LEDGER_FILE
 
 
 def asked(folder, *texts):
@@ -53,7 +53,7 @@ def asked(folder, *texts):
         path = folder / f"e{at}.yaml"
         path.write_text(text)
         prepared = prepare(path)
-        found.append(Asked(prepared, folder / "results" / prepared.experiment.name))
+        found.append(RunRequest(prepared, folder / "results" / prepared.experiment.name))
     return found
 
 
@@ -66,7 +66,7 @@ class Counting:
     def run(self, tasks, function, on_done, hooks):
         todo = list(tasks)
         self.keys += [task.key for task in todo]
-        Serial().run(todo, function, on_done, hooks)
+        SerialExecutor().run(todo, function, on_done, hooks)
 
 
 class Breaking(Counting):
@@ -120,12 +120,12 @@ def test_what_two_experiments_lack_is_run_once(folder):
     same = PLAIN.replace("name: small", "name: same").replace("ratio:", "quotient:")
     more = same.replace("name: same", "name: more").replace("seeds: 2", "seeds: 3")
     found, executor, ended = asked(folder, PLAIN, same, more), Counting(), []
-    run_all(found, executor, ended.append, quiet=True)
+    run_experiments(found, executor, ended.append, quiet=True)
     assert len(executor.keys) == len(set(executor.keys)) == TRIALS * 3 // 2
     assert [outcome.ran for outcome in ended] == [TRIALS, TRIALS, TRIALS * 3 // 2]
     ledgers = []
     for each in found:
-        with Store(each.folder / LEDGER, readonly=True) as store:
+        with LedgerStore(each.folder / LEDGER_FILE, readonly=True) as store:
             ledgers.append({key: store.result(key) for key in store.results()})
     assert ledgers[0] == ledgers[1]
     assert ledgers[0].items() <= ledgers[2].items()
@@ -134,9 +134,9 @@ def test_what_two_experiments_lack_is_run_once(folder):
 def test_what_one_has_stored_the_others_take_from_it(folder):
     more = PLAIN.replace("name: small", "name: more").replace("seeds: 2", "seeds: 3")
     found = asked(folder, PLAIN, more)
-    run_all(found[:1], Serial(), lambda _: None, quiet=True)
+    run_experiments(found[:1], SerialExecutor(), lambda _: None, quiet=True)
     executor, ended = Counting(), []
-    run_all(found, executor, ended.append, quiet=True)
+    run_experiments(found, executor, ended.append, quiet=True)
     assert len(executor.keys) == TRIALS // 2
     assert {outcome.folder.name: outcome.ran for outcome in ended} == {
         "small": 0,
@@ -144,7 +144,7 @@ def test_what_one_has_stored_the_others_take_from_it(folder):
     }
     ledgers = []
     for each in found:
-        with Store(each.folder / LEDGER, readonly=True) as store:
+        with LedgerStore(each.folder / LEDGER_FILE, readonly=True) as store:
             ledgers.append({key: store.result(key) for key in store.results()})
     assert ledgers[0].items() <= ledgers[1].items()
     assert len(ledgers[1]) == TRIALS * 3 // 2
@@ -154,9 +154,9 @@ def test_what_one_has_stored_the_others_take_from_it(folder):
 def test_reasons_that_name_constraints_otherwise_are_not_taken(folder):
     renamed = PLAIN.replace("name: small", "name: more").replace("parity:", "fair:")
     found = asked(folder, PLAIN, renamed)
-    run_all(found[:1], Serial(), lambda _: None, quiet=True)
+    run_experiments(found[:1], SerialExecutor(), lambda _: None, quiet=True)
     executor = Counting()
-    run_all(found, executor, lambda _: None, quiet=True)
+    run_experiments(found, executor, lambda _: None, quiet=True)
     assert len(executor.keys) == TRIALS
 
 
@@ -196,20 +196,20 @@ def test_what_failed_is_run_again_and_taken_from_nobody(folder):
     found = asked(folder, PLAIN, same)
     failed = TrialResult(found[0].prepared.plan.tasks[0].key, "error", "no memory")
     found[0].folder.mkdir(parents=True)
-    with Store(found[0].folder / LEDGER) as store:
+    with LedgerStore(found[0].folder / LEDGER_FILE) as store:
         store.put(failed)
     executor = Counting()
-    run_all(found, executor, lambda _: None, quiet=True)
+    run_experiments(found, executor, lambda _: None, quiet=True)
     assert failed.key in executor.keys
 
 
 def test_a_ledger_of_which_nothing_can_be_taken_stops_its_own_experiment_only(folder):
     found = asked(folder, PLAIN, PLAIN.replace("name: small", "name: same"))
-    run_all(found[:1], Serial(), lambda _: None, quiet=True)
-    with closing(sqlite3.connect(found[0].folder / LEDGER)) as db, db:
+    run_experiments(found[:1], SerialExecutor(), lambda _: None, quiet=True)
+    with closing(sqlite3.connect(found[0].folder / LEDGER_FILE)) as db, db:
         db.execute("UPDATE models SET data = 'no bytes'")
     told, ended, executor = [], [], Counting()
-    run_all(found, executor, ended.append, lambda *fault: told.append(fault), quiet=True)
+    run_experiments(found, executor, ended.append, lambda *fault: told.append(fault), quiet=True)
     assert [(each.folder.name, error.faults[0].code) for each, error in told] == [("small", "E503")]
     assert [outcome.folder.name for outcome in ended] == ["same"]
     assert len(executor.keys) == TRIALS
@@ -218,15 +218,20 @@ def test_a_ledger_of_which_nothing_can_be_taken_stops_its_own_experiment_only(fo
 def test_each_is_told_as_soon_as_its_own_trials_have_ended(folder):
     found = asked(folder, PLAIN, OTHER)
     seen = []
-    run_all(found, Serial(), lambda _: seen.append(stored(found[1].folder / LEDGER)), quiet=True)
+    run_experiments(
+        found,
+        SerialExecutor(),
+        lambda _: seen.append(stored(found[1].folder / LEDGER_FILE)),
+        quiet=True,
+    )
     assert seen == [0, TRIALS]
 
 
 def test_a_ledger_that_fails_stops_its_own_experiment_only(folder):
     found = asked(folder, PLAIN, OTHER)
     told, ended = [], []
-    executor = Breaking(found[0].folder / LEDGER)
-    run_all(found, executor, ended.append, lambda *fault: told.append(fault), quiet=True)
+    executor = Breaking(found[0].folder / LEDGER_FILE)
+    run_experiments(found, executor, ended.append, lambda *fault: told.append(fault), quiet=True)
     assert [each.folder.name for each, _ in told] == ["small"]
     assert [fault.code for _, error in told for fault in error.faults] in (["E502"], ["E503"])
     assert [outcome.folder.name for outcome in ended] == ["other"]
@@ -237,16 +242,16 @@ def test_what_only_the_stopped_one_lacks_is_still_there_for_those_that_need_it(f
     text = PLAIN + "  best: of(unconstrained, error)\n"
     both = asked(folder, text, text.replace("name: small", "name: same"))
     alone = asked(folder, text.replace("  - majorize: {iterations: 2}\n", ""))
-    run_all(alone, Serial(), lambda _: None, quiet=True)
+    run_experiments(alone, SerialExecutor(), lambda _: None, quiet=True)
     ended = []
-    executor = Breaking(both[1].folder / LEDGER)
-    run_all(both, executor, ended.append, lambda *_: None, quiet=True)
+    executor = Breaking(both[1].folder / LEDGER_FILE)
+    run_experiments(both, executor, ended.append, lambda *_: None, quiet=True)
     assert [outcome.folder.name for outcome in ended] == ["small"]
     assert "error" not in ended[0].counts
 
 
 def test_a_folder_in_use_stops_its_own_experiment_only(folder, cli, files):
-    with locked(folder / "results" / "small"):
+    with lock_results(folder / "results" / "small"):
         answer = cli("run", *files, "--executor", "serial")
     assert answer.code == 2
     assert "error[E504]: " in answer.err
@@ -297,9 +302,11 @@ def test_an_interrupt_says_what_is_stored_of_each(folder, files):
 
 def test_an_interrupt_is_one_whatever_became_of_a_ledger(folder, capsys):
     found = asked(folder, PLAIN, OTHER)
-    manner = Manner(Interrupted(found[0].folder / LEDGER), fresh=False, quiet=True, verbose=False)
+    manner = BatchOptions(
+        Interrupted(found[0].folder / LEDGER_FILE), fresh=False, quiet=True, verbose=False
+    )
     with pytest.raises(typer.Exit) as ended:
-        run_together(found, manner)
+        run_batch(found, manner)
     assert ended.value.exit_code == 130
     err = capsys.readouterr().err
     assert f"interrupted: {TRIALS} of {TRIALS} trials are stored in {found[1].folder}\n" in err
@@ -331,12 +338,12 @@ def test_limits_are_in_no_key(files):
     plain = prepare(files[0]).plan
     limited = prepare(files[0], ["limits.time=90 s", "limits.memory=2 GiB"]).plan
     assert [task.key for task in limited.tasks] == [task.key for task in plain.tasks]
-    assert {task.limits for task in limited.tasks} == {limits.Limits(90.0, 2 * 2**30)}
+    assert {task.limits for task in limited.tasks} == {limits.TrialLimits(90.0, 2 * 2**30)}
     assert {task.limits for task in plain.tasks} == {limits.UNLIMITED}
 
 
 def test_a_limit_that_the_system_cannot_keep(cli, small, monkeypatch):
-    monkeypatch.setattr(limits, "PROC", False)
+    monkeypatch.setattr(limits, "HAS_PROC", False)
     monkeypatch.setenv("PATH", os.devnull)  # no `ps`
     answer = cli("run", small, "--memory", "2GiB", "--executor", "serial")
     assert answer.code == 2
@@ -345,8 +352,8 @@ def test_a_limit_that_the_system_cannot_keep(cli, small, monkeypatch):
 
 def test_what_a_process_holds():
     block = b"x" * (64 * 2**20)
-    assert len(block) < held_by(os.getpid()) < 2**40
-    assert held_by(2**22 + 1) == 0  # there is no such process
+    assert len(block) < process_memory(os.getpid()) < 2**40
+    assert process_memory(2**22 + 1) == 0  # there is no such process
 
 
 def test_without_dask(cli, small, monkeypatch, folder):

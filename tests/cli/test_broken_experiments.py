@@ -282,7 +282,7 @@ def test_an_optimum_that_nobody_knows(folder, cli, source):
     ],
 )
 def test_an_optimum_holds_for_rows_as_they_were_drawn(folder, cli, more, codes):
-    loans.generate(200, 9).frame.to_csv("loans.csv", index=False)
+    loans.generate_loans(200, 9).frame.to_csv("loans.csv", index=False)
     text = (
         f"name: x\ndatasets: {{d: {{source: loans, rows: 400}}{more}}}\nalgorithms: [unconstrained]\n"
         "groups: {women: sex = Female, men: sex = Male}\n"

@@ -15,7 +15,7 @@ from small import PLAIN
 
 from ratecli.cli.app import main
 from ratecli.config.experiment import load_experiment
-from ratecli.report.regression.reference import read, text
+from ratecli.report.regression.reference import read_reference, reference_text
 
 FILE = PLAIN.replace("seeds: 2", "seeds: 5").replace("[0.6, 0.9]", "[0.6]")
 TRIALS = 10
@@ -397,9 +397,9 @@ def test_what_is_pinned_here_is_pinned_whole():
     found = sorted((root / "results" / "reference").glob("*.json"))
     assert {path.stem for path in found} >= {"quickstart", "adult-check"}
     for path in found:
-        assert read(path).name == path.stem
+        assert read_reference(path).name == path.stem
         assert path.stem in names
-        assert path.read_text("utf-8") == text(read(path))
+        assert path.read_text("utf-8") == reference_text(read_reference(path))
         assert path.stat().st_size < 20_000
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ from ratecli.errors import Fault, FaultError
     ],
 )
 def test_exit_codes(codes, exit_code):
-    assert FaultError(Fault(code, "...") for code in codes.split()).exit_code == exit_code
+    assert FaultError(Diagnostic(code, "...") for code in codes.split()).exit_code == exit_code

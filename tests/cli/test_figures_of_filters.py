@@ -12,9 +12,9 @@ import pytest
 from sklearn.model_selection import train_test_split
 
 from ratecli.cli.app import main
-from ratecli.datasets.download import ensure
-from ratecli.datasets.load import load
-from ratecli.datasets.registry import find
+from ratecli.datasets.download import fetch_files
+from ratecli.datasets.load import load_entry_table
+from ratecli.datasets.registry import find_source
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
 COLUMNS = {"bank": "job", "adult": "race"}
@@ -30,7 +30,7 @@ def needed(name: str) -> None:
     """Bring the data of a source from the mirror; without one a test of data is skipped."""
     if not MIRROR:
         pytest.skip(f"RATECLI_DATA_MIRROR names no folder that holds {name}")
-    ensure(find(name), offline=False)
+    fetch_files(find_source(name), offline=False)
 
 
 def ran(folder: Path, dataset: str, column: str, algorithms: str) -> dict:
@@ -80,7 +80,7 @@ REFERENCE = {
 def test_guesses_have_the_reference_numbers(tmp_path, name):
     """On the very rows of the reference: scikit-learn's split of seed 0; of Adult fnlwgt is a feature."""
     needed(name)
-    table = load({"source": name}, Path(), offline=True)
+    table = load_entry_table({"source": name}, Path(), offline=True)
     frame = table.frame.drop(columns=["y" if name == "bank" else "income"])
     frame["label"] = table.label
     _, test = train_test_split(np.arange(len(frame)), test_size=1 / 3, random_state=0)

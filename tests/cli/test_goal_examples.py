@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from trained_rows import Trial, trials
 
-from ratecli.datasets.lending import FLOOR
+from ratecli.datasets.lending import INCOME_FLOOR
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "goh2016" / "goals"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -102,8 +102,8 @@ def alarms_and_misses(rows):
 def egregious(rows):
     loans, complaints = rows[rows.dataset == "loans"], rows[rows.dataset == "complaints"]
     refused, accepted = complaints[complaints.label == 1], complaints[complaints.label == 0]
-    assert (refused.income < FLOOR).all()
-    assert (accepted.income >= FLOOR).all()
+    assert (refused.income < INCOME_FLOOR).all()
+    assert (accepted.income >= INCOME_FLOOR).all()
     return {
         "right_refused": refused.yes.mean(),
         "right_accepted": 1 - accepted.yes.mean(),

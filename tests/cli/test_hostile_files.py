@@ -16,7 +16,7 @@ from nested import changed, paths
 from small import PLAIN
 
 from ratecli.cli.app import main
-from ratecli.datasets.archive import extract
+from ratecli.datasets.archive import extract_member
 from ratecli.errors import FaultError
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
@@ -304,7 +304,7 @@ def test_damaged_archives_end_in_a_fault(tmp_path):
         cut = len(raw) if chance.random() < 0.8 else chance.randrange(len(raw))
         (tmp_path / "a.zip").write_bytes(bytes(raw[:cut]))
         try:
-            extract(tmp_path / "a.zip", ("f1.csv",), tmp_path / "out", 10_000)
+            extract_member(tmp_path / "a.zip", ("f1.csv",), tmp_path / "out", 10_000)
             ends.add("extracted")
         except FaultError as error:
             ends |= {fault.code for fault in error.faults}
@@ -319,7 +319,7 @@ def test_a_name_that_is_there_twice(tmp_path):
         with pytest.warns(UserWarning, match="Duplicate name"):
             archive.writestr("f.csv", b"2" * 100_000)
     with pytest.raises(FaultError) as caught:
-        extract(tmp_path / "a.zip", ("f.csv",), tmp_path / "out", 1000)
+        extract_member(tmp_path / "a.zip", ("f.csv",), tmp_path / "out", 1000)
     assert caught.value.faults[0].code == "E409"
 
 

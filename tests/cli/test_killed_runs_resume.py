@@ -12,7 +12,7 @@ import pytest
 from small import command, stored
 
 from ratecli.cli.app import main
-from ratecli.runner.run import LEDGER
+from ratecli.runner.run import LEDGER_FILE
 
 TRIALS = 40
 MANY = f"""\
@@ -26,7 +26,7 @@ metrics: {{error: error, gap: 'max_gap(positive_rate, by=sex)'}}
 
 def killed_at(folder, jobs, trials, seconds):
     """A run that is killed some time after so many trials are stored; how many were, then."""
-    ledger = folder / "results" / "many" / LEDGER
+    ledger = folder / "results" / "many" / LEDGER_FILE
     with subprocess.Popen(
         command("run", "many.yaml", "--jobs", jobs, "-q"), stderr=subprocess.PIPE, cwd=folder
     ) as run:
@@ -54,7 +54,7 @@ def assert_each_once(folder):
         rows = list(csv.DictReader(file))
     assert [int(row["seed"]) for row in rows] == list(range(TRIALS))
     assert {row["status"] for row in rows} == {"ok"}
-    with sqlite3.connect(results / LEDGER) as db:
+    with sqlite3.connect(results / LEDGER_FILE) as db:
         counts = db.execute("SELECT count(*), count(DISTINCT key) FROM trials").fetchone()
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.close()

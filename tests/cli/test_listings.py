@@ -13,14 +13,22 @@ import pytest
 from small import SMALL, command, environment, process
 
 from ratecli.config.experiment import load_experiment
-from ratecli.config.report import KINDS
+from ratecli.config.report import PLOT_TYPES
 from ratecli.config.schema import json_schema
-from ratecli.experiment.catalogue import LISTINGS, PLOTS, describe, names
+from ratecli.experiment.catalogue import LISTINGS, PLOT_DESCRIPTIONS, describable_names, describe
 from ratecli.experiment.file_schema import file_schema
-from ratecli.experiment.signature import signature
+from ratecli.experiment.signature import read_signature
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.table import COMPOSITES, OF, RANKINGS, RATES, SPREADS, SYNONYMS, TEMPLATES
-from ratecli.solvers.registry import algorithms
+from ratecli.rates.table import (
+    BALANCE_METRICS,
+    COMPOSITES,
+    OF,
+    RANKINGS,
+    RATES,
+    SYNONYMS,
+    TEMPLATES,
+)
+from ratecli.solvers.registry import all_algorithms
 
 HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2", "requests"}  # fmt: skip
 QUICK = [
@@ -87,21 +95,21 @@ def test_listings_are_tables_and_json(cli, kind):
 
 def test_all_that_has_a_name_is_listed():
     listed = {kind: [row["name"] for row in listing()] for kind, listing in LISTINGS.items()}
-    assert listed["metrics"] == [*RATES, *COMPOSITES, *RANKINGS, *SPREADS]
+    assert listed["metrics"] == [*RATES, *COMPOSITES, *RANKINGS, *BALANCE_METRICS]
     assert listed["functions"] == [*FUNCTIONS, *TEMPLATES, OF]
-    assert listed["algorithms"] == list(algorithms())
-    assert listed["plots"] == list(PLOTS)
+    assert listed["algorithms"] == list(all_algorithms())
+    assert listed["plots"] == list(PLOT_DESCRIPTIONS)
     synonyms = [each for row in LISTINGS["metrics"]() for each in row["synonyms"]]
     assert sorted(synonyms) == sorted(SYNONYMS)
 
 
 def test_plots_are_those_of_the_file():
     parts = json_schema()["$defs"]
-    kinds = [parts[part.__name__]["properties"]["kind"]["const"] for part in KINDS.values()]
-    assert kinds == list(KINDS) == list(PLOTS)
+    kinds = [parts[part.__name__]["properties"]["kind"]["const"] for part in PLOT_TYPES.values()]
+    assert kinds == list(PLOT_TYPES) == list(PLOT_DESCRIPTIONS)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", describable_names())
 def test_every_name_can_be_shown(cli, name):
     answer = cli("show", name)
     assert (answer.code, answer.err) == (0, "")
@@ -110,9 +118,11 @@ def test_every_name_can_be_shown(cli, name):
     assert row == json.loads(json.dumps(describe(name)))
 
 
-@pytest.mark.parametrize("algorithm", algorithms().values(), ids=lambda algorithm: algorithm.name)
+@pytest.mark.parametrize(
+    "algorithm", all_algorithms().values(), ids=lambda algorithm: algorithm.name
+)
 def test_options_read_off_the_source_are_those_of_the_class(algorithm):
-    found = signature(algorithm)
+    found = read_signature(algorithm)
     solver = algorithm.load()
     shown = {option.name: option.default for option in found.options}
     assert shown == {field.name: field.default for field in fields(solver)} | algorithm.preset

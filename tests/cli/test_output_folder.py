@@ -9,11 +9,11 @@ import pytest
 from small import SMALL
 
 from ratecli.cli.checks import REFERENCE
-from ratecli.cli.reports import JOINED
-from ratecli.config.names import IN_RESULTS
-from ratecli.ledger.lock import LOCK, REPORT_LOCK
-from ratecli.report.write import FOLDERS, PAGES, check_place
-from ratecli.runner.run import LEDGER
+from ratecli.cli.reports import JOINED_REPORT
+from ratecli.config.names import RESERVED_RESULT_FILES
+from ratecli.ledger.lock import LOCK_FILE, REPORT_LOCK_FILE
+from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS, check_report_folder
+from ratecli.runner.run import LEDGER_FILE
 
 SEVERAL = (("report.html",), ("metrics.csv", "summary.md"))
 
@@ -29,7 +29,7 @@ def refused(folder, cli):
         assert "Traceback" not in answer.err
         assert "internal" not in answer.err
         assert answer.out == ""
-        assert not (folder / "results" / "small" / LEDGER).is_file()
+        assert not (folder / "results" / "small" / LEDGER_FILE).is_file()
         return [line for line in answer.err.splitlines() if line.startswith("error[")]
 
     return call
@@ -66,7 +66,7 @@ def test_a_file_where_figures_should_be(folder, refused):
 
 
 def test_the_ledger_is_a_folder(folder, refused):
-    (folder / "results" / "small" / LEDGER).mkdir(parents=True)
+    (folder / "results" / "small" / LEDGER_FILE).mkdir(parents=True)
     assert refused("--fresh")[0].startswith(
         "error[E505]: cannot write to 'results/small/trials.sqlite': "
     )
@@ -74,7 +74,7 @@ def test_the_ledger_is_a_folder(folder, refused):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-@pytest.mark.parametrize("name", ["", *FOLDERS])
+@pytest.mark.parametrize("name", ["", *REPORT_FOLDERS])
 def test_a_folder_without_permission(folder, refused, name):
     place = folder / "results" / "small" / name
     place.mkdir(parents=True)
@@ -97,10 +97,22 @@ def test_what_is_looked_at_beforehand_is_what_is_written(folder, cli):
     (folder / "small.yaml").write_text(SMALL.replace("seeds: 2", "seeds: 1"))
     assert cli("run", "small.yaml", "-q", "-j", 1).code == 0
     results = folder / "results" / "small"
-    check_place(results)
-    record = {"experiment.yaml", "resolved.yaml", "manifest.json", LEDGER, LOCK, REPORT_LOCK}
-    assert {path.name for path in results.iterdir()} == {*PAGES, *record, "figures", "models"}
+    check_report_folder(results)
+    record = {
+        "experiment.yaml",
+        "resolved.yaml",
+        "manifest.json",
+        LEDGER_FILE,
+        LOCK_FILE,
+        REPORT_LOCK_FILE,
+    }
+    assert {path.name for path in results.iterdir()} == {
+        *REPORT_FILES,
+        *record,
+        "figures",
+        "models",
+    }
 
 
 def test_no_experiment_takes_the_place_of_what_else_is_in_the_folder_of_results():
-    assert set(IN_RESULTS) == {REFERENCE.name, JOINED}
+    assert set(RESERVED_RESULT_FILES) == {REFERENCE.name, JOINED_REPORT}

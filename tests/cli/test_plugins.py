@@ -17,11 +17,11 @@ from ratecli.config.experiment import load_experiment
 from ratecli.datasets import registry as sources
 from ratecli.experiment import options, origins
 from ratecli.experiment.catalogue import describe
-from ratecli.experiment.prepare import examine
+from ratecli.experiment.prepare import check_available
 from ratecli.rates import metrics
 from ratecli.solvers import registry as solvers
 
-CACHES = (plugins.installed, solvers.algorithms, options.solver_class, sources.source_of, metrics.metric_of)  # fmt: skip
+CACHES = (plugins.installed_plugins_by_kind, solvers.all_algorithms, options.solver_class, sources.source_of_plugin, metrics.load_plugin_metric)  # fmt: skip
 
 GOOD = """
 from dataclasses import dataclass
@@ -136,7 +136,7 @@ def test_versions_enter_the_keys_of_what_uses_them(acme, folder, cli):
     def planned(name):
         plan = cli("plan", name)
         assert plan.code == 0, plan.err
-        prepared = examine(folder / name)
+        prepared = check_available(folder / name)
         return {each.label: each.key for each in prepared.plan.planned}
 
     before, own = planned("exp.yaml"), planned("own.yaml")
@@ -316,7 +316,7 @@ def test_a_swept_name_hides_a_metric_of_a_package(site, folder, cli):
     (folder / "exp.yaml").write_text(PLAIN)
     answer = cli("validate", "exp.yaml")
     assert (answer.code, answer.err.count("E210")) == (0, 0), answer.err
-    assert origins.brought(load_experiment(folder / "exp.yaml")[0], ["kappa"]) == []
+    assert origins.used_plugins(load_experiment(folder / "exp.yaml")[0], ["kappa"]) == []
 
 
 SOURCE = """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from ratecli.config.algorithm import label_of
+from ratecli.config.algorithm import entry_label
 
 FILE = Path(__file__).parents[2] / "experiments" / "seldonian2019" / "promise-loans.yaml"
 QUICK = ("post_shift", "chances_calibrated")
@@ -20,7 +20,7 @@ SEEDS = 12
 def small(folder: Path) -> Path:
     """The experiment with its quicker algorithms, and one of them without the test beside itself."""
     data = yaml.safe_load(FILE.read_text("utf-8"))
-    data["algorithms"] = [*(e for e in data["algorithms"] if label_of(e) in QUICK), UNTESTED]
+    data["algorithms"] = [*(e for e in data["algorithms"] if entry_label(e) in QUICK), UNTESTED]
     data["expect"] = [entry for entry in data["expect"] if entry["algorithm"] in QUICK]
     data["seeds"] = SEEDS
     path = folder / "small.yaml"

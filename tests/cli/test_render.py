@@ -6,23 +6,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ratecli.errors import Fault, Place
-from ratecli.render import render, to_github, to_json
+from ratecli.errors import Diagnostic, SourceLocation
+from ratecli.render import diagnostics_to_github, diagnostics_to_json, render_diagnostics
 
 RULE = "  b: tpr[sex=female] >= 0.8 * tpr"
 GAP = "  d: max_gap(precision, by=sex) <= 0.05"
-E206 = Fault(
+E206 = Diagnostic(
     "E206",
     "'female' is not a value of 'sex'",
     "did you mean 'Female'? values: Male, Female",
-    place=Place("exp.yaml", 6, 14, 6, RULE),
+    place=SourceLocation("exp.yaml", 6, 14, 6, RULE),
 )
-E308 = Fault(
+E308 = Diagnostic(
     "E308",
     "algorithm 'majorize' cannot enforce 'd': it compares two ratios, the algorithm takes affine "
     "rules",
     "algorithms that can: three_player, seldonian",
-    place=Place("exp.yaml", 8, 6, 34, GAP),
+    place=SourceLocation("exp.yaml", 8, 6, 34, GAP),
 )
 
 GOLDEN = """\
@@ -43,7 +43,7 @@ affine rules
 
 
 def fault_at(excerpt, column, width, line=3):
-    return Fault("E101", "wrong", place=Place("f.yaml", line, column, width, excerpt))
+    return Diagnostic("E101", "wrong", place=SourceLocation("f.yaml", line, column, width, excerpt))
 
 
 def columns(text):
@@ -57,27 +57,32 @@ def marked_columns(text):
 
 
 def test_the_interfaces_examples():
-    assert render([E206, E308], color=False, width=100) == GOLDEN
+    assert render_diagnostics([E206, E308], color=False, width=100) == GOLDEN
 
 
 def test_colours_change_nothing_else():
-    painted = render([E206, E308], color=True, width=100)
+    painted = render_diagnostics([E206, E308], color=True, width=100)
     assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == GOLDEN
     assert "\x1b[1;31merror[E206]\x1b[0m" in painted
 
 
 def test_warnings_are_called_so():
-    fault = Fault("W401", "group 'men' has 12 rows")
-    assert render([fault], color=False, width=80) == "warning[W401]: group 'men' has 12 rows"
+    fault = Diagnostic("W401", "group 'men' has 12 rows")
+    assert (
+        render_diagnostics([fault], color=False, width=80)
+        == "warning[W401]: group 'men' has 12 rows"
+    )
 
 
 def test_help_without_a_place():
-    text = render([Fault("E402", "no answer", "try again")], color=False, width=80)
+    text = render_diagnostics([Diagnostic("E402", "no answer", "try again")], color=False, width=80)
     assert text == "error[E402]: no answer\n   = help: try again"
 
 
 def test_the_gutter_grows_with_the_line_number():
-    assert render([fault_at("a: 1", 4, 1, line=120)], color=False, width=80).splitlines() == [
+    assert render_diagnostics(
+        [fault_at("a: 1", 4, 1, line=120)], color=False, width=80
+    ).splitlines() == [
         "error[E101]: wrong",
         "    --> f.yaml:120:4",
         "     |",
@@ -98,7 +103,7 @@ def test_the_gutter_grows_with_the_line_number():
 )
 def test_carets_stand_under_their_word(excerpt, word):
     fault = fault_at(excerpt, excerpt.index(word) + 1, len(word))
-    shown, start, end = marked_columns(render([fault], color=False, width=80))
+    shown, start, end = marked_columns(render_diagnostics([fault], color=False, width=80))
     plain = shown.replace("\u0301", "")
     before = plain.index(word)
     assert start == columns(plain[:before])
@@ -106,13 +111,15 @@ def test_carets_stand_under_their_word(excerpt, word):
 
 
 def test_a_caret_behind_the_line():
-    *_, shown, carets = render([fault_at("a: tpr[", 8, 1)], color=False, width=80).splitlines()
+    *_, shown, carets = render_diagnostics(
+        [fault_at("a: tpr[", 8, 1)], color=False, width=80
+    ).splitlines()
     assert carets.index("^") == len(shown)
 
 
 def test_long_lines_are_cut_around_the_span():
     excerpt = "x" * 500 + "word" + "y" * 500
-    text = render([fault_at(excerpt, 501, 4)], color=False, width=80)
+    text = render_diagnostics([fault_at(excerpt, 501, 4)], color=False, width=80)
     shown, start, end = marked_columns(text)
     assert len(shown) == 80
     assert shown[start:end] == "word"
@@ -121,7 +128,7 @@ def test_long_lines_are_cut_around_the_span():
 
 
 def test_a_span_longer_than_the_terminal():
-    text = render([fault_at("a: " + "(" * 20_000, 4, 20_000)], color=False, width=60)
+    text = render_diagnostics([fault_at("a: " + "(" * 20_000, 4, 20_000)], color=False, width=60)
     assert max(map(len, text.splitlines())) <= 60
     assert "((...\n" in text
 
@@ -135,23 +142,26 @@ def test_a_span_longer_than_the_terminal():
 @settings(deadline=None)
 def test_any_span_of_any_line_fits(excerpt, start, length, width):
     fault = fault_at(excerpt, min(start, len(excerpt)) + 1, length)
-    shown, first, last = marked_columns(render([fault], color=False, width=width))
+    shown, first, last = marked_columns(render_diagnostics([fault], color=False, width=width))
     room = max(width, 25)
     assert columns(shown.replace("\u0301", "")) <= room
     assert 5 <= first < last <= room + 1
 
 
 def test_control_characters_do_not_reach_the_terminal():
-    fault = Fault(
-        "E104", "bad \x1b[31m\nvalue", "do \x07not", place=Place("a\x1b.yaml", 1, 1, 1, "\x1b[2J\r")
+    fault = Diagnostic(
+        "E104",
+        "bad \x1b[31m\nvalue",
+        "do \x07not",
+        place=SourceLocation("a\x1b.yaml", 1, 1, 1, "\x1b[2J\r"),
     )
-    text = render([fault], color=False, width=80)
+    text = render_diagnostics([fault], color=False, width=80)
     assert not set(text) & {"\x1b", "\x07", "\r"}
     assert text.startswith("error[E104]: bad \ufffd[31m value\n")
 
 
 def test_json():
-    assert json.loads(to_json([E206, Fault("W401", "few")])) == [
+    assert json.loads(diagnostics_to_json([E206, Diagnostic("W401", "few")])) == [
         {
             "code": "E206",
             "severity": "error",
@@ -173,14 +183,14 @@ def test_json():
             "end_column": None,
         },
     ]
-    assert json.loads(to_json([])) == []
+    assert json.loads(diagnostics_to_json([])) == []
 
 
 def test_github_annotations_are_escaped():
-    fault = Fault(
-        "E104", "80% is\r\nwrong: a,b", "say 0.8", place=Place("a,b:c%.yaml", 2, 3, 1, "")
+    fault = Diagnostic(
+        "E104", "80% is\r\nwrong: a,b", "say 0.8", place=SourceLocation("a,b:c%.yaml", 2, 3, 1, "")
     )
-    first, second = to_github([fault, Fault("W401", "few")]).splitlines()
+    first, second = diagnostics_to_github([fault, Diagnostic("W401", "few")]).splitlines()
     command, message = first.split("::")[1:]
     assert command == "error file=a%2Cb%3Ac%25.yaml,line=2,endLine=2,col=3,endColumn=4,title=E104"
     assert message == "80%25 is wrong: a,b%0Ahelp: say 0.8"

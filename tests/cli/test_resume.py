@@ -34,8 +34,8 @@ def run(folder, cli, done):
     """How many trials a text makes run after `OWN`."""
     shutil.copytree(done, folder, dirs_exist_ok=True)
     # a run is a process; in this one the tables of an earlier one are still known
-    world._read.cache_clear()
-    world.world.cache_clear()
+    world._read_table.cache_clear()
+    world.load_trial_data.cache_clear()
 
     def call(text: str, name: str = "exp.yaml") -> int:
         (folder / name).write_text(text)

@@ -10,8 +10,8 @@ import pytest
 from small import PLAIN, SMALL, TRIALS, quickstart
 
 from ratecli.cli.runs import _executor
-from ratecli.runner.executors import Dask, Processes, Serial
-from ratecli.sampling.rows import Data, dealt_of
+from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
+from ratecli.sampling.rows import ExperimentData, split_dataset
 
 LEFT = {
     ".lock",
@@ -114,13 +114,13 @@ def test_numbers_do_not_depend_on_where_trials_run(folder, cli, run, plain):
 @pytest.mark.parametrize(
     ("kind", "jobs", "where"),
     [
-        (None, 1, Serial()),
-        (None, 2, Processes(2)),
-        ("serial", None, Serial()),
-        ("processes", 1, Processes(1)),
-        ("dask", 3, Dask(None, 3)),
-        ("dask://here:8786", None, Dask("tcp://here:8786")),
-        ("tls://10.0.0.1:8786", 4, Dask("tls://10.0.0.1:8786", 4)),
+        (None, 1, SerialExecutor()),
+        (None, 2, ProcessExecutor(2)),
+        ("serial", None, SerialExecutor()),
+        ("processes", 1, ProcessExecutor(1)),
+        ("dask", 3, DaskExecutor(None, 3)),
+        ("dask://here:8786", None, DaskExecutor("tcp://here:8786")),
+        ("tls://10.0.0.1:8786", 4, DaskExecutor("tls://10.0.0.1:8786", 4)),
     ],
 )
 def test_where_trials_run(kind, jobs, where):
@@ -197,8 +197,8 @@ def test_a_failed_trial_is_told_and_the_rest_is_written(folder, run):
 def seeds(folder):
     """A seed with the one positive row among those trained on, then one without."""
     entry = {"path": "few.csv", "label": "y", "split": {"train": "1/2", "test": "1/2"}}
-    data = Data.of({"d": entry}, folder)
-    parts = [dealt_of(data, "d", seed).part[0] for seed in range(50)]
+    data = ExperimentData.of({"d": entry}, folder)
+    parts = [split_dataset(data, "d", seed).part[0] for seed in range(50)]
     return [parts.index("train"), parts.index("test")]
 
 

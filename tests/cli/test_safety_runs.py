@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.guarantee import deltas, guarantee
+from ratecli.report.plots.guarantee import allowed_failure_rates, read_guarantee
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 
 LOANS = """\
@@ -242,5 +242,7 @@ def test_a_plot_has_lines_at_the_deltas_of_the_test_and_none_of_who_is_not_teste
     answer = cli("run", "exp.yaml", "--jobs", "1")
     assert answer.code == 0, answer.err
     ledger = Ledger.read(folder / "results" / "promised" / "trials.sqlite")
-    drawn = [list(deltas(ledger, guarantee(ledger, position))) for position in (0, 1)]
+    drawn = [
+        list(allowed_failure_rates(ledger, read_guarantee(ledger, position))) for position in (0, 1)
+    ]
     assert drawn == [[0.1, 0.2], []]

@@ -15,9 +15,9 @@ import pytest
 
 from ratecli.config.experiment import load_experiment
 from ratecli.datasets import clicks
-from ratecli.datasets.load import load
+from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.table import Table
-from ratecli.experiment.prepare import absent_files, understand
+from ratecli.experiment.prepare import check_file, list_missing_files
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
 FOLDER = Path(__file__).parents[2] / "experiments"
@@ -51,7 +51,7 @@ def with_data(cli, monkeypatch, store) -> Callable[[Path], None]:
     monkeypatch.setenv("RATECLI_DATA", str(store))
 
     def bring(path: Path) -> None:
-        absent = absent_files(understand(path))
+        absent = list_missing_files(check_file(path))
         if absent and not MIRROR:
             pytest.skip(f"RATECLI_DATA_MIRROR names no folder that holds {', '.join(absent)}")
         monkeypatch.setenv("RATECLI_DATA_MIRROR", MIRROR)
@@ -103,7 +103,9 @@ def weights(path: Path) -> list[int]:
 def test_counts_in_figure_3_are_those_of_the_data(with_data, source):
     path = PAPER / f"figure3-{source}.yaml"
     with_data(path)
-    counts = counted(load({"source": source, "preparation": "churn"}, FOLDER, offline=True))
+    counts = counted(
+        load_entry_table({"source": source, "preparation": "churn"}, FOLDER, offline=True)
+    )
     assert weights(path) == [counts["d1"], counts["d2"], counts["d1"] + counts["d2"]]
     text = load_experiment(path)[0].description
     for name, count in counts.items():
@@ -116,7 +118,7 @@ def counted(table: Table) -> dict[str, int]:
 
 
 def test_counts_and_penalty_of_figure_3_are_those_of_the_paper():
-    sizes = clicks.SIZES
+    sizes = clicks.SET_SIZES
     assert sizes == {"d1": 131_840, "d2": 53_877, "d3": 68_892}
     assert weights(CLICKS) == [sizes["d1"], sizes["d2"], sizes["d1"] + sizes["d2"]]
     experiment = load_experiment(CLICKS)[0]

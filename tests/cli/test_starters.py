@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from ratecli.config.experiment import load_experiment
-from ratecli.config.starter import starter, templates
-from ratecli.report.regression.differences import PLENTY
+from ratecli.config.starter import template_summaries, template_text
+from ratecli.report.regression.differences import MIN_SEEDS
 
 QUICK = ("-j", 1, "--offline", "--set", "seeds=1", "--set", "report.plots=[]")
 FEWER = {
@@ -26,16 +26,16 @@ FEWER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", templates())
+@pytest.mark.parametrize("name", template_summaries())
 def test_templates_have_seeds_enough_for_a_later_check(folder, cli, name):
     assert cli("init", "exp.yaml", "--template", name).code == 0
-    assert len(load_experiment(folder / "exp.yaml")[0].seeds) >= PLENTY
+    assert len(load_experiment(folder / "exp.yaml")[0].seeds) >= MIN_SEEDS
 
 
-@pytest.mark.parametrize("name", templates())
+@pytest.mark.parametrize("name", template_summaries())
 def test_every_template_runs_offline(folder, cli, name):
     assert cli("init", "exp.yaml", "--template", name).code == 0
-    assert (folder / "exp.yaml").read_text() == starter(name)
+    assert (folder / "exp.yaml").read_text() == template_text(name)
     assert cli("validate", "exp.yaml").code == 0
     answer = cli("run", "exp.yaml", *QUICK, *FEWER[name])
     assert answer.code == 0, answer.err
@@ -47,17 +47,17 @@ def test_every_template_runs_offline(folder, cli, name):
 
 def test_templates_are_listed_with_a_line(cli):
     out = cli("init", "--list").out
-    for name, line in templates().items():
+    for name, line in template_summaries().items():
         assert re.search(rf"^{name} +{re.escape(line)}$", out, re.MULTILINE)
         assert line.endswith((".", "?"))
         assert len(line) < 110
     assert "own-data" in out
-    assert next(iter(templates())) == "quickstart"
+    assert next(iter(template_summaries())) == "quickstart"
 
 
 def test_to_standard_output(cli, listing):
     before = listing()
-    assert cli("init", "-", "-t", "players").out == starter("players")
+    assert cli("init", "-", "-t", "players").out == template_text("players")
     assert listing() == before
 
 
@@ -67,7 +67,7 @@ def test_a_file_that_is_there_stays_unless_told(folder, cli):
     assert (refused.code, "--force" in refused.err) == (2, True)
     assert (folder / "experiment.yaml").read_text() == "mine"
     assert cli("init", "--force").code == 0
-    assert (folder / "experiment.yaml").read_text() == starter()
+    assert (folder / "experiment.yaml").read_text() == template_text()
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_names_keep_letters_without_their_accents(folder, table, cli):
 def test_a_later_check_has_seeds_enough_for_intervals(folder, table, cli):
     table()
     assert cli(*own("--positive", "yes")).code == 0
-    assert len(load_experiment(folder / "exp.yaml")[0].seeds) >= PLENTY
+    assert len(load_experiment(folder / "exp.yaml")[0].seeds) >= MIN_SEEDS
 
 
 def test_other_separators_are_kept(folder, table, cli):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ratecli.ledger.records import MET
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.ledger.view import Ledger
 
 TEXT = """\
@@ -51,6 +51,6 @@ def test_every_trace_has_the_same_four_numbers(ledger):
             if (item.trial.label, item.split, item.metric) == (label, "train", "violation.parity")
         )
         assert traces[label][0]["violation"] == pytest.approx(max(measured, 0.0), abs=1e-9), label
-    assert traces["plug_in"][0]["violation"] > MET
+    assert traces["plug_in"][0]["violation"] > CONSTRAINT_TOLERANCE
     assert [row["iteration"] for row in traces["three_player"]] == [0, 10, 20, 30, 40]
-    assert traces["mixture"][-1]["violation"] <= MET
+    assert traces["mixture"][-1]["violation"] <= CONSTRAINT_TOLERANCE

@@ -14,9 +14,9 @@ from small import PLAIN, TRIALS, command, stored
 
 from ratecli.errors import FaultError
 from ratecli.ledger import lock
-from ratecli.ledger.lock import LOCK, locked, reporting
+from ratecli.ledger.lock import LOCK_FILE, lock_report, lock_results
 from ratecli.report.write import write_report
-from ratecli.runner.run import LEDGER
+from ratecli.runner.run import LEDGER_FILE
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
@@ -41,7 +41,7 @@ def running(folder):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command("run", *arguments), cwd=folder, **pipes) as run:
         try:
-            wait_for_trials(folder / "results" / "small" / LEDGER, 3)
+            wait_for_trials(folder / "results" / "small" / LEDGER_FILE, 3)
             run.send_signal(signal.SIGSTOP)
             yield run
         finally:
@@ -99,7 +99,7 @@ def test_the_second_run_is_sent_away_and_others_are_not(folder, cli, small):
 
 
 def test_a_ledger_that_cannot_be_used_stops_no_other_experiment(folder, cli, small):
-    ledger = folder / "results" / "small" / LEDGER
+    ledger = folder / "results" / "small" / LEDGER_FILE
     ledger.parent.mkdir(parents=True)
     ledger.write_text("not a ledger " * 100)
     answer = cli("run", small, "other.yaml", "-q", *ONCE)
@@ -117,9 +117,9 @@ def test_one_writes_the_report_of_a_folder(folder, cli, small, monkeypatch):
     results = folder / "results" / "small"
     (results / "report.html").unlink()
     monkeypatch.setattr(lock, "PAUSE", 0.01)
-    with reporting(results):
+    with lock_report(results):
         said = "E504: another command is writing the report in"
-        with pytest.raises(FaultError, match=said), reporting(results, patience=0.05):
+        with pytest.raises(FaultError, match=said), lock_report(results, patience=0.05):
             pass
         waiting = Thread(target=write_report, args=[results])
         waiting.start()
@@ -132,10 +132,10 @@ def test_one_writes_the_report_of_a_folder(folder, cli, small, monkeypatch):
 
 def test_a_folder_is_free_again_after_use(folder):
     with (
-        locked(folder / "a" / "b"),
+        lock_results(folder / "a" / "b"),
         pytest.raises(FaultError, match="E504"),
-        locked(folder / "a/b"),
+        lock_results(folder / "a/b"),
     ):
         pass
-    with locked(folder / "a" / "b"):
-        assert (folder / "a" / "b" / LOCK).read_bytes() == b""
+    with lock_results(folder / "a" / "b"):
+        assert (folder / "a" / "b" / LOCK_FILE).read_bytes() == b""

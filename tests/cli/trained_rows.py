@@ -11,11 +11,11 @@ import pandas as pd
 
 from ratecli.experiment.options import solver_class
 from ratecli.experiment.prepare import prepare
-from ratecli.ledger.records import Planned, TrialResult
-from ratecli.ledger.store import Store
+from ratecli.ledger.records import PlannedTrial, TrialResult
+from ratecli.ledger.store import LedgerStore
 from ratecli.models.storage import loads
-from ratecli.runner.run import LEDGER
-from ratecli.sampling.rows import World, world
+from ratecli.runner.run import LEDGER_FILE
+from ratecli.sampling.rows import TrialData, load_trial_data
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Trial:
     (chance of a yes in [0, 1]) and, in an experiment that has a deployed model, its yes or no.
     """
 
-    planned: Planned
+    planned: PlannedTrial
     result: TrialResult
     variant: str
     rows: pd.DataFrame
@@ -53,11 +53,11 @@ def trials(path: Path, results: Path) -> Iterator[Trial]:
     """Every variant of every trial of a run of one seed that lies in `results`."""
     prepared = prepare(path, offline=True)
     (seed,) = prepared.experiment.seeds
-    known = world(prepared.data, seed)
+    known = load_trial_data(prepared.data, seed)
     train = known.sample.part == "train"
     frame = pd.DataFrame(dict(known.sample.columns))
     frame = frame.assign(dataset=known.sample.dataset, label=known.sample.label)
-    with Store(results / prepared.experiment.name / LEDGER, readonly=True) as store:
+    with LedgerStore(results / prepared.experiment.name / LEDGER_FILE, readonly=True) as store:
         plan = store.plan()
         if prepared.experiment.deployed:
             frame["deployed"] = _deployed(prepared.experiment.deployed, plan, store, known)
@@ -69,7 +69,7 @@ def trials(path: Path, results: Path) -> Iterator[Trial]:
                 yield Trial(planned, result, variant, decided[train])
 
 
-def _deployed(stated, plan: list[Planned], store: Store, known: World) -> np.ndarray:
+def _deployed(stated, plan: list[PlannedTrial], store: LedgerStore, known: TrialData) -> np.ndarray:
     if stated.column:
         return known.sample.columns[stated.column]
     # one at each sweep point, and all of them the same classifier

@@ -2,7 +2,7 @@
 
 import re
 
-from ratecli.errors import Place
+from ratecli.errors import SourceLocation
 
 MARK = re.compile("⟦([^⟧]*)⟧")
 
@@ -18,5 +18,5 @@ def unmarked(text):
     return MARK.sub(r"\1", text), places
 
 
-def spot(place: Place):
+def spot(place: SourceLocation):
     return (place.line, place.column, place.width)

@@ -3,14 +3,14 @@
 import pytest
 from pydantic import ValidationError
 
-from ratecli.config.limits import Limits
+from ratecli.config.limits import LimitsSpec
 
 
 @pytest.mark.parametrize(
     ("given", "seconds"), [(90, 90), ("90 s", 90), ("1.5 min", 90), ("2h", 7200), ("1e2 s", 100)]
 )
 def test_time_is_seconds_whatever_its_unit(given, seconds):
-    assert Limits.model_validate({"time": given}).time == seconds
+    assert LimitsSpec.model_validate({"time": given}).time == seconds
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_time_is_seconds_whatever_its_unit(given, seconds):
     ],
 )
 def test_memory_is_bytes_whatever_its_unit(given, count):
-    assert Limits.model_validate({"memory": given}).memory == count
+    assert LimitsSpec.model_validate({"memory": given}).memory == count
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_memory_is_bytes_whatever_its_unit(given, count):
 )
 def test_what_is_no_amount_is_refused(key, given, said):
     with pytest.raises(ValidationError, match=said):
-        Limits.model_validate({key: given})
+        LimitsSpec.model_validate({key: given})

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.schema import json_schema
-from ratecli.config.starter import starter
-from ratecli.config.sweep import points
+from ratecli.config.starter import template_text
+from ratecli.config.sweep import sweep_points
 
 QUICKSTART = """\
 name: quickstart
@@ -89,7 +89,12 @@ expect:
   - {algorithm: base, split: train, metric: violation.accuracy, at_most: 0, within: ci, a: 2, b: true}
 """
 
-FILES = {"quickstart": QUICKSTART, "figure 2": FIGURE_2, "table 3": TABLE_3, "starter": starter()}
+FILES = {
+    "quickstart": QUICKSTART,
+    "figure 2": FIGURE_2,
+    "table 3": TABLE_3,
+    "starter": template_text(),
+}
 each_file = pytest.mark.parametrize("text", FILES.values(), ids=FILES.keys())
 
 
@@ -125,7 +130,7 @@ def test_defaults(load):
         "report": {"tables": [], "plots": []},
         "expect": [],
     }
-    assert points(experiment.sweep, experiment.algorithms[0].sweep) == [{}]
+    assert sweep_points(experiment.sweep, experiment.algorithms[0].sweep) == [{}]
 
 
 def test_entries_are_normalised(load):
@@ -142,13 +147,13 @@ def test_entries_are_normalised(load):
         "drop": ["sex"],
         "split": {"train": 0.7, "test": "3/10", "stratify": ["sex"], "seed": 3},
     }
-    assert points(experiment.sweep) == [{"a": 2, "b": True}, {"a": 3, "b": "y"}]
+    assert sweep_points(experiment.sweep) == [{"a": 2, "b": True}, {"a": 3, "b": "y"}]
 
 
 def test_an_algorithms_own_sweep(load):
     majorize = load(FIGURE_2).algorithms[1]
     assert majorize.options == {"iterations": 8, "inner": "cutting_plane"}
-    assert len(points(load(FIGURE_2).sweep, majorize.sweep)) == 96
+    assert len(sweep_points(load(FIGURE_2).sweep, majorize.sweep)) == 96
 
 
 def test_an_experiment_is_frozen(load):

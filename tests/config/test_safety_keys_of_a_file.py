@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from ratecli.certify.bounds import AUTO, BOUNDS
-from ratecli.certify.safety_test import Division, Method, Promise
+from ratecli.certify.safety_test import DeltaDivision, SafetyMethod, SafetyTestSpec
 from ratecli.config.experiment import Experiment
-from ratecli.config.safety import Safety
+from ratecli.config.safety import SafetySpec
 from ratecli.config.schema import json_schema
 
 HEAD = "name: x\ndatasets: {d: {source: loans}}\nconstraints: {a: error <= 0.2, b: tpr >= 0.1}\n"
@@ -17,12 +17,12 @@ FILE = HEAD + "algorithms: [unconstrained, majorize: {safety: OWN}]\nsafety: {}\
 
 
 def test_choices_are_those_of_the_tests():
-    fields = Safety.model_fields
+    fields = SafetySpec.model_fields
     assert set(get_args(fields["bound"].annotation)) == {AUTO, *BOUNDS}
-    assert get_args(fields["method"].annotation) == get_args(Method)
-    assert get_args(fields["division"].annotation) == get_args(Division)
-    plain = Safety.model_validate({})
-    assert Promise({}, 1) == Promise({}, 1, plain.bound, plain.method, plain.division)
+    assert get_args(fields["method"].annotation) == get_args(SafetyMethod)
+    assert get_args(fields["division"].annotation) == get_args(DeltaDivision)
+    plain = SafetySpec.model_validate({})
+    assert SafetyTestSpec({}, 1) == SafetyTestSpec({}, 1, plain.bound, plain.method, plain.division)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_schema_knows_the_keys():
     """For the file and, or `false`, for each algorithm."""
     schema = json_schema()
     known = schema["$defs"]["Safety"]
-    assert set(known["properties"]) == set(Safety.model_fields)
+    assert set(known["properties"]) == set(SafetySpec.model_fields)
     assert known["additionalProperties"] is False
     assert set(known["properties"]["bound"]["enum"]) == {AUTO, *BOUNDS}
     reference = {"$ref": "#/$defs/Safety"}

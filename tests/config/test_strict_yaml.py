@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratecli.config.document import Document
-from ratecli.config.scalars import resolve
+from ratecli.config.scalars import resolve_scalar
 from ratecli.config.yaml import MAX_NODES
 from ratecli.errors import FaultError
 
@@ -72,12 +72,12 @@ def refused(text):
     ],
 )
 def test_scalars_are_yaml_1_2(text, value):
-    assert resolve(text) == value
-    assert type(resolve(text)) is type(value)
+    assert resolve_scalar(text) == value
+    assert type(resolve_scalar(text)) is type(value)
 
 
 def test_nan_is_a_number():
-    assert math.isnan(resolve(".NaN"))
+    assert math.isnan(resolve_scalar(".NaN"))
 
 
 def test_quoted_scalars_are_text():
@@ -121,7 +121,7 @@ def _text(dumper, text):
 
 def resolve_or_number(text):
     try:
-        return resolve(text)
+        return resolve_scalar(text)
     except OverflowError:
         return 0
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ratecli.config.sweep import Sweep, expand, points
+from ratecli.config.sweep import Sweep, expand_axis, sweep_points
 from ratecli.config.sweep_reader import read_sweep
 
 VALUES = st.one_of(
@@ -21,7 +21,7 @@ AXES = st.dictionaries(
 
 
 def grid(**raw):
-    return points(read_sweep(raw))
+    return sweep_points(read_sweep(raw))
 
 
 def typed(point):
@@ -29,7 +29,7 @@ def typed(point):
 
 
 def test_no_sweep_is_one_point():
-    assert points(Sweep()) == [{}]
+    assert sweep_points(Sweep()) == [{}]
     assert grid() == [{}]
 
 
@@ -92,13 +92,13 @@ def test_repeated_values_make_one_point():
 
 def test_an_algorithms_sweep_is_crossed_in_and_replaces_names():
     outer = read_sweep({"k": [1, 2], "j": [5]})
-    assert points(outer, read_sweep({"i": [3, 4]})) == [
+    assert sweep_points(outer, read_sweep({"i": [3, 4]})) == [
         {"k": 1, "j": 5, "i": 3},
         {"k": 1, "j": 5, "i": 4},
         {"k": 2, "j": 5, "i": 3},
         {"k": 2, "j": 5, "i": 4},
     ]
-    assert points(outer, read_sweep({"k": [9]})) == [{"j": 5, "k": 9}]
+    assert sweep_points(outer, read_sweep({"k": [9]})) == [{"j": 5, "k": 9}]
 
 
 @pytest.mark.parametrize(
@@ -115,18 +115,18 @@ def test_an_algorithms_sweep_is_crossed_in_and_replaces_names():
     ],
 )
 def test_spaces_give_the_nearest_floats(text, values):
-    assert list(expand(text)) == values
+    assert list(expand_axis(text)) == values
 
 
 def test_figure_2s_targets():
-    values = expand("linspace(1, 6.5, 96)")
+    values = expand_axis("linspace(1, 6.5, 96)")
     assert (len(values), values[0], values[-1]) == (96, 1.0, 6.5)
     assert all(math.isclose(b - a, 5.5 / 95) for a, b in pairwise(values))
 
 
 @given(AXES)
 def test_the_grid_is_the_product_without_repetitions(axes):
-    found = points(read_sweep(axes))
+    found = sweep_points(read_sweep(axes))
     distinct = [len({(isinstance(v, bool), v) for v in values}) for values in axes.values()]
     assert len(found) == math.prod(distinct)
     assert len({typed(point) for point in found}) == len(found)
@@ -138,13 +138,13 @@ def test_the_grid_is_the_product_without_repetitions(axes):
 
 @given(AXES.filter(bool), st.data())
 def test_exclude_removes_exactly_the_matching_points(axes, data):
-    before = points(read_sweep(axes))
+    before = sweep_points(read_sweep(axes))
     names = data.draw(st.sets(st.sampled_from(sorted(axes)), min_size=1))
     chosen = data.draw(st.sampled_from(before))
     pairs = {name: chosen[name] for name in names}
     kept = [p for p in before if typed({n: p[n] for n in pairs}) != typed(pairs)]
     try:
-        after = points(read_sweep(axes | {"exclude": [pairs]}))
+        after = sweep_points(read_sweep(axes | {"exclude": [pairs]}))
     except ValidationError:
         after = []
     assert after == kept

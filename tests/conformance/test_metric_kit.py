@@ -80,7 +80,7 @@ def test_a_wrong_complement_is_counted():
     with pytest.MonkeyPatch.context() as patch:
         for name, row in {**rows, "two": two}.items():
             patch.setitem(RATES, name, row)
-        patch.setattr("ratecli.rates.metrics.LANGUAGE", frozenset({*RATES, *COMPOSITES}))
+        patch.setattr("ratecli.rates.metrics.BUILTIN_NAMES", frozenset({*RATES, *COMPOSITES}))
         assert "too much" in failing(rows["one"], "one")["adds up with its complement"]
 
 
@@ -98,12 +98,12 @@ def test_a_wrong_claim_of_ours_would_be_found(name, value, check, monkeypatch):
     """The numbers are those of a metric that is right; what analysis says of it is not."""
     row = COMPOSITES["g_mean"]
     if name == "monotone":
-        own = metrics.monotone
+        own = metrics.monotonicity
         monkeypatch.setattr(
             metrics, name, lambda node: {leaf: -sign for leaf, sign in own(node).items()}
         )
     elif name == "rate_matrix":
-        own = metrics.rate_matrix
+        own = metrics.build_rate_matrix
         monkeypatch.setattr(
             metrics,
             name,

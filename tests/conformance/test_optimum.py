@@ -9,25 +9,31 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from ratecli.conformance.goals import GOALS
-from ratecli.conformance.optimum import cells_of, lines
-from ratecli.conformance.rows import PLACES, Rows, plain, repeated, weighted
+from ratecli.conformance.goals import TINY_PROBLEM_GOALS
+from ratecli.conformance.optimum import indistinguishable_rows, linear_decisions
+from ratecli.conformance.rows import (
+    FEATURE_POINTS,
+    TinyTable,
+    plain_table,
+    repeat_rows,
+    weighted_table,
+)
 
 STEPS = np.linspace(0, 1, 21)
-EXACT = [goals for goals in GOALS if goals.exact is not None]
+EXACT = [goals for goals in TINY_PROBLEM_GOALS if goals.exact is not None]
 
 
-def three_places() -> Rows:
+def three_places() -> TinyTable:
     """Plain rows of which all but three kinds of places are put together."""
-    rows = plain().training
+    rows = plain_table().training
     place = np.clip(rows.X[:, 0], -1, 1)
-    return Rows(place[:, None], rows.label, rows.group, rows.weight, rows.part)
+    return TinyTable(place[:, None], rows.label, rows.group, rows.weight, rows.part)
 
 
 @pytest.mark.parametrize("goals", EXACT, ids=lambda goals: goals.name)
 def test_the_best_of_all_rules_is_that_of_a_grid(goals):
     rows = three_places()
-    exact, cells = goals.exact(rows), cells_of(rows.X)
+    exact, cells = goals.exact(rows), indistinguishable_rows(rows.X)
     values = [
         exact.objective.at(p)
         for way in itertools.product(STEPS, repeat=3)
@@ -41,12 +47,15 @@ def test_the_best_of_all_rules_is_that_of_a_grid(goals):
 
 @pytest.mark.parametrize("goals", EXACT, ids=lambda goals: goals.name)
 def test_who_sees_more_and_may_miss_more_can_do_no_worse(goals):
-    rows = plain().training
+    rows = plain_table().training
     exact, group = goals.exact(rows), (rows.group == "a").astype(float)
-    blind, seeing = exact.best(cells_of(rows.X)), exact.best(cells_of(rows.X, group))
+    blind, seeing = (
+        exact.best(indistinguishable_rows(rows.X)),
+        exact.best(indistinguishable_rows(rows.X, group)),
+    )
     assert seeing <= blind + 1e-9
-    assert exact.best(cells_of(rows.X), 0.05) <= blind + 1e-9
-    line = exact.best_line(lines(rows))
+    assert exact.best(indistinguishable_rows(rows.X), 0.05) <= blind + 1e-9
+    line = exact.best_line(linear_decisions(rows))
     assert math.isnan(line) == (not goals.possible)
     assert goals.possible == math.isfinite(blind)
     if goals.possible:
@@ -54,17 +63,19 @@ def test_who_sees_more_and_may_miss_more_can_do_no_worse(goals):
 
 
 def test_a_weight_is_as_many_rows():
-    rows = weighted()
-    many = repeated(rows)
+    rows = weighted_table()
+    many = repeat_rows(rows)
     for goals in EXACT:
-        one, other = (goals.exact(each).best(cells_of(each.X)) for each in (rows, many))
+        one, other = (
+            goals.exact(each).best(indistinguishable_rows(each.X)) for each in (rows, many)
+        )
         assert one == pytest.approx(other, abs=1e-9)
 
 
 def test_lines_are_all_that_a_line_can_part():
-    places = PLACES[:6]
-    rows = Rows(places, np.zeros(6), np.full(6, "a"), np.ones(6), np.full(6, "train"))
-    found = {tuple(mask.tolist()) for mask in lines(rows)}
+    places = FEATURE_POINTS[:6]
+    rows = TinyTable(places, np.zeros(6), np.full(6, "a"), np.ones(6), np.full(6, "train"))
+    found = {tuple(mask.tolist()) for mask in linear_decisions(rows)}
     parted = set()
     for mask in itertools.product([False, True], repeat=6):
         side = np.where(mask, 1.0, -1.0)
@@ -77,7 +88,7 @@ def test_lines_are_all_that_a_line_can_part():
 
 def test_the_tables_are_what_the_goals_are_for():
     """Constraints that bind: without them the least error is less."""
-    rows = plain().training
-    free = GOALS[0].exact(rows).best(cells_of(rows.X))
+    rows = plain_table().training
+    free = TINY_PROBLEM_GOALS[0].exact(rows).best(indistinguishable_rows(rows.X))
     for goals in EXACT[1:3]:
-        assert goals.exact(rows).best(cells_of(rows.X)) > free + 0.02
+        assert goals.exact(rows).best(indistinguishable_rows(rows.X)) > free + 0.02

@@ -10,25 +10,25 @@ import pytest
 from mutants import MUTANTS, Cuts
 
 from ratecli.conformance import check_solver
-from ratecli.conformance.behaviour import BEHAVIOUR
-from ratecli.conformance.options import OPTIONS
-from ratecli.conformance.outcome import looked
-from ratecli.conformance.solvers import ANSWERS
-from ratecli.conformance.solving import Subject
-from ratecli.conformance.watch import watched
+from ratecli.conformance.behaviour import BEHAVIOUR_CHECKS
+from ratecli.conformance.options import OPTION_CHECKS
+from ratecli.conformance.outcome import run_checks
+from ratecli.conformance.solvers import SOLUTION_CHECKS
+from ratecli.conformance.solving import SolverSubject
+from ratecli.conformance.watch import watch_side_effects
 from ratecli.models.linear import Threshold
 from ratecli.solvers.base import Solution
-from ratecli.solvers.registry import algorithms
+from ratecli.solvers.registry import all_algorithms
 
 QUICK = ("unconstrained", "post_shift", "audit")
 FEWER = {"three_player": {"steps": 600}, "coco": {"steps": 40}}
 """Steps that are enough for 60 rows."""
-SLOW = sorted(set(algorithms()) - set(QUICK))
+SLOW = sorted(set(all_algorithms()) - set(QUICK))
 PAIRS = [(check, mutant) for check, mutants in MUTANTS.items() for mutant in mutants]
 
 
 def checked(name):
-    algorithm = algorithms()[name]
+    algorithm = all_algorithms()[name]
     if algorithm.missing() is not None:
         pytest.skip(f"{name} is not installed")
     return check_solver(algorithm.load()(**algorithm.preset | FEWER.get(name, {})), name=name)
@@ -36,11 +36,11 @@ def checked(name):
 
 def look(check, solver):
     """The outcome of one check."""
-    for trial in OPTIONS:
+    for trial in OPTION_CHECKS:
         if trial.name == check:
-            return looked([trial], solver)[0]
-    (trial,) = (each for each in (*ANSWERS, *BEHAVIOUR) if each.name == check)
-    return looked([trial], Subject(solver))[0]
+            return run_checks([trial], solver)[0]
+    (trial,) = (each for each in (*SOLUTION_CHECKS, *BEHAVIOUR_CHECKS) if each.name == check)
+    return run_checks([trial], SolverSubject(solver))[0]
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -76,7 +76,7 @@ def test_each_mistake_is_caught(check, mutant, tmp_path, monkeypatch):
 
 
 def test_all_that_is_checked_of_answers_has_a_mistake_that_it_catches():
-    names = {trial.name for trial in (*OPTIONS, *ANSWERS, *BEHAVIOUR)}
+    names = {trial.name for trial in (*OPTION_CHECKS, *SOLUTION_CHECKS, *BEHAVIOUR_CHECKS)}
     only_told = {"is measured rightly", "heeds no order of rows", "types its options"}
     assert names - only_told == set(MUTANTS)
 
@@ -123,9 +123,9 @@ def test_what_fails_is_listed_for_pytest():
 def test_files_are_seen_wherever_they_are_and_reading_is_not(tmp_path):
     there = tmp_path / "there.txt"
     there.write_text("x")
-    with watched() as seen:
+    with watch_side_effects() as seen:
         there.read_text()
     assert not seen.written
-    with watched() as seen, open(tmp_path / "new.bin", "ab"):  # noqa: PTH123
+    with watch_side_effects() as seen, open(tmp_path / "new.bin", "ab"):  # noqa: PTH123
         pass
     assert seen.written == [str(tmp_path / "new.bin")]

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from ratecli.datasets.apply_encoder import apply, as_known, surprises
+from ratecli.datasets.apply_encoder import columns_as_known, encode_new_rows, new_row_warnings
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.table import Table
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
 TRAIN = {"sex": ["F", "M", "F", "M"], "age": [20.0, 30.0, 40.0, 50.0], "job": ["a", None, "b", "b"]}
 
@@ -35,9 +35,9 @@ def dense(X: Any) -> np.ndarray:
     return X.toarray() if sparse.issparse(X) else X
 
 
-def faults(encoder: Encoder, given: pd.DataFrame) -> list[Fault]:
+def faults(encoder: Encoder, given: pd.DataFrame) -> list[Diagnostic]:
     with pytest.raises(FaultError) as caught:
-        apply(encoder, given)
+        encode_new_rows(encoder, given)
     return list(caught.value.faults)
 
 
@@ -45,18 +45,18 @@ def test_the_same_rows_have_the_same_features(encoder: Encoder):
     given = frame(**TRAIN)
     known = encoder.transform(Table(given, tuple(TRAIN), np.zeros(4), ""))
     again = Encoder.from_json(encoder.as_json())
-    np.testing.assert_array_equal(dense(apply(again, given)), dense(known))
+    np.testing.assert_array_equal(dense(encode_new_rows(again, given)), dense(known))
     moved = given.assign(other=[1, 2, 3, 4], more="x")[["more", "job", "age", "other", "sex"]]
-    np.testing.assert_array_equal(dense(apply(again, moved)), dense(known))
-    assert surprises(again, given) == []
+    np.testing.assert_array_equal(dense(encode_new_rows(again, moved)), dense(known))
+    assert new_row_warnings(again, given) == []
 
 
 def test_new_values_and_missing_ones_are_told_of(encoder: Encoder):
     given = frame(sex=["X", "F", "F"], age=[np.nan, 35.0, np.nan], job=["a", "c", "d"])
-    X = dense(apply(encoder, given))
+    X = dense(encode_new_rows(encoder, given))
     assert encoder.names == ("sex=F", "sex=M", "age", "job=(missing)", "job=a", "job=b")
     assert X.tolist() == [[0, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]]
-    sex, age, job = surprises(encoder, given)
+    sex, age, job = new_row_warnings(encoder, given)
     assert [fault.code for fault in (sex, age, job)] == ["W404", "W405", "W404"]
     assert "'sex': 1 row with a value that no training row had, such as 'X'" in sex.message
     assert "'age': 2 rows without a number" in age.message
@@ -67,16 +67,16 @@ def test_new_values_and_missing_ones_are_told_of(encoder: Encoder):
 
 def test_no_value_where_training_rows_all_had_one(encoder: Encoder):
     given = frame(sex=[None, "F"], age=[1, 2], job=["a", "a"])
-    (fault,) = surprises(encoder, given)
+    (fault,) = new_row_warnings(encoder, given)
     assert "such as '(missing)'" in fault.message
-    assert dense(apply(encoder, given))[0, :2].tolist() == [0, 0]
+    assert dense(encode_new_rows(encoder, given))[0, :2].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("words", [[None, None], ["?", "NA"], [None, "nan"]])
 def test_a_column_of_numbers_without_any(encoder: Encoder, words: list[str | None]):
     given = frame(sex=["F", "M"], age=pd.Series(words, dtype=object), job=["a", "a"])
     given["age"] = given["age"].astype(object)
-    assert dense(apply(encoder, given))[:, 2].tolist() == [0, 0]
+    assert dense(encode_new_rows(encoder, given))[:, 2].tolist() == [0, 0]
 
 
 def test_all_that_does_not_fit_is_told_at_once(encoder: Encoder):
@@ -99,7 +99,7 @@ def test_infinite_values_and_how_many_words(encoder: Encoder):
 
 def test_columns_of_either_kind():
     given = frame(a=["x", "y"], b=[1, 2], c=["1", None])
-    known = as_known(given, {"c": "number", "a": None, "b": None})
+    known = columns_as_known(given, {"c": "number", "a": None, "b": None})
     assert list(known.columns) == ["c", "a", "b"]
     np.testing.assert_array_equal(known["c"], [1.0, np.nan])
     assert known["a"].tolist() == ["x", "y"]

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratecli.datasets.buckets import Crosses, cut, quantile_cuts
+from ratecli.datasets.buckets import CrossedBins, bin_values, quantile_cuts
 
 
-def naive(crosses: Crosses, bins: np.ndarray) -> np.ndarray:
+def naive(crosses: CrossedBins, bins: np.ndarray) -> np.ndarray:
     """One row and one feature at a time."""
     rows = []
     for row in bins:
@@ -26,17 +26,19 @@ def naive(crosses: Crosses, bins: np.ndarray) -> np.ndarray:
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[Crosses, np.ndarray]:
+def tables(draw: st.DrawFn) -> tuple[CrossedBins, np.ndarray]:
     levels = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=5)))
     every = list(combinations(range(len(levels)), 2))
     pairs = draw(st.lists(st.sampled_from(every), unique=True)) if every else []
     row = st.tuples(*(st.integers(0, n - 1) for n in levels))
     rows = draw(st.lists(row, max_size=6))
-    return Crosses(levels, tuple(pairs)), np.array(rows, dtype=np.int64).reshape(-1, len(levels))
+    return CrossedBins(levels, tuple(pairs)), np.array(rows, dtype=np.int64).reshape(
+        -1, len(levels)
+    )
 
 
 @given(tables())
-def test_features_are_those_of_a_plain_loop(drawn: tuple[Crosses, np.ndarray]):
+def test_features_are_those_of_a_plain_loop(drawn: tuple[CrossedBins, np.ndarray]):
     crosses, bins = drawn
     matrix = crosses.features(bins)
     assert matrix.shape == (len(bins), crosses.width)
@@ -45,13 +47,13 @@ def test_features_are_those_of_a_plain_loop(drawn: tuple[Crosses, np.ndarray]):
 
 def test_a_block_of_rows_ends_where_the_next_begins():
     bins = np.random.default_rng(0).integers(0, 3, (20_000, 2))
-    dense = Crosses((3, 3), ((0, 1),)).features(bins).toarray()
+    dense = CrossedBins((3, 3), ((0, 1),)).features(bins).toarray()
     codes = np.arange(9)
     np.testing.assert_array_equal(dense[:, 6:], (bins @ [3, 1])[:, np.newaxis] == codes)
 
 
 def test_31_columns_of_8_bins():
-    crosses = Crosses.of_all((8,) * 31)
+    crosses = CrossedBins.of_all((8,) * 31)
     matrix = crosses.features(np.random.default_rng(0).integers(0, 8, (50, 31), dtype=np.int8))
     assert crosses.width == matrix.shape[1] == 30_008
     assert set(np.diff(matrix.indptr)) == {496}
@@ -61,7 +63,7 @@ def test_31_columns_of_8_bins():
 
 
 @given(tables())
-def test_shares_are_features_that_add_up_to_1(drawn: tuple[Crosses, np.ndarray]):
+def test_shares_are_features_that_add_up_to_1(drawn: tuple[CrossedBins, np.ndarray]):
     crosses, bins = drawn
     scaled = crosses.shares(bins).toarray()
     np.testing.assert_allclose(scaled.sum(axis=1), 1)
@@ -71,12 +73,12 @@ def test_shares_are_features_that_add_up_to_1(drawn: tuple[Crosses, np.ndarray])
 @pytest.mark.parametrize("bins", [[[0, 2]], [[-1, 0]], [[3, 0]]])
 def test_bins_that_a_column_does_not_have(bins: list[list[int]]):
     with pytest.raises(ValueError, match="levels of its column"):
-        Crosses((3, 2), ()).features(np.array(bins))
+        CrossedBins((3, 2), ()).features(np.array(bins))
 
 
 def test_bins_hold_equal_shares():
     values = np.random.default_rng(1).permutation(800) / 7
-    assert np.bincount(cut(values, quantile_cuts(values, 8))).tolist() == [100] * 8
+    assert np.bincount(bin_values(values, quantile_cuts(values, 8))).tolist() == [100] * 8
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=60), st.integers(2, 9))
@@ -85,8 +87,8 @@ def test_ties_leave_no_bin_empty(values: list[int], bins: int):
     cuts = quantile_cuts(column, bins)
     assert (np.diff(cuts) > 0).all()
     assert len(cuts) < bins
-    assert (np.bincount(cut(column, cuts), minlength=len(cuts) + 1) > 0).all()
+    assert (np.bincount(bin_values(column, cuts), minlength=len(cuts) + 1) > 0).all()
 
 
 def test_a_cut_belongs_to_the_bin_below():
-    assert cut(np.array([-9.0, 0.0, 0.1, 2.0, 3.0]), np.array([0.0, 2.0])).tolist() == [0, 0, 1, 1, 2]  # fmt: skip
+    assert bin_values(np.array([-9.0, 0.0, 0.1, 2.0, 3.0]), np.array([0.0, 2.0])).tolist() == [0, 0, 1, 1, 2]  # fmt: skip

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from ratecli.datasets import churn
-from ratecli.datasets.load import identity, load
+from ratecli.datasets.load import load_entry_table, table_digest
 from ratecli.datasets.table import Table
 
-DESIGN = churn.Design(label="paid", known=("x", "town"), crossed=("town", "x", "y"))
+DESIGN = churn.ChurnColumns(label="paid", known=("x", "town"), crossed=("town", "x", "y"))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def people() -> Table:
 
 @pytest.fixture(scope="module")
 def dealt(people: Table) -> Table:
-    return churn.with_deployed(people, DESIGN)
+    return churn.add_deployed_model(people, DESIGN)
 
 
 def in_set(table: Table, name: str) -> np.ndarray:
@@ -98,12 +98,15 @@ def test_features_are_bins_and_chosen_pairs(dealt: Table):
 )
 @pytest.mark.parametrize(
     ("name", "design", "d2", "d3", "width"),
-    [("adult", churn.ADULT, 7815, 11722, 1921), ("bank", churn.BANK, 7234, 10851, 2235)],
+    [
+        ("adult", churn.ADULT_COLUMNS, 7815, 11722, 1921),
+        ("bank", churn.BANK_COLUMNS, 7234, 10851, 2235),
+    ],
 )
-def test_real_files(name: str, design: churn.Design, d2: int, d3: int, width: int):
+def test_real_files(name: str, design: churn.ChurnColumns, d2: int, d3: int, width: int):
     options = {"source": name, "preparation": "churn"}
-    table, plain = (load(o, Path(), offline=True) for o in (options, {"source": name}))
-    assert table.digest == identity(options, Path()) != plain.digest
+    table, plain = (load_entry_table(o, Path(), offline=True) for o in (options, {"source": name}))
+    assert table.digest == table_digest(options, Path()) != plain.digest
     assert {design.label, *design.known, *design.crossed} <= set(table.frame.columns)
     assert set(design.known) | set(design.crossed) <= set(plain.features)
     counts = table.frame["set"].value_counts()

@@ -12,13 +12,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from ratecli.datasets import clicks
-from ratecli.datasets.load import identity, load
-from ratecli.datasets.split import split
+from ratecli.datasets.load import load_entry_table, table_digest
+from ratecli.datasets.split import assign_split_parts
 from ratecli.datasets.table import Table
 
 
 def made(rows: int, seed: int = 0) -> Table:
-    return load({"source": "clicks", "rows": rows, "seed": seed}, Path(), offline=True)
+    return load_entry_table({"source": "clicks", "rows": rows, "seed": seed}, Path(), offline=True)
 
 
 def rows_of(table: Table, name: str) -> np.ndarray:
@@ -33,14 +33,14 @@ def some() -> Table:
 @pytest.fixture(scope="module")
 def crowd() -> tuple[np.ndarray, np.ndarray]:
     """z of 200,000 of the present population, and P(y = 1 | z)."""
-    population, _ = clicks.populations()
+    population, _ = clicks.build_populations()
     z = population.draw(200_000, np.random.default_rng(3))
     return z, expit(population.log_odds(z))
 
 
 def test_sizes_are_the_papers():
-    assert clicks.sizes(254_609) == [131_840, 53_877, 68_892]
-    assert clicks.sizes(600) == [311, 127, 162]
+    assert clicks.set_sizes(254_609) == [131_840, 53_877, 68_892]
+    assert clicks.set_sizes(600) == [311, 127, 162]
 
 
 def test_three_sets_one_below_the_other():
@@ -52,7 +52,7 @@ def test_three_sets_one_below_the_other():
     assert set(table.frame["deployed"]) == {0, 1}
     assert (table.frame["deployed"] == (table.frame["deployed_score"] > 0)).all()
     assert table.part is None
-    assert table.digest == identity({"source": "clicks", "rows": 600}, Path())
+    assert table.digest == table_digest({"source": "clicks", "rows": 600}, Path())
 
 
 def test_the_seed_draws_rows_of_the_same_problem():
@@ -65,18 +65,20 @@ def test_the_seed_draws_rows_of_the_same_problem():
 
 def test_features_are_bins_of_the_columns_and_nothing_else(some: Table):
     columns = some.frame[list(clicks.FEATURES)].to_numpy()
-    bins = clicks.deployed().bins(columns)
+    bins = clicks.train_deployed_model().bins(columns)
     assert some.matrix.shape == (24_000, 30_008)
     np.testing.assert_allclose(some.matrix.data, 1 / 496)
-    assert ((some.matrix > 0) != (clicks.MAP.features(bins) > 0)).nnz == 0
-    np.testing.assert_allclose(clicks.deployed().score(bins), some.frame["deployed_score"])
+    assert ((some.matrix > 0) != (clicks.FEATURE_MAP.features(bins) > 0)).nnz == 0
+    np.testing.assert_allclose(
+        clicks.train_deployed_model().score(bins), some.frame["deployed_score"]
+    )
     iid = bins[~rows_of(some, "d1")]
     shares = np.array([np.bincount(column, minlength=8) for column in iid.T]) / len(iid)
     assert np.abs(shares - 1 / 8).max() < 0.03
 
 
 def test_columns_are_correlated_skewed_and_heavy_tailed(crowd):
-    columns = clicks.seen(crowd[0])
+    columns = clicks.observed_columns(crowd[0])
     np.testing.assert_allclose(crowd[0].std(axis=0), 1, atol=0.02)
     assert (skew(columns[:, 1::3]) > 2).all()
     assert (kurtosis(columns[:, 2::3]) > 10).all()
@@ -92,7 +94,7 @@ def test_base_rate_and_least_error(crowd):
 
 def test_labels_follow_their_probability(crowd):
     z, eta = crowd
-    y = clicks.populations()[0].labels(z, np.random.default_rng(4))
+    y = clicks.build_populations()[0].labels(z, np.random.default_rng(4))
     bins = (eta * 10).astype(int)
     gap = np.bincount(bins, y - eta) / np.bincount(bins)
     assert np.abs(gap).max() < 5 * 0.5 / np.sqrt(np.bincount(bins).min())
@@ -125,11 +127,11 @@ def test_the_map_wins_over_rules_linear_in_the_columns(some: Table):
 
 @pytest.mark.slow
 def test_all_of_it_has_a_little_to_win_and_changes_decisions():
-    table = load({"source": "clicks"}, Path(), offline=True)
-    assert table.frame["set"].value_counts().to_dict() == clicks.SIZES
+    table = load_entry_table({"source": "clicks"}, Path(), offline=True)
+    assert table.frame["set"].value_counts().to_dict() == clicks.SET_SIZES
     assert table.matrix.nnz == 254_609 * 496
     assert table.matrix.indices.dtype == np.int32
-    part = split(table, {"test": 0.2, "stratify": ["set"]}, np.random.default_rng(0))
+    part = assign_split_parts(table, {"test": 0.2, "stratify": ["set"]}, np.random.default_rng(0))
     labelled, test = ~rows_of(table, "d3"), part == "test"
     decided = svm(496 * table.matrix, table, labelled & ~test, 3e-4)
     deployed = table.frame["deployed"].to_numpy()

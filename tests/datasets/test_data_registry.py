@@ -13,7 +13,7 @@ from ratecli.errors import FaultError
 
 def codes(options: dict[str, object]) -> list[str]:
     with pytest.raises(FaultError) as caught:
-        registry.settle(options)
+        registry.settle_options(options)
     assert all(fault.help for fault in caught.value.faults)
     return [fault.code for fault in caught.value.faults]
 
@@ -34,13 +34,13 @@ def test_listings_import_nothing_heavy():
 def test_every_source_is_complete(name: str):
     source = SOURCES[name]
     for preparation in source.preparations:
-        assert callable(registry.preparation(source, preparation))
+        assert callable(registry.preparation_function(source, preparation))
     if source.frontier:
-        assert callable(registry.resolve(source.frontier.function))
+        assert callable(registry.import_function(source.frontier.function))
     for file in source.files:
         assert len(file.sha256) == (64 if file.size else 0)
         assert file.url.startswith("https://")
-    described = registry.describe(name)
+    described = registry.describe_source(name)
     assert described["notes"]
     assert described["licence"]
     json.dumps(described)
@@ -52,29 +52,33 @@ def test_stand_ins_say_so_wherever_they_are_shown():
     for source in stand_ins:
         assert source.summary.startswith("stand-in for wiki")
         assert source.notes.startswith("STAND-IN for `wiki`")
-        assert "not comparable" in registry.describe(source.name)["stand_in"]
+        assert "not comparable" in registry.describe_source(source.name)["stand_in"]
 
 
 def test_size_is_told_only_where_it_is_known():
-    sizes = {row["name"]: row["bytes"] for row in registry.listing()}
+    sizes = {row["name"]: row["bytes"] for row in registry.list_sources()}
     assert (sizes["adult"], sizes["loans"], sizes["wiki"]) == (5_977_458, 0, None)
 
 
 def test_settle_fills_defaults():
-    settled = registry.settle({"source": "loans", "split": {"test": 0.5}})
+    settled = registry.settle_options({"source": "loans", "split": {"test": 0.5}})
     assert settled == {"preparation": "plain", "rows": 4000, "seed": 0}
 
 
 def test_digest_depends_on_options_only():
-    loans = registry.find("loans")
-    plain = registry.digest(loans, registry.settle({"source": "loans"}), ())
-    assert plain == registry.digest(loans, registry.settle({"source": "loans", "rows": 4000}), ())
-    assert plain != registry.digest(loans, registry.settle({"source": "loans", "rows": 4001}), ())
+    loans = registry.find_source("loans")
+    plain = registry.source_digest(loans, registry.settle_options({"source": "loans"}), ())
+    assert plain == registry.source_digest(
+        loans, registry.settle_options({"source": "loans", "rows": 4000}), ()
+    )
+    assert plain != registry.source_digest(
+        loans, registry.settle_options({"source": "loans", "rows": 4001}), ()
+    )
 
 
 def test_unknown_source_suggests():
     with pytest.raises(FaultError) as caught:
-        registry.find("adlut")
+        registry.find_source("adlut")
     (fault,) = caught.value.faults
     assert fault.code == "E201"
     assert "did you mean 'adult'?" in str(fault.help)

@@ -16,12 +16,12 @@ from toy_source import CONTENT, Answers, remote, source
 
 from ratecli.datasets import download
 from ratecli.datasets.source import RemoteFile, Source
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
 
-def refused(toy: Source, *, offline: bool = False) -> Fault:
+def refused(toy: Source, *, offline: bool = False) -> Diagnostic:
     with pytest.raises(FaultError) as caught:
-        download.ensure(toy, offline=offline)
+        download.fetch_files(toy, offline=offline)
     assert caught.value.exit_code == 4
     (fault,) = caught.value.faults
     assert fault.help
@@ -43,12 +43,12 @@ def zipped(**members: bytes) -> bytes:
 def test_downloads_once_and_tells_progress(web: Answers, data: Path):
     toy = source(remote(web.give("/t.csv", CONTENT)))
     told: list[tuple[str, int, int]] = []
-    paths = download.ensure(toy, progress=lambda *what: told.append(what))
+    paths = download.fetch_files(toy, progress=lambda *what: told.append(what))
     assert paths == {"t.csv": data / "toy" / "t.csv"}
     assert paths["t.csv"].read_bytes() == CONTENT
     assert told[-1] == ("t.csv", len(CONTENT), len(CONTENT))
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
-    download.ensure(toy)
+    download.fetch_files(toy)
     assert web.asked["/t.csv"] == 1
     assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
 
@@ -64,13 +64,13 @@ def test_a_file_nobody_has_seen_is_brought_and_refused(
     toy = source(unknown(web.give("/t.csv", CONTENT, length=length)))
     told: list[tuple[str, int, int]] = []
     with pytest.raises(FaultError) as caught:
-        download.ensure(toy, progress=lambda *what: told.append(what))
+        download.fetch_files(toy, progress=lambda *what: told.append(what))
     (fault,) = caught.value.faults
     assert fault.code == "E403"
     assert str(fault.help).endswith(f"{hashlib.sha256(CONTENT).hexdigest()}  t.csv")
     assert told[-1:] == [("t.csv", len(CONTENT), len(CONTENT))] * (length is None)
     (data / "toy" / "SHA256SUMS").write_text(str(fault.help).rpartition("SHA256SUMS: ")[2])
-    download.ensure(toy, offline=True)
+    download.fetch_files(toy, offline=True)
     assert web.asked["/t.csv"] == 1
 
 
@@ -84,15 +84,15 @@ def test_a_file_that_is_there_needs_no_network(web: Answers, data: Path):
     (data / "toy").mkdir(parents=True)
     (data / "toy" / "t.csv").write_bytes(CONTENT)
     toy = source(remote(web.address + "/t.csv"))
-    assert download.absent(toy) == []
-    download.ensure(toy, offline=True)
-    download.ensure(toy)
+    assert download.missing_source_files(toy) == []
+    download.fetch_files(toy, offline=True)
+    download.fetch_files(toy)
     assert not web.asked
 
 
 def test_a_changed_file_is_refused_and_kept(web: Answers):
     toy = source(remote(web.give("/t.csv", CONTENT)))
-    path = download.ensure(toy)["t.csv"]
+    path = download.fetch_files(toy)["t.csv"]
     path.write_bytes(CONTENT + b"3,4\n")
     assert refused(toy).code == "E403"
     assert path.read_bytes() == CONTENT + b"3,4\n"
@@ -141,7 +141,7 @@ def test_html_page_instead_of_data(web: Answers, data: Path, page: bytes):
 def test_a_stated_length_that_is_no_number_does_not_matter(web: Answers, length: str):
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode()
     toy = source(remote(web.give_raw("/t.csv", head + CONTENT)))
-    assert download.ensure(toy)["t.csv"].read_bytes() == CONTENT
+    assert download.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_mirror_that_is_too_slow_leaves_the_public_address_its_turn(
     web.give_raw("/m/toy/t.csv", HEAD + CONTENT, pause=0.004)
     monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m")
     toy = source(remote(web.give("/t.csv", CONTENT)))
-    assert download.ensure(toy)["t.csv"].read_bytes() == CONTENT
+    assert download.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -210,14 +210,14 @@ def test_what_a_killed_download_leaves_is_gone_after_the_next(
         process.send_signal(number)
     assert process.returncode in {-number, 128 + number}
     assert len(list(data.glob(".fetch-*"))) == 1 + (number == signal.SIGKILL)
-    download.ensure(source(remote(web.give("/toy/t.csv", CONTENT))))
+    download.fetch_files(source(remote(web.give("/toy/t.csv", CONTENT))))
     assert sorted(path.name for path in data.iterdir()) == [alive.name, "toy"]
 
 
 def test_a_server_that_fails_once(web: Answers):
     web.give("/t.csv", b"busy", status=500)
     toy = source(remote(web.give("/t.csv", CONTENT)))
-    assert download.ensure(toy)["t.csv"].read_bytes() == CONTENT
+    assert download.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
     assert web.asked["/t.csv"] == 2
 
 
@@ -252,14 +252,14 @@ def test_mirror_folder_comes_first_and_works_offline(
     (mirror / "t.csv").write_bytes(CONTENT)
     monkeypatch.setenv("RATECLI_DATA_MIRROR", str(tmp_path / "mirror"))
     toy = source(remote(web.give("/t.csv", b"other")))
-    assert download.ensure(toy, offline=True)["t.csv"].read_bytes() == CONTENT
+    assert download.fetch_files(toy, offline=True)["t.csv"].read_bytes() == CONTENT
     assert not web.asked
 
 
 def test_mirror_on_the_web_then_the_public_address(web: Answers, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/mirror/")
     toy = source(remote(web.give("/t.csv", CONTENT)))
-    download.ensure(toy)
+    download.fetch_files(toy)
     assert list(web.asked) == ["/mirror/toy/t.csv", "/t.csv"]
 
 
@@ -285,7 +285,7 @@ def test_a_data_folder_that_cannot_be_made(
 def test_file_inside_an_inner_archive(web: Answers, data: Path):
     outer = zipped(**{"inner.zip": zipped(**{"t.csv": CONTENT}), "other.txt": b"x"})
     toy = source(remote(web.give("/z.zip", outer), CONTENT, "inner.zip", "t.csv"))
-    assert download.ensure(toy)["t.csv"].read_bytes() == CONTENT
+    assert download.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
     assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
 
 
@@ -293,7 +293,7 @@ def test_a_mirror_holds_the_bare_file(web: Answers, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m")
     web.give("/m/toy/t.csv", CONTENT)
     toy = source(remote(web.address + "/z.zip", CONTENT, "t.csv"))
-    assert download.ensure(toy)["t.csv"].read_bytes() == CONTENT
+    assert download.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("name", ["../evil.csv", "/evil.csv", "a/../../evil.csv", "C:\\evil.csv"])

@@ -12,19 +12,19 @@ from sklearn.linear_model import LogisticRegression
 
 from ratecli.datasets import lending, loans
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.load import identity, load
+from ratecli.datasets.load import load_entry_table, table_digest
 
 
 @pytest.fixture(scope="module")
 def crowd():
     """A million applicants: sex, label, and the true probability of repaying."""
-    table = loans.generate(1_000_000, seed=7)
+    table = loans.generate_loans(1_000_000, seed=7)
     men = (table.frame["sex"] == "Male").to_numpy()
-    return table, men, loans.probability(table.frame)
+    return table, men, loans.repayment_probability(table.frame)
 
 
 def test_shape_and_kinds():
-    table = loans.generate(500, seed=3)
+    table = loans.generate_loans(500, seed=3)
     assert len(table) == 500
     assert set(table.features) == set(table.frame.columns) - {"repaid"}
     assert set(table.frame["sex"]) == {"Female", "Male"}
@@ -35,7 +35,11 @@ def test_shape_and_kinds():
 
 
 def test_same_seed_same_applicants():
-    first, again, other = loans.generate(50, 1), loans.generate(50, 1), loans.generate(50, 2)
+    first, again, other = (
+        loans.generate_loans(50, 1),
+        loans.generate_loans(50, 1),
+        loans.generate_loans(50, 2),
+    )
     pd.testing.assert_frame_equal(first.frame, again.frame)
     assert not first.frame.equals(other.frame)
     assert first.digest == again.digest != other.digest
@@ -43,9 +47,9 @@ def test_same_seed_same_applicants():
 
 def test_load_gives_the_generated_table(tmp_path: Path):
     options = {"source": "loans", "rows": 60, "seed": 4}
-    table = load(options, tmp_path, offline=True)
-    pd.testing.assert_frame_equal(table.frame, loans.generate(60, 4).frame)
-    assert table.digest == identity(options, tmp_path) == loans.generate(60, 4).digest
+    table = load_entry_table(options, tmp_path, offline=True)
+    pd.testing.assert_frame_equal(table.frame, loans.generate_loans(60, 4).frame)
+    assert table.digest == table_digest(options, tmp_path) == loans.generate_loans(60, 4).digest
 
 
 def test_columns_look_like_what_they_are_called(crowd):
@@ -77,17 +81,17 @@ def test_other_columns_say_nothing_of_the_label_beyond_group(crowd):
 
 
 def test_unconstrained_rule_is_the_bayes_rule_and_unfair():
-    best = loans.optimum(0.0)
+    best = loans.optimum_at_ratio(0.0)
     assert best.multiplier == 0
     assert best.threshold == {"Female": 0.5, "Male": 0.5}
     assert 0.4 < best.ratio < 0.5
-    assert loans.optimum(best.ratio).error == pytest.approx(best.error)
+    assert loans.optimum_at_ratio(best.ratio).error == pytest.approx(best.error)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.6, 0.8, 1.0, 1.3, 3.0])
 def test_optimum_against_simulation(crowd, ratio: float):
     table, men, eta = crowd
-    best = loans.optimum(ratio)
+    best = loans.optimum_at_ratio(ratio)
     limit = np.where(men, best.threshold["Male"], best.threshold["Female"])
     yes = eta > limit
     within = 4 * 0.5 / np.sqrt(len(yes))
@@ -106,13 +110,13 @@ def test_optimum_against_a_grid_of_threshold_pairs(ratio: float):
     cuts = np.linspace(-7, 7, 2801)
     d = loans.SEPARATION
     rate, error = {}, {}
-    for group, base in loans.BASE.items():
+    for group, base in loans.REPAYMENT_RATES.items():
         hit, alarm = ndtr(d / 2 - cuts), ndtr(-d / 2 - cuts)
         rate[group] = base * hit + (1 - base) * alarm
         error[group] = base * (1 - hit) + (1 - base) * alarm
-    total = loans.SHARE * error["Female"][:, None] + (1 - loans.SHARE) * error["Male"]
+    total = loans.WOMEN_SHARE * error["Female"][:, None] + (1 - loans.WOMEN_SHARE) * error["Male"]
     allowed = rate["Female"][:, None] >= ratio * rate["Male"]
-    best = loans.optimum(ratio).error
+    best = loans.optimum_at_ratio(ratio).error
     grid = total[allowed].min()
     assert best <= grid + 1e-12
     assert grid == pytest.approx(best, abs=2e-3)
@@ -123,7 +127,7 @@ def test_frontier_rises_and_meets_its_constraint(a: float, b: float):
     low, high = sorted((a, b))
     errors = loans.frontier([low, high])
     assert errors[0] <= errors[1] + 1e-12
-    best = loans.optimum(high)
+    best = loans.optimum_at_ratio(high)
     assert best.ratio >= high - 1e-9
     assert best.multiplier == 0 or best.ratio == pytest.approx(high, abs=1e-9)
 
@@ -131,23 +135,23 @@ def test_frontier_rises_and_meets_its_constraint(a: float, b: float):
 @given(st.floats(0.05, 3), st.floats(0.05, 3))
 def test_multipliers_are_prices(a: float, b: float):
     """Weak duality: no rule, so no other optimum, gains more than the multiplier per slack given up."""
-    first, second = loans.optimum(a), loans.optimum(b)
+    first, second = loans.optimum_at_ratio(a), loans.optimum_at_ratio(b)
     slack = second.positive_rate["Female"] - a * second.positive_rate["Male"]
     assert second.error + 1e-9 >= first.error + first.multiplier * slack
 
 
 def test_the_best_rule_is_linear_in_what_a_classifier_sees():
-    table = loans.generate(200_000, seed=11)
+    table = loans.generate_loans(200_000, seed=11)
     X = Encoder.fit([table], [np.arange(len(table))]).transform(table)
     fitted = LogisticRegression(C=1e6, max_iter=500).fit(X, table.label)
     assert np.mean(fitted.predict(X) != table.label) == pytest.approx(
-        loans.optimum(0).error, abs=0.004
+        loans.optimum_at_ratio(0).error, abs=0.004
     )
 
 
 def prepared(preparation: str, rows: int = 3000):
     options = {"source": "loans", "rows": rows, "seed": 3, "preparation": preparation}
-    return load(options, Path(), offline=True)
+    return load_entry_table(options, Path(), offline=True)
 
 
 def test_preparations_are_the_same_applicants():
@@ -164,7 +168,7 @@ def test_preparations_are_the_same_applicants():
 
 def test_plain_applicants_stay_what_they_were():
     """Digest and numbers of the default preparation are part of every stored trial's key."""
-    table = loans.generate(60, 4)
+    table = loans.generate_loans(60, 4)
     assert table.digest == "7bc6265680f4714c9a10af403a4c7b04d0e2c3e63ddeb9017bd19189f36b1c5a"
     assert table.frame["income"].iloc[0] == pytest.approx(62.02849235456986, abs=1e-9)
 
@@ -173,18 +177,18 @@ def test_the_old_rule_looks_at_income_alone_and_errs_more_than_it_need():
     table = prepared("deployed", 200_000)
     approved = table.frame["approved"].to_numpy()
     assert set(approved) == {0, 1}
-    assert table.frame["income"][approved == 1].min() >= lending.FLOOR
-    assert table.frame["income"][approved == 0].max() < lending.FLOOR
+    assert table.frame["income"][approved == 1].min() >= lending.INCOME_FLOOR
+    assert table.frame["income"][approved == 0].max() < lending.INCOME_FLOOR
     error = np.mean(approved != table.label)
-    assert error == pytest.approx(old_error(lending.FLOOR), abs=0.005)
-    assert error > loans.optimum(0).error + 0.08
-    assert old_error(lending.FLOOR) == min(map(old_error, range(40, 57)))
+    assert error == pytest.approx(old_error(lending.INCOME_FLOOR), abs=0.005)
+    assert error > loans.optimum_at_ratio(0).error + 0.08
+    assert old_error(lending.INCOME_FLOOR) == min(map(old_error, range(40, 57)))
 
 
 def old_error(floor: float) -> float:
     """Error of `income >= floor` from the distribution of incomes in the docstring of `loans`."""
     error = 0.0
-    for share, base, shift in ((loans.SHARE, 0.35, 0.0), (1 - loans.SHARE, 0.65, 0.5)):
+    for share, base, shift in ((loans.WOMEN_SHARE, 0.35, 0.0), (1 - loans.WOMEN_SHARE, 0.65, 0.5)):
         cut = (floor - 46) / 7 - shift
         error += share * (base * ndtr(cut - 0.6) + (1 - base) * ndtr(-0.6 - cut))
     return error
@@ -192,11 +196,11 @@ def old_error(floor: float) -> float:
 
 def test_egregious_rows_are_mistakes_of_the_old_rule_and_none_of_the_best():
     table, whole = prepared("egregious", 20_000), prepared("deployed", 20_000)
-    best = loans.probability(table.frame) > 0.5
+    best = loans.repayment_probability(table.frame) > 0.5
     assert (table.frame["approved"] != table.label).all()
     assert (best == table.label).all()
     assert list(table.frame.index) == list(range(len(table)))
     wrong = (whole.frame["approved"] != whole.label).to_numpy()
-    saved = (loans.probability(whole.frame) > 0.5) == whole.label
+    saved = (loans.repayment_probability(whole.frame) > 0.5) == whole.label
     assert len(table) == np.sum(wrong & saved)
     assert len(table) == pytest.approx(20_000 / 7, rel=0.05)

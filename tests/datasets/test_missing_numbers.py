@@ -11,14 +11,14 @@ import pytest
 from scipy import sparse
 from sklearn.impute import SimpleImputer
 
-from ratecli.datasets.apply_encoder import apply, surprises
-from ratecli.datasets.encode import Encoder, Numeric
-from ratecli.datasets.load import identity, load
+from ratecli.datasets.apply_encoder import encode_new_rows, new_row_warnings
+from ratecli.datasets.encode import Encoder, NumericBlock
+from ratecli.datasets.load import load_entry_table, table_digest
 from ratecli.datasets.table import Table
-from ratecli.errors import Fault, FaultError
-from ratecli.streaming.encode import Shares, encoded, with_features
-from ratecli.streaming.split import Deal
-from ratecli.streaming.table import streamed_table
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.streaming.encode import FeatureShares, apply_stream_encoder, encoded_stream
+from ratecli.streaming.split import StreamedSplit
+from ratecli.streaming.table import read_streamed_table
 
 OPTIONS = {"label": "y", "missing": "mean", "drop": ["part"], "split": {"by": "part"}}
 
@@ -59,7 +59,7 @@ def dense(X: Any) -> np.ndarray:
 def test_means_and_deviations_are_of_the_numbers_that_training_rows_have(tmp_path: Path, name: str):
     found = frame()
     write(found, tmp_path / name)
-    table = load(OPTIONS | {"path": name}, tmp_path)
+    table = load_entry_table(OPTIONS | {"path": name}, tmp_path)
     encoder = fit(table)
     assert encoder.names == (
         "x", "gaps", "gaps=(missing)", "learned", "learned=(missing)", "job=a", "job=b", "late",
@@ -78,18 +78,18 @@ def test_means_and_deviations_are_of_the_numbers_that_training_rows_have(tmp_pat
 def test_test_rows_say_nothing_of_features(tmp_path: Path):
     found = frame()
     write(found, tmp_path / "t.csv")
-    known = fit(load(OPTIONS | {"path": "t.csv"}, tmp_path))
+    known = fit(load_entry_table(OPTIONS | {"path": "t.csv"}, tmp_path))
     test = found["part"] == "test"
     found.loc[test, ["x", "gaps", "late"]] = [5.0, np.nan, 1e6]
     write(found, tmp_path / "t.csv")
-    assert fit(load(OPTIONS | {"path": "t.csv"}, tmp_path)) == known
+    assert fit(load_entry_table(OPTIONS | {"path": "t.csv"}, tmp_path)) == known
 
 
 def dealt(options: dict[str, Any], folder: Path) -> Any:
-    table = streamed_table({"stream": True, **options}, folder)
+    table = read_streamed_table({"stream": True, **options}, folder)
     spec = options.get("split", {})
-    cells = Deal(table, {}, spec, "3", lambda _: np.random.default_rng(3)).cells()
-    return table, *with_features(table, cells)
+    cells = StreamedSplit(table, {}, spec, "3", lambda _: np.random.default_rng(3)).cells()
+    return table, *encoded_stream(table, cells)
 
 
 @pytest.mark.parametrize("drop", [["part"], ["part", "job"]])
@@ -99,7 +99,7 @@ def test_streamed_features_are_those_in_memory(tmp_path: Path, name: str, drop: 
     write(found, tmp_path / name)
     options = OPTIONS | {"path": name, "drop": drop}
     streamed, rows, encoder = dealt(options, tmp_path)
-    table = load(options, tmp_path)
+    table = load_entry_table(options, tmp_path)
     known, there = fit(table), rows.taken(range(rows.runs()))
     assert encoder.names == known.names
     X = dense(known.transform(table))
@@ -111,8 +111,8 @@ def test_streamed_features_are_those_in_memory(tmp_path: Path, name: str, drop: 
     np.testing.assert_allclose(rows.encoded.shares[ones], X[train][:, ones].mean(axis=0))
     assert rows.encoded.shares[gaps] == found.loc[train, "gaps"].notna().mean()
     coding = rows.encoded.coding
-    shares = Shares(np.ones(len(coding.of_number)), np.ones(len(coding.level_at)))
-    alike = encoded(streamed, known, shares)
+    shares = FeatureShares(np.ones(len(coding.of_number)), np.ones(len(coding.level_at)))
+    alike = apply_stream_encoder(streamed, known, shares)
     np.testing.assert_array_equal(dense(alike.features(there)), X)  # to the last bit
 
 
@@ -139,10 +139,10 @@ seeds: 1
     assert len(found[0]) == 2
 
 
-def faults(options: dict[str, Any], folder: Path) -> list[Fault]:
+def faults(options: dict[str, Any], folder: Path) -> list[Diagnostic]:
     """Of a table in memory and streamed: one each, and the same."""
     told = []
-    for look in (lambda: fit(load(options, folder)), lambda: dealt(options, folder)):
+    for look in (lambda: fit(load_entry_table(options, folder)), lambda: dealt(options, folder)):
         with pytest.raises(FaultError) as caught:
             look()
         told.append(caught.value.faults[0])
@@ -184,17 +184,21 @@ def test_infinite_numbers_and_other_roles_are_as_before(tmp_path: Path):
     (fault, _) = faults(options | {"drop": ["part"], "weight": "gaps"}, tmp_path)
     assert fault.code == "E411"
     write(found.assign(y=found["y"].where(found["x"] > 0)), tmp_path / "t.csv")
-    np.testing.assert_array_equal(np.isnan(load(options, tmp_path).label), found["x"] <= 0)
+    np.testing.assert_array_equal(
+        np.isnan(load_entry_table(options, tmp_path).label), found["x"] <= 0
+    )
 
 
 def test_keys_change_only_where_it_is_said(tmp_path: Path):
     (tmp_path / "t.csv").write_text("x,y\n1,0\n2,1\n")
     options = {"path": "t.csv", "label": "y"}
-    assert identity(options, tmp_path)[:16] == "72c192280d14defd"  # as before there was the option
+    assert (
+        table_digest(options, tmp_path)[:16] == "72c192280d14defd"
+    )  # as before there was the option
     for more in ({}, {"stream": True}):
-        plain = identity(options | more, tmp_path)
-        assert identity(options | more | {"missing": "error"}, tmp_path) == plain
-        assert identity(options | more | {"missing": "mean"}, tmp_path) != plain
+        plain = table_digest(options | more, tmp_path)
+        assert table_digest(options | more | {"missing": "error"}, tmp_path) == plain
+        assert table_digest(options | more | {"missing": "mean"}, tmp_path) != plain
 
 
 def table(gaps: list[float], *, missing: bool) -> Table:
@@ -205,7 +209,7 @@ def table(gaps: list[float], *, missing: bool) -> Table:
 def test_several_tables_are_encoded_alike():
     tables = [table([1.0, np.nan], missing=True), table([3.0, 5.0], missing=False)]
     encoder = Encoder.fit(tables, [np.arange(2)] * 2)
-    assert encoder.blocks == (Numeric("n", 3.0, np.std([1, 3, 5]), True),)
+    assert encoder.blocks == (NumericBlock("n", 3.0, np.std([1, 3, 5]), True),)
     with_none = Encoder.fit([table([1.0, np.nan], missing=False)], [np.arange(2)])
     assert with_none.names == ("n",)  # of registered sources
 
@@ -225,10 +229,10 @@ def test_models_of_before_are_read_and_others_say_more():
 
 def test_new_rows_without_a_number(tmp_path: Path):
     write(frame(), tmp_path / "t.csv")
-    encoder = fit(load(OPTIONS | {"path": "t.csv"}, tmp_path))
+    encoder = fit(load_entry_table(OPTIONS | {"path": "t.csv"}, tmp_path))
     row = {"x": [0.5], "gaps": [np.nan], "learned": [0.5], "job": ["a"], "late": [np.nan]}
-    X = dense(apply(encoder, pd.DataFrame(row)))[0]
+    X = dense(encode_new_rows(encoder, pd.DataFrame(row)))[0]
     of = dict(zip(encoder.names, X, strict=True))
     assert (of["gaps"], of["gaps=(missing)"], of["learned=(missing)"], of["late"]) == (0, 1, 0, 0)
-    (fault,) = surprises(encoder, pd.DataFrame(row))  # training rows lacked none of `late`
+    (fault,) = new_row_warnings(encoder, pd.DataFrame(row))  # training rows lacked none of `late`
     assert (fault.code, fault.message[:13]) == ("W405", "column 'late'")

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from ratecli.datasets.load import identity, load, missing
-from ratecli.errors import Fault, FaultError
+from ratecli.datasets.load import load_entry_table, missing_entry_files, table_digest
+from ratecli.errors import Diagnostic, FaultError
 
 GOOD = "sex,age,zip,paid\nF,20,01,yes\nM,30,02,no\nF,40.5,03,\nM,50,04,yes\n"
 
@@ -30,14 +30,14 @@ def write(base: Path, text: str | bytes, name: str = "t.csv") -> Path:
     return path
 
 
-def faults(base: Path, **options: Any) -> tuple[Fault, ...]:
+def faults(base: Path, **options: Any) -> tuple[Diagnostic, ...]:
     with pytest.raises(FaultError) as caught:
-        load({"path": "t.csv", **options}, base)
+        load_entry_table({"path": "t.csv", **options}, base)
     assert all(fault.help for fault in caught.value.faults)
     return caught.value.faults
 
 
-def fault(base: Path, text: str | bytes, **options: Any) -> Fault:
+def fault(base: Path, text: str | bytes, **options: Any) -> Diagnostic:
     write(base, text)
     (found,) = faults(base, **options)
     return found
@@ -46,7 +46,7 @@ def fault(base: Path, text: str | bytes, **options: Any) -> Fault:
 def test_a_table_of_ones_own(base: Path):
     path = write(base, GOOD)
     options = {"path": "t.csv", "label": "paid", "positive": "yes", "drop": ["zip"]}
-    table = load(options, base)
+    table = load_entry_table(options, base)
     assert table.features == ("sex", "age")
     np.testing.assert_array_equal(table.label, [1, 0, np.nan, 1])
     assert list(table.frame.columns) == ["sex", "age", "zip", "paid"]
@@ -55,16 +55,16 @@ def test_a_table_of_ones_own(base: Path):
     assert table.frame["paid"].tolist() == ["yes", "no", None, "yes"]
     assert table.frame.dtypes.astype(str).tolist() == ["object", "float64", "int64", "object"]
     assert table.files == (("t.csv", hashlib.sha256(path.read_bytes()).hexdigest()),)
-    assert table.digest == identity(options, base)
-    assert missing(options, base) == []
+    assert table.digest == table_digest(options, base)
+    assert missing_entry_files(options, base) == []
 
 
 def test_a_file_is_read_once_until_it_changes(base: Path):
     write(base, GOOD)
-    first = load({"path": "t.csv", "label": "paid", "positive": "yes"}, base)
-    assert load({"path": "t.csv", "drop": ["zip"]}, base).frame is first.frame
+    first = load_entry_table({"path": "t.csv", "label": "paid", "positive": "yes"}, base)
+    assert load_entry_table({"path": "t.csv", "drop": ["zip"]}, base).frame is first.frame
     write(base, GOOD.replace("20", "25"))
-    assert load({"path": "t.csv"}, base).frame["age"].tolist() == [25, 30, 40.5, 50]
+    assert load_entry_table({"path": "t.csv"}, base).frame["age"].tolist() == [25, 30, 40.5, 50]
 
 
 def test_no_feature_is_left_of_many_columns(base: Path):
@@ -92,19 +92,19 @@ def test_no_feature_is_left_of_many_columns(base: Path):
 )
 def test_what_is_a_number_and_what_is_text(base: Path, words: list[str], read: list[Any]):
     write(base, "x,y\n" + "".join(f"{word},1\n" for word in words))
-    column = load({"path": "t.csv", "features": ["y"]}, base).frame["x"]
+    column = load_entry_table({"path": "t.csv", "features": ["y"]}, base).frame["x"]
     assert column.astype(object).where(column.notna(), None).tolist() == read
 
 
 def test_no_label_means_all_unlabelled(base: Path):
     write(base, GOOD)
-    assert np.isnan(load({"path": "t.csv"}, base).label).all()
+    assert np.isnan(load_entry_table({"path": "t.csv"}, base).label).all()
 
 
 def test_features_and_categorical_and_weight(base: Path):
     write(base, GOOD)
     options = {"path": "t.csv", "features": ["zip", "sex"], "categorical": ["zip"], "weight": "age"}
-    table = load(options, base)
+    table = load_entry_table(options, base)
     assert table.features == ("zip", "sex")
     assert table.frame["zip"].tolist() == ["01", "02", "03", "04"]
     assert table.weight is not None
@@ -113,7 +113,7 @@ def test_features_and_categorical_and_weight(base: Path):
 
 def test_text_keeps_words_that_other_readers_lose(base: Path):
     write(base, 'country,x,y\nNA,1,0\nNone, 2 ,1\n" null ",3,1\n,4,0\n')
-    table = load({"path": "t.csv", "label": "y"}, base)
+    table = load_entry_table({"path": "t.csv", "label": "y"}, base)
     assert table.frame["country"].tolist() == ["NA", "None", "null", None]
     assert table.frame["x"].tolist() == [1, 2, 3, 4]
 
@@ -132,16 +132,16 @@ def test_text_keeps_words_that_other_readers_lose(base: Path):
 )
 def test_what_a_number_is(base: Path, cells: str, expected: list[Any]):
     write(base, "x;y\n" + "".join(f"{cell};{len(cell) % 2}\n" for cell in cells.split()))
-    table = load({"path": "t.csv", "separator": ";"}, base)
+    table = load_entry_table({"path": "t.csv", "separator": ";"}, base)
     assert table.frame["x"].tolist() == expected
 
 
 def test_bom_crlf_quotes_and_other_separators(base: Path):
     write(base, b'\xef\xbb\xbf"a";b\r\n"x;\r\ny";1\r\n\r\nz;0\r\n')
-    table = load({"path": "t.csv", "label": "b", "separator": ";"}, base)
+    table = load_entry_table({"path": "t.csv", "label": "b", "separator": ";"}, base)
     assert table.frame["a"].tolist() == ["x;\r\ny", "z"]
     write(base, "a\tb\nu\t1\nv\t0\n", "t.tsv")
-    assert load({"path": "t.tsv", "label": "b"}, base).frame["a"].tolist() == ["u", "v"]
+    assert load_entry_table({"path": "t.tsv", "label": "b"}, base).frame["a"].tolist() == ["u", "v"]
 
 
 @pytest.mark.parametrize("separator", ['"', "\n", "\r", "\0", "→"])
@@ -152,7 +152,7 @@ def test_what_cannot_separate(base: Path, separator: str):
 @pytest.mark.parametrize("separator", ["|", ":", "\\", "'", "x", "\x1f"])
 def test_what_can_separate(base: Path, separator: str):
     write(base, f"a{separator}b\n1{separator}0\n2{separator}1\n")
-    table = load({"path": "t.csv", "separator": separator, "label": "b"}, base)
+    table = load_entry_table({"path": "t.csv", "separator": separator, "label": "b"}, base)
     assert table.label.tolist() == [0, 1]
 
 
@@ -163,14 +163,14 @@ def test_parquet(base: Path):
     frame["c"] = frame["s"].astype("category")
     frame["day"] = pd.to_datetime("2020-01-02")
     frame.to_parquet(base / "t.parquet")
-    table = load({"path": "t.parquet", "label": "y"}, base)
+    table = load_entry_table({"path": "t.parquet", "label": "y"}, base)
     assert table.frame["s"].tolist() == ["a", None, "b"]
     assert table.frame["c"].tolist() == ["a", None, "b"]
     assert table.frame["n"].tolist() == [1, 2, 3]
     assert table.frame["day"][0].startswith("2020-01-02")
     assert table.label.tolist() == [1, 0, 1]
     (base / "t.parquet").rename(base / "t.bin")
-    assert len(load({"path": "t.bin", "format": "parquet", "label": "y"}, base)) == 3
+    assert len(load_entry_table({"path": "t.bin", "format": "parquet", "label": "y"}, base)) == 3
 
 
 def test_parquet_of_lists(base: Path):
@@ -198,7 +198,7 @@ def test_labels(base: Path, positive: Any, values: str, expected: list[int]):
     options = {"path": "t.csv", "label": "y"}
     if positive is not None:
         options["positive"] = positive
-    assert load(options, base).label.tolist() == expected
+    assert load_entry_table(options, base).label.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -254,14 +254,14 @@ def test_no_tables_in_parquet(base: Path):
 @pytest.mark.parametrize(("kind", "value"), [(pa.int64(), 2**53 + 1), (pa.uint64(), 2**64 - 1)])
 def test_large_integers_beside_a_missing_one(base: Path, kind: pa.DataType, value: int):
     pa.parquet.write_table(pa.table({"x": pa.array([1, None, value], kind)}), base / "t.parquet")
-    table = load({"path": "t.parquet", "missing": "mean"}, base)
+    table = load_entry_table({"path": "t.parquet", "missing": "mean"}, base)
     np.testing.assert_array_equal(table.frame["x"], [1, np.nan, float(value)])
 
 
 def test_unknown_suffix(base: Path):
     write(base, GOOD, "t.xlsx")
     with pytest.raises(FaultError) as caught:
-        load({"path": "t.xlsx"}, base)
+        load_entry_table({"path": "t.xlsx"}, base)
     assert caught.value.faults[0].code == "E404"
 
 
@@ -278,14 +278,16 @@ def test_features_that_are_no_numbers(base: Path, cell: str, said: str):
 
 def test_infinite_values_are_fine_where_nobody_computes_with_them(base: Path):
     write(base, "x,z,y\n1,inf,0\n2,,1\n")
-    assert load({"path": "t.csv", "label": "y", "drop": ["z"]}, base).features == ("x",)
+    assert load_entry_table({"path": "t.csv", "label": "y", "drop": ["z"]}, base).features == ("x",)
 
 
 def test_slips_among_numbers(base: Path):
     text = "x,y\n" + "".join(f"{i / 7},{i % 2}\n" for i in range(50)) + "12O,1\n"
     found = fault(base, text, label="y")
     assert (found.code, "row 51" in found.message) == ("E411", True)
-    assert load({"path": "t.csv", "label": "y", "categorical": ["x"]}, base).features == ("x",)
+    assert load_entry_table(
+        {"path": "t.csv", "label": "y", "categorical": ["x"]}, base
+    ).features == ("x",)
 
 
 @pytest.mark.parametrize(
@@ -325,16 +327,16 @@ def test_unknown_columns_are_told_together(base: Path):
 def test_the_column_that_splits_is_no_feature(base: Path):
     write(base, "x,fold,y\n1,train,0\n2,test,1\n")
     options = {"path": "t.csv", "label": "y", "split": {"by": "fold"}}
-    assert load(options, base).features == ("x",)
+    assert load_entry_table(options, base).features == ("x",)
 
 
 def test_sha256(base: Path):
     right = hashlib.sha256(GOOD.encode()).hexdigest()
     write(base, GOOD)
-    assert len(load({"path": "t.csv", "sha256": right.upper()}, base)) == 4
+    assert len(load_entry_table({"path": "t.csv", "sha256": right.upper()}, base)) == 4
     assert fault(base, GOOD, sha256="0" * 64).code == "E403"
     with pytest.raises(FaultError, match="E403"):
-        identity({"path": "t.csv", "sha256": "0" * 64}, base)
+        table_digest({"path": "t.csv", "sha256": "0" * 64}, base)
 
 
 @pytest.mark.parametrize("path", ["no.csv", "../../out.csv", ".", "a\0b", "sub/../../../out.csv"])
@@ -345,25 +347,25 @@ def test_paths_that_lead_nowhere_or_out(base: Path, path: str):
 
 
 def test_missing_names_the_file(base: Path):
-    assert missing({"path": "no.csv"}, base) == [str(base / "no.csv")]
+    assert missing_entry_files({"path": "no.csv"}, base) == [str(base / "no.csv")]
 
 
 def test_paths_inside_the_current_folder_and_absolute_ones(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ):
     outside = write(base.parent.parent, GOOD, "out.csv")
-    assert len(load({"path": str(outside)}, base)) == 4
+    assert len(load_entry_table({"path": str(outside)}, base)) == 4
     monkeypatch.chdir(base.parent.parent)
-    assert len(load({"path": "../../out.csv"}, base)) == 4
+    assert len(load_entry_table({"path": "../../out.csv"}, base)) == 4
 
 
 def test_digest_follows_content_and_roles_only(base: Path):
     write(base, GOOD)
-    plain = identity({"path": "t.csv"}, base)
-    assert plain == identity({"path": str(base / "t.csv"), "split": {"test": 0.5}}, base)
-    assert plain != identity({"path": "t.csv", "drop": ["zip"]}, base)
+    plain = table_digest({"path": "t.csv"}, base)
+    assert plain == table_digest({"path": str(base / "t.csv"), "split": {"test": 0.5}}, base)
+    assert plain != table_digest({"path": "t.csv", "drop": ["zip"]}, base)
     write(base, GOOD.replace("20", "21"))
-    assert plain != identity({"path": "t.csv"}, base)
+    assert plain != table_digest({"path": "t.csv"}, base)
 
 
 NUMBERS = "x,y\n1,2.5\n2,\n3,4\n4,0\n"
@@ -372,16 +374,20 @@ NUMBERS = "x,y\n1,2.5\n2,\n3,4\n4,0\n"
 def test_a_label_that_is_a_number(base: Path):
     write(base, NUMBERS)
     options = {"path": "t.csv", "label": "y", "target": "number", "label_range": [0, 4]}
-    table = load(options, base)
+    table = load_entry_table(options, base)
     np.testing.assert_array_equal(table.label, [2.5, np.nan, 4, 0])
     assert table.label_range == (0, 4)
     assert table.features == ("x",)
     others = [options | {"label_range": ends} for ends in ([0, 5], [None, None])]
     others += [{key: options[key] for key in ("path", "label", "target")}]
-    assert len({identity(each, base) for each in [options, *others]}) == 4
+    assert len({table_digest(each, base) for each in [options, *others]}) == 4
     inf = float("inf")
-    assert [load(each, base).label_range for each in others] == [(0, 5), (-inf, inf), (-inf, inf)]
-    assert load({"path": "t.csv", "features": ["x"]}, base).label_range is None
+    assert [load_entry_table(each, base).label_range for each in others] == [
+        (0, 5),
+        (-inf, inf),
+        (-inf, inf),
+    ]
+    assert load_entry_table({"path": "t.csv", "features": ["x"]}, base).label_range is None
 
 
 @pytest.mark.parametrize(

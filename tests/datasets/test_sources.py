@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.load import identity, load, missing
+from ratecli.datasets.load import load_entry_table, missing_entry_files, table_digest
 from ratecli.datasets.narasimhan2019 import ADULT_BINS
 from ratecli.datasets.sources import SOURCES
-from ratecli.datasets.split import PARTS, split
+from ratecli.datasets.split import SPLIT_NAMES, assign_split_parts
 from ratecli.datasets.table import Table
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
@@ -37,8 +37,8 @@ def read(tmp_path_factory: pytest.TempPathFactory):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("RATECLI_DATA", str(folder))
                 patch.setenv("RATECLI_DATA_MIRROR", MIRROR)
-                tables[key] = load(entry, Path(), offline="://" not in MIRROR)
-                assert missing(entry, Path()) == []
+                tables[key] = load_entry_table(entry, Path(), offline="://" not in MIRROR)
+                assert missing_entry_files(entry, Path()) == []
         return tables[key]
 
     return read_one
@@ -50,8 +50,8 @@ def positives(table: Table, part: str | None = None) -> int:
 
 
 def sizes(table: Table, spec: dict[str, str]) -> tuple[int, int, int]:
-    part = split(table, spec, np.random.default_rng(0))
-    return tuple(int((part == name).sum()) for name in PARTS)
+    part = assign_split_parts(table, spec, np.random.default_rng(0))
+    return tuple(int((part == name).sum()) for name in SPLIT_NAMES)
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -62,7 +62,7 @@ def test_tables_are_as_promised(read, name: str):
     assert set(source.sensitive) <= set(table.frame.columns)
     assert set(table.features) <= set(table.frame.columns)
     assert list(table.frame.index) == list(range(source.rows))
-    assert table.digest == identity({"source": name}, Path())
+    assert table.digest == table_digest({"source": name}, Path())
     assert [n for n, _ in table.files] == [file.name for file in source.files]
     for column in table.frame.columns:
         values = table.frame[column]
@@ -236,7 +236,7 @@ def test_compas_for_three_players(read):
 @pytest.mark.parametrize("name", REAL)
 def test_they_encode(read, name: str):
     table = read(name)
-    part = split(table, {}, np.random.default_rng(0))
+    part = assign_split_parts(table, {}, np.random.default_rng(0))
     encoder = Encoder.fit([table], [np.flatnonzero(part == "train")])
     X = encoder.transform(table)
     assert X.shape == (len(table), len(encoder.names))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratecli.datasets.split import PARTS, apportion, split
+from ratecli.datasets.split import SPLIT_NAMES, apportion, assign_split_parts
 from ratecli.datasets.table import Table
 from ratecli.errors import FaultError
 
@@ -25,12 +25,12 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def sizes(part) -> tuple[int, ...]:
-    return tuple(int((part == name).sum()) for name in PARTS)
+    return tuple(int((part == name).sum()) for name in SPLIT_NAMES)
 
 
 def refused(given: Table, spec: dict[str, Any]) -> str:
     with pytest.raises(FaultError) as caught:
-        split(given, spec, rng())
+        assign_split_parts(given, spec, rng())
     (fault,) = caught.value.faults
     assert fault.help
     return fault.code
@@ -46,19 +46,19 @@ def test_fractions_partition_within_one_row(n: int, seed: int, drawn: tuple[int,
     a, b, d = drawn
     total = a + b + d
     spec = {"train": f"{d}/{total}", "validation": f"{b}/{total}", "test": f"{a}/{total}"}
-    part = split(table(n), spec, rng(seed)) if n * a >= 2 * total else None
+    part = assign_split_parts(table(n), spec, rng(seed)) if n * a >= 2 * total else None
     if part is None:
         return
-    assert set(part) <= set(PARTS)
+    assert set(part) <= set(SPLIT_NAMES)
     for size, share in zip(sizes(part), (d, b, a), strict=True):
         assert abs(size - n * share / total) < 1
-    assert (part == split(table(n), spec, rng(seed))).all()
+    assert (part == assign_split_parts(table(n), spec, rng(seed))).all()
 
 
 @given(st.integers(0, 2**32), st.lists(st.sampled_from("abc"), min_size=60, max_size=120))
 def test_stratified_within_one_row_in_each_stratum(seed: int, letters: list[str]):
     given_table = table(len(letters), g=letters)
-    part = split(given_table, {"test": "1/3", "stratify": ["g"]}, rng(seed))
+    part = assign_split_parts(given_table, {"test": "1/3", "stratify": ["g"]}, rng(seed))
     for letter in set(letters):
         rows = np.array(letters) == letter
         assert abs((part[rows] == "test").sum() - rows.sum() / 3) < 1
@@ -66,7 +66,7 @@ def test_stratified_within_one_row_in_each_stratum(seed: int, letters: list[str]
 
 def test_stratified_by_label_keeps_unlabelled_rows_apart():
     given_table = table(300)
-    part = split(given_table, {"test": 0.25, "stratify": ["label"]}, rng())
+    part = assign_split_parts(given_table, {"test": 0.25, "stratify": ["label"]}, rng())
     for rows in (np.isnan(given_table.label), given_table.label == 1, given_table.label == 0):
         assert abs((part[rows] == "test").sum() - rows.sum() / 4) < 1
 
@@ -95,13 +95,13 @@ def test_apportion(total: int, parts: list[int]):
     ],
 )
 def test_what_is_not_given_is_the_rest(spec: dict[str, Any], expected: tuple[int, ...]):
-    assert sizes(split(table(90), spec, rng())) == expected
+    assert sizes(assign_split_parts(table(90), spec, rng())) == expected
 
 
 def test_seeds():
-    first = split(table(), {}, rng(1))
-    assert (first != split(table(), {}, rng(2))).any()
-    assert (first == split(table(), {}, rng(1))).all()
+    first = assign_split_parts(table(), {}, rng(1))
+    assert (first != assign_split_parts(table(), {}, rng(2))).any()
+    assert (first == assign_split_parts(table(), {}, rng(1))).all()
 
 
 def official() -> Table:
@@ -109,19 +109,19 @@ def official() -> Table:
 
 
 def test_official_parts():
-    assert (split(official(), {}, rng()) == official().part).all()
-    part = split(official(), {"official": True, "validation": "1/3"}, rng())
+    assert (assign_split_parts(official(), {}, rng()) == official().part).all()
+    part = assign_split_parts(official(), {"official": True, "validation": "1/3"}, rng())
     assert sizes(part) == (40, 20, 30)
     assert (part[60:] == "test").all()
-    assert sizes(split(official(), {"official": False}, rng())) == (60, 0, 30)
-    pooled = split(official(), {"test": 0.5}, rng())
+    assert sizes(assign_split_parts(official(), {"official": False}, rng())) == (60, 0, 30)
+    pooled = assign_split_parts(official(), {"test": 0.5}, rng())
     assert sizes(pooled) == (45, 0, 45)
     assert (pooled[:60] == "test").any()
 
 
 def test_by_column():
     words = ["train"] * 50 + ["validation"] * 10 + ["test"] * 30
-    assert list(split(table(90, fold=words), {"by": "fold"}, rng())) == words
+    assert list(assign_split_parts(table(90, fold=words), {"by": "fold"}, rng())) == words
 
 
 @pytest.mark.parametrize(

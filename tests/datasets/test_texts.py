@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.table import Table
-from ratecli.datasets.texts import TERMS, hashed_counts, mean_vectors
+from ratecli.datasets.texts import HASHED_TERMS, hashed_counts, mean_vectors
 from ratecli.errors import FaultError
 
 TEXTS = ["A dog, a DOG and a cat.", "the cat", "!", "dog dog dog bird"]
@@ -27,7 +27,7 @@ def table(counts: sparse.csr_array, *, are_counts: bool = True) -> Table:
 
 def test_words_are_counted_in_any_case():
     counts = hashed_counts(TEXTS)
-    assert counts.shape == (4, TERMS)
+    assert counts.shape == (4, HASHED_TERMS)
     assert [sorted(counts[[row]].data) for row in range(4)] == [[1, 1, 2], [1, 1], [], [1, 3]]
     assert set(counts[[1]].indices) - set(counts[[0]].indices)
     assert (counts != hashed_counts([text.upper() for text in TEXTS])).nnz == 0

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ratecli.datasets.download import absent, checksums
-from ratecli.datasets.load import identity, load, missing
+from ratecli.datasets.download import missing_source_files, source_checksums
+from ratecli.datasets.load import load_entry_table, missing_entry_files, table_digest
 from ratecli.datasets.sources import SOURCES
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
 COMMENTS = """\
 rev_id	comment	year	logged_in	ns	sample	split
@@ -53,9 +53,9 @@ def vouch(data: Path, files: dict[str, str] = FILES) -> None:
     (data / "wiki" / "SHA256SUMS").write_text("".join(lines))
 
 
-def refused() -> list[Fault]:
+def refused() -> list[Diagnostic]:
     with pytest.raises(FaultError) as caught:
-        load(ENTRY, Path(), offline=True)
+        load_entry_table(ENTRY, Path(), offline=True)
     assert caught.value.exit_code == 4
     assert {fault.code for fault in caught.value.faults} == {"E403"}
     return list(caught.value.faults)
@@ -68,7 +68,7 @@ def test_nothing_unchecked_is_read(data: Path):
             assert f"'{data / 'wiki' / name}' cannot be verified" in fault.message
             line = f"{hashlib.sha256(text.encode()).hexdigest()}  {name}"
             assert str(fault.help).endswith(f"{data / 'wiki' / 'SHA256SUMS'}: {line}")
-    assert absent(SOURCES["wiki"]) == []
+    assert missing_source_files(SOURCES["wiki"]) == []
 
 
 def test_one_line_for_each_file(data: Path):
@@ -79,12 +79,12 @@ def test_one_line_for_each_file(data: Path):
 
 
 def test_what_the_help_says_works(data: Path):
-    before = identity(ENTRY, Path())
+    before = table_digest(ENTRY, Path())
     lines = [str(fault.help).rpartition("SHA256SUMS: ")[2] for fault in refused()]
     (data / "wiki" / "SHA256SUMS").write_text("\n".join(lines))
-    table = load(ENTRY, Path(), offline=True)
-    assert table.digest == identity(ENTRY, Path()) != before
-    assert table.files == checksums(SOURCES["wiki"])
+    table = load_entry_table(ENTRY, Path(), offline=True)
+    assert table.digest == table_digest(ENTRY, Path()) != before
+    assert table.files == source_checksums(SOURCES["wiki"])
     assert all(len(sha256) == 64 for _, sha256 in table.files)
 
 
@@ -93,16 +93,16 @@ def test_other_bytes_than_vouched_for(data: Path, mirror: Path):
     (mirror / "toxicity_annotations.tsv").write_text(ANNOTATIONS + "14.0\t2\t0\t1.0\n")
     (fault,) = refused()
     assert "is not the published file" in fault.message
-    assert absent(SOURCES["wiki"]) == ["wiki/toxicity_annotations.tsv"]
+    assert missing_source_files(SOURCES["wiki"]) == ["wiki/toxicity_annotations.tsv"]
     (mirror / "toxicity_annotations.tsv").write_text(ANNOTATIONS)
-    load(ENTRY, Path(), offline=True)
+    load_entry_table(ENTRY, Path(), offline=True)
     (data / "wiki" / "toxicity_annotations.tsv").write_text(ANNOTATIONS + "14.0\t2\t0\t1.0\n")
     refused()
 
 
 def test_labels_groups_and_parts(data: Path):
     vouch(data)
-    table = load(ENTRY, Path(), offline=True)
+    table = load_entry_table(ENTRY, Path(), offline=True)
     frame = table.frame
     assert frame["rev_id"].tolist() == [10, 11, 13, 14]  # 12 has no annotation
     assert frame["toxic"].tolist() == ["no", "yes", "no", "yes"]  # half is no majority
@@ -120,18 +120,18 @@ def test_vectors_take_the_place_of_counts(data: Path, tmp_path: Path):
     path = tmp_path / "glove.txt"
     path.write_text("good 1 0\nwork 0 1\nindeed 3 3\n")
     entry = ENTRY | {"vectors": "glove.txt"}
-    assert missing(entry, tmp_path) == [f"wiki/{name}" for name in FILES]
-    table = load(entry, tmp_path, offline=True)
+    assert missing_entry_files(entry, tmp_path) == [f"wiki/{name}" for name in FILES]
+    table = load_entry_table(entry, tmp_path, offline=True)
     np.testing.assert_allclose(table.matrix, [[0.5, 0.5], [3, 3], [1, 0], [0, 0]])
     assert not table.counts
     assert [name for name, _ in table.files] == [*FILES, "glove.txt"]
-    assert table.digest == identity(entry, tmp_path) != identity(ENTRY, tmp_path)
+    assert table.digest == table_digest(entry, tmp_path) != table_digest(ENTRY, tmp_path)
     path.write_text("good 1 1\n")
-    assert identity(entry, tmp_path) != table.digest
+    assert table_digest(entry, tmp_path) != table.digest
 
 
 def test_vectors_must_be_there(data: Path, tmp_path: Path):
     vouch(data)
     with pytest.raises(FaultError) as caught:
-        identity(ENTRY | {"vectors": "glove.txt"}, tmp_path)
+        table_digest(ENTRY | {"vectors": "glove.txt"}, tmp_path)
     assert [fault.code for fault in caught.value.faults] == ["E405"]

@@ -15,9 +15,9 @@ import typer.main
 from ratecli.cli.app import app
 from ratecli.config.schema import json_schema
 from ratecli.error_codes import CODES
-from ratecli.experiment.catalogue import datasets, functions, metrics
-from ratecli.experiment.signature import signature
-from ratecli.solvers.registry import BUILT_IN
+from ratecli.experiment.catalogue import list_datasets, list_functions, list_metrics
+from ratecli.experiment.signature import read_signature
+from ratecli.solvers.registry import BUILT_IN_ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,14 +111,14 @@ def test_the_reference_tells_of_every_name(site):
     _, pages = site
     text = {name: pages[f"reference/{name}.html"].text for name in
             ("rates", "algorithms", "datasets", "errors", "yaml", "cli", "results")}  # fmt: skip
-    for row in (*metrics(), *functions()):
+    for row in (*list_metrics(), *list_functions()):
         assert row["name"] in text["rates"]
-    for algorithm in BUILT_IN:
+    for algorithm in BUILT_IN_ALGORITHMS:
         assert algorithm.name in text["algorithms"]
-        for option in signature(algorithm).options:
+        for option in read_signature(algorithm).options:
             assert option.name in text["algorithms"]
             assert option.means.split("`")[0] in text["algorithms"]
-    for row in datasets():
+    for row in list_datasets():
         assert row["summary"] in text["datasets"]
     for code in CODES.values():
         assert code.code in text["errors"]
@@ -132,9 +132,9 @@ def test_the_reference_tells_of_every_name(site):
 
 
 def test_the_page_of_results_tells_of_every_file_that_a_report_writes(site):
-    from ratecli.files import LEDGER  # noqa: PLC0415
-    from ratecli.report.write import FOLDERS, PAGES  # noqa: PLC0415
+    from ratecli.files import LEDGER_FILE  # noqa: PLC0415
+    from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS  # noqa: PLC0415
 
     _, pages = site
-    for name in (*PAGES, *FOLDERS, LEDGER):
+    for name in (*REPORT_FILES, *REPORT_FOLDERS, LEDGER_FILE):
         assert name in pages["reference/results.html"].text

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ratecli.experiment.explain import explain, tree
-from ratecli.experiment.prepare import examine
+from ratecli.experiment.explain import explain, format_tree
+from ratecli.experiment.prepare import check_available
 from ratecli.models.linear import Ramp
 from ratecli.models.storage import dumps
 from ratecli.rates import expression as ex
-from ratecli.rates.parser import parse_value
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
-from ratecli.solvers.registry import algorithms
+from ratecli.solvers.registry import all_algorithms
 
 FILE = """\
 name: explained
@@ -37,7 +37,7 @@ def explained(tmp_path):
     def of(rule="tpr >= 0.5", objective="error"):
         path = tmp_path / "exp.yaml"
         path.write_text(FILE.format(rule=rule, objective=objective))
-        lines = explain(examine(path, refuse=False))
+        lines = explain(check_available(path, refuse=False))
         cut = lines.index("constraint rule")
         end = lines.index("metrics")
         return [line.strip() for line in lines[:cut]], [line.strip() for line in lines[cut:end]]
@@ -73,7 +73,7 @@ def test_the_deployed_model_is_told(tmp_path, deployed, told):
     text = FILE.format(rule="churn <= 0.5", objective="error")
     text = text.replace("rows: 100", "rows: 100, preparation: deployed")
     (tmp_path / "exp.yaml").write_text(f"{text}deployed: {deployed}\n")
-    lines = explain(examine(tmp_path / "exp.yaml"))
+    lines = explain(check_available(tmp_path / "exp.yaml"))
     assert lines[lines.index("deployed model") + 1] == f"  {told}"
 
 
@@ -82,9 +82,9 @@ def test_without_a_deployed_model_nothing_is_told_of_one(explained):
 
 
 def test_trees_spell_groups_out():
-    node = resolve(parse_value("abs(tpr - 2 * fpr[age >= 30]) / 3"), Scope())
-    assert ex.text(node) == "0.3333333333333333 * abs(tpr - 2 * fpr[age >= 30])"
-    assert tree(node) == [
+    node = resolve(parse_expression("abs(tpr - 2 * fpr[age >= 30]) / 3"), Scope())
+    assert ex.to_text(node) == "0.3333333333333333 * abs(tpr - 2 * fpr[age >= 30])"
+    assert format_tree(node) == [
         "product",
         "  0.3333333333333333",
         "  abs",
@@ -164,8 +164,8 @@ def test_long_goals_are_cut(explained):
 
 def test_every_algorithm_is_named(explained):
     for part in explained():
-        assert [line.split()[0] for line in part[-len(algorithms()) - 1 :] if line] == list(
-            algorithms()
+        assert [line.split()[0] for line in part[-len(all_algorithms()) - 1 :] if line] == list(
+            all_algorithms()
         )
 
 

@@ -11,13 +11,13 @@ import pytest
 from json_schema import faults, malformed, parts
 
 from ratecli.config.document import Document
-from ratecli.config.starter import starter, templates
+from ratecli.config.starter import template_summaries, template_text
 from ratecli.datasets.sources import SOURCES
-from ratecli.experiment.catalogue import metrics
+from ratecli.experiment.catalogue import list_metrics
 from ratecli.experiment.file_schema import file_schema
-from ratecli.experiment.signature import signature
-from ratecli.plain_text import as_json
-from ratecli.solvers.registry import algorithms
+from ratecli.experiment.signature import read_signature
+from ratecli.plain_text import terminal_safe_json
+from ratecli.solvers.registry import all_algorithms
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "experiments").rglob("*.yaml"))
@@ -51,18 +51,18 @@ def test_all_names_are_offered_with_their_lines(schema):
         name: source.summary for name, source in SOURCES.items()
     }
     offered = defined["Algorithm"]["anyOf"][0]["oneOf"]
-    assert [each["const"] for each in offered] == list(algorithms())
+    assert [each["const"] for each in offered] == list(all_algorithms())
     assert all(each["description"] for each in (*sources, *offered))
     rule = next(iter(schema["properties"]["constraints"]["patternProperties"].values()))
-    assert all(row["name"] in rule["description"] for row in metrics())
+    assert all(row["name"] in rule["description"] for row in list_metrics())
 
 
 def test_options_are_those_of_the_algorithms_with_their_defaults(schema):
-    for algorithm in algorithms().values():
+    for algorithm in all_algorithms().values():
         part = schema["$defs"][f"options.{algorithm.name}"]
         if algorithm.missing():
             continue
-        told = signature(algorithm).options
+        told = read_signature(algorithm).options
         assert {each.name for each in told} < set(part["properties"])
         assert part["additionalProperties"] is False
         for option in told:
@@ -79,9 +79,9 @@ def test_shipped_experiments_fit(schema, path):
     assert faults(schema, Document.read(path).data, schema) == []
 
 
-@pytest.mark.parametrize("name", templates())
+@pytest.mark.parametrize("name", template_summaries())
 def test_starter_files_fit(schema, name):
-    assert faults(schema, Document.of_text(starter(name)).data, schema) == []
+    assert faults(schema, Document.of_text(template_text(name)).data, schema) == []
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_the_same_text_each_time(schema):
     command = [sys.executable, "-m", "ratecli", "schema"]
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == as_json(schema) + "\n"
+    assert done.stdout == terminal_safe_json(schema) + "\n"

@@ -13,13 +13,18 @@ from ratecli.errors import FaultError
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import TrialResult
-from ratecli.ledger.store import Store
+from ratecli.ledger.store import LedgerStore
 from ratecli.models.storage import dumps, loads
-from ratecli.runner.executors import Processes, Serial
-from ratecli.runner.run import LEDGER, run
+from ratecli.runner.executors import ProcessExecutor, SerialExecutor
+from ratecli.runner.run import LEDGER_FILE, run_experiment
 from ratecli.runner.trial import run_trial
-from ratecli.sampling.filtered import DROPPED, Seen, filtered, seen_rows
-from ratecli.sampling.rows import world
+from ratecli.sampling.filtered import (
+    DROPPED,
+    TrainingRowsSpec,
+    filter_trial_data,
+    load_training_rows,
+)
+from ratecli.sampling.rows import load_trial_data
 
 FILE = """
 name: stage
@@ -79,7 +84,7 @@ def rows_of(prepared, store, label, seed=0):
     """The rows that a trial was given."""
     job = jobs(prepared)[label, seed]
     given = {job.sieve.key: store.result(job.sieve.key)} if job.sieve else {}
-    return seen_rows(job.data, job.seed, None, job.seen, given)
+    return load_training_rows(job.data, job.seed, None, job.seen, given)
 
 
 def women(sample, split="train"):
@@ -121,8 +126,8 @@ def test_other_rows_are_as_they_were(folder):
     for take in ("weights", "sample"):
         job = jobs(prepared)["unconstrained", 0]
         blob = store.result(job.sieve.key).models["expected"]
-        how = Seen(job.seen.drawing, replace(job.seen.sieve, take=take))
-        given, plain = filtered(job.data, 0, None, how, blob), world(job.data, 0)
+        how = TrainingRowsSpec(job.seen.drawing, replace(job.seen.sieve, take=take))
+        given, plain = filter_trial_data(job.data, 0, None, how, blob), load_trial_data(job.data, 0)
         for split in ("validation", "test"):
             here = plain.sample.part == split
             assert here.sum() > 50
@@ -249,8 +254,8 @@ def test_its_take_is_in_the_key_and_the_filter_is_not_found_twice(folder):
 def test_the_same_numbers_with_any_number_of_workers(folder):
     path = write(folder, text("sample") + "seeds: 3\n")
     _, serial = run_file(path)
-    run(prepare(path), folder / "other", Processes(2), quiet=True)
-    with Store(folder / "other" / LEDGER, readonly=True) as store:
+    run_experiment(prepare(path), folder / "other", ProcessExecutor(2), quiet=True)
+    with LedgerStore(folder / "other" / LEDGER_FILE, readonly=True) as store:
         for planned in serial.plan():
             mine, theirs = serial.result(planned.key), store.result(planned.key)
             assert mine.values == theirs.values
@@ -261,14 +266,14 @@ def test_what_an_interrupted_run_has_is_used(folder):
     path = write(folder, text())
     prepared = prepare(path)
     run_file(path)
-    whole = Store(folder / "results" / LEDGER, readonly=True)
+    whole = LedgerStore(folder / "results" / LEDGER_FILE, readonly=True)
     only_filter = folder / "again"
     stage = jobs(prepared)["filter", 0].key
-    with Store(only_filter / LEDGER) as store:
+    with LedgerStore(only_filter / LEDGER_FILE) as store:
         store.put(whole.result(stage))
-    outcome = run(prepared, only_filter, Serial(), quiet=True)
+    outcome = run_experiment(prepared, only_filter, SerialExecutor(), quiet=True)
     assert outcome.ran == 2
-    with Store(only_filter / LEDGER, readonly=True) as store:
+    with LedgerStore(only_filter / LEDGER_FILE, readonly=True) as store:
         for planned in store.plan():
             assert store.result(planned.key).values == whole.result(planned.key).values
 

@@ -7,15 +7,15 @@ import pytest
 
 from experiments import people, run_file, write
 from ratecli.errors import FaultError
-from ratecli.experiment.cases import known_goals
+from ratecli.experiment.cases import resolve_goals
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Shape
-from ratecli.rates.balance import disclosure
+from ratecli.rates.balance import disclosure_bound
 from ratecli.runner.trial import training_problem
-from ratecli.sampling.rows import world
+from ratecli.sampling.rows import load_trial_data
 
 LOANS = """
 name: shares
@@ -82,7 +82,7 @@ def test_a_share_of_those_decided_yes_is_kept(tmp_path, algorithm):
 
 def by_hand(path, classifier, split):
     """How far a yes or a no moves the chance of a woman."""
-    rows = world(prepare(path).data, 0)
+    rows = load_trial_data(prepare(path).data, 0)
     here = rows.sample.part == split
     said = rows.predictions(classifier).decisions[here]
     women = rows.sample.columns["sex"][here] == "Female"
@@ -139,7 +139,7 @@ def test_a_safety_test_bounds_a_share_by_all_rows(folder):
     result = store.result(store.plan()[0].key)
     (record,) = result.info["certificates"]
     prepared = prepare(path)
-    rows = world(prepared.data, 0, None, prepared.cases[0].drawing)
+    rows = load_trial_data(prepared.data, 0, None, prepared.cases[0].drawing)
     here = rows.sample.part == "safety"
     said = rows.predictions(loads(result.models["deterministic"])).decisions[here]
     counted = said * ((rows.sample.columns["sex"][here] == "F") - 0.6)  # from -0.6 to 0.4
@@ -196,13 +196,13 @@ def test_solvers_get_the_groups_of_a_disclosivity(folder):
     new = text(rule="disclosivity(by=sex)@train <= of(unconstrained, disclosivity(by=sex)) + alpha")
     prepared = prepare(write(folder, new.replace("[majorize]", "[unconstrained]")))
     case = prepared.cases[0]
-    assert ex.text(case.constraints[0].expression) == (
+    assert ex.to_text(case.constraints[0].expression) == (
         "disclosivity(by=sex)@train - of(unconstrained, disclosivity(by=sex)@train) - 0.1"
     )
-    objective, (rule,) = known_goals(case, lambda _: 0.25)
-    rows = world(prepared.data, 0)
+    objective, (rule,) = resolve_goals(case, lambda _: 0.25)
+    rows = load_trial_data(prepared.data, 0)
     given = training_problem(rows, objective, (rule,), 0.1)
-    node, alpha = disclosure(rule.pieces[0])
+    node, alpha = disclosure_bound(rule.pieces[0])
     assert (rule.shape, alpha) == (Shape.DISCLOSURE, pytest.approx(0.35))
     train = rows.sample.part == "train"
     for leaf, sex in zip(node.groups, "FM", strict=True):

@@ -9,11 +9,11 @@ import pytest
 from experiments import people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.explain import explain
-from ratecli.experiment.prepare import examine, prepare
+from ratecli.experiment.prepare import check_available, prepare
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
-from ratecli.sampling.rows import world
+from ratecli.sampling.rows import load_trial_data
 
 FILE = """
 name: shifted
@@ -73,7 +73,7 @@ def by_hand(model, frame, X):
 
 def test_each_row_of_each_split_is_decided_as_its_own_group(folder):
     planned, result, frame = trained(folder)
-    rows = world(prepare(folder / "exp.yaml").data, 0)
+    rows = load_trial_data(prepare(folder / "exp.yaml").data, 0)
     assert rows.X.shape[1] == 2  # the group is no feature
     mixed = loads(result.models["stochastic"])
     parts = zip(mixed.members, mixed.chances, strict=True)
@@ -105,7 +105,7 @@ def test_a_column_that_is_swapped_swaps_the_thresholds(folder):
     frame["sex"] = np.where(frame.sex == "F", "M", "F")
     frame.to_csv(folder / "other.csv", index=False)
     path = write(folder, OTHER, "other.yaml")
-    rows = world(prepare(path).data, 0)
+    rows = load_trial_data(prepare(path).data, 0)
     outcome, store = run_file(path)
     assert outcome.counts == {"ok": 1}
     (planned,) = store.plan()
@@ -114,7 +114,7 @@ def test_a_column_that_is_swapped_swaps_the_thresholds(folder):
     expected = by_hand(model, frame, rows.X)
     for split in ("train", "test"):
         assert known[split] == expected[frame.part == split].mean()
-    lines = [line.strip() for line in explain(examine(path))]
+    lines = [line.strip() for line in explain(check_available(path))]
     assert (
         "(group_threshold, 2 features; it looks at age >= 60, sex = F; sex = F; sex = M)"
         in next(line for line in lines if "'old.npz'" in line)

@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 
 from experiments import run_file, write
-from ratecli.experiment.prepare import prepare, understand
+from ratecli.experiment.prepare import check_file, prepare
 from ratecli.models.storage import loads
 from ratecli.rates.analysis import objective_goal
-from ratecli.rates.parser import parse_value
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.runner.trial import training_problem
-from ratecli.sampling.rows import World, world
-from ratecli.solvers.seldonian.measures import model_of
+from ratecli.sampling.rows import TrialData, load_trial_data
+from ratecli.solvers.seldonian.measures import score_model_of
 
 ENTRY = "path: {}.csv, label: y, target: number"
 PLAIN = f"""
@@ -45,8 +45,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def rows_of(folder, text: str) -> World:
-    return world(prepare(write(folder, text)).data, 0)
+def rows_of(folder, text: str) -> TrialData:
+    return load_trial_data(prepare(write(folder, text)).data, 0)
 
 
 def test_errors_of_estimates_are_measured_on_every_split(folder):
@@ -82,13 +82,13 @@ def test_a_promise_on_estimates_is_tested(folder):
 
 
 def test_an_objective_and_metrics_that_are_not_written_are_of_numbers(folder):
-    experiment = understand(write(folder, PLAIN)).experiment
+    experiment = check_file(write(folder, PLAIN)).experiment
     assert (experiment.objective, experiment.metrics) == ("mse", {"mse": "mse"})
     written = PLAIN + "objective: 2 * mse\nmetrics: {bias: mean_error}\n"
-    experiment = understand(write(folder, written)).experiment
+    experiment = check_file(write(folder, written)).experiment
     assert (experiment.objective, experiment.metrics) == ("2 * mse", {"bias": "mean_error"})
     two = "name: x\ndatasets: {d: {source: loans, rows: 200}}\nalgorithms: [unconstrained]\n"
-    experiment = understand(write(folder, two)).experiment
+    experiment = check_file(write(folder, two)).experiment
     assert (experiment.objective, experiment.metrics) == ("error", {"error": "error"})
 
 
@@ -108,7 +108,7 @@ def test_solvers_know_the_range_of_labels(folder, ranges, expected):
     text = f"name: x\ndatasets: {{d: {{{entries[0]}}}, e: {{{entries[1]}}}}}\n"
     rows = rows_of(folder, text + "algorithms: [unconstrained: {loss: squared}]\n")
     assert rows.sample.label_range == expected
-    goal = objective_goal("mse", resolve(parse_value("mse"), Scope()))
+    goal = objective_goal("mse", resolve(parse_expression("mse"), Scope()))
     problem = training_problem(rows, goal, (), "1/n")
     assert problem.label_range == expected
     train = rows.sample.part == "train"
@@ -120,9 +120,9 @@ def test_numbers_that_happen_to_be_0_and_1_are_numbers(folder):
     (folder / "marks.csv").write_text("x,y\n" + "1,0\n2,1\n3,1\n" * 10)
     text = f"name: x\ndatasets: {{d: {{{ENTRY.format('marks')}, label_range: [0, 1]}}}}\n"
     rows = rows_of(folder, text + "algorithms: [unconstrained: {loss: squared}]\n")
-    goal = objective_goal("mse", resolve(parse_value("mse"), Scope()))
+    goal = objective_goal("mse", resolve(parse_expression("mse"), Scope()))
     problem = training_problem(rows, goal, (), "1/n")
-    assert model_of(problem).numeric
+    assert score_model_of(problem).numeric
     assert problem.label_ends == (0, 1)
 
 
@@ -138,5 +138,5 @@ def test_two_classes_stay_two_classes(folder):
     text = "name: x\ndatasets: {d: {source: loans, rows: 200}}\nalgorithms: [unconstrained]\n"
     rows = rows_of(folder, text)
     assert rows.sample.label_range is None
-    goal = objective_goal("error", resolve(parse_value("error"), Scope()))
+    goal = objective_goal("error", resolve(parse_expression("error"), Scope()))
     assert training_problem(rows, goal, (), "1/n").label_range is None

@@ -7,7 +7,7 @@ import pytest
 from experiments import people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.explain import explain
-from ratecli.experiment.prepare import examine, prepare
+from ratecli.experiment.prepare import check_available, prepare
 from ratecli.ledger.view import Ledger
 
 FILE = """
@@ -153,7 +153,7 @@ def test_what_can_be_written_down_nowhere(folder):
 
 
 def test_explain_and_optimum_take_the_first_that_has_it(folder):
-    lines = explain(examine(write(folder, FILE)))
+    lines = explain(check_available(write(folder, FILE)))
     assert "  over = positive_rate[sex = M] - 1.25 * positive_rate[sex = F]" in lines
     assert any(line.strip().startswith("at target=1.25") for line in lines)
 

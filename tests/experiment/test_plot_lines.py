@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratecli.experiment.meta import meta
+from ratecli.experiment.meta import report_metadata
 from ratecli.experiment.prepare import prepare
 
 FILE = """\
@@ -43,12 +43,12 @@ def parity(kappa, **more):
 def test_lines_of_a_tradeoff(tmp_path, plot, levels, heights):
     path = tmp_path / "exp.yaml"
     path.write_text(FILE % plot)
-    assert meta(prepare(path))["plots"] == [{"levels": levels, "heights": heights}]
+    assert report_metadata(prepare(path))["plots"] == [{"levels": levels, "heights": heights}]
 
 
 def test_the_course_of_an_algorithm_has_none(tmp_path):
     path = tmp_path / "exp.yaml"
     path.write_text(FILE % "{kind: convergence}, {kind: tradeoff, x: cover, y: ratio}")
-    first, second = meta(prepare(path))["plots"]
+    first, second = report_metadata(prepare(path))["plots"]
     assert first == {}
     assert second["levels"] == [COVER]

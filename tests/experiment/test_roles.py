@@ -8,10 +8,10 @@ from experiments import people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.explain import explain
 from ratecli.experiment.options import solver_class
-from ratecli.experiment.prepare import examine, prepare
+from ratecli.experiment.prepare import check_available, prepare
 from ratecli.models.storage import loads
-from ratecli.plugins import installed
-from ratecli.solvers.registry import algorithms
+from ratecli.plugins import installed_plugins_by_kind
+from ratecli.solvers.registry import all_algorithms
 
 PACKAGE = '''
 from dataclasses import dataclass
@@ -66,10 +66,10 @@ def folder(tmp_path, monkeypatch):
     (info / "entry_points.txt").write_text(ENTRIES)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: yes-package\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(site)
-    for known in (installed, algorithms, solver_class):
+    for known in (installed_plugins_by_kind, all_algorithms, solver_class):
         known.cache_clear()
     yield tmp_path
-    for known in (installed, algorithms, solver_class):
+    for known in (installed_plugins_by_kind, all_algorithms, solver_class):
         known.cache_clear()
 
 
@@ -102,7 +102,7 @@ def test_goals_of_other_classes_are_refused_to_all_that_are_given_them(folder):
 
 
 def test_explain_says_what_each_does(folder):
-    lines = explain(examine(write(folder, FILE.replace("RULE", "positive_rate <= 0.5"))))
+    lines = explain(check_available(write(folder, FILE.replace("RULE", "positive_rate <= 0.5"))))
     said = [line.split(maxsplit=1) for line in lines[lines.index("constraint few") :] if line]
     assert ["yes_enforces", "takes it"] in said
     assert ["yes_reads", "reads it, and promises nothing"] in said

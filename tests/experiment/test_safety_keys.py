@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments import people, write
-from ratecli.experiment.cases import content
+from ratecli.experiment.cases import case_key_content
 from ratecli.experiment.prepare import prepare
 
 FILE = """
@@ -35,7 +35,7 @@ def keys(folder, text, *overrides):
 def test_without_a_test_nothing_of_it_is_in_the_key(folder):
     prepared = prepare(write(folder, FILE))
     for case in prepared.cases:
-        assert content(case).keys().isdisjoint({"safety", "resample"})
+        assert case_key_content(case).keys().isdisjoint({"safety", "resample"})
     plain = keys(folder, FILE)
     assert keys(folder, FILE.replace("[majorize", "[majorize: {safety: false}")) == plain
     assert keys(folder, TESTED, "algorithms=[majorize: {safety: false}]") == {

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from guard import watched
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.explain import explain
-from ratecli.experiment.prepare import examine
-from ratecli.plain_text import plain
-from ratecli.render import render, to_github, to_json
+from ratecli.experiment.prepare import check_available
+from ratecli.plain_text import terminal_safe
+from ratecli.render import diagnostics_to_github, diagnostics_to_json, render_diagnostics
 
 CODE = re.compile(r"[EW]\d{3}")
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -32,14 +32,14 @@ def look(path: Path, seconds: float = SECONDS) -> str:
     """
     with watched(seconds) as done:
         try:
-            prepared = examine(path, refuse=False)
+            prepared = check_available(path, refuse=False)
             lines = explain(prepared)
             faults = prepared.warnings
         except FaultError as error:
             lines, faults = [], error.faults
             assert faults, "a refusal that says nothing"
         shown = [
-            render(faults, color=False), plain("\n".join(lines)), to_json(faults), to_github(faults)
+            render_diagnostics(faults, color=False), terminal_safe("\n".join(lines)), diagnostics_to_json(faults), diagnostics_to_github(faults)
         ]  # fmt: skip
     assert not done, f"looking at a file did {done[:5]}"
     text = path.read_bytes().decode("utf-8-sig", "replace")
@@ -53,7 +53,7 @@ def look(path: Path, seconds: float = SECONDS) -> str:
     return " ".join(sorted({fault.code for fault in faults})) or "ok"
 
 
-def check(fault: Fault, path: Path, text: str) -> None:
+def check(fault: Diagnostic, path: Path, text: str) -> None:
     """A code, a sentence, and a place that is in the file."""
     assert CODE.fullmatch(fault.code), fault
     assert fault.message.strip(), fault

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ratecli.ledger.keys import stream, trial_key
+from ratecli.ledger.keys import random_stream, trial_key
 
 scalars = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
@@ -109,7 +109,7 @@ def test_nan_and_unknown_types_are_refused():
 
 
 def draws(*names, root=3):
-    return stream(root, *names).integers(0, 2**63, 4).tolist()
+    return random_stream(root, *names).integers(0, 2**63, 4).tolist()
 
 
 def test_streams_are_named():

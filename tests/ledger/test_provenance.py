@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import ratecli
-from ratecli.ledger.provenance import code_versions, manifest
+from ratecli.ledger.provenance import build_manifest, code_versions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def made(folder):
-    record = manifest(
+    record = build_manifest(
         data={"adult": "ab12"},
         command=["ratecli", "run", "a.yaml"],
         started=NOON,

@@ -9,8 +9,14 @@ import time
 import pytest
 
 from ratecli.errors import FaultError
-from ratecli.ledger.records import CACHED, FAILED, Planned, TrialResult, Value
-from ratecli.ledger.store import Store
+from ratecli.ledger.records import (
+    CACHED_STATUSES,
+    FAILED_STATUSES,
+    MeasuredValue,
+    PlannedTrial,
+    TrialResult,
+)
+from ratecli.ledger.store import LedgerStore
 
 
 @pytest.fixture
@@ -33,16 +39,19 @@ FULL = trial(
     info={"rows": {"train": 3}, "warnings": ["W401 \u00e9"], "gap": None},
     trace=({"objective": 0.1, "violation": float("inf")}, {"objective": -0.0, "violation": 1e-300}),
     multipliers={"parity": 0.7},
-    values=(Value("last", "test", "error", 0.25), Value("last", "train", "error", 1 / 3)),
+    values=(
+        MeasuredValue("last", "test", "error", 0.25),
+        MeasuredValue("last", "train", "error", 1 / 3),
+    ),
     models={"last": b"\x00npz", "best": bytes(range(256)) * 100},
     encoding='{"blocks": ["\u00e9"]}',
 )
 
 
 def test_a_trial_comes_back_as_it_was(ledger):
-    with Store(ledger) as store:
+    with LedgerStore(ledger) as store:
         store.put(FULL)
-    with Store(ledger, readonly=True) as store:
+    with LedgerStore(ledger, readonly=True) as store:
         assert store.result("k") == FULL
         (light,) = store.results().values()
         assert store.encoding("k") == FULL.encoding
@@ -55,53 +64,59 @@ def test_a_trial_comes_back_as_it_was(ledger):
     [0.0, -0.0, 0.1, 1.0, -3.0, 5e-324, 1.7976931348623157e308, 2.0**60, math.inf, -math.inf],
 )
 def test_numbers_keep_every_bit(ledger, number):
-    with Store(ledger) as store:
-        store.put(trial(values=(Value("a", "b", "c", number),), trace=({"x": number},)))
+    with LedgerStore(ledger) as store:
+        store.put(trial(values=(MeasuredValue("a", "b", "c", number),), trace=({"x": number},)))
         result = store.result("k")
     assert bits(result.values[0].value) == bits(number)
     assert bits(result.trace[0]["x"]) == bits(number)
 
 
 def test_nan_comes_back_as_nan(ledger):
-    with Store(ledger) as store:
-        store.put(trial(values=(Value("a", "b", "c", math.nan), Value("a", "b", "d", 1.0))))
+    with LedgerStore(ledger) as store:
+        store.put(
+            trial(
+                values=(MeasuredValue("a", "b", "c", math.nan), MeasuredValue("a", "b", "d", 1.0))
+            )
+        )
         values = store.result("k").values
     assert math.isnan(values[0].value)
     assert values[1].value == 1.0
 
 
 def test_the_first_answer_stays_and_a_failure_gives_way(ledger):
-    with Store(ledger) as store:
-        store.put(trial(status="error", reason="first", values=(Value("a", "b", "c", 1.0),)))
+    with LedgerStore(ledger) as store:
+        store.put(
+            trial(status="error", reason="first", values=(MeasuredValue("a", "b", "c", 1.0),))
+        )
         assert store.known() == {}
         store.put(trial(status="timeout", reason="second"))
         assert store.result("k").reason == "second"
-        store.put(trial(values=(Value("a", "b", "c", 2.0),)))
-        store.put(trial(values=(Value("a", "b", "c", 3.0),)))
+        store.put(trial(values=(MeasuredValue("a", "b", "c", 2.0),)))
+        store.put(trial(values=(MeasuredValue("a", "b", "c", 3.0),)))
         store.put(trial(status="error", reason="late"))
         assert store.known() == {"k": "ok"}
-        assert store.results() == {"k": trial(values=(Value("a", "b", "c", 2.0),))}
+        assert store.results() == {"k": trial(values=(MeasuredValue("a", "b", "c", 2.0),))}
     with sqlite3.connect(ledger) as db:
         assert db.execute("SELECT count(*) FROM numbers").fetchone() == (1,)
     db.close()
 
 
 def test_only_answers_are_known(ledger):
-    with Store(ledger) as store:
-        for status in sorted(CACHED | FAILED):
+    with LedgerStore(ledger) as store:
+        for status in sorted(CACHED_STATUSES | FAILED_STATUSES):
             store.put(trial(status, status))
-        assert set(store.known()) == CACHED
-        assert set(store.results()) == CACHED | FAILED
+        assert set(store.known()) == CACHED_STATUSES
+        assert set(store.results()) == CACHED_STATUSES | FAILED_STATUSES
 
 
 def test_plan_and_meta_are_replaced_and_trials_stay(ledger):
     plan = [
-        Planned(
+        PlannedTrial(
             "k", "m", "majorize", {"iterations": 6}, {"kappa": 0.8, "on": True}, 2**70, {"e": "x"}
         ),
-        Planned("k", "n", "majorize", {}, {}, 0, {}),
+        PlannedTrial("k", "n", "majorize", {}, {}, 0, {}),
     ]
-    with Store(ledger) as store:
+    with LedgerStore(ledger) as store:
         store.begin(plan[:1], {"old": 1})
         store.put(FULL)
         store.begin(plan, {"goals": [{"name": "parity"}], "frontier": None})
@@ -111,8 +126,8 @@ def test_plan_and_meta_are_replaced_and_trials_stay(ledger):
 
 
 def test_a_plan_that_cannot_be_stored_leaves_the_old_one(ledger):
-    plan = [Planned("k", "m", "majorize", {}, {}, 0, {})]
-    with Store(ledger) as store:
+    plan = [PlannedTrial("k", "m", "majorize", {}, {}, 0, {})]
+    with LedgerStore(ledger) as store:
         store.begin(plan, {"a": 1})
         with pytest.raises(TypeError):
             store.begin([], {"b": object()})
@@ -120,7 +135,7 @@ def test_a_plan_that_cannot_be_stored_leaves_the_old_one(ledger):
 
 
 def test_what_is_not_there_is_a_key_error(ledger):
-    with Store(ledger) as store:
+    with LedgerStore(ledger) as store:
         store.put(trial())
         with pytest.raises(KeyError):
             store.result("x")
@@ -128,7 +143,7 @@ def test_what_is_not_there_is_a_key_error(ledger):
 
 def fault(path, **options):
     with pytest.raises(FaultError) as caught:
-        Store(path, **options)
+        LedgerStore(path, **options)
     (fault,) = caught.value.faults
     return fault
 
@@ -136,13 +151,13 @@ def fault(path, **options):
 def test_a_readonly_ledger_must_exist_and_is_not_written(ledger):
     assert fault(ledger, readonly=True).code == "E503"
     assert not ledger.parent.exists()
-    Store(ledger).close()
-    with Store(ledger, readonly=True) as store, pytest.raises(FaultError, match="E503"):
+    LedgerStore(ledger).close()
+    with LedgerStore(ledger, readonly=True) as store, pytest.raises(FaultError, match="E503"):
         store.put(trial())
 
 
 def test_another_version_is_refused_and_untouched(ledger):
-    Store(ledger).close()
+    LedgerStore(ledger).close()
     with sqlite3.connect(ledger) as db:
         db.execute("PRAGMA user_version = 7")
     db.close()
@@ -154,7 +169,7 @@ def test_another_version_is_refused_and_untouched(ledger):
 
 
 def test_trials_of_the_same_rows_share_an_encoding(ledger):
-    with Store(ledger) as store:
+    with LedgerStore(ledger) as store:
         for number in range(6):
             store.put(trial(f"k{number}", encoding=f"{number % 2}" * 9000))
         store.put(trial("none"))
@@ -166,7 +181,7 @@ def test_trials_of_the_same_rows_share_an_encoding(ledger):
 
 
 def test_a_failure_that_gives_way_takes_its_encoding_along(ledger):
-    with Store(ledger) as store:
+    with LedgerStore(ledger) as store:
         store.put(trial(status="error", encoding="old"))
         store.put(trial(encoding="new"))
         assert store.encoding("k") == "new"
@@ -175,7 +190,7 @@ def test_a_failure_that_gives_way_takes_its_encoding_along(ledger):
 
 def without_encodings(ledger):
     """A ledger as the first ones were."""
-    with Store(ledger) as store:
+    with LedgerStore(ledger) as store:
         store.put(trial("old", models={"v": b"1"}))
         for table in ("encoded", "encodings"):
             store._db.execute(f"DROP TABLE {table}")
@@ -184,14 +199,14 @@ def without_encodings(ledger):
 def test_a_ledger_without_encodings_is_read_and_gets_them(ledger):
     without_encodings(ledger)
     before = ledger.read_bytes()
-    with Store(ledger, readonly=True) as store:
+    with LedgerStore(ledger, readonly=True) as store:
         assert store.encoding("old") == ""
         assert store.result("old") == trial("old", models={"v": b"1"})
     assert ledger.read_bytes() == before
-    with Store(ledger) as store:
+    with LedgerStore(ledger) as store:
         assert store.known() == {"old": "ok"}
         store.put(trial("new", encoding="e"))
-    with Store(ledger, readonly=True) as store:
+    with LedgerStore(ledger, readonly=True) as store:
         assert (store.encoding("old"), store.encoding("new")) == ("", "e")
 
 
@@ -212,7 +227,7 @@ def test_another_file_is_refused_and_untouched(tmp_path, readonly):
 def test_an_empty_file_becomes_a_ledger(tmp_path):
     path = tmp_path / "trials.sqlite"
     path.touch()
-    with Store(path) as store:
+    with LedgerStore(path) as store:
         assert store.results() == {}
 
 
@@ -221,7 +236,7 @@ def test_a_folder_is_no_ledger(tmp_path):
 
 
 def test_a_held_ledger_is_waited_for_then_told(ledger):
-    with Store(ledger, patience=0.2) as store:
+    with LedgerStore(ledger, patience=0.2) as store:
         other = sqlite3.connect(ledger, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         begun = time.monotonic()
@@ -235,7 +250,7 @@ def test_a_held_ledger_is_waited_for_then_told(ledger):
 
 
 def test_a_ledger_is_free_again_after_a_wait(ledger):
-    with Store(ledger) as store:
+    with LedgerStore(ledger) as store:
         other = sqlite3.connect(ledger, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN EXCLUSIVE")
         release = threading.Timer(0.2, lambda: other.execute("COMMIT"))
@@ -261,43 +276,43 @@ with Store(Path(sys.argv[1])) as store:
 
 
 def test_readers_never_see_half_a_trial(ledger):
-    Store(ledger).close()
+    LedgerStore(ledger).close()
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(ledger)])
     seen = [0]
     while writer.poll() is None:
-        with Store(ledger, readonly=True) as store:
+        with LedgerStore(ledger, readonly=True) as store:
             results = store.results()
         assert {len(result.values) for result in results.values()} <= {40}
         assert len(results) >= seen[-1]
         seen.append(len(results))
     assert writer.returncode == 0
     assert len({count for count in seen if 0 < count < 60}) > 1
-    with Store(ledger, readonly=True) as store:
+    with LedgerStore(ledger, readonly=True) as store:
         assert len(store.results()) == 60
 
 
 def test_two_writers_share_a_ledger(ledger):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(ledger)]) for _ in range(2)]
     assert [writer.wait() for writer in writers] == [0, 0]
-    with Store(ledger, readonly=True) as store:
+    with LedgerStore(ledger, readonly=True) as store:
         assert len(store.results()) == 60
 
 
 def test_a_ledger_in_a_protected_folder_can_be_read(ledger):
-    with Store(ledger) as store:
+    with LedgerStore(ledger) as store:
         store.put(FULL)
     ledger.parent.chmod(0o500)
     ledger.chmod(0o400)
     try:
-        with Store(ledger, readonly=True) as store:
+        with LedgerStore(ledger, readonly=True) as store:
             assert store.result("k") == FULL
     finally:
         ledger.parent.chmod(0o700)
 
 
 def test_thousands_of_trials_are_read_at_once(ledger):
-    values = tuple(Value("last", "test", f"metric {j}", j / 3) for j in range(100))
-    with Store(ledger) as store:
+    values = tuple(MeasuredValue("last", "test", f"metric {j}", j / 3) for j in range(100))
+    with LedgerStore(ledger) as store:
         store._db.execute("PRAGMA synchronous = OFF")
         for i in range(500):
             store.put(trial(f"k{i}", values=values))

@@ -5,24 +5,26 @@ import sqlite3
 import pytest
 
 from ratecli.errors import FaultError
-from ratecli.ledger.records import TrialResult, Value
-from ratecli.ledger.store import Store
-from ratecli.ledger.writer import MOST_WAITING, Writer
+from ratecli.ledger.records import MeasuredValue, TrialResult
+from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.writer import MAX_QUEUED, LedgerWriter
 
 RESULTS = [
-    TrialResult(f"k{at}", "ok", values=(Value("v", "test", "m", at / 7),), models={"v": b"x" * at})
-    for at in range(3 * MOST_WAITING)
+    TrialResult(
+        f"k{at}", "ok", values=(MeasuredValue("v", "test", "m", at / 7),), models={"v": b"x" * at}
+    )
+    for at in range(3 * MAX_QUEUED)
 ]
 
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path / "trials.sqlite") as store:
+    with LedgerStore(tmp_path / "trials.sqlite") as store:
         yield store
 
 
 def test_what_is_flushed_is_stored_in_its_order(store):
-    writer = Writer(store)
+    writer = LedgerWriter(store)
     for result in RESULTS:
         writer.put(result)
     writer.flush()
@@ -32,7 +34,7 @@ def test_what_is_flushed_is_stored_in_its_order(store):
 
 
 def test_what_waits_is_stored_before_the_end(store):
-    writer = Writer(store)
+    writer = LedgerWriter(store)
     for result in RESULTS:
         writer.put(result)
     writer.close()
@@ -41,7 +43,7 @@ def test_what_waits_is_stored_before_the_end(store):
 
 
 def test_a_ledger_that_fails_is_told_and_gets_nothing_more(store, tmp_path):
-    writer = Writer(store)
+    writer = LedgerWriter(store)
     writer.put(RESULTS[0])
     writer.flush()
     whole = (tmp_path / "trials.sqlite").read_bytes()

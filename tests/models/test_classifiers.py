@@ -9,8 +9,8 @@ from scipy import sparse
 
 from ratecli.models.base import Classifier
 from ratecli.models.hashed import HashedMixture, HashedRamp
-from ratecli.models.linear import Chance, Estimate, Logistic, Ramp, Threshold
-from ratecli.models.mixture import Mixture, Vote
+from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
+from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.models.ramp import ramp
 
 NUMBERS = st.floats(-1e6, 1e6)
@@ -65,7 +65,9 @@ def test_a_ramp_leaves_a_margin_to_chance() -> None:
 
 def test_a_mixture_answers_with_the_mean_over_its_members() -> None:
     X = column(-1, 0.2, 1)
-    mixture = Mixture((Threshold(LINE), Ramp(-LINE), Logistic(2 * LINE)), np.array([0.5, 0.3, 0.2]))
+    mixture = MixtureClassifier(
+        (Threshold(LINE), Ramp(-LINE), Logistic(2 * LINE)), np.array([0.5, 0.3, 0.2])
+    )
     for answer in ("decide", "score", "estimate"):
         parts = [getattr(member, answer)(X) for member in mixture.members]
         expected = 0.5 * parts[0] + 0.3 * parts[1] + 0.2 * parts[2]
@@ -78,26 +80,31 @@ def test_a_mixture_answers_with_the_mean_over_its_members() -> None:
 )
 def test_chances_that_are_no_distribution_are_refused(chances: list[float]) -> None:
     with pytest.raises(ValueError, match="no distribution over 2 members"):
-        Mixture((Threshold(LINE), Threshold(LINE)), np.array(chances))
+        MixtureClassifier((Threshold(LINE), Threshold(LINE)), np.array(chances))
 
 
 def test_a_vote_decides_as_the_mixture_mostly_does() -> None:
     members = (Threshold(LINE), Threshold(LINE, -0.5), Threshold(-LINE))
     X = column(-1, 0.2, 1)
     np.testing.assert_allclose(
-        Mixture(members, np.array([0.3, 0.3, 0.4])).decide(X), [0.4, 0.3, 0.6]
+        MixtureClassifier(members, np.array([0.3, 0.3, 0.4])).decide(X), [0.4, 0.3, 0.6]
     )
-    assert Vote(members, np.array([0.3, 0.3, 0.4])).decide(X).tolist() == [0, 0, 1]
-    assert Vote(members[:2], np.array([0.5, 0.5])).decide(X).tolist() == [0, 0, 1]  # a tie is a no
+    assert MajorityVote(members, np.array([0.3, 0.3, 0.4])).decide(X).tolist() == [0, 0, 1]
+    assert MajorityVote(members[:2], np.array([0.5, 0.5])).decide(X).tolist() == [
+        0,
+        0,
+        1,
+    ]  # a tie is a no
 
 
 def some_models(seed: int, width: int) -> list[Classifier]:
     rng = np.random.default_rng(seed)
     kinds = (Threshold, Logistic, Ramp, HashedRamp)
     plain = [kind(rng.normal(size=width), rng.normal()) for kind in kinds]
-    mixture = Mixture(tuple(plain), rng.dirichlet(np.ones(4)))
+    mixture = MixtureClassifier(tuple(plain), rng.dirichlet(np.ones(4)))
     others = [
-        kind((mixture, plain[0]), np.array([0.25, 0.75])) for kind in (Mixture, Vote, HashedMixture)
+        kind((mixture, plain[0]), np.array([0.25, 0.75]))
+        for kind in (MixtureClassifier, MajorityVote, HashedMixture)
     ]
     return [*plain, mixture, *others]
 
@@ -124,7 +131,7 @@ def test_no_rows_get_no_decisions() -> None:
 
 
 def test_a_chance_is_decision_and_estimate_in_one() -> None:
-    model = Chance(LINE, 1.0)
+    model = RandomizedLogistic(LINE, 1.0)
     odds = np.log([1 / 3, 1, 4]) - 1
     np.testing.assert_allclose(model.decide(odds[:, None]), [0.25, 0.5, 0.8])
     assert (
@@ -133,8 +140,8 @@ def test_a_chance_is_decision_and_estimate_in_one() -> None:
 
 
 def test_an_estimate_stays_within_the_labels_range_and_decides_nothing() -> None:
-    model = Estimate(LINE, 0.5, (0.0, 4.0))
+    model = LinearRegressor(LINE, 0.5, (0.0, 4.0))
     assert model.estimate(column(-3, 1, 9)).tolist() == [0, 1.5, 4]
     assert model.score(column(9)).tolist() == [9.5]
     assert np.isnan(model.decide(column(-3, 1))).all()
-    assert Estimate(LINE).estimate(column(-1e9, 1e9)).tolist() == [-1e9, 1e9]
+    assert LinearRegressor(LINE).estimate(column(-1e9, 1e9)).tolist() == [-1e9, 1e9]

@@ -9,7 +9,7 @@ from scipy import sparse
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.hashed import HashedMixture
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.mixture import Mixture
+from ratecli.models.mixture import MixtureClassifier
 from ratecli.models.storage import dumps, loads
 
 PATTERNS = np.array([[False, False], [True, False], [True, True]])
@@ -46,18 +46,18 @@ def test_without_slices_all_rows_are_one_group():
 
 def test_mixtures_of_it_look_at_its_slices():
     other = GroupThreshold(MODEL.scorer, MODEL.slices, PATTERNS, np.array([2.0, 0.0, -2.0]))
-    mixed = Mixture((MODEL, other), np.array([0.25, 0.75]))
+    mixed = MixtureClassifier((MODEL, other), np.array([0.25, 0.75]))
     assert mixed.slices == MODEL.slices
     assert mixed.width == 2
     np.testing.assert_allclose(mixed.decide(ROWS), [0.25, 1, 1, 0, 1])
     hashed = HashedMixture((MODEL, other), np.array([0.25, 0.75]), 3)
     assert (hashed.decide(ROWS) == hashed.decide(sparse.csr_array(ROWS))).all()
     with pytest.raises(ValueError, match="look at different slices"):
-        Mixture((MODEL, Threshold(np.ones(2))), np.array([0.5, 0.5]))
+        MixtureClassifier((MODEL, Threshold(np.ones(2))), np.array([0.5, 0.5]))
 
 
 def test_it_is_stored_and_comes_back_bit_for_bit():
-    mixed = Mixture((MODEL, MODEL), np.array([0.25, 0.75]))
+    mixed = MixtureClassifier((MODEL, MODEL), np.array([0.25, 0.75]))
     for model in (MODEL, mixed):
         back = loads(dumps(model))
         assert dumps(back) == dumps(model)

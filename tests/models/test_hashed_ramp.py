@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.stats import kstest
 
-from ratecli.models.hashed import HashedMixture, HashedRamp, uniforms
+from ratecli.models.hashed import HashedMixture, HashedRamp, uniforms_for_rows
 from ratecli.models.linear import Ramp, Threshold
-from ratecli.models.mixture import Mixture
+from ratecli.models.mixture import MixtureClassifier
 from ratecli.models.storage import dumps, loads
 
 
 def chances_of(X: np.ndarray, salt: int) -> np.ndarray:
-    return uniforms(sparse.csr_array(X), salt)
+    return uniforms_for_rows(sparse.csr_array(X), salt)
 
 
 def some_rows(kind: str) -> np.ndarray:
@@ -125,7 +125,7 @@ def test_decisions_are_the_same_tomorrow() -> None:
 
 
 TOMORROW = [0.7911117786538407, 0.7076984365531295, 0.2930137053335037, 0.06001242539505114]
-"""Computed with whole numbers of plain Python, by the formula of `uniforms`."""
+"""Computed with whole numbers of plain Python, by the formula of `uniforms_for_rows`."""
 
 
 @pytest.mark.parametrize("salt", [-1, 2**64])
@@ -139,7 +139,7 @@ def test_over_many_salts_a_hashed_mixture_is_the_mixture() -> None:
     X = np.random.default_rng(2).normal(size=(300, 3))
     members = tuple(Threshold(w) for w in np.random.default_rng(3).normal(size=(4, 3)))
     chances = np.array([0.1, 0.2, 0.3, 0.4])
-    expected = Mixture(members, chances).decide(X)
+    expected = MixtureClassifier(members, chances).decide(X)
     decisions = np.stack([HashedMixture(members, chances, salt).decide(X) for salt in range(400)])
     assert set(np.unique(decisions)) == {0.0, 1.0}
     bound = 4.5 * np.sqrt(expected * (1 - expected) / 400)

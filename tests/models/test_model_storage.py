@@ -12,9 +12,16 @@ from hypothesis.extra import numpy as arrays
 
 from ratecli.models.base import Classifier
 from ratecli.models.hashed import HashedMixture, HashedRamp
-from ratecli.models.linear import Chance, Estimate, Linear, Logistic, Ramp, Threshold
-from ratecli.models.mixture import Mixture, Vote
-from ratecli.models.storage import LINEAR, dumps, loads
+from ratecli.models.linear import (
+    Linear,
+    LinearRegressor,
+    Logistic,
+    Ramp,
+    RandomizedLogistic,
+    Threshold,
+)
+from ratecli.models.mixture import MajorityVote, MixtureClassifier
+from ratecli.models.storage import LINEAR_KINDS, dumps, loads
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 SALTS = st.integers(0, 2**64 - 1)
@@ -22,18 +29,18 @@ SALTS = st.integers(0, 2**64 - 1)
 
 def _plain(width: int) -> st.SearchStrategy[Classifier]:
     weights = arrays.arrays(np.float64, width, elements=ANY)
-    kinds = st.sampled_from([Threshold, Logistic, Ramp, Chance])
+    kinds = st.sampled_from([Threshold, Logistic, Ramp, RandomizedLogistic])
     plain = st.builds(lambda kind, weights, bias: kind(weights, bias), kinds, weights, ANY)
     ends = st.tuples(ANY, ANY).map(lambda pair: (min(pair), max(pair)))
-    numbers = st.builds(Estimate, weights, ANY, ends | st.just((-np.inf, np.inf)))
+    numbers = st.builds(LinearRegressor, weights, ANY, ends | st.just((-np.inf, np.inf)))
     return plain | numbers | st.builds(HashedRamp, weights, ANY, SALTS)
 
 
 def _mixed(parts: st.SearchStrategy[Classifier]) -> st.SearchStrategy[Classifier]:
-    def even(members: list[Classifier], kind: type[Mixture]) -> Mixture:
+    def even(members: list[Classifier], kind: type[MixtureClassifier]) -> MixtureClassifier:
         return kind(tuple(members), np.full(len(members), 1 / len(members)))
 
-    kinds = st.sampled_from([Mixture, Vote, HashedMixture])
+    kinds = st.sampled_from([MixtureClassifier, MajorityVote, HashedMixture])
     return st.builds(even, st.lists(parts, min_size=1, max_size=12), kinds)
 
 
@@ -41,7 +48,7 @@ MODELS = st.integers(0, 4).flatmap(lambda width: st.recursive(_plain(width), _mi
 
 
 def same(one: Classifier, other: Classifier) -> bool:
-    if isinstance(one, Mixture) and isinstance(other, Mixture):
+    if isinstance(one, MixtureClassifier) and isinstance(other, MixtureClassifier):
         return (
             type(one) is type(other)
             and one.chances.tobytes() == other.chances.tobytes()
@@ -69,8 +76,13 @@ def test_the_bytes_hold_no_clock() -> None:
 
 
 def test_every_linear_kind_is_known() -> None:
-    known = {"threshold": Threshold, "logistic": Logistic, "ramp": Ramp, "chance": Chance}
-    assert known == LINEAR
+    known = {
+        "threshold": Threshold,
+        "logistic": Logistic,
+        "ramp": Ramp,
+        "chance": RandomizedLogistic,
+    }
+    assert known == LINEAR_KINDS
 
 
 def archive(**members: object) -> bytes:
@@ -140,7 +152,7 @@ def test_members_of_a_mixture_see_the_same_features() -> None:
 
 def test_a_good_archive_made_by_hand_is_read() -> None:
     model = loads(archive(kind="mixture", chances=np.array([1.0]), **MEMBER))
-    assert same(model, Mixture((Ramp(np.ones(2), 0.0),), np.array([1.0])))
+    assert same(model, MixtureClassifier((Ramp(np.ones(2), 0.0),), np.array([1.0])))
 
 
 class _Trap:
@@ -159,8 +171,11 @@ def test_a_pickle_inside_is_not_opened() -> None:
 
 
 BLOB = dumps(
-    Mixture(
-        (Ramp(np.arange(2.0)), Mixture((Threshold(ONES), Logistic(ONES)), np.array([0.25, 0.75]))),
+    MixtureClassifier(
+        (
+            Ramp(np.arange(2.0)),
+            MixtureClassifier((Threshold(ONES), Logistic(ONES)), np.array([0.25, 0.75])),
+        ),
         np.array([0.5, 0.5]),
     )
 )

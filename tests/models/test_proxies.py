@@ -7,11 +7,11 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from ratecli.models.linear import Threshold
-from ratecli.models.mixture import Mixture
-from ratecli.models.proxies import Filter, Guess, Sampled, SplitTree
+from ratecli.models.mixture import MixtureClassifier
+from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
 from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import LEAF
-from ratecli.solvers.oracles.forests import FORESTS
+from ratecli.solvers.oracles.forests import TREE_CONVERTERS
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(300, 3))
@@ -19,17 +19,19 @@ X = RNG.normal(size=(300, 3))
 
 def tree() -> SplitTree:
     """Node 0 splits into 1 and 2, node 2 into 3 and 4."""
-    first = Mixture((Threshold(np.array([1.0, 0, 0])), Threshold(np.array([0, 1.0, 0]))),
+    first = MixtureClassifier((Threshold(np.array([1.0, 0, 0])), Threshold(np.array([0, 1.0, 0]))),
                     np.array([0.25, 0.75]))  # fmt: skip
     second = Threshold(np.array([0.0, 0, 1.0]), 0.2)
     children = np.array([[1, 2], [LEAF, LEAF], [3, 4], [LEAF, LEAF], [LEAF, LEAF]])
     return SplitTree(3, children, (first, second))
 
 
-def guess(noise: float = 0.0) -> Guess:
+def guess(noise: float = 0.0) -> ClassifierProxy:
     groups = (X[:, 0] > 0).astype(int) + (X[:, 1] > 1)
     model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, groups)
-    return Guess(FORESTS["DecisionTreeClassifier"](model), np.array([0, 1, 2]), noise)
+    return ClassifierProxy(
+        TREE_CONVERTERS["DecisionTreeClassifier"](model), np.array([0, 1, 2]), noise
+    )
 
 
 def test_memberships_are_products_along_the_way():
@@ -43,7 +45,7 @@ def test_memberships_are_products_along_the_way():
 @pytest.mark.parametrize("proxy", [tree(), guess(0.3)], ids=["tree", "guess"])
 def test_drawn_values_have_the_chances_of_their_memberships(proxy):
     rounds = 2000
-    model = Filter(proxy, np.ones(proxy.values))
+    model = ProxyFilter(proxy, np.ones(proxy.values))
     rng = np.random.default_rng(1)
     some = X[:40]
     counts = np.zeros((len(some), proxy.values))
@@ -60,7 +62,7 @@ def test_noise_replaces_a_guess_by_any_of_the_range():
     group = np.repeat([0, 1, 0, 1], [600, 150, 100, 150])
     rows = said[:, None].astype(float)
     model = DecisionTreeClassifier(random_state=0).fit(rows, said)
-    proxy = Guess(FORESTS["DecisionTreeClassifier"](model), np.array([0, 1]), 0.4)
+    proxy = ClassifierProxy(TREE_CONVERTERS["DecisionTreeClassifier"](model), np.array([0, 1]), 0.4)
     chances = proxy.memberships(rows)
     sizes = chances.mean(axis=0)
     assert sizes == pytest.approx([0.65, 0.35])
@@ -74,7 +76,7 @@ def test_noise_replaces_a_guess_by_any_of_the_range():
 @pytest.mark.parametrize("proxy", [tree(), guess(), guess(0.25)], ids=["tree", "guess", "noise"])
 def test_filters_come_back_from_storage(proxy):
     keep = np.array([0.1, 0.0, 1.0])
-    for model in (Filter(proxy, keep), Sampled(proxy, keep, salt=7)):
+    for model in (ProxyFilter(proxy, keep), SampledFilter(proxy, keep, salt=7)):
         blob = dumps(model)
         again = loads(blob)
         assert type(again) is type(model)
@@ -105,16 +107,18 @@ def test_filters_come_back_from_storage(proxy):
 def test_what_is_no_filter_is_refused_before_it_decides(proxy, changed):
     keep = np.array([0.1, 0.0, 1.0])
     for size in (1, 3):  # a changed tree may have one value only
-        arrays = Filter(proxy, keep).state() | {f"proxy.{k}": array for k, array in changed.items()}
+        arrays = ProxyFilter(proxy, keep).state() | {
+            f"proxy.{k}": array for k, array in changed.items()
+        }
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays | {"kind": np.array(Filter.kind), "keep": keep[:size]})
+        np.savez(buffer, **arrays | {"kind": np.array(ProxyFilter.kind), "keep": keep[:size]})
         with pytest.raises(ValueError):
             loads(buffer.getvalue())
 
 
 def test_a_filter_keeps_by_the_chance_of_the_value():
     keep = np.array([0.5, 0.0, 1.0])
-    model = Filter(tree(), keep)
+    model = ProxyFilter(tree(), keep)
     assert model.decide(X) == pytest.approx(tree().memberships(X) @ keep)
     rng = np.random.default_rng(0)
     values, kept = model.drawn(np.repeat(X, 50, axis=0), rng)
@@ -125,7 +129,7 @@ def test_a_filter_keeps_by_the_chance_of_the_value():
 
 
 def test_draws_hang_on_the_seed_and_the_place_only():
-    model = Filter(tree(), np.array([0.5, 0.1, 1.0]))
+    model = ProxyFilter(tree(), np.array([0.5, 0.1, 1.0]))
     values, kept = model.drawn(X, np.random.default_rng(4))
     fewer = model.drawn(X[:7], np.random.default_rng(4))
     assert np.array_equal(fewer, (values[:7], kept[:7]))
@@ -138,13 +142,15 @@ def test_draws_hang_on_the_seed_and_the_place_only():
 
 
 def test_samples_over_many_salts_keep_what_the_filter_is_expected_to():
-    model = Filter(tree(), np.array([0.5, 0.1, 1.0]))
+    model = ProxyFilter(tree(), np.array([0.5, 0.1, 1.0]))
     salts = range(300)
-    kept = np.mean([Sampled(model.proxy, model.keep, salt=s).decide(X) for s in salts], axis=0)
+    kept = np.mean(
+        [SampledFilter(model.proxy, model.keep, salt=s).decide(X) for s in salts], axis=0
+    )
     expected = model.decide(X)
     error = np.sqrt(expected * (1 - expected) / len(salts))
     assert (np.abs(kept - expected) <= 5 * error + 1e-12).all()
-    one = Sampled(model.proxy, model.keep, salt=3)
+    one = SampledFilter(model.proxy, model.keep, salt=3)
     assert set(one.decide(X)) == {0.0, 1.0}
     assert np.array_equal(one.decide(X[::-1]), one.decide(X)[::-1])
 
@@ -165,8 +171,8 @@ def test_what_is_no_tree_is_refused(children):
 
 def test_broken_filters_are_refused():
     with pytest.raises(ValueError, match="chances"):
-        Filter(tree(), np.array([0.5, 1.5, 0.0]))
+        ProxyFilter(tree(), np.array([0.5, 1.5, 0.0]))
     with pytest.raises(ValueError, match="chances"):
-        Filter(tree(), np.array([0.5, 0.5]))
+        ProxyFilter(tree(), np.array([0.5, 0.5]))
     with pytest.raises(ValueError, match="groups"):
-        Guess(guess().chances, np.array([0, 9]))
+        ClassifierProxy(guess().chances, np.array([0, 9]))

@@ -14,16 +14,16 @@ from scipy import sparse
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from ratecli.models.fitted import Fitted, packed, unpacked
-from ratecli.models.mixture import Mixture
+from ratecli.models.fitted import SklearnModel, dump_skops, load_skops
+from ratecli.models.mixture import MixtureClassifier
 from ratecli.models.storage import dumps, loads
-from ratecli.models.trees import LEAF, Trees
-from ratecli.models.weighed import GAIN, Weighed
+from ratecli.models.trees import LEAF, TreeEnsemble
+from ratecli.models.weighed import ARGMAX_COSTS, CostSensitiveClassifier
 
 
-def two_trees(**changes) -> Trees:
+def two_trees(**changes) -> TreeEnsemble:
     """x0 <= 1 ? a : (x1 <= 0 ? b : c), and a lone leaf."""
-    found = Trees(
+    found = TreeEnsemble(
         width=2,
         roots=np.array([0, 5]),
         feature=np.array([0, LEAF, 1, LEAF, LEAF, LEAF]),
@@ -75,7 +75,7 @@ def test_features_may_be_compared_as_32_bit_numbers():
 def test_nodes_that_lead_astray_are_refused(changes):
     with pytest.raises(ValueError, match="make no trees"):
         two_trees(**changes)
-    arrays = dict(np.load(io.BytesIO(dumps(Weighed(two_trees(), GAIN)))))
+    arrays = dict(np.load(io.BytesIO(dumps(CostSensitiveClassifier(two_trees(), ARGMAX_COSTS)))))
     changed = arrays | {f"chances.{name}": array for name, array in changes.items()}
     with pytest.raises(ValueError, match="make no trees"):
         loads(npz(**changed))
@@ -89,18 +89,21 @@ def npz(**arrays) -> bytes:
 
 def test_a_yes_is_where_it_is_expected_to_bring_something():
     costs = np.array([2.0, -1.0])
-    model = Weighed(two_trees(), costs)
+    model = CostSensitiveClassifier(two_trees(), costs)
     assert model.score(ROWS) == pytest.approx(SUMS @ [-2.0, 1.0])
     np.testing.assert_array_equal(replace(model, cut=-0.1).decide(ROWS), [1, 0, 0])
     np.testing.assert_array_equal(replace(model, cut=-1.0).estimate(ROWS), [1, 1, 1])
     with pytest.raises(ValueError, match="3 costs of 2 classes"):
-        Weighed(two_trees(), np.ones(3))
+        CostSensitiveClassifier(two_trees(), np.ones(3))
 
 
 def test_stored_ones_come_back_and_their_bytes_are_the_same():
     X, y = rows()
-    models = [Weighed(two_trees(), GAIN, 0.5), Weighed(Fitted(GaussianNB().fit(X, y)), GAIN, -0.1)]
-    for model in (*models, Mixture((models[1], models[1]), np.array([0.3, 0.7]))):
+    models = [
+        CostSensitiveClassifier(two_trees(), ARGMAX_COSTS, 0.5),
+        CostSensitiveClassifier(SklearnModel(GaussianNB().fit(X, y)), ARGMAX_COSTS, -0.1),
+    ]
+    for model in (*models, MixtureClassifier((models[1], models[1]), np.array([0.3, 0.7]))):
         blob = dumps(model)
         again = loads(blob)
         assert dumps(again) == blob
@@ -109,7 +112,9 @@ def test_stored_ones_come_back_and_their_bytes_are_the_same():
         np.testing.assert_array_equal(again.decide(shown), model.decide(shown))
         assert again.width == model.width
     # of another fit, too: nothing of where objects lay in memory
-    other = Weighed(Fitted(GaussianNB().fit(X.copy(), y.copy())), GAIN, -0.1)
+    other = CostSensitiveClassifier(
+        SklearnModel(GaussianNB().fit(X.copy(), y.copy())), ARGMAX_COSTS, -0.1
+    )
     assert dumps(other) == dumps(models[1])
 
 
@@ -127,15 +132,15 @@ def test_types_that_are_not_trusted_are_refused():
     X, y = rows()
     tree = DecisionTreeClassifier().fit(X, y)
     with pytest.raises(ValueError, match=r"not trusted: sklearn.tree._tree.Tree"):
-        packed(tree)
+        dump_skops(tree)
     with pytest.raises(ValueError, match="not trusted"):
-        unpacked(skops.io.dumps(tree))
-    bayes = packed(GaussianNB().fit(X, y))
+        load_skops(skops.io.dumps(tree))
+    bayes = dump_skops(GaussianNB().fit(X, y))
     trap = rewritten(bayes, lambda text: text.replace('"GaussianNB"', '"Popen"', 1).replace(
         '"sklearn.naive_bayes"', '"subprocess"', 1))  # fmt: skip
     with pytest.raises(ValueError, match=r"not trusted: subprocess.Popen"):
-        unpacked(trap)
-    arrays = {"kind": "weighed", "costs": GAIN, "cut": 0.0, "chances.kind": "fitted"}
+        load_skops(trap)
+    arrays = {"kind": "weighed", "costs": ARGMAX_COSTS, "cut": 0.0, "chances.kind": "fitted"}
     stored = npz(**arrays, **{"chances.skops": np.frombuffer(trap, dtype=np.uint8)})
     with pytest.raises(ValueError, match="not trusted"):
         loads(stored)
@@ -143,16 +148,16 @@ def test_types_that_are_not_trusted_are_refused():
 
 def test_what_is_no_classifier_or_of_another_version_is_refused():
     X, y = rows()
-    blob = packed(GaussianNB().fit(X, y))
+    blob = dump_skops(GaussianNB().fit(X, y))
     with pytest.raises(ValueError, match="no fitted classifier"):
-        unpacked(packed(GaussianNB()))
+        load_skops(dump_skops(GaussianNB()))
     with pytest.raises(ValueError, match="no fitted classifier"):
-        unpacked(packed({"a": 1}))
+        load_skops(dump_skops({"a": 1}))
     old = rewritten(
         blob, lambda text: text.replace(json.dumps(json.dumps(version())), '"\\"0.1\\""')
     )
     with pytest.raises(ValueError, match=r"stored by scikit-learn 0\.1, and here is"):
-        unpacked(old)
+        load_skops(old)
 
 
 def version() -> str:
@@ -173,8 +178,8 @@ def test_a_broken_schema_is_a_value_error_or_changes_nothing(seed):
             letters[rng.integers(len(letters))] = rng.choice(list('0123456789"{}[]:,aN'))
         return "".join(letters)
 
-    skops_bytes = rewritten(packed(model), broken)
-    arrays = {"kind": "weighed", "costs": GAIN, "cut": 0.0, "chances.kind": "fitted"}
+    skops_bytes = rewritten(dump_skops(model), broken)
+    arrays = {"kind": "weighed", "costs": ARGMAX_COSTS, "cut": 0.0, "chances.kind": "fitted"}
     try:
         loads(npz(**arrays, **{"chances.skops": np.frombuffer(skops_bytes, dtype=np.uint8)}))
     except ValueError:
@@ -193,8 +198,8 @@ def test_a_broken_schema_is_a_value_error_or_changes_nothing(seed):
     ],
 )
 def test_wrong_arrays_are_value_errors(changes):
-    arrays = dict(np.load(io.BytesIO(dumps(Weighed(two_trees(), GAIN)))))
-    assert isinstance(loads(npz(**arrays)), Weighed)
+    arrays = dict(np.load(io.BytesIO(dumps(CostSensitiveClassifier(two_trees(), ARGMAX_COSTS)))))
+    assert isinstance(loads(npz(**arrays)), CostSensitiveClassifier)
     with pytest.raises(ValueError):
         loads(npz(**arrays | changes))
     for name in changes:

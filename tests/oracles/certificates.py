@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.safety_test import Promise
+from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import Goal, rule_goal
-from ratecli.rates.matrix import RateMatrix, rate_matrix
-from ratecli.rates.parser import parse_rule
-from ratecli.rates.resolve import Scope, differences, violation
+from ratecli.rates.analysis import Goal, constraint_goal
+from ratecli.rates.matrix import RateMatrix, build_rate_matrix
+from ratecli.rates.parser import parse_constraint
+from ratecli.rates.resolve import Scope, constraint_differences, violation_expression
 from ratecli.rates.sample import Sample
 
 GROUPS = frozenset({"g", "h"})
@@ -29,9 +29,9 @@ class Test:
     goals: tuple[Goal, ...]
     rates: RateMatrix
 
-    def promise(self, delta: float = 0.05, **options: object) -> Promise:
+    def promise(self, delta: float = 0.05, **options: object) -> SafetyTestSpec:
         deltas = {goal.name: delta for goal in self.goals}
-        return Promise(deltas, self.rates.members.shape[1], **options)
+        return SafetyTestSpec(deltas, self.rates.members.shape[1], **options)
 
 
 def rules(
@@ -51,10 +51,10 @@ def rules(
     )
     goals = []
     for name, text in ({"goal": texts} if isinstance(texts, str) else texts).items():
-        parts = differences(parse_rule(text), scope)
-        goals.append(rule_goal(name, text, parts, violation(parts)))
+        parts = constraint_differences(parse_constraint(text), scope)
+        goals.append(constraint_goal(name, text, parts, violation_expression(parts)))
     leaves = ex.leaves(*(node for goal in goals for node in (goal.expression, *goal.pieces)))
-    return Test(tuple(goals), rate_matrix(leaves, sample, "safety"))
+    return Test(tuple(goals), build_rate_matrix(leaves, sample, "safety"))
 
 
 def words(text: str) -> NDArray[np.object_]:

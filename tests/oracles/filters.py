@@ -9,7 +9,7 @@ from oracles.goals import Rows, Rules, problem
 
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
-from ratecli.models.proxies import Filter
+from ratecli.models.proxies import ProxyFilter
 from ratecli.solvers.problem import Problem
 
 
@@ -30,7 +30,7 @@ def filtering(rows: Rows, alpha: float | None = None) -> Problem:
     return problem(rows, Rules(rules, "imbalance(by=g)"))
 
 
-def counted(rows: Rows, found: Filter) -> tuple[Array, Array, Array]:
+def counted(rows: Rows, found: ProxyFilter) -> tuple[Array, Array, Array]:
     """A (L, K), shares of values (L,) and base rates (K,), by loops over rows."""
     weight = np.ones(len(rows)) if rows.weight is None else rows.weight
     names = sorted(set(rows.group.tolist()))
@@ -41,7 +41,7 @@ def counted(rows: Rows, found: Filter) -> tuple[Array, Array, Array]:
     return table / sizes[:, None], sizes / sizes.sum(), table.sum(axis=0) / table.sum()
 
 
-def kept_shares(rows: Rows, found: Filter) -> Array:
+def kept_shares(rows: Rows, found: ProxyFilter) -> Array:
     """(K,) expected shares of the groups among rows that are kept."""
     A, sizes, _ = counted(rows, found)
     mass = (found.keep * sizes) @ A

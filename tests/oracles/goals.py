@@ -10,14 +10,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.grouped import with_members
+from ratecli.models.grouped import append_memberships
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import affine_pieces, objective_goal, rule_goal
-from ratecli.rates.matrix import rate_matrix
-from ratecli.rates.parser import parse_rule, parse_value
-from ratecli.rates.resolve import Scope, differences, resolve, violation
+from ratecli.rates.analysis import affine_pieces, constraint_goal, objective_goal
+from ratecli.rates.matrix import build_rate_matrix
+from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
-from ratecli.solvers.problem import ERROR, Problem
+from ratecli.solvers.problem import ERROR_RATE, Problem
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,15 @@ def problem_of(
     values = {name: sorted({*column.tolist()} - {None}) for name, column in columns.items()}
     known = frozenset(names.tolist())
     scope = Scope(datasets=known, values=values.get, columns=frozenset(columns))
-    objective = objective_goal(rules.objective, resolve(parse_value(rules.objective), scope))
+    objective = objective_goal(rules.objective, resolve(parse_expression(rules.objective), scope))
     goals = []
     for name, text in rules.constraints.items():
-        parts = differences(parse_rule(text), scope)
-        goals.append(rule_goal(name, text, parts, violation(parts)))
+        parts = constraint_differences(parse_constraint(text), scope)
+        goals.append(constraint_goal(name, text, parts, violation_expression(parts)))
     pieces = [piece for goal in goals for piece in goal.pieces]
     ratios = [ratio for goal in goals for ratio in goal.ratios]
-    spoken = [*ex.leaves(objective.expression, *pieces), ERROR, *ex.leaves(*ratios)]
-    matrix = rate_matrix(spoken, sample, "train")
+    spoken = [*ex.leaves(objective.expression, *pieces), ERROR_RATE, *ex.leaves(*ratios)]
+    matrix = build_rate_matrix(spoken, sample, "train")
     wheres = [leaf.where.visible for leaf in matrix.leaves]
     slices = {str(where): sample.rows(where) for where in wheres}
     penalty = 1 / n if l2 is None else l2
@@ -81,7 +81,7 @@ def problem_of(
 def shown(rows: Rows, classifier: Classifier) -> Features:
     """The rows as a classifier is shown them, whose slices are such as `g = a`."""
     names = [text.removeprefix("g = ") for text in classifier.slices]
-    return with_members(rows.X, [rows.group == name for name in names])
+    return append_memberships(rows.X, [rows.group == name for name in names])
 
 
 def forms(problem: Problem) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from oracles.goals import Rows, Rules, problem, smooth_rows
 
-from ratecli.certify.safety_test import Method, Promise
+from ratecli.certify.safety_test import SafetyMethod, SafetyTestSpec
 from ratecli.solvers.problem import Problem
 
 GAP = "abs(positive_rate[g = a] - positive_rate[g = c]) <= 0.1"
@@ -22,12 +22,12 @@ def promised(
     *,
     l2: float = 1e-3,
     bound: str = "student_t",
-    method: Method = "leaves",
+    method: SafetyMethod = "leaves",
     tests: int = 600,
 ) -> Problem:
     """A delta of 0.05 for each rule, on `tests` rows; labels are what the rows say."""
     made = problem(rows, Rules(rules, objective), l2)
-    promise = Promise(dict.fromkeys(rules, 0.05), tests, bound, method)
+    promise = SafetyTestSpec(dict.fromkeys(rules, 0.05), tests, bound, method)
     return replace(made, label=rows.label, promise=promise)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from ratecli.certify.samples import Measured, Moments, Part
+from ratecli.certify.samples import BoundedSample, SampleMoments, WeightedSample
 from ratecli.models.base import Array
 
 UNKNOWN = (-np.inf, np.inf)
@@ -15,21 +15,21 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def decisions(count: int, rows: int, coefficient: float = 1.0) -> Part:
+def decisions(count: int, rows: int, coefficient: float = 1.0) -> WeightedSample:
     """A part of `rows` decisions, of which `count` are yes."""
-    return Part(coefficient, Measured((np.arange(rows) < count).astype(float)))
+    return WeightedSample(coefficient, BoundedSample((np.arange(rows) < count).astype(float)))
 
 
-def sample(mean: float, deviation: float, rows: int) -> Measured:
+def sample(mean: float, deviation: float, rows: int) -> BoundedSample:
     """Values of an unknown range that have this mean and this deviation."""
     values = np.linspace(-1, 1, rows)
-    return Measured(mean + deviation * values / values.std(ddof=1), UNKNOWN)
+    return BoundedSample(mean + deviation * values / values.std(ddof=1), UNKNOWN)
 
 
-def moments(part: Part, rows: int | None = None) -> Moments:
+def moments(part: WeightedSample, rows: int | None = None) -> SampleMoments:
     """What a part's own moments say of a sample of as many rows, or of another number."""
     values = part.sample.values
-    return Moments(
+    return SampleMoments(
         part.coefficient,
         float(values.mean()),
         float(values.std(ddof=1)),

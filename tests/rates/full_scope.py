@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ratecli.rates.expression import Expression
-from ratecli.rates.parser import parse_conditions, parse_value
+from ratecli.rates.parser import parse_conditions, parse_expression
 from ratecli.rates.resolve import Scope, resolve
 
 VALUES: dict[str, Sequence[str | float]] = {
@@ -30,4 +30,4 @@ FULL = Scope(
 
 
 def value(text: str, scope: Scope = FULL) -> Expression:
-    return resolve(parse_value(text), scope)
+    return resolve(parse_expression(text), scope)

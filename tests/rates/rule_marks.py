@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 
 
-def fault_under(mark: str, read: Callable[[str], object]) -> Fault:
+def fault_under(mark: str, read: Callable[[str], object]) -> Diagnostic:
     """The only fault of a text; it must cover what stands between « and »."""
     start, end = mark.index("«"), mark.index("»") - 1
     text = mark.replace("«", "").replace("»", "")

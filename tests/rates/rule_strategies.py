@@ -6,9 +6,18 @@ from hypothesis import strategies as st
 
 from ratecli.errors import FaultError
 from ratecli.rates.expression import Expression, Leaf, evaluate
-from ratecli.rates.parser import parse_value
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
-from ratecli.rates.syntax import Binary, Condition, Member, Minus, Name, Node, Number, Relation
+from ratecli.rates.syntax import (
+    BinaryOperation,
+    Condition,
+    NameNode,
+    Negation,
+    NumberLiteral,
+    Relation,
+    SliceName,
+    SyntaxNode,
+)
 
 OPERATORS = ["+", "-", "*", "/", "**"]
 EXPONENTS = ["2", "3", "0.5", "1.5", "-1", "-2", "-0.5", "0"]
@@ -27,21 +36,21 @@ CONDITIONS = st.builds(
     st.sampled_from(["=", "!="]),
     st.lists(TEXTS | FINITE, min_size=1, max_size=3).map(tuple),
 ) | st.builds(Condition, COLUMNS, st.sampled_from(["<", "<=", ">", ">="]), st.tuples(FINITE))
-ITEMS = st.lists(CONDITIONS | st.builds(Member, WORDS), max_size=2).map(tuple)
+ITEMS = st.lists(CONDITIONS | st.builds(SliceName, WORDS), max_size=2).map(tuple)
 BY = st.lists(COLUMNS, max_size=2).map(tuple)
-RATES = st.builds(Name, WORDS, items=ITEMS, split=st.none() | WORDS)
+RATES = st.builds(NameNode, WORDS, items=ITEMS, split=st.none() | WORDS)
 
 
-def _grown(parts: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+def _grown(parts: st.SearchStrategy[SyntaxNode]) -> st.SearchStrategy[SyntaxNode]:
     arguments = st.lists(parts, max_size=3).map(tuple)
     return (
-        st.builds(Minus, parts)
-        | st.builds(Binary, st.sampled_from(OPERATORS), parts, parts)
-        | st.builds(Name, WORDS, arguments, BY, ITEMS, st.none() | WORDS)
+        st.builds(Negation, parts)
+        | st.builds(BinaryOperation, st.sampled_from(OPERATORS), parts, parts)
+        | st.builds(NameNode, WORDS, arguments, BY, ITEMS, st.none() | WORDS)
     )
 
 
-NODES = st.recursive(st.builds(Number, NUMBERS) | RATES, _grown, max_leaves=8)
+NODES = st.recursive(st.builds(NumberLiteral, NUMBERS) | RATES, _grown, max_leaves=8)
 
 
 @st.composite
@@ -112,7 +121,7 @@ SCOPE = Scope(
 
 
 def expression(text: str) -> Expression:
-    return resolve(parse_value(text), SCOPE)
+    return resolve(parse_expression(text), SCOPE)
 
 
 def codes(error: FaultError) -> set[str]:

@@ -17,16 +17,16 @@ from ratecli.rates.affine import (
     Affine,
     affine,
     bound_text,
-    cleared,
-    level,
+    clear_denominators,
+    implied_threshold,
     positive_combination,
     ratio_sum,
 )
-from ratecli.rates.analysis import Goal, Shape, affine_pieces, rule_goal
+from ratecli.rates.analysis import Goal, Shape, affine_pieces, constraint_goal
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.matrix import measure, rate_matrix
-from ratecli.rates.parser import parse_conditions, parse_rule, parse_value
-from ratecli.rates.resolve import Scope, differences, resolve, violation
+from ratecli.rates.matrix import build_rate_matrix, measure
+from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
+from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.table import RATES
 
 SCOPE = Scope(
@@ -37,7 +37,7 @@ SCOPE = Scope(
 
 
 def node(text: str) -> Expression:
-    return resolve(parse_value(text), SCOPE)
+    return resolve(parse_expression(text), SCOPE)
 
 
 def leaf(text: str) -> Leaf:
@@ -47,14 +47,14 @@ def leaf(text: str) -> Leaf:
 
 
 def goal(text: str) -> Goal:
-    parts = differences(parse_rule(text), SCOPE)
-    return rule_goal("rule", text, parts, violation(parts))
+    parts = constraint_differences(parse_constraint(text), SCOPE)
+    return constraint_goal("rule", text, parts, violation_expression(parts))
 
 
 def forms(text: str) -> list[dict[str, float]]:
     """Normal forms of a rule, by canonical text of the rates; "1" is the constant."""
     return [
-        {ex.text(rate): pytest.approx(c) for rate, c in form.coefficients.items()}
+        {ex.to_text(rate): pytest.approx(c) for rate, c in form.coefficients.items()}
         | ({"1": pytest.approx(form.constant)} if form.constant else {})
         for form in affine_pieces(goal(text))
     ]
@@ -107,7 +107,7 @@ def test_an_affine_form_is_the_expression_it_came_from() -> None:
 def test_clearing_multiplies_by_the_denominator(
     text: str, rates: dict[str, float], numbers: float
 ) -> None:
-    form = cleared(node(text))
+    form = clear_denominators(node(text))
     assert form is not None
     found = value(form.expression(), {Leaf(RATES[name]): rate for name, rate in rates.items()})
     assert found == pytest.approx(numbers)
@@ -147,7 +147,7 @@ def test_denominators_that_may_be_negative_are_not_cleared() -> None:
     assert ratio_sum(node("tpr / (fpr - 0.5)")) is None
     assert ratio_sum(node("tpr / mean_error")) is None
     assert goal("tpr / (fpr - 0.5) <= 1").shape is Shape.OTHER
-    assert cleared(node("tpr / (1 - fpr) - 1")) == form_of(tpr=1, fpr=1, constant=-1)
+    assert clear_denominators(node("tpr / (1 - fpr) - 1")) == form_of(tpr=1, fpr=1, constant=-1)
 
 
 def test_what_compares_two_ratios_stays_a_sum_of_ratios() -> None:
@@ -155,8 +155,8 @@ def test_what_compares_two_ratios_stays_a_sum_of_ratios() -> None:
     assert form is not None
     assert form.affine == Affine({}, -0.1)
     assert [ratio.weight for ratio in form.ratios] == [1.0, -1.0]
-    assert cleared(node("f1[women] - f1[men] - 0.1")) is None
-    assert cleared(node("precision - tpr")) is None
+    assert clear_denominators(node("f1[women] - f1[men] - 0.1")) is None
+    assert clear_denominators(node("precision - tpr")) is None
 
 
 def test_ratios_over_one_denominator_are_one_ratio() -> None:
@@ -180,7 +180,7 @@ def test_clearing_keeps_the_sign_wherever_the_ratio_is_defined(
 ) -> None:
     numerator = " + ".join(f"({factor}) * {rate}" for rate, factor in top.items())
     ratio = node(f"({numerator}) / (2 * tpr + churn) - ({bound})")
-    form = cleared(ratio)
+    form = clear_denominators(ratio)
     assert form is not None
     rng = np.random.default_rng(seed)
     rates = {rate: float(rng.choice([0, 0.5, rng.random()])) for rate in ex.leaves(ratio)}
@@ -240,10 +240,10 @@ def test_bounds_as_in_the_table(rule: str, bounds: list[str]) -> None:
 
 def terms(text: str) -> tuple[Expression, ...]:
     """Order of terms does not count: `a + b <= c` as its affine form."""
-    (difference,) = differences(parse_rule(text), SCOPE)
+    (difference,) = constraint_differences(parse_constraint(text), SCOPE)
     form = affine(difference)
     assert form is not None
-    coefficients = sorted((ex.text(rate), round(c, 9)) for rate, c in form.coefficients.items())
+    coefficients = sorted((ex.to_text(rate), round(c, 9)) for rate, c in form.coefficients.items())
     return (*coefficients, round(form.constant, 9))
 
 
@@ -276,7 +276,7 @@ def test_the_precision_rule_by_counts() -> None:
 def test_wins_and_losses_split_by_row_as_by_hand() -> None:
     """`wins >= losses`: rows that a yes helps have negative weight, those it harms positive."""
     sample, _ = random_sample(2, 60)
-    matrix = rate_matrix([leaf("losses"), leaf("wins")], sample, "train")
+    matrix = build_rate_matrix([leaf("losses"), leaf("wins")], sample, "train")
     per_row = matrix.A.T @ np.array([1.0, -1.0])
     both = (sample.part == "train") & ~np.isnan(sample.label) & ~np.isnan(sample.deployed)
     share = sample.weight / sample.weight[both].sum()
@@ -305,7 +305,7 @@ def test_wins_and_losses_split_by_row_as_by_hand() -> None:
 def test_the_level_of_a_metric_where_a_rule_is_just_met(
     metric: str, rule: str, levels: list[float | None]
 ) -> None:
-    found = [level(node(metric), piece) for piece in goal(rule).pieces]
+    found = [implied_threshold(node(metric), piece) for piece in goal(rule).pieces]
     assert found == [None if t is None else pytest.approx(t) for t in levels]
 
 

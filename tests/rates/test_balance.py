@@ -14,16 +14,24 @@ from hypothesis import strategies as st
 from naive_rates import random_sample
 from rule_marks import fault_under
 
-from ratecli.datasets.load import load
+from ratecli.datasets.load import load_entry_table
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
-from ratecli.rates.analysis import Curvature, Goal, Shape, curvature, interval, rule_goal, shape
-from ratecli.rates.balance import Balance, balance, disclosure
+from ratecli.rates.analysis import (
+    Curvature,
+    Goal,
+    Shape,
+    constraint_goal,
+    curvature,
+    interval,
+    shape,
+)
+from ratecli.rates.balance import Balance, balance, disclosure_bound
 from ratecli.rates.disclosure import disclosivity
 from ratecli.rates.expression import Disclosure, Leaf
 from ratecli.rates.matrix import Predictions, measure
-from ratecli.rates.parser import parse_rule, parse_value
-from ratecli.rates.resolve import Scope, differences, resolve, violation
+from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.tangent import tangent, values
 
@@ -33,12 +41,12 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def goal(text: str) -> Goal:
-    parts = differences(parse_rule(text), FULL)
-    return rule_goal("rule", text, parts, violation(parts))
+    parts = constraint_differences(parse_constraint(text), FULL)
+    return constraint_goal("rule", text, parts, violation_expression(parts))
 
 
 def number(text: str, sample: Sample, predictions: Predictions, scope: Scope = SCOPE) -> float:
-    return measure([resolve(parse_value(text), scope)], sample, "train", predictions)[0]
+    return measure([resolve(parse_expression(text), scope)], sample, "train", predictions)[0]
 
 
 def shares(sample: Sample, chosen: Floats, column: str, datasets: str) -> list[float]:
@@ -104,14 +112,14 @@ def test_a_share_bounded_below_is_one_affine_form():
 )
 def test_canonical_text_means_the_same(text):
     node = value(text)
-    assert value(ex.text(node)) == node
-    assert ex.text(value(ex.text(node))) == ex.text(node)
+    assert value(ex.to_text(node)) == node
+    assert ex.to_text(value(ex.to_text(node))) == ex.to_text(node)
 
 
 def test_canonical_text_of_a_disclosivity_is_what_one_writes():
-    assert ex.text(value("disclosivity( by = ( sex ) )")) == "disclosivity(by=sex)"
+    assert ex.to_text(value("disclosivity( by = ( sex ) )")) == "disclosivity(by=sex)"
     both = "disclosivity(by=(race, sex))[d1, d2]@test"
-    assert ex.text(value("disclosivity(by=(race,sex))[d2, d1]@test")) == both
+    assert ex.to_text(value("disclosivity(by=(race,sex))[d2, d1]@test")) == both
 
 
 # real tables
@@ -126,7 +134,7 @@ def test_canonical_text_of_a_disclosivity_is_what_one_writes():
 )
 def test_imbalance_of_all_rows_is_the_papers(source, column, expected, monkeypatch, tmp_path):
     monkeypatch.setenv("RATECLI_DATA", str(tmp_path))
-    table = load({"source": source}, Path())
+    table = load_entry_table({"source": source}, Path())
     n = len(table)
     column_values = table.frame[column].to_numpy(dtype=object)
     words = np.full(n, "d"), np.full(n, "train")
@@ -211,7 +219,7 @@ def test_disclosivity_is_its_definition(seed, rows, kinds, *, own):
 
 
 def value_of(text: str) -> ex.Expression:
-    return resolve(parse_value(text), SCOPE)
+    return resolve(parse_expression(text), SCOPE)
 
 
 def test_a_constant_decision_discloses_nothing():
@@ -227,7 +235,7 @@ def test_a_disclosivity_shows_its_groups_to_solvers_and_no_number_of_them():
     assert ex.leaves(node) == list(node.groups)
     assert {leaf.rate.name for leaf in node.groups} == {"joint_rate"}
     assert (str(node.where), node.split) == ("d1", "test")
-    assert [*ex.measured(value("1 - 2 * disclosivity(by=sex) / tpr"))] == [
+    assert [*ex.measured_nodes(value("1 - 2 * disclosivity(by=sex) / tpr"))] == [
         value("disclosivity(by=sex)"),
         value("tpr"),
     ]
@@ -269,7 +277,7 @@ def test_distances_written_by_hand(text, target, factor):
     assert found.factor == pytest.approx(factor)
     assert shape(value(text)) is Shape.BALANCE
     sample, said = random_sample(1, 80)
-    node = resolve(parse_value(text.replace("women", "sex=f").replace("men", "sex=m")), SCOPE)
+    node = resolve(parse_expression(text.replace("women", "sex=f").replace("men", "sex=m")), SCOPE)
     own = balance(node)
     each = [group.where for group in own.groups]
     got = shares(sample, said.decisions, "sex", "d1" if "d1" in text else "d1 d2 d3")
@@ -327,11 +335,11 @@ def test_a_disclosivity_to_be_small_is_for_nobody():
 
 def test_the_bound_of_a_disclosivity():
     (piece,) = goal("disclosivity(by=sex) + 0.1 <= kappa - 0.2").pieces
-    node, alpha = disclosure(piece)
+    node, alpha = disclosure_bound(piece)
     assert node == value("disclosivity(by=sex)")
     assert alpha == pytest.approx(0.5)
-    assert disclosure(goal("disclosivity(by=sex) <= 0").pieces[0])[1] == 0
-    assert disclosure(goal("error <= 0.1").pieces[0]) is None
+    assert disclosure_bound(goal("disclosivity(by=sex) <= 0").pieces[0])[1] == 0
+    assert disclosure_bound(goal("error <= 0.1").pieces[0]) is None
 
 
 @pytest.mark.parametrize(
@@ -350,7 +358,7 @@ def test_the_bound_of_a_disclosivity():
 )
 def test_shares_of_all_rows_are_parts_of_the_rows_decided_yes(text, expected):
     scope = Scope(FULL.datasets, FULL.groups)
-    node = value(text) if "age" not in text else resolve(parse_value(text), scope)
+    node = value(text) if "age" not in text else resolve(parse_expression(text), scope)
     assert interval(node) == pytest.approx(expected)
 
 
@@ -362,7 +370,7 @@ def test_ranges_hold_the_numbers_of_all_samples(seed, weights):
         f"({w}) * {name.replace('[]', '')}" for w, name in zip(weights, names, strict=True)
     )
     found = number(text, sample, said)
-    low, high = interval(resolve(parse_value(text), SCOPE))
+    low, high = interval(resolve(parse_expression(text), SCOPE))
     assert math.isnan(found) or low - 1e-9 <= found <= high + 1e-9
 
 
@@ -394,5 +402,5 @@ def test_faults_of_columns(mark, code, message):
 
 def test_shares_of_groups_are_found_again_as_leaves():
     assert isinstance(value("joint_rate[women]"), Leaf)
-    assert value("joint_rate[women]").over == ex.EVERYWHERE
+    assert value("joint_rate[women]").over == ex.ALL_ROWS
     assert value("tpr[women]").over == value("tpr[women]").where

@@ -10,7 +10,7 @@ from full_scope import value
 
 from ratecli.rates.direction import Direction, direction
 from ratecli.rates.matrix import Predictions, measure
-from ratecli.rates.parser import parse_value
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import METRICS
 
@@ -18,7 +18,7 @@ ROWS = 24
 
 
 def of(text: str) -> Direction:
-    return direction(parse_value(text))
+    return direction(parse_expression(text))
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,17 @@ from rule_strategies import EXPRESSIONS, SCOPE, expression, value
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
 from ratecli.rates.analysis import interval
-from ratecli.rates.enclosure import Bounded, Enclosure, Inclusion, Reach, sides
+from ratecli.rates.enclosure import (
+    AffineEnd,
+    BoundedEnds,
+    Enclosure,
+    InclusionFunction,
+    needed_sides,
+)
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.interval import WHOLE, Interval
-from ratecli.rates.parser import parse_rule
-from ratecli.rates.resolve import differences, violation
+from ratecli.rates.interval import REAL_LINE, Interval
+from ratecli.rates.parser import parse_constraint
+from ratecli.rates.resolve import constraint_differences, violation_expression
 from ratecli.rates.sample import Floats
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -28,11 +34,14 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def up(node: Expression, limits: Floats) -> Enclosure:
     """The root's ends; limits (2 K,) are the lower and upper one of each rate in turn."""
-    return Inclusion.of(node, by_rate(node), len(limits))(limits)
+    return InclusionFunction.of(node, by_rate(node), len(limits))(limits)
 
 
-def by_rate(node: Expression) -> Callable[[Expression], Bounded | None]:
-    found = {leaf: (Reach(0, 2 * k), Reach(0, 2 * k + 1)) for k, leaf in enumerate(ex.leaves(node))}
+def by_rate(node: Expression) -> Callable[[Expression], BoundedEnds | None]:
+    found = {
+        leaf: (AffineEnd(0, 2 * k), AffineEnd(0, 2 * k + 1))
+        for k, leaf in enumerate(ex.leaves(node))
+    }
     return lambda part: found.get(part) if isinstance(part, Leaf) else None
 
 
@@ -48,7 +57,7 @@ def by_leaf(node: Expression, point: Floats) -> dict[Leaf, float]:
 
 
 def need(node: Expression) -> dict[str, set[int]]:
-    found = sides(node, lambda part: str(part) if isinstance(part, Leaf) else None)
+    found = needed_sides(node, lambda part: str(part) if isinstance(part, Leaf) else None)
     return {str(name): set(ends) for name, ends in found.items()}
 
 
@@ -109,28 +118,30 @@ def test_an_enclosure_of_points_is_the_value(node: Expression, seed: int) -> Non
     here = value(node, rates)
     found = up(node, np.repeat(point, 2))
     clips = any(isinstance(part, ex.Apply) and part.function == "kl" for part in ex.walk(node))
-    assert (found.low, found.high) == (here, here) or (clips and _ends(found) == WHOLE)
+    assert (found.low, found.high) == (here, here) or (clips and _ends(found) == REAL_LINE)
 
 
 def test_what_is_known_as_a_whole_is_not_looked_into() -> None:
     node = expression("abs(tpr[a] - tpr[b]) - 0.05")
     gap = affine(expression("tpr[a] - tpr[b]"))
-    ends = Reach(0, 0), Reach(0, 1)
-    bounded = Inclusion.of(node, lambda part: ends if affine(part) == gap else None, 2)
+    ends = AffineEnd(0, 0), AffineEnd(0, 1)
+    bounded = InclusionFunction.of(node, lambda part: ends if affine(part) == gap else None, 2)
     found = bounded(np.array([-0.3, 0.1]))
     assert (found.low, found.high) == (-0.05, 0.25)
     assert found.high_slopes.tolist() == [-1.0, 0.0]
     assert found.low_slopes.tolist() == [0.0, 0.0]  # 0 lies between
-    assert sides(node, lambda part: "gap" if affine(part) == gap else None) == {
+    assert needed_sides(node, lambda part: "gap" if affine(part) == gap else None) == {
         "gap": frozenset({1, -1})
     }
 
 
 def test_what_is_not_known_lies_anywhere_in_its_range() -> None:
-    found = Inclusion.of(expression("2 * tpr - roc_auc + 1"), lambda _: None, 0)(np.zeros(0))
+    found = InclusionFunction.of(expression("2 * tpr - roc_auc + 1"), lambda _: None, 0)(
+        np.zeros(0)
+    )
     assert (found.low, found.high) == (0, 3)
     assert found.high_slopes.shape == (0,)
-    unknown = Inclusion.of(expression("mse - tpr"), lambda _: None, 1)(np.zeros(1))
+    unknown = InclusionFunction.of(expression("mse - tpr"), lambda _: None, 1)(np.zeros(1))
     assert (unknown.low, unknown.high) == (-1, math.inf)
 
 
@@ -141,13 +152,13 @@ def test_a_product_of_equals_is_a_square_and_repeats_are_one_quantity() -> None:
     assert (ratio.low, ratio.high) == (0.25, 1.0)
     assert up(expression("tpr / (fpr - 0.5)"), np.array([0.1, 0.2, 0.4, 0.6])).high == math.inf
     lost = up(expression("tpr * 2"), np.array([math.nan, 1.0]))
-    assert (lost.low, lost.high) == WHOLE
+    assert (lost.low, lost.high) == REAL_LINE
 
 
 @pytest.mark.parametrize("text", ["sqrt(tpr - 0.5)", "log(tpr - 0.5)", "(tpr - 0.5) ** 1.5"])
 def test_what_may_have_no_value_may_have_any(text: str) -> None:
     node = expression(text)
-    assert _ends(up(node, np.array([0.25, 0.75]))) == WHOLE
+    assert _ends(up(node, np.array([0.25, 0.75]))) == REAL_LINE
     assert up(node, np.array([0.5, 0.75])).high == pytest.approx(
         value(node, by_leaf(node, np.array([0.75])))
     )
@@ -162,7 +173,7 @@ def _steep(node: Expression, limits: Floats) -> bool:
     for part in ex.walk(node):
         operation = ex.operation(part)
         if operation:
-            trees = [Inclusion.of(child, look, len(limits)) for child in ex.parts(part)]
+            trees = [InclusionFunction.of(child, look, len(limits)) for child in ex.operands(part)]
             inside = [tree(limits) for tree in trees]
             ends = operation.ends([(each.low, each.high) for each in inside])
             points = [end.point.at for end in ends if end.point]
@@ -254,7 +265,7 @@ BOTH = {1, -1}
 )
 def test_sides_that_are_needed(rule: str, needed: list[set[int]]) -> None:
     scope = FULL if "by=" in rule else SCOPE
-    node = violation(differences(parse_rule(rule), scope))
+    node = violation_expression(constraint_differences(parse_constraint(rule), scope))
     assert [*need(node).values()] == needed
 
 

@@ -17,26 +17,26 @@ from ratecli.rates.analysis import (
     Curvature,
     Goal,
     Shape,
+    constraint_goal,
     curvature,
     interval,
-    monotone,
+    monotonicity,
     objective_goal,
     pieces,
-    rule_goal,
     shape,
 )
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import kl
-from ratecli.rates.parser import parse_rule
-from ratecli.rates.resolve import differences, violation
+from ratecli.rates.parser import parse_constraint
+from ratecli.rates.resolve import constraint_differences, violation_expression
 
 Rates = dict[Leaf, float]
 SEEDS = st.integers(0, 10**6)
 
 
 def goal(text: str) -> Goal:
-    parts = differences(parse_rule(text), SCOPE)
-    return rule_goal("rule", text, parts, violation(parts))
+    parts = constraint_differences(parse_constraint(text), SCOPE)
+    return constraint_goal("rule", text, parts, violation_expression(parts))
 
 
 def drawn(node: Expression, seed: int, count: int) -> list[Rates]:
@@ -134,7 +134,7 @@ def test_the_largest_piece_is_the_expression(node: Expression, seed: int) -> Non
 
 
 RULES = st.tuples(EXPRESSIONS, st.sampled_from(["<=", ">="]), st.floats(0, 1)).map(
-    lambda part: f"{ex.text(part[0])} {part[1]} {part[2]}"
+    lambda part: f"{ex.to_text(part[0])} {part[1]} {part[2]}"
 )
 
 
@@ -281,7 +281,7 @@ def test_curvature_of_a_long_product_is_quick() -> None:
         assert curvature(node) is Curvature.UNKNOWN
         assert shape(node) is Shape.OTHER
         assert interval(node)[0] >= 0
-        assert set(monotone(node)) == {expression("tpr")}
+        assert set(monotonicity(node)) == {expression("tpr")}
     assert time.process_time() - begun < 2
 
 
@@ -315,14 +315,14 @@ def test_curvature_of_a_long_product_is_quick() -> None:
     ],
 )
 def test_known_monotonicity(text: str, signs: dict[str, int]) -> None:
-    found = {leaf.rate.name: sign for leaf, sign in monotone(expression(text)).items()}
+    found = {leaf.rate.name: sign for leaf, sign in monotonicity(expression(text)).items()}
     assert found == signs
 
 
 @given(EXPRESSIONS, SEEDS)
 @settings(max_examples=80)
 def test_monotonicity_holds_at_sampled_rates(node: Expression, seed: int) -> None:
-    signs = monotone(node)
+    signs = monotonicity(node)
     assert set(signs) == set(ex.leaves(node))
     rng = np.random.default_rng(seed)
     for rates in drawn(node, seed, 3):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ratecli.rates import interval as iv
 from ratecli.rates.functions import FUNCTIONS, kl
-from ratecli.rates.interval import INFINITY, WHOLE, Interval, Operation
+from ratecli.rates.interval import INFINITY, REAL_LINE, Interval, Operation
 
 OPERATIONS = {
     "add": iv.add, "sub": iv.subtract, "mul": iv.multiply, "div": iv.divide, "pow": iv.power,
@@ -36,17 +36,17 @@ def test_vectors(case) -> None:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (iv.add((0, INFINITY), (-INFINITY, 1)), WHOLE),
+        (iv.add((0, INFINITY), (-INFINITY, 1)), REAL_LINE),
         (iv.add((0, INFINITY), (1, 2), (1, 1)), (2, INFINITY)),
-        (iv.add((INFINITY, INFINITY), (-INFINITY, 1)), WHOLE),
+        (iv.add((INFINITY, INFINITY), (-INFINITY, 1)), REAL_LINE),
         (iv.add(), (0, 0)),
         (iv.add((0, 1e308), (1e308, 1e308)), (1e308, INFINITY)),
-        (iv.add((1e308, 1e308), (1e308, 1e308)), WHOLE),
-        (iv.log((0, 0)), WHOLE),
-        (iv.exp((800, 900)), WHOLE),
-        (iv.subtract((0, INFINITY), (0, INFINITY)), WHOLE),
+        (iv.add((1e308, 1e308), (1e308, 1e308)), REAL_LINE),
+        (iv.log((0, 0)), REAL_LINE),
+        (iv.exp((800, 900)), REAL_LINE),
+        (iv.subtract((0, INFINITY), (0, INFINITY)), REAL_LINE),
         (iv.divide((0, 0), (-1, 1)), (0, 0)),
-        (iv.divide((0, 0), (0, 0)), WHOLE),
+        (iv.divide((0, 0), (0, 0)), REAL_LINE),
         (iv.divide((0, 0), (0, 4)), (0, 0)),
         (iv.divide((-1, 0), (0, 4)), (-INFINITY, 0)),
         (iv.divide((1, INFINITY), (1, INFINITY)), (0, INFINITY)),
@@ -55,21 +55,21 @@ def test_vectors(case) -> None:
         (iv.square((-INFINITY, -2)), (4, INFINITY)),
         (iv.power((-2, 0), (-1, -1)), (-INFINITY, -0.5)),
         (iv.power((0, 2), (-1, -1)), (0.5, INFINITY)),
-        (iv.power((-1, 2), (-1, -1)), WHOLE),
+        (iv.power((-1, 2), (-1, -1)), REAL_LINE),
         (iv.power((-1, 2), (-2, -2)), (0.25, INFINITY)),
-        (iv.power((0, 0), (-2, -2)), WHOLE),
-        (iv.power((0, 0), (-0.5, -0.5)), WHOLE),
-        (iv.power((-4, -1), (0.5, 0.5)), WHOLE),
+        (iv.power((0, 0), (-2, -2)), REAL_LINE),
+        (iv.power((0, 0), (-0.5, -0.5)), REAL_LINE),
+        (iv.power((-4, -1), (0.5, 0.5)), REAL_LINE),
         (iv.power((-4, 4), (0.5, 0.5)), (0, 2)),
         (iv.power((-2, 3), (0, 0)), (1, 1)),
-        (iv.power((-2, 3), (1, 2)), WHOLE),
+        (iv.power((-2, 3), (1, 2)), REAL_LINE),
         (iv.power((0, 10), (400, 400)), (0, INFINITY)),
-        (iv.power((-10, 10), (301, 309)), WHOLE),
-        (iv.power((-10, 10), (309, 309)), WHOLE),
+        (iv.power((-10, 10), (301, 309)), REAL_LINE),
+        (iv.power((-10, 10), (309, 309)), REAL_LINE),
         (iv.power((-INFINITY, 2), (3, 3)), (-INFINITY, 8)),
         (iv.power((-INFINITY, 2), (2, 2)), (0, INFINITY)),
         (iv.sqrt((-1, 4)), (0, 2)),
-        (iv.sqrt((-4, -1)), WHOLE),
+        (iv.sqrt((-4, -1)), REAL_LINE),
         (iv.maximum((1, 2), (0, 5), (3, 3)), (3, 5)),
         (iv.minimum((1, 2), (0, 5), (3, 3)), (0, 2)),
         (iv.minimum((1, 2)), (1, 2)),
@@ -169,7 +169,7 @@ def test_an_interval_holds_every_value_and_no_more(name: str, data: st.DataObjec
     low, high = operation(*arguments)
     assert all(low - _room(low) <= value <= high + _room(high) for value in values)
     if not values:
-        assert (low, high) == WHOLE
+        assert (low, high) == REAL_LINE
     elif (
         name != "pow"
         or arguments[1][0] == arguments[1][1]
@@ -200,7 +200,7 @@ def test_there_is_an_answer_for_everything(name: str, data: st.DataObject) -> No
     low, high = operation(*arguments)
     assert low <= high
     if any(math.isnan(end) for argument in arguments for end in argument):
-        assert (low, high) == WHOLE
+        assert (low, high) == REAL_LINE
 
 
 SLOPED = {name: row for name, row in PLAIN.items() if isinstance(row[0], Operation)}

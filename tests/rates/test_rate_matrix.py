@@ -13,9 +13,9 @@ from naive_rates import DEFINITIONS, naive_rate, random_sample
 from sklearn import metrics as sk
 
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import Expression, Leaf, Where
-from ratecli.rates.matrix import Predictions, RateMatrix, log_loss, measure, rate_matrix
-from ratecli.rates.parser import parse_conditions, parse_value
+from ratecli.rates.expression import Expression, Leaf, Slice
+from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix, log_loss, measure
+from ratecli.rates.parser import parse_conditions, parse_expression
 from ratecli.rates.ranking import RANKING_MEASURES
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.sample import Sample
@@ -30,7 +30,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def node(text: str) -> Expression:
-    return resolve(parse_value(text), SCOPE)
+    return resolve(parse_expression(text), SCOPE)
 
 
 def leaf(text: str) -> Leaf:
@@ -119,7 +119,7 @@ def test_the_matrix_alone_gives_the_rates_of_decisions(seed: int) -> None:
     sample, predictions = random_sample(seed, 40)
     leaves = [leaf(f"{name}{where}") for name in RATES for where in ("", "[women]", "[d2]@test")]
     decisive = [item for item in leaves if item.rate.of == "decision"]
-    matrix = rate_matrix([*decisive, *decisive], sample, "train")
+    matrix = build_rate_matrix([*decisive, *decisive], sample, "train")
     assert matrix.leaves == tuple(decisive)
     assert matrix.A.shape == (len(decisive), len(sample))
     assert [matrix.index()[item] for item in decisive] == list(range(len(decisive)))
@@ -130,12 +130,12 @@ def test_the_matrix_alone_gives_the_rates_of_decisions(seed: int) -> None:
 def test_rates_of_what_each_is_a_mean_of() -> None:
     sample, predictions = random_sample(5, 60)
     leaves = [leaf(f"{name}{where}") for name in RATES for where in ("", "[women]", "[sex = x]")]
-    matrix = rate_matrix(leaves, sample, "train")
+    matrix = build_rate_matrix(leaves, sample, "train")
     asked = predictions.measurements(leaves, sample.label)
     assert set(asked) == {"decision", "error", "squared_error", "log_loss"}
     expected = measure(leaves, sample, "train", predictions)
     np.testing.assert_array_equal(matrix.measured(asked), expected)
-    decisive = rate_matrix([leaf("tpr"), leaf("error[women]")], sample, "train")
+    decisive = build_rate_matrix([leaf("tpr"), leaf("error[women]")], sample, "train")
     of_decisions = {"decision": predictions.decisions}
     np.testing.assert_array_equal(
         decisive.measured(of_decisions), decisive.rates(predictions.decisions)
@@ -162,14 +162,14 @@ def test_log_loss_of_certain_and_impossible_chances() -> None:
 
 def test_all_rows_count_where_no_split_is_named() -> None:
     sample, predictions = random_sample(3, 50)
-    matrix = rate_matrix([leaf("positive_rate")], sample, None)
+    matrix = build_rate_matrix([leaf("positive_rate")], sample, None)
     mean = np.average(predictions.decisions, weights=sample.weight)
     assert matrix.rates(predictions.decisions) == pytest.approx([mean])
 
 
 def test_a_matrix_of_no_rates_has_no_rows() -> None:
     sample, predictions = random_sample(0, 5)
-    matrix = rate_matrix([], sample, "train")
+    matrix = build_rate_matrix([], sample, "train")
     assert matrix.A.shape == (0, 5)
     assert matrix.rates(predictions.decisions).shape == (0,)
 
@@ -180,13 +180,13 @@ def test_an_empty_slice_has_no_rate() -> None:
         assert math.isnan(number(f"{name}[sex = x]", sample, predictions))
         assert math.isnan(number(f"1 - {name}[sex = x]", sample, predictions))
     assert number("joint_rate[sex = x]", sample, predictions) == 0
-    matrix = rate_matrix([leaf("tpr[sex = x]"), leaf("tpr")], sample, "train")
+    matrix = build_rate_matrix([leaf("tpr[sex = x]"), leaf("tpr")], sample, "train")
     assert np.isnan(matrix.rates(predictions.decisions)).tolist() == [True, False]
 
 
 def test_the_row_of_a_base_rate_is_empty() -> None:
     sample, _ = random_sample(1, 30)
-    matrix = rate_matrix([leaf("base_rate")], sample, "train")
+    matrix = build_rate_matrix([leaf("base_rate")], sample, "train")
     assert matrix.A.nnz == 0
     assert 0 < matrix.c[0] < 1
 
@@ -248,7 +248,7 @@ def test_rates_of_the_mean_decision_are_the_mean_rates(seed: int) -> None:
     leaves = [
         leaf(f"{n}[{d}]") for n, r in RATES.items() if r.of == "decision" for d in ("d1", "d2")
     ]
-    matrix = rate_matrix(leaves, sample, "test")
+    matrix = build_rate_matrix(leaves, sample, "test")
     mean = sum(chance * matrix.rates(p) for chance, p in zip(chances, members, strict=True))
     np.testing.assert_allclose(matrix.rates(chances @ members), mean, atol=1e-12)
 
@@ -352,7 +352,7 @@ def test_metrics_are_those_of_scikit_learn(seed: int) -> None:
 
 def test_rankings_look_at_their_slice_and_split() -> None:
     sample, predictions = random_sample(11, 200)
-    rows = sample.rows(Where(("d1",)), "test") & ~np.isnan(sample.label)
+    rows = sample.rows(Slice(("d1",)), "test") & ~np.isnan(sample.label)
     expected = sk.roc_auc_score(
         sample.label[rows], predictions.scores[rows], sample_weight=sample.weight[rows]
     )
@@ -363,7 +363,7 @@ def test_rankings_look_at_their_slice_and_split() -> None:
 def test_matrix_values_are_those_of_the_sum_of_rows() -> None:
     """A.T @ v is the weight that multipliers v give each row: what solvers live on."""
     sample, predictions = random_sample(13, 50)
-    matrix: RateMatrix = rate_matrix(map(leaf, ("tpr", "fpr", "churn")), sample, "train")
+    matrix: RateMatrix = build_rate_matrix(map(leaf, ("tpr", "fpr", "churn")), sample, "train")
     v = np.array([0.3, -2.0, 1.0])
     per_row = matrix.A.T @ v
     assert per_row @ predictions.decisions + v @ matrix.c == pytest.approx(

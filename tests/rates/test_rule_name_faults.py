@@ -14,7 +14,7 @@ from rule_strategies import codes
 from ratecli.errors import FaultError, Span
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Constant
-from ratecli.rates.parser import parse_conditions, parse_value
+from ratecli.rates.parser import parse_conditions, parse_expression
 from ratecli.rates.resolve import Scope, check_conditions, resolve
 
 
@@ -98,7 +98,7 @@ def test_conditions_of_a_group_are_checked_alike() -> None:
 
 def test_without_data_no_column_is_doubted() -> None:
     scope = Scope(groups=FULL.groups)
-    assert resolve(parse_value("tpr[sx = f, age >= 3] - max_gap(tpr, by=gender)"), scope)
+    assert resolve(parse_expression("tpr[sx = f, age >= 3] - max_gap(tpr, by=gender)"), scope)
 
 
 def test_everything_in_a_metric_stands_where_the_metric_is_named() -> None:
@@ -167,5 +167,5 @@ def test_nonsense_raises_nothing_but_faults(text: str) -> None:
         unplaced = [fault for fault in error.faults if fault.span is None]
     else:
         unplaced = []
-        assert value(ex.text(node)) == node
+        assert value(ex.to_text(node)) == node
     assert not unplaced

@@ -10,16 +10,24 @@ from hypothesis import given, settings
 from rule_strategies import EXPRESSIONS, SCOPE, expression
 
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import Apply, Constant, Expression, Leaf, Of, Quotient, Where
+from ratecli.rates.expression import (
+    AlgorithmMetric,
+    Apply,
+    Constant,
+    Expression,
+    Leaf,
+    Quotient,
+    Slice,
+)
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.parser import parse_rule, parse_value
-from ratecli.rates.resolve import Scope, differences, resolve, violation
+from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.syntax import Condition
-from ratecli.rates.table import COMPOSITES, METRICS, RATES, SPREADS, SYNONYMS, TEMPLATES
+from ratecli.rates.table import BALANCE_METRICS, COMPOSITES, METRICS, RATES, SYNONYMS, TEMPLATES
 
 
 def rule(text: str) -> tuple[Expression, ...]:
-    return differences(parse_rule(text), FULL)
+    return constraint_differences(parse_constraint(text), FULL)
 
 
 # every name
@@ -37,7 +45,7 @@ DESIGN = [
 
 @pytest.mark.parametrize("text", DESIGN)
 def test_all_names_of_the_plan_exist(text: str) -> None:
-    assert ex.text(value(text))
+    assert ex.to_text(value(text))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +62,7 @@ def test_all_names_of_the_plan_exist(text: str) -> None:
     ],
 )
 def test_all_rules_of_the_plan_resolve(text: str) -> None:
-    assert ex.text(value(text))
+    assert ex.to_text(value(text))
 
 
 @pytest.mark.parametrize(("synonym", "name"), SYNONYMS.items())
@@ -68,14 +76,14 @@ def test_a_synonym_gives_the_same_tree(synonym: str, name: str) -> None:
 def test_a_composite_carries_slice_and_split_to_its_rates(name: str) -> None:
     arguments = "(2)" if COMPOSITES[name].parameters else ""
     leaves = ex.leaves(value(f"{name}{arguments}[women, d2]@test"))
-    where = Where(("d2",), (Condition("sex", "=", ("Female",)),))
+    where = Slice(("d2",), (Condition("sex", "=", ("Female",)),))
     assert leaves
-    over = {(Where(("d2",)), "test")} if COMPOSITES[name].over else set()
+    over = {(Slice(("d2",)), "test")} if COMPOSITES[name].over else set()
     assert {(leaf.where, leaf.split) for leaf in leaves} == {(where, "test"), *over}
 
 
 def test_names_of_functions_templates_and_metrics_are_different_names() -> None:
-    names = [*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *SPREADS, "of"]
+    names = [*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *BALANCE_METRICS, "of"]
     assert len(names) == len(set(names))
 
 
@@ -83,7 +91,7 @@ def test_names_of_functions_templates_and_metrics_are_different_names() -> None:
 
 
 def test_groups_are_spelt_out_in_canonical_order() -> None:
-    assert ex.text(value("tpr[old, d2, women, d1]")) == (
+    assert ex.to_text(value("tpr[old, d2, women, d1]")) == (
         "tpr[d1, d2, age >= 39, race != Black, sex = Female]"
     )
     assert value("tpr[women, old]") == value("tpr[old, sex = Female, women]")
@@ -104,7 +112,7 @@ def test_a_template_compares_all_ordered_pairs() -> None:
     ratio = value("min_ratio(precision, by=sex)")
     women, men = value("precision[women]"), value("precision[men]")
     assert ratio == Apply("min", (Quotient(women, men), Quotient(men, women)))
-    assert [leaf.where for leaf in ex.leaves(value("max_gap(tpr, by=age)"))][2] == Where(
+    assert [leaf.where for leaf in ex.leaves(value("max_gap(tpr, by=age)"))][2] == Slice(
         (), (Condition("age", "=", (41.5,)),)
     )
 
@@ -120,7 +128,7 @@ def test_a_mean_over_values_is_the_sum_written_out() -> None:
 
 
 def test_a_template_without_data_stands_for_two_values() -> None:
-    gap = resolve(parse_value("max_gap(tpr, by=anything)"), Scope())
+    gap = resolve(parse_expression("max_gap(tpr, by=anything)"), Scope())
     assert len(ex.leaves(gap)) == 2
 
 
@@ -144,9 +152,9 @@ def test_f_score_of_one_is_f1() -> None:
 
 def test_of_keeps_another_algorithm_s_metric_apart() -> None:
     node = value("of(unconstrained, error[women])")
-    assert node == Of("unconstrained", value("error[women]"))
+    assert node == AlgorithmMetric("unconstrained", value("error[women]"))
     assert ex.leaves(node) == []
-    assert ex.text(node) == "of(unconstrained, error[sex = Female])"
+    assert ex.to_text(node) == "of(unconstrained, error[sex = Female])"
 
 
 def test_a_rule_is_what_must_be_at_most_0() -> None:
@@ -157,8 +165,8 @@ def test_a_rule_is_what_must_be_at_most_0() -> None:
         ex.add(Constant(0.1), ex.negate(tpr)),
         ex.add(tpr, Constant(-0.5)),
     )
-    assert violation(rule("tpr >= fpr")) == ex.subtract(fpr, tpr)
-    whole = violation(rule("0.1 <= tpr <= 0.5"))
+    assert violation_expression(rule("tpr >= fpr")) == ex.subtract(fpr, tpr)
+    whole = violation_expression(rule("0.1 <= tpr <= 0.5"))
     for rate, broken in [(0.05, 0.05), (0.3, -0.2), (0.7, 0.2)]:
         assert ex.evaluate(whole, lambda _, rate=rate: rate) == pytest.approx(broken)
 
@@ -217,8 +225,8 @@ def test_one_number_written_in_two_ways_is_one_tree(one: str, other: str) -> Non
 @given(EXPRESSIONS)
 @settings(max_examples=80)
 def test_canonical_text_means_the_same_expression(node: Expression) -> None:
-    assert resolve(parse_value(ex.text(node)), SCOPE) == node
-    assert ex.text(resolve(parse_value(ex.text(node)), SCOPE)) == ex.text(node)
+    assert resolve(parse_expression(ex.to_text(node)), SCOPE) == node
+    assert ex.to_text(resolve(parse_expression(ex.to_text(node)), SCOPE)) == ex.to_text(node)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +245,7 @@ def test_canonical_text_means_the_same_expression(node: Expression) -> None:
 )
 def test_canonical_text_survives_a_second_reading(text: str) -> None:
     node = value(text)
-    assert value(ex.text(node)) == node
+    assert value(ex.to_text(node)) == node
 
 
 def test_every_rate_is_at_hand_under_its_own_name() -> None:

@@ -14,28 +14,37 @@ from ratecli.rates.parser import (
     MAX_LENGTH,
     MAX_OPERATORS,
     parse_conditions,
-    parse_rule,
-    parse_value,
+    parse_constraint,
+    parse_expression,
 )
-from ratecli.rates.syntax import Binary, Condition, Member, Minus, Name, Node, Number, Relation
+from ratecli.rates.syntax import (
+    BinaryOperation,
+    Condition,
+    NameNode,
+    Negation,
+    NumberLiteral,
+    Relation,
+    SliceName,
+    SyntaxNode,
+)
 
-A, B, C = Name("a"), Name("b"), Name("c")
+A, B, C = NameNode("a"), NameNode("b"), NameNode("c")
 
 
 # what is written is read
 
 
 @given(NODES)
-def test_a_printed_tree_is_read_as_itself(tree: Node) -> None:
+def test_a_printed_tree_is_read_as_itself(tree: SyntaxNode) -> None:
     assume(len(str(tree)) <= MAX_LENGTH)
-    assert parse_value(str(tree)) == tree
+    assert parse_expression(str(tree)) == tree
 
 
 @given(relations())
 @settings(max_examples=50)
 def test_a_printed_relation_is_read_as_itself(tree: Relation) -> None:
     assume(len(str(tree)) <= MAX_LENGTH)
-    assert parse_rule(str(tree)) == tree
+    assert parse_constraint(str(tree)) == tree
 
 
 @given(st.lists(CONDITIONS, min_size=1, max_size=3).map(tuple))
@@ -47,65 +56,76 @@ def test_a_printed_group_is_read_as_itself(conditions: tuple[Condition, ...]) ->
 @given(TEXTS_OF_VALUES)
 @settings(max_examples=60)
 def test_text_with_any_blanks_and_brackets_means_what_its_canonical_text_means(text: str) -> None:
-    tree = parse_value(text)
-    assert parse_value(str(tree)) == tree
+    tree = parse_expression(text)
+    assert parse_expression(str(tree)) == tree
 
 
 @given(TEXTS_OF_VALUES)
 @settings(max_examples=60)
 def test_every_node_stands_under_its_own_text(text: str) -> None:
-    tree = parse_value(text)
-    assert parse_value(text[tree.span.start : tree.span.end]) == tree or text.lstrip().startswith(
-        "("
-    )
-    if isinstance(tree, Binary):
+    tree = parse_expression(text)
+    assert parse_expression(
+        text[tree.span.start : tree.span.end]
+    ) == tree or text.lstrip().startswith("(")
+    if isinstance(tree, BinaryOperation):
         for part in (tree.left, tree.right):
             own = text[part.span.start : part.span.end]
             if own.count("(") == own.count(")"):
-                assert parse_value(own) == part
+                assert parse_expression(own) == part
 
 
 @pytest.mark.parametrize(
     ("text", "tree"),
     [
-        ("a + b * c", Binary("+", A, Binary("*", B, C))),
-        ("a * b + c", Binary("+", Binary("*", A, B), C)),
-        ("(a + b) * c", Binary("*", Binary("+", A, B), C)),
-        ("a - b - c", Binary("-", Binary("-", A, B), C)),
-        ("a - (b - c)", Binary("-", A, Binary("-", B, C))),
-        ("a / b * c", Binary("*", Binary("/", A, B), C)),
-        ("-a * b", Binary("*", Minus(A), B)),
-        ("-(a * b)", Minus(Binary("*", A, B))),
-        ("a - -b", Binary("-", A, Minus(B))),
-        ("a*-b", Binary("*", A, Minus(B))),
-        ("--a", Minus(Minus(A))),
-        ("a ** b ** c", Binary("**", A, Binary("**", B, C))),
-        ("(a ** b) ** c", Binary("**", Binary("**", A, B), C)),
-        ("-a ** b", Minus(Binary("**", A, B))),
-        ("(-a) ** b", Binary("**", Minus(A), B)),
-        ("a ** -b", Binary("**", A, Minus(B))),
-        ("a ** -b ** c * b", Binary("*", Binary("**", A, Minus(Binary("**", B, C))), B)),
-        ("a * b ** c / b", Binary("/", Binary("*", A, Binary("**", B, C)), B)),
-        ("a ** (b + c)", Binary("**", A, Binary("+", B, C))),
-        ("a**2%", Binary("**", A, Number(0.02))),
-        ("5% * a", Binary("*", Number(0.05), A)),
-        ("12.5 %", Number(0.125)),
-        ("1e-3", Number(0.001)),
-        (".5", Number(0.5)),
-        ("2.", Number(2.0)),
+        ("a + b * c", BinaryOperation("+", A, BinaryOperation("*", B, C))),
+        ("a * b + c", BinaryOperation("+", BinaryOperation("*", A, B), C)),
+        ("(a + b) * c", BinaryOperation("*", BinaryOperation("+", A, B), C)),
+        ("a - b - c", BinaryOperation("-", BinaryOperation("-", A, B), C)),
+        ("a - (b - c)", BinaryOperation("-", A, BinaryOperation("-", B, C))),
+        ("a / b * c", BinaryOperation("*", BinaryOperation("/", A, B), C)),
+        ("-a * b", BinaryOperation("*", Negation(A), B)),
+        ("-(a * b)", Negation(BinaryOperation("*", A, B))),
+        ("a - -b", BinaryOperation("-", A, Negation(B))),
+        ("a*-b", BinaryOperation("*", A, Negation(B))),
+        ("--a", Negation(Negation(A))),
+        ("a ** b ** c", BinaryOperation("**", A, BinaryOperation("**", B, C))),
+        ("(a ** b) ** c", BinaryOperation("**", BinaryOperation("**", A, B), C)),
+        ("-a ** b", Negation(BinaryOperation("**", A, B))),
+        ("(-a) ** b", BinaryOperation("**", Negation(A), B)),
+        ("a ** -b", BinaryOperation("**", A, Negation(B))),
+        (
+            "a ** -b ** c * b",
+            BinaryOperation(
+                "*", BinaryOperation("**", A, Negation(BinaryOperation("**", B, C))), B
+            ),
+        ),
+        (
+            "a * b ** c / b",
+            BinaryOperation("/", BinaryOperation("*", A, BinaryOperation("**", B, C)), B),
+        ),
+        ("a ** (b + c)", BinaryOperation("**", A, BinaryOperation("+", B, C))),
+        ("a**2%", BinaryOperation("**", A, NumberLiteral(0.02))),
+        ("5% * a", BinaryOperation("*", NumberLiteral(0.05), A)),
+        ("12.5 %", NumberLiteral(0.125)),
+        ("1e-3", NumberLiteral(0.001)),
+        (".5", NumberLiteral(0.5)),
+        ("2.", NumberLiteral(2.0)),
         ("  a  ", A),
-        ("f()", Name("f", ())),
-        ("max(a, b + c)", Name("max", (A, Binary("+", B, C)))),
-        ("max_gap(a, by=sex)", Name("max_gap", (A,), ("sex",))),
-        ('max_gap(a, by = "marital status")', Name("max_gap", (A,), ("marital status",))),
-        ("max(by, by)", Name("max", (Name("by"), Name("by")))),
-        ("a@test", Name("a", split="test")),
-        ("a[d2]@validation", Name("a", items=(Member("d2"),), split="validation")),
-        ("f_score(2)[women]", Name("f_score", (Number(2.0),), items=(Member("women"),))),
+        ("f()", NameNode("f", ())),
+        ("max(a, b + c)", NameNode("max", (A, BinaryOperation("+", B, C)))),
+        ("max_gap(a, by=sex)", NameNode("max_gap", (A,), ("sex",))),
+        ('max_gap(a, by = "marital status")', NameNode("max_gap", (A,), ("marital status",))),
+        ("max(by, by)", NameNode("max", (NameNode("by"), NameNode("by")))),
+        ("a@test", NameNode("a", split="test")),
+        ("a[d2]@validation", NameNode("a", items=(SliceName("d2"),), split="validation")),
+        (
+            "f_score(2)[women]",
+            NameNode("f_score", (NumberLiteral(2.0),), items=(SliceName("women"),)),
+        ),
     ],
 )
-def test_precedence_and_forms(text: str, tree: Node) -> None:
-    assert parse_value(text) == tree
+def test_precedence_and_forms(text: str, tree: SyntaxNode) -> None:
+    assert parse_expression(text) == tree
 
 
 @pytest.mark.parametrize(
@@ -135,20 +155,20 @@ def test_precedence_and_forms(text: str, tree: Node) -> None:
 )
 def test_slices(text: str, items: tuple[Condition, ...]) -> None:
     assert parse_conditions(text) == items
-    assert parse_value(f"tpr[{text}]") == Name("tpr", items=items)
+    assert parse_expression(f"tpr[{text}]") == NameNode("tpr", items=items)
 
 
 def test_a_chain_keeps_all_its_operands() -> None:
-    assert parse_rule("0.2 <= a <= b <= 5%") == Relation(
-        (Number(0.2), A, B, Number(0.05)), ("<=", "<=", "<=")
+    assert parse_constraint("0.2 <= a <= b <= 5%") == Relation(
+        (NumberLiteral(0.2), A, B, NumberLiteral(0.05)), ("<=", "<=", "<=")
     )
-    assert parse_rule("a >= b").ops == (">=",)
+    assert parse_constraint("a >= b").ops == (">=",)
 
 
 def test_a_span_covers_all_of_a_compound_and_no_blank_around_it() -> None:
-    assert parse_value("  (a + b)  * (c)  ").span == Span(2, 16)
-    assert parse_rule(" a  <=  (b) ").span == Span(1, 11)
-    assert parse_value(" tpr [ women ] @ test ").span == Span(1, 21)
+    assert parse_expression("  (a + b)  * (c)  ").span == Span(2, 16)
+    assert parse_constraint(" a  <=  (b) ").span == Span(1, 11)
+    assert parse_expression(" tpr [ women ] @ test ").span == Span(1, 21)
 
 
 # what cannot be read is pointed at
@@ -188,7 +208,7 @@ def test_a_span_covers_all_of_a_compound_and_no_blank_around_it() -> None:
     ],
 )
 def test_syntax_faults_lie_under_the_token(mark: str, says: str) -> None:
-    fault = fault_under(mark, parse_value)
+    fault = fault_under(mark, parse_expression)
     assert fault.code == "E301"
     assert says in fault.message
 
@@ -205,22 +225,22 @@ def test_syntax_faults_lie_under_the_token(mark: str, says: str) -> None:
     ],
 )
 def test_habits_of_other_languages_are_answered(mark: str, says: str) -> None:
-    fault = fault_under(mark, parse_rule)
+    fault = fault_under(mark, parse_constraint)
     assert fault.code == "E301"
     assert says in (fault.help or "")
 
 
 @pytest.mark.parametrize("mark", ["«a <= b >= c»", " «a >= b <= c»  ", "«(a) <= b >= c»"])
 def test_a_mixed_chain_is_refused_as_a_whole(mark: str) -> None:
-    assert fault_under(mark, parse_rule).code == "E301"
+    assert fault_under(mark, parse_constraint).code == "E301"
 
 
 @pytest.mark.parametrize(
     ("mark", "read"),
     [
-        (" «tpr» ", parse_rule),
-        ("«(a + b) * c»", parse_rule),
-        (" «tpr <= 3» ", parse_value),
+        (" «tpr» ", parse_constraint),
+        ("«(a + b) * c»", parse_constraint),
+        (" «tpr <= 3» ", parse_expression),
     ],
 )
 def test_a_value_is_no_comparison_and_the_reverse(mark, read) -> None:
@@ -237,7 +257,7 @@ def test_a_group_is_nothing_but_conditions(mark: str) -> None:
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
 def test_nothing_is_no_rule(text: str) -> None:
     with pytest.raises(FaultError, match="E301"):
-        parse_rule(text)
+        parse_constraint(text)
 
 
 # bounds
@@ -261,7 +281,7 @@ def test_nothing_is_no_rule(text: str) -> None:
 )
 def test_bounds_are_faults_and_quick(text: str, code: str) -> None:
     begun = time.process_time()
-    for read in (parse_rule, parse_value):
+    for read in (parse_constraint, parse_expression):
         with pytest.raises(FaultError) as raised:
             read(text)
         assert [fault.code for fault in raised.value.faults] == [code]
@@ -269,10 +289,10 @@ def test_bounds_are_faults_and_quick(text: str, code: str) -> None:
 
 
 def test_the_bounds_are_reached_but_not_passed() -> None:
-    assert parse_value("(" * MAX_DEPTH + "a" + ")" * MAX_DEPTH) == A
-    assert str(parse_value("a" + " + a" * MAX_OPERATORS)).count("+") == MAX_OPERATORS
-    assert len(parse_rule("a" + " <= 1" * 300).ops) == 300
-    assert fault_under("(" * MAX_DEPTH + "(«a»)" + ")" * MAX_DEPTH, parse_value).code == "E302"
+    assert parse_expression("(" * MAX_DEPTH + "a" + ")" * MAX_DEPTH) == A
+    assert str(parse_expression("a" + " + a" * MAX_OPERATORS)).count("+") == MAX_OPERATORS
+    assert len(parse_constraint("a" + " <= 1" * 300).ops) == 300
+    assert fault_under("(" * MAX_DEPTH + "(«a»)" + ")" * MAX_DEPTH, parse_expression).code == "E302"
 
 
 SHARDS = st.sampled_from(
@@ -298,7 +318,7 @@ SHARDS = st.sampled_from(
 @given(st.lists(SHARDS, max_size=25).map("".join) | st.text(max_size=30))
 @settings(max_examples=100)
 def test_garbage_raises_nothing_but_faults_inside_the_text(text: str) -> None:
-    for read in (parse_rule, parse_value, parse_conditions):
+    for read in (parse_constraint, parse_expression, parse_conditions):
         try:
             read(text)
         except FaultError as error:

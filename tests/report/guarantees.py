@@ -8,7 +8,7 @@ from typing import Any
 
 from synthetic_ledger import measured, planned
 
-from ratecli.ledger.records import Planned, TrialResult
+from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.view import Ledger
 
 AMOUNTS = (100, 300, 1000, 3000, 10000)
@@ -21,7 +21,7 @@ BROKEN = {SAFE: (0, 1, 0, 1, 0), PLAIN: (9, 10, 12, 11, 13)}
 """At each amount of data: how many of the trials gave a classifier, how many one that is broken."""
 
 
-def returned(trial: Planned, violation: float, error: float = 0.2, **more: Any) -> TrialResult:
+def returned(trial: PlannedTrial, violation: float, error: float = 0.2, **more: Any) -> TrialResult:
     """A classifier with such a violation on test rows, and none at all on training rows."""
     numbers = {
         ("main", "train"): {"error": error, "violation.parity": -0.1},
@@ -30,12 +30,14 @@ def returned(trial: Planned, violation: float, error: float = 0.2, **more: Any) 
     return measured(trial, numbers, **more)
 
 
-def nothing(trial: Planned, status: str = "no_solution_found", **more: Any) -> TrialResult:
+def nothing(trial: PlannedTrial, status: str = "no_solution_found", **more: Any) -> TrialResult:
     reason = f"parity: the upper end {trial.seed / 100 + 0.01} on 40 rows is above 0"
     return TrialResult(trial.key, status, reason, **more)
 
 
-def ledger_of(pairs: Sequence[tuple[Planned, TrialResult | None]], **experiment: Any) -> Ledger:
+def ledger_of(
+    pairs: Sequence[tuple[PlannedTrial, TrialResult | None]], **experiment: Any
+) -> Ledger:
     """Trials in the order of the plan, with what became of each."""
     meta = {"name": "x", "constraints": {"parity": "..."}, "metrics": {"error": "error"}}
     found = {trial.key: result for trial, result in pairs if result is not None}

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from ratecli.rates.direction import Direction
-from ratecli.report.regression.compare import compared
+from ratecli.report.regression.compare import compare_points
 from ratecli.report.regression.findings import Finding
-from ratecli.report.regression.reference import Pinned
-from ratecli.report.regression.verdicts import TOLERANCE, Terms
+from ratecli.report.regression.reference import PinnedTrials
+from ratecli.report.regression.verdicts import TOLERANCE, ComparisonTerms
 
 BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}
 
 
 def point(
     numbers: Sequence[Any], metric: str = "error", first: int = 0, status: str = "ok", **at: Any
-) -> Pinned:
+) -> PinnedTrials:
     """One metric of one variant on test rows, with a number a seed; None for a trial without any."""
     values = (
         {} if all(each is None for each in numbers) else {"v": {"test": {metric: list(numbers)}}}
     )
-    return Pinned(
+    return PinnedTrials(
         algorithm="fit",
         point=at,
         seeds=list(range(first, first + len(numbers))),
@@ -32,6 +32,6 @@ def point(
 
 def findings(now: Any, was: Any, tolerance: float = TOLERANCE) -> list[Finding]:
     """Of one point or several, without those on solutions that are the same."""
-    sides = [[each] if isinstance(each, Pinned) else each for each in (now, was)]
-    found = compared(*sides, Terms(tolerance, BETTER))
+    sides = [[each] if isinstance(each, PinnedTrials) else each for each in (now, was)]
+    found = compare_points(*sides, ComparisonTerms(tolerance, BETTER))
     return [each for each in found if each.metric != "solution_rate" or each.verdict != "same"]

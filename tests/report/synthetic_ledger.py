@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ratecli.ledger.records import Planned, TrialResult, Value
-from ratecli.ledger.store import Store
+from ratecli.ledger.records import MeasuredValue, PlannedTrial, TrialResult
+from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 
 METRICS = {
@@ -21,23 +21,23 @@ KAPPAS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 HOSTILE = "<script>alert('x')</script> & \"quoted\""
 
 
-def planned(label: str, seed: int, **point: Any) -> Planned:
+def planned(label: str, seed: int, **point: Any) -> PlannedTrial:
     metrics = {
         name: text.replace("kappa", str(point.get("kappa"))) for name, text in METRICS.items()
     }
     key = f"{label}-{sorted(point.items())}-{seed}"
-    return Planned(key, label, label, {}, point, seed, metrics)
+    return PlannedTrial(key, label, label, {}, point, seed, metrics)
 
 
 def measured(
-    trial: Planned,
+    trial: PlannedTrial,
     numbers: Mapping[tuple[str, str], Mapping[str, float]],
     status: str = "ok",
     **more: Any,
 ) -> TrialResult:
     """A result whose numbers are given by display name: {(variant, split): {name: value}}."""
     values = tuple(
-        Value(variant, split, trial.metrics[name], value)
+        MeasuredValue(variant, split, trial.metrics[name], value)
         for (variant, split), found in numbers.items()
         for name, value in found.items()
     )
@@ -56,7 +56,7 @@ def example() -> Ledger:
     return Ledger(plan, {trial.key: _answer(trial, noise) for trial in plan}, _meta())
 
 
-def _answer(trial: Planned, noise: random.Random) -> TrialResult:
+def _answer(trial: PlannedTrial, noise: random.Random) -> TrialResult:
     kappa = trial.point["kappa"]
     if (trial.label, kappa, trial.seed) == ("majorize", 1.0, 2):
         return TrialResult(trial.key, "error", "E501: ZeroDivisionError: <b>division</b> by zero")
@@ -133,9 +133,9 @@ def _meta() -> dict[str, Any]:
     }
 
 
-def store(folder: Path, ledger: Ledger, order: Iterable[Planned]) -> Path:
+def store(folder: Path, ledger: Ledger, order: Iterable[PlannedTrial]) -> Path:
     """A results folder with that ledger; trials ended in the given order."""
-    with Store(folder / "trials.sqlite") as file:
+    with LedgerStore(folder / "trials.sqlite") as file:
         file.begin(ledger.plan, ledger.meta)
         for trial in order:
             file.put(ledger.results[trial.key])

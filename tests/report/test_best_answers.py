@@ -7,7 +7,7 @@ import math
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.best import best, in_words
+from ratecli.report.best import best_sheet, describe_best
 
 
 def ledger_of(answers, constraints=("parity",), split="test", **experiment) -> Ledger:
@@ -25,7 +25,7 @@ def ledger_of(answers, constraints=("parity",), split="test", **experiment) -> L
 
 
 def texts(ledger):
-    return [[cell.text for cell in row] for row in best(ledger).rows]
+    return [[cell.text for cell in row] for row in best_sheet(ledger).rows]
 
 
 def test_the_least_objective_of_those_that_keep_their_promises():
@@ -47,7 +47,7 @@ def test_what_holds_on_average_says_how_often():
 
 def test_where_nobody_keeps_them_who_misses_by_least():
     answers = {("a", ()): [(0.1, 0.3)], ("b", ()): [(0.5, 0.2)], ("c", ()): [(0.0, math.nan)]}
-    (row,) = best(ledger_of(answers)).rows
+    (row,) = best_sheet(ledger_of(answers)).rows
     assert (row[0].text, row[0].tone, row[2].text) == ("none (closest: b)", "bad", "0.2000")
 
 
@@ -57,7 +57,7 @@ def test_another_rule_is_another_task_and_another_setting_is_not():
         for kappa in (1, 2)
         for rate in (3, 4)
     }
-    sheet = best(ledger_of(answers))
+    sheet = best_sheet(ledger_of(answers))
     assert [column.title for column in sheet.columns] == [
         "kappa", "best", "at", "objective", "worst violation", "kept in", "n",
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def test_another_rule_is_another_task_and_another_setting_is_not():
         ["1", "a", "rate = 3"],
         ["2", "a", "rate = 3"],
     ]
-    swept = best(ledger_of(answers, sweep={"rate": [3, 4]}))
+    swept = best_sheet(ledger_of(answers, sweep={"rate": [3, 4]}))
     assert len(swept.rows) == 4
 
 
@@ -75,7 +75,7 @@ def test_1_and_1_point_0_are_the_same_question():
 
 
 def said(ledger):
-    return in_words(ledger, best(ledger))
+    return describe_best(ledger, best_sheet(ledger))
 
 
 def test_the_answer_in_words():
@@ -102,5 +102,8 @@ def test_the_answer_in_words():
 
 
 def test_without_test_rows_the_next_best_split_is_looked_at():
-    assert best(ledger_of({("a", ()): [(0.1, 0.0)]}, split="train")).title == "Best answers (train)"
-    assert best(ledger_of({("a", ()): [None]})).rows == ()
+    assert (
+        best_sheet(ledger_of({("a", ()): [(0.1, 0.0)]}, split="train")).title
+        == "Best answers (train)"
+    )
+    assert best_sheet(ledger_of({("a", ()): [None]})).rows == ()

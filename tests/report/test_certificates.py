@@ -23,12 +23,12 @@ from guarantees import (
 from synthetic_ledger import HOSTILE, planned, store
 
 from ratecli.ledger.records import TrialResult
-from ratecli.report.certificates import certificate_sheet, drawn, undrawn
-from ratecli.report.constraint_tables import failures
-from ratecli.report.html import page
-from ratecli.report.plots.tree import trees, width
-from ratecli.report.plots.tree_layout import MOST_LEAVES, SIGNS, boxes, shown
-from ratecli.report.unsolved import unsolved
+from ratecli.report.certificates import certificate_sheet, certificates_to_draw, omitted_trees_note
+from ratecli.report.constraint_tables import failures_sheet
+from ratecli.report.html import render_report
+from ratecli.report.plots.tree import draw_trees, text_width
+from ratecli.report.plots.tree_layout import MAX_LEAVES, SIGNS, build_box_tree, layout_boxes
+from ratecli.report.unsolved import no_solution_sheet
 from ratecli.report.write import write_report
 
 
@@ -72,19 +72,19 @@ def test_bounds_that_differ_are_all_named():
 
 def test_drawn_is_the_first_seed_at_the_last_point():
     ledger = ending_at([0.2, 0.1])
-    ((name, found),) = drawn(ledger)
+    ((name, found),) = certificates_to_draw(ledger)
     assert name == "certificate-seldonian-main-parity"
     assert (found.trial.point, found.trial.seed) == ({"amount": 200}, 0)
     assert (
-        undrawn(ledger)
+        omitted_trees_note(ledger)
         == "Trees of the first trial at the last point of the sweep that was tested."
     )
 
 
 def test_not_more_are_drawn_than_anybody_looks_at():
     ledger = certified(*(certificate(tutorial(), constraint=f"c{k}") for k in range(15)))
-    assert len(drawn(ledger)) == 12
-    assert undrawn(ledger).endswith("; 3 more are not drawn.")
+    assert len(certificates_to_draw(ledger)) == 12
+    assert omitted_trees_note(ledger).endswith("; 3 more are not drawn.")
 
 
 def test_main_variants_are_drawn_before_others():
@@ -94,7 +94,7 @@ def test_main_variants_are_drawn_before_others():
         variants = [f"v{k}" for k in range(20)] if label == "many" else ["main"]
         records = [certificate(tutorial(), variant=each) for each in variants]
         pairs.append((trial, nothing(trial, info={"certificates": records})))
-    about = [each.about[:2] for _, each in drawn(ledger_of(pairs))]
+    about = [each.about[:2] for _, each in certificates_to_draw(ledger_of(pairs))]
     assert about[:3] == [("many", "v0"), ("last", "main"), ("many", "v1")]
 
 
@@ -106,7 +106,9 @@ def test_a_plot_keeps_its_name():
         "file": "certificate-seldonian-main-parity",
     }
     ledger = certified(certificate(tutorial()), report={"plots": [plot]})
-    assert [name for name, _ in drawn(ledger)] == ["certificate-seldonian-main-parity-2"]
+    assert [name for name, _ in certificates_to_draw(ledger)] == [
+        "certificate-seldonian-main-parity-2"
+    ]
 
 
 def meet(found):
@@ -145,7 +147,7 @@ TREES = {
 
 @pytest.mark.parametrize("name", TREES)
 def test_no_box_is_upon_another(name):
-    found = boxes(shown(TREES[name]), width)
+    found = layout_boxes(build_box_tree(TREES[name]), text_width)
     assert not meet(found)
     assert min(box.x for box in found) >= 0
     for k, box in enumerate(found):
@@ -157,14 +159,14 @@ def test_no_box_is_upon_another(name):
 
 
 def test_a_parent_is_in_the_middle_of_its_children():
-    found = boxes(shown(balanced(3)), width)
+    found = layout_boxes(build_box_tree(balanced(3)), text_width)
     for k, box in enumerate(found):
         centres = [other.centre for other in found if other.parent == k]
         assert not centres or box.centre == pytest.approx(sum(centres) / len(centres))
 
 
 def test_a_node_shows_what_was_recorded():
-    root = shown(tutorial())
+    root = build_box_tree(tutorial())
     assert (root.kind, root.text, root.numbers) == (
         "operator",
         (SIGNS["-"],),
@@ -184,20 +186,20 @@ def test_infinities_and_sides_that_nobody_asked_for():
     record = leaf(
         "fpr", 0, 1, (None, 0.05), interval=["-inf", "inf"], estimate="nan", rows=[1200, 7]
     )
-    found = shown(record)
+    found = build_box_tree(record)
     assert found.numbers[:4] == ("[-∞, ∞]", "estimate nan", "rows 1,200 + 7", "delta 0.05 upper")
 
 
 def test_of_a_maximum_the_largest_are_drawn():
-    root = shown(broad(40))
-    assert root.leaves == MOST_LEAVES
+    root = build_box_tree(broad(40))
+    assert root.leaves == MAX_LEAVES
     names = [child.text[0] for child in root.children]
     assert names == [*(f"tpr[{k}]" for k in range(25, 40)), "25 more"]
 
 
 def test_of_a_deep_tree_the_top_is_drawn():
-    root = shown(balanced(6))
-    assert root.leaves == MOST_LEAVES
+    root = build_box_tree(balanced(6))
+    assert root.leaves == MAX_LEAVES
     cut = root.children[0].children[0].children[0].children[0]
     assert (cut.kind, cut.text) == ("cut", (SIGNS["-"],))
     assert cut.numbers == ("[-0.1000, 0.1000]", "6 below not drawn")
@@ -207,7 +209,7 @@ def test_the_picture_says_what_it_shows():
     passed = certificate(
         tutorial(), -0.1, passed=True, constraint="odds", exact=True, explanation=""
     )
-    (first, why), (second, nothing_more) = trees(certified(certificate(tutorial()), passed))
+    (first, why), (second, nothing_more) = draw_trees(certified(certificate(tutorial()), passed))
     assert (first.caption, why) == (
         "parity: seldonian, amount = 100, seed 0",
         "'parity': the upper bound reached 1.95",
@@ -224,14 +226,14 @@ def test_the_picture_says_what_it_shows():
 
 def test_page_and_files(tmp_path):
     ledger = certified(certificate(tutorial(), explanation=HOSTILE), report={"plots": []})
-    text = page(ledger, [], trees(ledger))
+    text = render_report(ledger, [], draw_trees(ledger))
     assert "<h3>Certificates</h3>" in text
     assert '<figure class="tree">' in text
     assert HOSTILE not in text
     folder = store(tmp_path, ledger, ledger.plan)
     written = [path.relative_to(folder).as_posix() for path in write_report(folder)]
     assert "figures/certificate-seldonian-main-parity.svg" in written
-    assert "Certificates" not in page(ledger_of([(planned("a", 0), None)]), [])
+    assert "Certificates" not in render_report(ledger_of([(planned("a", 0), None)]), [])
 
 
 def test_reasons_are_told_once_and_no_more_as_what_did_not_finish():
@@ -240,19 +242,19 @@ def test_reasons_are_told_once_and_no_more_as_what_did_not_finish():
     pairs += [(trial, replace(nothing(trial), reason="no rows")) for trial in trials[3:4]]
     pairs += [(trials[4], returned(trials[4], math.nan))]
     pairs += [(trials[5], TrialResult(trials[5].key, "error", "E501: 7"))]
-    sheet = unsolved(ledger_of(pairs))
+    sheet = no_solution_sheet(ledger_of(pairs))
     reason = "parity: the upper end 0.01 on 40 rows is above 0"
     assert texts(sheet) == [
         [SAFE, "3 of 6", "amount = 100, seed 0", reason],
         [SAFE, "1 of 6", "amount = 100, seed 3", "no rows"],
     ]
-    assert [row[3] for row in texts(failures(ledger_of(pairs)))] == ["error"]
+    assert [row[3] for row in texts(failures_sheet(ledger_of(pairs)))] == ["error"]
 
 
 def test_rare_reasons_are_counted():
     trials = [planned(SAFE, seed) for seed in range(6)]
     pairs = [(t, replace(nothing(t), reason="abcdee"[t.seed])) for t in trials]
-    assert texts(unsolved(ledger_of(pairs)))[-1] == [
+    assert texts(no_solution_sheet(ledger_of(pairs)))[-1] == [
         SAFE,
         "2 of 6",
         "",

@@ -7,9 +7,9 @@ from pins import BETTER, findings, point
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.regression.compare import compare, compared
-from ratecli.report.regression.reference import reference
-from ratecli.report.regression.verdicts import Terms
+from ratecli.report.regression.compare import compare_points, compare_with_reference
+from ratecli.report.regression.reference import build_reference
+from ratecli.report.regression.verdicts import ComparisonTerms
 
 FIVE = [0.20, 0.21, 0.19, 0.22, 0.18]
 NAN = "nan"
@@ -112,7 +112,12 @@ def test_data_sets_come_and_go():
         )
 
     def told(now, was):
-        return [each.told for each in compare(now, reference(was), Terms(0.001, {}))]
+        return [
+            each.told
+            for each in compare_with_reference(
+                now, build_reference(was), ComparisonTerms(0.001, {})
+            )
+        ]
 
     assert told(ledger(a="1", b="2", c="3"), ledger(b="2", c="4", d="5")) == [
         "data set 'a' is not pinned",
@@ -135,8 +140,8 @@ def test_other_seeds_are_compared_on_all_rows_as_well():
         return point(noise, first=first).model_copy(update={"values": values})
 
     def told(first, **rows):
-        terms = Terms(0.001, BETTER, rows)
-        found = compared([split(0.005, first)], [split(0.0, 0)], terms)
+        terms = ComparisonTerms(0.001, BETTER, rows)
+        found = compare_points([split(0.005, first)], [split(0.0, 0)], terms)
         return {(each.split, each.metric): str(each.verdict) for each in found}
 
     expected = {("", "solution_rate"): "same"} | {

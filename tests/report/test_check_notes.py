@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pins import findings, point
 
-from ratecli.report.regression.findings import Check, Finding, Verdict
-from ratecli.report.regression.notes import of_seeds
-from ratecli.report.regression.render import MOST_FAILED, MOST_FINE, folded, table
+from ratecli.report.regression.findings import CheckReport, CheckVerdict, Finding
+from ratecli.report.regression.notes import seed_notes
+from ratecli.report.regression.render import MAX_FAILED, MAX_IMPROVED, findings_sheet, omitted_note
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ from ratecli.report.regression.render import MOST_FAILED, MOST_FINE, folded, tab
     ],
 )
 def test_other_seeds_than_those_pinned_are_told(was, now, told):
-    (note,) = of_seeds(set(was), set(now))
+    (note,) = seed_notes(set(was), set(now))
     assert note.told == told
     assert note.loc == ("seeds",)
 
 
 def test_the_same_seeds_need_no_note():
-    assert list(of_seeds({1, 2}, {2, 1})) == []
+    assert list(seed_notes({1, 2}, {2, 1})) == []
 
 
 def test_how_many_seeds_two_samples_need_is_told_of_what_gets_worse_one_way():
@@ -59,30 +59,30 @@ def finding(verdict, by, half=None, metric="m"):
 
 
 def shown(*found):
-    made = Check(Path("x.yaml"), "x", None, found)
-    at = [column.title for column in table(made).columns].index("metric")
-    return [row[at].text for row in table(made).rows], folded(made)
+    made = CheckReport(Path("x.yaml"), "x", None, found)
+    at = [column.title for column in findings_sheet(made).columns].index("metric")
+    return [row[at].text for row in findings_sheet(made).rows], omitted_note(made)
 
 
 def test_failures_come_first_and_what_moved_furthest_for_its_spread():
     rows, rest = shown(
-        finding(Verdict.IMPROVED, -0.9, 0.001, "better"),
-        finding(Verdict.CHANGED, 0.5, 0.1, "changed"),
-        finding(Verdict.REGRESSED, 0.5, 0.4, "wide"),
-        finding(Verdict.REGRESSED, 0.02, 0.01, "narrow"),
-        finding(Verdict.REGRESSED, 0.01, 0.0, "sure"),
-        finding(Verdict.REGRESSED, 0.03, None, "surer"),
-        finding(Verdict.SAME, 0.0, 0.1, "same"),
+        finding(CheckVerdict.IMPROVED, -0.9, 0.001, "better"),
+        finding(CheckVerdict.CHANGED, 0.5, 0.1, "changed"),
+        finding(CheckVerdict.REGRESSED, 0.5, 0.4, "wide"),
+        finding(CheckVerdict.REGRESSED, 0.02, 0.01, "narrow"),
+        finding(CheckVerdict.REGRESSED, 0.01, 0.0, "sure"),
+        finding(CheckVerdict.REGRESSED, 0.03, None, "surer"),
+        finding(CheckVerdict.SAME, 0.0, 0.1, "same"),
     )
     assert rows == ["surer", "sure", "narrow", "wide", "changed", "better"]
     assert rest == ""
 
 
 def test_what_is_too_much_is_one_line():
-    good = [finding(Verdict.IMPROVED, -0.1, 0.01)] * (MOST_FINE + 7)
-    bad = [finding(Verdict.CHANGED, 0.1, 0.01)] * (MOST_FAILED + 2)
+    good = [finding(CheckVerdict.IMPROVED, -0.1, 0.01)] * (MAX_IMPROVED + 7)
+    bad = [finding(CheckVerdict.CHANGED, 0.1, 0.01)] * (MAX_FAILED + 2)
     rows, rest = shown(*good)
-    assert (len(rows), rest) == (MOST_FINE, "... and 7 more: --format json has all")
+    assert (len(rows), rest) == (MAX_IMPROVED, "... and 7 more: --format json has all")
     rows, rest = shown(*good, *bad)
-    assert len(rows) == MOST_FINE + MOST_FAILED
+    assert len(rows) == MAX_IMPROVED + MAX_FAILED
     assert rest == "... and 9 more, 2 of them failures: --format json has all"

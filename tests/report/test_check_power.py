@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pins import findings, point
 
-from ratecli.report.estimates import share
+from ratecli.report.estimates import estimate_share
 
 POINTS, COMPARISONS = 6, 200
 ROWS = 0.009
@@ -63,7 +63,7 @@ def tripped(kind: Kind, loss: float, *, noise: bool = True, comparisons: int = C
 @pytest.mark.parametrize("kind", [FLIPS, DRAWN, SPLIT], ids=["flips", "drawn", "split"])
 def test_noise_trips_no_more_often_than_it_may_and_half_a_point_does(kind):
     alarms = tripped(kind, 0.0)
-    assert share(alarms, COMPARISONS).low <= 0.05
+    assert estimate_share(alarms, COMPARISONS).low <= 0.05
     assert tripped(kind, 0.005) >= 0.9 * COMPARISONS
 
 

@@ -9,7 +9,7 @@ import pytest
 from pins import findings, point
 from scipy import stats
 
-from ratecli.report.regression.undefined import chance, undefined
+from ratecli.report.regression.undefined import compare_undefined, undefined_chance
 
 NAN = math.nan
 TEN = [0.20, 0.21, 0.19, 0.22, 0.18, 0.20, 0.23, 0.17, 0.21, 0.19]
@@ -27,29 +27,29 @@ def lacking(was, now, first=0):
         {seed: NAN if flag else 1.0 for seed, flag in enumerate(flags, start)}
         for flags, start in ((was, 0), (now, first))
     ]
-    return undefined(*sides, tuple(sides))
+    return compare_undefined(*sides, tuple(sides))
 
 
 def test_of_the_same_seeds_it_is_the_test_of_mcnemar():
     was, now = [0, 0, 0, 0, 0, 0, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 0, 0, 1, 0]
     expected = stats.binomtest(6, 8, alternative="greater").pvalue
-    assert chance([lacking(was, now)]) == pytest.approx((expected, 0.5**8))
-    assert chance([lacking(was, was)]) == (1.0, 1.0)
+    assert undefined_chance([lacking(was, now)]) == pytest.approx((expected, 0.5**8))
+    assert undefined_chance([lacking(was, was)]) == (1.0, 1.0)
 
 
 def test_of_other_seeds_it_is_the_test_of_fisher():
     was, now = [1] + [0] * 11, [1] * 5 + [0] * 4
     expected = stats.fisher_exact([[5, 4], [1, 11]], alternative="greater").pvalue
     least = stats.fisher_exact([[6, 3], [0, 12]], alternative="greater").pvalue
-    assert chance([lacking(was, now, first=20)]) == pytest.approx((expected, least))
-    assert chance([lacking([0] * 9, [0] * 9, first=20)]) == (1.0, 1.0)
+    assert undefined_chance([lacking(was, now, first=20)]) == pytest.approx((expected, least))
+    assert undefined_chance([lacking([0] * 9, [0] * 9, first=20)]) == (1.0, 1.0)
 
 
 def test_a_seed_counts_once_for_all_sweep_points():
     none, some = [0] * 10, [1] * 4 + [0] * 6
-    assert chance([lacking(none, some)] * 6) == chance([lacking(none, some)])
+    assert undefined_chance([lacking(none, some)] * 6) == undefined_chance([lacking(none, some)])
     either = [lacking(none, some), lacking(some, none)]  # more at one point, fewer at another
-    assert chance(either) == (1.0, 1.0)
+    assert undefined_chance(either) == (1.0, 1.0)
 
 
 def test_a_few_seeds_more_or_others_are_noise_and_told():

@@ -10,11 +10,11 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
-from ratecli.report.expectation_warnings import differing
-from ratecli.report.expectations import Verdict, against, comparisons
-from ratecli.report.html import page
-from ratecli.report.regression.expected import VERDICTS
-from ratecli.report.tables import csv_text, summary
+from ratecli.report.expectation_warnings import warn_unmet_expectations
+from ratecli.report.expectations import ExpectationVerdict, compare_expectations, expectation_sheet
+from ratecli.report.html import render_report
+from ratecli.report.regression.expected import CHECK_VERDICTS
+from ratecli.report.tables import csv_text, summary_table
 from ratecli.report.write import summary_markdown
 
 HALF = 12.7062047 * 0.1
@@ -42,7 +42,7 @@ def entry(**more):
 
 
 def verdict(**more) -> str:
-    (found,) = comparisons(ledger_of(entry(**more)))
+    (found,) = compare_expectations(ledger_of(entry(**more)))
     return str(found.verdict)
 
 
@@ -79,28 +79,28 @@ def test_verdicts(said, expected):
 
 
 def test_a_check_passes_with_what_is_good():
-    bad = {verdict for verdict in Verdict if not verdict.good}
-    assert bad == {Verdict.DIFFERS, Verdict.NOT_MEASURED}
+    bad = {verdict for verdict in ExpectationVerdict if not verdict.good}
+    assert bad == {ExpectationVerdict.DIFFERS, ExpectationVerdict.NOT_MEASURED}
 
 
 def test_a_check_knows_every_verdict_but_that_of_what_is_only_shown():
-    assert VERDICTS.keys() == set(Verdict) - {Verdict.SHOWN}
+    assert CHECK_VERDICTS.keys() == set(ExpectationVerdict) - {ExpectationVerdict.SHOWN}
 
 
 def test_one_seed_has_no_interval_to_lie_in():
-    (found,) = comparisons(ledger_of(entry(paper=0.4, within="ci"), errors=(0.4,)))
+    (found,) = compare_expectations(ledger_of(entry(paper=0.4, within="ci"), errors=(0.4,)))
     assert (found.verdict, found.reason) == ("not measured", "there is no interval")
 
 
 @pytest.mark.parametrize("error", [float("inf"), float("-inf")])
 def test_what_is_infinite_is_far_from_everything(error):
-    (found,) = comparisons(ledger_of(entry(value=1, within=1e300), errors=(error, 0.5)))
+    (found,) = compare_expectations(ledger_of(entry(value=1, within=1e300), errors=(error, 0.5)))
     assert found.verdict == "differs"
 
 
 def test_without_a_variant_all_of_them_are_meant():
     said = {"algorithm": "fit", "metric": "error", "at_most": 0.6}
-    found = comparisons(ledger_of(said))
+    found = compare_expectations(ledger_of(said))
     assert [(each.group.variant, each.verdict) for each in found] == [
         ("main", "holds"),
         ("other", "differs"),
@@ -108,7 +108,7 @@ def test_without_a_variant_all_of_them_are_meant():
 
 
 def test_a_variant_that_nobody_gave_is_not_measured():
-    (found,) = comparisons(ledger_of(entry(variant="mein", at_most=1)))
+    (found,) = compare_expectations(ledger_of(entry(variant="mein", at_most=1)))
     assert (found.verdict, found.reason) == ("not measured", "no such number")
     assert found.ours.n == 0
 
@@ -116,7 +116,9 @@ def test_a_variant_that_nobody_gave_is_not_measured():
 def test_a_trial_that_failed_is_not_measured():
     trial = planned("fit", 0)
     failed = {trial.key: TrialResult(trial.key, "error", "E501: ...")}
-    (found,) = comparisons(Ledger([trial], failed, {"experiment": {"expect": [entry(at_most=1)]}}))
+    (found,) = compare_expectations(
+        Ledger([trial], failed, {"experiment": {"expect": [entry(at_most=1)]}})
+    )
     assert (found.verdict, found.reason) == ("not measured", "error 1")
 
 
@@ -127,7 +129,8 @@ def test_only_the_point_that_is_named_is_compared():
     def points(**asked):
         said = {"expect": [entry(paper=0.1, **asked)]}
         return [
-            each.group.point for each in comparisons(Ledger(plan, results, {"experiment": said}))
+            each.group.point
+            for each in compare_expectations(Ledger(plan, results, {"experiment": said}))
         ]
 
     assert points(kappa=1) == [{"kappa": 1.0, "dataset": d} for d in ("a", "b")]
@@ -137,7 +140,7 @@ def test_only_the_point_that_is_named_is_compared():
 
 
 def sheet_texts(ledger):
-    return [[cell.text for cell in row] for row in against(ledger).rows]
+    return [[cell.text for cell in row] for row in expectation_sheet(ledger).rows]
 
 
 def test_what_fails_comes_first():
@@ -145,7 +148,7 @@ def test_what_fails_comes_first():
         entry(paper=0.7, source="Table 1"), entry(at_most=0.6), entry(value=0.4, within="2%"),
         kappa=0.8,
     )  # fmt: skip
-    sheet = against(ledger)
+    sheet = expectation_sheet(ledger)
     assert sheet.title == "Against the paper"
     assert [column.title for column in sheet.columns] == [
         "algorithm", "variant", "kappa", "split", "metric",
@@ -164,7 +167,7 @@ def test_the_summary_has_them_beside_its_numbers():
     ledger = ledger_of(
         entry(paper=0.7, source="Table 1"), entry(at_most=0.6), entry(variant="mein", at_least=2)
     )
-    rows = list(csv.DictReader(io.StringIO(csv_text(summary(ledger), nan=""))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(summary_table(ledger), nan=""))))
     names = ("expect", "figure", "within", "source", "verdict")
     said = [(row["variant"], row["mean"], *(row[name] for name in names)) for row in rows
             if row["metric"] == "error"]  # fmt: skip
@@ -178,14 +181,14 @@ def test_the_summary_has_them_beside_its_numbers():
 
 def test_a_file_that_expects_nothing_has_no_such_columns_and_sections():
     ledger = ledger_of()
-    assert "verdict" not in summary(ledger).columns
-    assert "gainst" not in summary_markdown(ledger) + page(ledger, [])
+    assert "verdict" not in summary_table(ledger).columns
+    assert "gainst" not in summary_markdown(ledger) + render_report(ledger, [])
 
 
 def test_page_and_summary_show_the_table():
     ledger = ledger_of(entry(at_most=0.6, source="<i>"))
     assert "\n## Against what was expected\n" in summary_markdown(ledger)
-    text = page(ledger, [])
+    text = render_report(ledger, [])
     assert "<h2>Against what was expected</h2>" in text
     assert "≤ 0.6" in text
     assert "&lt;i&gt;" in text
@@ -202,7 +205,7 @@ def test_each_expectation_that_differs_is_one_warning():
         {"algorithm": "fit", "metric": "error", "at_least": 0.9},
         k=3,
     )
-    faults = differing(ledger)
+    faults = warn_unmet_expectations(ledger)
     assert {fault.code for fault in faults} == {"W501"}
     ours = "'error' of 'fit' is 0.5000 (main, k = 3, test), "
     assert [fault.message.removeprefix(ours) for fault in faults] == [

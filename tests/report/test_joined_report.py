@@ -8,7 +8,7 @@ from dataclasses import replace
 import synthetic_ledger
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.joined import joined, write_joined
+from ratecli.report.joined import render_joined, write_joined
 
 WHO = {"algorithm": "majorize", "variant": "stochastic", "metric": "error"}
 EXPECT = [
@@ -40,7 +40,7 @@ def rows(page: str, title: str) -> list[list[str]]:
 
 def test_differences_come_first_and_what_is_not_judged_last(tmp_path):
     stored(tmp_path / "a", "a", expect=EXPECT)
-    page = joined([tmp_path / "a"], tmp_path / "report.html")
+    page = render_joined([tmp_path / "a"], tmp_path / "report.html")
     found = rows(page, "Paper figures beside ours")
     assert [(row[3], row[6]) for row in found] == [
         ("0.9", "differs"),
@@ -71,7 +71,7 @@ def test_each_row_leads_to_the_experiments_own_report(tmp_path):
 
 def test_how_each_ended_and_how_many_keep_their_promises(tmp_path):
     ledger = stored(tmp_path / "a", "a")
-    (row,) = rows(joined([tmp_path / "a"], tmp_path / "x.html"), "Experiments")
+    (row,) = rows(render_joined([tmp_path / "a"], tmp_path / "x.html"), "Experiments")
     assert row[2:4] == ["90", "ok 54, not_met 30, no_solution_found 5, error 1"]
     kept, measured = map(int, row[4].split(" of "))
     numbers = [

@@ -17,7 +17,7 @@ from synthetic_ledger import HOSTILE, measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.joined import write_joined
-from ratecli.report.sheet import number
+from ratecli.report.sheet import format_number
 from ratecli.report.write import write_report
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -233,8 +233,12 @@ def test_pointing_at_a_mark_tells_its_row_of_the_summary(opened, results):
         )
         row = wanted[kappa, "error"]
         half = (float(row["high"]) - float(row["low"])) / 2
-        assert facts["error (test)"] == f"{number(float(row['mean']))} ± {number(half)}"
-        assert facts["ratio (test)"].startswith(number(float(wanted[kappa, "ratio"]["mean"])))
+        assert (
+            facts["error (test)"] == f"{format_number(float(row['mean']))} ± {format_number(half)}"
+        )
+        assert facts["ratio (test)"].startswith(
+            format_number(float(wanted[kappa, "ratio"]["mean"]))
+        )
         assert (float(facts["kappa"]), facts["n"]) == (float(kappa), row["n"])
     page.mouse.move(0, 0)
     assert not tip.is_visible()

@@ -10,15 +10,15 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots.convergence import (
-    PIECES,
-    Convergence,
-    convergence,
-    courses,
-    curve,
+    MAX_BINS,
+    ConvergencePlotOptions,
+    align_traces,
+    convergence_curves,
+    read_convergence,
     spans_decades,
 )
-from ratecli.report.plots.convergence_plot import Scales, draw_convergence
-from ratecli.report.plots.draw import pictures
+from ratecli.report.plots.convergence_plot import AxisScales, draw_convergence
+from ratecli.report.plots.draw import draw_plots
 
 NOTHING = {("main", "test"): {"error": 0.1}}
 
@@ -47,7 +47,7 @@ FALLING = rows((0.5, 0.2), (0.3, 0.1), (0.2, 1e-9))
 
 def test_seeds_are_a_mean_and_a_range_and_who_has_ended_stays():
     short = rows((0.7, 0.0), (0.5, 0.3))
-    found = curve([FALLING, short], "iteration", "objective").ribbon(logarithmic=False)
+    found = align_traces([FALLING, short], "iteration", "objective").ribbon(logarithmic=False)
     assert found.places.tolist() == [1, 2, 3]
     assert found.mean == pytest.approx([0.6, 0.4, 0.35])
     assert found.low.tolist() == [0.5, 0.3, 0.2]
@@ -56,16 +56,16 @@ def test_seeds_are_a_mean_and_a_range_and_who_has_ended_stays():
 
 def test_it_begins_where_all_seeds_have_begun():
     late = rows((0.9, 0.0), start=2)
-    found = curve([FALLING, late], "iteration", "objective").ribbon(logarithmic=False)
+    found = align_traces([FALLING, late], "iteration", "objective").ribbon(logarithmic=False)
     assert found.places.tolist() == [2, 3]
     assert found.mean == pytest.approx([0.6, 0.55])
 
 
 def test_what_is_not_finite_is_left_out():
     one = rows((float("inf"), 0.0), (0.4, 0.0), (float("nan"), 0.0))
-    found = curve([FALLING, one], "iteration", "objective").ribbon(logarithmic=False)
+    found = align_traces([FALLING, one], "iteration", "objective").ribbon(logarithmic=False)
     assert found.mean == pytest.approx([0.5, 0.35, 0.2])
-    alone = curve([one], "iteration", "objective").ribbon(logarithmic=False)
+    alone = align_traces([one], "iteration", "objective").ribbon(logarithmic=False)
     np.testing.assert_array_equal(alone.mean, [np.nan, 0.4, np.nan])
     np.testing.assert_array_equal(alone.low, [np.nan, 0.4, np.nan])
 
@@ -74,8 +74,8 @@ def test_what_is_not_finite_is_left_out():
 def test_a_long_course_is_told_in_pieces(logarithmic):
     """Up and down between 0 and 1: a piece of many iterates has the mean 1/2 and the range [0, 1]."""
     trace = rows(*((k % 2, 0.0) for k in range(1001)), start=0, step=10)
-    found = curve([trace], "iteration", "objective").ribbon(logarithmic=logarithmic)
-    assert len(found.places) <= PIECES
+    found = align_traces([trace], "iteration", "objective").ribbon(logarithmic=logarithmic)
+    assert len(found.places) <= MAX_BINS
     assert found.places[-1] == 10_000
     assert found.mean[-1] == pytest.approx(0.5, abs=0.05)
     assert (found.low[-1], found.high[-1]) == (0.0, 1.0)
@@ -89,7 +89,7 @@ def test_one_course_for_each_algorithm_and_point_that_left_a_trace():
         *(("fit", seed, {"kappa": k}, FALLING, "ok") for k in (1, 2) for seed in (0, 1)),
         ("broken", 0, {"kappa": 1}, FALLING, "diverged"),
     ]
-    found = courses(ledger_of(trials), Convergence("p", ""))
+    found = convergence_curves(ledger_of(trials), ConvergencePlotOptions("p", ""))
     assert [(each.label, each.algorithm, each.seeds) for each in found] == [("fit", 1, 2)] * 2
     # what rounding leaves of a violation is none
     assert found[0].violation.numbers[0].tolist() == [0.2, 0.1, 0.0]
@@ -100,19 +100,22 @@ def test_a_trace_without_this_x_is_not_drawn():
         {"iteration": row["iteration"], "objective": 1.0, "violation": 0.0} for row in FALLING
     )
     ledger = ledger_of([("bare", 0, {}, bare, "ok"), ("fit", 0, {}, FALLING, "ok")])
-    assert [each.label for each in courses(ledger, Convergence("p", "", "seconds"))] == ["fit"]
-    assert len(courses(ledger, Convergence("p", ""))) == 2
+    assert [
+        each.label
+        for each in convergence_curves(ledger, ConvergencePlotOptions("p", "", "seconds"))
+    ] == ["fit"]
+    assert len(convergence_curves(ledger, ConvergencePlotOptions("p", ""))) == 2
 
 
 def test_scales_follow_the_numbers():
     def of(*traces):
         trials = [(f"a{k}", 0, {}, trace, "ok") for k, trace in enumerate(traces)]
-        return Scales.of(courses(ledger_of(trials), Convergence("p", "")))
+        return AxisScales.of(convergence_curves(ledger_of(trials), ConvergencePlotOptions("p", "")))
 
     steep = rows((10.0, 0.0), (0.1, 0.0))
-    assert of(FALLING) == Scales(along=False, objective=False)
+    assert of(FALLING) == AxisScales(along=False, objective=False)
     assert of(FALLING, rows((0.5, 0.0), (0.4, 0.0), start=10, step=990)).along
-    assert of(steep) == Scales(along=False, objective=True)
+    assert of(steep) == AxisScales(along=False, objective=True)
     assert not of(steep, rows((0.0, 0.0))).objective
     assert (spans_decades([1, 99]), spans_decades([0, 1, 100]), spans_decades([])) == (
         False,
@@ -125,9 +128,9 @@ def test_panels_are_the_values_of_the_name():
     trials = [("fit", 0, {"dataset": d}, FALLING, "ok") for d in ("adult", "law")]
     trials.append(("everywhere", 0, {}, FALLING, "ok"))
     ledger = ledger_of(trials, [{"kind": "convergence", "by": "dataset", "x": "seconds"}])
-    plot = convergence(ledger, 0)
+    plot = read_convergence(ledger, 0)
     assert (plot.name, plot.panels) == ("convergence-seconds", ("adult", "law"))
-    drawn = [[each.label for each in courses(ledger, part)] for part in plot.parts()]
+    drawn = [[each.label for each in convergence_curves(ledger, part)] for part in plot.parts()]
     assert drawn == [["fit", "everywhere"]] * 2
     svg = draw_convergence(ledger, plot).svg.decode()
     for text in ("dataset = adult", "dataset = law", "seconds", "objective (train)", "everywhere"):
@@ -138,7 +141,7 @@ def test_the_drawing_says_what_it_shows():
     trials = [("fit", seed, {"kappa": k}, FALLING, "ok") for k in (1, 2) for seed in (0, 1)]
     trials.append(("slow", 0, {"kappa": 1}, rows((9.0, 0.0), (0.01, 0.0), step=1000), "ok"))
     ledger = ledger_of(trials, [{"kind": "convergence"}, {"kind": "convergence", "title": "$x_{$"}])
-    first, second = pictures(ledger)
+    first, second = draw_plots(ledger)
     assert (first.name, second.name) == ("convergence", "convergence-2")
     assert (first.caption, second.caption) == (
         "Objective and worst violation by iteration (train)",
@@ -155,11 +158,11 @@ def test_the_drawing_says_what_it_shows():
 
 def test_without_constraints_there_is_no_violation():
     ledger = ledger_of([("fit", 0, {}, FALLING, "ok")], constraints={})
-    (picture,) = pictures(ledger)
+    (picture,) = draw_plots(ledger)
     assert b"worst violation" not in picture.svg
     assert b"one seed" in picture.svg
 
 
 def test_nothing_to_draw_says_so():
-    (picture,) = pictures(ledger_of([("plain", 0, {}, (), "ok")]))
+    (picture,) = draw_plots(ledger_of([("plain", 0, {}, (), "ok")]))
     assert b"no trial gave these numbers" in picture.svg

@@ -8,12 +8,18 @@ import pytest
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.draw import draw
-from ratecli.report.plots.series import Choice, Plane, absent_variants, every_series, reach
-from ratecli.report.plots.tradeoff import Tradeoff, tradeoffs
+from ratecli.report.plots.draw import draw_tradeoff
+from ratecli.report.plots.series import (
+    PlotAxes,
+    PlotSelection,
+    collect_series,
+    missing_variants,
+    swept_range,
+)
+from ratecli.report.plots.tradeoff import TradeoffPlotOptions, read_tradeoffs
 
-ALONG = Plane("target", "ratio", "test", swept=True)
-ACROSS = Plane("ratio", "error", "test")
+ALONG = PlotAxes("target", "ratio", "test", swept=True)
+ACROSS = PlotAxes("ratio", "error", "test")
 BOTH = ("deterministic", "stochastic")
 
 
@@ -55,7 +61,7 @@ def heights(series):
 
 
 def test_along_a_sweep_x_is_the_swept_value():
-    first, second = every_series(ledger_of(curve()), ALONG)
+    first, second = collect_series(ledger_of(curve()), ALONG)
     assert (first.name, second.name) == ("majorize (deterministic)", "majorize (stochastic)")
     assert places(first) == [[(1.0, 0.9), (2.0, 1.9), (3.0, 2.9)]]
     assert all(point.x.half is None for point in first.lines[0])
@@ -65,12 +71,12 @@ def test_along_a_sweep_x_is_the_swept_value():
 def test_another_swept_name_makes_lines_of_its_own():
     """Also when it varies faster than the name along the axis."""
     trials = [("a", 0, {"target": t, "cost": c}, {"main": t + c}) for t in (1, 2) for c in (10, 20)]
-    (series,) = every_series(ledger_of(trials), ALONG)
+    (series,) = collect_series(ledger_of(trials), ALONG)
     assert places(series) == [[(1, 11), (2, 12)], [(1, 21), (2, 22)]]
 
 
 def test_without_the_swept_name_an_algorithm_is_a_horizontal_line():
-    found = every_series(ledger_of([*plain({}, 3.0, 5.0), *curve(seeds=2)]), ALONG)
+    found = collect_series(ledger_of([*plain({}, 3.0, 5.0), *curve(seeds=2)]), ALONG)
     flat = [series for series in found if series.flat]
     assert [series.name for series in flat] == ["plain"]
     assert heights(flat[0]) == [4.0]
@@ -82,7 +88,7 @@ def test_without_the_swept_name_an_algorithm_is_a_horizontal_line():
 
 def test_what_the_sweep_does_not_move_is_a_horizontal_line():
     unmoved = [trial for t in (1, 2, 3) for trial in plain({"target": t}, 3.46, 3.5)]
-    (series,) = every_series(ledger_of(unmoved), ALONG)
+    (series,) = collect_series(ledger_of(unmoved), ALONG)
     assert heights(series) == [pytest.approx(3.48)]
 
 
@@ -92,35 +98,35 @@ def test_what_moves_or_failed_somewhere_is_no_horizontal_line(ratios):
         ("a", 0, {"target": t}, {} if ratio is None else {"main": ratio})
         for t, ratio in enumerate(ratios)
     ]
-    (series,) = every_series(ledger_of(trials), ALONG)
+    (series,) = collect_series(ledger_of(trials), ALONG)
     assert not series.flat
     assert [x for x, _ in places(series)[0]] == [t for t, y in enumerate(ratios) if y is not None]
 
 
 def test_unequal_intervals_are_no_horizontal_line():
     moved = [*plain({"target": 1}, 1.0, 3.0), *plain({"target": 2}, 0.0, 4.0)]
-    (series,) = every_series(ledger_of(moved), ALONG)
+    (series,) = collect_series(ledger_of(moved), ALONG)
     assert not series.flat
 
 
 def test_a_line_that_is_asked_for_keeps_its_place_among_metrics():
     ledger = ledger_of([*plain({"target": 1}, 3.4), *curve()])
-    flat, *rest = every_series(ledger, ACROSS, Choice(lines=("plain",)))
+    flat, *rest = collect_series(ledger, ACROSS, PlotSelection(lines=("plain",)))
     assert heights(flat) == [pytest.approx(0.34)]
     assert places(flat) == [[(3.4, pytest.approx(0.34))]]
     assert [series.flat for series in rest] == [False, False]
-    assert not any(series.flat for series in every_series(ledger, ACROSS))
+    assert not any(series.flat for series in collect_series(ledger, ACROSS))
 
 
 def test_a_line_that_is_asked_for_has_no_place_along_a_sweep():
     """Its one target is where it happened to be measured, and none of its own."""
     ledger = ledger_of([*plain({"target": 9}, 3.4), *curve()])
-    choice = Choice(lines=("plain",))
-    flat = every_series(ledger, ALONG, choice)[0]
+    choice = PlotSelection(lines=("plain",))
+    flat = collect_series(ledger, ALONG, choice)[0]
     assert (heights(flat), places(flat)) == ([3.4], [[None]])
-    assert reach(ledger, ALONG, choice) == (1.0, 3.0)
-    assert reach(ledger, ALONG) == (1.0, 9.0)
-    assert reach(ledger, ACROSS) is None
+    assert swept_range(ledger, ALONG, choice) == (1.0, 3.0)
+    assert swept_range(ledger, ALONG) == (1.0, 9.0)
+    assert swept_range(ledger, ACROSS) is None
 
 
 def test_a_line_needs_no_x():
@@ -128,33 +134,33 @@ def test_a_line_needs_no_x():
     (trial,) = ledger_of(trials).plan
     numbers = {("main", "test"): {"ratio": float("nan"), "error": 0.2}}
     ledger = Ledger([trial], {trial.key: measured(trial, numbers)}, {})
-    (flat,) = every_series(ledger, ACROSS, Choice(lines=("plain",)))
+    (flat,) = collect_series(ledger, ACROSS, PlotSelection(lines=("plain",)))
     assert heights(flat) == [0.2]
-    assert every_series(ledger, ACROSS) == []
+    assert collect_series(ledger, ACROSS) == []
 
 
 def test_the_reach_has_the_targets_at_which_all_failed():
     ledger = ledger_of([*curve((1.0, 2.0)), ("majorize", 0, {"target": 4.0}, {})])
-    assert reach(ledger, ALONG) == (1.0, 4.0)
+    assert swept_range(ledger, ALONG) == (1.0, 4.0)
 
 
 def test_a_plot_of_some_algorithms_and_their_lines():
     ledger = ledger_of([*plain({}, 3.4), *curve(), ("other", 0, {"target": 1}, {"main": 1.0})])
-    choice = Choice(algorithms=("majorize",), lines=("plain",))
-    found = every_series(ledger, ALONG, choice)
+    choice = PlotSelection(algorithms=("majorize",), lines=("plain",))
+    found = collect_series(ledger, ALONG, choice)
     assert [series.name for series in found] == [
         "plain",
         "majorize (deterministic)",
         "majorize (stochastic)",
     ]
     # colours and markers are those of a plot of everything
-    everything = every_series(ledger, ALONG)
+    everything = collect_series(ledger, ALONG)
     assert [series.algorithm for series in found] == [s.algorithm for s in everything[:3]]
 
 
 def test_a_plot_of_some_variants_leaves_alone_who_has_only_one():
     ledger = ledger_of([*plain({}, 3.4), *curve()])
-    found = every_series(ledger, ALONG, Choice(variants=("stochastic",)))
+    found = collect_series(ledger, ALONG, PlotSelection(variants=("stochastic",)))
     assert [(series.name, series.variant) for series in found] == [
         ("plain", 0),
         ("majorize (stochastic)", 1),
@@ -163,9 +169,9 @@ def test_a_plot_of_some_variants_leaves_alone_who_has_only_one():
 
 def test_a_variant_that_nobody_gave_is_said():
     ledger = ledger_of([*plain({}, 3.4), *curve()])
-    choice = Choice(variants=("stochastik", "deterministic"))
-    assert absent_variants(ledger, choice) == ["stochastik"]
-    drawn = draw(ledger, Tradeoff("p", "", ALONG, choice))
+    choice = PlotSelection(variants=("stochastik", "deterministic"))
+    assert missing_variants(ledger, choice) == ["stochastik"]
+    drawn = draw_tradeoff(ledger, TradeoffPlotOptions("p", "", ALONG, choice))
     assert b"no trial gave a variant 'stochastik'" in drawn.svg
 
 
@@ -174,36 +180,42 @@ def test_the_file_says_what_is_drawn():
         {"x": "target", "y": "ratio", "lines": ["plain"], "diagonal": True},
         {"x": "ratio", "y": "error", "algorithms": ["majorize"], "variants": ["stochastic"]},
     ]
-    first, second = tradeoffs(ledger_of([*plain({}, 3.4), *curve()], plots))
-    assert (first.plane, first.choice, first.diagonal) == (ALONG, Choice(lines=("plain",)), True)
+    first, second = read_tradeoffs(ledger_of([*plain({}, 3.4), *curve()], plots))
+    assert (first.plane, first.choice, first.diagonal) == (
+        ALONG,
+        PlotSelection(lines=("plain",)),
+        True,
+    )
     assert (second.plane, second.diagonal) == (ACROSS, False)
-    assert second.choice == Choice(("majorize",), ("stochastic",))
+    assert second.choice == PlotSelection(("majorize",), ("stochastic",))
 
 
 def test_of_a_metric_and_a_sweep_of_one_name_the_metric_is_drawn():
     trials = [("a", 0, {"ratio": 7.0}, {"main": 1.0})]
-    (plot,) = tradeoffs(ledger_of(trials, [{"x": "ratio", "y": "error"}]))
+    (plot,) = read_tradeoffs(ledger_of(trials, [{"x": "ratio", "y": "error"}]))
     assert not plot.plane.swept
 
 
 def test_the_drawing_says_what_its_lines_are():
     ledger = ledger_of([*plain({}, 3.4, 3.5), *curve(seeds=2)])
-    drawn = draw(ledger, Tradeoff("p", "", ALONG, diagonal=True))
+    drawn = draw_tradeoff(ledger, TradeoffPlotOptions("p", "", ALONG, diagonal=True))
     for text in ("target", "ratio (test)", "plain", "ratio = target, met exactly"):
         assert f"<!-- {text} -->" in drawn.svg.decode()
     assert b"target (test)" not in drawn.svg
 
 
 def test_a_diagonal_that_passes_elsewhere_is_not_drawn():
-    plot = Tradeoff("p", "", replace(ALONG, y="error"))
+    plot = TradeoffPlotOptions("p", "", replace(ALONG, y="error"))
     ledger = ledger_of(curve((4.0, 5.0)))
-    assert draw(ledger, replace(plot, diagonal=True)) == draw(ledger, plot)
+    assert draw_tradeoff(ledger, replace(plot, diagonal=True)) == draw_tradeoff(ledger, plot)
 
 
 def test_a_long_curve_has_few_markers():
     def marked(count):
         ledger = ledger_of(curve([1 + k / count for k in range(count)]))
-        drawn = draw(ledger, Tradeoff("p", "", ALONG, Choice(variants=("deterministic",))))
+        drawn = draw_tradeoff(
+            ledger, TradeoffPlotOptions("p", "", ALONG, PlotSelection(variants=("deterministic",)))
+        )
         parts = drawn.svg.decode().split('<g id="')
         return max(part.count("<use ") for part in parts if part.startswith("series"))
 

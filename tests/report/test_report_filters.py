@@ -13,11 +13,16 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
-from ratecli.report.html import page
-from ratecli.report.plots.draw import pictures
-from ratecli.report.plots.filters import UNTOLD, panels
-from ratecli.report.plots.group_shares import BEFORE, Bars, bars, group_shares
-from ratecli.report.plots.posteriors import Map, caption, maps, posteriors
+from ratecli.report.html import render_report
+from ratecli.report.plots.draw import draw_plots
+from ratecli.report.plots.filters import MISSING_SUMMARY, filter_panels
+from ratecli.report.plots.group_shares import BEFORE, ShareBars, read_group_shares, share_bars
+from ratecli.report.plots.posteriors import (
+    PosteriorMap,
+    posterior_maps,
+    posteriors_caption,
+    read_posteriors,
+)
 from ratecli.report.plots.style import COLOURS
 
 POSTERIORS = {"kind": "posteriors"}
@@ -100,14 +105,14 @@ def figures(monkeypatch):
 
 def figure_of(figures, ledger):
     figures.clear()
-    (drawn,) = pictures(ledger)
+    (drawn,) = draw_plots(ledger)
     (figure,) = figures.values()
     return drawn, figure
 
 
 def test_a_map_has_the_base_rates_above_a_row_for_each_value():
     ledger = ledger_of(POSTERIORS)
-    found = maps(ledger, posteriors(ledger, 0))
+    found = posterior_maps(ledger, read_posteriors(ledger, 0))
     assert [each.title for each in found] == ["alpha = 0", "alpha = 0.2", "alpha = 0.4"]
     first, second, _ = found
     assert first.names == ("all rows", "1 (100.0 %, 0.12)", "2 (0.0 %, 1)")
@@ -129,7 +134,7 @@ def test_a_map_has_the_base_rates_above_a_row_for_each_value():
 )
 def test_a_map_is_of_the_seed_split_and_variant_that_is_asked_for(asked, last):
     ledger = ledger_of(POSTERIORS | asked | {"at": {"alpha": [0.2]}})
-    (found,) = maps(ledger, posteriors(ledger, 0))
+    (found,) = posterior_maps(ledger, read_posteriors(ledger, 0))
     assert found.cells[2] == pytest.approx(last)
 
 
@@ -137,14 +142,14 @@ def test_a_single_variant_is_shown_whatever_it_is_called():
     ledger = ledger_of(POSTERIORS | {"variant": "drawn"}, alphas=(0.2,))
     for each in ledger.results.values():
         del each.info["filters"]["drawn"]
-    assert isinstance(maps(ledger, posteriors(ledger, 0))[0], Map)
+    assert isinstance(posterior_maps(ledger, read_posteriors(ledger, 0))[0], PosteriorMap)
 
 
 def test_a_map_is_of_the_column_that_is_asked_for():
     ledger = ledger_of(POSTERIORS | {"column": "sex"})
-    plot = posteriors(ledger, 0)
-    assert maps(ledger, plot)[0].groups == ("F", "M", "X")
-    assert caption(ledger, plot) == "Shares of sex by the proxy's values (train, seed 3)"
+    plot = read_posteriors(ledger, 0)
+    assert posterior_maps(ledger, plot)[0].groups == ("F", "M", "X")
+    assert posteriors_caption(ledger, plot) == "Shares of sex by the proxy's values (train, seed 3)"
 
 
 def test_cells_are_drawn_as_they_are(figures):
@@ -182,39 +187,39 @@ def test_of_many_groups_cells_have_no_numbers(figures):
 
 def test_a_panel_without_a_filter_says_so():
     ledger = ledger_of(POSTERIORS, SHARES, a0_2_3=failed, a0_2_5=failed)
-    found = maps(ledger, posteriors(ledger, 0))
-    assert [isinstance(each, Map) for each in found] == [True, False, True]
+    found = posterior_maps(ledger, read_posteriors(ledger, 0))
+    assert [isinstance(each, PosteriorMap) for each in found] == [True, False, True]
     assert found[1] == "alpha = 0.2"
-    (train, test) = bars(ledger, group_shares(ledger, 1))
+    (train, test) = share_bars(ledger, read_group_shares(ledger, 1))
     assert (train[1], test[1]) == ("alpha = 0.2 (train)", "alpha = 0.2 (test)")
-    for drawn, count in zip(pictures(ledger), (1, 2), strict=True):
+    for drawn, count in zip(draw_plots(ledger), (1, 2), strict=True):
         assert drawn.svg.count(b"<!-- no trial gave these numbers -->") == count
 
 
 def test_the_first_seed_is_not_replaced_by_another():
     ledger = ledger_of(POSTERIORS, a0_2_3=failed)
-    assert maps(ledger, posteriors(ledger, 0))[1] == "alpha = 0.2"
+    assert posterior_maps(ledger, read_posteriors(ledger, 0))[1] == "alpha = 0.2"
 
 
 @pytest.mark.parametrize("plot", [POSTERIORS, SHARES])
 def test_nothing_to_draw_says_so(plot):
     ledger = ledger_of(plot, labels=("plain",))
-    assert panels(ledger, posteriors(ledger, 0)) == []
-    (drawn,) = pictures(ledger)
+    assert filter_panels(ledger, read_posteriors(ledger, 0)) == []
+    (drawn,) = draw_plots(ledger)
     assert b"<!-- no trial gave these numbers -->" in drawn.svg
 
 
 @pytest.mark.parametrize("plot", [POSTERIORS, SHARES])
 def test_trials_that_were_stored_without_it_are_counted(plot):
-    (drawn,) = pictures(ledger_of(plot, a0_2_3=untold, a0_4_3=untold))
-    assert f"<!-- {UNTOLD}: 2 -->".encode() in drawn.svg
-    assert UNTOLD.encode() not in pictures(ledger_of(plot))[0].svg
+    (drawn,) = draw_plots(ledger_of(plot, a0_2_3=untold, a0_4_3=untold))
+    assert f"<!-- {MISSING_SUMMARY}: 2 -->".encode() in drawn.svg
+    assert MISSING_SUMMARY.encode() not in draw_plots(ledger_of(plot))[0].svg
 
 
 def test_panels_are_of_filters_and_of_the_points_asked_for():
     def titles(plot, **more):
         ledger = ledger_of(plot, **more)
-        return [panel.title for panel in panels(ledger, posteriors(ledger, 0))]
+        return [panel.title for panel in filter_panels(ledger, read_posteriors(ledger, 0))]
 
     both = ("plain", "tree", "guess")
     named = [f"{label}, alpha = {a}" for label in ("tree", "guess") for a in ("0", "0.2", "0.4")]
@@ -228,7 +233,7 @@ def test_panels_are_of_filters_and_of_the_points_asked_for():
 
 def test_bars_are_means_over_seeds_with_their_intervals():
     ledger = ledger_of(SHARES, seeds=(0, 1, 2))
-    train, test = bars(ledger, group_shares(ledger, 0))
+    train, test = share_bars(ledger, read_group_shares(ledger, 0))
     assert [each.title for each in train] == [f"alpha = {a} (train)" for a in ("0", "0.2", "0.4")]
     assert [each.title for each in test] == [f"alpha = {a} (test)" for a in ("0", "0.2", "0.4")]
     shown = test[1]
@@ -267,17 +272,17 @@ def test_bars_are_drawn_as_they_are(figures):
 
 
 def test_of_some_seeds_the_bars_say_how_many():
-    (drawn,) = pictures(ledger_of(SHARES, seeds=(3, 5, 7), a0_2_5=failed))
+    (drawn,) = draw_plots(ledger_of(SHARES, seeds=(3, 5, 7), a0_2_5=failed))
     assert b"mean over 2 to 3 seeds" in drawn.svg
-    (drawn,) = pictures(ledger_of(SHARES, seeds=(3,)))
+    (drawn,) = draw_plots(ledger_of(SHARES, seeds=(3,)))
     assert b"<!-- one seed, no intervals -->" in drawn.svg
 
 
 def test_splits_are_those_asked_for():
     for split in ("validation", ["validation"]):
         ledger = ledger_of(SHARES | {"split": split})
-        (found,) = bars(ledger, group_shares(ledger, 0))
-        assert all(isinstance(each, Bars) for each in found)
+        (found,) = share_bars(ledger, read_group_shares(ledger, 0))
+        assert all(isinstance(each, ShareBars) for each in found)
         assert found[0].title == "alpha = 0 (validation)"
 
 
@@ -285,16 +290,16 @@ def test_of_what_keeps_nobody_there_is_no_share_after():
     ledger = ledger_of(SHARES, alphas=(0.2,))
     for each in ledger.results.values():
         each.info["filters"]["expected"]["columns"]["job"]["splits"]["train"]["after"] = None
-    (train, _) = bars(ledger, group_shares(ledger, 0))
+    (train, _) = share_bars(ledger, read_group_shares(ledger, 0))
     assert [each.mean for each in train[0].after] == [None] * 3
     assert [each.mean for each in train[0].before] == BASE
-    pictures(ledger)
+    draw_plots(ledger)
 
 
 def test_the_page_shows_them():
     ledger = ledger_of(POSTERIORS | {"title": "Who is who"}, SHARES)
-    drawn = pictures(ledger)
+    drawn = draw_plots(ledger)
     assert [picture.name for picture in drawn] == ["posteriors", "group_shares"]
-    text = page(ledger, drawn)
+    text = render_report(ledger, drawn)
     assert "<strong>Who is who</strong>" in text
     assert "<strong>Shares of job before and after (train and test)</strong>" in text

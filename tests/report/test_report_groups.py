@@ -8,13 +8,13 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
-from ratecli.report.estimates import estimate
-from ratecli.report.groups import groups
+from ratecli.report.estimates import estimate_mean
+from ratecli.report.groups import seed_groups
 
 
 def test_the_interval_is_students():
     values = [0.11, 0.14, 0.12, 0.19, 0.15]
-    found = estimate(values)
+    found = estimate_mean(values)
     low, high = stats.t.interval(0.95, 4, loc=sum(values) / 5, scale=stats.sem(values))
     assert found.mean == pytest.approx(0.142, abs=1e-15)
     assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
@@ -23,27 +23,27 @@ def test_the_interval_is_students():
 
 def test_two_numbers_by_hand():
     # s = sqrt(2), so the half width is t(1) * s / sqrt(2) = t(1) = 12.706...
-    assert estimate([1.0, 3.0]).half == pytest.approx(12.7062047)
+    assert estimate_mean([1.0, 3.0]).half == pytest.approx(12.7062047)
 
 
 def test_one_number_has_no_interval():
-    found = estimate([0.5])
+    found = estimate_mean([0.5])
     assert (found.mean, found.half, found.low, found.high, found.n) == (0.5, None, None, None, 1)
 
 
 def test_equal_numbers_have_exactly_no_spread():
-    found = estimate([0.1] * 7)
+    found = estimate_mean([0.1] * 7)
     assert (found.mean, found.half) == (0.1, 0.0)
 
 
 def test_nan_is_left_out_and_counted():
-    found = estimate([1.0, math.nan, 3.0])
+    found = estimate_mean([1.0, math.nan, 3.0])
     assert (found.mean, found.n, found.nan) == (2.0, 2, 1)
-    assert found.half == estimate([1.0, 3.0]).half
+    assert found.half == estimate_mean([1.0, 3.0]).half
 
 
 def test_nothing_but_nan_has_no_mean():
-    found = estimate([math.nan, math.nan])
+    found = estimate_mean([math.nan, math.nan])
     assert (found.mean, found.n, found.nan) == (None, 0, 2)
 
 
@@ -52,13 +52,13 @@ def test_nothing_but_nan_has_no_mean():
     [([1.0, math.inf], math.inf), ([-math.inf] * 2, -math.inf), ([math.inf, -math.inf], math.nan)],
 )
 def test_an_infinity_stays_one_and_has_no_interval(values, mean):
-    found = estimate(values)
+    found = estimate_mean(values)
     assert found.mean == pytest.approx(mean, nan_ok=True)
     assert (found.half, found.n) == (None, 2)
 
 
 def test_groups_come_in_plan_order_then_by_variant(example):
-    found = [(group.label, group.variant, group.point["kappa"]) for group in groups(example)]
+    found = [(group.label, group.variant, group.point["kappa"]) for group in seed_groups(example)]
     assert found[:2] == [("unconstrained", "hinge", 0.5), ("unconstrained", "hinge", 0.6)]
     assert found[6:8] == [("majorize", "deterministic", 0.5), ("majorize", "stochastic", 0.5)]
     assert found[-1] == ("three_player", "stochastic", 1.0)  # as elsewhere: nothing was found here
@@ -67,7 +67,7 @@ def test_groups_come_in_plan_order_then_by_variant(example):
 def test_a_failed_trial_counts_in_the_status_only(example):
     (group,) = (
         group
-        for group in groups(example)
+        for group in seed_groups(example)
         if (group.label, group.variant, group.point["kappa"]) == ("majorize", "stochastic", 1.0)
     )
     assert group.statuses == {"ok": 4, "error": 1}
@@ -75,7 +75,7 @@ def test_a_failed_trial_counts_in_the_status_only(example):
 
 
 def test_where_nothing_was_measured_there_are_no_trials(example):
-    group = groups(example)[0]
+    group = seed_groups(example)[0]
     assert (
         group.trials([("test", "error")])
         == group.trials([("validation", "error"), ("test", "error")])
@@ -92,7 +92,7 @@ def test_what_has_no_answer_gives_no_number_even_if_one_is_stored(status):
     result = measured(trial, {("main", "test"): {"error": 0.1}}, status=status)
     ledger = Ledger([trial], {trial.key: result}, {})
     assert list(ledger.measurements()) == []
-    assert [group.values for group in groups(ledger)] == [{}]
+    assert [group.values for group in seed_groups(ledger)] == [{}]
 
 
 def test_a_trial_without_a_result_was_not_run():
@@ -103,7 +103,7 @@ def test_a_trial_without_a_result_was_not_run():
 def test_sweep_points_that_python_holds_equal_stay_apart():
     plan = [planned("a", 0, flag=value) for value in (1, 1.0, True)]
     results = {trial.key: TrialResult(trial.key, "ok") for trial in plan}
-    assert len(groups(Ledger(plan, results, {}))) == 3
+    assert len(seed_groups(Ledger(plan, results, {}))) == 3
 
 
 def test_trials_that_share_a_result_all_have_its_numbers():
@@ -124,6 +124,6 @@ def test_a_promise_holds_up_to_rounding_where_it_is_measured():
         )
         for trial, violation in zip(plan, violations, strict=True)
     }
-    (group,) = groups(Ledger(plan, results, {}))
+    (group,) = seed_groups(Ledger(plan, results, {}))
     assert group.held("test", "parity") == (2, 3)
     assert group.held("train", "parity") == (2, 4)

@@ -25,15 +25,20 @@ from matplotlib.figure import Figure
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.records import TrialResult
-from ratecli.report.plots.draw import pictures
-from ratecli.report.plots.guarantee import deltas, guarantee, lines, unanswered
-from ratecli.report.plots.guarantee_plot import draw_guarantee, spread
-from ratecli.report.sweep_axis import Along
+from ratecli.report.plots.draw import draw_plots
+from ratecli.report.plots.guarantee import (
+    allowed_failure_rates,
+    guarantee_lines,
+    inconclusive_trials,
+    read_guarantee,
+)
+from ratecli.report.plots.guarantee_plot import draw_guarantee, spread_positions
+from ratecli.report.sweep_axis import SweepAxis
 
 
 def drawn(ledger):
-    plot = guarantee(ledger, 0)
-    return {line.name: line for line in lines(ledger, plot)}
+    plot = read_guarantee(ledger, 0)
+    return {line.name: line for line in guarantee_lines(ledger, plot)}
 
 
 def rates(line, column):
@@ -68,8 +73,8 @@ def test_what_crashed_is_left_out_and_told():
     line = drawn(ledger)[SAFE]
     assert [spot.shown[1].n for spot in line.spots] == [18] * 5
     assert rates(line, 1) == [0.0, 5 / 18, 14 / 18, 1.0, 1.0]
-    assert unanswered(ledger, guarantee(ledger, 0)) == {"error": 10}
-    (picture,) = pictures(ledger)
+    assert inconclusive_trials(ledger, read_guarantee(ledger, 0)) == {"error": 10}
+    (picture,) = draw_plots(ledger)
     assert b"left out, neither solved nor safe: error 10" in picture.svg
     assert b"shares of 18 to 20 trials" in picture.svg
 
@@ -95,12 +100,12 @@ def test_who_never_found_anything_is_drawn():
 def test_other_swept_names_make_lines_and_panels():
     points = [{"amount": a, "task": t} for t in ("gpa", "adult") for a in (20, 10)]
     ledger = of(answers(*points), PLOT, PLOT | {"by": "task"})
-    found = lines(ledger, guarantee(ledger, 0))
+    found = guarantee_lines(ledger, read_guarantee(ledger, 0))
     assert [[spot.x for spot in line.spots] for line in found] == [[10, 20]] * 2
-    plot = guarantee(ledger, 1)
+    plot = read_guarantee(ledger, 1)
     assert [part.title for part in plot.parts()] == ["task = gpa", "task = adult"]
-    assert [len(lines(ledger, part)) for part in plot.parts()] == [1, 1]
-    first, second = pictures(ledger)
+    assert [len(guarantee_lines(ledger, part)) for part in plot.parts()] == [1, 1]
+    first, second = draw_plots(ledger)
     for task in ("gpa", "adult"):
         assert first.svg.count(f"<!-- fit, task = {task} -->".encode()) == 1
     assert b"<!-- fit -->" in second.svg
@@ -111,7 +116,7 @@ def test_other_swept_names_make_lines_and_panels():
 def test_without_the_swept_name_it_goes_across():
     ledger = of([*answers({}), *answers({"amount": 10}, {"amount": 20}, label="other")])
     assert [spot.x for spot in drawn(ledger)["fit"].spots] == [None]
-    assert b"<!-- fit -->" in pictures(ledger)[0].svg
+    assert b"<!-- fit -->" in draw_plots(ledger)[0].svg
 
 
 BOTH = {"parity": 0.1, "odds": 0.05}
@@ -138,20 +143,20 @@ def test_lines_at_what_was_allowed(tests, asked, expected):
         pairs.append((trial, nothing(trial, info={"certificates": records})))
     pairs += answers({"amount": 0}, label="other")
     ledger = of(pairs, PLOT | asked, constraints={"parity": "...", "odds": "..."})
-    assert deltas(ledger, guarantee(ledger, 0)) == expected
+    assert allowed_failure_rates(ledger, read_guarantee(ledger, 0)) == expected
 
 
 def test_labels_keep_apart():
-    assert spread([0.1, 0.5], 0.1) == [0.1, 0.5]
-    assert spread([0.1, 0.12, 0.14], 0.1) == pytest.approx([0.1, 0.2, 0.3])
-    assert spread([0.94, 0.96], 0.1) == pytest.approx([0.9, 1.0])
-    assert spread([], 0.1) == []
+    assert spread_positions([0.1, 0.5], 0.1) == [0.1, 0.5]
+    assert spread_positions([0.1, 0.12, 0.14], 0.1) == pytest.approx([0.1, 0.2, 0.3])
+    assert spread_positions([0.94, 0.96], 0.1) == pytest.approx([0.9, 1.0])
+    assert spread_positions([], 0.1) == []
 
 
 def test_the_axis_is_logarithmic_beyond_a_decade():
-    assert Along((1, 10.5), 1).logarithmic
-    assert not Along((1, 10), 1).logarithmic
-    assert not Along((0, 100), 1).logarithmic
+    assert SweepAxis((1, 10.5), 1).logarithmic
+    assert not SweepAxis((1, 10), 1).logarithmic
+    assert not SweepAxis((0, 100), 1).logarithmic
 
 
 @pytest.mark.parametrize(
@@ -164,18 +169,18 @@ def test_the_axis_is_logarithmic_beyond_a_decade():
 )
 def test_values_with_long_names_on_a_logarithmic_axis_are_told_by_powers_of_10(values, labels):
     axes = Figure(figsize=(4, 3)).add_subplot()
-    Along(values, 1).put_on(axes)
+    SweepAxis(values, 1).put_on(axes)
     assert [label.get_text() for label in axes.get_xticklabels()] == labels
 
 
 @pytest.mark.parametrize("values", [(1.0, 2.0, 3.0), (1.0, 10.0, 1000.0), (5.0,)])
 def test_lines_stand_side_by_side_and_nearest_to_their_own_value(values):
-    along = Along(values, 30)
+    along = SweepAxis(values, 30)
     for x in values:
         places = [along.place(x, line) for line in range(30)]
         assert places == sorted(set(places))
         assert all(min(values, key=lambda value: abs(value - place)) == x for place in places)
-    assert Along(values, 3).place(values[0], 1) == pytest.approx(values[0])
+    assert SweepAxis(values, 3).place(values[0], 1) == pytest.approx(values[0])
 
 
 def test_the_drawing_says_what_it_shows():
@@ -183,7 +188,7 @@ def test_the_drawing_says_what_it_shows():
     ledger.results[ledger.plan[0].key] = nothing(
         ledger.plan[0], info={"certificates": [certificate(tutorial())]}
     )
-    plot = guarantee(ledger, 0)
+    plot = read_guarantee(ledger, 0)
     picture = draw_guarantee(ledger, plot)
     svg = picture.svg.decode()
     ET.fromstring(svg)
@@ -202,5 +207,5 @@ def test_the_drawing_says_what_it_shows():
 
 def test_nothing_to_draw_says_so():
     pairs = [(t, nothing(t, "error")) for t in [planned("fit", 0, amount=10)]]
-    (picture,) = pictures(of(pairs))
+    (picture,) = draw_plots(of(pairs))
     assert picture.svg.count(b"no trial gave these numbers") == 3

@@ -10,12 +10,25 @@ from synthetic_ledger import HOSTILE, planned
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
-from ratecli.report.html import goals, notices, page, provenance, ran
-from ratecli.report.markup import MOST_ROWS, attributes
-from ratecli.report.plots.inline_svg import CONTRAST, LARGEST, ON_DARK, Drawings, contrast, on_dark
-from ratecli.report.plots.style import COLOURS, SIZE, Picture
-from ratecli.report.plots.tooltips import Mark
-from ratecli.report.sheet import Cell, Column
+from ratecli.report.html import (
+    collect_notices,
+    goal_rows,
+    provenance,
+    render_report,
+    run_description,
+)
+from ratecli.report.markup import MAX_ROWS, cell_attributes
+from ratecli.report.plots.inline_svg import (
+    CONTRAST,
+    LARGEST,
+    ON_DARK,
+    PageDrawings,
+    contrast,
+    dark_mode_color,
+)
+from ratecli.report.plots.style import COLOURS, SIZE, PlotImage
+from ratecli.report.plots.tooltips import TooltipMark
+from ratecli.report.sheet import SheetCell, SheetColumn
 from ratecli.report.write import with_manifest
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -51,7 +64,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text(example, drawn) -> str:
-    return page(example, drawn)
+    return render_report(example, drawn)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +130,7 @@ def test_no_field_can_inject(example, where):
         plan = [replace(trial, label=evil) for trial in plan]
     else:
         results = {key: replace(result, reason=evil) for key, result in results.items()}
-    found = page(Ledger(plan, results, {**meta, "experiment": experiment}), [])
+    found = render_report(Ledger(plan, results, {**meta, "experiment": experiment}), [])
     assert "<img" not in found
     assert "&lt;img" in found
     assert Reader(found).open == []
@@ -136,13 +149,13 @@ def test_the_summary_comes_first(text):
 
 
 def test_an_empty_run_still_has_a_page():
-    found = page(Ledger([planned("a", 0)], {}, {"experiment": {"name": "none"}}), [])
+    found = render_report(Ledger([planned("a", 0)], {}, {"experiment": {"name": "none"}}), [])
     assert Reader(found).open == []
     assert "not_run 1" in found
 
 
 def test_goals_carry_their_class(example):
-    assert [(name, kind) for name, _, kind in goals(example)] == [
+    assert [(name, kind) for name, _, kind in goal_rows(example)] == [
         ("objective", "affine"),
         ("parity", "affine"),
     ]
@@ -155,7 +168,7 @@ UNKEPT = (
 
 
 def test_a_warning_of_many_trials_is_said_once(example):
-    assert notices(example) == [
+    assert collect_notices(example) == [
         ("W401: group 'women' of 'loans' has 12 rows", 0),
         (UNKEPT, 0),
         ("W402: parity holds on train, not on test", 55 - 1),
@@ -163,10 +176,10 @@ def test_a_warning_of_many_trials_is_said_once(example):
 
 
 def test_sort_keys_are_what_the_script_reads():
-    number = Column("x", numeric=True)
-    assert 'data-sort="0.1"' in attributes(number, Cell("0.10 ± 0.2", 0.1))
-    assert 'data-sort="-Infinity"' in attributes(number, Cell("-inf", float("-inf")))
-    assert "data-sort" not in attributes(number, Cell("ok 5"))
+    number = SheetColumn("x", numeric=True)
+    assert 'data-sort="0.1"' in cell_attributes(number, SheetCell("0.10 ± 0.2", 0.1))
+    assert 'data-sort="-Infinity"' in cell_attributes(number, SheetCell("-inf", float("-inf")))
+    assert "data-sort" not in cell_attributes(number, SheetCell("ok 5"))
 
 
 def test_the_stack_of_a_failed_trial_is_folded_below_its_reason(example):
@@ -175,7 +188,7 @@ def test_the_stack_of_a_failed_trial_is_folded_below_its_reason(example):
         key: replace(each, info={"traceback": stack}) if each.status == "error" else each
         for key, each in example.results.items()
     }
-    found = page(Ledger(example.plan, results, example.meta), [])
+    found = render_report(Ledger(example.plan, results, example.meta), [])
     assert found.count("<details><summary>stack</summary><pre>Traceback (most") == 1
     assert "  &lt;i&gt;</pre></details>" in found
 
@@ -183,8 +196,8 @@ def test_the_stack_of_a_failed_trial_is_folded_below_its_reason(example):
 def test_a_page_of_thousands_of_rows_has_the_first():
     plan = [planned("a", 0, kappa=k / 5000) for k in range(5000)]
     results = {trial.key: TrialResult(trial.key, "error", f"E501: {trial.key}") for trial in plan}
-    found = page(Ledger(plan, results, {"experiment": {"name": "many"}}), [])
-    assert f'The first {MOST_ROWS} of 5,000 rows; all are in <a href="trials.csv">' in found
+    found = render_report(Ledger(plan, results, {"experiment": {"name": "many"}}), [])
+    assert f'The first {MAX_ROWS} of 5,000 rows; all are in <a href="trials.csv">' in found
     assert len(found) < 500_000
 
 
@@ -196,27 +209,27 @@ def test_the_manifest_is_told_without_what_the_ledger_has_already(example, tmp_p
     assert found["The run"] == [("command", "ratecli"), ("python", "3.13")]
     assert found["Versions"] == [("ratecli", "0.1.0"), ("numpy", "2.4.6"), ("pandas", "3")]
     assert dict(found["Data"])["loans.digest"] == "sha256:" + "0a" * 32
-    assert ran(with_manifest(example, tmp_path)) == "ratecli 0.1.0; 3.13"
+    assert run_description(with_manifest(example, tmp_path)) == "ratecli 0.1.0; 3.13"
     (tmp_path / "manifest.json").write_text("{")
     assert with_manifest(example, tmp_path) is example
 
 
 @pytest.mark.parametrize("colour", [*COLOURS[:6], "#003f62", "#6b6b6b", "#0a6b3d", "#b3261e"])
 def test_a_line_can_be_seen_in_the_dark(colour):
-    found = on_dark(colour.removeprefix("#").lower())
+    found = dark_mode_color(colour.removeprefix("#").lower())
     parts = [int(found[k : k + 2], 16) / 255 for k in (0, 2, 4)]
     assert contrast(tuple(parts), ON_DARK) > CONTRAST - 0.1
 
 
 @pytest.mark.parametrize("colour", ["eef1f4", "e3eefa", "ffffff"])
 def test_a_light_ground_is_dark_in_the_dark(colour):
-    found = on_dark(colour)
+    found = dark_mode_color(colour)
     parts = [int(found[k : k + 2], 16) / 255 for k in (0, 2, 4)]
     assert contrast(tuple(parts), ON_DARK) < 1.7
 
 
 def test_letters_are_shared_and_everything_else_is_a_drawings_own(drawn):
-    drawings = Drawings()
+    drawings = PageDrawings()
     first, second = (drawings.add(picture) for picture in drawn)
     letters = set(re.findall(r'id="(DejaVu[^"]*)"', drawings.letters))
     assert len(letters) > 20
@@ -231,14 +244,16 @@ def test_letters_are_shared_and_everything_else_is_a_drawings_own(drawn):
 
 def test_a_huge_drawing_is_on_the_page_as_dots(drawn):
     huge = replace(drawn[0], svg=drawn[0].svg + b" " * LARGEST)
-    shown = Drawings().add(huge)
+    shown = PageDrawings().add(huge)
     assert shown.drawing.startswith('<img alt="" src="data:image/png;base64,')
     assert shown.width == round(SIZE[0] * 96)
 
 
 def test_what_is_told_of_a_drawing_cannot_end_its_element():
     svg = b'<svg xmlns="http://www.w3.org/2000/svg" width="72pt" viewBox="0 0 1 1"/>'
-    mark = Mark(0, 0, 0, 0, 0, (("</script>", "<!--&"),))
-    told = Drawings().add(Picture("p", "c", svg, b"", series=("</script>",), marks=(mark,))).told
+    mark = TooltipMark(0, 0, 0, 0, 0, (("</script>", "<!--&"),))
+    told = (
+        PageDrawings().add(PlotImage("p", "c", svg, b"", series=("</script>",), marks=(mark,))).told
+    )
     assert "<" not in told
     assert "&" not in told

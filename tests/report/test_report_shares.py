@@ -10,19 +10,19 @@ from scipy import stats
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.records import TrialResult
-from ratecli.report.estimates import share
-from ratecli.report.expectations import comparisons
-from ratecli.report.groups import groups
-from ratecli.report.html import page
-from ratecli.report.sheets import HOW, SHARES, asked_sheets, how
-from ratecli.report.tables import summary
+from ratecli.report.estimates import estimate_share
+from ratecli.report.expectations import compare_expectations
+from ratecli.report.groups import seed_groups
+from ratecli.report.html import render_report
+from ratecli.report.sheets import MEANS_LEGEND, SHARES_LEGEND, cell_legend, requested_sheets
+from ratecli.report.tables import summary_table
 
 CRASHED = ("error", "timeout", "diverged")
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 1), (1, 1), (0, 20), (3, 20), (20, 20), (17, 1000)])
 def test_the_interval_is_the_exact_binomial_one(k, n):
-    found = share(k, n)
+    found = estimate_share(k, n)
     expected = stats.binomtest(k, n).proportion_ci(0.95, "exact")
     assert found.mean == k / n
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
@@ -30,7 +30,7 @@ def test_the_interval_is_the_exact_binomial_one(k, n):
 
 
 def test_of_no_trials_there_is_no_share():
-    assert (share(0, 0).mean, share(0, 0).interval) == (None, None)
+    assert (estimate_share(0, 0).mean, estimate_share(0, 0).interval) == (None, None)
 
 
 def group_of(*results, **experiment):
@@ -40,7 +40,7 @@ def group_of(*results, **experiment):
         (trial, TrialResult(trial.key, told) if isinstance(told, str) else returned(trial, told))
         for trial, told in zip(trials, results, strict=True)
     ]
-    return groups(ledger_of(pairs, **experiment))
+    return seed_groups(ledger_of(pairs, **experiment))
 
 
 def rates(group, split="test"):
@@ -64,7 +64,7 @@ def test_a_crash_is_neither_solved_nor_safe(status):
 def test_a_trial_that_was_not_run_counts_nowhere():
     pairs = [(planned("fit", seed), None) for seed in (0, 1)]
     pairs.append((trial := planned("fit", 2), returned(trial, 1.0)))
-    (group,) = groups(ledger_of(pairs))
+    (group,) = seed_groups(ledger_of(pairs))
     assert rates(group) == [(1.0, 1), (1.0, 1)]
 
 
@@ -90,7 +90,7 @@ def test_all_rules_and_one():
         trial.metrics.update({f"violation.{name}": name for name in "abc"})
         numbers = {f"violation.{name}": 0.1 if name in names else -0.1 for name in "abc"}
         pairs.append((trial, measured(trial, {("main", "test"): numbers})))
-    (group,) = groups(ledger_of(pairs))
+    (group,) = seed_groups(ledger_of(pairs))
     failed = [group.estimate("test", f"failure_rate{name}").mean for name in ("", ".a", ".b", ".c")]
     assert failed == [2 / 3, 2 / 3, 1 / 3, 0.0]
 
@@ -101,7 +101,7 @@ def test_a_variant_that_was_not_kept_is_no_solution():
         trial = planned("fit", seed)
         numbers = {(name, "test"): {"violation.parity": 0.1} for name in variants}
         pairs.append((trial, measured(trial, numbers) if variants else nothing(trial)))
-    first, second = groups(ledger_of(pairs))
+    first, second = seed_groups(ledger_of(pairs))
     assert rates(first) == [(2 / 3, 3), (2 / 3, 3)]
     assert rates(second) == [(1 / 3, 3), (1 / 3, 3)]
 
@@ -111,7 +111,7 @@ def test_tables_show_them_with_their_intervals():
     tables = [{"rows": ["algorithm", "amount"], "columns": columns}]
     ledger = promised()
     ledger.experiment["report"].update(tables=tables)
-    (sheet,) = asked_sheets(ledger)
+    (sheet,) = requested_sheets(ledger)
     rows = {(row[0].text, row[1].text): [cell.text for cell in row[2:]] for row in sheet.rows}
     assert rows[SAFE, "300"] == [
         "0.2900 ± 0.0196 (n=5)", "0.2500 [0.0866, 0.4910]", "0.0500 [0.0013, 0.2487]",
@@ -122,9 +122,9 @@ def test_tables_show_them_with_their_intervals():
         "0.0000 [0.0000, 0.1684]",
         *["0.0000 [0.0000, 0.1684]"] * 2,
     ]
-    assert how(ledger) == f"{HOW} {SHARES}"
-    assert SHARES in page(ledger, [])
-    assert how(promised()) == HOW
+    assert cell_legend(ledger) == f"{MEANS_LEGEND} {SHARES_LEGEND}"
+    assert SHARES_LEGEND in render_report(ledger, [])
+    assert cell_legend(promised()) == MEANS_LEGEND
 
 
 EXPECTED = [
@@ -151,7 +151,7 @@ EXPECTED = [
 @pytest.mark.parametrize(("said", "verdict"), EXPECTED)
 def test_expectations_judge_them(said, verdict):
     entry = {"algorithm": SAFE, "amount": 300, **said}
-    (found,) = comparisons(promised(expect=[entry]))
+    (found,) = compare_expectations(promised(expect=[entry]))
     assert str(found.verdict) == verdict
 
 
@@ -160,12 +160,12 @@ def test_nobody_finds_anything_and_nobody_fails():
     said += [{"algorithm": "fit", "metric": "solution_rate", "at_least": 0.1}]
     trials = [planned("fit", seed) for seed in range(4)]
     ledger = ledger_of([(trial, nothing(trial)) for trial in trials], expect=said)
-    assert [str(each.verdict) for each in comparisons(ledger)] == ["holds", "differs"]
+    assert [str(each.verdict) for each in compare_expectations(ledger)] == ["holds", "differs"]
 
 
 def test_the_summary_has_what_is_expected_of_them():
     entry = {"algorithm": SAFE, "amount": 300, "metric": "solution_rate", "at_least": 0.2}
-    found = summary(promised(expect=[entry]))
+    found = summary_table(promised(expect=[entry]))
     row = found[found["metric"] == "solution_rate"].iloc[0]
     assert (row["mean"], row["n"], row["verdict"]) == (0.25, 20, "holds")
     assert (row["low"], row["high"]) == pytest.approx((0.0865714691, 0.4910458717))

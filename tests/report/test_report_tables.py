@@ -10,10 +10,10 @@ import pytest
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.constraint_tables import failures, kept, promises
-from ratecli.report.sheet import Cell, Column, Sheet, markdown, number
-from ratecli.report.sheets import asked_sheets, unshown
-from ratecli.report.tables import csv_text, summary, tidy, trials
+from ratecli.report.constraint_tables import constraint_sheet, failures_sheet, satisfaction_sheet
+from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_number, to_markdown
+from ratecli.report.sheets import requested_sheets, unlisted_constraints
+from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
 
 def with_report(ledger: Ledger, **report) -> Ledger:
@@ -41,7 +41,7 @@ def two() -> Ledger:
 
 
 def test_tidy_is_sorted_by_plan_variant_split_metric(two):
-    frame = tidy(two)
+    frame = metrics_table(two)
     assert list(frame.columns) == [
         "algorithm",
         "variant",
@@ -59,13 +59,13 @@ def test_tidy_is_sorted_by_plan_variant_split_metric(two):
 
 
 def test_metrics_csv_gives_the_same_bits_back(example):
-    frame = tidy(example)
+    frame = metrics_table(example)
     rows = csv.DictReader(io.StringIO(csv_text(frame)))
     assert [float(row["value"]) for row in rows] == list(frame["value"])
 
 
 def test_csv_writes_floats_by_repr_and_yaml_words(two):
-    assert csv_text(tidy(two)).splitlines()[1:4] == [
+    assert csv_text(metrics_table(two)).splitlines()[1:4] == [
         "fit,main,0.8,0,train,objective,0.1",
         "fit,main,0.8,0,train,ratio,nan",
         "fit,main,0.8,0,train,error,0.1",
@@ -77,26 +77,30 @@ def test_csv_writes_floats_by_repr_and_yaml_words(two):
 def test_an_algorithm_without_a_sweep_name_leaves_it_empty():
     plan = [planned("a", 0, kappa=0.5), planned("b", 0)]
     results = {t.key: measured(t, {("m", "test"): {"error": 0.5}}) for t in plan}
-    lines = csv_text(tidy(Ledger(plan, results, {}))).splitlines()
+    lines = csv_text(metrics_table(Ledger(plan, results, {}))).splitlines()
     assert lines[-1] == "b,m,,0,test,error,0.5"
 
 
 def test_nothing_measured_still_has_its_columns():
     ledger = Ledger([planned("a", 0, kappa=1)], {}, {})
-    assert csv_text(tidy(ledger)) == "algorithm,variant,kappa,seed,split,metric,value\n"
-    assert csv_text(summary(ledger)).startswith("algorithm,variant,kappa,split,metric,mean,low,")
-    assert csv_text(trials(ledger)) == "algorithm,kappa,seed,status,reason\na,1,0,not_run,\n"
+    assert csv_text(metrics_table(ledger)) == "algorithm,variant,kappa,seed,split,metric,value\n"
+    assert csv_text(summary_table(ledger)).startswith(
+        "algorithm,variant,kappa,split,metric,mean,low,"
+    )
+    assert csv_text(trials_table(ledger)) == "algorithm,kappa,seed,status,reason\na,1,0,not_run,\n"
 
 
 @pytest.mark.parametrize("name", ["n", "mean", "nan", "status"])
 def test_a_sweep_name_like_a_column_of_ours_keeps_its_words(name):
     trial = planned("a", 0, **{name: "word"})
     ledger = Ledger([trial], {trial.key: measured(trial, {("m", "test"): {"error": 0.5}})}, {})
-    assert csv_text(summary(ledger), nan="").splitlines()[-1] == "a,m,word,test,error,0.5,,,1,0"
+    assert (
+        csv_text(summary_table(ledger), nan="").splitlines()[-1] == "a,m,word,test,error,0.5,,,1,0"
+    )
 
 
 def test_trials_have_every_planned_one_and_no_times(example):
-    frame = trials(example)
+    frame = trials_table(example)
     assert list(frame.columns) == ["algorithm", "kappa", "seed", "status", "reason"]
     assert len(frame) == len(example.plan)
     assert dict(frame["status"].value_counts()) == {
@@ -108,24 +112,24 @@ def test_trials_have_every_planned_one_and_no_times(example):
 
 
 def test_no_failed_trial_has_a_number(example):
-    frame = tidy(example)
+    frame = metrics_table(example)
     keys = ["algorithm", "kappa", "seed"]
-    failed = trials(example).query("status in ['error', 'no_solution_found']")
+    failed = trials_table(example).query("status in ['error', 'no_solution_found']")
     assert frame.merge(failed, on=keys).empty
 
 
 def test_summary_counts_what_it_averages(two):
-    frame = summary(two).set_index(["split", "metric"])
+    frame = summary_table(two).set_index(["split", "metric"])
     error, ratio = frame.loc["test", "error"], frame.loc["test", "ratio"]
     assert (error["mean"], error["n"], error["nan"]) == (0.2, 2, 0)
     assert error["high"] - error["mean"] == pytest.approx(12.7062047 * 0.1)
     assert (ratio["mean"], ratio["n"], ratio["nan"]) == (0.5, 1, 1)
     assert math.isnan(ratio["low"])
-    assert "fit,main,0.8,test,ratio,0.5,,,1,1" in csv_text(summary(two), nan="").splitlines()
+    assert "fit,main,0.8,test,ratio,0.5,,,1,1" in csv_text(summary_table(two), nan="").splitlines()
 
 
 def test_the_table_has_what_the_file_asks_for(example):
-    sheet, named = asked_sheets(example)
+    sheet, named = requested_sheets(example)
     assert (sheet.title, named.title) == ("Table 1 (test)", "errors (train)")
     assert [column.title for column in sheet.columns] == [
         "algorithm", "variant", "kappa", "ratio", "error",
@@ -149,7 +153,7 @@ def test_the_table_has_what_the_file_asks_for(example):
 
 def test_rows_that_would_look_alike_are_told_apart(example):
     table = {"rows": ["algorithm"], "columns": ["error"]}
-    (sheet,) = asked_sheets(with_report(example, tables=[table]))
+    (sheet,) = requested_sheets(with_report(example, tables=[table]))
     assert [column.title for column in sheet.columns[:3]] == ["algorithm", "variant", "kappa"]
     rows = texts(sheet)
     assert len({tuple(row[:3]) for row in rows}) == len(rows)
@@ -157,7 +161,7 @@ def test_rows_that_would_look_alike_are_told_apart(example):
 
 def test_a_table_by_seed_has_single_numbers(two):
     table = {"rows": ["algorithm", "seed"], "columns": ["error"], "split": "train"}
-    (sheet,) = asked_sheets(with_report(two, tables=[table]))
+    (sheet,) = requested_sheets(with_report(two, tables=[table]))
     assert sheet.title == "Table 1 (train)"
     assert texts(sheet) == [
         ["fit", "0", "0.1000", "1", "ok 1"],
@@ -166,7 +170,7 @@ def test_a_table_by_seed_has_single_numbers(two):
 
 
 def test_without_a_wish_there_is_one_table_with_everything(two):
-    (sheet,) = asked_sheets(two)
+    (sheet,) = requested_sheets(two)
     assert [column.title for column in sheet.columns[:6]] == [
         "algorithm", "variant", "kappa", "objective", "ratio", "error",
     ]  # fmt: skip
@@ -175,12 +179,12 @@ def test_without_a_wish_there_is_one_table_with_everything(two):
 
 
 def test_a_constraint_that_no_table_shows_is_known(example):
-    assert unshown(example) == set()
-    assert unshown(with_report(example, tables=[{"columns": ["error"]}])) == {"parity"}
+    assert unlisted_constraints(example) == set()
+    assert unlisted_constraints(with_report(example, tables=[{"columns": ["error"]}])) == {"parity"}
 
 
 def test_promises_stand_side_by_side(example):
-    sheet = promises(example)
+    sheet = constraint_sheet(example)
     assert [column.title for column in sheet.columns[3:]] == [
         "constraint",
         "train",
@@ -195,7 +199,7 @@ def test_promises_stand_side_by_side(example):
 
 
 def test_kept_promises_count_trials(example):
-    rows = {tuple(row[:2]): row[2:] for row in texts(kept(example))}
+    rows = {tuple(row[:2]): row[2:] for row in texts(satisfaction_sheet(example))}
     assert rows["unconstrained", "hinge"] == ["parity", "✗ 0 of 30", "✗ 0 of 30", "not_met 30"]
     assert rows["majorize", "stochastic"][1] == "✗ 28 of 29"
     assert rows["three_player", "stochastic"][-1].endswith("no_solution_found 5")
@@ -208,12 +212,12 @@ def test_what_is_measured_nowhere_is_neither_kept_nor_broken(seeds):
     violation = {"violation.parity": math.nan}
     results = {trial.key: measured(trial, {("m", "test"): violation}) for trial in plan}
     ledger = Ledger(plan, results, {"experiment": {"constraints": {"parity": "..."}}})
-    assert [row[3] for row in texts(kept(ledger))] == ["-"]
-    assert [row[3] for row in texts(promises(ledger))] == ["-"]
+    assert [row[3] for row in texts(satisfaction_sheet(ledger))] == ["-"]
+    assert [row[3] for row in texts(constraint_sheet(ledger))] == ["-"]
 
 
 def test_failures_name_the_seeds_and_the_reason(example):
-    assert texts(failures(example)) == [
+    assert texts(failures_sheet(example)) == [
         ["majorize", "1", "2", "error", "E501: ZeroDivisionError: <b>division</b> by zero"],
     ]
 
@@ -231,13 +235,13 @@ def test_failures_name_the_seeds_and_the_reason(example):
     ],
 )
 def test_numbers_show_their_size(value, text):
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 def test_markdown_is_aligned_and_cannot_be_broken_out_of():
-    rows = ((Cell("a|b\n<i>"), Cell("0.5 ± 0.1")), (Cell("c"), Cell("12")))
-    sheet = Sheet("T", (Column("name"), Column("x", numeric=True)), rows)
-    assert markdown(sheet).splitlines() == [
+    rows = ((SheetCell("a|b\n<i>"), SheetCell("0.5 ± 0.1")), (SheetCell("c"), SheetCell("12")))
+    sheet = Sheet("T", (SheetColumn("name"), SheetColumn("x", numeric=True)), rows)
+    assert to_markdown(sheet).splitlines() == [
         "## T",
         "",
         "| name        |         x |",

@@ -11,7 +11,7 @@ import pytest
 from synthetic_ledger import store
 
 from ratecli.errors import FaultError
-from ratecli.ledger.lock import REPORT_LOCK
+from ratecli.ledger.lock import REPORT_LOCK_FILE
 from ratecli.ledger.view import Ledger
 from ratecli.report.write import write_report
 
@@ -35,7 +35,7 @@ def contents(folder):
 
 def test_the_files_are_written_and_nothing_else(reported):
     found = {str(path.relative_to(reported)) for path in reported.rglob("*") if path.is_file()}
-    assert found == {*FILES, "trials.sqlite", REPORT_LOCK}
+    assert found == {*FILES, "trials.sqlite", REPORT_LOCK_FILE}
 
 
 def test_the_order_in_which_trials_ended_does_not_show(reported, example, tmp_path):

@@ -11,14 +11,14 @@ from guarantees import certificate, leaf
 from synthetic_ledger import METRICS
 
 from ratecli.errors import FaultError
-from ratecli.ledger.records import Planned, TrialResult
-from ratecli.ledger.store import Store
+from ratecli.ledger.records import PlannedTrial, TrialResult
+from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
-from ratecli.report.models import LONGEST, folders, write_models
+from ratecli.report.models import MAX_FOLDER_NAME, trial_folders, write_models
 
 
 def trial(label, key, seed=0, **point):
-    return Planned(key, label, label, {}, point, seed, METRICS)
+    return PlannedTrial(key, label, label, {}, point, seed, METRICS)
 
 
 def write(folder, trials, models, status="ok", *, info=None, meta=None, encoding=""):
@@ -27,7 +27,7 @@ def write(folder, trials, models, status="ok", *, info=None, meta=None, encoding
         key: TrialResult(key, status, info=info or {}, models=models[key], encoding=encoding)
         for key in models
     }
-    with Store(folder / "trials.sqlite") as store:
+    with LedgerStore(folder / "trials.sqlite") as store:
         store.begin(trials, {})
         for result in results.values():
             store.put(result)
@@ -52,7 +52,7 @@ def test_names_say_which_trial():
         trial("majorize", "c", target=1e-20, n=True),
         trial("plain", "d", seed=2**70),
     ]
-    assert {name: found.key for name, found in folders(trials).items()} == {
+    assert {name: found.key for name, found in trial_folders(trials).items()} == {
         "majorize-target=1.25-n=3-seed=0": "a",
         "majorize-target=1e+20-n=-3-seed=1": "b",
         "majorize-target=1e-20-n=true-seed=0": "c",
@@ -77,12 +77,12 @@ def test_no_two_models_share_a_folder(one, other):
         trial(point.pop("label", "a"), key * 64, **point)
         for key, point in (("1", dict(one)), ("2", dict(other)))
     )
-    found = folders([first, second])
+    found = trial_folders([first, second])
     assert [each.key for each in found.values()] == [first.key, second.key]
-    assert folders([second, first]) == found
+    assert trial_folders([second, first]) == found
     assert len({name.casefold() for name in found}) == 2
     for name, owner in found.items():
-        assert len(name) <= LONGEST + 13
+        assert len(name) <= MAX_FOLDER_NAME + 13
         assert name.endswith(f"-{owner.key[:12]}")
         assert not set(name) & set("/\\: ,;\"'*?<>|&$\n")
 

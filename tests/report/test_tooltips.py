@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.draw import pictures
-from ratecli.report.plots.style import empty_figure, picture
-from ratecli.report.plots.tooltips import MOST_MARKS, Told
+from ratecli.report.plots.draw import draw_plots
+from ratecli.report.plots.style import empty_figure, make_plot_image
+from ratecli.report.plots.tooltips import MAX_MARKS, Tooltips
 
 XLINK = "{http://www.w3.org/1999/xlink}href"
 
@@ -48,7 +48,7 @@ def test_marks_are_where_the_markers_are(drawn):
 
 
 def test_marks_of_all_panels_are_where_the_markers_are():
-    (shown,) = pictures(promised())
+    (shown,) = draw_plots(promised())
     number = shown.series.index(SAFE)
     assert sorted(told(shown, number)) == [
         pytest.approx(place, abs=1e-5) for place in sorted(markers(shown, number))
@@ -71,7 +71,7 @@ def test_a_plot_along_a_trace_tells_each_place():
     trace = tuple({"iteration": k, "objective": 1.0 / k, "violation": 0.5} for k in (1, 2, 3))
     result = measured(trial, {("main", "test"): {"error": 0.1}}, trace=trace)
     plots = {"report": {"plots": [{"kind": "convergence"}]}, "constraints": {"parity": "..."}}
-    (shown,) = pictures(Ledger([trial], {trial.key: result}, {"experiment": plots}))
+    (shown,) = draw_plots(Ledger([trial], {trial.key: result}, {"experiment": plots}))
     assert shown.series == ("fit",)
     assert [dict(mark.facts) for mark in shown.marks[:3]] == [
         {"iteration": str(k), "objective (train)": f"{1 / k:.4f}", "n": "1"} for k in (1, 2, 3)
@@ -79,7 +79,7 @@ def test_a_plot_along_a_trace_tells_each_place():
     assert len(shown.marks) == 6
 
 
-def _bars(told: Told) -> Figure:
+def _bars(told: Tooltips) -> Figure:
     figure = empty_figure((4, 3))
     axes = figure.add_subplot()
     told.own("bars", axes.barh([0, 1], [2.0, 4.0], height=0.5))
@@ -90,7 +90,7 @@ def _bars(told: Told) -> Figure:
 
 
 def test_a_box_is_where_the_bar_is():
-    shown = picture("p", "c", _bars)
+    shown = make_plot_image("p", "c", _bars)
     root = ET.fromstring(shown.svg)
     width, height = (float(each) for each in root.get("viewBox").split()[2:])
     groups = groups_of(shown, "series-0-")
@@ -110,7 +110,7 @@ def test_a_box_is_where_the_bar_is():
         )
 
 
-def _points(told: Told, *, places) -> Figure:
+def _points(told: Tooltips, *, places) -> Figure:
     figure = empty_figure((4, 3))
     axes = figure.add_subplot()
     axes.set_xlim(0, 1)
@@ -122,9 +122,9 @@ def _points(told: Told, *, places) -> Figure:
 
 def test_what_is_outside_or_nowhere_is_not_told():
     places = [(0.5, 0.5), (1.5, 0.5), (0.5, -0.2), (float("nan"), 0.5), (1.0, 0.0)]
-    assert len(picture("p", "c", partial(_points, places=places)).marks) == 2
+    assert len(make_plot_image("p", "c", partial(_points, places=places)).marks) == 2
 
 
 def test_of_too_many_places_the_first_are_told():
-    places = [(0.5, k / MOST_MARKS / 2) for k in range(MOST_MARKS + 1)]
-    assert len(picture("p", "c", partial(_points, places=places)).marks) == MOST_MARKS
+    places = [(0.5, k / MAX_MARKS / 2) for k in range(MAX_MARKS + 1)]
+    assert len(make_plot_image("p", "c", partial(_points, places=places)).marks) == MAX_MARKS

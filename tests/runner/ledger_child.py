@@ -12,10 +12,10 @@ from pathlib import Path
 from small_trials import numbers
 
 from ratecli.experiment.plan import Task
-from ratecli.ledger.records import Planned
-from ratecli.ledger.store import Store
-from ratecli.ledger.writer import Writer
-from ratecli.runner.executors import Dask, Hooks, Processes, Serial
+from ratecli.ledger.records import PlannedTrial
+from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.writer import LedgerWriter
+from ratecli.runner.executors import DaskExecutor, Hooks, ProcessExecutor, SerialExecutor
 
 
 def tasks(trials, seconds):
@@ -29,14 +29,14 @@ def tasks(trials, seconds):
 
 def run(ledger, jobs, trials, seconds, tell=lambda: None):
     todo = tasks(trials, seconds)
-    plan = [Planned(task.key, "a", "a", {}, {"at": task.key}, 0, {"m": "m0"}) for task in todo]
-    executor = {0: Dask(None, 2), 1: Serial()}.get(jobs, Processes(jobs))
-    with Store(ledger) as store:
+    plan = [PlannedTrial(task.key, "a", "a", {}, {"at": task.key}, 0, {"m": "m0"}) for task in todo]
+    executor = {0: DaskExecutor(None, 2), 1: SerialExecutor()}.get(jobs, ProcessExecutor(jobs))
+    with LedgerStore(ledger) as store:
         store.begin(plan, {"trials": trials})
         known = store.known()
         left = [task for task in todo if task.key not in known]
 
-        writer = Writer(store)
+        writer = LedgerWriter(store)
 
         def keep(result):
             writer.put(result)

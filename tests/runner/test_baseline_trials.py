@@ -9,9 +9,9 @@ from experiments import people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
-from ratecli.sampling.rows import world
-from ratecli.solvers.baselines.zafar import GAP
-from ratecli.solvers.majorize.solution import FEASIBLE
+from ratecli.sampling.rows import load_trial_data
+from ratecli.solvers.baselines.zafar import ZAFAR_GAP
+from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE
 
 FILE = """
 name: baselines
@@ -112,14 +112,14 @@ def test_covariance_of_a_stored_model(folder):
     path = write(folder, text)
     outcome, store = run_file(path)
     assert outcome.counts == {"ok": 2}
-    rows = world(prepare(path).data, 0)
+    rows = load_trial_data(prepare(path).data, 0)
     train = rows.sample.part == "train"
     men = rows.sample.columns["sex"] == "M"
     for trial in store.plan():
         result = store.result(trial.key)
         scores = loads(result.models["deterministic"]).score(rows.X)
         slack = trial.point["c"] - np.mean(scores[train & men]) + np.mean(scores[train & ~men])
-        assert slack >= -2 * FEASIBLE
+        assert slack >= -2 * FEASIBILITY_TOLERANCE
         # it binds, and what slack is left is worth no more than the gap
         assert result.multipliers["a"] > 0.04
-        assert slack * result.multipliers["a"] <= result.trace[0]["gap"] + 1e-9 <= 2 * GAP
+        assert slack * result.multipliers["a"] <= result.trace[0]["gap"] + 1e-9 <= 2 * ZAFAR_GAP

@@ -22,11 +22,11 @@ from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import prepare
 from ratecli.runner import dask_pool as dask_crew
 from ratecli.runner import dask_worker
-from ratecli.runner.dask_pool import DaskCrew, connected
-from ratecli.runner.dask_worker import Run, work
-from ratecli.runner.executors import Dask, Processes, Serial
-from ratecli.runner.messages import Parcel
-from ratecli.runner.schedule import Ready
+from ratecli.runner.dask_pool import DaskPool, connect_client
+from ratecli.runner.dask_worker import DaskRun, run_on_worker
+from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
+from ratecli.runner.messages import TaskMessage
+from ratecli.runner.schedule import ReadyTask
 from ratecli.runner.trial import run_trial
 
 HERE = Path(__file__).parent
@@ -49,7 +49,7 @@ def test_a_trial_whose_dask_worker_is_killed_is_tried_once_more(cluster, tmp_pat
     log = tmp_path / "log"
     tasks = [task(f"k{i}") for i in range(12)]
     tasks[1:1] = [task("x", "fell", (times, str(log)))]
-    found = results(Dask(cluster), tasks)
+    found = results(DaskExecutor(cluster), tasks)
     assert found.pop("x").status == status
     assert {result.status for result in found.values()} == {"ok"}
     assert len(found) == 12
@@ -85,7 +85,7 @@ def test_a_lost_scheduler_is_told_and_what_ended_is_kept(running, tmp_path):
     killer.start()
     kept = []
     with pytest.raises(FaultError) as told:
-        Dask(address).run([task("a"), task(str(held), "lock", str(held))], act, kept.append)
+        DaskExecutor(address).run([task("a"), task(str(held), "lock", str(held))], act, kept.append)
     killer.join()
     assert [fault.code for fault in told.value.faults] == ["E513"]
     assert told.value.exit_code == 1
@@ -107,7 +107,7 @@ def until(condition, seconds=30):
 def test_no_cluster_is_told(monkeypatch):
     monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.3)
     with pytest.raises(FaultError, match="E512: no Dask scheduler at tcp:") as told:
-        results(Dask("tcp://127.0.0.1:9"), [task("a")])
+        results(DaskExecutor("tcp://127.0.0.1:9"), [task("a")])
     assert told.value.exit_code == 2
 
 
@@ -117,45 +117,47 @@ def test_a_cluster_without_workers_is_told(monkeypatch):
         LocalCluster(n_workers=0, dashboard_address=None) as cluster,
         pytest.raises(FaultError, match=r"E512: the Dask scheduler at .* has had no worker"),
     ):
-        results(Dask(cluster.scheduler_address), [task("a")])
+        results(DaskExecutor(cluster.scheduler_address), [task("a")])
 
 
 def test_a_worker_with_other_versions_is_refused():
     with pytest.raises(FaultError, match=r"E512: a Dask worker has numpy .* instead of 0\.1"):
-        work(Run("r", {"numpy": "0.1"}, {}), Parcel("k", b"", UNLIMITED))
+        run_on_worker(DaskRun("r", {"numpy": "0.1"}, {}), TaskMessage("k", b"", UNLIMITED))
 
 
 def test_a_worker_that_cannot_run_trials_is_told(cluster, monkeypatch):
     monkeypatch.setattr(dask_crew, "code_versions", lambda: {"numpy": "0.1"})
     with pytest.raises(FaultError, match="E512: a Dask worker has numpy"):
-        results(Dask(cluster), [task("a")])
+        results(DaskExecutor(cluster), [task("a")])
 
 
 def test_processes_leave_when_a_run_falls_silent(cluster):
-    parcel = Parcel.of(Ready(task("a", "process"), {}), act)
+    parcel = TaskMessage.of(ReadyTask(task("a", "process"), {}), act)
     usual = dask_worker.IDLE_SECONDS
-    with connected(cluster) as client:
+    with connect_client(cluster) as client:
         client.run(setattr, dask_worker, "IDLE_SECONDS", 0.1)
-        answer = client.submit(work, Run("silent", {}, {}), parcel, pure=False).result()
+        answer = client.submit(
+            run_on_worker, DaskRun("silent", {}, {}), parcel, pure=False
+        ).result()
         until_gone(answer.info["pid"])
         client.run(setattr, dask_worker, "IDLE_SECONDS", usual)
 
 
 def test_fewer_at_once_than_a_cluster_could(cluster):
-    found = results(Dask(cluster, 1), [task(str(at), "between") for at in range(6)])
+    found = results(DaskExecutor(cluster, 1), [task(str(at), "between") for at in range(6)])
     spans = sorted(result.info["span"] for result in found.values())
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
 def test_no_process_outlives_its_run(cluster):
-    found = results(Dask(cluster), [task(key, "process") for key in "abcd"])
+    found = results(DaskExecutor(cluster), [task(key, "process") for key in "abcd"])
     for pid in {result.info["pid"] for result in found.values()}:
         until_gone(pid)
 
 
 def test_a_worker_that_is_lost_at_the_end_takes_nothing_away(cluster):
-    with connected(cluster) as client:
-        crew = DaskCrew(client, 2)
+    with connect_client(cluster) as client:
+        crew = DaskPool(client, 2)
         address, pid = min(client.run(os.getpid).items())
         os.kill(pid, signal.SIGKILL)
         crew.dismiss()
@@ -179,9 +181,9 @@ metrics: {error: error, best: 'of(unconstrained, error)'}
 
 def test_data_is_read_once_a_worker_and_numbers_do_not_depend_on_where(cluster, tmp_path):
     tasks = prepare(write(tmp_path, MANY)).plan.tasks
-    here = results(Serial(), tasks, run_trial)
+    here = results(SerialExecutor(), tasks, run_trial)
     assert len(here) == 8
-    for executor in (Processes(1), Dask(cluster, 1)):
+    for executor in (ProcessExecutor(1), DaskExecutor(cluster, 1)):
         there = results(executor, tasks, reading)
         assert {key: facts(result) for key, result in there.items()} == {
             key: facts(result) for key, result in here.items()

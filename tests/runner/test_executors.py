@@ -6,28 +6,30 @@ from graphlib import CycleError
 import pytest
 from small_trials import act, numbers
 
-from ratecli.errors import Fault, FaultError
-from ratecli.experiment.limits import UNLIMITED, Limits
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.limits import UNLIMITED, TrialLimits
 from ratecli.experiment.plan import Task
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.executors import Dask, Hooks, Processes, Serial
+from ratecli.runner.executors import DaskExecutor, Hooks, ProcessExecutor, SerialExecutor
 from ratecli.runner.schedule import Schedule
-from ratecli.runner.worker import THREADS, failure
+from ratecli.runner.worker import THREAD_VARIABLES, failure_result
 
 
 @pytest.fixture(params=["serial", "processes", "dask"])
 def executor(request):
     """What all executors do, with two workers where there are any."""
     if request.param == "dask":
-        return Dask(request.getfixturevalue("cluster"))
-    return Serial() if request.param == "serial" else Processes(2)
+        return DaskExecutor(request.getfixturevalue("cluster"))
+    return SerialExecutor() if request.param == "serial" else ProcessExecutor(2)
 
 
 @pytest.fixture(params=["processes", "dask"])
 def workers(request):
     """Executors whose workers can die."""
     return (
-        Processes(2) if request.param == "processes" else Dask(request.getfixturevalue("cluster"))
+        ProcessExecutor(2)
+        if request.param == "processes"
+        else DaskExecutor(request.getfixturevalue("cluster"))
     )
 
 
@@ -49,7 +51,7 @@ def run(executor, tasks, function=act, **hooks):
 
 @pytest.mark.parametrize("jobs", [1, 5])
 def test_results_do_not_depend_on_how_many_work(jobs):
-    assert_alike(Processes(jobs))
+    assert_alike(ProcessExecutor(jobs))
 
 
 def test_results_do_not_depend_on_the_executor(executor):
@@ -59,7 +61,9 @@ def test_results_do_not_depend_on_the_executor(executor):
 def assert_alike(executor):
     tasks = [Task(f"k{i}", (f"k{i - 3}",) if i >= 3 else (), (f"k{i}", 0)) for i in range(20)]
     results = run(executor, tasks, numbers)
-    assert dict(sorted(results.items())) == dict(sorted(run(Serial(), tasks, numbers).items()))
+    assert dict(sorted(results.items())) == dict(
+        sorted(run(SerialExecutor(), tasks, numbers).items())
+    )
     assert len(results) == 20
 
 
@@ -135,12 +139,12 @@ def test_a_trial_whose_worker_died_is_tried_once_more(workers, tmp_path):
 def test_no_more_processes_than_jobs_and_each_runs_many(executor):
     results = run(executor, [task(f"k{i}", "process") for i in range(8)])
     processes = {result.info["pid"] for result in results.values()}
-    assert len(processes) <= (1 if executor == Serial() else 2)
-    assert (os.getpid() in processes) == (executor == Serial())
+    assert len(processes) <= (1 if executor == SerialExecutor() else 2)
+    assert (os.getpid() in processes) == (executor == SerialExecutor())
 
 
 def test_what_runs_too_long_is_ended(executor):
-    tasks = [task("x", "spin", limits=Limits(time=0.3)), task("y", needs=("x",)), task("z")]
+    tasks = [task("x", "spin", limits=TrialLimits(time=0.3)), task("y", needs=("x",)), task("z")]
     results = run(executor, tasks)
     assert results["x"].status == "timeout"
     assert results["x"].reason == "took longer than 0.3 s, the limit of time"
@@ -150,7 +154,7 @@ def test_what_runs_too_long_is_ended(executor):
 
 
 def test_what_holds_too_much_is_ended(executor):
-    tasks = [task("x", "hoard", 700, limits=Limits(memory=400 * 2**20)), task("y")]
+    tasks = [task("x", "hoard", 700, limits=TrialLimits(memory=400 * 2**20)), task("y")]
     results = run(executor, tasks)
     assert results["x"].status == "error"
     found = re.fullmatch(
@@ -163,21 +167,21 @@ def test_what_holds_too_much_is_ended(executor):
 
 
 def test_a_limit_below_what_a_process_takes(executor):
-    results = run(executor, [task("x", "lock", os.devnull, limits=Limits(memory=2**20))])
+    results = run(executor, [task("x", "lock", os.devnull, limits=TrialLimits(memory=2**20))])
     assert results["x"].status == "error"
     assert results["x"].reason.endswith("a process alone takes more than the limit")
 
 
 def test_what_earlier_trials_left_in_memory_is_nobodys_fault():
-    limits = Limits(memory=300 * 2**20)
+    limits = TrialLimits(memory=300 * 2**20)
     tasks = [task(key, "hoard", 150, limits=limits) for key in "abc"]
-    results = run(Processes(1), tasks)
+    results = run(ProcessExecutor(1), tasks)
     assert {result.status for result in results.values()} == {"ok"}
     assert len({result.info["pid"] for result in results.values()}) == 3
 
 
 def test_what_keeps_its_limits_is_let_be(executor):
-    limits = Limits(60, 2**40)
+    limits = TrialLimits(60, 2**40)
     results = run(executor, [task(f"k{i}", "process", limits=limits) for i in range(4)])
     assert {result.status for result in results.values()} == {"ok"}
     assert os.getpid() not in {result.info["pid"] for result in results.values()}
@@ -188,8 +192,8 @@ def test_nothing_to_do_is_done(executor):
 
 
 def test_sums_are_added_up_by_one_thread(executor, monkeypatch):
-    here = run(Serial(), [task("a", "threads")])["a"]
-    for name in THREADS:
+    here = run(SerialExecutor(), [task("a", "threads")])["a"]
+    for name in THREAD_VARIABLES:
         monkeypatch.setenv(name, "2")
     before = dict(os.environ)
     result = run(executor, [task("a", "threads")])["a"]
@@ -219,7 +223,7 @@ def test_a_fault_of_the_ledger_ends_the_run(executor):
 
 
 def test_one_key_is_one_task():
-    assert list(run(Serial(), [task("a"), task("a")])) == ["a"]
+    assert list(run(SerialExecutor(), [task("a"), task("a")])) == ["a"]
 
 
 def test_cycles_and_strangers_are_refused():
@@ -240,5 +244,5 @@ def test_results_are_kept_only_while_needed():
 
 def test_a_failed_trial_says_its_code_once():
     """It is shown as an E501 itself."""
-    other = FaultError([Fault("E501", "no classifier"), Fault("E311", "no value")])
-    assert failure("k", other).reason == "no classifier; E311: no value"
+    other = FaultError([Diagnostic("E501", "no classifier"), Diagnostic("E311", "no value")])
+    assert failure_result("k", other).reason == "no classifier; E311: no value"

@@ -16,7 +16,7 @@ import ledger_child
 import psutil
 import pytest
 
-from ratecli.ledger.store import Store
+from ratecli.ledger.store import LedgerStore
 
 CHILD = Path(__file__).with_name("ledger_child.py")
 TRIALS = 200
@@ -42,7 +42,7 @@ def wait_for(condition, seconds=20):
 
 def contents(ledger):
     """All that does not depend on the clock."""
-    with Store(ledger, readonly=True) as store:
+    with LedgerStore(ledger, readonly=True) as store:
         results = {key: replace(store.result(key), seconds=0.0) for key in store.results()}
         return dict(sorted(results.items())), store.plan(), store.meta()
 

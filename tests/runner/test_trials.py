@@ -9,9 +9,9 @@ import pytest
 from experiments import people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import prepare
-from ratecli.ledger.records import CONSTANT
+from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import loads
-from ratecli.sampling.rows import world
+from ratecli.sampling.rows import load_trial_data
 
 BASE = """
 name: small
@@ -43,7 +43,7 @@ def test_stored_numbers_are_those_of_the_stored_model(folder):
     assert outcome.counts == {"ok": 4}
     frame = pd.read_csv(folder / "people.csv")
     for (_, seed), (planned, result) in results_of(store).items():
-        rows = world(prepared.data, seed)
+        rows = load_trial_data(prepared.data, seed)
         for variant, blob in result.models.items():
             p = loads(blob).decide(rows.X)
             for split in ("train", "test"):
@@ -77,8 +77,8 @@ def test_the_best_constant_decision_satisfies_the_constraints(folder, rule, deci
     _, store = run_file(path)
     label = (pd.read_csv(folder / "people.csv").y == 1).to_numpy()
     for (_, seed), (_, result) in results_of(store).items():
-        part = world(prepared.data, seed).sample.part
-        assert result.info[CONSTANT] == pytest.approx(
+        part = load_trial_data(prepared.data, seed).sample.part
+        assert result.info[BEST_CONSTANT_KEY] == pytest.approx(
             {split: np.mean(label[part == split] != decision) for split in ("train", "test")}
         )
 
@@ -88,7 +88,7 @@ def test_training_rows_alone_decide_a_model(folder):
     _, store = run_file(path)
     before = {key: store.result(p.key).models for key, (p, _) in results_of(store).items()}
     frame = pd.read_csv(folder / "people.csv")
-    test = world(prepare(path).data, 0).sample.part == "test"
+    test = load_trial_data(prepare(path).data, 0).sample.part == "test"
     frame.loc[test, ["x", "z"]] = 99.0
     frame.loc[test, "y"] = 1 - frame.loc[test, "y"]
     frame.to_csv(folder / "people.csv", index=False)
@@ -144,7 +144,7 @@ def test_churn_compares_with_the_deployed_model(folder, deployed):
     frame = pd.read_csv(folder / "people.csv")
     found = results_of(store)
     for seed in (0, 1):
-        rows = world(prepare(path).data, seed)
+        rows = load_trial_data(prepare(path).data, seed)
         old = frame.old.to_numpy()
         if "algorithm" in deployed:
             blob = next(iter(found["unconstrained", seed][1].models.values()))
@@ -219,9 +219,9 @@ def test_names_do_not_enter_a_key_and_everything_else_does(folder):
 def test_a_stated_split_seed_fixes_the_split_for_all_seeds(folder):
     free = prepare(write(folder, BASE)).data
     fixed = prepare(write(folder, BASE), ["datasets.people.split.seed=5"]).data
-    one, two = (world(free, seed).sample.part for seed in (0, 1))
+    one, two = (load_trial_data(free, seed).sample.part for seed in (0, 1))
     assert (one != two).any()
-    one, two = (world(fixed, seed).sample.part for seed in (0, 1))
+    one, two = (load_trial_data(fixed, seed).sample.part for seed in (0, 1))
     assert (one == two).all()
 
 
@@ -244,7 +244,9 @@ def test_a_deployed_algorithm_is_not_held_to_its_own_decisions(folder):
 
 def test_the_deployed_column_is_no_feature(folder):
     text = BASE.replace(", drop: [old]", "") + "deployed: {column: old}\n"
-    assert world(prepare(write(folder, text)).data, 0).X.shape[1] == 4  # sex=F, sex=M, x, z
+    assert (
+        load_trial_data(prepare(write(folder, text)).data, 0).X.shape[1] == 4
+    )  # sex=F, sex=M, x, z
 
 
 @pytest.mark.parametrize("name", ["error", "recall", "max_gap", "of", "sqrt"])

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import math
 
-from ratecli.ledger.records import CONSTANT, Planned, TrialResult, Value
-from ratecli.runner.warnings import constants, unkept
+from ratecli.ledger.records import BEST_CONSTANT_KEY, MeasuredValue, PlannedTrial, TrialResult
+from ratecli.runner.warnings import constant_warnings, violation_warnings
 
 
 def planned(key, algorithm="majorize"):
-    return Planned(key, algorithm, algorithm, {}, {}, 0, {"violation.fair": "v", "error": "e"})
+    return PlannedTrial(key, algorithm, algorithm, {}, {}, 0, {"violation.fair": "v", "error": "e"})
 
 
 def result(key, train, test, variant="main"):
-    values = [Value(variant, "train", "v", train), Value(variant, "test", "v", test)]
-    values += [Value("other", "train", "v", -1.0), Value("other", "test", "v", 1.0)]
+    values = [
+        MeasuredValue(variant, "train", "v", train),
+        MeasuredValue(variant, "test", "v", test),
+    ]
+    values += [MeasuredValue("other", "train", "v", -1.0), MeasuredValue("other", "test", "v", 1.0)]
     return TrialResult(key, "ok", values=tuple(values))
 
 
 def warnings(*results, algorithm="majorize"):
     plan = [planned(each.key, algorithm) for each in results]
-    return [fault.message for fault in unkept(plan, {each.key: each for each in results})]
+    return [
+        fault.message for fault in violation_warnings(plan, {each.key: each for each in results})
+    ]
 
 
 def test_only_what_holds_in_training_is_counted():
@@ -41,9 +46,9 @@ def test_algorithms_that_ignore_constraints_promised_nothing():
 
 def test_what_was_not_measured_tells_nothing():
     missing = TrialResult("a", "infeasible")
-    train_only = TrialResult("b", "ok", values=(Value("main", "train", "v", 0.0),))
+    train_only = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 0.0),))
     assert warnings(missing, train_only) == []
-    assert unkept([planned("a")], {}) == []
+    assert violation_warnings([planned("a")], {}) == []
 
 
 def test_a_split_without_rows_of_the_group_tells_nothing():
@@ -55,13 +60,13 @@ def test_a_split_without_rows_of_the_group_tells_nothing():
 
 def test_codes():
     plan, found = [planned("a")], {"a": result("a", 0.0, 0.5)}
-    assert [fault.code for fault in unkept(plan, found)] == ["W402"]
+    assert [fault.code for fault in violation_warnings(plan, found)] == ["W402"]
 
 
 def measured(key, constant, **objectives):
     """A trial whose variants have these objectives on the test set."""
-    values = [Value(name, "test", "o", each) for name, each in objectives.items()]
-    info = {CONSTANT: {"test": constant}} if constant is not None else {}
+    values = [MeasuredValue(name, "test", "o", each) for name, each in objectives.items()]
+    info = {BEST_CONSTANT_KEY: {"test": constant}} if constant is not None else {}
     return TrialResult(key, "ok", values=tuple(values), info=info)
 
 
@@ -72,8 +77,8 @@ def test_models_no_better_than_a_constant_are_named():
         measured("c", 0.2, stochastic=math.nan, deterministic=0.1),
         measured("d", None, stochastic=0.9),
     ]
-    plan = [Planned(r.key, "m", "mixture", {}, {}, 0, {"objective": "o"}) for r in results]
-    found = constants(plan, {each.key: each for each in results})
+    plan = [PlannedTrial(r.key, "m", "mixture", {}, {}, 0, {"objective": "o"}) for r in results]
+    found = constant_warnings(plan, {each.key: each for each in results})
     shared = "is no better than a constant decision on test rows in"
     assert [(each.code, each.message) for each in found] == [
         ("W408", f"'m' (stochastic) {shared} 1 of 3 trials: objective 0.3 against 0.2"),

@@ -10,5 +10,5 @@ from ratecli.sampling import rows as world
 def reading(job, given):
     """A trial of an experiment, and how often its process has read and stacked tables so far."""
     result = run_trial(job, given)
-    counts = [cached.cache_info().misses for cached in (world._read, world._all_rows)]
+    counts = [cached.cache_info().misses for cached in (world._read_table, world._stack_tables)]
     return replace(result, info={"pid": os.getpid(), "reads": counts})

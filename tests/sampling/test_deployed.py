@@ -11,10 +11,10 @@ import pytest
 
 from experiments import people, run_file, write
 from ratecli.experiment.explain import explain
-from ratecli.experiment.prepare import examine, prepare
+from ratecli.experiment.prepare import check_available, prepare
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.models.storage import dumps, loads
-from ratecli.sampling.rows import world
+from ratecli.sampling.rows import load_trial_data
 
 FILE = """
 name: deployed
@@ -82,7 +82,7 @@ def by_hand(folder, decisions):
 @pytest.mark.parametrize("source", ["{model: old.npz}", "{column: old}"])
 def test_its_numbers_are_those_of_its_likelier_decisions(folder, source):
     path = write(folder, FILE.replace("{model: old.npz}", source))
-    rows = world(prepare(path).data, 0)
+    rows = load_trial_data(prepare(path).data, 0)
     decisions = pd.read_csv(folder / "people.csv").old.to_numpy()
     if "model" in source:
         decisions = (MODEL.decide(rows.X) > 0.5).astype(float)
@@ -164,7 +164,7 @@ def test_no_algorithm_of_that_name_is_looked_for(folder):
         "majorize": [],
         "unconstrained": [],
     }
-    lines = [line.strip() for line in explain(examine(prepared.path))]
+    lines = [line.strip() for line in explain(check_available(prepared.path))]
     canonical = "of(deployed, tpr[sex = F]@train)"
     note = "is a number once the deployed model has decided; below, 0.5 stands for it"
     assert f"{canonical} {note}" in lines

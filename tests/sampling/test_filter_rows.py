@@ -11,7 +11,7 @@ from experiments import people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
-from ratecli.sampling.rows import world
+from ratecli.sampling.rows import load_trial_data
 
 STAGE = """
 name: rows
@@ -115,7 +115,7 @@ def test_what_is_left_out_says_nothing(tmp_path, frame):
         folder.mkdir()
         ready = prepared(folder, rows, text)
         _, store = run_file(ready.path)
-        X = world(ready.data, 0, None, ready.cases[0].drawing).X[: len(frame)]
+        X = load_trial_data(ready.data, 0, None, ready.cases[0].drawing).X[: len(frame)]
         models = (loads(store.result(p.key).models["expected"]) for p in store.plan())
         chances.append(np.stack([model.decide(X) for model in models]))
     assert np.ptp(chances[0], axis=1).min() > 0.2
@@ -144,7 +144,7 @@ def test_who_is_in_no_group_of_the_goal_is_not_left_out(tmp_path, frame):
         ready = prepared(folder, frame, text)
         _, store = run_file(ready.path)
         (planned,) = store.plan()
-        rows = world(ready.data, 0, None, ready.cases[0].drawing)
+        rows = load_trial_data(ready.data, 0, None, ready.cases[0].drawing)
         chances = loads(store.result(planned.key).models["expected"]).decide(rows.X)
         known = (rows.sample.part == "train") & pd.notna(rows.sample.columns["sex"])
         women = rows.sample.columns["sex"][known] == "F"
@@ -157,7 +157,7 @@ def test_a_seed_may_meet_what_the_first_one_did_not(tmp_path, frame):
     text = STAGE.replace(", part], split: {by: part}", "]")
     text = text.replace("algorithms", "seeds: 20\nalgorithms")
     frame = frame.drop(columns="part")
-    tested = world(prepared(tmp_path, frame, text).data, 0).sample.part == "test"
+    tested = load_trial_data(prepared(tmp_path, frame, text).data, 0).sample.part == "test"
     frame.loc[np.flatnonzero(tested)[0], "sex"] = None
     other = tmp_path / "other"
     other.mkdir()

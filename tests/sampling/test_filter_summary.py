@@ -9,13 +9,13 @@ import pytest
 
 from experiments import people, run_file, write
 from ratecli.experiment.prepare import prepare
-from ratecli.ledger.records import FILTERS
+from ratecli.ledger.records import FILTERS_KEY
 from ratecli.models.storage import loads
 from ratecli.rates.analysis import objective_goal
-from ratecli.rates.parser import parse_value
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
-from ratecli.sampling.filter_summary import census, groups_of
-from ratecli.sampling.rows import world
+from ratecli.sampling.filter_summary import census, joint_rate_groups
+from ratecli.sampling.rows import load_trial_data
 
 FILE = """
 name: filters
@@ -44,10 +44,10 @@ def trials(tmp_path_factory):
 
 def test_every_number_is_what_a_loop_over_rows_counts(trials):
     prepared, results, _ = trials
-    rows = world(prepared.data, 0, None, prepared.cases[0].drawing)
+    rows = load_trial_data(prepared.data, 0, None, prepared.cases[0].drawing)
     sample = rows.sample
     for result in results.values():
-        for name, told in result.info[FILTERS].items():
+        for name, told in result.info[FILTERS_KEY].items():
             classifier = loads(result.models[name])
             said, kept = classifier.memberships(rows.X), classifier.decide(rows.X)
             assert told["keep"] == pytest.approx(classifier.keep.tolist(), abs=1e-9)
@@ -83,7 +83,7 @@ def test_every_number_is_what_a_loop_over_rows_counts(trials):
 def test_measures_follow_from_it(trials):
     _, results, planned = trials
     for label, result in results.items():
-        for name, told in result.info[FILTERS].items():
+        for name, told in result.info[FILTERS_KEY].items():
             for split in ("train", "test"):
                 known = {v.metric: v.value for v in result.values
                          if (v.variant, v.split) == (name, split)}  # fmt: skip
@@ -97,7 +97,7 @@ def test_measures_follow_from_it(trials):
 
 def test_one_sample_is_counted_as_it_is(trials):
     _, results, _ = trials
-    told = results["balanced_tree"].info[FILTERS]
+    told = results["balanced_tree"].info[FILTERS_KEY]
     assert list(told) == ["expected", "sampled"]  # the main variant first
     for column in ("city", "sex"):
         both = [told[name]["columns"][column]["splits"]["train"] for name in told]
@@ -108,8 +108,8 @@ def test_one_sample_is_counted_as_it_is(trials):
 def test_it_is_plain_data(trials):
     _, results, _ = trials
     for result in results.values():
-        text = json.dumps(result.info[FILTERS], allow_nan=False)
-        assert json.loads(text) == result.info[FILTERS]
+        text = json.dumps(result.info[FILTERS_KEY], allow_nan=False)
+        assert json.loads(text) == result.info[FILTERS_KEY]
 
 
 def test_a_variant_that_no_trial_gave_is_told(tmp_path):
@@ -129,13 +129,13 @@ def test_other_classifiers_have_none(tmp_path):
     people(200, 1).to_csv(tmp_path / "people.csv", index=False)
     text = "name: x\ndatasets: {d: {path: people.csv, label: y}}\nalgorithms: [unconstrained]\n"
     _, store = run_file(write(tmp_path, text))
-    assert FILTERS not in store.result(store.plan()[0].key).info
+    assert FILTERS_KEY not in store.result(store.plan()[0].key).info
 
 
 def goal(text):
     values = {"job": ["b", "a"], "age": [3.0, 20.5, 30.0]}
     scope = Scope(values=values.get, columns=frozenset(values))
-    return objective_goal(text, resolve(parse_value(text), scope))
+    return objective_goal(text, resolve(parse_expression(text), scope))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def goal(text):
     ],
 )
 def test_groups_are_those_of_the_goals(text, groups):
-    found = {column: list(told) for column, told in groups_of([goal(text)]).items()}
+    found = {column: list(told) for column, told in joint_rate_groups([goal(text)]).items()}
     assert found == groups
 
 

@@ -11,11 +11,11 @@ from ratecli.experiment.prepare import prepare
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import loads
 from ratecli.rates.matrix import measure
-from ratecli.rates.parser import parse_value
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.levels import features_at_levels
-from ratecli.sampling.rows import World, world
+from ratecli.sampling.rows import TrialData, load_trial_data
 
 ENTRY = "{path: people.csv, label: y, drop: [old], weight: w, split: {validation: 1/5}}"
 PLAIN = f"""
@@ -44,13 +44,13 @@ def folder(tmp_path):
     return tmp_path
 
 
-def rows_of(folder, text: str, seed: int = 0) -> World:
-    return world(prepare(write(folder, text)).data, seed, "old")
+def rows_of(folder, text: str, seed: int = 0) -> TrialData:
+    return load_trial_data(prepare(write(folder, text)).data, seed, "old")
 
 
-def number(text: str, rows: World, classifier: Threshold, split: str | None = None) -> float:
+def number(text: str, rows: TrialData, classifier: Threshold, split: str | None = None) -> float:
     scope = Scope(values=lambda _: (0.0, 1.0, 2.0))
-    expression = resolve(parse_value(text), scope)
+    expression = resolve(parse_expression(text), scope)
     return measure([expression], rows.sample, split or "train", rows.predictions(classifier))[0]
 
 
@@ -111,7 +111,7 @@ def test_mean_precision_at_recalls_is_that_of_a_sorted_list(tmp_path):
     lines += ["0,0,test", "1,1,test"]
     (tmp_path / "people.csv").write_text("\n".join(["s,y,part", *lines]) + "\n")
     text = "name: x\nalgorithms: [unconstrained]\ndatasets: {d: {path: people.csv, label: y, levels: 3, split: {by: part}}}\n"
-    rows = world(prepare(write(tmp_path, text)).data, 0)
+    rows = load_trial_data(prepare(write(tmp_path, text)).data, 0)
     part = rows.X[rows.sample.part == "train"][::3, 0]  # scaled, in the same order
     between = (part[[0, 2, 3]] + part[[1, 3, 4]]) / 2
     classifier = Threshold(np.append(1.0, -between))

@@ -9,8 +9,8 @@ import pytest
 
 from experiments import people, run_file, write
 from ratecli.experiment.prepare import prepare
-from ratecli.sampling.resampling import AS_THEY_ARE, Drawing, Holdout
-from ratecli.sampling.rows import dealt_of, world
+from ratecli.sampling.resampling import NO_RESAMPLING, Holdout, SamplingSpec
+from ratecli.sampling.rows import load_trial_data, split_dataset
 
 FILE = """
 name: drawn
@@ -37,7 +37,7 @@ def data(folder):
 
 
 def holdout(fraction, **how):
-    return Drawing(None, Holdout(Fraction(fraction), **how))
+    return SamplingSpec(None, Holdout(Fraction(fraction), **how))
 
 
 def ids(rows, split):
@@ -47,8 +47,8 @@ def ids(rows, split):
 @pytest.mark.parametrize("fraction", ["1/2", "0.4", "0.9"])
 @pytest.mark.parametrize("positional", [True, False])
 def test_only_training_rows_are_put_aside(data, fraction, positional):
-    plain = world(data, 5)
-    tested = world(data, 5, None, holdout(fraction, positional=positional))
+    plain = load_trial_data(data, 5)
+    tested = load_trial_data(data, 5, None, holdout(fraction, positional=positional))
     train, safety = set(ids(tested, "train")), set(ids(tested, "safety"))
     assert not train & safety
     assert train | safety == set(ids(plain, "train"))
@@ -63,8 +63,8 @@ def test_only_training_rows_are_put_aside(data, fraction, positional):
 
 
 def test_the_last_rows_of_the_file_are_taken_as_the_toolkit_takes_them(data):
-    kept = ids(world(data, 0), "train")
-    tested = world(data, 0, None, holdout("0.6", positional=True))
+    kept = ids(load_trial_data(data, 0), "train")
+    tested = load_trial_data(data, 0, None, holdout("0.6", positional=True))
     first = round(0.4 * len(kept))
     assert ids(tested, "train").tolist() == kept[:first].tolist()
     assert ids(tested, "safety").tolist() == kept[first:].tolist()
@@ -80,7 +80,7 @@ def test_a_file_sorted_by_label_is_shuffled_unless_told_otherwise(folder):
     sorted_data = prepare(write(folder, text)).data
     means = {}
     for positional in (True, False):
-        sample = world(sorted_data, 0, None, holdout("0.6", positional=positional)).sample
+        sample = load_trial_data(sorted_data, 0, None, holdout("0.6", positional=positional)).sample
         parts = (sample.label[sample.part == name] for name in ("train", "safety"))
         means[positional] = [float(part.mean()) for part in parts]
     assert means[True][0] == 0 < means[True][1]
@@ -88,14 +88,17 @@ def test_a_file_sorted_by_label_is_shuffled_unless_told_otherwise(folder):
 
 
 def test_each_seed_puts_other_rows_aside_and_the_same_ones_again(data):
-    found = [tuple(ids(world(data, seed, None, holdout("1/2")), "safety")) for seed in (1, 2, 1)]
+    found = [
+        tuple(ids(load_trial_data(data, seed, None, holdout("1/2")), "safety"))
+        for seed in (1, 2, 1)
+    ]
     assert found[0] == found[2] != found[1]
 
 
 def test_strata_have_the_same_shares_in_both_parts(data):
     columns = ("sex", "label")
-    parts = dealt_of(data, "people", 4, holdout("0.3", stratify=columns)).part
-    rows = world(data, 4, None, holdout("0.3", stratify=columns)).sample
+    parts = split_dataset(data, "people", 4, holdout("0.3", stratify=columns)).part
+    rows = load_trial_data(data, 4, None, holdout("0.3", stratify=columns)).sample
     for sex in ("F", "M"):
         for label in (0, 1):
             stratum = (rows.columns["sex"] == sex) & (rows.label == label)
@@ -106,12 +109,12 @@ def test_strata_have_the_same_shares_in_both_parts(data):
 
 @pytest.mark.parametrize("share", ["1/10", "1", "2.5"])
 def test_drawn_rows_come_from_all_and_all_of_them_test(data, share):
-    rows = world(data, 7, None, Drawing(Fraction(share)))
+    rows = load_trial_data(data, 7, None, SamplingSpec(Fraction(share)))
     everything = ids(rows, "test")
     assert everything.tolist() == list(range(ROWS))
     drawn = ids(rows, "train").astype(int)
     assert len(drawn) == round(float(Fraction(share)) * ROWS)
-    label = world(data, 7).sample.label
+    label = load_trial_data(data, 7).sample.label
     assert rows.sample.label.tolist() == [*label[drawn], *label]
     # the same row has the same features, whichever part it is in
     X = np.asarray(rows.X)
@@ -124,7 +127,7 @@ def test_drawn_rows_come_from_all_and_all_of_them_test(data, share):
 def test_rows_are_drawn_with_equal_chances_again_and_again(data):
     counts = np.zeros(ROWS)
     for seed in range(200):
-        part = dealt_of(data, "people", seed, Drawing(Fraction(1)))
+        part = split_dataset(data, "people", seed, SamplingSpec(Fraction(1)))
         counts += np.bincount(part.rows[part.part == "train"], minlength=ROWS)
     # 200 of 80,000 draws are expected of each row, with a deviation of 14
     assert counts.sum() == 200 * ROWS
@@ -133,10 +136,10 @@ def test_rows_are_drawn_with_equal_chances_again_and_again(data):
 
 
 def test_drawn_rows_are_divided_as_draws(data):
-    both = Drawing(Fraction(1), Holdout(Fraction("0.6")))
-    rows = world(data, 7, None, both)
+    both = SamplingSpec(Fraction(1), Holdout(Fraction("0.6")))
+    rows = load_trial_data(data, 7, None, both)
     assert rows.splits() == {"train": 160, "test": ROWS, "safety": 240}
-    whole = sorted(ids(world(data, 7, None, Drawing(Fraction(1))), "train"))
+    whole = sorted(ids(load_trial_data(data, 7, None, SamplingSpec(Fraction(1))), "train"))
     assert sorted([*ids(rows, "train"), *ids(rows, "safety")]) == whole
 
 
@@ -146,7 +149,7 @@ def test_several_data_sets_are_drawn_each_by_itself(folder):
         "}\nconst", "}\n  a_few: {path: others.csv, label: y, drop: [old, id]}\nconst"
     )
     data = prepare(write(folder, text)).data
-    rows = world(data, 0, None, Drawing(Fraction(1, 2))).sample
+    rows = load_trial_data(data, 0, None, SamplingSpec(Fraction(1, 2))).sample
     for name, count in (("people", ROWS), ("a_few", 100)):
         own = rows.dataset == name
         assert int((own & (rows.part == "train")).sum()) == count / 2
@@ -156,8 +159,8 @@ def test_several_data_sets_are_drawn_each_by_itself(folder):
 
 
 def test_rows_as_they_are_do_not_change(data):
-    assert Drawing() == AS_THEY_ARE
-    plain, again = world(data, 2), world(data, 2, None, AS_THEY_ARE)
+    assert SamplingSpec() == NO_RESAMPLING
+    plain, again = load_trial_data(data, 2), load_trial_data(data, 2, None, NO_RESAMPLING)
     assert np.array_equal(plain.X, again.X)
     assert plain.sample.part.tolist() == again.sample.part.tolist()
 

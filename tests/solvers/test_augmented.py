@@ -10,14 +10,14 @@ from oracles.problem3 import least
 from scipy.optimize import linprog, minimize
 
 from ratecli.solvers.majorize import augmented, newton
-from ratecli.solvers.majorize.augmented import Augmented, balanced
+from ratecli.solvers.majorize.augmented import AugmentedLagrangian, balance_slopes
 from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.newton import Envelope
-from ratecli.solvers.majorize.prox import Prox
-from ratecli.solvers.majorize.solution import FEASIBLE, ROUGH, Goal
+from ratecli.solvers.majorize.newton import MoreauEnvelope
+from ratecli.solvers.majorize.prox import ProximalOperator
+from ratecli.solvers.majorize.solution import COMPROMISE_GAP, FEASIBILITY_TOLERANCE, StoppingRule
 from ratecli.solvers.majorize.solver import Majorize
 
-GOAL = Goal(0.0, 1e4, 1e6, absolute=1e-7)
+GOAL = StoppingRule(0.0, 1e4, 1e6, absolute=1e-7)
 
 
 def zeros(problem: ConvexProblem) -> np.ndarray:
@@ -67,7 +67,7 @@ def test_balanced_slopes_are_the_nearest_that_add_up_to_0(seed):
     n = int(rng.integers(1, 7))
     up, down = rng.random((2, n)) * (rng.random((2, n)) < 0.8)
     slopes = rng.uniform(-down, up)
-    found = balanced(slopes, up, down)
+    found = balance_slopes(slopes, up, down)
     assert found.sum() == pytest.approx(0, abs=1e-12)
     assert (-down <= found).all()
     assert (found <= up).all()
@@ -81,9 +81,9 @@ def test_balanced_slopes_are_the_nearest_that_add_up_to_0(seed):
 
 def test_slopes_that_balance_are_left_alone():
     slopes, bound = np.array([0.5, -0.25, -0.25]), np.ones(3)
-    np.testing.assert_allclose(balanced(slopes, bound, bound), slopes, atol=1e-15)
-    assert balanced(np.array([0.5]), np.ones(1), np.ones(1)) == pytest.approx(0)
-    assert balanced(np.array([0.5]), np.ones(1), np.zeros(1)) == pytest.approx(0)
+    np.testing.assert_allclose(balance_slopes(slopes, bound, bound), slopes, atol=1e-15)
+    assert balance_slopes(np.array([0.5]), np.ones(1), np.ones(1)) == pytest.approx(0)
+    assert balance_slopes(np.array([0.5]), np.ones(1), np.zeros(1)) == pytest.approx(0)
 
 
 # --- without a solution
@@ -95,7 +95,7 @@ def test_what_cannot_be_met_is_missed_by_little_more_than_the_least(intercept, b
     """Found is a point whose objective, excess paid for, is ROUGH above its least value or less."""
     convex = impossible(0, intercept, by)
     assert least(convex) is None
-    found = Augmented(GOAL).solve(convex, zeros(convex))
+    found = AugmentedLagrangian(GOAL).solve(convex, zeros(convex))
     assert not found.feasible
     assert found.converged
     assert found.multipliers.max() == pytest.approx(GOAL.ceiling)
@@ -103,18 +103,28 @@ def test_what_cannot_be_met_is_missed_by_little_more_than_the_least(intercept, b
     assert cheapest
     paid = found.value + GOAL.ceiling * found.excess.sum()
     assert found.lower <= cheapest[0] * (1 + 1e-8)
-    assert cheapest[0] - GOAL.ceiling * 3 * FEASIBLE <= paid <= found.lower * (1 + ROUGH)
+    assert (
+        cheapest[0] - GOAL.ceiling * 3 * FEASIBILITY_TOLERANCE
+        <= paid
+        <= found.lower * (1 + COMPROMISE_GAP)
+    )
     total = least_excess(convex)
     assert total >= by - 1e-9
     # the objective counts too: by less than 1, which at that price is worth 1e-4 of excess
-    assert abs(cheapest[0] - GOAL.ceiling * total) + abs(found.value) < 1 / (1 + ROUGH)
-    assert total - 3 * FEASIBLE <= found.excess.sum() <= (1 + ROUGH) * total + 1 / GOAL.ceiling
+    assert abs(cheapest[0] - GOAL.ceiling * total) + abs(found.value) < 1 / (1 + COMPROMISE_GAP)
+    assert (
+        total - 3 * FEASIBILITY_TOLERANCE
+        <= found.excess.sum()
+        <= (1 + COMPROMISE_GAP) * total + 1 / GOAL.ceiling
+    )
 
 
 def test_a_bound_that_no_point_worth_having_reaches_ends_the_search():
     convex = impossible(0, "none", 0.1)
-    dear = Augmented(GOAL).solve(convex, zeros(convex))
-    soon = Augmented(Goal(0.0, 1e4, 3.0, absolute=1e-7)).solve(convex, zeros(convex))
+    dear = AugmentedLagrangian(GOAL).solve(convex, zeros(convex))
+    soon = AugmentedLagrangian(StoppingRule(0.0, 1e4, 3.0, absolute=1e-7)).solve(
+        convex, zeros(convex)
+    )
     assert soon.lower > 3.0
     assert soon.multipliers.max() < dear.multipliers.max()
     assert soon.work < dear.work
@@ -127,8 +137,8 @@ def test_the_price_grows_to_what_the_constraint_is_worth(intercept):
     rule = "positive_rate[g=b] >= 0.9 * positive_rate[g=a]"
     thousandth = "0.001 * positive_rate[g=b] >= 0.0009 * positive_rate[g=a]"
     plain, scaled = (first({"p": text}, intercept) for text in (rule, thousandth))
-    one = Augmented(GOAL).solve(plain, zeros(plain))
-    two = Augmented(GOAL, price=0.1).solve(scaled, zeros(scaled))
+    one = AugmentedLagrangian(GOAL).solve(plain, zeros(plain))
+    two = AugmentedLagrangian(GOAL, price=0.1).solve(scaled, zeros(scaled))
     assert one.multipliers[0] > 0.01
     assert two.feasible
     assert two.converged
@@ -139,12 +149,12 @@ def test_the_price_grows_to_what_the_constraint_is_worth(intercept):
 def test_a_feasible_start_that_no_price_pays_for_is_not_taken_for_the_solution():
     """From a feasible point, at a price at which some excess is cheaper."""
     convex = first({"r": "recall >= 0.9"})
-    start = Augmented(GOAL).solve(convex, zeros(convex)).w * 1.5
+    start = AugmentedLagrangian(GOAL).solve(convex, zeros(convex)).w * 1.5
     start[-1] += 1.0
     assert (convex.values(start)[1:] <= 0).all()
     optimum = least(convex)
     assert optimum
-    found = Augmented(GOAL, price=0.1 * optimum[1][0]).solve(convex, start)
+    found = AugmentedLagrangian(GOAL, price=0.1 * optimum[1][0]).solve(convex, start)
     assert found.converged
     assert found.value == pytest.approx(optimum[0], abs=2e-6)
 
@@ -164,7 +174,7 @@ def test_every_place_bounds_the_optimum_from_both_sides(monkeypatch):
         optimum = least(convex)
         assert optimum
         bounds.clear()
-        Augmented(GOAL).solve(convex, zeros(convex))
+        AugmentedLagrangian(GOAL).solve(convex, zeros(convex))
         assert len(bounds) > 1 or kind == "no objective"
         assert max(bounds) <= optimum[0] + 1e-8
 
@@ -173,48 +183,54 @@ def test_every_place_bounds_the_optimum_from_both_sides(monkeypatch):
 def test_it_starts_from_points_and_slopes_of_a_problem_like_it(kind):
     for intercept in INTERCEPTS:
         convex = instance(5, 3, intercept, kind)
-        found = Augmented(GOAL).solve(convex, zeros(convex))
-        again = Augmented(GOAL).solve(convex, found.w, found)
+        found = AugmentedLagrangian(GOAL).solve(convex, zeros(convex))
+        again = AugmentedLagrangian(GOAL).solve(convex, found.w, found)
         assert again.work < found.work
         assert again.value <= found.value + 1e-12
         ramp = convex.ramp
         other = ConvexProblem.tight_at(ramp, ramp.rows.scores(found.w))
-        warm, cold = (Augmented(GOAL).solve(other, found.w, each) for each in (found, None))
+        warm, cold = (
+            AugmentedLagrangian(GOAL).solve(other, found.w, each) for each in (found, None)
+        )
         assert warm.value == pytest.approx(cold.value, abs=2e-7 * (1 + cold.multipliers.sum()))
 
 
 def test_it_never_ends_above_a_feasible_anchor():
     for seed in range(5):
         convex = instance(seed, 2, "regularized", "rates")
-        anchor = Augmented(Goal(0.0, 1e4, 1e6, absolute=1e-3)).solve(convex, zeros(convex)).w
-        found = Augmented(GOAL).solve(convex, anchor)
+        anchor = (
+            AugmentedLagrangian(StoppingRule(0.0, 1e4, 1e6, absolute=1e-3))
+            .solve(convex, zeros(convex))
+            .w
+        )
+        found = AugmentedLagrangian(GOAL).solve(convex, anchor)
         assert found.value <= convex.values(anchor)[0] + 1e-15
 
 
 def test_a_search_cut_short_says_so(monkeypatch):
-    monkeypatch.setattr(augmented, "ROUNDS", 2)
+    monkeypatch.setattr(augmented, "MAX_ROUNDS", 2)
     convex = instance(1, 3, "regularized", "dense")
-    found = Augmented(GOAL).solve(convex, zeros(convex))
+    found = AugmentedLagrangian(GOAL).solve(convex, zeros(convex))
     assert not found.converged
     assert found.gap > 1e-7
 
 
 def test_gaps_are_relative_to_the_value_or_a_hundredth_of_the_range():
-    goal = Goal(0.01, 1e4, 1e6)
+    goal = StoppingRule(0.01, 1e4, 1e6)
     assert goal.tolerance(2.0, 1.0) == pytest.approx(0.02)
     assert goal.tolerance(-2.0, 1.0) == pytest.approx(0.02)
     assert goal.tolerance(1e-9, 3.0) == pytest.approx(0.01 * 0.01 * 3)
     assert goal.tolerance(-np.inf, 1.0) == pytest.approx(1e-4)
-    assert Goal(0.01, 1e4, 1e6, absolute=0.5).tolerance(2.0, 1.0) == 0.5
+    assert StoppingRule(0.01, 1e4, 1e6, absolute=0.5).tolerance(2.0, 1.0) == 0.5
 
 
 # --- Newton's method on the envelope
 
 
-def envelope(convex: ConvexProblem, seed: int) -> Envelope:
+def envelope(convex: ConvexProblem, seed: int) -> MoreauEnvelope:
     m, n = convex.constraints, len(convex.ramp.rows)
     shift = np.random.default_rng(seed).normal(size=n)
-    return Envelope(Prox(convex, 0.05, np.zeros(m), 1e3, 1e-12), shift)
+    return MoreauEnvelope(ProximalOperator(convex, 0.05, np.zeros(m), 1e3, 1e-12), shift)
 
 
 @pytest.mark.parametrize("intercept", INTERCEPTS)
@@ -251,6 +267,6 @@ def test_a_tiny_penalty_needs_a_tiny_part_of_newtons_step(monkeypatch):
     """With no row on a corner Newton's step is the gradient over the penalty."""
     convex = instance(0, 0, "none", "tiny penalty")
     assert convex.ramp.l2 < 1e-6
-    assert Augmented(GOAL).solve(convex, zeros(convex)).converged
-    monkeypatch.setattr(newton, "SHORTEST", 0.5)
-    assert not Augmented(GOAL).solve(convex, zeros(convex)).converged
+    assert AugmentedLagrangian(GOAL).solve(convex, zeros(convex)).converged
+    monkeypatch.setattr(newton, "MIN_NEWTON_STEP", 0.5)
+    assert not AugmentedLagrangian(GOAL).solve(convex, zeros(convex)).converged

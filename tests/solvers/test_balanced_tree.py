@@ -14,19 +14,19 @@ from scipy.optimize import linprog
 from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
-from ratecli.models.proxies import Filter
+from ratecli.models.proxies import ProxyFilter
 from ratecli.models.storage import dumps
 from ratecli.rates.disclosure import disclosivity
-from ratecli.solvers.filtering.aim import Aim
-from ratecli.solvers.filtering.progress import Progressing, needed
+from ratecli.solvers.filtering.aim import FilterTarget
+from ratecli.solvers.filtering.progress import ProgressSplitter, required_progress
 from ratecli.solvers.filtering.solver import BalancedTree
-from ratecli.solvers.filtering.split import Terms, nearest_split
-from ratecli.solvers.filtering.tree import TOLERANCE, Growth, Rules
-from ratecli.solvers.filtering.weights import sampling
-from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.filtering.split import SplitOptions, nearest_split
+from ratecli.solvers.filtering.tree import DISCLOSURE_TOLERANCE, FilterTreeBuilder, GrowthOptions
+from ratecli.solvers.filtering.weights import optimal_sampling_weights
+from ratecli.solvers.oracles.ground import OracleRows
 
 
-def solved(rows: Rows, alpha: float | None, **options) -> tuple[Filter, tuple]:
+def solved(rows: Rows, alpha: float | None, **options) -> tuple[ProxyFilter, tuple]:
     found = BalancedTree(**options).solve(
         filtering(rows, alpha), np.random.default_rng(0), lambda _: None
     )
@@ -67,9 +67,9 @@ def test_every_split_keeps_secrets_and_comes_nearer(seed, groups, alpha, name, w
     rows = people(seed, n=300, groups=groups, weighted=weighted)
     options = SPLITS[name]
     found, trace = solved(rows, alpha, calls=15, **options)
-    assert max(row["violation"] for row in trace) <= TOLERANCE
+    assert max(row["violation"] for row in trace) <= DISCLOSURE_TOLERANCE
     A, sizes, base = counted(rows, found)
-    assert np.abs(A - base).max() <= alpha + 2 * TOLERANCE
+    assert np.abs(A - base).max() <= alpha + 2 * DISCLOSURE_TOLERANCE
     steps = np.array([row["objective"] for row in trace])
     shrink = 1 - options.get("gamma", 0.01)
     assert (steps[1:] <= shrink * steps[:-1] + 1e-9).all()
@@ -82,7 +82,7 @@ def test_every_split_keeps_secrets_and_comes_nearer(seed, groups, alpha, name, w
 class Exact:
     """Answers prices with the cheapest of given classifiers."""
 
-    ground: Ground
+    ground: OracleRows
     known: list[Classifier]
     starts = False
 
@@ -100,13 +100,17 @@ def plane(seed: int) -> tuple[Rows, list[Threshold]]:
     return rows, lines(X)
 
 
-def grown(rows: Rows, alpha: float, known: list[Threshold], terms: Terms) -> Growth:
-    aim = Aim.of(filtering(rows, alpha))
-    rules = Rules(0.0, 1, 0.0, "best")
-    return Growth(aim, rules, terms, lambda *_: None, lambda ground: Exact(ground, list(known)))
+def grown(
+    rows: Rows, alpha: float, known: list[Threshold], terms: SplitOptions
+) -> FilterTreeBuilder:
+    aim = FilterTarget.of(filtering(rows, alpha))
+    rules = GrowthOptions(0.0, 1, 0.0, "best")
+    return FilterTreeBuilder(
+        aim, rules, terms, lambda *_: None, lambda ground: Exact(ground, list(known))
+    )
 
 
-def masses_of(growth: Growth, known: list[Threshold]) -> Array:
+def masses_of(growth: FilterTreeBuilder, known: list[Threshold]) -> Array:
     return np.stack([growth.aim.mass(each.decide(growth.aim.X)) for each in known])
 
 
@@ -117,7 +121,7 @@ def test_the_nearest_split_is_the_best_of_all_mixtures_of_lines(seed, alpha, kep
     polytope, and which of two directions comes nearer is asked of a linear program (Frank and Wolfe).
     """
     rows, known = plane(seed)
-    terms = Terms(False, kept, 0.0, 1e-5, 400)
+    terms = SplitOptions(False, kept, 0.0, 1e-5, 400)
     growth = grown(rows, alpha, known, terms)
     split = nearest_split(growth.aim, terms, growth.leaves, 0)
     assert split is not None
@@ -125,8 +129,8 @@ def test_the_nearest_split_is_the_best_of_all_mixtures_of_lines(seed, alpha, kep
     whole, table = growth.leaves[0].mass, masses_of(growth, known)
     children = np.stack([whole - yes, yes])
     shares = children[:, growth.aim.balanced] / children[:, -1:]
-    found = sampling(shares, children[:, -1], growth.aim.target, kept=kept)
-    assert growth.aim.disclosed(children) <= TOLERANCE
+    found = optimal_sampling_weights(shares, children[:, -1], growth.aim.target, kept=kept)
+    assert growth.aim.disclosed(children) <= DISCLOSURE_TOLERANCE
     assert found.imbalance == pytest.approx(split.distance, abs=1e-4)
     # the optimum p* has <p - p*, p* - U> >= 0 for all p that another mixture could keep
     slope = found.induced - growth.aim.target
@@ -135,7 +139,9 @@ def test_the_nearest_split_is_the_best_of_all_mixtures_of_lines(seed, alpha, kep
     assert gain <= 2 * found.imbalance * split.gap + 1e-5
 
 
-def least_over_mixtures(growth: Growth, table: Array, slope: Array, kept: float) -> float:
+def least_over_mixtures(
+    growth: FilterTreeBuilder, table: Array, slope: Array, kept: float
+) -> float:
     """The least `<p, slope>` of what can be kept: columns are the leaf as it is and all lines."""
     aim, whole = growth.aim, growth.leaves[0].mass
     columns = np.vstack([whole, table])
@@ -156,9 +162,9 @@ def least_over_mixtures(growth: Growth, table: Array, slope: Array, kept: float)
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 def test_the_most_progress_is_that_of_a_linear_program_over_all_lines(seed, alpha):
     rows, known = plane(seed)
-    terms = Terms(False, 0.0, 0.0, 1e-6, 200)
+    terms = SplitOptions(False, 0.0, 0.0, 1e-6, 200)
     growth = grown(rows, alpha, known, terms)
-    split = Progressing(growth.aim, terms, "zero", 0.1)(growth.leaves, 0)
+    split = ProgressSplitter(growth.aim, terms, "zero", 0.1)(growth.leaves, 0)
     assert split is not None
     aim, whole = growth.aim, growth.leaves[0].mass
     table = np.vstack([masses_of(growth, known), np.zeros(len(whole)), whole])
@@ -173,14 +179,14 @@ def test_the_most_progress_is_that_of_a_linear_program_over_all_lines(seed, alph
     yes = aim.mass(split.classifier.decide(rows.X))
     reached = float(yes[aim.balanced] @ away) - float(base @ away) * yes[-1]
     assert reached == pytest.approx(solved.fun, abs=1e-5)
-    assert aim.disclosed(np.stack([whole - yes, yes])) <= TOLERANCE
+    assert aim.disclosed(np.stack([whole - yes, yes])) <= DISCLOSURE_TOLERANCE
 
 
 @pytest.mark.parametrize(
     ("off", "value"), [(0, 0.6164), (0.25, 0.6991), (0.5, 0.7559), (0.7358, 0.7898)]
 )
 def test_vectors_of_the_progress_that_lemma_3_asks_for(off, value):
-    assert needed(0.1, off) == pytest.approx(value, abs=5e-5)
+    assert required_progress(0.1, off) == pytest.approx(value, abs=5e-5)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -193,7 +199,7 @@ def test_lemma_4_with_its_sign_corrected(seed):
     away = near - U
     parent = np.bincount(z, w, K) / w.sum()
     child = np.bincount(z, w * h, K) / (w * h).sum()
-    f = needed(gamma, float(np.linalg.norm(parent - near)))
+    f = required_progress(gamma, float(np.linalg.norm(parent - near)))
     for factor in (0.0, 0.1, 1.0):  # with f as it is the condition almost never holds
         Q = float(w @ away[z]) / w.sum() - np.linalg.norm(away) * f * factor
         progress = (child - parent) @ -away / np.linalg.norm(away)
@@ -239,7 +245,7 @@ def test_what_is_secret_need_not_be_what_is_balanced():
     place = np.where(rows.X[:, 0] + rng.normal(size=1500) > 0, "north", "south").astype(object)
     given = filtering_by(rows, place, 0.03)
     found = BalancedTree().solve(given, rng, lambda _: None).variants["expected"]
-    assert isinstance(found, Filter)
+    assert isinstance(found, ProxyFilter)
     chances = found.memberships(rows.X)
     north = chances[place == "north"].sum(axis=0) / chances.sum(axis=0)
     assert np.abs(north - (place == "north").mean()).max() <= 0.03 + 1e-6
@@ -293,7 +299,7 @@ def test_of_kept_and_dropped_nobody_learns_more_than_of_the_leaves(seed):
     told, weight = np.stack([kept, 1 - kept], axis=1), np.ones(len(rows))
     of_leaves = disclosivity(found.memberships(rows.X), groups.astype(float), weight)
     assert disclosivity(told, groups.astype(float), weight) <= of_leaves + 1e-12
-    assert 0.05 < of_leaves <= 0.15 + TOLERANCE
+    assert 0.05 < of_leaves <= 0.15 + DISCLOSURE_TOLERANCE
 
 
 @pytest.mark.parametrize("child", [0.4, 0.45])

@@ -6,19 +6,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ratecli.solvers.majorize import choosers
-from ratecli.solvers.majorize.choosers import Model, center_of_mass, maximization
-from ratecli.solvers.majorize.cutting_plane import Columns, master
+from ratecli.solvers.majorize.choosers import UpperModel, center_of_mass, model_maximizer
+from ratecli.solvers.majorize.cutting_plane import CutColumns, solve_master
 
 TENT = np.array([[0.0, 0.5], [0.25, -0.25]])
 """h(v) = min(v / 4, 1/2 - v / 4), highest at v = 1: vector 9.3 of the protocols of Goh et al. 2016."""
 
 
-def model(columns: np.ndarray, lower: float, ceiling: float = 10.0) -> Model:
-    plan = master(Columns(np.zeros((1, columns.shape[1])), columns), ceiling)
-    return Model(columns, ceiling, lower, plan.multipliers)
+def model(columns: np.ndarray, lower: float, ceiling: float = 10.0) -> UpperModel:
+    plan = solve_master(CutColumns(np.zeros((1, columns.shape[1])), columns), ceiling)
+    return UpperModel(columns, ceiling, lower, plan.multipliers)
 
 
-def random_model(seed: int, m: int) -> Model:
+def random_model(seed: int, m: int) -> UpperModel:
     """Cuts through random points above 0 in the box [0, 1]^m."""
     rng = np.random.default_rng(seed)
     slopes = rng.normal(size=(m, 4))
@@ -27,7 +27,7 @@ def random_model(seed: int, m: int) -> Model:
     return model(np.vstack([values, slopes]), 0.0, 1.0)
 
 
-def inside(given: Model, count: int, seed: int = 0) -> np.ndarray:
+def inside(given: UpperModel, count: int, seed: int = 0) -> np.ndarray:
     """Points (v, t), (k, m + 1), uniform in the body, by rejection."""
     rng = np.random.default_rng(seed)
     m = len(given.maximizer)
@@ -43,14 +43,14 @@ def inside(given: Model, count: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("lower", [0.0, 0.125, 0.2])
 def test_the_center_of_a_triangle_with_both_sides_alike_is_under_its_top(lower):
     assert center_of_mass(model(TENT, lower)) == pytest.approx([1.0])
-    assert maximization(model(TENT, lower)) == pytest.approx([1.0])
+    assert model_maximizer(model(TENT, lower)) == pytest.approx([1.0])
 
 
 def test_the_center_of_a_triangle_is_the_mean_of_its_corners():
     """h(v) = min(v, 1.5 - v / 2), at least 0 from v = 0 to 3 and highest at 1."""
     columns = np.array([[0.0, 1.5], [1.0, -0.5]])
     assert center_of_mass(model(columns, 0.0)) == pytest.approx([(0 + 3 + 1) / 3])
-    assert maximization(model(columns, 0.0)) == pytest.approx([1.0])
+    assert model_maximizer(model(columns, 0.0)) == pytest.approx([1.0])
 
 
 def test_the_center_of_a_trapezoid_that_the_box_cuts_off():
@@ -91,9 +91,9 @@ def test_a_walk_ends_near_the_center(m, monkeypatch):
         points = inside(given, 10_000)
         if len(points) < 300:
             continue
-        monkeypatch.setattr(choosers, "EXACT", 4)
+        monkeypatch.setattr(choosers, "MAX_EXACT_DIMENSIONS", 4)
         exact = center_of_mass(given)
-        monkeypatch.setattr(choosers, "EXACT", 0)
+        monkeypatch.setattr(choosers, "MAX_EXACT_DIMENSIONS", 0)
         walked = center_of_mass(given)
         assert not np.array_equal(walked, exact)
         far.extend(np.abs(walked - exact) / points.std(axis=0)[:-1])
@@ -111,7 +111,9 @@ def test_each_side_of_a_cut_through_the_center_is_a_1_e_part_or_more(m):
         assert len(points) > 500
         for direction in np.random.default_rng(seed).normal(size=(20, m)):
             part = ((points - center) @ direction > 0).mean()
-            assert min(part, 1 - part) >= 1 / np.e - (0.03 if m <= choosers.EXACT else 0.1)
+            assert min(part, 1 - part) >= 1 / np.e - (
+                0.03 if m <= choosers.MAX_EXACT_DIMENSIONS else 0.1
+            )
 
 
 def test_a_walk_is_always_the_same():

@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from oracles.goals import Rows, Rules, problem, smooth_rows
 
-from ratecli.experiment.options import solver
+from ratecli.experiment.options import make_solver
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.storage import dumps, loads
-from ratecli.rates.kinds import Kinds
+from ratecli.rates.kinds import RowKinds
 from ratecli.solvers.baselines.post_shift import PostShift
-from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
-from ratecli.solvers.oracles.choice import ground_of, oracle
-from ratecli.solvers.problem import ERROR, Problem
+from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
+from ratecli.solvers.problem import ERROR_RATE, Problem
 
 GROUPS = {"plugin": {"groups": True}}
 SPREAD = "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])"
 
 
 def plug_in(given: Problem):
-    ground = ground_of(GROUPS, given, Kinds.by(given.rates))
-    return oracle(GROUPS, ground, given.l2, np.random.default_rng(0)), ground
+    ground = make_oracle_rows(GROUPS, given, RowKinds.by(given.rates))
+    return make_oracle(GROUPS, ground, given.l2, np.random.default_rng(0)), ground
 
 
 def prices(given: Problem, wanted: dict[str, float]) -> np.ndarray:
@@ -81,7 +81,7 @@ def test_decisions_are_those_of_least_expected_cost(seed):
     found, ground = plug_in(given)
     answer = found.answer(asked, None)
     chance = (answer.scorer.score(given.X) + 1) / 2
-    each = Kinds.by(given.rates).prices(asked)  # what a yes of each row costs
+    each = RowKinds.by(given.rates).prices(asked)  # what a yes of each row costs
     for group in "abc":
         own = rows.group == group
         known = own & ~np.isnan(rows.label)
@@ -104,7 +104,7 @@ def test_coco_reaches_the_best_thresholds_of_groups():
     X = np.column_stack([rng.normal(size=(n, 3)), group == "a"]).astype(float)
     label = (X @ [1.0, 0.5, 0.5, 2.5] + 0.5 * rng.logistic(size=n) > 1.2).astype(float)
     given = problem(Rows(X, label, group), Rules({"e": "error <= 0.2"}, SPREAD))
-    program = Program.of(given)
+    program = RateProgram.of(given)
 
     def reached(made):
         found = made.solve(given, np.random.default_rng(0), lambda _: None)
@@ -116,7 +116,7 @@ def test_coco_reaches_the_best_thresholds_of_groups():
 
     best = reached(PostShift())
     assert best > 0.01
-    assert best - 1e-5 <= reached(solver("coco", {}, [])) <= 1.05 * best
+    assert best - 1e-5 <= reached(make_solver("coco", {}, [])) <= 1.05 * best
     assert best - 1e-5 <= reached(Mixture(oracle=GROUPS)) <= 1.05 * best
 
 
@@ -126,4 +126,4 @@ def test_of_one_label_nothing_is_fitted():
     found = Mixture(oracle=GROUPS).solve(given, np.random.default_rng(0), lambda _: None)
     assert found.status == "solved"
     rates = given.rates.rates(given.decisions(found.variants["stochastic"]))
-    assert rates[given.rates.index()[ERROR]] == pytest.approx(0.25)
+    assert rates[given.rates.index()[ERROR_RATE]] == pytest.approx(0.25)

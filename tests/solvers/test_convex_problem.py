@@ -11,7 +11,7 @@ from scipy import sparse
 
 from ratecli.models.ramp import ramp as ramp_of
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.rows import Rows
+from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.majorize.solver import Majorize
 
 ROWS, FEATURES, GOALS = 6, 2, 2
@@ -26,7 +26,7 @@ def matrix(rows: int, columns: int) -> st.SearchStrategy[np.ndarray]:
 @st.composite
 def ramps(draw) -> RampProblem:
     constants = draw(matrix(1, GOALS + 1))[0]
-    rows = Rows(draw(matrix(ROWS, FEATURES)), draw(st.sampled_from(INTERCEPTS)))
+    rows = FeatureRows(draw(matrix(ROWS, FEATURES)), draw(st.sampled_from(INTERCEPTS)))
     up, down = (np.abs(draw(matrix(GOALS + 1, ROWS))) for _ in range(2))
     return RampProblem(rows, up, down, constants, draw(st.floats(0.0, 2.0)))
 
@@ -43,7 +43,7 @@ def positive_bound(z, anchor):
 def bounds_of_one_row(sign, z, anchor):
     """What `ConvexProblem` makes of one row that a yes (sign 1) or a no (-1) costs 1."""
     one = RampProblem.of(
-        Rows(np.eye(1), "none"), np.array([[sign]]), np.array([float(sign < 0)]), 0.0
+        FeatureRows(np.eye(1), "none"), np.array([[sign]]), np.array([float(sign < 0)]), 0.0
     )
     return [
         ConvexProblem.tight_at(one, np.array([at])).values(np.array([score]))[0]
@@ -83,7 +83,7 @@ def test_a_convex_problem_is_convex(problem, seed, share):
 
 
 def test_a_score_near_a_corner_gets_the_other_bound_with_ties():
-    rows = Rows(np.eye(1), "none")
+    rows = FeatureRows(np.eye(1), "none")
     one = RampProblem.of(rows, np.ones((1, 1)), np.zeros(1), 0.0)
     for anchor, ties, at_2 in ((0.499, 0.0, 2.5), (0.499, 0.01, 1.0), (0.48, 0.01, 2.5)):
         convex = ConvexProblem.tight_at(one, np.array([anchor]), ties)
@@ -95,7 +95,7 @@ def test_terms_are_bounded_one_by_one_as_in_the_paper():
     rng = np.random.default_rng(0)
     X, coefficients = rng.normal(size=(30, 3)), rng.normal(size=(2, 30))
     at, w = rng.normal(size=3), rng.normal(size=3)
-    ramp_problem = RampProblem.of(Rows(X, "none"), coefficients, np.array([0.1, -0.2]), 0.5)
+    ramp_problem = RampProblem.of(FeatureRows(X, "none"), coefficients, np.array([0.1, -0.2]), 0.5)
     up, down = positive_bound(X @ w, X @ at), positive_bound(-X @ w, -X @ at)
     wanted = np.where(coefficients > 0, coefficients * up, -coefficients * (down - 1)).sum(axis=1)
     wanted += [0.1 + 0.25 * (w @ w), -0.2]
@@ -106,7 +106,7 @@ def test_terms_are_bounded_one_by_one_as_in_the_paper():
 def test_a_bias_that_is_not_regularized_costs_nothing():
     rows = grid_rows(0).X
     values = [
-        RampProblem.of(Rows(rows, intercept), np.zeros((1, 40)), np.zeros(1), 0.5).values(
+        RampProblem.of(FeatureRows(rows, intercept), np.zeros((1, 40)), np.zeros(1), 0.5).values(
             np.array([1.0, 2.0, 3.0])
         )[0]
         for intercept in ("regularized", "unregularized")
@@ -116,7 +116,7 @@ def test_a_bias_that_is_not_regularized_costs_nothing():
 
 def test_objectives_beyond_those_of_any_decisions():
     """1.5 at most and -2 at least, plus 0.25; a constant has no range and counts as 1."""
-    rows = Rows(np.eye(3), "none")
+    rows = FeatureRows(np.eye(3), "none")
     ramp_problem = RampProblem.of(rows, np.array([[1.0, -2.0, 0.5]]), np.array([0.25]), 0.0)
     assert ramp_problem.spread == 3.5
     assert ramp_problem.beyond(0) == 1.75
@@ -174,7 +174,7 @@ def test_dense_and_sparse_rows_have_the_same_values():
     goals = problem(grid_rows(3), Rules({"c": "positive_rate <= 0.4"}))
     dense, _ = Majorize().ramp_problem(goals)
     thin = RampProblem(
-        Rows(sparse.csr_array(dense.rows.X)), dense.up, dense.down, dense.constants, dense.l2
+        FeatureRows(sparse.csr_array(dense.rows.X)), dense.up, dense.down, dense.constants, dense.l2
     )
     anchor = dense.rows.scores(np.array([0.3, -0.2, 0.1]))
     for w in np.random.default_rng(0).normal(size=(4, 3)):
@@ -204,7 +204,7 @@ def test_merging_rows_changes_no_value(seed, intercept):
     rules = Rules({"r": "recall >= 0.8", "o": "max_gap(tpr, by=g) <= 0.1", "c": "churn <= 0.2"})
     goals = problem(grid_rows(seed, n=80), rules)
     merged, _ = Majorize(intercept=intercept).ramp_problem(goals)
-    plain = RampProblem.of(Rows(goals.X, intercept), *forms(goals), 2 * goals.l2)
+    plain = RampProblem.of(FeatureRows(goals.X, intercept), *forms(goals), 2 * goals.l2)
     assert len(merged.rows) < 50 < len(plain.rows)
     rng = np.random.default_rng(seed)
     for _ in range(5):

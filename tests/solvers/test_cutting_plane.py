@@ -7,17 +7,22 @@ from oracles.instances import instance
 from oracles.problem3 import least
 
 from ratecli.solvers.majorize import choosers, svm
-from ratecli.solvers.majorize.choosers import Chooser
+from ratecli.solvers.majorize.choosers import CutChooser
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.cutting_plane import Columns, CutSolution, CuttingPlane, master
-from ratecli.solvers.majorize.rows import Rows
-from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal
+from ratecli.solvers.majorize.cutting_plane import (
+    CutColumns,
+    CutSolution,
+    CuttingPlane,
+    solve_master,
+)
+from ratecli.solvers.majorize.rows import FeatureRows
+from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE, ConvexSolution, StoppingRule
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
 GAP = 1e-4
-GOAL = Goal(0.0, 1e4, 10.0, absolute=GAP)
-CHOOSERS = pytest.mark.parametrize("chooser", [choosers.maximization, choosers.center_of_mass])
+GOAL = StoppingRule(0.0, 1e4, 10.0, absolute=GAP)
+CHOOSERS = pytest.mark.parametrize("chooser", [choosers.model_maximizer, choosers.center_of_mass])
 
 SMALL = [
     ({"p": "positive_rate[g=b] >= 0.8 * positive_rate[g=a]"}, 1),
@@ -37,9 +42,9 @@ def first(goals: Problem, intercept: str = "regularized") -> ConvexProblem:
 
 
 def solved(
-    convex: ConvexProblem, chooser: Chooser = choosers.center_of_mass, cuts: int = 100
+    convex: ConvexProblem, chooser: CutChooser = choosers.center_of_mass, cuts: int = 100
 ) -> CutSolution:
-    method = CuttingPlane(GOAL, svm.newton(), chooser, cuts)
+    method = CuttingPlane(GOAL, svm.newton_svm(), chooser, cuts)
     return method.solve(convex, np.zeros(convex.ramp.rows.width))
 
 
@@ -49,7 +54,7 @@ def is_solution(convex: ConvexProblem, found: ConvexSolution) -> None:
     values = convex.values(found.w)
     assert found.converged
     assert found.feasible
-    assert (values[1:] <= FEASIBLE).all()
+    assert (values[1:] <= FEASIBILITY_TOLERANCE).all()
     assert found.value == pytest.approx(values[0], abs=1e-12)
     assert found.lower <= optimum[0] + 1e-8
     assert optimum[0] - 1e-6 <= found.value <= found.lower + GAP + 1e-12
@@ -78,7 +83,7 @@ def test_liblinear_inside_comes_as_close_as_it_is_exact(rules, seed):
     convex = first(problem(grid_rows(seed), Rules(rules)))
     optimum = least(convex)
     assert optimum
-    inner = svm.liblinear(0, 1e-6, 100_000)
+    inner = svm.liblinear_svm(0, 1e-6, 100_000)
     found = CuttingPlane(GOAL, inner, choosers.center_of_mass, 100).solve(convex, np.zeros(3))
     assert found.feasible
     assert found.converged
@@ -88,12 +93,12 @@ def test_liblinear_inside_comes_as_close_as_it_is_exact(rules, seed):
 @CHOOSERS
 def test_toy_of_two_points_under_a_coverage_constraint(chooser):
     """Protocols of Goh et al. 2016, vector 9.3; the penalty is tiny, not absent."""
-    rows = Rows(np.array([[1.0], [-1.0]]), "unregularized")
+    rows = FeatureRows(np.array([[1.0], [-1.0]]), "unregularized")
     coefficients = np.array([[-0.5, 0.5], [0.5, 0.5]])
     ramp = RampProblem.of(rows, coefficients, np.array([0.5, -0.25]), 1e-4)
     convex = ConvexProblem.tight_at(ramp, np.zeros(2))
-    goal = Goal(0.0, 1e4, 10.0, absolute=1e-9)
-    found = CuttingPlane(goal, svm.newton(), chooser, 100).solve(convex, np.zeros(2))
+    goal = StoppingRule(0.0, 1e4, 10.0, absolute=1e-9)
+    found = CuttingPlane(goal, svm.newton_svm(), chooser, 100).solve(convex, np.zeros(2))
     # w = 1/4 and b = -1/4 here: the score is <w, x> - b in the paper
     np.testing.assert_allclose(found.w, [0.25, -0.25], atol=1e-3)
     np.testing.assert_allclose(found.multipliers, [1.0], atol=1e-3)
@@ -103,8 +108,8 @@ def test_toy_of_two_points_under_a_coverage_constraint(chooser):
 
 def test_the_model_of_two_cuts_has_its_maximum_between_them():
     """Vector 9.3: cuts v / 4 and 1/2 - v / 4; the mixture behind it takes half of each point."""
-    columns = Columns(np.array([[0.0, 1.0]]), np.array([[0.0, 0.5], [0.25, -0.25]]))
-    plan = master(columns, ceiling=10.0)
+    columns = CutColumns(np.array([[0.0, 1.0]]), np.array([[0.0, 0.5], [0.25, -0.25]]))
+    plan = solve_master(columns, ceiling=10.0)
     assert plan.value == pytest.approx(0.25)
     np.testing.assert_allclose(plan.multipliers, [1.0])
     np.testing.assert_allclose(plan.mixture, [0.5, 0.5])
@@ -114,8 +119,8 @@ def test_the_model_of_two_cuts_has_its_maximum_between_them():
 
 
 def test_without_a_feasible_mixture_excess_costs_the_ceiling():
-    columns = Columns(np.array([[0.0, 1.0]]), np.array([[0.0, 0.5], [0.25, 0.1]]))
-    plan = master(columns, ceiling=2.0)
+    columns = CutColumns(np.array([[0.0, 1.0]]), np.array([[0.0, 0.5], [0.25, 0.1]]))
+    plan = solve_master(columns, ceiling=2.0)
     np.testing.assert_allclose(plan.excess, [0.25])
     np.testing.assert_allclose(plan.multipliers, [2.0])
     assert plan.value == pytest.approx(0.5)
@@ -123,7 +128,7 @@ def test_without_a_feasible_mixture_excess_costs_the_ceiling():
 
 def test_order_of_the_constraints_does_not_matter():
     rules = Rules({"o": "max_gap(tpr, by=g) <= 0.05", "r": "recall >= 0.6"})
-    convex, chooser = first(problem(smooth_rows(0, n=120), rules)), choosers.maximization
+    convex, chooser = first(problem(smooth_rows(0, n=120), rules)), choosers.model_maximizer
     turn = np.concatenate([[0], np.random.default_rng(0).permutation(7) + 1])
     ramp = convex.ramp
     other = ConvexProblem(
@@ -137,12 +142,12 @@ def test_order_of_the_constraints_does_not_matter():
 
 
 @pytest.mark.parametrize(
-    ("chooser", "part"), [(choosers.maximization, 0.5), (choosers.center_of_mass, 0.7)]
+    ("chooser", "part"), [(choosers.model_maximizer, 0.5), (choosers.center_of_mass, 0.7)]
 )
 def test_knowing_the_solution_saves_svms(chooser, part):
     """At the center of mass less: the body's other columns have to be cut off again."""
     convex = first(problem(smooth_rows(0, n=200), Rules({"r": "recall >= 0.8", "f": "fpr <= 0.4"})))
-    method = CuttingPlane(GOAL, svm.newton(), chooser, 100)
+    method = CuttingPlane(GOAL, svm.newton_svm(), chooser, 100)
     found = method.solve(convex, np.zeros(6))
     again = method.solve(convex, found.w, found)
     assert again.work <= part * found.work
@@ -185,7 +190,7 @@ def test_a_hopeless_search_is_short(chooser):
 
 def test_what_is_cut_short_is_told():
     convex = first(problem(smooth_rows(0), Rules({"c": "positive_rate <= 0.3"})))
-    few = CuttingPlane(GOAL, svm.liblinear(0, 1e-9, 2), choosers.center_of_mass, 30)
+    few = CuttingPlane(GOAL, svm.liblinear_svm(0, 1e-9, 2), choosers.center_of_mass, 30)
     found = few.solve(convex, np.zeros(6))
     assert not found.converged
     assert found.feasible

@@ -9,14 +9,14 @@ import pytest
 from oracles.goals import Rules, problem, smooth_rows
 
 from ratecli.models.linear import Threshold
-from ratecli.rates.kinds import Kinds
-from ratecli.solvers.hull.best import best
-from ratecli.solvers.hull.columns import Columns
-from ratecli.solvers.hull.forms import Program
+from ratecli.rates.kinds import RowKinds
+from ratecli.solvers.hull.best import optimize_over_hull
+from ratecli.solvers.hull.columns import RatePoints
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.players.game import Game, first_prices, first_slacks
-from ratecli.solvers.players.lagrangian import Lagrangian, lagrangian
-from ratecli.solvers.players.multipliers import Ascent
+from ratecli.solvers.players.game import ThreePlayerGame, initial_prices, initial_slacks
+from ratecli.solvers.players.lagrangian import ProgramLagrangian, make_lagrangian
+from ratecli.solvers.players.multipliers import GradientAscent
 from ratecli.solvers.players.steps import Stepper
 
 RULES = Rules({"p": "positive_rate[g=a] <= 0.8 * positive_rate[g=b]", "r": "recall >= 0.75"})
@@ -27,7 +27,7 @@ RADIUS = 4.0
 class Enumerated:
     """Best responses among classifiers whose rates (K, T) are known."""
 
-    form: Lagrangian
+    form: ProgramLagrangian
     rates: np.ndarray
 
     def move(self, prices):
@@ -53,20 +53,22 @@ def enumerated(given):
 def test_the_duality_gap_is_not_negative_and_falls_as_the_theory_says(seed):
     """Of the players' means: what multipliers could still gain, less what a classifier still could."""
     given = problem(smooth_rows(seed), RULES)
-    program, kinds = Program.of(given), Kinds.by(given.rates)
+    program, kinds = RateProgram.of(given), RowKinds.by(given.rates)
     rates = enumerated(given)
-    form = lagrangian(program, np.nan_to_num(given.rates.c), ~kinds.patterns.any(axis=1))
+    form = make_lagrangian(program, np.nan_to_num(given.rates.c), ~kinds.patterns.any(axis=1))
     slopes, constants = form.sides
     sides = slopes @ rates + constants[:, :1]
-    optimum = best(Relaxation(program, Columns.classifiers(rates)), 1e-7)
+    optimum = optimize_over_hull(Relaxation(program, RatePoints.classifiers(rates)), 1e-7)
     length = np.linalg.norm(sides[1:], axis=0).max()
     gaps = []
     for steps in (100, 900, 8_100):
         rate = np.array([RADIUS / (length * np.sqrt(2 * steps))])
-        slacks = first_slacks(form, 1)
-        ascent = Ascent(Stepper("sgd", rate), RADIUS)
-        start = first_prices(form, slacks)
-        game = Game(form, Enumerated(form, rates), ascent, Stepper("sgd", rate), start, slacks)
+        slacks = initial_slacks(form, 1)
+        ascent = GradientAscent(Stepper("sgd", rate), RADIUS)
+        start = initial_prices(form, slacks)
+        game = ThreePlayerGame(
+            form, Enumerated(form, rates), ascent, Stepper("sgd", rate), start, slacks
+        )
         played = game.play(steps, 1)
         mean = np.mean(np.hstack(played.rates), axis=1)
         prices = np.mean(np.hstack(played.prices), axis=1)

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.goals import Rules, forms, problem, smooth_rows
 
-from ratecli.rates.kinds import Kinds
-from ratecli.solvers.feasibility import least_excess, least_violation
-from ratecli.solvers.hull.forms import Program
+from ratecli.rates.kinds import RowKinds
+from ratecli.solvers.feasibility import min_constraint_excess, min_violation
+from ratecli.solvers.hull.forms import RateProgram
 
 
 def excess(rules: dict[str, str]) -> float:
     coefficients, constants = forms(problem(smooth_rows(0), Rules(rules)))
-    return least_excess(coefficients[1:], constants[1:])
+    return min_constraint_excess(coefficients[1:], constants[1:])
 
 
 def test_one_rate_beyond_its_range():
@@ -40,7 +40,7 @@ def test_no_decisions_do_better(seed):
     coefficients, constants = rng.integers(-2, 3, size=(3, 8)) / 8, rng.normal(size=3)
     decisions = np.vstack([rng.random((300, 8)), rng.integers(2, size=(300, 8))])
     reached = (decisions @ coefficients.T + constants).max(axis=1)
-    assert least_excess(coefficients, constants) <= reached.min() + 1e-9
+    assert min_constraint_excess(coefficients, constants) <= reached.min() + 1e-9
 
 
 def test_an_objective_may_be_undefined_where_the_least_is_missed():
@@ -51,5 +51,5 @@ def test_an_objective_may_be_undefined_where_the_least_is_missed():
         "ratio": "f1[g=b] - precision <= 0.9",
     }
     goals = problem(smooth_rows(0), Rules(rules, "1 - precision[g=a]"))
-    found = least_violation(Program.of(goals), Kinds.by(goals.rates))
+    found = min_violation(RateProgram.of(goals), RowKinds.by(goals.rates))
     assert found == pytest.approx(0.02 / 1.5, abs=2e-4)

@@ -5,9 +5,9 @@ import pytest
 from oracles.filters import counted, filtering, kept_shares, people
 from oracles.goals import Rows, Rules, problem_of
 
-from ratecli.models.proxies import Filter, Guess, Sampled
+from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter
 from ratecli.solvers.filtering.guesses import GuessedGroup
-from ratecli.solvers.filtering.weights import sampling
+from ratecli.solvers.filtering.weights import optimal_sampling_weights
 
 TREE = {"DecisionTreeClassifier": {"max_depth": 6}}
 
@@ -29,7 +29,7 @@ def test_qp_weights_are_those_of_algorithm_1(weighted):
     rows = people(3, n=900, weighted=weighted)
     found = solved(filtering(rows))["expected"]
     A, sizes, _ = counted(rows, found)
-    best = sampling(A, sizes, np.full(4, 0.25))
+    best = optimal_sampling_weights(A, sizes, np.full(4, 0.25))
     assert kept_shares(rows, found) == pytest.approx(best.induced, abs=1e-6)
     naive = solved(filtering(rows), weights="naive")["expected"]
     off = np.linalg.norm(kept_shares(rows, naive) - 0.25)
@@ -57,7 +57,7 @@ def test_a_group_that_is_never_guessed_is_no_value():
     rows = people(7, n=300, groups=6)
     model = solved(filtering(rows), classifier={"DecisionTreeClassifier": {"max_depth": 1}})
     found = model["expected"]
-    assert isinstance(found.proxy, Guess)
+    assert isinstance(found.proxy, ClassifierProxy)
     assert found.proxy.values == 2
     assert set(np.unique(found.memberships(rows.X))) == {0.0, 1.0}
 
@@ -70,7 +70,7 @@ def test_what_is_guessed_of_rows_without_weight_only_is_no_value(weights):
     weight = np.repeat([1.0, 0.0], [70, 10])
     rows = Rows(np.hstack([X, X**2]), np.zeros(80), group, weight=weight)
     found = solved(filtering(rows), weights=weights, classifier="LogisticRegression")["expected"]
-    assert isinstance(found.proxy, Guess)
+    assert isinstance(found.proxy, ClassifierProxy)
     assert found.proxy.chances.of(rows.X)[-1].argmax() == 2
     assert found.proxy.values == 2
     assert found.keep.max() == 1
@@ -82,7 +82,7 @@ def test_of_intersecting_groups_the_combination_is_guessed():
     old = np.where(rows.X[:, 1] + rng.normal(size=1200) > 0.5, "old", "young").astype(object)
     given = problem_of(rows, Rules({}, "imbalance(by=(g, age))"), {"g": rows.group, "age": old})
     found = solved(given)["expected"]
-    assert isinstance(found.proxy, Guess)
+    assert isinstance(found.proxy, ClassifierProxy)
     assert found.proxy.chances.classes == 4
     kept = found.decide(rows.X)
     shares = [np.average(column == value, weights=kept)
@@ -96,6 +96,6 @@ def test_a_sample_is_a_variant_where_it_is_asked_for():
     rows = people(6)
     found = solved(filtering(rows), sampled=True)
     assert list(found) == ["expected", "sampled"]
-    assert isinstance(found["sampled"], Sampled)
-    assert isinstance(found["expected"], Filter)
+    assert isinstance(found["sampled"], SampledFilter)
+    assert isinstance(found["expected"], ProxyFilter)
     assert set(found["sampled"].decide(rows.X)) <= {0.0, 1.0}

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.goals import Rows, Rules, problem
 
-from ratecli.rates.kinds import Kinds
+from ratecli.rates.kinds import RowKinds
 from ratecli.solvers.hull import best as search
-from ratecli.solvers.hull.best import best
-from ratecli.solvers.hull.bilinear import Bilinear
-from ratecli.solvers.hull.columns import Columns
-from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.hull.best import optimize_over_hull
+from ratecli.solvers.hull.bilinear import BilinearProgram
+from ratecli.solvers.hull.columns import RatePoints
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 
 GAP = 1e-5
@@ -55,10 +55,10 @@ def instance(seed: int, rules: Rules, count: int, groups: str = "ab"):
     """A program, and rates (K, count) of random decisions of 60 rows in groups."""
     given, rng = given_rules(seed, rules, groups)
     decisions = (rng.random((count, 60)) < rng.random((count, 1))).astype(float)
-    return Program.of(given), np.stack([given.rates.rates(p) for p in decisions], axis=1)
+    return RateProgram.of(given), np.stack([given.rates.rates(p) for p in decisions], axis=1)
 
 
-def on_grid(program: Program, rates: np.ndarray, steps: int) -> float:
+def on_grid(program: RateProgram, rates: np.ndarray, steps: int) -> float:
     """The least objective of the mixtures whose chances are multiples of 1 / steps."""
     count = rates.shape[1]
     cuts = itertools.combinations(range(steps + count - 1), count - 1)
@@ -73,7 +73,7 @@ def on_grid(program: Program, rates: np.ndarray, steps: int) -> float:
 @settings(max_examples=8, deadline=None)
 def test_no_mixture_on_a_grid_is_better(name, seed):
     program, rates = instance(seed, GOALS[name], 4)
-    found = best(Relaxation(program, Columns.classifiers(rates)), GAP)
+    found = optimize_over_hull(Relaxation(program, RatePoints.classifiers(rates)), GAP)
     grid = on_grid(program, rates, 24)
     if found is None:
         assert grid == np.inf
@@ -93,15 +93,17 @@ def test_no_mixture_on_a_grid_is_better(name, seed):
 def test_three_groups(name, seed):
     """Against a grid of four points; and of twenty the bound is as near as it should be."""
     program, rates = instance(seed, THREE[name], 4, "abc")
-    found = best(Relaxation(program, Columns.classifiers(rates)), GAP)
+    found = optimize_over_hull(Relaxation(program, RatePoints.classifiers(rates)), GAP)
     grid = on_grid(program, rates, 24)
     assert found is not None or grid == np.inf
     if found is not None:
         assert found.bound - 1e-9 <= found.value <= grid + GAP
         assert program.excess(found.rates) <= 5e-7
     program, rates = instance(seed, THREE[name], 20, "abc")
-    found = best(Relaxation(program, Columns.classifiers(rates)), GAP)
-    least = best(Relaxation(program, Columns.classifiers(rates), elastic=True), GAP)
+    found = optimize_over_hull(Relaxation(program, RatePoints.classifiers(rates)), GAP)
+    least = optimize_over_hull(
+        Relaxation(program, RatePoints.classifiers(rates), elastic=True), GAP
+    )
     if found is None:
         assert least.bound > 0
     else:
@@ -123,9 +125,9 @@ def test_three_groups(name, seed):
 )
 def test_few_levels_will_do(rules, groups, levels):
     program, rates = instance(0, rules, 5, groups)
-    made = Bilinear.of(program, Columns.classifiers(rates), elastic=False)
+    made = BilinearProgram.of(program, RatePoints.classifiers(rates), elastic=False)
     assert len(made.boxes) == levels
-    made = Bilinear.of(program, Columns.classifiers(rates), elastic=True)
+    made = BilinearProgram.of(program, RatePoints.classifiers(rates), elastic=True)
     assert len(made.boxes) <= levels + 1
 
 
@@ -136,10 +138,12 @@ def test_a_relaxation_is_below_all_that_has_levels_in_its_boxes(name, blocks):
     given, _ = given_rules(0, GOALS[name], "ab")
     program, rates = instance(0, GOALS[name], 6)
     hull = (
-        Columns.classifiers(rates) if blocks == "one" else Columns.decisions(Kinds.by(given.rates))
+        RatePoints.classifiers(rates)
+        if blocks == "one"
+        else RatePoints.decisions(RowKinds.by(given.rates))
     )
     relaxation = Relaxation(program, hull)
-    found = best(relaxation, GAP)
+    found = optimize_over_hull(relaxation, GAP)
     if found is None:
         return
     boxes = relaxation.boxes
@@ -161,15 +165,15 @@ def test_a_relaxation_is_below_all_that_has_levels_in_its_boxes(name, blocks):
 def test_what_can_be_met_is_found_though_the_search_ends_at_once(seed, monkeypatch):
     rules = Rules({"f": "max_gap(f1, by=g) <= 0.01", "p": "max_gap(precision, by=g) <= 0.3"})
     program, rates = instance(seed, rules, 30, "abc")
-    columns = Columns.classifiers(rates)
+    columns = RatePoints.classifiers(rates)
     gap = 1e-3
-    whole = best(Relaxation(program, columns), gap)
-    candidates = search._candidates
+    whole = optimize_over_hull(Relaxation(program, columns), gap)
+    candidates = search._candidate_points
     monkeypatch.setattr(search, "MAX_NODES", 60)
     monkeypatch.setattr(  # no point is found by the way
-        search, "_candidates", lambda of, node: candidates(of, node) if of.elastic else []
+        search, "_candidate_points", lambda of, node: candidates(of, node) if of.elastic else []
     )
-    found = best(Relaxation(program, columns), gap)
+    found = optimize_over_hull(Relaxation(program, columns), gap)
     assert (found is None) == (whole is None)
     if found is not None:
         assert program.excess(found.rates) <= 5e-7
@@ -189,7 +193,9 @@ OUT_OF_REACH = {
 def test_prices_of_the_least_violation_are_its_slopes(name, seed):
     """What no mixture meets has a price, or no new classifier would ever be asked for."""
     program, rates = instance(seed, OUT_OF_REACH[name], 6)
-    found = best(Relaxation(program, Columns.classifiers(rates), elastic=True), 1e-6)
+    found = optimize_over_hull(
+        Relaxation(program, RatePoints.classifiers(rates), elastic=True), 1e-6
+    )
     steps = 1e-6 * np.eye(len(rates))
     moved = [program.excess(found.rates + s) - program.excess(found.rates - s) for s in steps]
     np.testing.assert_allclose(found.prices, np.array(moved) / 2e-6, atol=1e-4)
@@ -199,8 +205,8 @@ def test_prices_of_the_least_violation_are_its_slopes(name, seed):
 
 def test_a_point_that_was_found_stands_though_its_polish_cannot_be_solved(monkeypatch):
     program, rates = instance(0, Rules({"f": "f1[g=a] - f1[g=b] <= 0.1"}, "1 - f1"), 4)
-    columns = Columns.classifiers(rates)
-    expected, solve = best(Relaxation(program, columns), GAP), Relaxation.solve
+    columns = RatePoints.classifiers(rates)
+    expected, solve = optimize_over_hull(Relaxation(program, columns), GAP), Relaxation.solve
 
     def fails_where_flat(relaxation, boxes):
         if not len(boxes):
@@ -208,5 +214,5 @@ def test_a_point_that_was_found_stands_though_its_polish_cannot_be_solved(monkey
         return solve(relaxation, boxes)
 
     monkeypatch.setattr(Relaxation, "solve", fails_where_flat)
-    found = best(Relaxation(program, columns), GAP)
+    found = optimize_over_hull(Relaxation(program, columns), GAP)
     assert found.value == pytest.approx(expected.value, abs=2 * GAP)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ratecli.solvers.liblinear import fit_hinge, fit_logistic, with_ones
+from ratecli.solvers.liblinear import add_ones_column, fit_hinge, fit_logistic
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 SIGNS = np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1.0, -1.0)
@@ -45,5 +45,7 @@ def test_weights_are_costs_not_shares(fit):
 
 
 def test_a_column_of_ones_is_last_in_both_forms():
-    np.testing.assert_array_equal(with_ones(X)[:, -1], np.ones(30))
-    np.testing.assert_array_equal(with_ones(sparse.csr_array(X)).toarray(), with_ones(X))
+    np.testing.assert_array_equal(add_ones_column(X)[:, -1], np.ones(30))
+    np.testing.assert_array_equal(
+        add_ones_column(sparse.csr_array(X)).toarray(), add_ones_column(X)
+    )

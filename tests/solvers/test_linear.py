@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from ratecli.solvers.hull import linear
-from ratecli.solvers.hull.linear import Linear
+from ratecli.solvers.hull.linear import LevelLp
 
 
-def instance(seed: int, levels: int) -> tuple[Linear, np.ndarray]:
+def instance(seed: int, levels: int) -> tuple[LevelLp, np.ndarray]:
     """A random program, degenerate, with columns and rows that stand twice, and boxes of its levels."""
     rng = np.random.default_rng(seed)
     m, n, equal = rng.integers(2, 9), rng.integers(1, 40), rng.integers(1, 4)
@@ -25,7 +25,7 @@ def instance(seed: int, levels: int) -> tuple[Linear, np.ndarray]:
     times = np.abs(rng.normal(size=(len(places), 2 * n)))
     low = rng.normal(size=levels)
     boxes = np.stack([low, low + rng.choice([0.0, 1e-7, 1.0], size=levels)], axis=1)
-    found = Linear(
+    found = LevelLp(
         fixed,
         times,
         np.array(places, dtype=np.int64).reshape(-1, 2),
@@ -36,7 +36,7 @@ def instance(seed: int, levels: int) -> tuple[Linear, np.ndarray]:
     return found, boxes
 
 
-def entries(linear: Linear, columns: np.ndarray, levels: np.ndarray) -> np.ndarray:
+def entries(linear: LevelLp, columns: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """(m + 1, N) of columns at levels (N, P), the cost last."""
     found = linear.fixed[:, columns].copy()
     for (p, i), row in zip(linear.places, linear.times, strict=True):
@@ -45,7 +45,7 @@ def entries(linear: Linear, columns: np.ndarray, levels: np.ndarray) -> np.ndarr
     return np.vstack([found, costs])
 
 
-def at_corners(linear: Linear, boxes: np.ndarray) -> np.ndarray:
+def at_corners(linear: LevelLp, boxes: np.ndarray) -> np.ndarray:
     every = np.arange(len(linear.cost))
     corners = [np.tile(corner, (len(every), 1)) for corner in itertools.product(*boxes)]
     return np.hstack([entries(linear, every, corner) for corner in corners])
@@ -111,7 +111,7 @@ def test_thousands_of_columns_and_rows_that_all_pass_through_one_point():
     fixed[0], fixed[1:, 0] = 1.0, 0.0
     cost = np.append(0.0, rng.random(4999)) - rng.random(39) @ fixed[1:]
     none = np.zeros((0, 5000))
-    linear = Linear(fixed, none, np.zeros((0, 2), dtype=np.int64), cost, none, 1)
+    linear = LevelLp(fixed, none, np.zeros((0, 2), dtype=np.int64), cost, none, 1)
     found = linear.solve(np.zeros((0, 2)))
     assert found.duals[0] == pytest.approx(0.0, abs=1e-9)
     assert found.x[found.columns == 0] == pytest.approx([1.0])
@@ -119,7 +119,7 @@ def test_thousands_of_columns_and_rows_that_all_pass_through_one_point():
 
 
 def test_a_box_of_too_many_corners_for_highs_is_refused_before_they_are_listed(monkeypatch):
-    monkeypatch.setattr(linear, "descend", lambda *_: False)
+    monkeypatch.setattr(linear, "run_simplex", lambda *_: False)
     many, boxes = instance(0, levels=18)
     tracemalloc.start()
     with pytest.raises(ArithmeticError, match="many levels"):

@@ -8,23 +8,23 @@ from scipy import sparse
 from ratecli.models.base import Array, Features
 from ratecli.solvers.majorize import linear
 from ratecli.solvers.majorize.convex import RampProblem
-from ratecli.solvers.majorize.linear import solved
-from ratecli.solvers.majorize.rows import Intercept, Rows
+from ratecli.solvers.majorize.linear import solve_newton_system
+from ratecli.solvers.majorize.rows import FeatureRows, Intercept
 
 
 def by_gradients(monkeypatch, products):
     """Always, at 0 products an entry; never, at any number of them."""
-    monkeypatch.setattr(linear, "PRODUCTS", products)
-    monkeypatch.setattr(linear, "CHEAP", -1.0)
+    monkeypatch.setattr(linear, "CG_COST", products)
+    monkeypatch.setattr(linear, "CHEAP_PRODUCTS", -1.0)
 
 
 def of(X: Features, intercept: Intercept, l2: float) -> RampProblem:
-    return RampProblem.of(Rows(X, intercept), np.zeros((1, X.shape[0])), np.zeros(1), l2)
+    return RampProblem.of(FeatureRows(X, intercept), np.zeros((1, X.shape[0])), np.zeros(1), l2)
 
 
 def system(ramp: RampProblem, chosen: Array, extra: Array, sigma: float) -> Array:
     """Written out, with what stands for the penalty where there is none."""
-    penalties = np.maximum(ramp.penalties, linear.FREE * ramp.penalties.max())
+    penalties = np.maximum(ramp.penalties, linear.UNPENALIZED_CURVATURE * ramp.penalties.max())
     rows = ramp.rows.filled[chosen]
     return np.diag(penalties) + sigma * (rows.T @ rows + extra.T @ extra)
 
@@ -36,27 +36,27 @@ def system(ramp: RampProblem, chosen: Array, extra: Array, sigma: float) -> Arra
 def test_every_side_solves_the_same_system(products, shape, constraints, stored, monkeypatch):
     """In weights for (20, 6), in rows for the others, or by conjugate gradients."""
     by_gradients(monkeypatch, products)
-    monkeypatch.setattr(linear, "EXACT", 1e-12)
+    monkeypatch.setattr(linear, "CG_TOLERANCE", 1e-12)
     rng, (count, width) = np.random.default_rng(0), shape
     for intercept in INTERCEPTS:
         ramp = of(stored(rng.normal(size=(25, width - (intercept != "none")))), intercept, 0.3)
         chosen, extra = rng.permutation(25)[:count], rng.normal(size=(constraints, width))
         right, matrix = rng.normal(size=width), system(ramp, chosen, extra, 3.0)
-        found = solved(ramp, chosen, extra, 3.0, right)
+        found = solve_newton_system(ramp, chosen, extra, 3.0, right)
         # a bias that no row holds is large, and as exact as its part of the system
         np.testing.assert_allclose(matrix @ found, right, atol=1e-8)
 
 
 def test_a_weight_without_penalty_and_without_rows_gets_a_little_curvature():
     ramp = of(np.zeros((4, 1)), "unregularized", 2.0)
-    found = solved(ramp, np.arange(0), np.zeros((0, 2)), 1.0, np.ones(2))
-    np.testing.assert_allclose(found, [0.5, 1 / (2 * linear.FREE)])
+    found = solve_newton_system(ramp, np.arange(0), np.zeros((0, 2)), 1.0, np.ones(2))
+    np.testing.assert_allclose(found, [0.5, 1 / (2 * linear.UNPENALIZED_CURVATURE)])
 
 
 def test_conjugate_gradients_are_as_exact_as_newton_needs(monkeypatch):
     by_gradients(monkeypatch, 0.0)
     rng = np.random.default_rng(1)
     ramp, right = of(rng.normal(size=(50, 30)), "none", 1e-3), rng.normal(size=30)
-    found = solved(ramp, np.arange(50), np.zeros((0, 30)), 1.0, right)
+    found = solve_newton_system(ramp, np.arange(50), np.zeros((0, 30)), 1.0, right)
     left = system(ramp, np.arange(50), np.zeros((0, 30)), 1.0) @ found - right
-    assert np.linalg.norm(left) <= 2 * linear.EXACT * np.linalg.norm(right)
+    assert np.linalg.norm(left) <= 2 * linear.CG_TOLERANCE * np.linalg.norm(right)

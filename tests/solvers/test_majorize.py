@@ -10,14 +10,14 @@ from oracles.goals import Rows, Rules, measured, problem, smooth_rows
 from oracles.instances import INTERCEPTS
 from scipy import sparse
 
-from ratecli.rates.parser import parse_value
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.solvers.base import Solution
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize import rows as rows_module
 from ratecli.solvers.majorize import solver as solver_module
 from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.solution import FEASIBLE
+from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
@@ -72,7 +72,7 @@ def test_multipliers_are_positive_and_slack_constraints_have_none(family):
     ramp, rows = solver.ramp_problem(goals)
     old, new = weights(before), weights(last)
     values = ConvexProblem.tight_at(ramp, ramp.rows.scores(old)).values(new)[1:]
-    missable = 1e-9 + FEASIBLE * sum(last.multipliers.values())
+    missable = 1e-9 + FEASIBILITY_TOLERANCE * sum(last.multipliers.values())
     for name in names:
         nearest = max(value for value, row in zip(values, rows, strict=True) if row == name)
         # what slack is worth is a part of the gap, but for what FEASIBLE lets others miss
@@ -144,7 +144,7 @@ def test_a_start_that_is_infeasible_is_left_by_compromises():
     rules = Rules({"c": "churn <= 0.05", "p": "positive_rate[g=a] >= 0.4 * positive_rate[g=c]"})
     solution = solve(problem(replace(rows, deployed=deployed), rules))
     assert solution.status == "solved", solution.reason
-    assert solution.trace[-1]["violation"] <= FEASIBLE
+    assert solution.trace[-1]["violation"] <= FEASIBILITY_TOLERANCE
 
 
 def test_steps_towards_a_first_feasible_point_are_not_counted():
@@ -154,7 +154,7 @@ def test_steps_towards_a_first_feasible_point_are_not_counted():
         Majorize(iterations=2),
     )
     violation = column(solution, "violation")
-    missed = int((violation > FEASIBLE).sum())
+    missed = int((violation > FEASIBILITY_TOLERANCE).sum())
     assert missed >= 1
     assert (np.diff(violation[: missed + 1]) < 0).all()
     assert len(violation) == missed + 2
@@ -186,8 +186,8 @@ def test_too_few_cuts_are_told():
 
 
 def test_newton_steps_cut_short_are_told(monkeypatch):
-    monkeypatch.setattr(augmented, "ROUNDS", 1)
-    monkeypatch.setattr(augmented, "STEPS", 1)
+    monkeypatch.setattr(augmented, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(augmented, "MAX_NEWTON_STEPS", 1)
     solution = solve(on(smooth_rows(0), "nothing", 1e-6))
     assert solution.status == "iteration_limit"
     assert re.match(r"the last step ended after \d+ Newton steps with a gap of", solution.reason)
@@ -195,14 +195,14 @@ def test_newton_steps_cut_short_are_told(monkeypatch):
 
 def test_a_step_that_would_make_worse_is_not_taken_and_the_last(monkeypatch):
     """Bounds of scores near a corner are not tight: at 0.05 they are far from it."""
-    monkeypatch.setattr(solver_module, "TIES", 0.05)
-    monkeypatch.setattr(solver_module, "_rests", lambda _: True)
+    monkeypatch.setattr(solver_module, "RAMP_TIE", 0.05)
+    monkeypatch.setattr(solver_module, "_has_converged", lambda _: True)
     for family in ("parity", "coverage"):
         goals = on(smooth_rows(1, n=150), family)
         solution = solve(goals, Majorize(iterations=40))
         objective, violation = column(solution, "objective"), column(solution, "violation")
         assert solution.status == "solved"
-        assert (violation <= FEASIBLE).all()
+        assert (violation <= FEASIBILITY_TOLERANCE).all()
         assert (np.diff(objective) < 0).all()
         assert len(objective) < 40
         # the step after the last, on the same bound, gains nothing
@@ -280,7 +280,7 @@ def test_it_does_not_matter_how_rows_are_stored(family, monkeypatch):
         held = weights(solve(on(rows, family), solver))
         assert np.abs(held).max() > 0.1
         with monkeypatch.context() as patched:
-            patched.setattr(rows_module, "SMALL", 0)
+            patched.setattr(rows_module, "MAX_DENSE_ENTRIES", 0)
             for each in (rows, thin):
                 found = weights(solve(on(each, family), solver))
                 np.testing.assert_allclose(found, held, rtol=0, atol=1e-8)
@@ -315,7 +315,7 @@ def test_without_an_intercept_there_is_none():
     solution = solve(goals, Majorize(intercept="none"))
     assert {variant.bias for variant in solution.variants.values()} == {0.0}
     assert solution.variants["stochastic"].decide(np.zeros((1, 5))) == [0.5]
-    assert solution.trace[-1]["violation"] <= FEASIBLE
+    assert solution.trace[-1]["violation"] <= FEASIBILITY_TOLERANCE
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
@@ -325,7 +325,7 @@ def test_labels_of_one_class_pull_all_rows_one_way(label):
     goals = problem(rows, rules)
     error, *over = measured(goals, solve(goals).variants["stochastic"])
     assert error == pytest.approx(0.4 if label else 0.3, abs=0.02)
-    assert max(over) <= FEASIBLE
+    assert max(over) <= FEASIBILITY_TOLERANCE
 
 
 @pytest.mark.parametrize("direction", ["positive_rate", "negative_rate"])
@@ -345,8 +345,8 @@ def test_unlabelled_rows_count_for_coverage_alone():
     solution = solve(goals)
     assert solution.status == "solved"
     decisions = solution.variants["stochastic"].decide(rows.X)
-    assert decisions[rows.group == "b"].mean() <= 0.3 + FEASIBLE
-    assert decisions[hidden == 1].mean() >= 0.6 - FEASIBLE
+    assert decisions[rows.group == "b"].mean() <= 0.3 + FEASIBILITY_TOLERANCE
+    assert decisions[hidden == 1].mean() >= 0.6 - FEASIBILITY_TOLERANCE
 
 
 def test_row_weights_enter_rates_and_objective():
@@ -364,7 +364,7 @@ def test_row_weights_enter_rates_and_objective():
 def test_a_goal_that_is_not_affine_is_refused():
     rows = smooth_rows(0, n=60)
     goals = on(rows, "nothing")
-    f1 = resolve(parse_value("0 - f1"), Scope())
+    f1 = resolve(parse_expression("0 - f1"), Scope())
     with pytest.raises(ValueError, match="not affine"):
         solve(replace(goals, objective=replace(goals.objective, pieces=(f1,))))
 
@@ -382,5 +382,5 @@ def test_exact_equality_of_two_rates_is_solved_within_what_it_leaves():
     solution = solve(problem(smooth_rows(1, n=120), rules))
     assert solution.status == "solved"
     last = solution.trace[-1]
-    assert last["violation"] <= FEASIBLE
+    assert last["violation"] <= FEASIBILITY_TOLERANCE
     assert last["bound"] - last["lower"] <= 1e-4 * last["bound"] * (1 + 1e-9)

@@ -9,7 +9,7 @@ from oracles.families import FAMILIES
 from oracles.goals import Rows, Rules, forms, grid_rows, measured, problem
 
 from ratecli.solvers.base import Solution
-from ratecli.solvers.majorize.solution import FEASIBLE
+from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
@@ -48,7 +48,7 @@ def test_nothing_beats_the_exact_optimum_and_little_is_lost(
         solution = solve(goals, Majorize(intercept=intercept))
         assert solution.status == "solved", solution.reason
         random, hard = (measured(goals, each) for each in solution.variants.values())
-        assert max(random[1:], default=0) <= FEASIBLE
+        assert max(random[1:], default=0) <= FEASIBILITY_TOLERANCE
         mixture = problem1.of_mixtures(rows.X, *forms(goals))
         assert random[0] >= mixture - 1e-6
         random_losses.append(random[0] - mixture)
@@ -72,7 +72,7 @@ def test_three_features_against_the_milp(record_testsuite_property):
         solution, exact = solve(goals), problem1.by_milp(rows.X, *forms(goals))
         assert np.isfinite(exact.value)
         random, hard = (measured(goals, each) for each in solution.variants.values())
-        assert max(random[1:]) <= FEASIBLE
+        assert max(random[1:]) <= FEASIBILITY_TOLERANCE
         # a mixture of classifiers may be better than the best one
         assert random[0] <= exact.value + 0.08
         if (hard[1:] <= 1e-9).all():
@@ -108,4 +108,4 @@ def test_what_can_be_had_without_error_is(family):
         values = measured(goals, variant)
         # the ramp's corners are met up to the gap, the sign exactly
         assert values[0] == pytest.approx(0, abs=Majorize().gap if name == "stochastic" else 1e-9)
-        assert (values[1:] <= FEASIBLE).all()
+        assert (values[1:] <= FEASIBILITY_TOLERANCE).all()

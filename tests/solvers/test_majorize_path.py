@@ -7,7 +7,7 @@ import pytest
 from oracles.goals import Rules, measured, problem, smooth_rows
 
 from ratecli.solvers.base import Solution
-from ratecli.solvers.majorize.solution import FEASIBLE, SMALL
+from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE, MIN_GAP_SCALE
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
@@ -40,7 +40,7 @@ def test_a_path_is_certified_at_each_target_and_as_good_as_cold_solves(family):
     assert path[-1].multipliers["t"] > 0.1, "the last target binds"
     for goals, solution in zip(problems, path, strict=True):
         assert solution.status == "solved", solution.reason
-        assert max(measured(goals, solution.variants["stochastic"])[1:]) <= FEASIBLE
+        assert max(measured(goals, solution.variants["stochastic"])[1:]) <= FEASIBILITY_TOLERANCE
         certified(solver, goals, solution)
         cold = solver.solve(goals, rng, lambda _: None)
         assert cold.status == "solved"
@@ -53,11 +53,13 @@ def test_a_path_is_certified_at_each_target_and_as_good_as_cold_solves(family):
 def certified(solver: Majorize, goals: Problem, solution: Solution) -> None:
     """Each step from a feasible point ends with a gap as small as was asked."""
     spread = solver.ramp_problem(goals)[0].spread
-    missed = sum(row["violation"] > FEASIBLE for row in solution.trace)
-    worth = 1e-9 + FEASIBLE * (1 + 2 * sum(solution.multipliers.values()))
+    missed = sum(row["violation"] > FEASIBILITY_TOLERANCE for row in solution.trace)
+    worth = 1e-9 + FEASIBILITY_TOLERANCE * (1 + 2 * sum(solution.multipliers.values()))
     for row in solution.trace[missed + 1 :]:
         assert -worth <= row["bound"] - row["lower"]
-        assert row["gap"] <= solver.gap * max(abs(row["lower"]), SMALL * spread) * (1 + 1e-9)
+        assert row["gap"] <= solver.gap * max(abs(row["lower"]), MIN_GAP_SCALE * spread) * (
+            1 + 1e-9
+        )
         assert row["gap"] == pytest.approx(row["bound"] - row["lower"], abs=worth)
 
 

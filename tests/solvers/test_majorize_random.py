@@ -12,7 +12,7 @@ from oracles.instances import INTERCEPTS
 from scipy import sparse
 
 from ratecli.solvers.base import Solution
-from ratecli.solvers.majorize.solution import FEASIBLE, SMALL
+from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE, MIN_GAP_SCALE
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
@@ -54,8 +54,12 @@ def holds(goals: Problem, solution: Solution, solver: Majorize) -> bool:
     )
     assert (violation >= 0).all()
     assert min(solution.multipliers.values(), default=0.0) >= 0
-    met = int(np.argmax(violation <= FEASIBLE)) if (violation <= FEASIBLE).any() else len(violation)
-    assert (violation[met:] <= FEASIBLE).all(), "it left the feasible set"
+    met = (
+        int(np.argmax(violation <= FEASIBILITY_TOLERANCE))
+        if (violation <= FEASIBILITY_TOLERANCE).any()
+        else len(violation)
+    )
+    assert (violation[met:] <= FEASIBILITY_TOLERANCE).all(), "it left the feasible set"
     assert (np.diff(objective[met:]) <= 0).all(), "the objective rose"
     assert (objective[: met + 1] <= bound[: met + 1] + 1e-9).all(), "the bound is one"
     if not solution.variants:
@@ -80,12 +84,12 @@ def certified(goals: Problem, solution: Solution, solver: Majorize, met: int) ->
     """
     bound, lower, gap = (column(solution, name)[met + 1 :] for name in ("bound", "lower", "gap"))
     # a point that misses a constraint by FEASIBLE is better than the optimum by what that is worth
-    worth = 1e-9 + FEASIBLE * (1 + 2 * sum(solution.multipliers.values()))
+    worth = 1e-9 + FEASIBILITY_TOLERANCE * (1 + 2 * sum(solution.multipliers.values()))
     assert (bound - lower >= -worth).all()
     np.testing.assert_allclose(gap, bound - lower, rtol=0, atol=worth)
     spread = solver.ramp_problem(goals)[0].spread
     last = solution.trace[-1]
-    assert last["gap"] <= solver.gap * max(abs(last["lower"]), SMALL * spread) * (1 + 1e-9)
+    assert last["gap"] <= solver.gap * max(abs(last["lower"]), MIN_GAP_SCALE * spread) * (1 + 1e-9)
 
 
 def is_its_own(goals: Problem, solution: Solution) -> None:

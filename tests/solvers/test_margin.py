@@ -9,13 +9,13 @@ import pytest
 from oracles.goals import Rows, Rules, problem, smooth_rows
 
 from ratecli.certify.certificate import certify
-from ratecli.certify.safety_test import Promise
+from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.rates.affine import affine
 from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.majorize.solver import Majorize
-from ratecli.solvers.margin import Guard, _Tester, guarded
+from ratecli.solvers.margin import MarginSpec, _SafetyTestJudge, solve_with_margin
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import Problem
@@ -59,8 +59,8 @@ def test_constraints_hold_where_they_are_judged(name):
     for seed in (0, 1, 2):
         given = split_problem(seed, PARITY)
         rng = np.random.default_rng(0)
-        plain = guarded(SOLVERS[name], Guard(), given, rng)
-        found = guarded(SOLVERS[name], Guard("validation"), given, rng)
+        plain = solve_with_margin(SOLVERS[name], MarginSpec(), given, rng)
+        found = solve_with_margin(SOLVERS[name], MarginSpec("validation"), given, rng)
         broken.append(excess(given.validation, first(plain)))
         kept.append(excess(given.validation, first(found)))
         assert excess(given, first(found)) <= 1e-6  # on training rows too
@@ -70,7 +70,9 @@ def test_constraints_hold_where_they_are_judged(name):
 
 def test_a_margin_is_so_many_standard_errors():
     given = split_problem(0, Rules({"r": "recall >= 0.95"}))
-    found = first(guarded(Mixture(), Guard(margin=0.95), given, np.random.default_rng(0)))
+    found = first(
+        solve_with_margin(Mixture(), MarginSpec(margin=0.95), given, np.random.default_rng(0))
+    )
     p = found.decide(given.X)
     recall = 0.95 - excess(given, found)
     positive = given.rates.totals[[leaf.rate.name for leaf in given.rates.leaves].index("tpr")]
@@ -98,8 +100,8 @@ def test_a_standard_error_is_that_of_resampled_rows():
 def test_without_a_guard_or_constraints_a_problem_is_solved_once():
     given = split_problem(0, PARITY)
     rng = np.random.default_rng
-    for solver, guard in ((Unconstrained(), Guard("validation")), (Mixture(), Guard())):
-        found = guarded(solver, guard, given, rng(0))
+    for solver, guard in ((Unconstrained(), MarginSpec("validation")), (Mixture(), MarginSpec())):
+        found = solve_with_margin(solver, guard, given, rng(0))
         alone = solver.solve(given, rng(0), lambda _: None)
         np.testing.assert_array_equal(first(found).decide(given.X), first(alone).decide(given.X))
 
@@ -108,13 +110,13 @@ def test_with_too_few_rows_for_a_margin_their_number_is_estimated():
     """Standard errors of rows that stand k times are those of k times as many rows."""
     every, rules = smooth_rows(0, n=200), Rules({"r": "recall >= 0.9", "f": "fpr <= 0.35"})
 
-    def found(copies: int, guard: Guard):
+    def found(copies: int, guard: MarginSpec):
         rows = np.tile(np.arange(0, 200, 2), copies)
         given = problem(Rows(every.X[rows], every.label[rows], every.group[rows]), rules)
-        return guarded(Mixture(), guard, given, np.random.default_rng(0))
+        return solve_with_margin(Mixture(), guard, given, np.random.default_rng(0))
 
-    assert found(1, Guard()).status == "solved"
-    few = found(1, Guard(margin=0.99))
+    assert found(1, MarginSpec()).status == "solved"
+    few = found(1, MarginSpec(margin=0.99))
     assert (few.status, few.variants) == ("no_solution_found", {})
     said = re.fullmatch(
         r"too few training rows to hold '[rf]' with a margin of 0\.99: the best model found misses it by "
@@ -123,8 +125,8 @@ def test_with_too_few_rows_for_a_margin_their_number_is_estimated():
     )
     assert said is not None
     copies = int(said[1].replace(",", "")) / 100
-    assert found(math.ceil(copies), Guard(margin=0.99)).status == "solved"
-    assert found(math.floor(copies / 2), Guard(margin=0.99)).status == "no_solution_found"
+    assert found(math.ceil(copies), MarginSpec(margin=0.99)).status == "solved"
+    assert found(math.floor(copies / 2), MarginSpec(margin=0.99)).status == "no_solution_found"
 
 
 GAPS = {
@@ -140,7 +142,9 @@ def test_a_margin_gives_no_model_that_a_constant_decision_beats(name, rule):
     """Constants satisfy all these rules without noise; tightening beyond the tolerance led to worse."""
     for seed, n in [(0, 60), (1, 60), (2, 120), (3, 500), (4, 2000)]:
         given = split_problem(seed, Rules(GAPS[rule]), n=n)
-        found = guarded(SOLVERS[name], Guard(margin=0.95), given, np.random.default_rng(0))
+        found = solve_with_margin(
+            SOLVERS[name], MarginSpec(margin=0.95), given, np.random.default_rng(0)
+        )
         if found.variants:
             constant = min(given.value_of(np.full(n, each)) for each in (0.0, 1.0))
             assert given.value(first(found)) < constant
@@ -154,21 +158,21 @@ def test_a_margin_gives_no_model_that_a_constant_decision_beats(name, rule):
 def test_room_that_none_needs_is_no_infeasibility():
     """A yes with the same chance for every row has no sampling error, though no other rule fits in."""
     given = split_problem(0, Rules({"p": "0.5 <= positive_rate <= 0.51"}), n=100)
-    found = guarded(Mixture(), Guard(margin=0.99), given, np.random.default_rng(0))
+    found = solve_with_margin(Mixture(), MarginSpec(margin=0.99), given, np.random.default_rng(0))
     assert found.status == "iteration_limit"
     assert excess(given, first(found)) <= 1e-6
 
 
 def test_what_no_decisions_can_meet_stays_infeasible():
     given = split_problem(0, Rules({"r": "recall >= 0.9", "p": "positive_rate <= 0.05"}))
-    found = guarded(Mixture(), Guard(margin=0.99), given, np.random.default_rng(0))
+    found = solve_with_margin(Mixture(), MarginSpec(margin=0.99), given, np.random.default_rng(0))
     assert found.status == "infeasible"
 
 
 def test_validation_rows_are_needed_to_judge():
     given = replace(split_problem(0, PARITY), validation=None)
     with pytest.raises(FaultError, match="judged on validation rows, and there are none"):
-        guarded(Mixture(), Guard("validation"), given, np.random.default_rng(0))
+        solve_with_margin(Mixture(), MarginSpec("validation"), given, np.random.default_rng(0))
 
 
 def with_a_test(seed: int) -> tuple[Problem, Problem]:
@@ -176,14 +180,14 @@ def with_a_test(seed: int) -> tuple[Problem, Problem]:
     rules = Rules({"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=c]", "r": "recall >= 0.6"})
     given = split_problem(seed, rules, n=1000)
     assert given.validation is not None
-    promise = Promise(dict.fromkeys(rules.constraints, 0.05), rows=1000)
+    promise = SafetyTestSpec(dict.fromkeys(rules.constraints, 0.05), rows=1000)
     return replace(given, promise=promise, validation=None), given.validation
 
 
-def passes(given: Problem, other: Problem, guard: Guard) -> bool:
+def passes(given: Problem, other: Problem, guard: MarginSpec) -> bool:
     """Whether what is found passes the test."""
     rng = np.random.default_rng(0)
-    found = first(guarded(Mixture(), guard, given, rng))
+    found = first(solve_with_margin(Mixture(), guard, given, rng))
     decisions = {"decision": other.decisions(found)}
     tests = certify(other.constraints, given.promise, other.rates, decisions, (0, 1), rng)
     return all(each.passed for each in tests)
@@ -191,18 +195,18 @@ def passes(given: Problem, other: Problem, guard: Guard) -> bool:
 
 def test_with_an_aim_candidates_pass_the_safety_test_about_so_often():
     pairs = [with_a_test(seed) for seed in range(8)]
-    assert np.mean([passes(*pair, Guard()) for pair in pairs]) <= 0.5
-    assert np.mean([passes(*pair, Guard(aim=0.9)) for pair in pairs]) >= 0.7
+    assert np.mean([passes(*pair, MarginSpec()) for pair in pairs]) <= 0.5
+    assert np.mean([passes(*pair, MarginSpec(aim=0.9)) for pair in pairs]) >= 0.7
 
 
 def test_a_bound_that_is_infinite_asks_for_no_endless_room():
     """Of two rows nothing is known of a ratio: tightening ends, and it is said what is missing."""
     rules = Rules({"p": "precision[g=a] <= precision[g=c] + 0.1"})
-    given = replace(split_problem(0, rules, n=100), promise=Promise({"p": 0.05}, rows=2))
-    plain = first(guarded(Mixture(), Guard(), given, np.random.default_rng(0)))
-    (short,) = _Tester.of(given, 0.9).shortfalls(given.decisions(plain))
+    given = replace(split_problem(0, rules, n=100), promise=SafetyTestSpec({"p": 0.05}, rows=2))
+    plain = first(solve_with_margin(Mixture(), MarginSpec(), given, np.random.default_rng(0)))
+    (short,) = _SafetyTestJudge.of(given, 0.9).shortfalls(given.decisions(plain))
     assert short.tolist() == [1.0]
-    found = guarded(Mixture(), Guard(aim=0.9), given, np.random.default_rng(0))
+    found = solve_with_margin(Mixture(), MarginSpec(aim=0.9), given, np.random.default_rng(0))
     assert found.status == "iteration_limit"
     assert "by what the safety test will find 'p' is missed by 1" in found.reason
 
@@ -210,7 +214,7 @@ def test_a_bound_that_is_infinite_asks_for_no_endless_room():
 def test_a_constraint_that_is_undefined_where_it_is_judged_is_missed():
     """Three groups cannot all be 0.45 of the positives, unless there are none."""
     given = split_problem(0, Rules({"s": "min(share, by=g) >= 0.45"}))
-    found = guarded(Mixture(), Guard("validation"), given, np.random.default_rng(0))
+    found = solve_with_margin(Mixture(), MarginSpec("validation"), given, np.random.default_rng(0))
     assert not first(found).decide(given.X).any()
     assert given.violation(first(found)) == 1.0
     assert found.reason == "judged on validation rows 's' is missed by 1"

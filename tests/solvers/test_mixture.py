@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from oracles.goals import Rows, Rules, grid_rows, problem, smooth_rows
 
-from ratecli.rates.kinds import Kinds
-from ratecli.solvers.hull.best import best
-from ratecli.solvers.hull.columns import Columns
-from ratecli.solvers.hull.forms import Program
+from ratecli.rates.kinds import RowKinds
+from ratecli.solvers.hull.best import optimize_over_hull
+from ratecli.solvers.hull.columns import RatePoints
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.mixture.room import roomiest
+from ratecli.solvers.mixture.room import max_slack_problem
 from ratecli.solvers.mixture.solver import Mixture
-from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.ground import OracleRows
 from ratecli.solvers.oracles.linear import LinearOracle
-from ratecli.solvers.oracles.sweep import best_step, swept
+from ratecli.solvers.oracles.sweep import best_line_step, sweep_directions
 from ratecli.solvers.oracles.threshold import best_threshold
 from ratecli.solvers.problem import Problem
 
@@ -61,8 +61,8 @@ def test_it_is_the_best_mixture_of_all_linear_classifiers(name, seed):
     rows = grid_rows(seed, n=24, d=2)
     given = problem(rows, EVERY[name], l2=0.04)
     every = np.stack([given.rates.rates(p) for p in dichotomies(rows.X)], axis=1)
-    program = Program.of(given)
-    expected = best(Relaxation(program, Columns.classifiers(every)), 1e-5)
+    program = RateProgram.of(given)
+    expected = optimize_over_hull(Relaxation(program, RatePoints.classifiers(every)), 1e-5)
     found = solved(given, gap=1e-5, calls=200, sweeps=6)
     rates = rates_of(given, found.variants["stochastic"])
     assert found.status == "solved"
@@ -74,7 +74,7 @@ def test_it_is_the_best_mixture_of_all_linear_classifiers(name, seed):
 def test_the_objective_falls_and_constraints_are_kept(name):
     given = problem(smooth_rows(1), EVERY[name])
     found = solved(given)
-    program = Program.of(given)
+    program = RateProgram.of(given)
     assert found.status == "solved"
     kept = [row["objective"] for row in found.trace if row["violation"] <= 1e-6]
     assert (np.diff(kept) <= 1e-4 + 1e-6).all()  # as far as each is certain
@@ -93,11 +93,13 @@ def test_where_no_constraint_binds_it_is_kept_with_most_to_spare(seed):
     rows = grid_rows(seed, n=24, d=2)
     given = problem(rows, EVERY["kl"])
     every = np.stack([given.rates.rates(p) for p in dichotomies(rows.X)], axis=1)
-    room = roomiest(given, 1e-4)
-    least = best(Relaxation(Program.of(room), Columns.classifiers(every)), 1e-5)
+    room = max_slack_problem(given, 1e-4)
+    least = optimize_over_hull(
+        Relaxation(RateProgram.of(room), RatePoints.classifiers(every)), 1e-5
+    )
     found = solved(given, calls=200, sweeps=6)
     rates = rates_of(given, found.variants["stochastic"])
-    program = Program.of(given)
+    program = RateProgram.of(given)
     assert found.status == "solved"
     assert program.value(program.objective, rates) <= 1e-4 + 1e-6
     assert program.excess(rates) == pytest.approx(least.value, abs=3e-4)
@@ -171,7 +173,7 @@ def test_a_step_is_the_cheapest_on_its_line(seed):
     rng = np.random.default_rng(seed)
     scores, slopes = rng.normal(size=15), rng.choice([-2.0, -1.0, 1.0], 15)
     costs = rng.normal(size=15)
-    step = best_step(scores, slopes, costs)
+    step = best_line_step(scores, slopes, costs)
     turns = np.sort(-scores / slopes)
     middles = np.concatenate([[turns[0] - 1], 0.5 * (turns[:-1] + turns[1:]), [turns[-1] + 1]])
     least = min(costs @ (scores + t * slopes > 0) for t in middles)
@@ -181,11 +183,11 @@ def test_a_step_is_the_cheapest_on_its_line(seed):
 def test_sweeps_never_cost_more():
     rng = np.random.default_rng(0)
     given = problem(smooth_rows(3), Rules({}))
-    oracle = LinearOracle(Ground.of(given.X, Kinds.by(given.rates)), given.l2, 0, rng)
+    oracle = LinearOracle(OracleRows.of(given.X, RowKinds.by(given.rates)), given.l2, 0, rng)
     w, costs = rng.normal(size=6), rng.normal(size=400)
     paid = [costs @ (oracle._rows @ w > 0)]
     for _ in range(4):
-        w = swept(oracle._rows, w, costs, rng)
+        w = sweep_directions(oracle._rows, w, costs, rng)
         paid.append(costs @ (oracle._rows @ w > 0))
     assert (np.diff(paid) <= 1e-9).all()
     assert paid[-1] < paid[0] - 1
@@ -194,7 +196,7 @@ def test_sweeps_never_cost_more():
 def test_merged_rows_have_the_same_rates_and_costs():
     rows = grid_rows(1, n=200)
     given = problem(rows, EVERY["two"])
-    ground = Ground.of(given.X, Kinds.by(given.rates))
+    ground = OracleRows.of(given.X, RowKinds.by(given.rates))
     assert ground.X.shape[0] <= 49
     w = np.array([0.3, -1.0])
     decisions, full = (1.0 * (X @ w > 0.1) for X in (ground.X, given.X))
@@ -215,4 +217,4 @@ def test_rows_that_cannot_be_told_apart_and_are_as_often_positive_as_not():
     found = solved(given)
     rates = rates_of(given, found.variants["stochastic"])
     assert found.status == "solved"
-    assert Program.of(given).excess(rates) <= 1e-6
+    assert RateProgram.of(given).excess(rates) <= 1e-6

@@ -7,18 +7,18 @@ import pytest
 from oracles.goals import Rules, grid_rows, problem
 
 from ratecli.errors import FaultError
-from ratecli.rates.analysis import two_sided
-from ratecli.rates.kinds import Kinds
-from ratecli.solvers.hull.forms import Program
+from ratecli.rates.analysis import find_two_sided_rate
+from ratecli.rates.kinds import RowKinds
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.players.atoms import QuadraticMean
-from ratecli.solvers.players.lagrangian import Lagrangian, lagrangian
+from ratecli.solvers.players.lagrangian import ProgramLagrangian, make_lagrangian
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import Problem
 
 
-def form_of(given: Problem) -> Lagrangian:
-    fixed = ~Kinds.by(given.rates).patterns.any(axis=1)
-    return lagrangian(Program.of(given), np.nan_to_num(given.rates.c), fixed)
+def form_of(given: Problem) -> ProgramLagrangian:
+    fixed = ~RowKinds.by(given.rates).patterns.any(axis=1)
+    return make_lagrangian(RateProgram.of(given), np.nan_to_num(given.rates.c), fixed)
 
 
 SIDES = {
@@ -40,7 +40,7 @@ SIDES = {
 def test_what_the_rules_say_of_sides_is_what_the_game_can_hold(text, fits):
     given = problem(grid_rows(0), Rules({}, text))
     assert given.objective.shape in ThreePlayer.objectives
-    assert (two_sided(given.objective.expression) is None) == fits
+    assert (find_two_sided_rate(given.objective.expression) is None) == fits
     if fits:
         form_of(given)
     else:

@@ -12,20 +12,25 @@ from ratecli.errors import FaultError
 from ratecli.models.base import Classifier
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
-from ratecli.models.trees import Trees
-from ratecli.models.weighed import Weighed
-from ratecli.rates.kinds import Kinds
+from ratecli.models.trees import TreeEnsemble
+from ratecli.models.weighed import CostSensitiveClassifier
+from ratecli.rates.kinds import RowKinds
 from ratecli.solvers.base import OptionFaultError
-from ratecli.solvers.hull.best import best
-from ratecli.solvers.hull.columns import Columns
-from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.hull.best import optimize_over_hull
+from ratecli.solvers.hull.columns import RatePoints
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.mixture.solver import Mixture
-from ratecli.solvers.oracles.choice import check_oracle, oracle
-from ratecli.solvers.oracles.estimators import classifiers, fitted, made, weighted
-from ratecli.solvers.oracles.ground import Ground
-from ratecli.solvers.oracles.homes import HOMES
-from ratecli.solvers.problem import ERROR, Problem
+from ratecli.solvers.oracles.choice import check_oracle, make_oracle
+from ratecli.solvers.oracles.estimators import (
+    fit_estimator,
+    list_classifiers,
+    make_estimator,
+    weighted_classifier_names,
+)
+from ratecli.solvers.oracles.ground import OracleRows
+from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
+from ratecli.solvers.problem import ERROR_RATE, Problem
 
 GOALS = Rules({"p": "positive_rate[g=a] <= positive_rate[g=b]", "r": "recall[g=b] >= 0.7"})
 SMALL = {
@@ -45,13 +50,13 @@ def cells(seed: int, n: int = 200, levels: int = 2) -> Rows:
     return Rows(X, label, group)
 
 
-def ground_of(given: Problem) -> Ground:
-    return Ground.of(given.X, Kinds.by(given.rates))
+def ground_of(given: Problem) -> OracleRows:
+    return OracleRows.of(given.X, RowKinds.by(given.rates))
 
 
 def ask(option, given: Problem, prices: np.ndarray, seed: int = 0) -> Classifier:
     rng = np.random.default_rng(seed)
-    return oracle(option, ground_of(given), given.l2, rng).answer(prices, None)
+    return make_oracle(option, ground_of(given), given.l2, rng).answer(prices, None)
 
 
 def prices_of(given: Problem, seed: int) -> np.ndarray:
@@ -86,9 +91,9 @@ def cost_of(given: Problem, prices: np.ndarray, decisions: np.ndarray) -> float:
 def test_trees_that_tell_all_rows_apart_are_the_best_rule_there_is(option, seed):
     given = problem(cells(seed), GOALS)
     prices = 0.2 * prices_of(given, seed)
-    prices[given.rates.index()[ERROR]] += 3.0
+    prices[given.rates.index()[ERROR_RATE]] += 3.0
     answer = ask(option, given, prices)
-    assert isinstance(answer.chances, Trees)
+    assert isinstance(answer.chances, TreeEnsemble)
     assert cost(given, prices, answer) == pytest.approx(least(given, prices), abs=1e-12)
 
 
@@ -141,7 +146,7 @@ def test_the_plug_in_is_the_bayes_rule_with_a_threshold_for_each_group(option):
     given = problem(rows, goals)
     index = given.rates.index()
     prices = np.zeros(len(index))
-    prices[index[ERROR]] = 1.0
+    prices[index[ERROR_RATE]] = 1.0
     for leaf, k in index.items():
         prices[k] += {"a": 0.3, "b": -0.3}.get(group_of(leaf), 0.0)
     shares = np.array([np.mean(rows.group == g) for g in "ab"])
@@ -171,7 +176,7 @@ def test_where_all_costs_have_one_sign_all_decisions_are_alike(option, sign):
 
 def test_the_plug_in_asks_for_chances_once():
     given = problem(cells(1), GOALS)
-    found = oracle("plugin", ground_of(given), given.l2, np.random.default_rng(0))
+    found = make_oracle("plugin", ground_of(given), given.l2, np.random.default_rng(0))
     one, other = (found.answer(prices_of(given, seed), None) for seed in (0, 1))
     assert one.chances is other.chances
     assert (one.costs != other.costs).all()
@@ -187,7 +192,7 @@ def test_random_numbers_come_from_the_trial():
     assert dumps(ask(fixed, given, prices, 0)) == dumps(ask(fixed, given, prices, 1))
 
 
-@pytest.mark.parametrize("name", weighted())
+@pytest.mark.parametrize("name", weighted_classifier_names())
 def test_every_classifier_with_weights_answers_as_scikit_learn_does_and_can_be_stored(name):
     """And, where it gives probabilities, ours of two and of three classes are its own."""
     rng = np.random.default_rng(0)
@@ -195,13 +200,13 @@ def test_every_classifier_with_weights_answers_as_scikit_learn_does_and_can_be_s
     weights = rng.random(90) + 0.1
     told = (X[:, 0] + X[:, 1] > 1).astype(int)
     for classes in (told, told + (X[:, 2] > 0.7)):
-        model = made(name, SMALL.get(name, {}), np.random.default_rng(0))
+        model = make_estimator(name, SMALL.get(name, {}), np.random.default_rng(0))
         gives = hasattr(model, "predict_proba")
         if not gives and classes is not told:
             continue
-        found = fitted(model, X, classes, weights)
+        found = fit_estimator(model, X, classes, weights)
         costs = np.array([1.0, -1.0]) if classes is told else np.array([1.0, -0.5, -1.0])
-        answer = Weighed(found, costs)
+        answer = CostSensitiveClassifier(found, costs)
         if gives:
             np.testing.assert_allclose(found.of(X), model.predict_proba(X), atol=1e-12)
         if classes is told:
@@ -270,14 +275,14 @@ def test_faults_name_what_would_be_right():
     assert "did you mean 'DecisionTreeClassifier'?" in hints["DecisionTreClassifier"]
     assert "did you mean 'linear'?" in hints["linar"]
     named = hints["KNeighborsClassifier"].removeprefix("these do: ").split(", ")
-    assert set(named) <= set(weighted())
-    assert set(weighted()) < set(classifiers())
+    assert set(named) <= set(weighted_classifier_names())
+    assert set(weighted_classifier_names()) < set(list_classifiers())
 
 
 def test_those_known_by_heart_are_as_scikit_learn_has_them():
-    assert HOMES.keys() <= set(weighted())
-    for name, home in HOMES.items():
-        assert getattr(import_module(home), name) is classifiers()[name]
+    assert CLASSIFIER_MODULES.keys() <= set(weighted_classifier_names())
+    for name, home in CLASSIFIER_MODULES.items():
+        assert getattr(import_module(home), name) is list_classifiers()[name]
 
 
 def test_what_only_the_rows_tell_is_a_fault_of_the_trial():
@@ -298,8 +303,10 @@ def test_a_mixture_over_full_trees_is_the_best_of_all_rules_of_the_features(seed
     given = problem(cells(seed), Rules({"p": "positive_rate[g=a] <= 0.9 * positive_rate[g=b]"}))
     ground = ground_of(given)
     every = [ground.rates(np.array(p, dtype=float)) for p in product((0, 1), repeat=8)]
-    program = Program.of(given)
-    expected = best(Relaxation(program, Columns.classifiers(np.stack(every, axis=1))), 1e-7)
+    program = RateProgram.of(given)
+    expected = optimize_over_hull(
+        Relaxation(program, RatePoints.classifiers(np.stack(every, axis=1))), 1e-7
+    )
     for option in ("DecisionTreeClassifier", {"plugin": {"probabilities": "ExtraTreeClassifier"}}):
         found = Mixture(gap=1e-6, oracle=option).solve(
             given, np.random.default_rng(0), lambda _: None

@@ -7,13 +7,13 @@ import pytest
 from oracles.games import GOALS, features, solved
 from oracles.goals import grid_rows, problem, smooth_rows
 
-from ratecli.rates.kinds import Kinds
-from ratecli.solvers.hull.forms import Program
+from ratecli.rates.kinds import RowKinds
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
-from ratecli.solvers.players.atoms import Ratio
-from ratecli.solvers.players.batch import Batch
-from ratecli.solvers.players.lagrangian import OBJECTIVE
-from ratecli.solvers.players.lanes import packed, unpacked
+from ratecli.solvers.players.atoms import RatioAtom
+from ratecli.solvers.players.batch import BatchSampler
+from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER
+from ratecli.solvers.players.lanes import pack_lanes, unpack_lanes
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.players.steps import Stepper
@@ -53,18 +53,18 @@ def test_adam_is_that_of_the_paper():
 @pytest.mark.parametrize("lanes", [3, 16, 17])
 @pytest.mark.parametrize("storage", ["one-hot", "dense", "sparse"])
 def test_a_pass_counts_decisions_and_gathers_slopes(storage, lanes):
-    kinds = Kinds.by(problem(smooth_rows(0, n=3000), GOALS["kl"]).rates)
+    kinds = RowKinds.by(problem(smooth_rows(0, n=3000), GOALS["kl"]).rates)
     X = features(storage, 3000)
     rows = LaneRows.of(X, kinds)
     assert (rows._parts is not None) == (storage == "one-hot")
     rng = np.random.default_rng(0)
     W = rng.normal(size=(X.shape[1] + 1, lanes)).astype(np.float32)
     sides = rng.random((2 * kinds.count, lanes))
-    found = rows.run(packed(W), packed(sides))
+    found = rows.run(pack_lanes(W), pack_lanes(sides))
     scores, yes, slopes = hinged(X, kinds, W, sides)
-    np.testing.assert_allclose(unpacked(found.yes, lanes), yes, rtol=1e-6)
-    np.testing.assert_allclose(unpacked(found.slopes, lanes), slopes, atol=0.005)
-    above, below = (unpacked(each, lanes) for each in rows.hinges(packed(W)))
+    np.testing.assert_allclose(unpack_lanes(found.yes, lanes), yes, rtol=1e-6)
+    np.testing.assert_allclose(unpack_lanes(found.slopes, lanes), slopes, atol=0.005)
+    above, below = (unpack_lanes(each, lanes) for each in rows.hinges(pack_lanes(W)))
     for each, sign in ((above, 1), (below, -1)):
         total = np.stack([kinds.yes(f) for f in np.maximum(1 + sign * scores, 0).T], axis=1)
         np.testing.assert_allclose(each, total, rtol=1e-6)
@@ -72,16 +72,16 @@ def test_a_pass_counts_decisions_and_gathers_slopes(storage, lanes):
 
 @pytest.mark.parametrize("storage", ["one-hot", "dense", "sparse"])
 def test_scores_that_are_no_numbers_count_as_no_and_pull_nothing(storage):
-    kinds = Kinds.by(problem(smooth_rows(0, n=300), GOALS["kl"]).rates)
+    kinds = RowKinds.by(problem(smooth_rows(0, n=300), GOALS["kl"]).rates)
     X = features(storage, 300)
     W = np.zeros((X.shape[1] + 1, 2))
     W[-1] = np.nan, 2.0
     rows = LaneRows.of(X, kinds)
-    found = rows.run(packed(W), packed(np.ones((2 * kinds.count, 2))))
-    yes = unpacked(found.yes, 2)
+    found = rows.run(pack_lanes(W), pack_lanes(np.ones((2 * kinds.count, 2))))
+    yes = unpack_lanes(found.yes, 2)
     np.testing.assert_array_equal(yes[:, 0], 0.0)
     np.testing.assert_allclose(yes[:, 1], kinds.totals)
-    assert not unpacked(found.slopes, 2)[:, 0].any()
+    assert not unpack_lanes(found.slopes, 2)[:, 0].any()
 
 
 @pytest.mark.parametrize("name", GOALS)
@@ -89,7 +89,7 @@ def test_a_step_is_that_of_plain_numpy(name):
     """All of a step, written out for one lane after another in double precision, atom by atom."""
     rows = smooth_rows(3, n=800)
     given = problem(replace(rows, X=features("one-hot", 800)), GOALS[name])
-    kinds, program = Kinds.by(given.rates), Program.of(given)
+    kinds, program = RowKinds.by(given.rates), RateProgram.of(given)
     rates = [0.02, 0.1, 0.3]
     grid = [{"learning_rate": a, "multiplier_rate": b} for a in rates for b in rates]
     game = ThreePlayer()._game(program, kinds, given, grid, np.random.default_rng(0))
@@ -101,20 +101,20 @@ def test_a_step_is_that_of_plain_numpy(name):
     descending, ascending = Plain(learning), Plain(raising)
     for _ in range(12):
         prices, slacks = game.prices.copy(), game.slacks.copy()
-        W = unpacked(game.player.W, len(grid))
+        W = unpack_lanes(game.player.W, len(grid))
         _, seen_rates = game.step()
         _, yes, pull = hinged(given.X, kinds, W, sides @ prices)
         np.testing.assert_allclose(seen_rates, kinds.rates(yes), atol=1e-6)
         moved = W - descending.step(pull)
         far = np.abs(descending.first) > 1e-5  # else rounding is all that Adam takes a step of
-        off = np.abs(unpacked(game.player.W, len(grid)) - moved) / learning
+        off = np.abs(unpack_lanes(game.player.W, len(grid)) - moved) / learning
         assert off[far].max() < 3e-3
         signed = form.signs * prices[count:]
         broken = np.zeros((count - 1, len(grid)))
         for atom, span, owner in zip(form.atoms, form.spans, form.owners, strict=True):
-            if not isinstance(atom, Ratio):
+            if not isinstance(atom, RatioAtom):
                 slacks[span] = atom.respond(prices[owner + 1], signed[span])
-            if owner != OBJECTIVE:
+            if owner != OBJECTIVE_OWNER:
                 broken[owner] += atom.value(slacks[span])
         seen = slopes @ seen_rates + constants
         broken += seen[1:count]
@@ -123,7 +123,7 @@ def test_a_step_is_that_of_plain_numpy(name):
         )
         np.testing.assert_allclose(game.prices[1:], np.maximum(risen, 0), atol=1e-9)
         for atom, span, owner in zip(form.atoms, form.spans, form.owners, strict=True):
-            if isinstance(atom, Ratio):
+            if isinstance(atom, RatioAtom):
                 down = prices[owner + 1] * atom.slopes(slacks[span]) - signed[span]
                 slacks[span] = atom.boxed(slacks[span] - learning * down)
         np.testing.assert_allclose(game.slacks, slacks, atol=1e-9)
@@ -131,7 +131,7 @@ def test_a_step_is_that_of_plain_numpy(name):
 
 def test_rows_of_one_kind_with_equal_features_are_one():
     rows = grid_rows(0, n=400)
-    kinds = Kinds.by(problem(rows, GOALS["kl"]).rates)
+    kinds = RowKinds.by(problem(rows, GOALS["kl"]).rates)
     lanes = LaneRows.of(rows.X, kinds)
     assert lanes.X.shape[0] == len(
         {(*x, k) for x, k in zip(rows.X.tolist(), kinds.of, strict=True)}
@@ -141,9 +141,9 @@ def test_rows_of_one_kind_with_equal_features_are_one():
 
 def draws(n: int, size: int, count: int, seed: int = 0):
     rows = smooth_rows(0, n=n)
-    kinds = Kinds.by(problem(rows, GOALS["kl"]).rates)
+    kinds = RowKinds.by(problem(rows, GOALS["kl"]).rates)
     lanes = LaneRows.of(rows.X, kinds)
-    batch = Batch.of(lanes, size, np.random.default_rng(seed))
+    batch = BatchSampler.of(lanes, size, np.random.default_rng(seed))
     return lanes, [batch.draw() for _ in range(count)]
 
 
@@ -178,7 +178,7 @@ def test_a_small_batch_has_one_row_of_each_kind():
 @pytest.mark.parametrize("storage", ["one-hot", "dense", "sparse"])
 def test_a_batch_of_all_rows_is_all_rows(storage):
     given = problem(replace(smooth_rows(1), X=features(storage, 400)), GOALS["g-mean"])
-    kinds, program = Kinds.by(given.rates), Program.of(given)
+    kinds, program = RowKinds.by(given.rates), RateProgram.of(given)
     grid = [{"learning_rate": 0.1, "multiplier_rate": 0.1}] * 2
     games = [
         ThreePlayer(batch=batch, optimizer="sgd", rates=rates)._game(
@@ -212,7 +212,7 @@ def test_a_batch_of_all_rows_is_all_rows(storage):
 def test_with_batches_the_best_is_nearly_reached(name, setting):
     """Within .1 of the best mixture's objective, as with all rows, and feasible on all rows."""
     given = problem(smooth_rows(1), GOALS[name])
-    program = Program.of(given)
+    program = RateProgram.of(given)
     options = {"steps": 1000, "learning_rate": 0.1, "multiplier_rate": 0.05, "batch": 80}
     found = solved(given, **(options | setting))
     assert found.status == "solved"
@@ -224,7 +224,7 @@ def test_with_batches_the_best_is_nearly_reached(name, setting):
 
 def test_checkpoints_of_batches_are_measured_on_all_rows():
     given = problem(smooth_rows(1), GOALS["kl"])
-    kinds, program = Kinds.by(given.rates), Program.of(given)
+    kinds, program = RowKinds.by(given.rates), RateProgram.of(given)
     grid = [{"learning_rate": 0.1, "multiplier_rate": 0.1}] * 3
     game = ThreePlayer(batch=20)._game(program, kinds, given, grid, np.random.default_rng(0))
     played = game.play(20, 10)

@@ -11,8 +11,8 @@ from oracles.games import GOALS, solved
 from oracles.goals import Rules, grid_rows, problem, smooth_rows
 
 from ratecli.errors import FaultError
-from ratecli.rates.kinds import Kinds
-from ratecli.solvers.hull.forms import Line, Program
+from ratecli.rates.kinds import RowKinds
+from ratecli.solvers.hull.forms import LinearTerm, RateProgram
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.atoms import (
     NegativeGeometricMean,
@@ -20,14 +20,18 @@ from ratecli.solvers.players.atoms import (
     NegativeLog,
     QuadraticMean,
 )
-from ratecli.solvers.players.lagrangian import OBJECTIVE, lagrangian
-from ratecli.solvers.players.lanes import unpacked
-from ratecli.solvers.players.multipliers import Seen, SwapRegret, stationary
+from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, make_lagrangian
+from ratecli.solvers.players.lanes import unpack_lanes
+from ratecli.solvers.players.multipliers import (
+    StepObservation,
+    SwapRegret,
+    stationary_distributions,
+)
 from ratecli.solvers.players.solver import ThreePlayer
-from ratecli.solvers.players.steps import onto_simplex_cap
+from ratecli.solvers.players.steps import project_onto_simplex_cap
 from ratecli.solvers.problem import Problem
 
-LINES = (Line(np.array([1.0, 0.0]), 0.0), Line(np.array([0.0, 1.0]), 0.0))
+LINES = (LinearTerm(np.array([1.0, 0.0]), 0.0), LinearTerm(np.array([0.0, 1.0]), 0.0))
 
 
 def column(*values: float) -> np.ndarray:
@@ -35,9 +39,9 @@ def column(*values: float) -> np.ndarray:
 
 
 def form_of(given: Problem):
-    kinds = Kinds.by(given.rates)
+    kinds = RowKinds.by(given.rates)
     fixed = ~kinds.patterns.any(axis=1)
-    return lagrangian(Program.of(given), np.nan_to_num(given.rates.c), fixed), kinds
+    return make_lagrangian(RateProgram.of(given), np.nan_to_num(given.rates.c), fixed), kinds
 
 
 def test_responses_of_logarithms():
@@ -109,7 +113,7 @@ def test_a_lagrangian_whose_slacks_are_its_arguments_is_the_program(name, seed):
     """At any decisions, and at no multipliers of slacks but what cancels."""
     given = problem(grid_rows(seed % 7, n=60), GOALS[name])
     form, _ = form_of(given)
-    program = Program.of(given)
+    program = RateProgram.of(given)
     p = np.random.default_rng(seed).uniform(0.1, 0.9, len(given.X))
     rates = given.rates.rates(p)[:, None]
     slopes, constants = form.sides
@@ -122,7 +126,7 @@ def test_a_lagrangian_whose_slacks_are_its_arguments_is_the_program(name, seed):
     own = sum(
         atom.value(slacks[span])[0]
         for atom, span, owner in zip(form.atoms, form.spans, form.owners, strict=True)
-        if owner == OBJECTIVE
+        if owner == OBJECTIVE_OWNER
     )
     assert sides[0, 0] + own == pytest.approx(float(program.value(program.objective, rates[:, 0])))
 
@@ -148,11 +152,13 @@ def test_what_is_not_monotone_is_refused():
 def test_projection():
     """Vector 9.9."""
     points = np.array([[3.0, 0.5, 2.0], [1.0, 0.2, 2.0], [-2.0, 0.0, 1.0]])
-    found = [onto_simplex_cap(points[:, [i]], r)[:, 0] for i, r in enumerate((2.0, 1.0, 3.0))]
+    found = [
+        project_onto_simplex_cap(points[:, [i]], r)[:, 0] for i, r in enumerate((2.0, 1.0, 3.0))
+    ]
     np.testing.assert_allclose(found[0], [2, 0, 0])
     np.testing.assert_allclose(found[1], [0.5, 0.2, 0])
     np.testing.assert_allclose(found[2], [4 / 3, 4 / 3, 1 / 3])
-    both = onto_simplex_cap(points, 2.0)
+    both = project_onto_simplex_cap(points, 2.0)
     np.testing.assert_allclose(both[:, 0], [2, 0, 0])
     np.testing.assert_allclose(both[:, 1], [0.5, 0.2, 0])
 
@@ -161,7 +167,7 @@ def test_swap_regret():
     """Vector 9.12."""
     player = SwapRegret.even(2, np.ones(1))
     prices = player.next(
-        np.full((2, 1), 0.5), Seen(column(0.4), np.zeros((0, 1)), np.zeros((0, 1)))
+        np.full((2, 1), 0.5), StepObservation(column(0.4), np.zeros((0, 1)), np.zeros((0, 1)))
     )
     np.testing.assert_allclose(player.matrix[0], [[0.450166] * 2, [0.549834] * 2], atol=1e-6)
     np.testing.assert_allclose(prices[:, 0], [0.450166, 0.549834], atol=1e-6)
@@ -169,7 +175,7 @@ def test_swap_regret():
 
 def test_stationary_distributions():
     matrix = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 4)).transpose(0, 2, 1)
-    found = stationary(matrix)
+    found = stationary_distributions(matrix)
     np.testing.assert_allclose(found.sum(axis=0), 1)
     for lane in range(3):
         np.testing.assert_allclose(matrix[lane] @ found[:, lane], found[:, lane], atol=1e-12)
@@ -179,9 +185,9 @@ def test_stationary_distributions():
 def test_hinges_are_nowhere_below_what_is_counted(name):
     given = problem(smooth_rows(2), GOALS[name])
     solver = ThreePlayer()
-    kinds = Kinds.by(given.rates)
+    kinds = RowKinds.by(given.rates)
     grid = [{"learning_rate": 0.1, "multiplier_rate": 0.1}]
-    game = solver._game(Program.of(given), kinds, given, grid, np.random.default_rng(0))
+    game = solver._game(RateProgram.of(given), kinds, given, grid, np.random.default_rng(0))
     slopes, constants = game.form.sides
     for _ in range(20):
         answer, rates = game.step()
@@ -191,7 +197,7 @@ def test_hinges_are_nowhere_below_what_is_counted(name):
 @pytest.mark.parametrize("name", GOALS)
 def test_stochastic_classifiers_meet_constraints_and_are_near_the_best(name):
     given = problem(smooth_rows(1), GOALS[name])
-    program = Program.of(given)
+    program = RateProgram.of(given)
     found = solved(given, steps=500, learning_rate=0.1, multiplier_rate=0.1)
     assert found.status == "solved"
     rates = {k: given.rates.rates(c.decide(given.X)) for k, c in found.variants.items()}
@@ -217,7 +223,7 @@ def test_stochastic_classifiers_meet_constraints_and_are_near_the_best(name):
 )
 def test_relatives_are_settings(setting):
     given = problem(smooth_rows(1), GOALS["g-mean"])
-    program = Program.of(given)
+    program = RateProgram.of(given)
     found = solved(given, steps=600, learning_rate=0.1, multiplier_rate=0.05, **setting)
     assert found.status == "solved"
     rates = given.rates.rates(found.variants["stochastic"].decide(given.X))
@@ -231,7 +237,7 @@ def test_relatives_are_settings(setting):
 def test_an_oracle_best_responds(setting):
     """Algorithm 1, Frank-Wolfe, and Algorithm 1 with trees, of which a deep one errs on few rows."""
     given = problem(smooth_rows(1), GOALS["g-mean"])
-    program = Program.of(given)
+    program = RateProgram.of(given)
     options = {
         "oracle": "linear",
         "steps": 60,
@@ -251,7 +257,7 @@ def test_an_oracle_best_responds(setting):
 
 def test_algorithm_1_reaches_the_value_of_the_fully_corrective_mixture_with_linear_goals():
     given = problem(smooth_rows(1), GOALS["affine"])
-    program = Program.of(given)
+    program = RateProgram.of(given)
     options = {"oracle": "linear", "every": 1, "optimizer": "sgd"}
     found = solved(given, steps=150, multiplier_rate=0.5, **options)
     rates = given.rates.rates(found.variants["stochastic"].decide(given.X))
@@ -265,7 +271,7 @@ def test_algorithm_1_reaches_the_value_of_the_fully_corrective_mixture_with_line
 
 def test_settings_played_together_are_as_if_played_alone():
     given = problem(smooth_rows(1), GOALS["kl"])
-    kinds, program = Kinds.by(given.rates), Program.of(given)
+    kinds, program = RowKinds.by(given.rates), RateProgram.of(given)
     values = [(0.01, 0.1), (0.1, 0.01), (1.0, 1.0)]
     grid = [{"learning_rate": a, "multiplier_rate": b} for a, b in values]
     together = (
@@ -279,7 +285,7 @@ def test_settings_played_together_are_as_if_played_alone():
         )
         for one, many in zip(alone.answers, together.answers, strict=True):
             np.testing.assert_allclose(
-                unpacked(many, 3)[:, lane], unpacked(one, 1)[:, 0], atol=1e-3
+                unpack_lanes(many, 3)[:, lane], unpack_lanes(one, 1)[:, 0], atol=1e-3
             )
 
 

@@ -10,10 +10,10 @@ from scipy.optimize import linprog
 from ratecli.models.base import Array, Classifier
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import group_cuts, plain, single_cuts
-from ratecli.solvers.baselines.group_cuts import Cell, coupled, vertices
+from ratecli.solvers.baselines.group_cuts import GroupCuts, couple_group_cuts, hull_vertices
 from ratecli.solvers.baselines.post_shift import PostShift
 from ratecli.solvers.baselines.unconstrained import Unconstrained
-from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.problem import Problem
 
 KL = "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])"
@@ -63,7 +63,7 @@ def every_choice(given: Problem, rows: Rows) -> Array:
 def test_no_pair_of_thresholds_is_better_than_the_single_one(name, seed):
     rows = two_groups(seed)
     given = problem(rows, EVERY[name])
-    program, rates = Program.of(given), every_choice(given, rows)
+    program, rates = RateProgram.of(given), every_choice(given, rows)
     values = program.value(program.objective, rates)
     expected = min(values[program.excess(rates) <= 1e-12], default=np.inf)
     found = solved(given)
@@ -81,7 +81,7 @@ def test_no_pair_of_thresholds_is_better_than_the_single_one(name, seed):
 def test_no_mixture_of_two_choices_is_better_than_the_randomized_one(name, seed):
     rows = two_groups(seed, n=16)
     given = problem(rows, EVERY[name])
-    program, rates = Program.of(given), every_choice(given, rows)
+    program, rates = RateProgram.of(given), every_choice(given, rows)
     one, two = np.triu_indices(rates.shape[1])
     found = solved(given)
     ours = rates_of(given, found.variants["stochastic"])
@@ -104,7 +104,7 @@ def test_no_mixture_of_two_choices_is_better_than_the_randomized_one(name, seed)
 def test_it_is_the_optimum_of_the_linear_program_over_all_choices(name, seed):
     rows = two_groups(seed, n=30)
     given = problem(rows, EVERY[name])
-    program, rates = Program.of(given), every_choice(given, rows)
+    program, rates = RateProgram.of(given), every_choice(given, rows)
     full = linprog(
         program.value(program.objective, rates),
         A_ub=np.stack([program.value(form, rates) for form in program.constraints]),
@@ -130,7 +130,7 @@ def test_the_randomized_choice_is_never_worse_than_the_single_one(name):
     rows = Rows(rows.X, rows.label, rows.group,
                 deployed=deployed.variants["deterministic"].decide(rows.X))  # fmt: skip
     given = problem(rows, EVERY[name])
-    program, found = Program.of(given), solved(given)
+    program, found = RateProgram.of(given), solved(given)
     assert found.status == "solved"
     random, single = (rates_of(given, found.variants[name]) for name in found.variants)
     assert program.excess(random) <= 1e-6
@@ -147,9 +147,9 @@ def test_what_duality_leaves_out_is_not_better(name, monkeypatch):
     """The search for the single choice finds the same whether it looks at all choices or at few."""
     rows = two_groups(7, n=160)
     given = problem(rows, EVERY[name])
-    program = Program.of(given)
+    program = RateProgram.of(given)
     every = solved(given)
-    monkeypatch.setattr(single_cuts, "MOST", 1500)
+    monkeypatch.setattr(single_cuts, "MAX_CHOICES_AT_ONCE", 1500)
     few = solved(given)
     assert every.trace[-1]["exact"]
     values = [
@@ -167,7 +167,7 @@ def test_cuts_that_are_added_are_all_that_matters(monkeypatch):
     rows = two_groups(3, n=250)
     given = problem(rows, Rules({"c": "churn <= 0.2", "r": "recall >= 0.7"}, "error + fpr[g=a]"))
     all_there = solved(given)
-    monkeypatch.setattr(group_cuts, "SMALL", 10)
+    monkeypatch.setattr(group_cuts, "MAX_CUTS_KEPT_WHOLE", 10)
     priced = solved(given, gap=1e-8)
     assert len(priced.trace) > 1
     assert priced.trace[-1]["cuts"] < 0.7 * all_there.trace[-1]["cuts"]
@@ -253,7 +253,7 @@ def test_chances_of_groups_are_kept_when_they_are_coupled():
         (np.sort(rng.choice(50, size, replace=False)), rng.dirichlet(np.ones(size)))
         for size in (1, 2, 3, 2)
     ]
-    choices, chances = coupled(parts)
+    choices, chances = couple_group_cuts(parts)
     assert chances.sum() == pytest.approx(1)
     assert len(choices) <= 1 + sum(len(cuts) - 1 for cuts, _ in parts)
     assert (np.diff(choices, axis=0) >= 0).all()
@@ -267,14 +267,14 @@ def test_no_direction_has_its_least_cost_off_the_vertices(seed):
     rng = np.random.default_rng(seed)
     sorts = rng.integers(3, size=900)
     yes = np.cumsum(np.hstack([np.zeros((3, 1)), np.eye(3)[:, sorts]]), axis=1)
-    cell = Cell(np.zeros(901), np.arange(3), yes)
+    cell = GroupCuts(np.zeros(901), np.arange(3), yes)
     flat = rng.normal(size=(4, 2)) @ rng.normal(size=(2, 3))
-    kept = vertices(cell, flat)
+    kept = hull_vertices(cell, flat)
     assert len(kept) < 200
     points = flat @ yes
     for direction in rng.normal(size=(200, 4)):
         assert (direction @ points[:, kept]).min() == pytest.approx((direction @ points).min())
-    line = vertices(cell, flat[:1])
+    line = hull_vertices(cell, flat[:1])
     assert len(line) <= 2
     assert np.ptp(points[0, line]) == pytest.approx(np.ptp(points[0]))
-    assert vertices(cell, np.eye(3)) is None
+    assert hull_vertices(cell, np.eye(3)) is None

@@ -10,22 +10,27 @@ from oracles.instances import INTERCEPTS, KINDS, instance, instances
 from oracles.problem3 import least
 
 from ratecli.solvers.majorize import augmented, choosers, linear, svm
-from ratecli.solvers.majorize.augmented import Augmented
+from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem
 from ratecli.solvers.majorize.cutting_plane import CuttingPlane
-from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, Method
+from ratecli.solvers.majorize.solution import (
+    FEASIBILITY_TOLERANCE,
+    ConvexMethod,
+    ConvexSolution,
+    StoppingRule,
+)
 
 
-def goal(problem: ConvexProblem, gap: float) -> Goal:
-    return Goal(0.0, 1e4 * (problem.ramp.spread or 1.0), 1e6, absolute=gap)
+def goal(problem: ConvexProblem, gap: float) -> StoppingRule:
+    return StoppingRule(0.0, 1e4 * (problem.ramp.spread or 1.0), 1e6, absolute=gap)
 
 
-def solved(method: Method, problem: ConvexProblem) -> ConvexSolution:
+def solved(method: ConvexMethod, problem: ConvexProblem) -> ConvexSolution:
     return method.solve(problem, np.zeros(problem.ramp.rows.width))
 
 
-def cuts(problem: ConvexProblem, gap: float, chooser: choosers.Chooser) -> CuttingPlane:
-    return CuttingPlane(goal(problem, gap), svm.newton(), chooser, 300)
+def cuts(problem: ConvexProblem, gap: float, chooser: choosers.CutChooser) -> CuttingPlane:
+    return CuttingPlane(goal(problem, gap), svm.newton_svm(), chooser, 300)
 
 
 def holds(problem: ConvexProblem, found: ConvexSolution, gap: float) -> None:
@@ -36,11 +41,11 @@ def holds(problem: ConvexProblem, found: ConvexSolution, gap: float) -> None:
     at = problem.values(found.w)
     assert found.converged
     assert found.feasible
-    assert at[1:].max(initial=0.0) <= FEASIBLE * (1 + 1e-9)
+    assert at[1:].max(initial=0.0) <= FEASIBILITY_TOLERANCE * (1 + 1e-9)
     assert found.value == pytest.approx(at[0], abs=1e-12)
     assert found.lower <= value + 1e-8
     # a point may miss each constraint by FEASIBLE, and be better by what that is worth
-    worth = FEASIBLE * multipliers.sum()
+    worth = FEASIBILITY_TOLERANCE * multipliers.sum()
     assert -worth - 1e-9 <= found.value - found.lower <= gap
     assert found.gap == pytest.approx(max(found.value - found.lower, 0), abs=1e-12)
     assert value - worth - 1e-8 <= found.value <= value + gap + 1e-8
@@ -50,7 +55,7 @@ def holds(problem: ConvexProblem, found: ConvexSolution, gap: float) -> None:
 def test_all_constraints_at_once_to_1e_6(kind):
     """The method of multipliers on few constraints and many, and each kind of intercept."""
     for problem in instances(range(1, 2), (0, 1, 2, 5) if kind == "rates" else (1, 5), kind):
-        holds(problem, solved(Augmented(goal(problem, 5e-7)), problem), 5e-7)
+        holds(problem, solved(AugmentedLagrangian(goal(problem, 5e-7)), problem), 5e-7)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +63,7 @@ def test_all_constraints_at_once_to_1e_6(kind):
 )
 def test_cuts_at_the_maximum_to_1e_6(kind, most):
     for problem in instances(range(1), range(most + 1), kind):
-        holds(problem, solved(cuts(problem, 5e-7, choosers.maximization), problem), 5e-7)
+        holds(problem, solved(cuts(problem, 5e-7, choosers.model_maximizer), problem), 5e-7)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +82,10 @@ def test_cuts_at_a_sampled_center_of_mass():
 @pytest.mark.parametrize("products", [1e12, 0.0])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "wide"])
 def test_the_system_by_a_matrix_or_by_gradients(kind, products, monkeypatch):
-    monkeypatch.setattr(linear, "PRODUCTS", products)
-    monkeypatch.setattr(linear, "CHEAP", -1.0)
+    monkeypatch.setattr(linear, "CG_COST", products)
+    monkeypatch.setattr(linear, "CHEAP_PRODUCTS", -1.0)
     for problem in instances(range(1), range(3), kind, "unregularized"):
-        holds(problem, solved(Augmented(goal(problem, 5e-7)), problem), 5e-7)
+        holds(problem, solved(AugmentedLagrangian(goal(problem, 5e-7)), problem), 5e-7)
 
 
 @pytest.mark.parametrize("kind", ["dense", "rates"])
@@ -93,8 +98,8 @@ def test_gaps_are_not_negative_and_shrink(kind, intercept, monkeypatch):
     value, multipliers = optimum
     lower, worth = [], []
     for rounds in itertools.count(1, 2):
-        monkeypatch.setattr(augmented, "ROUNDS", rounds)
-        found = solved(Augmented(goal(problem, 1e-7)), problem)
+        monkeypatch.setattr(augmented, "MAX_ROUNDS", rounds)
+        found = solved(AugmentedLagrangian(goal(problem, 1e-7)), problem)
         lower.append(found.lower)
         # with excess at a price above the multipliers: no point is below the optimum
         worth.append(found.lower + found.gap)
@@ -102,14 +107,14 @@ def test_gaps_are_not_negative_and_shrink(kind, intercept, monkeypatch):
             break
     assert len(lower) > 3
     assert max(lower) <= value + 1e-8
-    assert min(worth) >= value - FEASIBLE * multipliers.sum() - 1e-8
+    assert min(worth) >= value - FEASIBILITY_TOLERANCE * multipliers.sum() - 1e-8
     assert (np.diff(lower) >= 0).all()
     assert (np.diff(worth) <= 1e-12).all()
     assert found.feasible
     assert found.value - lower[-1] <= 1e-7
 
 
-@pytest.mark.parametrize("chooser", [choosers.maximization, choosers.center_of_mass])
+@pytest.mark.parametrize("chooser", [choosers.model_maximizer, choosers.center_of_mass])
 def test_gaps_of_cuts_are_not_negative_and_shrink(chooser):
     problem = instance(1, 1, "unregularized", "rates")
     optimum = least(problem)
@@ -117,7 +122,7 @@ def test_gaps_of_cuts_are_not_negative_and_shrink(chooser):
     value, multipliers = optimum
     found = []
     for count in itertools.count(1, 5):
-        method = CuttingPlane(goal(problem, 1e-6), svm.newton(), chooser, count)
+        method = CuttingPlane(goal(problem, 1e-6), svm.newton_svm(), chooser, count)
         found.append(solved(method, problem))
         if found[-1].converged:
             break
@@ -127,5 +132,5 @@ def test_gaps_of_cuts_are_not_negative_and_shrink(chooser):
     assert (np.diff(lower) >= 0).all()
     assert len(feasible) > 2
     assert (np.diff(feasible) <= 1e-12).all()
-    assert min(feasible) >= value - FEASIBLE * multipliers.sum() - 1e-8
+    assert min(feasible) >= value - FEASIBILITY_TOLERANCE * multipliers.sum() - 1e-8
     assert feasible[-1] - lower[-1] <= 1e-6 < feasible[0] - lower[0]

@@ -7,16 +7,18 @@ from hypothesis import strategies as st
 from oracles.instances import INTERCEPTS, instance
 from scipy.optimize import minimize
 
-from ratecli.solvers.majorize.box import highest
+from ratecli.solvers.majorize.box import maximize_in_box
 from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.prox import Nearest, Prox
+from ratecli.solvers.majorize.prox import ProximalOperator, ProxPoint
 
 PRICE = 1e3
 
 
-def searched(problem: ConvexProblem, u: np.ndarray, sigma: float) -> tuple[Prox, Nearest]:
+def searched(
+    problem: ConvexProblem, u: np.ndarray, sigma: float
+) -> tuple[ProximalOperator, ProxPoint]:
     m = problem.constraints
-    prox = Prox(problem, sigma, np.zeros(m), PRICE, 1e-10)
+    prox = ProximalOperator(problem, sigma, np.zeros(m), PRICE, 1e-10)
     return prox, prox.nearest(u, np.zeros(m))
 
 
@@ -73,7 +75,9 @@ def test_three_rows_by_hand():
     ramp = instance(0, 0, "none", "dense").ramp
     up, down = np.array([[0.5, 0.0, 1.0]]), np.array([[0.0, 1.0, 1.0]])
     problem = ConvexProblem(ramp, up, down, np.zeros(1))
-    found = Prox(problem, 1.0, np.zeros(0), PRICE, 0.0).at(np.array([1.0, 0.0, 1.0]), np.zeros(0))
+    found = ProximalOperator(problem, 1.0, np.zeros(0), PRICE, 0.0).at(
+        np.array([1.0, 0.0, 1.0]), np.zeros(0)
+    )
     np.testing.assert_allclose(found.y, [0.5, 0.5, 0.5])
     np.testing.assert_allclose(found.slopes, [0.5, -0.5, 0.5])
     assert found.corner.tolist() == [False, True, True]
@@ -93,7 +97,7 @@ def test_a_margin_is_kept():
     problem = instance(1, 2, "none", "dense")
     u = np.random.default_rng(0).normal(size=len(problem.ramp.rows))
     margin = np.array([0.003, 0.001])
-    found = Prox(problem, 0.05, margin, PRICE, 1e-10).nearest(u, np.zeros(2))
+    found = ProximalOperator(problem, 0.05, margin, PRICE, 1e-10).nearest(u, np.zeros(2))
     assert found.v.any()
     assert (problem.at(found.y)[1:] <= -margin + 1e-9).all()
     np.testing.assert_allclose(found.values[1:], problem.at(found.y)[1:] + margin)
@@ -125,8 +129,8 @@ def test_groups_against_each_other_both_ways_need_few_searches(intercept, monkey
         np.append(0.0, -np.maximum(-gaps, 0).sum(axis=1) - 0.02),
     )  # fmt: skip
     counted = []
-    at = Prox.at
-    monkeypatch.setattr(Prox, "at", lambda *given: counted.append(1) or at(*given))
+    at = ProximalOperator.at
+    monkeypatch.setattr(ProximalOperator, "at", lambda *given: counted.append(1) or at(*given))
     for seed in range(20):
         u = np.random.default_rng(seed).normal(size=60)
         _, found = searched(problem, u, 0.02)
@@ -143,7 +147,7 @@ def test_the_highest_point_of_a_quadratic_in_a_box(seed, size):
     root = rng.normal(size=(size, int(rng.integers(1, size + 1))))
     curvature, gradient = root @ root.T, rng.normal(size=size)
     low, high = -rng.uniform(0, 2, size) * (rng.random(size) < 0.8), rng.uniform(0, 2, size)
-    step = highest(gradient, curvature, low, high)
+    step = maximize_in_box(gradient, curvature, low, high)
     slope = gradient - curvature @ step
     assert ((low <= step) & (step <= high)).all()
     assert (slope[step < high - 1e-12] <= 1e-6).all()
@@ -151,8 +155,8 @@ def test_the_highest_point_of_a_quadratic_in_a_box(seed, size):
 
 
 def test_the_highest_point_of_a_straight_line_is_on_a_bound():
-    step = highest(
+    step = maximize_in_box(
         np.array([1.0, -1.0]), np.zeros((2, 2)), np.array([-1.0, -3.0]), np.array([2.0, 1.0])
     )
     assert step.tolist() == [2.0, -3.0]
-    assert highest(np.zeros(1), np.zeros((1, 1)), -np.ones(1), np.ones(1)) == [0.0]
+    assert maximize_in_box(np.zeros(1), np.zeros((1, 1)), -np.ones(1), np.ones(1)) == [0.0]

@@ -11,10 +11,10 @@ from oracles.goals import Rules, problem, smooth_rows
 from ratecli.models.linear import Linear
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.reduction import ExponentiatedGradient
-from ratecli.solvers.hull.forms import Program
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.solver import ThreePlayer
-from ratecli.solvers.problem import ERROR, Problem
+from ratecli.solvers.problem import ERROR_RATE, Problem
 
 reductions = pytest.importorskip("fairlearn.reductions", reason="the extra 'fairlearn' is missing")
 
@@ -47,7 +47,7 @@ def rates_of(given: Problem, classifier) -> np.ndarray:
 )
 def test_it_meets_affine_goals_and_is_no_better_than_the_best_mixture(rules):
     given = problem(smooth_rows(3), rules)
-    program = Program.of(given)
+    program = RateProgram.of(given)
     found = solved(given, gap=0.002)
     rates = rates_of(given, found.variants["stochastic"])
     value = float(program.value(program.objective, rates))
@@ -65,7 +65,7 @@ def test_without_constraints_it_is_the_plain_logistic_regression():
     found = solved(given)
     (only,) = found.variants["stochastic"].members
     assert found.status == "solved"
-    error = rates_of(given, only)[given.rates.index()[ERROR]]
+    error = rates_of(given, only)[given.rates.index()[ERROR_RATE]]
     assert found.trace[0]["objective"] == pytest.approx(error)
     assert error < 0.25
 
@@ -87,7 +87,7 @@ def test_on_fairlearns_own_goal_it_finds_what_fairlearn_finds():
         warnings.simplefilter("ignore", DeprecationWarning)
         theirs.fit(rows.X, rows.label.astype(int), sensitive_features=rows.group.astype(str))
     decisions = theirs._pmf_predict(rows.X)[:, 1]
-    program = Program.of(given)
+    program = RateProgram.of(given)
     for chances in (decisions, ours.variants["stochastic"].decide(given.X)):
         assert program.excess(given.rates.rates(chances)) <= 2 * gap
     error = float(np.mean(np.abs(decisions - rows.label)))
@@ -97,7 +97,7 @@ def test_on_fairlearns_own_goal_it_finds_what_fairlearn_finds():
 def test_algorithm_1_with_linear_constraints_reaches_its_value():
     """Another game of the same payoffs, with the same oracle class: no worse at no more violation."""
     given = problem(smooth_rows(1), PARITY)
-    program = Program.of(given)
+    program = RateProgram.of(given)
     theirs = rates_of(given, solved(given, gap=0.002).variants["stochastic"])
     game = ThreePlayer(oracle="linear", steps=150, multiplier_rate=0.5, optimizer="sgd")
     ours = rates_of(

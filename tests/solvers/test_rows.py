@@ -8,7 +8,7 @@ from oracles.instances import INTERCEPTS
 from scipy import sparse
 
 from ratecli.solvers.majorize import rows as rows_module
-from ratecli.solvers.majorize.rows import Rows, merged
+from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
 
 X = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.0]])
 
@@ -16,24 +16,24 @@ X = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.0]])
 @pytest.mark.parametrize("features", [X, sparse.csr_array(X)])
 def test_scores_pull_and_features_are_one_linear_map(features, monkeypatch):
     for intercept in INTERCEPTS:
-        rows = Rows(features, intercept)
+        rows = FeatureRows(features, intercept)
         full = X if intercept == "none" else np.hstack([X, np.ones((3, 1))])
         w = np.arange(1.0, full.shape[1] + 1)
         assert rows.width == full.shape[1]
         np.testing.assert_array_equal(rows.scores(w), full @ w)
         np.testing.assert_array_equal(rows.pull(np.array([1.0, -2.0, 0.5])), [1, -2, 0.5] @ full)
-        for small in (0, rows_module.SMALL):  # as stored, or held dense
-            monkeypatch.setattr(rows_module, "SMALL", small)
-            rows, chosen = Rows(features, intercept), np.array([2, 0])
+        for small in (0, rows_module.MAX_DENSE_ENTRIES):  # as stored, or held dense
+            monkeypatch.setattr(rows_module, "MAX_DENSE_ENTRIES", small)
+            rows, chosen = FeatureRows(features, intercept), np.array([2, 0])
             np.testing.assert_array_equal(rows.dense(chosen), full[chosen])
             np.testing.assert_array_equal(rows.some(chosen).scores(w), full[chosen] @ w)
             np.testing.assert_array_equal(rows.squares(), (full**2).sum(axis=0))
 
 
 def test_only_an_unregularized_bias_has_no_penalty():
-    assert Rows(X, "regularized").penalties(0.5).tolist() == [0.5, 0.5, 0.5]
-    assert Rows(X, "unregularized").penalties(0.5).tolist() == [0.5, 0.5, 0.0]
-    assert Rows(X, "none").penalties(0.5).tolist() == [0.5, 0.5]
+    assert FeatureRows(X, "regularized").penalties(0.5).tolist() == [0.5, 0.5, 0.5]
+    assert FeatureRows(X, "unregularized").penalties(0.5).tolist() == [0.5, 0.5, 0.0]
+    assert FeatureRows(X, "none").penalties(0.5).tolist() == [0.5, 0.5]
 
 
 @given(st.integers(0, 10_000), st.booleans())
@@ -42,7 +42,7 @@ def test_merged_rows_keep_every_weighted_sum(seed, thin):
     rng = np.random.default_rng(seed)
     points = rng.integers(-1, 2, size=(50, 3)).astype(float)
     costs = rng.random((2, 50)) * (rng.random(50) < 0.8)
-    few, summed = merged(sparse.csr_array(points) if thin else points, costs)
+    few, summed = merge_equal_rows(sparse.csr_array(points) if thin else points, costs)
     kept = sparse.csr_array(few).toarray()
     assert len(np.unique(kept, axis=0)) == len(kept) <= 27
     w = rng.normal(size=3)
@@ -50,16 +50,16 @@ def test_merged_rows_keep_every_weighted_sum(seed, thin):
 
 
 def test_rows_that_cost_nothing_are_left_out():
-    few, costs = merged(X, np.array([[1.0, 0.0, 2.0]]))
+    few, costs = merge_equal_rows(X, np.array([[1.0, 0.0, 2.0]]))
     assert sorted(zip(few.tolist(), costs[0], strict=True)) == [([1, 2], 1), ([3, 0], 2)]
-    none, costs = merged(X, np.zeros((2, 3)))
+    none, costs = merge_equal_rows(X, np.zeros((2, 3)))
     assert none.shape == (0, 2)
     assert costs.shape == (2, 0)
 
 
 def test_rows_that_all_differ_are_not_copied():
     rows = np.random.default_rng(0).normal(size=(30, 2))
-    few, _ = merged(rows, np.ones((1, 30)))
+    few, _ = merge_equal_rows(rows, np.ones((1, 30)))
     assert few is rows
 
 
@@ -68,6 +68,6 @@ def test_different_rows_with_one_key_are_not_merged():
     rows = np.tile(np.diag(key[::-1]), (10, 1))
     costs = np.ones((1, 20))
     assert len(set((rows @ key).tolist())) == 1
-    few, summed = merged(rows, costs)
+    few, summed = merge_equal_rows(rows, costs)
     assert few is rows
     assert summed is costs

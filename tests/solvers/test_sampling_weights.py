@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from ratecli.solvers.filtering.weights import keeping_most, sampling
+from ratecli.solvers.filtering.weights import maximize_kept_rows, optimal_sampling_weights
 
 HALF = np.array([0.5, 0.5])
 VECTORS = {
@@ -41,7 +41,7 @@ SIZES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(2, 7))
 @pytest.mark.parametrize("name", VECTORS)
 def test_vectors_of_algorithm_1(name):
     A, shares, mix, keep, kept, imbalance = VECTORS[name]
-    found = sampling(np.array(A), np.array(shares), uniform(A))
+    found = optimal_sampling_weights(np.array(A), np.array(shares), uniform(A))
     assert found.mix == pytest.approx(mix, abs=1e-5)
     assert found.imbalance == pytest.approx(imbalance, abs=1e-5)
     if keep is not None:
@@ -52,7 +52,7 @@ def test_vectors_of_algorithm_1(name):
 @pytest.mark.parametrize(("name", "residual"), [("out", 0.26261), ("far", 0.26227), ("two", 0.0)])
 def test_relaxed_weights_end_nearer_on_paper_only(name, residual):
     A, shares, _, _, _, imbalance = VECTORS[name]
-    found = sampling(np.array(A), np.array(shares), uniform(A), relaxed=True)
+    found = optimal_sampling_weights(np.array(A), np.array(shares), uniform(A), relaxed=True)
     assert found.imbalance == pytest.approx(imbalance, abs=1e-5)
     assert np.linalg.norm(found.nearest - uniform(A)) == pytest.approx(residual, abs=1e-5)
 
@@ -61,7 +61,7 @@ def test_relaxed_weights_end_nearer_on_paper_only(name, residual):
 @settings(max_examples=80, deadline=None)
 def test_weights_are_optimal(size):
     A, shares, target = instance(*size)
-    found = sampling(A, shares, target)
+    found = optimal_sampling_weights(A, shares, target)
     slopes = A @ (found.mix @ A - target)
     assert found.mix.min() >= 0
     assert found.mix.sum() == pytest.approx(1.0)
@@ -76,7 +76,7 @@ def test_weights_are_optimal(size):
 def test_relaxed_weights_are_those_of_non_negative_least_squares(size):
     A, shares, target = instance(*size)
     q, residual = nnls(A.T, target)
-    found = sampling(A, shares, target, relaxed=True)
+    found = optimal_sampling_weights(A, shares, target, relaxed=True)
     assert np.linalg.norm(found.nearest - target) == pytest.approx(residual, abs=1e-8)
     assert found.nearest == pytest.approx(q @ A, abs=1e-6)
 
@@ -85,7 +85,7 @@ def test_relaxed_weights_are_those_of_non_negative_least_squares(size):
 @settings(max_examples=80, deadline=None)
 def test_as_much_is_kept_as_is_asked_for_and_weights_are_optimal_among_those(size, kept):
     A, shares, target = instance(*size)
-    found = sampling(A, shares, target, kept=kept)
+    found = optimal_sampling_weights(A, shares, target, kept=kept)
     assert found.keep @ shares >= kept - 1e-6
     slopes, most = A @ (found.mix @ A - target), shares / kept
     free = found.mix < most - 1e-7
@@ -99,8 +99,8 @@ def test_as_much_is_kept_as_is_asked_for_and_weights_are_optimal_among_those(siz
 @settings(max_examples=60, deadline=None)
 def test_of_the_best_weights_those_are_taken_that_keep_most(size, relaxed):
     A, shares, target = instance(*size)
-    some = sampling(A, shares, target, relaxed=relaxed)
-    most = keeping_most(A, shares, some)
+    some = optimal_sampling_weights(A, shares, target, relaxed=relaxed)
+    most = maximize_kept_rows(A, shares, some)
     assert most.induced == pytest.approx(some.induced, abs=1e-7)
     assert most.keep @ shares >= some.keep @ shares - 1e-7
     assert most.keep.max() == 1.0
@@ -110,7 +110,9 @@ def test_of_the_best_weights_those_are_taken_that_keep_most(size, relaxed):
 def test_most_is_kept_where_many_weights_balance():
     """Two values that are alike: one of them alone would do, and half of the rows would be lost."""
     A = np.array([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1]])
-    found = keeping_most(A, np.array([0.3, 0.3, 0.4]), sampling(A, np.array([0.3, 0.3, 0.4]), HALF))
+    found = maximize_kept_rows(
+        A, np.array([0.3, 0.3, 0.4]), optimal_sampling_weights(A, np.array([0.3, 0.3, 0.4]), HALF)
+    )
     assert found.keep == pytest.approx([1.0, 1.0, 0.0], abs=1e-7)
 
 
@@ -119,12 +121,12 @@ def test_rare_values_do_not_cost_what_has_to_be_kept(seed):
     A, _, target = instance(seed, 4, 3)
     shares = 10 ** np.random.default_rng(seed).uniform(-6, 0, size=4)
     shares /= shares.sum()
-    some = sampling(A, shares, target, kept=1.0)
-    assert keeping_most(A, shares, some).keep @ shares >= some.keep @ shares
+    some = optimal_sampling_weights(A, shares, target, kept=1.0)
+    assert maximize_kept_rows(A, shares, some).keep @ shares >= some.keep @ shares
 
 
 def test_a_value_that_no_row_has_is_never_kept():
-    found = sampling(np.array([[0.8, 0.2], [np.nan, np.nan], [0.4, 0.6]]),
+    found = optimal_sampling_weights(np.array([[0.8, 0.2], [np.nan, np.nan], [0.4, 0.6]]),
                      np.array([0.5, 0.0, 0.5]), HALF)  # fmt: skip
     assert found.keep == pytest.approx([1 / 3, 0, 1])
     assert found.induced == pytest.approx(HALF)
@@ -134,7 +136,7 @@ def test_intersecting_groups_are_balanced_each_against_its_own_target():
     """Appendix A.2: sex (2) and age (3) side by side, each adding up to 1."""
     A = np.array([[0.9, 0.1, 0.5, 0.3, 0.2], [0.2, 0.8, 0.1, 0.3, 0.6], [0.5, 0.5, 0.3, 0.4, 0.3]])
     target = np.array([0.5, 0.5, 1 / 3, 1 / 3, 1 / 3])
-    found = sampling(A, np.array([0.5, 0.2, 0.3]), target)
+    found = optimal_sampling_weights(A, np.array([0.5, 0.2, 0.3]), target)
     q = found.mix
     assert np.linalg.norm(q @ A - target) == pytest.approx(found.imbalance)
     slopes = A @ (q @ A - target)
@@ -143,6 +145,6 @@ def test_intersecting_groups_are_balanced_each_against_its_own_target():
 
 def test_any_distribution_can_be_the_target():
     A, shares = np.array([[0.8, 0.2], [0.1, 0.9]]), np.array([0.6, 0.4])
-    found = sampling(A, shares, np.array([0.3, 0.7]))
+    found = optimal_sampling_weights(A, shares, np.array([0.3, 0.7]))
     assert found.induced == pytest.approx([0.3, 0.7])
     assert found.mix == pytest.approx([2 / 7, 5 / 7])

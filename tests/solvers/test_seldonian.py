@@ -11,19 +11,24 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.stats import t as student
 
-from ratecli.certify.safety_test import Promise
+from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.errors import FaultError
-from ratecli.models.linear import Chance, Estimate
+from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.solvers.base import OptionFaultError, Solution
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.attain import least
-from ratecli.solvers.seldonian.inflation import calibrated, check_inflation
-from ratecli.solvers.seldonian.lagrangian import Adam, Lagrangian
-from ratecli.solvers.seldonian.measures import model_of
-from ratecli.solvers.seldonian.selection import Selection, Track
-from ratecli.solvers.seldonian.sequential import Sequential
-from ratecli.solvers.seldonian.soft import SHIFTS, Settings, _blind, select
+from ratecli.solvers.seldonian.attain import minimize_worst_bound
+from ratecli.solvers.seldonian.inflation import calibrate_inflation, check_inflation
+from ratecli.solvers.seldonian.lagrangian import AdamStepper, LagrangianOptimizer
+from ratecli.solvers.seldonian.measures import score_model_of
+from ratecli.solvers.seldonian.selection import CandidateSelection, CandidateTracker
+from ratecli.solvers.seldonian.sequential import SqpOptimizer
+from ratecli.solvers.seldonian.soft import (
+    BIAS_SHIFTS,
+    OptimizerSettings,
+    _bias_only_weights,
+    select_candidate,
+)
 from ratecli.solvers.seldonian.solver import Seldonian
 
 
@@ -31,22 +36,22 @@ def solved(problem: Problem, **options: object) -> Solution:
     return Seldonian(**options).solve(problem, np.random.default_rng(0), lambda _: None)  # type: ignore[arg-type]
 
 
-def chosen_by(problem: Problem, **options: object) -> Selection:
+def chosen_by(problem: Problem, **options: object) -> CandidateSelection:
     solver = Seldonian(**options)  # type: ignore[arg-type]
     assert problem.promise
-    return solver._selection(problem, problem.promise, model_of(problem))
+    return solver._selection(problem, problem.promise, score_model_of(problem))
 
 
-def objective(solution: Solution, selection: Selection) -> float:
+def objective(solution: Solution, selection: CandidateSelection) -> float:
     (model,) = solution.variants.values()
-    assert isinstance(model, Chance | Estimate)
+    assert isinstance(model, RandomizedLogistic | LinearRegressor)
     at = selection.coordinates.place(np.append(model.weights, model.bias))
     point = selection.at(at)
     assert point.worst <= 0
     return point.objective
 
 
-def best_of_starts(selection: Selection, starts: int = 2) -> float:
+def best_of_starts(selection: CandidateSelection, starts: int = 2) -> float:
     """By SciPy's SLSQP from several places."""
     rng, found = np.random.default_rng(0), []
     rule = {
@@ -87,8 +92,8 @@ def test_no_start_leads_to_a_better_candidate_on_few_rows(seed):
     selection = chosen_by(problem, inflation=2)
     found, rng = objective(solved(problem, inflation=2), selection), np.random.default_rng(seed)
     for place in rng.normal(size=(8, selection.design.width)):
-        track, start = Track(), selection.at(place)
-        Sequential(selection, track).run(start)
+        track, start = CandidateTracker(), selection.at(place)
+        SqpOptimizer(selection, track).run(start)
         assert track.best is None or found <= track.best.objective + 1e-5
 
 
@@ -98,7 +103,7 @@ def test_a_search_may_start_from_models_that_look_at_no_feature(bound):
     problem = promised(smooth_rows(3, n=90, d=30), {"c": RATIO}, bound=bound, tests=400)
     selection, found = chosen_by(problem, inflation=2), solved(problem, inflation=2)
     assert found.status == "solved"
-    blind = [selection.at(_blind(selection, shift)) for shift in SHIFTS]
+    blind = [selection.at(_bias_only_weights(selection, shift)) for shift in BIAS_SHIFTS]
     assert objective(found, selection) <= min(p.objective for p in blind if p.passes)
 
 
@@ -170,8 +175,8 @@ def test_other_optimizers_come_near(optimizer, iterations, near):
     assert best - 1e-8 <= objective(solution, chosen_by(problem, inflation=2)) <= best + near
     again = solved(problem, **options)
     model, other = solution.variants["stochastic"], again.variants["stochastic"]
-    assert isinstance(model, Chance)
-    assert isinstance(other, Chance)
+    assert isinstance(model, RandomizedLogistic)
+    assert isinstance(other, RandomizedLogistic)
     np.testing.assert_array_equal(model.weights, other.weights)
 
 
@@ -219,9 +224,11 @@ def test_the_rows_that_are_said_to_be_enough_are():
     problem = promised(rows, rule, "error", tests=400, method="pieces")
     reason = solved(problem, inflation=2).reason
     count = int(reason.split("about ")[1].split(" rows")[0].replace(",", ""))
-    more = replace(problem, promise=Promise({"c": 0.05}, count + 1, "student_t", "pieces"))
+    more = replace(problem, promise=SafetyTestSpec({"c": 0.05}, count + 1, "student_t", "pieces"))
     assert solved(more, inflation=2).status == "solved"
-    less = replace(problem, promise=Promise({"c": 0.05}, int(0.7 * count), "student_t", "pieces"))
+    less = replace(
+        problem, promise=SafetyTestSpec({"c": 0.05}, int(0.7 * count), "student_t", "pieces")
+    )
     assert solved(less, inflation=2).status == "iteration_limit"
 
 
@@ -255,14 +262,16 @@ def test_infinite_bounds_at_the_start_are_left_behind():
 def test_a_number_that_is_none_does_not_discard_what_was_found(monkeypatch):
     problem = promised(smooth_rows(1), {"c": GAP}, tests=20_000)
     selection = chosen_by(problem, inflation=2)
-    slopes, calls = Selection.gradient, [0]
+    slopes, calls = CandidateSelection.gradient, [0]
 
     def breaking(self, point):
         calls[0] += 1
         return slopes(self, point) * (np.nan if calls[0] > 450 else 1.0)
 
-    monkeypatch.setattr(Selection, "gradient", breaking)
-    found = select(selection, Settings("lagrangian", step=0.1), Track())
+    monkeypatch.setattr(CandidateSelection, "gradient", breaking)
+    found = select_candidate(
+        selection, OptimizerSettings("lagrangian", step=0.1), CandidateTracker()
+    )
     assert found.passes
     assert calls[0] == 451
 
@@ -271,11 +280,14 @@ def test_the_nearest_candidate_is_that_of_the_least_worst_end():
     """Not of the least norm of all ends, in which goals that hold with room count (defect 9)."""
     problem = promised(smooth_rows(0), {"c": GAP.replace("0.1", "0.02"), "d": "tpr >= -50"})
     selection = chosen_by(problem, inflation=2)
-    track = Track()
-    Lagrangian(selection, track, 0.01, 0.5).run(selection.at(np.zeros(6)), 100)
+    track = CandidateTracker()
+    LagrangianOptimizer(selection, track, 0.01, 0.5).run(selection.at(np.zeros(6)), 100)
     assert track.nearest
     assert track.nearest.worst == pytest.approx(min(r["violation"] for r in track.trace), abs=1e-12)
-    assert least(selection, track.nearest, Track()).worst <= track.nearest.worst
+    assert (
+        minimize_worst_bound(selection, track.nearest, CandidateTracker()).worst
+        <= track.nearest.worst
+    )
 
 
 # steps and room
@@ -283,7 +295,7 @@ def test_the_nearest_candidate_is_that_of_the_least_worst_end():
 
 def test_adam_takes_steps_of_its_rate_under_constant_slopes():
     """Defect 6: the toolkit's travels 0.348 in 200 steps, and stands still from the 46th on."""
-    adam = Adam(0.01)
+    adam = AdamStepper(0.01)
     travelled = [adam.step(np.array([-3.0, 0.2])) for _ in range(200)]
     np.testing.assert_allclose(np.sum(travelled, axis=0), [2.0, -2.0], rtol=1e-6)
     np.testing.assert_allclose(np.abs(travelled), 0.01, rtol=1e-6)
@@ -305,7 +317,7 @@ def test_the_calibrated_factor_of_one_mean():
 def test_calibrated_candidates_pass_as_often_as_wanted():
     """Of a mean that is just low enough by candidate rows, so that chance decides in the test."""
     rng, n, m = np.random.default_rng(0), 400, 600
-    room, t = calibrated(0.9, 1).deviates, student.ppf(0.95, m - 1)
+    room, t = calibrate_inflation(0.9, 1).deviates, student.ppf(0.95, m - 1)
     passed = 0
     for _ in range(2000):
         seen = rng.normal(size=n)
@@ -314,7 +326,7 @@ def test_calibrated_candidates_pass_as_often_as_wanted():
         tested = rng.normal(size=m)
         passed += tested.mean() + t * tested.std(ddof=1) / np.sqrt(m) <= limit
     assert 0.88 <= passed / 2000 <= 0.92
-    assert calibrated(0.9, 4).deviates == pytest.approx(NormalDist().inv_cdf(0.975))
+    assert calibrate_inflation(0.9, 4).deviates == pytest.approx(NormalDist().inv_cdf(0.975))
 
 
 @pytest.mark.parametrize(
@@ -352,7 +364,7 @@ def test_squared_loss_is_least_squares_on_the_labelled_rows():
         problem, np.random.default_rng(0), lambda _: None
     )
     model = solution.variants["estimate"]
-    assert isinstance(model, Estimate)
+    assert isinstance(model, LinearRegressor)
     seen = np.arange(len(rows)) % 3 != 0
     ones = np.column_stack([rows.X, np.ones(len(rows))])[seen]
     exact = np.linalg.lstsq(ones, rows.label[seen])[0]
@@ -367,7 +379,7 @@ def test_ridge_leaves_the_bias_free():
         problem, np.random.default_rng(0), lambda _: None
     )
     model = solution.variants["estimate"]
-    assert isinstance(model, Estimate)
+    assert isinstance(model, LinearRegressor)
     apart = rows.X @ model.weights + model.bias - rows.label
     assert apart.mean() == pytest.approx(0, abs=1e-10)
     slopes = 2 * rows.X.T @ apart / len(rows) + 0.5 * model.weights

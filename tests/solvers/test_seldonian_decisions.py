@@ -7,31 +7,33 @@ from oracles.promised import GAP, RATIO, promised
 
 from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
-from ratecli.solvers.problem import ERROR
+from ratecli.solvers.problem import ERROR_RATE
 from ratecli.solvers.seldonian import cuts as cuts_module
-from ratecli.solvers.seldonian.cuts import Cuts
-from ratecli.solvers.seldonian.inflation import Inflation
-from ratecli.solvers.seldonian.measures import DecisionSaid
-from ratecli.solvers.seldonian.prediction import predicted
+from ratecli.solvers.seldonian.cuts import ThresholdCandidates
+from ratecli.solvers.seldonian.inflation import BoundInflation
+from ratecli.solvers.seldonian.measures import DecisionMeasurements
+from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.solver import Seldonian
 
 RULES = {"c": GAP, "d": "tpr >= 0.3"}
 
 
-def cuts_of(problem, scores, inflation=1.0) -> Cuts:
-    said = DecisionSaid((scores > 0).astype(float))
-    prediction = predicted(problem, problem.promise, said).inflated(Inflation(inflation))
-    return Cuts(scores, problem.rates, ERROR, prediction)
+def cuts_of(problem, scores, inflation=1.0) -> ThresholdCandidates:
+    said = DecisionMeasurements((scores > 0).astype(float))
+    prediction = predict_safety_test(problem, problem.promise, said).inflated(
+        BoundInflation(inflation)
+    )
+    return ThresholdCandidates(scores, problem.rates, ERROR_RATE, prediction)
 
 
-def brute(problem, cuts: Cuts) -> list[tuple[float, float]]:
+def brute(problem, cuts: ThresholdCandidates) -> list[tuple[float, float]]:
     """Error and the largest expected end of every threshold, one by one."""
     every = [-np.inf, *np.unique(cuts.scores)]
     found = []
     for threshold in every:
         decisions = (cuts.scores > threshold).astype(float)
         error = float(np.mean(decisions != problem.label))
-        found.append((error, cuts.prediction.at(DecisionSaid(decisions)).worst))
+        found.append((error, cuts.prediction.at(DecisionMeasurements(decisions)).worst))
     return found
 
 
@@ -65,7 +67,7 @@ def test_thresholds_decide_what_they_are_said_to_decide():
     for threshold, count in zip(cuts.thresholds(), cuts.counts, strict=True):
         assert (scores > threshold).sum() == count
     close = np.array([0.0, np.nextafter(0, 1), 1.0])
-    near = Cuts(close, cuts.rates, ERROR, cuts.prediction)
+    near = ThresholdCandidates(close, cuts.rates, ERROR_RATE, cuts.prediction)
     assert [(close > t).sum() for t in near.thresholds()] == [0, 1, 2, 3]
 
 
@@ -76,7 +78,7 @@ def test_what_is_left_out_among_many_thresholds_does_not_pass(rule):
     cuts = cuts_of(problem, rows.X @ np.linspace(1, -1, 5))
     passing = [error for error, end in brute(problem, cuts) if end <= 0]
     best = cuts.best(np.inf)
-    assert len(cuts.counts) > cuts_module.KNOTS
+    assert len(cuts.counts) > cuts_module.BOUND_KNOTS
     assert best is not None
     assert cuts.values()[best] == pytest.approx(min(passing))
 
@@ -90,14 +92,14 @@ def test_decisions_are_expected_to_pass_and_little_worse_than_any_line(rule):
     assert solution.status == "solved"
     (model,) = solution.variants.values()
     assert isinstance(model, Logistic)
-    said = DecisionSaid(model.decide(rows.X))
-    prediction = solver._inflated(predicted(problem, problem.promise, said))
+    said = DecisionMeasurements(model.decide(rows.X))
+    prediction = solver._inflated(predict_safety_test(problem, problem.promise, said))
     assert prediction.at(said).worst <= 0
     error = float(np.mean(model.decide(rows.X) != rows.label))
     best = 1.0
     for angle in np.linspace(0, 2 * np.pi, 16, endpoint=False):
         scores = rows.X @ np.array([np.cos(angle), np.sin(angle)])
-        cuts = Cuts(scores, problem.rates, ERROR, prediction)
+        cuts = ThresholdCandidates(scores, problem.rates, ERROR_RATE, prediction)
         k = cuts.best(best)
         best = best if k is None else float(cuts.values()[k])
     assert error <= best + 0.015
@@ -148,5 +150,5 @@ def test_decisions_are_held_to_rates_of_decisions_alone():
     fault = hard.obstacle(mse, problem.rates)
     assert fault is not None
     assert fault.code == "E308"
-    assert ex.text(mse.pieces[0])
+    assert ex.to_text(mse.pieces[0])
     assert hard.obstacle(tpr, problem.rates) is soft.obstacle(mse, problem.rates) is None

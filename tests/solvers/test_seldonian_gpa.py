@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from oracles.goals import Rows, Rules, problem
 
-from ratecli.certify.safety_test import Promise
-from ratecli.models.linear import Chance, Estimate
+from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.solvers.base import Solution
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.inflation import Inflation
-from ratecli.solvers.seldonian.measures import model_of
-from ratecli.solvers.seldonian.prediction import predicted
+from ratecli.solvers.seldonian.inflation import BoundInflation
+from ratecli.solvers.seldonian.measures import score_model_of
+from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.solver import Seldonian
 
 FILE = Path(os.environ.get("RATECLI_DATA_MIRROR", "data")) / "gpa" / "gpa_regression_dataset.csv"
@@ -39,7 +39,7 @@ def halves(rule: str, objective: str, *, numeric: bool, delta: float = 0.05) -> 
     label = gpa if numeric else (gpa >= 3).astype(float)
     group = np.where(data[:, 0] == 1, "M", "F").astype(object)
     cut, found = round(0.4 * len(data)), []
-    promise = Promise({"c": delta}, len(data) - cut, "student_t", "leaves")
+    promise = SafetyTestSpec({"c": delta}, len(data) - cut, "student_t", "leaves")
     for own in (slice(0, cut), slice(cut, None)):
         made = problem(Rows(X[own], label[own], group[own]), Rules({"c": rule}, objective), 0.0)
         ends = (0.0, 4.0) if numeric else None
@@ -55,12 +55,12 @@ def solved(made: Problem, inflation: float, optimizer: str = "sequential") -> So
 def end(made: Problem, solution: Solution, inflation: float = 1.0) -> float:
     """The upper bound on the rows of a problem, as if the test had as many."""
     (model,) = solution.variants.values()
-    assert isinstance(model, Chance | Estimate)
-    said = model_of(made).said(model.score(made.X))
+    assert isinstance(model, RandomizedLogistic | LinearRegressor)
+    said = score_model_of(made).said(model.score(made.X))
     assert made.promise
     rows = made.promise.rows
-    test = predicted(made, replace(made.promise, rows=rows), said)
-    return test.inflated(Inflation(inflation)).at(said).worst
+    test = predict_safety_test(made, replace(made.promise, rows=rows), said)
+    return test.inflated(BoundInflation(inflation)).at(said).worst
 
 
 def test_a_ratio_that_the_best_model_has_anyway():

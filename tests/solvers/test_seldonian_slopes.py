@@ -9,12 +9,17 @@ from oracles.promised import GAP, RATIO, numbers, numeric, promised
 from scipy.optimize import approx_fprime, minimize
 from scipy.special import expit
 
-from ratecli.solvers.seldonian.design import Coordinates, Design
-from ratecli.solvers.seldonian.fit import fit
-from ratecli.solvers.seldonian.measures import Model, model_of
-from ratecli.solvers.seldonian.objective import LogLoss, Squares, plain_objective, smooth_objective
-from ratecli.solvers.seldonian.selection import Selection
-from ratecli.solvers.seldonian.simplex import lowest
+from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
+from ratecli.solvers.seldonian.fit import fit_unconstrained
+from ratecli.solvers.seldonian.measures import ScoreModel, score_model_of
+from ratecli.solvers.seldonian.objective import (
+    LogLossObjective,
+    SquaredErrorObjective,
+    plain_objective,
+    smooth_objective,
+)
+from ratecli.solvers.seldonian.selection import CandidateSelection
+from ratecli.solvers.seldonian.simplex import minimize_on_simplex
 from ratecli.solvers.seldonian.solver import Seldonian
 
 CLASSES = [
@@ -30,11 +35,11 @@ NUMBERS = [
 ]
 
 
-def selection(problem, **options) -> Selection:
-    return Seldonian(**options)._selection(problem, problem.promise, model_of(problem))
+def selection(problem, **options) -> CandidateSelection:
+    return Seldonian(**options)._selection(problem, problem.promise, score_model_of(problem))
 
 
-def check(chosen: Selection, seed: int) -> None:
+def check(chosen: CandidateSelection, seed: int) -> None:
     v = 0.3 * np.random.default_rng(seed).normal(size=chosen.design.width)
     point = chosen.at(v)
     assert np.isfinite(point.upper).all()
@@ -69,32 +74,36 @@ def test_steeper_chances_have_the_slopes_of_differences():
     scores = np.linspace(-2, 2, 9)
     label = np.arange(9) % 2.0
     for of, sharpness in itertools.product(("decision", "error", "log_loss"), (1.0, 4.0)):
-        model = Model(label, numeric=False, sharpness=sharpness)
+        model = ScoreModel(label, numeric=False, sharpness=sharpness)
         seen = (
             model.said(scores + 1e-6).measured(of) - model.said(scores - 1e-6).measured(of)
         ) / 2e-6
         np.testing.assert_allclose(model.said(scores).slopes(of), seen, atol=1e-8)
-    steep = Model(label, numeric=False, sharpness=4.0).said(scores)
+    steep = ScoreModel(label, numeric=False, sharpness=4.0).said(scores)
     np.testing.assert_allclose(steep.measured("decision"), expit(4 * scores))
     np.testing.assert_allclose(steep.measured("error"), expit(scores) - label)
 
 
 def test_the_fit_of_chances_has_no_slope_and_that_of_numbers_is_least_squares():
     rows = smooth_rows(1)
-    design, signs = Design(rows.X), 2 * rows.label - 1
+    design, signs = DesignMatrix(rows.X), 2 * rows.label - 1
     even = np.full(len(rows), 1 / len(rows))
-    w = fit(LogLoss(signs, even), design, 0.0)
-    slopes = design.pull(LogLoss(signs, even).slopes(design.scores(w)))
+    w = fit_unconstrained(LogLossObjective(signs, even), design, 0.0)
+    slopes = design.pull(LogLossObjective(signs, even).slopes(design.scores(w)))
     np.testing.assert_allclose(slopes, 0.0, atol=1e-8)
     own = numbers(2)
-    w = fit(Squares(own.label, np.full(len(own), 1 / len(own))), Design(own.X), 0.0)
+    w = fit_unconstrained(
+        SquaredErrorObjective(own.label, np.full(len(own), 1 / len(own))), DesignMatrix(own.X), 0.0
+    )
     ones = np.column_stack([own.X, np.ones(len(own))])
     np.testing.assert_allclose(w, np.linalg.lstsq(ones, own.label)[0], atol=1e-9)
 
 
 def test_rows_that_can_be_told_apart_are_fitted_by_finite_weights():
     X = np.array([[-1.0], [1.0]])
-    w = fit(LogLoss(np.array([-1.0, 1.0]), np.full(2, 0.5)), Design(X), 0.0)
+    w = fit_unconstrained(
+        LogLossObjective(np.array([-1.0, 1.0]), np.full(2, 0.5)), DesignMatrix(X), 0.0
+    )
     assert np.isfinite(w).all()
     assert w[0] > 5
 
@@ -102,8 +111,8 @@ def test_rows_that_can_be_told_apart_are_fitted_by_finite_weights():
 def test_features_of_any_scale_and_copies_of_each_other_are_round_in_their_coordinates():
     rows = smooth_rows(3)
     X = np.column_stack([1e6 * rows.X, 1e-6 * rows.X[:, :1], rows.X[:, 1], np.zeros(len(rows))])
-    design, weights = Design(X), np.full(len(rows), 0.2 / len(rows))
-    round_ = Coordinates.around(design, np.zeros(design.width), weights, 0.0)
+    design, weights = DesignMatrix(X), np.full(len(rows), 0.2 / len(rows))
+    round_ = WhitenedCoordinates.around(design, np.zeros(design.width), weights, 0.0)
     v = np.random.default_rng(0).normal(size=design.width)
     assert np.isfinite(round_.weights(v)).all()
     np.testing.assert_allclose(round_.place(round_.weights(v)), v, atol=1e-4)
@@ -113,16 +122,18 @@ def test_features_of_any_scale_and_copies_of_each_other_are_round_in_their_coord
 
 def test_error_is_minimized_by_log_loss_and_numbers_by_their_squares():
     problem = promised(smooth_rows(4), {"c": GAP})
-    model = model_of(problem)
+    model = score_model_of(problem)
     made = smooth_objective(problem.objective, problem.rates, model)
     scores = np.linspace(-1, 1, len(problem.label))
     plain = np.mean(np.logaddexp(0, scores) - problem.label * scores)
     assert made.value(scores) == pytest.approx(plain, abs=1e-12)
     own = numeric(numbers(1), {"c": "mse <= 2"})
-    made = smooth_objective(own.objective, own.rates, model_of(own))
+    made = smooth_objective(own.objective, own.rates, score_model_of(own))
     scores = np.linspace(-9, 9, len(own.label))
     assert made.value(scores) == pytest.approx(np.mean((scores - own.label) ** 2))
-    assert plain_objective(own, model_of(own)).value(scores) == pytest.approx(made.value(scores))
+    assert plain_objective(own, score_model_of(own)).value(scores) == pytest.approx(
+        made.value(scores)
+    )
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -131,7 +142,7 @@ def test_the_least_value_on_a_simplex(seed):
     size, total = int(rng.integers(1, 6)), 10 ** rng.uniform(-1, 2)
     root = rng.normal(size=(int(rng.integers(1, size + 1)), size))
     curvature, slope = root.T @ root, rng.normal(size=size) * total
-    found = lowest(curvature, slope, total)
+    found = minimize_on_simplex(curvature, slope, total)
     assert found.min() >= 0
     assert found.sum() == pytest.approx(total)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from oracles.goals import Rows, Rules, problem
 
-from ratecli.solvers.hull.forms import Program
-from ratecli.solvers.players.selection import best_iterate, shrunk, shrunk_metrics
+from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.players.selection import best_iterate, shrink_by_metrics, shrink_mixture
 
 
 def test_the_best_iterate_has_the_least_worse_rank():
@@ -26,16 +26,18 @@ def test_the_best_iterate_has_the_least_worse_rank():
 )
 def test_mixtures_of_metrics(objectives, violations, chances, allowed):
     """Vector 9.10."""
-    found = shrunk_metrics(np.array(objectives), np.array(violations))
+    found = shrink_by_metrics(np.array(objectives), np.array(violations))
     np.testing.assert_allclose(found.chances, chances, atol=1e-4)
     assert found.allowed == pytest.approx(allowed, abs=1e-5)
 
 
 def test_iterates_with_undefined_metrics_are_no_candidates():
     """As precision is where nobody is decided yes: they would be the best of all otherwise."""
-    found = shrunk_metrics(np.array([np.inf, 0.1, 0.3, 0.0]), np.array([[-1, 0.1, -0.1, np.inf]]))
+    found = shrink_by_metrics(
+        np.array([np.inf, 0.1, 0.3, 0.0]), np.array([[-1, 0.1, -0.1, np.inf]])
+    )
     np.testing.assert_allclose(found.chances, [0, 0.5, 0.5, 0], atol=1e-4)
-    none = shrunk_metrics(np.array([np.inf, np.inf]), np.array([[-1.0, 0.0]]))
+    none = shrink_by_metrics(np.array([np.inf, np.inf]), np.array([[-1.0, 0.0]]))
     assert none.chances.tolist() == [0, 1]
 
 
@@ -43,7 +45,7 @@ def test_a_vertex_has_as_many_iterates_as_constraints_and_one():
     """Vector 9.10, the last."""
     rows = np.array([[0.2, -0.1, 0.1, -0.2], [0.2, 0.1, -0.1, -0.2]])
     objectives = np.array([0, 0.2, 0.2, 0.5])
-    found = shrunk_metrics(objectives, rows)
+    found = shrink_by_metrics(objectives, rows)
     assert objectives @ found.chances == pytest.approx(0.2, abs=1e-6)
     assert (found.chances > 1e-9).sum() <= 3
 
@@ -57,10 +59,10 @@ def test_a_ratio_of_a_mixture_is_that_of_its_counts():
     group = np.full(10, "a", dtype=object)
     given = problem(Rows(np.zeros((10, 1)), label, group), Rules({"f": "f1 <= 0.4"}, "-tpr"))
     rates = np.stack([given.rates.rates(p) for p in decisions], axis=1)
-    program = Program.of(given)
-    found = shrunk(program, rates)
+    program = RateProgram.of(given)
+    found = shrink_mixture(program, rates)
     assert program.excess(rates @ found.chances) <= 1e-6
-    averaged = shrunk_metrics(
+    averaged = shrink_by_metrics(
         program.value(program.objective, rates), np.array([[2 / 3 - 0.4, -0.4]])
     )
     assert averaged.chances[0] == pytest.approx(0.6, abs=1e-5)
@@ -76,6 +78,6 @@ def test_of_iterates_that_all_leave_a_ratio_undefined_the_last_is_taken():
     rows = Rows(np.zeros((4, 1)), np.array([1.0, 0, 1, 0]), np.array(list("aabb"), dtype=object))
     given = problem(rows, Rules({"p": "precision[g=a] - precision[g=b] <= 0.1"}))
     rates = np.stack([given.rates.rates(np.zeros(4))] * 3, axis=1)
-    found = shrunk(Program.of(given), rates)
+    found = shrink_mixture(RateProgram.of(given), rates)
     assert found.chances.tolist() == [0, 0, 1]
     assert found.allowed == np.inf

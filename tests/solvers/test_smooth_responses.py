@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ratecli.rates.analysis import monotone
-from ratecli.rates.parser import parse_value
+from ratecli.rates.analysis import monotonicity
+from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
-from ratecli.solvers.players.atoms import Smooth
-from ratecli.solvers.players.newton import least, where_slopes_turn
+from ratecli.solvers.players.atoms import SmoothAtom
+from ratecli.solvers.players.newton import bisect_slopes, minimize_in_unit_box
 
 SMOOTH = [
     "exp(tpr)",
@@ -21,14 +21,14 @@ SMOOTH = [
 ]
 
 
-def atom_of(text: str) -> Smooth:
-    node = resolve(parse_value(text), Scope(values=lambda _: ["a"], columns=frozenset({"g"})))
-    signs = monotone(node)
+def atom_of(text: str) -> SmoothAtom:
+    node = resolve(parse_expression(text), Scope(values=lambda _: ["a"], columns=frozenset({"g"})))
+    signs = monotonicity(node)
     index = {leaf: k for k, leaf in enumerate(signs)}
-    return Smooth(lines=(), expression=node, index=index, signs=tuple(signs.values()))
+    return SmoothAtom(lines=(), expression=node, index=index, signs=tuple(signs.values()))
 
 
-def pulls_of(atom: Smooth, lanes: int):
+def pulls_of(atom: SmoothAtom, lanes: int):
     """Weights and signed pulls, some of them zero."""
     rng = np.random.default_rng(0)
     weight, pull = rng.uniform(0, 2, lanes), rng.exponential(0.7, (len(atom.signs), lanes))
@@ -36,7 +36,7 @@ def pulls_of(atom: Smooth, lanes: int):
     return weight, np.array(atom.signs)[:, None] * pull
 
 
-def old(atom: Smooth, weight: float, pull: np.ndarray) -> float:
+def old(atom: SmoothAtom, weight: float, pull: np.ndarray) -> float:
     """The least value by L-BFGS-B, held to its last digits."""
 
     def loss(x):
@@ -102,7 +102,7 @@ def test_newton_finds_the_least_of_quadratics_in_a_box():
         value = (0.5 * slopes * x - b.reshape(shape) * x).sum(axis=0)
         return value, slopes - b.reshape(shape)
 
-    found, known = least(loss, rng.random((3, 40)))
+    found, known = minimize_in_unit_box(loss, rng.random((3, 40)))
     _, slopes = loss(found)
     assert known.all()
     assert ((found > 0) & (found < 1)).any()
@@ -111,5 +111,5 @@ def test_newton_finds_the_least_of_quadratics_in_a_box():
 
 def test_slopes_turn_where_they_are_said_to():
     at = np.array([[-1.0, 0.0, 0.3, 1.0, 2.0]])
-    found = where_slopes_turn(lambda x: np.sign(x - at), 5)
+    found = bisect_slopes(lambda x: np.sign(x - at), 5)
     np.testing.assert_allclose(found, np.clip(at, 0, 1), atol=1e-12)

@@ -8,9 +8,9 @@ import pytest
 
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Role, Solver
-from ratecli.solvers.registry import BUILT_IN, algorithms
+from ratecli.solvers.registry import BUILT_IN_ALGORITHMS, all_algorithms
 
-ENTRIES = pytest.mark.parametrize("entry", BUILT_IN, ids=lambda entry: entry.name)
+ENTRIES = pytest.mark.parametrize("entry", BUILT_IN_ALGORITHMS, ids=lambda entry: entry.name)
 
 
 @ENTRIES
@@ -43,7 +43,7 @@ def test_what_it_takes_is_said_in_classes_of_goals(entry):
 
 
 def test_names_are_unique_and_found():
-    names = [entry.name for entry in BUILT_IN]
+    names = [entry.name for entry in BUILT_IN_ALGORITHMS]
     assert len(set(names)) == len(names)
-    assert set(names) <= set(algorithms())
-    assert all(algorithms()[entry.name] is entry for entry in BUILT_IN)
+    assert set(names) <= set(all_algorithms())
+    assert all(all_algorithms()[entry.name] is entry for entry in BUILT_IN_ALGORITHMS)

@@ -11,18 +11,18 @@ import pandas as pd
 import pytest
 
 from ratecli.rates.analysis import objective_goal
-from ratecli.rates.kinds import Kinds
+from ratecli.rates.kinds import RowKinds
 from ratecli.runner.trial import training_problem
-from ratecli.sampling.rows import Data, world
+from ratecli.sampling.rows import ExperimentData, load_trial_data
 from ratecli.solvers.baselines.unconstrained import Unconstrained
-from ratecli.solvers.liblinear import fit_logistic, with_ones
+from ratecli.solvers.liblinear import add_ones_column, fit_logistic
 from ratecli.solvers.players.lanes import WIDTH
 from ratecli.solvers.players.rows import LaneRows
-from ratecli.solvers.problem import ERROR
+from ratecli.solvers.problem import ERROR_RATE
 from ratecli.solvers.streamed import plain, player
-from ratecli.solvers.streamed.plain import Descent, streamed_fit
-from ratecli.solvers.streamed.player import StreamedRows, streamed_rows
-from ratecli.streaming.cluster import SCHEDULER, cluster_client
+from ratecli.solvers.streamed.plain import StreamedNewton, fit_plain_streamed
+from ratecli.solvers.streamed.player import StreamedLaneRows, make_streamed_rows
+from ratecli.streaming.cluster import SCHEDULER_VARIABLE, cluster_client
 from ratecli.streaming.sums import FileStream
 
 
@@ -48,8 +48,8 @@ def problems(folder, rows=1200, l2=1e-3, slices=("rare",)):
     for stream in (False, True):
         entry = {"path": "t.parquet", "label": "y", "split": {"test": 0.2}}
         entry |= {"stream": True, "slices": {name: [] for name in slices}} if stream else {}
-        rows_of = world(Data.of({"t": entry}, folder), 0)
-        found.append(training_problem(rows_of, objective_goal("error", ERROR), (), l2))
+        rows_of = load_trial_data(ExperimentData.of({"t": entry}, folder), 0)
+        found.append(training_problem(rows_of, objective_goal("error", ERROR_RATE), (), l2))
     return found
 
 
@@ -66,10 +66,10 @@ def loss(problem, classifier, l2):
 @pytest.mark.parametrize("l2", [1e-6, 1e-3, 1.0])
 def test_logistic_regression_is_least(folder, l2):
     memory, stream = problems(folder, l2=l2)
-    found, reason = streamed_fit(stream, "logistic")
+    found, reason = fit_plain_streamed(stream, "logistic")
     signs, weights = memory.labels()
     known = fit_logistic(
-        with_ones(memory.X), signs, weights / l2, seed=0, tolerance=1e-10, iterations=10**4
+        add_ones_column(memory.X), signs, weights / l2, seed=0, tolerance=1e-10, iterations=10**4
     )
     best = replace(found, weights=known.weights[:-1], bias=float(known.weights[-1]))
     assert reason == ""
@@ -80,7 +80,7 @@ def test_logistic_regression_is_least(folder, l2):
 @pytest.mark.parametrize("l2", [1e-6, 1e-3, 1.0])
 def test_svms_are_least_to_their_gap(folder, l2):
     memory, stream = problems(folder, l2=l2)
-    found, reason = streamed_fit(stream, "hinge")
+    found, reason = fit_plain_streamed(stream, "hinge")
     known = Unconstrained().solve(memory, np.random.default_rng(0), lambda _: None)
     assert reason == ""
     least = loss(memory, known.variants["deterministic"], l2)[1]
@@ -89,9 +89,9 @@ def test_svms_are_least_to_their_gap(folder, l2):
 
 def test_a_pass_knows_value_slopes_curvature_and_a_bound(folder):
     _, stream = problems(folder, l2=0.01)
-    descent, rng = Descent.of(stream), np.random.default_rng(0)
+    descent, rng = StreamedNewton.of(stream), np.random.default_rng(0)
     d = stream.stream.shape[1] + 1
-    least = streamed_fit(stream, "hinge")[0]
+    least = fit_plain_streamed(stream, "hinge")[0]
     bound = descent.at(np.append(least.weights, least.bias), 1e-3, 1e3).primal
     for width in (0.0, 0.5):
         w, step = 0.3 * rng.normal(size=(2, d))
@@ -107,9 +107,9 @@ def test_a_pass_knows_value_slopes_curvature_and_a_bound(folder):
 
 def test_curvature_of_some_rows_finds_the_same_optimum(folder, monkeypatch):
     _, stream = problems(folder, rows=3000, l2=1e-5)
-    exact, _ = streamed_fit(stream, "logistic")
-    monkeypatch.setattr(plain, "SAMPLE", 300)
-    found, reason = streamed_fit(stream, "logistic")
+    exact, _ = fit_plain_streamed(stream, "logistic")
+    monkeypatch.setattr(plain, "SAMPLE_ROWS", 300)
+    found, reason = fit_plain_streamed(stream, "logistic")
     assert reason == ""
     np.testing.assert_allclose(found.weights, exact.weights, atol=1e-3)
 
@@ -124,12 +124,14 @@ def test_samples_save_passes_and_change_no_optimum(folder, monkeypatch, kind):
         return sums(self, part, every)
 
     monkeypatch.setattr(FileStream, "sums", counted)
-    exact, _ = streamed_fit(stream, kind)
+    exact, _ = fit_plain_streamed(stream, kind)
     whole = len(passes)
     assert set(passes) == {1}
     passes.clear()
-    monkeypatch.setattr(plain, "SAMPLE", 64 * 4)  # runs of 64 rows: few, from all over the table
-    found, reason = streamed_fit(stream, kind)
+    monkeypatch.setattr(
+        plain, "SAMPLE_ROWS", 64 * 4
+    )  # runs of 64 rows: few, from all over the table
+    found, reason = fit_plain_streamed(stream, kind)
     assert reason == ""
     assert sorted(set(passes)) == [1, 18]
     assert passes == sorted(passes, reverse=True)
@@ -154,9 +156,9 @@ def test_sums_of_some_runs(folder):
 
 def test_passes_of_lanes_are_those_of_rows_in_memory(folder):
     memory, stream = problems(folder)
-    kinds, cells = Kinds.by(memory.rates), Kinds.by(stream.rates)
+    kinds, cells = RowKinds.by(memory.rates), RowKinds.by(stream.rates)
     np.testing.assert_array_equal(kinds.patterns, cells.patterns)
-    lanes, rows = LaneRows.of(memory.X, kinds), StreamedRows(stream.stream, cells)
+    lanes, rows = LaneRows.of(memory.X, kinds), StreamedLaneRows(stream.stream, cells)
     rng = np.random.default_rng(0)
     W = rng.normal(size=(2, rows.width + 1, WIDTH)).astype(np.float32)
     sides = rng.random((2, 2 * kinds.count, WIDTH)).astype(np.float32)
@@ -177,11 +179,11 @@ def test_passes_of_lanes_are_those_of_rows_in_memory(folder):
 @pytest.mark.parametrize("pool", [2**15, 256])
 def test_batches_stand_for_all_rows(folder, monkeypatch, pool):
     """Whatever is drawn, the weight of each kind is that of all its rows; on average so is what is decided."""
-    monkeypatch.setattr(player, "POOL", pool)
-    monkeypatch.setattr(player, "RARE", 4)
+    monkeypatch.setattr(player, "MIN_POOL_ROWS", pool)
+    monkeypatch.setattr(player, "RARE_KIND_ROWS", 4)
     _, stream = problems(folder, rows=2500)
-    kinds = Kinds.by(stream.rates)
-    rows, batch = streamed_rows(stream.stream, kinds, 24, np.random.default_rng(0))
+    kinds = RowKinds.by(stream.rates)
+    rows, batch = make_streamed_rows(stream.stream, kinds, 24, np.random.default_rng(0))
     W = np.random.default_rng(1).normal(size=(1, rows.width + 1, WIDTH)).astype(np.float32)
     nothing = np.zeros((1, 2 * kinds.count, WIDTH), np.float32)
     yes = []
@@ -203,7 +205,7 @@ def test_sums_are_the_same_on_a_cluster(folder, processes, monkeypatch):
     distributed = pytest.importorskip("distributed")
     _, problem = problems(folder, rows=3000)
     problem = replace(problem, stream=replace(problem.stream, partition=2**8))
-    known, _ = streamed_fit(problem, "logistic")
+    known, _ = fit_plain_streamed(problem, "logistic")
     options = {"threads_per_worker": 1, "processes": processes, "dashboard_address": None}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Dask, on closing
@@ -211,14 +213,14 @@ def test_sums_are_the_same_on_a_cluster(folder, processes, monkeypatch):
             distributed.LocalCluster(n_workers=2, **options) as cluster,
             distributed.Client(cluster) as client,
         ):
-            monkeypatch.setenv(SCHEDULER, cluster.scheduler_address)
-            found, _ = streamed_fit(problem, "logistic")
+            monkeypatch.setenv(SCHEDULER_VARIABLE, cluster.scheduler_address)
+            found, _ = fit_plain_streamed(problem, "logistic")
             shared = client.run_on_scheduler(_taken_up)
             end = folder / "end"
             held = [client.submit(_busy, end, pure=False) for _ in range(2)]
             while sum(map(len, client.processing().values())) < 2:
                 time.sleep(0.01)
-            alone, _ = streamed_fit(problem, "logistic")
+            alone, _ = fit_plain_streamed(problem, "logistic")
             assert client.run_on_scheduler(_taken_up) == shared + 2
             end.touch()
             client.gather(held)

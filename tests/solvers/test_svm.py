@@ -9,7 +9,7 @@ from oracles.problem3 import least, toy_dual
 
 from ratecli.solvers.majorize import svm
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.rows import Intercept, Rows
+from ratecli.solvers.majorize.rows import FeatureRows, Intercept
 
 
 def lagrangian(seed: int, intercept: Intercept, kind: str) -> ConvexProblem:
@@ -25,7 +25,7 @@ def test_newton_is_as_exact_as_it_is_asked_to_be(intercept, kind):
         optimum = least(convex)
         assert optimum
         for accuracy in (1e-2, 1e-6):
-            fit = svm.newton()(convex, np.zeros(convex.ramp.rows.width), accuracy)
+            fit = svm.newton_svm()(convex, np.zeros(convex.ramp.rows.width), accuracy)
             assert fit.converged
             assert fit.lower is not None
             assert optimum[0] - accuracy - 1e-9 <= fit.lower <= optimum[0] + 1e-8
@@ -39,7 +39,7 @@ def test_liblinear_comes_close_and_proves_nothing(intercept, kind):
         convex = lagrangian(seed, intercept, kind)
         optimum = least(convex)
         assert optimum
-        fit = svm.liblinear(0, 1e-7, 1_000_000)(convex, np.zeros(convex.ramp.rows.width), 0.0)
+        fit = svm.liblinear_svm(0, 1e-7, 1_000_000)(convex, np.zeros(convex.ramp.rows.width), 0.0)
         assert fit.converged
         assert fit.lower is None
         assert optimum[0] - 1e-8 <= convex.values(fit.w)[0] <= optimum[0] + 1e-5
@@ -47,12 +47,14 @@ def test_liblinear_comes_close_and_proves_nothing(intercept, kind):
 
 def test_liblinear_cut_short_says_so():
     convex = lagrangian(0, "regularized", "dense")
-    assert not svm.liblinear(0, 1e-9, 1)(convex, np.zeros(convex.ramp.rows.width), 0.0).converged
+    assert not svm.liblinear_svm(0, 1e-9, 1)(
+        convex, np.zeros(convex.ramp.rows.width), 0.0
+    ).converged
 
 
-@pytest.mark.parametrize("least_by", [svm.newton(), svm.liblinear(0)])
+@pytest.mark.parametrize("least_by", [svm.newton_svm(), svm.liblinear_svm(0)])
 def test_a_problem_without_costs_is_left_at_zero(least_by):
-    ramp = RampProblem.of(Rows(np.ones((4, 2))), np.zeros((1, 4)), np.array([0.5]), 1.0)
+    ramp = RampProblem.of(FeatureRows(np.ones((4, 2))), np.zeros((1, 4)), np.array([0.5]), 1.0)
     fit = least_by(ConvexProblem.tight_at(ramp, np.zeros(4)), np.zeros(3), 1e-6)
     assert fit.converged
     assert not fit.w.any()
@@ -60,11 +62,11 @@ def test_a_problem_without_costs_is_left_at_zero(least_by):
 
 def test_dual_function_of_two_points_under_a_coverage_constraint():
     """Protocols of Goh et al. 2016, vector 9.3; the penalty is tiny, not absent."""
-    rows = Rows(np.array([[1.0], [-1.0]]), "unregularized")
+    rows = FeatureRows(np.array([[1.0], [-1.0]]), "unregularized")
     coefficients = np.array([[-0.5, 0.5], [0.5, 0.5]])
     ramp = RampProblem.of(rows, coefficients, np.array([0.5, -0.25]), 1e-6)
     convex = ConvexProblem.tight_at(ramp, np.zeros(2))
     for v, wanted in ((0.0, 0.0), (0.5, 0.125), (1.0, 0.25), (1.5, 0.125), (2.0, 0.0)):
-        fit = svm.newton()(convex.lagrangian(np.array([v])), np.zeros(2), 1e-7)
+        fit = svm.newton_svm()(convex.lagrangian(np.array([v])), np.zeros(2), 1e-7)
         assert fit.lower == pytest.approx(wanted, abs=2e-6)
         assert toy_dual(v) == pytest.approx(wanted, abs=1e-9)

@@ -8,7 +8,7 @@ from scipy import sparse
 from ratecli.models.linear import Threshold
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.cuts import Cuts
+from ratecli.solvers.baselines.cuts import ThresholdRates
 from ratecli.solvers.baselines.thresholded import Thresholded
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.majorize import augmented
@@ -160,14 +160,14 @@ def test_no_threshold_for_two_goals_that_one_cannot_meet():
 
 def test_scores_that_differ_by_rounding_move_together():
     goals = problem(Rows(np.zeros((4, 1)), np.array([1.0, 0, 1, 1]), np.array(["a"] * 4)), Rules())
-    cuts = Cuts.of(np.array([0.3, 1.0, 0.1 + 0.2, -2.0]), goals.rates, own=0.5)
+    cuts = ThresholdRates.of(np.array([0.3, 1.0, 0.1 + 0.2, -2.0]), goals.rates, own=0.5)
     np.testing.assert_allclose(cuts.thresholds, [-3, -0.85, 0.5, 2], rtol=1e-15)
     np.testing.assert_array_equal(cuts.rates, [[0.25, 0.5, 1.0, 0.75]])
 
 
 def test_an_own_threshold_on_a_score_is_not_kept():
     goals = problem(Rows(np.zeros((2, 1)), np.array([1.0, 0]), np.array(["a"] * 2)), Rules())
-    cuts = Cuts.of(np.array([1.0, 3.0]), goals.rates, own=3.0)
+    cuts = ThresholdRates.of(np.array([1.0, 3.0]), goals.rates, own=3.0)
     np.testing.assert_array_equal(cuts.thresholds, [0, 2, 4])
 
 
@@ -181,7 +181,7 @@ def test_dense_and_sparse_rows_agree():
 
 
 def test_an_svm_cut_short_is_told(monkeypatch):
-    monkeypatch.setattr(augmented, "ROUNDS", 1)
+    monkeypatch.setattr(augmented, "MAX_ROUNDS", 1)
     found = solved(problem(smooth_rows(0), Rules(), 1e-6))
     assert found.status == "iteration_limit"
     assert "deterministic" in found.variants

@@ -14,11 +14,11 @@ from ratecli.solvers.baselines import plain
 from ratecli.solvers.baselines.thresholded import Thresholded
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.baselines.zafar import Zafar
-from ratecli.solvers.fit_cache import Memory
-from ratecli.solvers.liblinear import with_ones
+from ratecli.solvers.fit_cache import FitCache
+from ratecli.solvers.liblinear import add_ones_column
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.rows import Rows as ScoredRows
+from ratecli.solvers.majorize.rows import FeatureRows as ScoredRows
 
 
 def test_without_labels_there_is_nothing_to_fit():
@@ -60,7 +60,7 @@ def test_hinge_has_no_duality_gap(seed, l2):
     share = rows.weight / rows.weight.sum()
     signs = 2 * rows.label - 1
     w = weights(rows, l2=l2)
-    value = share @ np.maximum(0, 1 - signs * (with_ones(rows.X) @ w)) + l2 / 2 * (w @ w)
+    value = share @ np.maximum(0, 1 - signs * (add_ones_column(rows.X) @ w)) + l2 / 2 * (w @ w)
     halves = RampProblem.of(
         ScoredRows(rows.X), -(signs * share)[None, :], np.array([share @ rows.label]), 2 * l2
     )
@@ -74,7 +74,7 @@ def test_hinge_has_no_duality_gap(seed, l2):
 def test_logistic_is_where_the_gradient_vanishes(seed, l2):
     rows = weighted(seed)
     share = rows.weight / rows.weight.sum()
-    signed = (2 * rows.label - 1)[:, None] * with_ones(rows.X)
+    signed = (2 * rows.label - 1)[:, None] * add_ones_column(rows.X)
 
     def objective(w: np.ndarray) -> float:
         return float(share @ np.logaddexp(0, -signed @ w) + l2 / 2 * (w @ w))
@@ -134,7 +134,7 @@ def test_rows_of_one_label_get_that_label(loss, label):
 @pytest.mark.parametrize(("loss", "says"), [("hinge", "with a gap of"), ("logistic", "1 passes")])
 def test_a_fit_cut_short_is_told(loss, says, monkeypatch):
     monkeypatch.setattr(plain, "MAX_ITERATIONS", 1)
-    monkeypatch.setattr(augmented, "ROUNDS", 1)
+    monkeypatch.setattr(augmented, "MAX_ROUNDS", 1)
     solution = Unconstrained(loss=loss).solve(
         problem(smooth_rows(0), Rules(), 1e-6), np.random.default_rng(0), lambda _: None
     )
@@ -151,9 +151,9 @@ def test_an_svm_of_the_same_rows_is_fitted_once_a_process(monkeypatch):
         fits.append(given)
         return fitted(*given)
 
-    fitted = plain._fitted
-    monkeypatch.setattr(plain, "_fitted", counted)
-    monkeypatch.setattr(plain, "_svms", Memory(2))
+    fitted = plain._fit_svm
+    monkeypatch.setattr(plain, "_fit_svm", counted)
+    monkeypatch.setattr(plain, "_svm_cache", FitCache(2))
     rows, other = weighted(0), weighted(1)
     once = weights(rows)
     assert (weights(rows) == once).all()

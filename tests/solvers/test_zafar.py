@@ -14,15 +14,15 @@ from ratecli.models.base import Array
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import zafar
 from ratecli.solvers.baselines.unconstrained import Unconstrained
-from ratecli.solvers.baselines.zafar import Zafar, contrasts
-from ratecli.solvers.liblinear import with_ones
+from ratecli.solvers.baselines.zafar import Zafar, group_contrasts
+from ratecli.solvers.liblinear import add_ones_column
 from ratecli.solvers.majorize import augmented
-from ratecli.solvers.majorize.solution import FEASIBLE
+from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE
 from ratecli.solvers.problem import Problem
 
-GAP = 2 * zafar.GAP
+GAP = 2 * zafar.ZAFAR_GAP
 """In units of the SVM, where the loss is twice that of rates."""
-MET = 2 * FEASIBLE
+MET = 2 * FEASIBILITY_TOLERANCE
 """By what a bound may be passed."""
 
 RATIO = Rules({"p": "positive_rate[g=a] <= 1.25 * positive_rate[g=b]"})
@@ -43,15 +43,15 @@ def mean(rows: Rows, *names: str) -> Array:
 
 def svm_value(goals: Problem, w: Array) -> float:
     signs, share = goals.labels()
-    scores = np.asarray(with_ones(goals.X) @ w)
+    scores = np.asarray(add_ones_column(goals.X) @ w)
     return float(share @ np.maximum(0, 1 - signs * scores) + goals.l2 / 2 * (w @ w))
 
 
 def by_slsqp(goals: Problem, means: Array, covariance: float) -> float:
     """The least value as a smooth program, a slack for each row: <w, mean> is a constraint as it is."""
     signs, share = goals.labels()
-    n, d = with_ones(goals.X).shape
-    signed = signs[:, None] * with_ones(goals.X)
+    n, d = add_ones_column(goals.X).shape
+    signed = signs[:, None] * add_ones_column(goals.X)
     A = np.vstack([
         np.hstack([signed, np.eye(n)]),
         np.hstack([-means, np.zeros((len(means), n + 1))]),
@@ -119,7 +119,7 @@ def test_contrasts_of_groups_are_differences_of_means_whatever_the_limits():
         "e": "positive_rate[g=a] <= 0.8 * positive_rate[g!=a]",
         "f": "tpr[g=b] >= tpr[g=a]",
     }
-    names, means = contrasts(problem(rows, Rules(rules)))
+    names, means = group_contrasts(problem(rows, Rules(rules)))
     difference = mean(rows, "a") - mean(rows, "b")
     good = replace(rows, X=rows.X[rows.label == 1], group=rows.group[rows.label == 1])
     wanted = [
@@ -136,7 +136,7 @@ def test_heavy_rows_count_more_in_the_means_and_unlabelled_ones_count():
     weight = np.random.default_rng(1).uniform(0.5, 2, size=60)
     label = np.where(np.arange(60) % 3 == 0, np.nan, rows.label)
     rows = replace(rows, weight=weight, label=label)
-    _, means = contrasts(problem(rows, RATIO))
+    _, means = group_contrasts(problem(rows, RATIO))
     one, two = (np.average(rows.X[own], axis=0, weights=weight[own])
                 for own in (rows.group == "a", rows.group == "b"))  # fmt: skip
     np.testing.assert_allclose(means[0, :-1], one - two, atol=1e-12)
@@ -147,7 +147,7 @@ def test_a_bound_that_does_not_bind_leaves_the_plain_svm():
     rows = smooth_rows(2, n=150)
     goals = problem(rows, RATIO, 0.01)
     svm = Unconstrained().solve(goals, np.random.default_rng(0), lambda _: None)
-    _, means = contrasts(goals)
+    _, means = group_contrasts(goals)
     reach = float(np.abs(means @ weights(svm)).max())
     found = solved(goals, reach + 0.1)
     np.testing.assert_allclose(weights(found), weights(svm), atol=2e-2)
@@ -167,7 +167,7 @@ def test_the_multiplier_is_what_a_unit_of_covariance_is_worth():
 
 
 def test_steps_that_do_not_suffice_are_told(monkeypatch):
-    monkeypatch.setattr(augmented, "ROUNDS", 2)
+    monkeypatch.setattr(augmented, "MAX_ROUNDS", 2)
     found = solved(problem(grid_rows(0, n=40, d=3), RATIO, 0.02), 0.0)
     assert found.status == "iteration_limit"
     assert re.match(r"stopped after \d+ Newton steps with a gap of ", found.reason)

@@ -15,14 +15,14 @@ from typer.testing import CliRunner
 
 from experiments import run_file, write
 from ratecli.cli.app import app
-from ratecli.cli.fetching import Counter, writing
+from ratecli.cli.fetching import RecordCounter, record_progress
 from ratecli.errors import FaultError
-from ratecli.experiment.prepare import prepare, understand
-from ratecli.models.linear import Chance, Logistic, Ramp, Threshold
-from ratecli.models.mixture import Mixture, Vote
+from ratecli.experiment.prepare import check_file, prepare
+from ratecli.models.linear import Logistic, Ramp, RandomizedLogistic, Threshold
+from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.rates.matrix import measure
 from ratecli.runner.trial import run_trial
-from ratecli.sampling.rows import world
+from ratecli.sampling.rows import load_trial_data
 
 BASE = """
 name: streams
@@ -83,21 +83,21 @@ def values_of(store):
 
 def test_every_metric_is_that_of_the_rows_in_memory(folder):
     here, there = both(write(folder, BASE))
-    rows, streamed = (world(each.data, 0, "old") for each in (here, there))
+    rows, streamed = (load_trial_data(each.data, 0, "old") for each in (here, there))
     assert streamed.splits() == rows.splits()
     assert len(streamed.sample) < len(rows.sample)
     assert json.loads(streamed.encoding)["others"] == json.loads(rows.encoding)["others"]
     rng, d = np.random.default_rng(1), rows.X.shape[1]
     thresholds = [Threshold(rng.normal(size=d), rng.normal()) for _ in range(5)]
-    mixture = Mixture(tuple(thresholds), np.full(5, 0.2))
+    mixture = MixtureClassifier(tuple(thresholds), np.full(5, 0.2))
     classifiers = {
         "threshold": thresholds[0],
         "logistic": Logistic(rng.normal(size=d), 0.3),
-        "chance": Chance(rng.normal(size=d), 0.1),
+        "chance": RandomizedLogistic(rng.normal(size=d), 0.1),
         "ramp": Ramp(0.2 * rng.normal(size=d), 0.1),
         "mixture": mixture,
-        "vote": Vote(mixture.members, mixture.chances),
-        "nested": Mixture((mixture, thresholds[1]), np.array([0.5, 0.5])),
+        "vote": MajorityVote(mixture.members, mixture.chances),
+        "nested": MixtureClassifier((mixture, thresholds[1]), np.array([0.5, 0.5])),
     }
     answers = streamed.answers(classifiers)
     metrics = list(here.cases[0].metrics.values())
@@ -185,11 +185,11 @@ def test_what_needs_rows_in_memory_is_refused_before_any_is_read(folder, what):
     (folder / "people.parquet").write_bytes(b"not looked at")
     path = write(folder, BASE)
     try:
-        understand(path, REFUSED[what])
+        check_file(path, REFUSED[what])
     except FaultError as error:  # the text itself is no experiment: the test would say nothing
         pytest.fail(str(error))
     with pytest.raises(FaultError) as caught:
-        understand(path, [STREAM, *REFUSED[what]])
+        check_file(path, [STREAM, *REFUSED[what]])
     faults = caught.value.faults
     assert {fault.code for fault in faults} == {"E414"}
     assert all(fault.place is not None and fault.help for fault in faults)
@@ -202,11 +202,11 @@ def test_what_needs_rows_in_memory_is_refused_before_any_is_read(folder, what):
         "roc_auc",
         "margin",
     }:  # the rest of the file can be explained
-        warned = understand(path, [STREAM, *REFUSED[what]], refuse=False).warnings
+        warned = check_file(path, [STREAM, *REFUSED[what]], refuse=False).warnings
         assert set(faults) <= set(warned)
     else:
         with pytest.raises(FaultError, match="E414"):
-            understand(path, [STREAM, *REFUSED[what]], refuse=False)
+            check_file(path, [STREAM, *REFUSED[what]], refuse=False)
 
 
 def test_a_streamed_data_set_stands_alone(folder):
@@ -214,7 +214,7 @@ def test_a_streamed_data_set_stands_alone(folder):
         "groups:", "  more: {path: people.parquet, label: y, weight: w, drop: [old]}\ngroups:"
     )
     with pytest.raises(FaultError, match="E414: 'people' is streamed, and rows of other data sets"):
-        understand(write(folder, text), [STREAM])
+        check_file(write(folder, text), [STREAM])
     people(900, 1).rename(columns={"age": "years"}).to_parquet(folder / "more.parquet")
     text = text.replace("more: {path: people", "more: {path: more").replace(
         "error[age = 44]@test", "error"
@@ -243,9 +243,9 @@ def test_what_does_not_go_with_streams(folder):
     path = write(folder, BASE)
     for more in ("levels=3", "target=number"):
         with pytest.raises(FaultError, match="E104"):
-            understand(path, [STREAM, f"datasets.people.{more}"])
+            check_file(path, [STREAM, f"datasets.people.{more}"])
     with pytest.raises(FaultError, match="E101"):
-        understand(path, ["datasets.people={source: adult, stream: true}"])
+        check_file(path, ["datasets.people={source: adult, stream: true}"])
     with pytest.raises(FaultError, match="E410"):
         prepare(path, [STREAM, "datasets.people.split={test: 0.0001}"])
     with pytest.raises(FaultError, match="E205"):
@@ -291,9 +291,9 @@ def test_the_writing_of_records_is_told_of(folder, capsys):
     assert runner.invoke(app, ["validate", str(path), *asked]).stderr == (
         "writing records of 'people'\n"
     )
-    with writing(quiet=True) as nobody:
+    with record_progress(quiet=True) as nobody:
         assert nobody is None
-    counter = Counter(live=True)
+    counter = RecordCounter(live=True)
     for done in (0, 1, 999, 1000):
         counter.tell("big", done, 1000)
     counter.tell("other", 70_000, None)

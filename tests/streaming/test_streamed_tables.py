@@ -17,16 +17,16 @@ import pytest
 from scipy import sparse
 
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.load import load
-from ratecli.datasets.split import PARTS, split
+from ratecli.datasets.load import load_entry_table
+from ratecli.datasets.split import SPLIT_NAMES, assign_split_parts
 from ratecli.errors import FaultError
 from ratecli.streaming import reading, store, writing
 from ratecli.streaming import split as deal_module
-from ratecli.streaming.encode import with_features
-from ratecli.streaming.files import identity
-from ratecli.streaming.split import Deal
-from ratecli.streaming.stream_protocol import RUN
-from ratecli.streaming.table import streamed_table
+from ratecli.streaming.encode import encoded_stream
+from ratecli.streaming.files import entry_digest
+from ratecli.streaming.split import StreamedSplit
+from ratecli.streaming.stream_protocol import RUN_LENGTH
+from ratecli.streaming.table import read_streamed_table
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def frame(rows, seed=0):
         "x": rng.normal(size=rows) * 3 + 1e6, "job": job, "age": rng.integers(18, 90, rows),
         "flag": rng.random(rows) < 0.3, "z": rng.normal(size=rows).astype(np.float32),
         "w": rng.random(rows) + 0.5, "sex": rng.choice(["F", "M"], rows),
-        "part": rng.choice(PARTS, rows), "y": rng.choice(["no", "yes"], rows),
+        "part": rng.choice(SPLIT_NAMES, rows), "y": rng.choice(["no", "yes"], rows),
     })  # fmt: skip
 
 
@@ -55,11 +55,11 @@ def write(table, path):
 
 
 def dealt(options, folder, seed=3, slices=None):
-    table = streamed_table(options, folder)
-    made = Deal(table, slices or {"sex": []}, options.get("split", {}), str(seed),
+    table = read_streamed_table(options, folder)
+    made = StreamedSplit(table, slices or {"sex": []}, options.get("split", {}), str(seed),
                 lambda k: np.random.default_rng([seed, k] if k else seed))  # fmt: skip
     cells = made.cells()
-    return table, cells, *with_features(table, cells)
+    return table, cells, *encoded_stream(table, cells)
 
 
 def all_rows(rows):
@@ -75,8 +75,8 @@ def test_rows_features_and_splits_are_those_in_memory(tmp_path, name, spec):
     write(frame(700), tmp_path / name)
     options = OPTIONS | {"path": name, "split": spec}
     _, cells, rows, encoder = dealt(options, tmp_path)
-    table = load({k: v for k, v in options.items() if k != "stream"}, tmp_path)
-    part = split(table, spec, np.random.default_rng(3))
+    table = load_entry_table({k: v for k, v in options.items() if k != "stream"}, tmp_path)
+    part = assign_split_parts(table, spec, np.random.default_rng(3))
     there = all_rows(rows)
     assert (cells.part[there.cell] == part).all()
     np.testing.assert_array_equal(cells.label[there.cell], table.label)
@@ -141,9 +141,9 @@ def test_splits_of_many_stretches_have_their_shares_in_each_stratum(tmp_path, mo
     for start in range(0, 6000, 2**8):
         for name in ("cook", "nurse"):
             own = part[start : start + 2**8][job[start : start + 2**8] == name]
-            for each, share in zip(PARTS, (0.6, 0.1, 0.3), strict=True):
+            for each, share in zip(SPLIT_NAMES, (0.6, 0.1, 0.3), strict=True):
                 assert abs((own == each).sum() - share * len(own)) < 1 + 1e-9
-    for each, share in zip(PARTS, (0.6, 0.1, 0.3), strict=True):
+    for each, share in zip(SPLIT_NAMES, (0.6, 0.1, 0.3), strict=True):
         assert (part == each).mean() == pytest.approx(share, abs=0.01)
 
 
@@ -180,8 +180,8 @@ def test_records_hold_numbers_exactly(tmp_path):
     table = pd.DataFrame({"a": [1.5, 2.25, 3.0], "y": [0, 1, 0]})
     table.to_parquet(tmp_path / "single.parquet")
     table.assign(b=[0.1, 0.2, 1e300]).to_parquet(tmp_path / "double.parquet")
-    single = streamed_table({"path": "single.parquet", "label": "y"}, tmp_path)
-    double = streamed_table({"path": "double.parquet", "label": "y"}, tmp_path)
+    single = read_streamed_table({"path": "single.parquet", "label": "y"}, tmp_path)
+    double = read_streamed_table({"path": "double.parquet", "label": "y"}, tmp_path)
     assert single.store.record["numbers"].base == np.float32
     ((_, records),) = double.store.pieces()
     assert records["numbers"][:, 2].tolist() == [0.1, 0.2, 1e300]  # columns a, y, b
@@ -189,7 +189,7 @@ def test_records_hold_numbers_exactly(tmp_path):
 
 def fault(options, folder):
     with pytest.raises(FaultError) as caught:
-        streamed_table({"stream": True, **options}, folder)
+        read_streamed_table({"stream": True, **options}, folder)
     return str(caught.value)
 
 
@@ -243,7 +243,7 @@ def test_broken_files_are_one_fault_and_as_in_memory(tmp_path, name):
     found = fault(options, tmp_path)
     assert found.startswith(code)
     with pytest.raises(FaultError) as caught:
-        load(options, tmp_path)
+        load_entry_table(options, tmp_path)
     said = (
         each.split(",", maxsplit=1)[0].replace("Row #3: ", "")
         for each in (found, str(caught.value))
@@ -282,7 +282,7 @@ def test_rare_numbers_of_another_size_count(tmp_path):
     )
     options = {"path": "t.parquet", "label": "y", "split": split}
     *_, encoder = dealt(options | {"stream": True}, tmp_path)
-    known = Encoder.fit([load(options, tmp_path)], [np.flatnonzero(part == "train")])
+    known = Encoder.fit([load_entry_table(options, tmp_path)], [np.flatnonzero(part == "train")])
     assert encoder.blocks[0].scale == pytest.approx(known.blocks[0].scale, rel=1e-12)
 
 
@@ -327,7 +327,7 @@ def test_records_are_written_once_and_again_where_they_are_broken(tmp_path, monk
         raise AssertionError("read again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(writing, "scanned", never)
+        patched.setattr(writing, "scan_columns", never)
         dealt(options | {"drop": ["part", "z"]}, tmp_path)  # other roles, the same records
     table.store.path.write_bytes(records[:-1])
     cells.path.write_bytes(kinds[:-1])
@@ -360,18 +360,18 @@ def test_late_rows_change_how_all_are_written(tmp_path, monkeypatch, what):
     table.astype({"empty": "string"}).to_parquet(tmp_path / "t.parquet", row_group_size=300)
     options = {"path": "t.parquet", "drop": ["code", "empty"], "stream": True}
     options |= {"label": "y", "positive": "yes"}
-    readings, batches = [], reading.Files.batches
+    readings, batches = [], reading.TableFiles.batches
 
     def counted(self):
         readings.append(reading.BATCH)
         return batches(self)
 
-    monkeypatch.setattr(reading.Files, "batches", counted)
+    monkeypatch.setattr(reading.TableFiles, "batches", counted)
     found = []
     for batch in (2**15, 300):
         monkeypatch.setenv("RATECLI_DATA", str(tmp_path / f"data{batch}"))
         monkeypatch.setattr(reading, "BATCH", batch)
-        found.append(streamed_table(options, tmp_path).store)
+        found.append(read_streamed_table(options, tmp_path).store)
     assert readings.count(300) == 1 + again
     assert readings.count(2**15) <= 1 + again  # a batch may end with the row group
     whole, pieces = found
@@ -393,7 +393,7 @@ def test_rows_are_told_of_while_they_are_written(tmp_path, monkeypatch):
         write(frame(120), tmp_path / name)
         told = []
         for _ in range(2):  # the second finds them written
-            streamed_table(
+            read_streamed_table(
                 OPTIONS | {"path": name}, tmp_path, lambda *found, told=told: told.append(found)
             )
         assert told[0] == (0, total)
@@ -405,26 +405,26 @@ def test_keys_follow_what_files_hold(tmp_path):
     table = frame(100)
     options = OPTIONS | {"path": "t.parquet"}
     write(table, tmp_path / "t.parquet")
-    first = identity(options, tmp_path)
-    assert streamed_table(options, tmp_path).digest == first
-    assert identity(options | {"split": {"test": 0.5}}, tmp_path) == first
-    assert identity({k: v for k, v in options.items() if k != "stream"}, tmp_path) != first
-    (known,) = [sha for _, sha in streamed_table(options, tmp_path).files]
-    assert identity(options | {"sha256": known.upper()}, tmp_path) == first
+    first = entry_digest(options, tmp_path)
+    assert read_streamed_table(options, tmp_path).digest == first
+    assert entry_digest(options | {"split": {"test": 0.5}}, tmp_path) == first
+    assert entry_digest({k: v for k, v in options.items() if k != "stream"}, tmp_path) != first
+    (known,) = [sha for _, sha in read_streamed_table(options, tmp_path).files]
+    assert entry_digest(options | {"sha256": known.upper()}, tmp_path) == first
     assert fault(options | {"sha256": "0" * 64}, tmp_path).startswith("E403")
     write(table.assign(z=1.0), tmp_path / "t.parquet")
-    assert identity(options, tmp_path) != first
+    assert entry_digest(options, tmp_path) != first
 
 
 def test_words_beyond_number_are_refused_as_features_only(tmp_path, monkeypatch):
-    monkeypatch.setattr("ratecli.streaming.scan.MOST_LEVELS", 50)
+    monkeypatch.setattr("ratecli.streaming.scan.MAX_TEXT_LEVELS", 50)
     table = frame(200).assign(name=[f"n{k}" for k in range(200)])
     write(table, tmp_path / "t.parquet")
     options = {"path": "t.parquet", "label": "y", "positive": "yes"}
     assert fault(options, tmp_path).startswith("E411: column 'name' has more than")
-    found = streamed_table(options | {"drop": ["name"]}, tmp_path)
+    found = read_streamed_table(options | {"drop": ["name"]}, tmp_path)
     assert "name" not in found.values()
-    made = Deal(found, {"name": []}, {}, "", np.random.default_rng)
+    made = StreamedSplit(found, {"name": []}, {}, "", np.random.default_rng)
     with pytest.raises(FaultError, match="E411: column 'name' has too many values"):
         made.cells()
     told = {"drop": ["name"], "slices": {"name": []}}
@@ -444,7 +444,11 @@ def test_rows_from_anywhere(tmp_path):
     there, last = all_rows(rows), rows.runs() - 1
     some = rows.taken([3, 0, last])
     places = np.concatenate(
-        [np.arange(3 * RUN, 4 * RUN), np.arange(RUN), np.arange(last * RUN, 1000)]
+        [
+            np.arange(3 * RUN_LENGTH, 4 * RUN_LENGTH),
+            np.arange(RUN_LENGTH),
+            np.arange(last * RUN_LENGTH, 1000),
+        ]
     )
     np.testing.assert_array_equal(some.numbers, there.numbers[places])
     np.testing.assert_array_equal(some.cell, there.cell[places])
@@ -491,8 +495,8 @@ def test_columns_of_every_type_are_read_as_in_memory(tmp_path):
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=37)
     options = {"path": "t.parquet", "label": "y", "categorical": ["cat"]}
     _, cells, rows, encoder = dealt(options, tmp_path, slices={"day": [], "long": [2.0**40]})
-    here = load(options, tmp_path)
-    train = np.flatnonzero(split(here, {}, np.random.default_rng(3)) == "train")
+    here = load_entry_table(options, tmp_path)
+    train = np.flatnonzero(assign_split_parts(here, {}, np.random.default_rng(3)) == "train")
     known, there = Encoder.fit([here], [train]), all_rows(rows)
     assert encoder.names == known.names
     X, Y = (

@@ -10,29 +10,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.ledger.records import MET
-from ratecli.ledger.view import MEASURED, Ledger
-from ratecli.report.file_names import plot_name
-from ratecli.report.plots.series import EVERYTHING, Choice
-from ratecli.report.plots.settings import Setting, settings
-from ratecli.report.plots.tradeoff import panels
-from ratecli.report.sheet import scalar
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE
+from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report.file_names import plot_file_name
+from ratecli.report.plots.series import SELECT_ALL, PlotSelection
+from ratecli.report.plots.settings import LineSetting, line_settings
+from ratecli.report.plots.tradeoff import panel_values
+from ratecli.report.sheet import format_scalar
 
 CONVERGENCE = "convergence"
-PIECES = 60
+MAX_BINS = 60
 """Of a line. Iterates of a game go up and down: what more of them do is told by mean and range."""
 Numbers = NDArray[np.float64]
 Trace = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Convergence:
+class ConvergencePlotOptions:
     """A plot as the file asks for it; `x` is a key of the traces."""
 
     name: str
     title: str
     x: str = "iteration"
-    choice: Choice = EVERYTHING
+    choice: PlotSelection = SELECT_ALL
     by: str = ""
     panels: tuple[Any, ...] = ()
 
@@ -42,28 +42,28 @@ class Convergence:
 
     def panel(self, position: int) -> tuple[tuple[str, str], ...]:
         """The value of the name `by` in a panel; nothing without one."""
-        return ((self.by, scalar(self.panels[position])),) if self.panels else ()
+        return ((self.by, format_scalar(self.panels[position])),) if self.panels else ()
 
-    def parts(self) -> list[Convergence]:
+    def parts(self) -> list[ConvergencePlotOptions]:
         """Each panel as a plot of its own; the plot itself if it has none."""
         values = [self.choice.in_panel(self.by, value) for value in self.panels]
         return [replace(self, **each) for each in values] or [self]
 
 
 @dataclass(frozen=True)
-class Curve:
+class SeedCurves:
     """Numbers (S, T) of S seeds at T places (T,), NaN where one is not finite."""
 
     places: Numbers
     numbers: Numbers
 
-    def ribbon(self, *, logarithmic: bool) -> Ribbon:
+    def ribbon(self, *, logarithmic: bool) -> CurveBand:
         """All of it where its places are few; else the places of each piece of the axis as one."""
         kept = self.places > 0 if logarithmic else np.full(len(self.places), fill_value=True)
         places, numbers = self.places[kept], self.numbers[:, kept]
         if not len(places):
-            return Ribbon(places, places, places, places)
-        pieces = _pieces(places, logarithmic=logarithmic)
+            return CurveBand(places, places, places, places)
+        pieces = _bins(places, logarithmic=logarithmic)
         first = np.flatnonzero(np.diff(pieces, prepend=-1))
         last = np.append(first[1:], len(places)) - 1
         with np.errstate(invalid="ignore"):
@@ -73,11 +73,11 @@ class Curve:
         low = np.minimum.reduceat(np.where(told, numbers, np.inf).min(axis=0), first)
         high = np.maximum.reduceat(np.where(told, numbers, -np.inf).max(axis=0), first)
         gap = ~np.isfinite(mean)
-        return Ribbon(places[last], mean, *(np.where(gap, np.nan, each) for each in (low, high)))
+        return CurveBand(places[last], mean, *(np.where(gap, np.nan, each) for each in (low, high)))
 
 
 @dataclass(frozen=True)
-class Ribbon:
+class CurveBand:
     """Mean, least and greatest of a curve's finite numbers, (P,) each, at the ends of its pieces."""
 
     places: Numbers
@@ -87,33 +87,33 @@ class Ribbon:
 
 
 @dataclass(frozen=True)
-class Course:
+class ConvergenceCurve:
     """An algorithm at one sweep point: what `seeds` trials together went through."""
 
     label: str
-    setting: Setting
+    setting: LineSetting
     algorithm: int
     seeds: int
-    objective: Curve
-    violation: Curve
+    objective: SeedCurves
+    violation: SeedCurves
 
 
-def convergence(ledger: Ledger, position: int) -> Convergence:
+def read_convergence(ledger: Ledger, position: int) -> ConvergencePlotOptions:
     """The plot at a position among all that the file asks for."""
     every = ledger.asked("plots")
     asked = every[position]
-    choice, by = Choice(tuple(asked.get("algorithms") or ())), asked.get("by") or ""
-    return Convergence(
-        name=plot_name(every, position),
+    choice, by = PlotSelection(tuple(asked.get("algorithms") or ())), asked.get("by") or ""
+    return ConvergencePlotOptions(
+        name=plot_file_name(every, position),
         title=asked.get("title") or "",
         x=asked.get("x") or "iteration",
         choice=choice,
         by=by,
-        panels=panels(ledger, by, choice),
+        panels=panel_values(ledger, by, choice),
     )
 
 
-def courses(ledger: Ledger, plot: Convergence) -> list[Course]:
+def convergence_curves(ledger: Ledger, plot: ConvergencePlotOptions) -> list[ConvergenceCurve]:
     """In the order of the plan; algorithms that leave no trace, or none with this x, have none.
 
     Nor has the filter before training, unless the plot names it: its objective is another one.
@@ -125,26 +125,30 @@ def courses(ledger: Ledger, plot: Convergence) -> list[Course]:
     points: dict[str, Mapping[str, Any]] = {}
     for trial in ledger.plan:
         if plot.choice.takes(trial.label) and plot.choice.takes_point(trial.point):
-            rows = ledger.results[trial.key].trace if ledger.status(trial) in MEASURED else ()
+            rows = (
+                ledger.results[trial.key].trace if ledger.status(trial) in MEASURED_STATUSES else ()
+            )
             told = [row for row in rows if plot.x in row]
             if told:
                 points[repr(trial.point)] = trial.point
                 traces[trial.label].setdefault(repr(trial.point), []).append(told)
     return [
-        Course(
+        ConvergenceCurve(
             label=label,
             setting=setting,
             algorithm=labels.index(label),
             seeds=len(several),
-            objective=curve(several, plot.x, "objective"),
-            violation=_kept(curve(several, plot.x, "violation")),
+            objective=align_traces(several, plot.x, "objective"),
+            violation=_clip_rounding(align_traces(several, plot.x, "violation")),
         )
         for label, at in traces.items()
-        for setting, several in zip(settings([points[key] for key in at]), at.values(), strict=True)
+        for setting, several in zip(
+            line_settings([points[key] for key in at]), at.values(), strict=True
+        )
     ]
 
 
-def curve(traces: Sequence[Sequence[Mapping[str, Any]]], x: str, y: str) -> Curve:
+def align_traces(traces: Sequence[Sequence[Mapping[str, Any]]], x: str, y: str) -> SeedCurves:
     """Seeds side by side, from where all of them have begun; who has ended stays where that was."""
     places = [np.array([float(row[x]) for row in trace]) for trace in traces]
     numbers = [np.array([_finite(row.get(y)) for row in trace]) for trace in traces]
@@ -155,12 +159,15 @@ def curve(traces: Sequence[Sequence[Mapping[str, Any]]], x: str, y: str) -> Curv
         each[np.searchsorted(place, grid, side="right") - 1]
         for place, each in zip(places, numbers, strict=True)
     ]
-    return Curve(grid, np.stack(values))
+    return SeedCurves(grid, np.stack(values))
 
 
-def _kept(violation: Curve) -> Curve:
+def _clip_rounding(violation: SeedCurves) -> SeedCurves:
     """What is broken by rounding only is not broken."""
-    return replace(violation, numbers=np.where(violation.numbers <= MET, 0.0, violation.numbers))
+    return replace(
+        violation,
+        numbers=np.where(violation.numbers <= CONSTRAINT_TOLERANCE, 0.0, violation.numbers),
+    )
 
 
 def spans_decades(values: Iterable[float]) -> bool:
@@ -174,10 +181,10 @@ def _finite(value: Any) -> float:
     return number if math.isfinite(number) else math.nan
 
 
-def _pieces(places: Numbers, *, logarithmic: bool) -> NDArray[np.intp]:
-    """(T,) the number of the piece of the axis that each place is in, of at most `PIECES`."""
-    if len(places) <= PIECES:
+def _bins(places: Numbers, *, logarithmic: bool) -> NDArray[np.intp]:
+    """(T,) the number of the piece of the axis that each place is in, of at most `MAX_BINS`."""
+    if len(places) <= MAX_BINS:
         return np.arange(len(places))
     scaled = np.log(places) if logarithmic else places
     share = (scaled - scaled[0]) / (scaled[-1] - scaled[0])
-    return np.asarray(np.minimum((share * PIECES).astype(np.intp), PIECES - 1))
+    return np.asarray(np.minimum((share * MAX_BINS).astype(np.intp), MAX_BINS - 1))

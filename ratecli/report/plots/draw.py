@@ -13,40 +13,47 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.convergence import CONVERGENCE, convergence
+from ratecli.report.plots.convergence import CONVERGENCE, read_convergence
 from ratecli.report.plots.convergence_plot import draw_convergence
 from ratecli.report.plots.filters import GROUP_SHARES, POSTERIORS
-from ratecli.report.plots.group_shares import draw_group_shares, group_shares
-from ratecli.report.plots.guarantee import GUARANTEE, guarantee
+from ratecli.report.plots.group_shares import draw_group_shares, read_group_shares
+from ratecli.report.plots.guarantee import GUARANTEE, read_guarantee
 from ratecli.report.plots.guarantee_plot import draw_guarantee
-from ratecli.report.plots.posteriors import draw_posteriors, posteriors
-from ratecli.report.plots.series import Plane, Point, Series, absent_variants, every_series, reach
-from ratecli.report.plots.settings import Setting, untold
+from ratecli.report.plots.posteriors import draw_posteriors, read_posteriors
+from ratecli.report.plots.series import (
+    PlotAxes,
+    TradeoffPoint,
+    TradeoffSeries,
+    collect_series,
+    missing_variants,
+    swept_range,
+)
+from ratecli.report.plots.settings import LineSetting, unnamed_lines_note
 from ratecli.report.plots.style import (
-    ABREAST,
     GREY,
-    NOTHING,
+    MAX_COLUMNS,
+    NO_NUMBERS,
     PANEL,
     SIZE,
-    Picture,
-    band,
-    columns,
+    PlotImage,
+    band_style,
     empty_figure,
     legend_below,
-    look,
-    once,
-    picture,
-    say_nothing,
+    line_style,
+    make_plot_image,
+    mark_empty,
+    panel_columns,
+    unique_handles,
 )
-from ratecli.report.plots.tooltips import Facts, Told
-from ratecli.report.plots.tradeoff import Level, Tradeoff, tradeoff
-from ratecli.report.sheet import scalar, with_interval
+from ratecli.report.plots.tooltips import TooltipFacts, Tooltips
+from ratecli.report.plots.tradeoff import ConstraintLevel, TradeoffPlotOptions, read_tradeoff
+from ratecli.report.sheet import estimate_cell, format_scalar
 
 LONG_DASHES = (0, (9, 4))
 PAIR = (4.3, 3.4)
 """Inches of each of two panels."""
 MANY_LEVELS = 8
-MANY_ENTRIES = 6
+MAX_LEGEND_ENTRIES = 6
 """Of a legend that stands beside the axes and no longer in them."""
 TALL = 16
 """Entries that have room one above the other."""
@@ -61,36 +68,36 @@ TICKS = 5
 """Most numbers along an axis of a panel."""
 MORE_TICKS = 7
 """Of one of two."""
-ABSENT = "no trial gave a variant '{}'"
-Part: TypeAlias = Artist | Container
+MISSING_VARIANT = "no trial gave a variant '{}'"
+DrawnArtist: TypeAlias = Artist | Container
 """Something drawn."""
 
 
-def pictures(ledger: Ledger) -> list[Picture]:
+def draw_plots(ledger: Ledger) -> list[PlotImage]:
     """Every plot that the file asks for."""
-    return [_drawn(ledger, position) for position in range(len(ledger.asked("plots")))]
+    return [_draw_plot(ledger, position) for position in range(len(ledger.asked("plots")))]
 
 
-def _drawn(ledger: Ledger, position: int) -> Picture:
+def _draw_plot(ledger: Ledger, position: int) -> PlotImage:
     kind = ledger.asked("plots")[position].get("kind")
     if kind == CONVERGENCE:
-        return draw_convergence(ledger, convergence(ledger, position))
+        return draw_convergence(ledger, read_convergence(ledger, position))
     if kind == GUARANTEE:
-        return draw_guarantee(ledger, guarantee(ledger, position))
+        return draw_guarantee(ledger, read_guarantee(ledger, position))
     if kind == POSTERIORS:
-        return draw_posteriors(ledger, posteriors(ledger, position))
+        return draw_posteriors(ledger, read_posteriors(ledger, position))
     if kind == GROUP_SHARES:
-        return draw_group_shares(ledger, group_shares(ledger, position))
-    return draw(ledger, tradeoff(ledger, position))
+        return draw_group_shares(ledger, read_group_shares(ledger, position))
+    return draw_tradeoff(ledger, read_tradeoff(ledger, position))
 
 
-def draw(ledger: Ledger, plot: Tradeoff) -> Picture:
+def draw_tradeoff(ledger: Ledger, plot: TradeoffPlotOptions) -> PlotImage:
     """One plot, in panels if it has them."""
     drawn = _panels if plot.panels or plot.splits else _figure
-    return picture(plot.name, plot.caption, partial(drawn, ledger, plot), plot.what)
+    return make_plot_image(plot.name, plot.caption, partial(drawn, ledger, plot), plot.what)
 
 
-def _figure(ledger: Ledger, plot: Tradeoff, told: Told) -> Figure:
+def _figure(ledger: Ledger, plot: TradeoffPlotOptions, told: Tooltips) -> Figure:
     figure = empty_figure(SIZE)
     axes = figure.add_subplot()
     along, up = plot.axes
@@ -101,21 +108,21 @@ def _figure(ledger: Ledger, plot: Tradeoff, told: Told) -> Figure:
     if found:
         _legend(figure, axes, handles, _notes(ledger, plot, found))
     else:
-        axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center")
+        axes.text(0.5, 0.5, NO_NUMBERS, transform=axes.transAxes, ha="center")
     return figure
 
 
-def _panels(ledger: Ledger, plot: Tradeoff, told: Told) -> Figure:
+def _panels(ledger: Ledger, plot: TradeoffPlotOptions, told: Tooltips) -> Figure:
     """Small multiples, each with axes of its own: what they show may be of another size. Those that
     differ only in the split stand side by side and share them.
     """
     parts, (along, up) = plot.parts(), plot.axes
-    wide = len(plot.splits) or columns(len(parts))
+    wide = len(plot.splits) or panel_columns(len(parts))
     high = -(-len(parts) // wide)
-    size = PAIR if wide < ABREAST and not plot.panels else PANEL
+    size = PAIR if wide < MAX_COLUMNS and not plot.panels else PANEL
     figure = empty_figure((max(size[0] * wide, SIZE[0]), size[1] * high))
     figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
-    every: list[Series] = []
+    every: list[TradeoffSeries] = []
     handles: list[Line2D] = []
     for position, part in enumerate(parts):
         like = figure.axes[-1] if plot.splits and position % wide else None
@@ -127,18 +134,18 @@ def _panels(ledger: Ledger, plot: Tradeoff, told: Told) -> Figure:
         found, shown = _fill(axes, ledger, part, told)
         every, handles = every + found, handles + shown
         if not found:
-            say_nothing(axes)
+            mark_empty(axes)
         axes.locator_params(nbins=TICKS if size == PANEL else MORE_TICKS)
     if every:
-        legend_below(figure, once(handles), _notes(ledger, plot, every))
+        legend_below(figure, unique_handles(handles), _notes(ledger, plot, every))
     return figure
 
 
 def _fill(
-    axes: Axes, ledger: Ledger, plot: Tradeoff, told: Told
-) -> tuple[list[Series], list[Line2D]]:
+    axes: Axes, ledger: Ledger, plot: TradeoffPlotOptions, told: Tooltips
+) -> tuple[list[TradeoffSeries], list[Line2D]]:
     """Draw it all; what is drawn, and how the legend shows it."""
-    found, plane = every_series(ledger, plot.plane, plot.choice), plot.plane
+    found, plane = collect_series(ledger, plot.plane, plot.choice), plot.plane
     _draw_levels(axes, plot.levels, "x")
     _draw_levels(axes, plot.heights, "y")
     crowded = sum(len(line) for series in found for line in series.lines) > MANY_PLACES
@@ -147,7 +154,7 @@ def _fill(
         for series in found
         for each in _draw_series(axes, series, plane, told, crowded=crowded)
     ]
-    _draw_reach(axes, reach(ledger, plane, plot.choice))
+    _draw_reach(axes, swept_range(ledger, plane, plot.choice))
     further = _draw_frontier(axes, plot.frontier) if found else []
     further += _draw_diagonal(axes, plane) if found and plot.diagonal else []
     for each in further:
@@ -155,38 +162,40 @@ def _fill(
     return found, handles + further
 
 
-def _notes(ledger: Ledger, plot: Tradeoff, found: Sequence[Series]) -> str:
-    absent = map(ABSENT.format, absent_variants(ledger, plot.choice))
-    left = untold(setting for series in found for setting in series.settings)
-    return "\n".join([_counted(found), *left, *absent])
+def _notes(ledger: Ledger, plot: TradeoffPlotOptions, found: Sequence[TradeoffSeries]) -> str:
+    absent = map(MISSING_VARIANT.format, missing_variants(ledger, plot.choice))
+    left = unnamed_lines_note(setting for series in found for setting in series.settings)
+    return "\n".join([_describe_point(found), *left, *absent])
 
 
 def _draw_series(
-    axes: Axes, series: Series, plane: Plane, told: Told, *, crowded: bool
+    axes: Axes, series: TradeoffSeries, plane: PlotAxes, told: Tooltips, *, crowded: bool
 ) -> list[Line2D]:
     """The series, and how the legend shows it: each of its lines."""
     small = {"markersize": SMALL} if crowded and not plane.swept else {}
     for line, setting in zip(series.lines, series.settings, strict=True):
-        look, label = _look(series, setting) | small, setting.of(series.name)
+        look, label = _series_style(series, setting) | small, setting.of(series.name)
         if series.flat:
             told.own(label, *_draw_flat(axes, line[0], look, swept=plane.swept))
         else:
             told.own(label, *_draw_line(axes, series, line, look, plane, crowded=crowded))
         for point in line:
-            told.point(axes, _told_at(axes, point), label, _facts(plane, point))
+            told.point(axes, _tooltip_position(axes, point), label, _facts(plane, point))
     named = [setting for setting in series.settings if setting.told]
-    return [Line2D([], [], label=each.of(series.name), **_look(series, each)) for each in named]
+    return [
+        Line2D([], [], label=each.of(series.name), **_series_style(series, each)) for each in named
+    ]
 
 
 def _draw_line(
     axes: Axes,
-    series: Series,
-    line: Sequence[Point],
+    series: TradeoffSeries,
+    line: Sequence[TradeoffPoint],
     look: Mapping[str, Any],
-    plane: Plane,
+    plane: PlotAxes,
     *,
     crowded: bool,
-) -> list[Part]:
+) -> list[DrawnArtist]:
     """A line with its intervals; gives its parts."""
     if plane.swept and len(line) > 1:
         parts = _draw_band(axes, line, look["color"])
@@ -194,28 +203,28 @@ def _draw_line(
         faint = crowded or len(line) > MANY_POINTS
         parts = _draw_intervals(axes, line, look["color"], faint=faint)
     xs, ys = _places(line)
-    return [*parts, *axes.plot(xs, ys, markevery=_marked(series, len(xs)), **look)]
+    return [*parts, *axes.plot(xs, ys, markevery=_marker_positions(series, len(xs)), **look)]
 
 
-def _told_at(axes: Axes, point: Point) -> tuple[float, float]:
+def _tooltip_position(axes: Axes, point: TradeoffPoint) -> tuple[float, float]:
     """Where a page tells of a point: of a line that has no x, in the middle."""
     return point.place or (sum(axes.get_xlim()) / 2, point.y.mean or 0.0)
 
 
-def _facts(plane: Plane, point: Point) -> Facts:
-    swept = [(name, scalar(value)) for name, value in point.at.items()]
-    x = [] if plane.swept else [(plane.along, with_interval(point.x, point.x.n).text)]
-    y = (plane.up, with_interval(point.y, point.y.n).text)
+def _facts(plane: PlotAxes, point: TradeoffPoint) -> TooltipFacts:
+    swept = [(name, format_scalar(value)) for name, value in point.at.items()]
+    x = [] if plane.swept else [(plane.along, estimate_cell(point.x, point.x.n).text)]
+    y = (plane.up, estimate_cell(point.y, point.y.n).text)
     return (*swept, *x, y, ("n", str(point.y.n)))
 
 
-def _look(series: Series, setting: Setting) -> dict[str, Any]:
+def _series_style(series: TradeoffSeries, setting: LineSetting) -> dict[str, Any]:
     lined = series.flat or any(len(line) > 1 for line in series.lines)
-    found = look(series.algorithm, series.variant, setting.shade)
+    found = line_style(series.algorithm, series.variant, setting.shade)
     return found if lined else found | {"linestyle": "none"}
 
 
-def _marked(series: Series, points: int) -> tuple[int, int] | None:
+def _marker_positions(series: TradeoffSeries, points: int) -> tuple[int, int] | None:
     """Which points of a long line get a marker: few, and not where its neighbours have theirs."""
     if points <= MANY_POINTS:
         return None
@@ -223,15 +232,17 @@ def _marked(series: Series, points: int) -> tuple[int, int] | None:
     return ((series.algorithm + 2 * series.variant) * step // 4 % step, step)
 
 
-def _draw_flat(axes: Axes, point: Point, look: Mapping[str, Any], *, swept: bool) -> list[Part]:
+def _draw_flat(
+    axes: Axes, point: TradeoffPoint, look: Mapping[str, Any], *, swept: bool
+) -> list[DrawnArtist]:
     """A line over all of a swept x, marked at its ends, or across the plot, marked at its own x."""
     y = point.y.mean
     if y is None:
         return []
-    parts: list[Part] = []
+    parts: list[DrawnArtist] = []
     ends = {"xmin": END, "xmax": 1 - END} if swept else {}
     if point.y.half:
-        shown = band(look["color"])
+        shown = band_style(look["color"])
         parts.append(axes.axhspan(y - point.y.half, y + point.y.half, **ends, **shown))
     line = axes.axhline(y, **ends, **look, zorder=1.8)
     if not swept:
@@ -243,8 +254,8 @@ def _draw_flat(axes: Axes, point: Point, look: Mapping[str, Any], *, swept: bool
 
 
 def _draw_intervals(
-    axes: Axes, line: Sequence[Point], colour: str, *, faint: bool = False
-) -> list[Part]:
+    axes: Axes, line: Sequence[TradeoffPoint], colour: str, *, faint: bool = False
+) -> list[DrawnArtist]:
     xerr = [point.x.half or 0.0 for point in line]
     yerr = [point.y.half or 0.0 for point in line]
     if not (any(xerr) or any(yerr)):
@@ -261,7 +272,7 @@ def _draw_intervals(
     return [bars]
 
 
-def _draw_band(axes: Axes, line: Sequence[Point], colour: str) -> list[Part]:
+def _draw_band(axes: Axes, line: Sequence[TradeoffPoint], colour: str) -> list[DrawnArtist]:
     """The intervals of y; a swept x has none."""
     xs, ys = _places(line)
     halves = [point.y.half or 0.0 for point in line]
@@ -269,10 +280,10 @@ def _draw_band(axes: Axes, line: Sequence[Point], colour: str) -> list[Part]:
         return []
     low = [y - half for y, half in zip(ys, halves, strict=True)]
     high = [y + half for y, half in zip(ys, halves, strict=True)]
-    return [axes.fill_between(xs, low, high, **band(colour))]
+    return [axes.fill_between(xs, low, high, **band_style(colour))]
 
 
-def _places(line: Sequence[Point]) -> tuple[list[float], list[float]]:
+def _places(line: Sequence[TradeoffPoint]) -> tuple[list[float], list[float]]:
     places = [point.place for point in line if point.place]
     return [x for x, _ in places], [y for _, y in places]
 
@@ -285,7 +296,7 @@ def _draw_reach(axes: Axes, swept: tuple[float, float] | None) -> None:
         axes.set_xlim(low - edge, high + edge)
 
 
-def _draw_diagonal(axes: Axes, plane: Plane) -> list[Line2D]:
+def _draw_diagonal(axes: Axes, plane: PlotAxes) -> list[Line2D]:
     """The line y = x, where it passes what is drawn."""
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     low, high = max(left, bottom), min(right, top)
@@ -312,7 +323,7 @@ def _draw_frontier(axes: Axes, frontier: Sequence[tuple[float, float]]) -> list[
     return lines
 
 
-def _draw_levels(axes: Axes, levels: Sequence[Level], along: Literal["x", "y"]) -> None:
+def _draw_levels(axes: Axes, levels: Sequence[ConstraintLevel], along: Literal["x", "y"]) -> None:
     """Lines at what the constraints ask of an axis, named at its far edge; none if they are many."""
     if not 0 < len(levels) <= MANY_LEVELS:
         return
@@ -331,14 +342,14 @@ def _draw_levels(axes: Axes, levels: Sequence[Level], along: Literal["x", "y"]) 
 def _legend(figure: Figure, axes: Axes, handles: Sequence[Line2D], title: str) -> None:
     if len(handles) > TALL:
         legend_below(figure, handles, title)
-    elif len(handles) > MANY_ENTRIES:
+    elif len(handles) > MAX_LEGEND_ENTRIES:
         figure.set_size_inches(SIZE[0] + 2.2, SIZE[1])
         figure.legend(handles=handles, title=title, loc="outside right upper", alignment="left")
     else:
         axes.legend(handles=handles, title=title, loc="best", alignment="left")
 
 
-def _counted(found: Sequence[Series]) -> str:
+def _describe_point(found: Sequence[TradeoffSeries]) -> str:
     """What a point and its bars are."""
     counts = [point.y.n for series in found for line in series.lines for point in line]
     least, most = min(counts), max(counts)

@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratecli.config.sweep import Value, among
-from ratecli.ledger.records import FILTERS, Planned
-from ratecli.ledger.view import MEASURED, Ledger
-from ratecli.report.file_names import plot_name
-from ratecli.report.plots.series import EVERYTHING, Choice
-from ratecli.report.sheet import scalar
+from ratecli.config.sweep import SweepValue, has_one_of_values
+from ratecli.ledger.records import FILTERS_KEY, PlannedTrial
+from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report.file_names import plot_file_name
+from ratecli.report.plots.series import SELECT_ALL, PlotSelection
+from ratecli.report.sheet import format_scalar
 
 POSTERIORS = "posteriors"
 GROUP_SHARES = "group_shares"
 EDGE = 0.08
 """Inches that stay free on either side: row labels of panels may be wider than their layout thinks."""
-UNTOLD = "left out, stored when trials kept nothing of filters (run them afresh)"
+MISSING_SUMMARY = "left out, stored when trials kept nothing of filters (run them afresh)"
 
 
 @dataclass(frozen=True)
-class Census:
+class FilterEffect:
     """What a filter does on the rows of a split that are in one of K groups (`sampling.filter_summary`).
 
     Attributes
@@ -45,36 +45,36 @@ class Census:
 
 
 @dataclass(frozen=True)
-class FilterPlot:
+class FilterPlotOptions:
     """A plot as the file asks for it; `seed` None is the first, `variant` and `column` '' the main ones."""
 
     name: str
     title: str
-    choice: Choice = EVERYTHING
+    choice: PlotSelection = SELECT_ALL
     variant: str = ""
     column: str = ""
     splits: tuple[str, ...] = ("train",)
-    at: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    at: Mapping[str, Sequence[SweepValue]] = field(default_factory=dict)
     seed: int | None = None
 
 
 @dataclass(frozen=True)
-class Panel:
+class FilterPanel:
     """An algorithm at a sweep point: a trial for each seed."""
 
     title: str
-    trials: tuple[Planned, ...]
+    trials: tuple[PlannedTrial, ...]
 
 
-def filter_plot(ledger: Ledger, position: int, splits: tuple[str, ...]) -> FilterPlot:
+def read_filter_plot(ledger: Ledger, position: int, splits: tuple[str, ...]) -> FilterPlotOptions:
     """The plot at a position among all that the file asks for; `splits` are those of its kind."""
     every = ledger.asked("plots")
     asked = every[position]
     split = asked.get("split") or splits
-    return FilterPlot(
-        name=plot_name(every, position),
+    return FilterPlotOptions(
+        name=plot_file_name(every, position),
         title=asked.get("title") or "",
-        choice=Choice(tuple(asked.get("algorithms") or ())),
+        choice=PlotSelection(tuple(asked.get("algorithms") or ())),
         variant=asked.get("variant") or "",
         column=asked.get("column") or "",
         splits=(split,) if isinstance(split, str) else tuple(split),
@@ -83,36 +83,40 @@ def filter_plot(ledger: Ledger, position: int, splits: tuple[str, ...]) -> Filte
     )
 
 
-def panels(ledger: Ledger, plot: FilterPlot) -> list[Panel]:
+def filter_panels(ledger: Ledger, plot: FilterPlotOptions) -> list[FilterPanel]:
     """In the order of the plan. What is no filter has none, unless it is asked for."""
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
     shown = [label for label in labels if _is_shown(ledger, plot, label)]
-    found: dict[tuple[str, str], list[Planned]] = {}
+    found: dict[tuple[str, str], list[PlannedTrial]] = {}
     for trial in ledger.plan:
-        if trial.label in shown and among(trial.point, plot.at):
+        if trial.label in shown and has_one_of_values(trial.point, plot.at):
             found.setdefault((trial.label, repr(trial.point)), []).append(trial)
     several = len({label for label, _ in found}) > 1
-    return [Panel(_title(ledger, trials[0], several), tuple(trials)) for trials in found.values()]
+    return [
+        FilterPanel(_title(ledger, trials[0], several), tuple(trials)) for trials in found.values()
+    ]
 
 
-def _is_shown(ledger: Ledger, plot: FilterPlot, label: str) -> bool:
+def _is_shown(ledger: Ledger, plot: FilterPlotOptions, label: str) -> bool:
     if plot.choice.algorithms:
         return plot.choice.takes(label)
     return any(_filters(ledger, trial) for trial in ledger.plan if trial.label == label)
 
 
-def _title(ledger: Ledger, trial: Planned, several: bool) -> str:
+def _title(ledger: Ledger, trial: PlannedTrial, several: bool) -> str:
     """What tells a panel from the others: the algorithm, and what varies for it."""
     points = [other.point for other in ledger.plan if other.label == trial.label]
     pairs = [
-        f"{name} = {scalar(value)}"
+        f"{name} = {format_scalar(value)}"
         for name, value in trial.point.items()
         if len({repr(point.get(name)) for point in points}) > 1
     ]
     return ", ".join([trial.label, *pairs] if several or not pairs else pairs)
 
 
-def census(ledger: Ledger, plot: FilterPlot, trial: Planned, split: str) -> Census | None:
+def read_filter_effect(
+    ledger: Ledger, plot: FilterPlotOptions, trial: PlannedTrial, split: str
+) -> FilterEffect | None:
     """What a trial kept of its filter; None if it has no answer, or no such variant, column or split."""
     variants = _filters(ledger, trial)
     main = next(iter(variants), "")
@@ -123,7 +127,7 @@ def census(ledger: Ledger, plot: FilterPlot, trial: Planned, split: str) -> Cens
     found = (column.get("splits") or {}).get(split)
     if found is None:
         return None
-    return Census(
+    return FilterEffect(
         groups=tuple(column["groups"]),
         base=tuple(found["base"]),
         size=tuple(found["size"]),
@@ -133,7 +137,7 @@ def census(ledger: Ledger, plot: FilterPlot, trial: Planned, split: str) -> Cens
     )
 
 
-def column_of(ledger: Ledger, plot: FilterPlot) -> str:
+def group_column(ledger: Ledger, plot: FilterPlotOptions) -> str:
     """The column whose groups are shown, 'groups' where no trial tells."""
     kept = (
         column
@@ -144,17 +148,18 @@ def column_of(ledger: Ledger, plot: FilterPlot) -> str:
     return plot.column or next(kept, "groups")
 
 
-def untold(ledger: Ledger, found: Sequence[Panel]) -> list[str]:
+def missing_summary_note(ledger: Ledger, found: Sequence[FilterPanel]) -> list[str]:
     """A note on trials that were stored without what these plots show, if there are any."""
     lacking = sum(
-        ledger.status(trial) in MEASURED and FILTERS not in ledger.results[trial.key].info
+        ledger.status(trial) in MEASURED_STATUSES
+        and FILTERS_KEY not in ledger.results[trial.key].info
         for panel in found
         for trial in panel.trials
     )
-    return [f"{UNTOLD}: {lacking}"] if lacking else []
+    return [f"{MISSING_SUMMARY}: {lacking}"] if lacking else []
 
 
-def _filters(ledger: Ledger, trial: Planned) -> Mapping[str, Any]:
-    if ledger.status(trial) not in MEASURED:
+def _filters(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:
+    if ledger.status(trial) not in MEASURED_STATUSES:
         return {}
-    return ledger.results[trial.key].info.get(FILTERS) or {}
+    return ledger.results[trial.key].info.get(FILTERS_KEY) or {}

@@ -12,33 +12,33 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ratecli.ledger.records import Planned
+from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
-from ratecli.report.estimates import Estimate, estimate
+from ratecli.report.estimates import IntervalEstimate, estimate_mean
 from ratecli.report.plots.filters import (
     EDGE,
-    FilterPlot,
-    census,
-    column_of,
-    filter_plot,
-    panels,
-    untold,
+    FilterPlotOptions,
+    filter_panels,
+    group_column,
+    missing_summary_note,
+    read_filter_effect,
+    read_filter_plot,
 )
 from ratecli.report.plots.style import (
     COLOURS,
     GREY,
-    NOTHING,
+    NO_NUMBERS,
     PANEL,
     SIZE,
-    Picture,
-    columns,
+    PlotImage,
     empty_figure,
     legend_below,
-    picture,
-    say_nothing,
+    make_plot_image,
+    mark_empty,
+    panel_columns,
 )
-from ratecli.report.plots.tooltips import Told
-from ratecli.report.sheet import with_interval
+from ratecli.report.plots.tooltips import Tooltips
+from ratecli.report.sheet import estimate_cell
 
 SPLITS = ("train", "test")
 BEFORE = "#bdbdbd"
@@ -60,13 +60,13 @@ WHAT = (
 
 
 @dataclass(frozen=True)
-class Bars:
+class ShareBars:
     """One panel: shares (K,) of groups over seeds, among all rows and among those that are kept."""
 
     title: str
     groups: tuple[str, ...]
-    before: tuple[Estimate, ...]
-    after: tuple[Estimate, ...]
+    before: tuple[IntervalEstimate, ...]
+    after: tuple[IntervalEstimate, ...]
 
     @property
     def uniform(self) -> float:
@@ -79,63 +79,65 @@ class Bars:
         return max([self.uniform, *ends])
 
 
-def group_shares(ledger: Ledger, position: int) -> FilterPlot:
+def read_group_shares(ledger: Ledger, position: int) -> FilterPlotOptions:
     """The plot at a position among all that the file asks for."""
-    return filter_plot(ledger, position, SPLITS)
+    return read_filter_plot(ledger, position, SPLITS)
 
 
-def bars(ledger: Ledger, plot: FilterPlot) -> list[list[Bars | str]]:
+def share_bars(ledger: Ledger, plot: FilterPlotOptions) -> list[list[ShareBars | str]]:
     """One list a split, with one entry a panel; where no trial gave shares, its title."""
-    found = panels(ledger, plot)
+    found = filter_panels(ledger, plot)
     return [
         [_bars(ledger, plot, panel.title, panel.trials, split) for panel in found]
         for split in plot.splits
     ]
 
 
-def caption(ledger: Ledger, plot: FilterPlot) -> str:
+def group_shares_caption(ledger: Ledger, plot: FilterPlotOptions) -> str:
     splits = " and ".join(plot.splits)
-    return plot.title or f"Shares of {column_of(ledger, plot)} before and after ({splits})"
+    return plot.title or f"Shares of {group_column(ledger, plot)} before and after ({splits})"
 
 
-def draw_group_shares(ledger: Ledger, plot: FilterPlot) -> Picture:
-    return picture(plot.name, caption(ledger, plot), partial(_figure, ledger, plot), WHAT)
+def draw_group_shares(ledger: Ledger, plot: FilterPlotOptions) -> PlotImage:
+    return make_plot_image(
+        plot.name, group_shares_caption(ledger, plot), partial(_figure, ledger, plot), WHAT
+    )
 
 
 def _bars(
-    ledger: Ledger, plot: FilterPlot, title: str, trials: Sequence[Planned], split: str
-) -> Bars | str:
+    ledger: Ledger, plot: FilterPlotOptions, title: str, trials: Sequence[PlannedTrial], split: str
+) -> ShareBars | str:
     """Over the trials that told, whose groups are those of the first of them."""
-    told = [each for trial in trials if (each := census(ledger, plot, trial, split))]
+    told = [each for trial in trials if (each := read_filter_effect(ledger, plot, trial, split))]
     title = f"{title} ({split})" if title else split
     if not told:
         return title
     groups = told[0].groups
     kept = [each.after for each in told if each.after is not None]
-    before = tuple(estimate(each.base[k] for each in told) for k in range(len(groups)))
-    after = tuple(estimate(each[k] for each in kept) for k in range(len(groups)))
-    return Bars(title, groups, before, after)
+    before = tuple(estimate_mean(each.base[k] for each in told) for k in range(len(groups)))
+    after = tuple(estimate_mean(each[k] for each in kept) for k in range(len(groups)))
+    return ShareBars(title, groups, before, after)
 
 
-def _figure(ledger: Ledger, plot: FilterPlot, told: Told) -> Figure:
-    found = bars(ledger, plot)
-    drawn = [each for several in found for each in several if isinstance(each, Bars)]
+def _figure(ledger: Ledger, plot: FilterPlotOptions, told: Tooltips) -> Figure:
+    found = share_bars(ledger, plot)
+    drawn = [each for several in found for each in several if isinstance(each, ShareBars)]
     figure = empty_figure(SIZE)
     figure.set_layout_engine("constrained", w_pad=EDGE)
     figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
-    notes = untold(ledger, panels(ledger, plot))
+    notes = missing_summary_note(ledger, filter_panels(ledger, plot))
     if not drawn:
-        figure.text(0.5, 0.5, NOTHING, ha="center")
+        figure.text(0.5, 0.5, NO_NUMBERS, ha="center")
         legend_below(figure, [], "\n".join(notes))
         return figure
     _fill(figure, _rows(found), drawn, told)
-    legend_below(figure, _entries(), "\n".join([_counted(drawn), *notes]))
+    legend_below(figure, _entries(), "\n".join([_describe_bar(drawn), *notes]))
     return figure
 
 
-def _rows(found: Sequence[Sequence[Bars | str]]) -> list[list[Bars | str]]:
+def _rows(found: Sequence[Sequence[ShareBars | str]]) -> list[list[ShareBars | str]]:
     """The panels as they stand: of each few sweep points a row for every split."""
-    wide = columns(len(found[0]))
+    wide = panel_columns(len(found[0]))
     return [
         list(several[start : start + wide])
         for start in range(0, len(found[0]), wide)
@@ -144,7 +146,10 @@ def _rows(found: Sequence[Sequence[Bars | str]]) -> list[list[Bars | str]]:
 
 
 def _fill(
-    figure: Figure, rows: Sequence[Sequence[Bars | str]], drawn: Sequence[Bars], told: Told
+    figure: Figure,
+    rows: Sequence[Sequence[ShareBars | str]],
+    drawn: Sequence[ShareBars],
+    told: Tooltips,
 ) -> None:
     """All panels, whose axes reach equally far."""
     wide, down = len(rows[0]), max(len(each.groups) for each in drawn)
@@ -158,7 +163,7 @@ def _fill(
             if isinstance(each, str):
                 axes.set_title(each, fontsize=9)
                 axes.set_yticks([])
-                say_nothing(axes)
+                mark_empty(axes)
                 continue
             _draw(axes, each, told, named=repr(each.groups) != last)
             axes.set_xlim(0, 1.04 * max(every.reach for every in drawn))
@@ -166,7 +171,7 @@ def _fill(
             last = repr(each.groups)
 
 
-def _draw(axes: Axes, shown: Bars, told: Told, *, named: bool) -> None:
+def _draw(axes: Axes, shown: ShareBars, told: Tooltips, *, named: bool) -> None:
     """One panel: of each group the bar of all rows above that of the kept ones."""
     places = range(len(shown.groups))
     both = ((shown.before, BEFORE, -THICK / 2, ALL), (shown.after, COLOURS[0], THICK / 2, KEPT))
@@ -184,7 +189,7 @@ def _draw(axes: Axes, shown: Bars, told: Told, *, named: bool) -> None:
         for group, each, mean, y in zip(shown.groups, several, means, at, strict=True):
             facts = (
                 ("group", group),
-                ("share", with_interval(each, each.n).text),
+                ("share", estimate_cell(each, each.n).text),
                 ("n", str(each.n)),
             )
             told.box(axes, (0.0, mean), (y - THICK / 2, y + THICK / 2), facts, label)
@@ -204,7 +209,7 @@ def _entries() -> list[Patch | Line2D]:
     return [Patch(color=BEFORE, label=ALL), Patch(color=COLOURS[0], label=KEPT), line]
 
 
-def _counted(drawn: Sequence[Bars]) -> str:
+def _describe_bar(drawn: Sequence[ShareBars]) -> str:
     """What a bar and its line are."""
     counts = [each.n for shown in drawn for each in (*shown.before, *shown.after)]
     least, most = min(counts), max(counts)

@@ -17,12 +17,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ratecli.report.plots.style import Picture
-from ratecli.report.plots.tooltips import FIXED, LEGEND, MOST_MARKS, SERIES, Mark
+from ratecli.report.plots.style import PlotImage
+from ratecli.report.plots.tooltips import FIXED, LEGEND, MAX_MARKS, SERIES, TooltipMark
 
 LARGEST = 1_500_000
 """Bytes of a drawing that a page has as lines: of a larger one it has the dots."""
-FIRST = f" The first {MOST_MARKS:,} marks tell their values."
+FIRST = f" The first {MAX_MARKS:,} marks tell their values."
 LETTER = "scale(0.015625)"
 """The transform of a letter's shape, and of nothing else."""
 DIGITS = re.compile(r"(\.\d\d)\d+")
@@ -38,7 +38,7 @@ BRIGHT = 0.72
 
 
 @dataclass(frozen=True)
-class Figure:
+class PageFigure:
     """A drawing on a page: width in CSS pixels, its markup, and what the page's script is told of it."""
 
     name: str
@@ -49,7 +49,7 @@ class Figure:
     told: Markup
 
 
-class Drawings:
+class PageDrawings:
     """The drawings of one page, and what they share."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Drawings:
         self._colours: dict[str, None] = {}
         self._count = 0
 
-    def add(self, picture: Picture) -> Figure:
+    def add(self, picture: PlotImage) -> PageFigure:
         """The picture as part of the page."""
         self._count += 1
         root = ET.fromstring(picture.svg)  # noqa: S314 - written by Matplotlib a moment ago
@@ -66,11 +66,13 @@ class Drawings:
             drawing = _dots(picture)
         else:
             found = ET.Element("svg", {"viewBox": root.get("viewBox", ""), "aria-hidden": "true"})
-            found.extend(self._copied(child, fixed=False) for child in _kept(root))
+            found.extend(self._copied(child, fixed=False) for child in _drawn_children(root))
             drawing = _markup(found)
-        left = FIRST if len(picture.marks) == MOST_MARKS else ""
+        left = FIRST if len(picture.marks) == MAX_MARKS else ""
         what = f"{picture.what}{left}"
-        return Figure(picture.name, picture.caption, what, width, drawing, _told(picture))
+        return PageFigure(
+            picture.name, picture.caption, what, width, drawing, _tooltip_json(picture)
+        )
 
     @property
     def letters(self) -> Markup:
@@ -84,7 +86,7 @@ class Drawings:
     @property
     def in_the_dark(self) -> Mapping[str, str]:
         """The drawings' colours, and what each is in the dark."""
-        return {colour: on_dark(colour) for colour in self._colours}
+        return {colour: dark_mode_color(colour) for colour in self._colours}
 
     def _copied(self, part: ET.Element, *, fixed: bool) -> ET.Element:
         tag = _plain(part.tag)
@@ -94,7 +96,7 @@ class Drawings:
             self._put(found, _plain(key), value, fixed=fixed)
         if fixed and tag == "g" and "style" not in part.attrib:
             found.set("class", FIXED)
-        for child in _kept(part):
+        for child in _drawn_children(part):
             if tag == "defs" and child.get("transform") == LETTER:
                 self._letters.setdefault(child.get("id", ""), self._letter(child))
             else:
@@ -134,7 +136,7 @@ class Drawings:
         return ET.Element("path", {"id": part.get("id", ""), "d": path, "transform": LETTER})
 
 
-def on_dark(colour: str) -> str:
+def dark_mode_color(colour: str) -> str:
     """What stands for a colour (rrggbb) on a dark page: grounds as dark as they were light, lines light enough."""
     red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (0, 2, 4))
     hue, light, full = colorsys.rgb_to_hls(red, green, blue)
@@ -167,7 +169,7 @@ def _hex(hue: float, light: float, full: float) -> str:
     return "".join(f"{round(255 * part):02x}" for part in parts)
 
 
-def _kept(part: ET.Element) -> Iterator[ET.Element]:
+def _drawn_children(part: ET.Element) -> Iterator[ET.Element]:
     """Children that are drawn. The style of all drawings is the page's."""
     for child in part:
         if _plain(child.tag) not in {"metadata", "style"}:
@@ -183,12 +185,12 @@ def _markup(root: ET.Element) -> Markup:
     return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 - it escapes
 
 
-def _dots(picture: Picture) -> Markup:
+def _dots(picture: PlotImage) -> Markup:
     data = base64.b64encode(picture.png).decode()
     return Markup('<img alt="" src="data:image/png;base64,{}">').format(data)
 
 
-def _told(picture: Picture) -> Markup:
+def _tooltip_json(picture: PlotImage) -> Markup:
     """JSON that stands in a page: no `<` in it could end its element."""
     said: dict[str, Any] = {
         "series": picture.series,
@@ -198,7 +200,7 @@ def _told(picture: Picture) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))  # noqa: S704
 
 
-def _row(mark: Mark) -> list[Any]:
+def _row(mark: TooltipMark) -> list[Any]:
     """x, y, width, height in shares of the drawing, the number of the series or null, names and values."""
     places = [round(each, 5) for each in (mark.x, mark.y, mark.width, mark.height)]
     return [*places, mark.series, mark.facts]

@@ -17,27 +17,27 @@ from matplotlib.figure import Figure
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots.filters import (
     EDGE,
-    Census,
-    FilterPlot,
-    census,
-    column_of,
-    filter_plot,
-    panels,
-    untold,
+    FilterEffect,
+    FilterPlotOptions,
+    filter_panels,
+    group_column,
+    missing_summary_note,
+    read_filter_effect,
+    read_filter_plot,
 )
 from ratecli.report.plots.style import (
-    ABREAST,
     GREY,
-    NOTHING,
+    MAX_COLUMNS,
+    NO_NUMBERS,
     SIZE,
-    Picture,
+    PlotImage,
     empty_figure,
     legend_below,
-    picture,
-    say_nothing,
+    make_plot_image,
+    mark_empty,
 )
-from ratecli.report.plots.tooltips import Told
-from ratecli.report.sheet import number
+from ratecli.report.plots.tooltips import Tooltips
+from ratecli.report.sheet import format_number
 
 COLOURS = "Blues"
 DARK = 0.55
@@ -65,7 +65,7 @@ GAP = 0.35
 
 
 @dataclass(frozen=True)
-class Map:
+class PosteriorMap:
     """One panel: a row of cells for all rows of the split, and one for each value of the proxy.
 
     Attributes
@@ -86,78 +86,85 @@ class Map:
     cells: tuple[tuple[float, ...], ...]
 
 
-def posteriors(ledger: Ledger, position: int) -> FilterPlot:
+def read_posteriors(ledger: Ledger, position: int) -> FilterPlotOptions:
     """The plot at a position among all that the file asks for."""
-    return filter_plot(ledger, position, ("train",))
+    return read_filter_plot(ledger, position, ("train",))
 
 
-def maps(ledger: Ledger, plot: FilterPlot) -> list[Map | str]:
+def posterior_maps(ledger: Ledger, plot: FilterPlotOptions) -> list[PosteriorMap | str]:
     """One for each panel; where the trial gave none, its title."""
-    found: list[Map | str] = []
-    for panel in panels(ledger, plot):
+    found: list[PosteriorMap | str] = []
+    for panel in filter_panels(ledger, plot):
         seeds = [trial for trial in panel.trials if plot.seed in {None, trial.seed}]
-        known = census(ledger, plot, seeds[0], plot.splits[0]) if seeds else None
+        known = read_filter_effect(ledger, plot, seeds[0], plot.splits[0]) if seeds else None
         found.append(panel.title if known is None else _map(panel.title, known))
     return found
 
 
-def caption(ledger: Ledger, plot: FilterPlot) -> str:
+def posteriors_caption(ledger: Ledger, plot: FilterPlotOptions) -> str:
     seed = plot.seed
     if seed is None:
-        seed = next((panel.trials[0].seed for panel in panels(ledger, plot)), 0)
-    what = f"{column_of(ledger, plot)} by the proxy's values"
+        seed = next((panel.trials[0].seed for panel in filter_panels(ledger, plot)), 0)
+    what = f"{group_column(ledger, plot)} by the proxy's values"
     return plot.title or f"Shares of {what} ({plot.splits[0]}, seed {seed})"
 
 
-def draw_posteriors(ledger: Ledger, plot: FilterPlot) -> Picture:
-    return picture(plot.name, caption(ledger, plot), partial(_figure, ledger, plot), WHAT)
+def draw_posteriors(ledger: Ledger, plot: FilterPlotOptions) -> PlotImage:
+    return make_plot_image(
+        plot.name, posteriors_caption(ledger, plot), partial(_figure, ledger, plot), WHAT
+    )
 
 
-def _map(title: str, known: Census) -> Map:
+def _map(title: str, known: FilterEffect) -> PosteriorMap:
     nothing = (math.nan,) * len(known.groups)
     names = [
         f"{k} ({_percent(size)}, {keep:.2g})"
         for k, (size, keep) in enumerate(zip(known.size, known.keep, strict=True), 1)
     ]
     cells = (known.base, *(nothing if row is None else row for row in known.posterior))
-    return Map(title, ("all rows", *names), known.groups, cells)
+    return PosteriorMap(title, ("all rows", *names), known.groups, cells)
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share >= 0.001 or share == 0 else f"{100 * share:.1g} %"
 
 
-def _figure(ledger: Ledger, plot: FilterPlot, told: Told) -> Figure:
-    found = maps(ledger, plot)
-    drawn = [each for each in found if isinstance(each, Map)]
+def _figure(ledger: Ledger, plot: FilterPlotOptions, told: Tooltips) -> Figure:
+    found = posterior_maps(ledger, plot)
+    drawn = [each for each in found if isinstance(each, PosteriorMap)]
     figure = empty_figure(SIZE)
     figure.set_layout_engine("constrained", w_pad=EDGE)
     figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
     if not drawn:
-        figure.text(0.5, 0.5, NOTHING, ha="center")
+        figure.text(0.5, 0.5, NO_NUMBERS, ha="center")
     else:
         _fill(figure, found, drawn, told)
-    notes = untold(ledger, panels(ledger, plot))
+    notes = missing_summary_note(ledger, filter_panels(ledger, plot))
     legend_below(figure, [], "\n".join([_explained(ledger, plot), *notes] if drawn else notes))
     return figure
 
 
-def _explained(ledger: Ledger, plot: FilterPlot) -> str:
+def _explained(ledger: Ledger, plot: FilterPlotOptions) -> str:
     rows = f"{plot.splits[0]} rows"
-    column = column_of(ledger, plot)
+    column = group_column(ledger, plot)
     return (
         f"cells: share of a {column} among the {rows} of which the proxy says the value\n"
         f"in brackets: share of all {rows}, chance of keeping"
     )
 
 
-def _fill(figure: Figure, found: Sequence[Map | str], drawn: Sequence[Map], told: Told) -> None:
+def _fill(
+    figure: Figure,
+    found: Sequence[PosteriorMap | str],
+    drawn: Sequence[PosteriorMap],
+    told: Tooltips,
+) -> None:
     """All panels, of cells of one size; of those side by side the shorter ones end above."""
     across = max(len(each.groups) for each in drawn)
     roomy = across <= MOST[0] and max(len(each.cells) for each in drawn) <= MOST[1]
     cell = CELL if roomy else SMALL
     width = LABELS + across * cell[0]
-    wide = max(1, min(len(found), ABREAST, int(WIDTH / width)))
+    wide = max(1, min(len(found), MAX_COLUMNS, int(WIDTH / width)))
     rows = [found[start : start + wide] for start in range(0, len(found), wide)]
     downs = [max(map(_height, row)) for row in rows]
     height = sum(HEADS + down * cell[1] for down in downs)
@@ -171,7 +178,7 @@ def _fill(figure: Figure, found: Sequence[Map | str], drawn: Sequence[Map], told
             axes.set_title(each, fontsize=9)
             axes.set_xticks([])
             axes.set_yticks([])
-            say_nothing(axes)
+            mark_empty(axes)
         else:
             _draw(axes, each, told, numbers=roomy)
             axes.set_xlim(0, across)
@@ -179,7 +186,7 @@ def _fill(figure: Figure, found: Sequence[Map | str], drawn: Sequence[Map], told
     _add_bar(figure)
 
 
-def _write(axes: Axes, place: tuple[float, float], share: float, told: Told) -> None:
+def _write(axes: Axes, place: tuple[float, float], share: float, told: Tooltips) -> None:
     """The number in a cell."""
     look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
     if math.isnan(share):
@@ -189,7 +196,7 @@ def _write(axes: Axes, place: tuple[float, float], share: float, told: Told) -> 
         told.fixed(axes.text(*place, f"{share:.2f}", color=colour, **look))
 
 
-def _height(shown: Map | str) -> float:
+def _height(shown: PosteriorMap | str) -> float:
     """Of a panel, in rows of cells."""
     return 2 + GAP if isinstance(shown, str) else len(shown.cells) + GAP
 
@@ -202,7 +209,7 @@ def _add_bar(figure: Figure) -> None:
     bar.outline.set_visible(False)
 
 
-def _draw(axes: Axes, shown: Map, told: Told, *, numbers: bool) -> None:
+def _draw(axes: Axes, shown: PosteriorMap, told: Tooltips, *, numbers: bool) -> None:
     """One panel; axes grow downwards, a unit a row of cells."""
     cells = np.array(shown.cells)
     tops = [0.0, *(k + GAP for k in range(1, len(cells)))]
@@ -214,7 +221,7 @@ def _draw(axes: Axes, shown: Map, told: Told, *, numbers: bool) -> None:
         )  # fmt: skip
         told.fixed(mesh)
         for k, share in enumerate(row.tolist()):
-            facts = (("proxy", name), ("group", shown.groups[k]), ("share", number(share)))
+            facts = (("proxy", name), ("group", shown.groups[k]), ("share", format_number(share)))
             told.box(axes, (k, k + 1), (top, top + 1), facts)
             if numbers:
                 _write(axes, (k + 0.5, top + 0.5), share, told)

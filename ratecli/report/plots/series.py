@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.estimates import NOTHING, Estimate
-from ratecli.report.groups import Group, groups
-from ratecli.report.plots.settings import ALONE, Setting, settings
-from ratecli.report.sheet import scalar
+from ratecli.report.estimates import NO_ESTIMATE, IntervalEstimate
+from ratecli.report.groups import SeedGroup, seed_groups
+from ratecli.report.plots.settings import SINGLE_LINE, LineSetting, line_settings
+from ratecli.report.sheet import format_scalar
 
 
 @dataclass(frozen=True)
-class Plane:
+class PlotAxes:
     """What is drawn over what, and of which split: metrics, or along the values of a swept name."""
 
     x: str
@@ -32,13 +32,17 @@ class Plane:
     def up(self) -> str:
         return f"{self.y} ({self.split})"
 
-    def point(self, group: Group) -> Point:
-        x = _given(group.point.get(self.x)) if self.swept else group.estimate(self.split, self.x)
-        return Point(x, group.estimate(self.split, self.y), group.point)
+    def point(self, group: SeedGroup) -> TradeoffPoint:
+        x = (
+            _exact_estimate(group.point.get(self.x))
+            if self.swept
+            else group.estimate(self.split, self.x)
+        )
+        return TradeoffPoint(x, group.estimate(self.split, self.y), group.point)
 
 
 @dataclass(frozen=True)
-class Choice:
+class PlotSelection:
     """What of an experiment a plot draws: labels, variants (none named: all), flat lines; `at` one
     value of a swept name, and whatever has no value of it.
     """
@@ -59,22 +63,22 @@ class Choice:
     def in_panel(self, by: str, value: Any) -> dict[str, Any]:
         """What changes in a plot that is drawn as the panel of one value of the name `by`."""
         own = replace(self, at=(by, value))
-        return {"title": f"{by} = {scalar(value)}", "choice": own, "panels": ()}
+        return {"title": f"{by} = {format_scalar(value)}", "choice": own, "panels": ()}
 
     def takes_point(self, point: Mapping[str, Any]) -> bool:
         name, value = self.at or ("", None)
         return name not in point or repr(point[name]) == repr(value)
 
 
-EVERYTHING = Choice()
+SELECT_ALL = PlotSelection()
 
 
 @dataclass(frozen=True)
-class Point:
+class TradeoffPoint:
     """Two estimates; `at` is the sweep point, empty where the sweep does not move it."""
 
-    x: Estimate
-    y: Estimate
+    x: IntervalEstimate
+    y: IntervalEstimate
     at: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -86,12 +90,12 @@ class Point:
         return x, y
 
 
-Line = tuple[Point, ...]
-Told = list[tuple[Line, Setting]]
+TradeoffLine = tuple[TradeoffPoint, ...]
+LinesWithSettings = list[tuple[TradeoffLine, LineSetting]]
 
 
 @dataclass(frozen=True)
-class Series:
+class TradeoffSeries:
     """One variant of one algorithm; several lines if more than one name is swept.
 
     A `flat` series is drawn as horizontal lines, one at the y of each of its points; these have a
@@ -101,17 +105,19 @@ class Series:
     name: str
     algorithm: int
     variant: int
-    lines: tuple[Line, ...]
-    settings: tuple[Setting, ...]
+    lines: tuple[TradeoffLine, ...]
+    settings: tuple[LineSetting, ...]
     flat: bool = False
 
 
-def every_series(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> list[Series]:
+def collect_series(
+    ledger: Ledger, plane: PlotAxes, choice: PlotSelection = SELECT_ALL
+) -> list[TradeoffSeries]:
     """Those with something to draw. Positions (of colour and marker) do not depend on the data."""
     ledger = ledger.of([plane.y] if plane.swept else [plane.x, plane.y])
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
-    members: dict[tuple[str, str], list[Group]] = {}
-    for group in groups(ledger):
+    members: dict[tuple[str, str], list[SeedGroup]] = {}
+    for group in seed_groups(ledger):
         members.setdefault((group.label, group.variant), []).append(group)
     found = []
     for (label, variant), several in members.items():
@@ -120,7 +126,7 @@ def every_series(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> l
             continue
         here = [group for group in several if choice.takes_point(group.point)]
         flat = label in choice.lines or (
-            plane.swept and _unmoved(here, plane, _points(ledger, label, choice))
+            plane.swept and _is_flat(here, plane, _points(ledger, label, choice))
         )
         told = _flat_lines(here, plane) if flat else _lines(ledger.sweep, here, plane)
         if told:
@@ -128,17 +134,19 @@ def every_series(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> l
             name = f"{label} ({variant})" if len(variants) > 1 else label
             position = variants.index(variant)
             place = labels.index(label)
-            found.append(Series(name, place, position, lines, settings, flat))
+            found.append(TradeoffSeries(name, place, position, lines, settings, flat))
     return found
 
 
-def absent_variants(ledger: Ledger, choice: Choice) -> list[str]:
+def missing_variants(ledger: Ledger, choice: PlotSelection) -> list[str]:
     """Variants that a plot asks for and no trial gave."""
     given = {item.variant for item in ledger.measurements()} if choice.variants else set()
     return [variant for variant in choice.variants if variant not in given]
 
 
-def reach(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> tuple[float, float] | None:
+def swept_range(
+    ledger: Ledger, plane: PlotAxes, choice: PlotSelection = SELECT_ALL
+) -> tuple[float, float] | None:
     """The least and the greatest value of a swept x at which something was planned to be drawn."""
     values = [
         float(trial.point[plane.x])
@@ -150,18 +158,18 @@ def reach(ledger: Ledger, plane: Plane, choice: Choice = EVERYTHING) -> tuple[fl
     return (min(values), max(values)) if values else None
 
 
-def _given(value: Any) -> Estimate:
+def _exact_estimate(value: Any) -> IntervalEstimate:
     """A swept value: exact, and nowhere if there is none."""
-    return NOTHING if value is None else Estimate(float(value), None, 1)
+    return NO_ESTIMATE if value is None else IntervalEstimate(float(value), None, 1)
 
 
-def _points(ledger: Ledger, label: str, choice: Choice) -> int:
+def _points(ledger: Ledger, label: str, choice: PlotSelection) -> int:
     """How many of the sweep points an algorithm was planned at."""
     points = (trial.point for trial in ledger.plan if trial.label == label)
     return len({repr(point) for point in points if choice.takes_point(point)})
 
 
-def _unmoved(several: Sequence[Group], plane: Plane, planned: int) -> bool:
+def _is_flat(several: Sequence[SeedGroup], plane: PlotAxes, planned: int) -> bool:
     """Whether the swept name is none of this algorithm's, or leaves y alone wherever planned."""
     points = [plane.point(group) for group in several]
     if all(point.x.mean is None for point in points):
@@ -181,27 +189,29 @@ def _same(a: float | None, b: float | None) -> bool:
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def _flat_lines(several: Sequence[Group], plane: Plane) -> Told:
+def _flat_lines(several: Sequence[SeedGroup], plane: PlotAxes) -> LinesWithSettings:
     """Every y once, with a place where x is a metric."""
-    found: dict[str, tuple[Point, Group]] = {}
+    found: dict[str, tuple[TradeoffPoint, SeedGroup]] = {}
     for group in several:
         point = plane.point(group)
-        point = Point(NOTHING if plane.swept else point.x, point.y)
+        point = TradeoffPoint(NO_ESTIMATE if plane.swept else point.x, point.y)
         if point.y.mean is not None and math.isfinite(point.y.mean):
             # nine digits: what the sweep does not move may differ in the last bits
             found.setdefault(f"{point.y.mean:.9g} {point.x.mean or 0:.9g}", (point, group))
-    told = settings([group.point for _, group in found.values()])
+    told = line_settings([group.point for _, group in found.values()])
     return [((point,), each) for (point, _), each in zip(found.values(), told, strict=True)]
 
 
-def _lines(sweep: Sequence[str], several: Sequence[Group], plane: Plane) -> Told:
+def _lines(
+    sweep: Sequence[str], several: Sequence[SeedGroup], plane: PlotAxes
+) -> LinesWithSettings:
     """A line along the swept x, or the name that varies fastest, for each setting of the others."""
     varying = [
         name for name in sweep if len({repr(group.point.get(name)) for group in several}) > 1
     ]
     along = plane.x if plane.swept else varying[-1] if varying else None
     others = [name for name in varying if name != along]
-    lines: dict[str, list[Group]] = {}
+    lines: dict[str, list[SeedGroup]] = {}
     for group in several:
         rest = repr([group.point.get(name) for name in others])
         lines.setdefault(rest, []).append(group)
@@ -210,13 +220,13 @@ def _lines(sweep: Sequence[str], several: Sequence[Group], plane: Plane) -> Told
         points = (plane.point(group) for group in (_ordered(line, along) if along else line))
         if placed := tuple(point for point in points if point.place):
             drawn.append((placed, line[0].point))
-    if _unmoving([line for line, _ in drawn]):
-        return [((replace(drawn[0][0][0], at={}),), ALONE)]
-    told = settings([point for _, point in drawn], along=(along,) if along else ())
+    if _is_single_point([line for line, _ in drawn]):
+        return [((replace(drawn[0][0][0], at={}),), SINGLE_LINE)]
+    told = line_settings([point for _, point in drawn], along=(along,) if along else ())
     return [(line, each) for (line, _), each in zip(drawn, told, strict=True)]
 
 
-def _ordered(line: Sequence[Group], along: str) -> list[Group]:
+def _ordered(line: Sequence[SeedGroup], along: str) -> list[SeedGroup]:
     """By the swept value where it is a number, else as the file lists it."""
     values = [group.point.get(along) for group in line]
     if not all(isinstance(value, int | float) for value in values):
@@ -224,7 +234,7 @@ def _ordered(line: Sequence[Group], along: str) -> list[Group]:
     return sorted(line, key=lambda group: float(group.point[along]))
 
 
-def _unmoving(lines: Sequence[Line]) -> bool:
+def _is_single_point(lines: Sequence[TradeoffLine]) -> bool:
     """Whether the sweep moves nothing: all of it is one point."""
     places = [point.place for line in lines for point in line if point.place]
     return len(places) > 1 and all(

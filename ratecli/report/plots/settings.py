@@ -6,17 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratecli.report.sheet import scalar
+from ratecli.report.sheet import format_scalar
 
-MOST_NAMED = 8
+MAX_NAMED_LINES = 8
 """Lines of one algorithm that a legend lists all; of more it names the first and the last."""
-BETWEEN = (
-    f"of more than {MOST_NAMED} lines of a kind the first, dark, and the last, light, are named"
-)
+UNNAMED_LINES = f"of more than {MAX_NAMED_LINES} lines of a kind the first, dark, and the last, light, are named"
 
 
 @dataclass(frozen=True)
-class Setting:
+class LineSetting:
     """Which of several lines of one kind a line is.
 
     Attributes
@@ -38,26 +36,30 @@ class Setting:
         return f"{who}, {self.name}" if self.name else who
 
 
-ALONE = Setting()
+SINGLE_LINE = LineSetting()
 
 
-def settings(points: Sequence[Mapping[str, Any]], along: Collection[str] = ()) -> list[Setting]:
+def line_settings(
+    points: Sequence[Mapping[str, Any]], along: Collection[str] = ()
+) -> list[LineSetting]:
     """Those of lines of one kind, each by a sweep point on it; names that lines go along tell none apart."""
     last = len(points) - 1
     if last < 1:
-        return [ALONE] * len(points)
+        return [SINGLE_LINE] * len(points)
     names = dict.fromkeys(name for point in points for name in point if name not in along)
     varying = [name for name in names if len({repr(point.get(name)) for point in points}) > 1]
     return [
-        Setting(
-            ", ".join(f"{name} = {scalar(point[name])}" for name in varying if name in point),
+        LineSetting(
+            ", ".join(
+                f"{name} = {format_scalar(point[name])}" for name in varying if name in point
+            ),
             k / last,
-            last < MOST_NAMED or k in {0, last},
+            last < MAX_NAMED_LINES or k in {0, last},
         )
         for k, point in enumerate(points)
     ]
 
 
-def untold(found: Iterable[Setting]) -> list[str]:
+def unnamed_lines_note(found: Iterable[LineSetting]) -> list[str]:
     """A note on lines that the legend does not name, if there are any."""
-    return [] if all(setting.told for setting in found) else [BETWEEN]
+    return [] if all(setting.told for setting in found) else [UNNAMED_LINES]

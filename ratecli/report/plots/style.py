@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ratecli.report.plots.tooltips import Mark, Told
+from ratecli.report.plots.tooltips import TooltipMark, Tooltips
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's, told apart by colour-blind readers too."""
@@ -31,11 +31,11 @@ SIZE = (5.4, 3.7)
 """Inches: at the width of a paper's column the smallest letters are still some 5 points high."""
 PANEL = (3.1, 2.5)
 """Inches of each of several panels."""
-ABREAST = 3
+MAX_COLUMNS = 3
 """Panels in a row."""
 ENTRY = 0.2
 """Inches of a legend's line."""
-NOTHING = "no trial gave these numbers"
+NO_NUMBERS = "no trial gave these numbers"
 STYLE: dict[str, Any] = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -55,7 +55,7 @@ STYLE: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Picture:
+class PlotImage:
     """A drawn plot; `name` is that of its files.
 
     `what` says what is drawn, in words for who has not seen such a plot; `series` and `marks` are what a
@@ -68,12 +68,14 @@ class Picture:
     png: bytes
     what: str = ""
     series: tuple[str, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TooltipMark, ...] = ()
 
 
-def picture(name: str, caption: str, drawn: Callable[[Told], Figure], what: str = "") -> Picture:
+def make_plot_image(
+    name: str, caption: str, drawn: Callable[[Tooltips], Figure], what: str = ""
+) -> PlotImage:
     """The same bytes for the same figure: no date, no version, no settings of the user's."""
-    told = Told()
+    told = Tooltips()
     with matplotlib.style.context(["default", STYLE], after_reset=True):
         figure = drawn(told)
         told.name_legends(figure)
@@ -83,7 +85,7 @@ def picture(name: str, caption: str, drawn: Callable[[Told], Figure], what: str 
         figure.set_layout_engine(None)  # what has found its place stays there
         marks = told.marks(figure)
         figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-    return Picture(name, caption, svg.getvalue(), png.getvalue(), what, told.series, marks)
+    return PlotImage(name, caption, svg.getvalue(), png.getvalue(), what, told.series, marks)
 
 
 def empty_figure(size: tuple[float, float]) -> Figure:
@@ -92,16 +94,16 @@ def empty_figure(size: tuple[float, float]) -> Figure:
     return figure
 
 
-def columns(panels: int) -> int:
+def panel_columns(panels: int) -> int:
     """How many of them stand side by side: four are two by two."""
-    return 2 if panels == 4 else min(panels, ABREAST)
+    return 2 if panels == 4 else min(panels, MAX_COLUMNS)
 
 
-def rows_of(panels: int) -> int:
-    return -(-panels // columns(panels))
+def panel_rows(panels: int) -> int:
+    return -(-panels // panel_columns(panels))
 
 
-def look(algorithm: int, variant: int = 0, shade: float | None = None) -> dict[str, Any]:
+def line_style(algorithm: int, variant: int = 0, shade: float | None = None) -> dict[str, Any]:
     """Colour and marker of an algorithm by its position in the file, line and filling of a variant,
     and the shade of its colour, from 0, dark, to 1, light, where it has several lines.
     """
@@ -126,12 +128,12 @@ def _shaded(colour: str, shade: float) -> str:
     return to_hex((red, green, blue))
 
 
-def band(colour: str) -> dict[str, Any]:
+def band_style(colour: str) -> dict[str, Any]:
     return {"facecolor": colour, "alpha": 0.14, "linewidth": 0, "zorder": 1.2}
 
 
-def say_nothing(axes: Axes) -> None:
-    axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center", fontsize=8, color=GREY)
+def mark_empty(axes: Axes) -> None:
+    axes.text(0.5, 0.5, NO_NUMBERS, transform=axes.transAxes, ha="center", fontsize=8, color=GREY)
 
 
 def legend_below(figure: Figure, handles: Sequence[Artist], title: str) -> None:
@@ -146,7 +148,7 @@ def legend_below(figure: Figure, handles: Sequence[Artist], title: str) -> None:
     )
 
 
-def once(handles: Iterable[Line2D]) -> list[Line2D]:
+def unique_handles(handles: Iterable[Line2D]) -> list[Line2D]:
     """The first of each label, in order."""
     found: dict[str, Line2D] = {}
     for handle in handles:

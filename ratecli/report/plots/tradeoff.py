@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.file_names import plot_name
-from ratecli.report.plots.series import EVERYTHING, Choice, Plane
+from ratecli.report.file_names import plot_file_name
+from ratecli.report.plots.series import SELECT_ALL, PlotAxes, PlotSelection
 
 
 @dataclass(frozen=True)
-class Level:
+class ConstraintLevel:
     """A value of an axis that a constraint asks for: in one panel, if it says in which."""
 
     value: float
@@ -21,16 +21,16 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Tradeoff:
+class TradeoffPlotOptions:
     """A plot as the file asks for it, with what the runner knows of the truth."""
 
     name: str
     title: str
-    plane: Plane
-    choice: Choice = EVERYTHING
+    plane: PlotAxes
+    choice: PlotSelection = SELECT_ALL
     diagonal: bool = False
-    levels: tuple[Level, ...] = ()
-    heights: tuple[Level, ...] = ()
+    levels: tuple[ConstraintLevel, ...] = ()
+    heights: tuple[ConstraintLevel, ...] = ()
     frontier: tuple[tuple[float, float], ...] = ()
     by: str = ""
     panels: tuple[Any, ...] = ()
@@ -61,7 +61,7 @@ class Tradeoff:
         """What x and y are called; where panels are of splits, these are in the panels' titles."""
         return (self.plane.x, self.plane.y) if self.splits else (self.plane.along, self.plane.up)
 
-    def parts(self) -> list[Tradeoff]:
+    def parts(self) -> list[TradeoffPlotOptions]:
         """Each panel as a plot of its own, those of one value of `by` next to each other."""
         found = [
             replace(
@@ -74,7 +74,7 @@ class Tradeoff:
         ]
         return [part for each in found or [self] for part in each.by_split()]
 
-    def by_split(self) -> list[Tradeoff]:
+    def by_split(self) -> list[TradeoffPlotOptions]:
         """A panel as those of each split, itself if there is one."""
         named = f"{self.title} ({{}})" if self.by else "{}"
         return [
@@ -85,21 +85,23 @@ class Tradeoff:
         ] or [self]
 
 
-def tradeoffs(ledger: Ledger) -> list[Tradeoff]:
+def read_tradeoffs(ledger: Ledger) -> list[TradeoffPlotOptions]:
     """Every plot of this kind that the file asks for."""
     kinds = [asked.get("kind", "tradeoff") for asked in ledger.asked("plots")]
-    return [tradeoff(ledger, at) for at, kind in enumerate(kinds) if kind == "tradeoff"]
+    return [read_tradeoff(ledger, at) for at, kind in enumerate(kinds) if kind == "tradeoff"]
 
 
-def tradeoff(ledger: Ledger, position: int) -> Tradeoff:
+def read_tradeoff(ledger: Ledger, position: int) -> TradeoffPlotOptions:
     """The plot at a position among all that the file asks for."""
     every = ledger.asked("plots")
     asked = every[position]
-    choice = Choice(*(tuple(asked.get(key) or ()) for key in ("algorithms", "variants", "lines")))
+    choice = PlotSelection(
+        *(tuple(asked.get(key) or ()) for key in ("algorithms", "variants", "lines"))
+    )
     by = asked.get("by") or ""
     splits = _splits(asked)
-    return Tradeoff(
-        name=plot_name(every, position),
+    return TradeoffPlotOptions(
+        name=plot_file_name(every, position),
         title=asked.get("title") or "",
         plane=_plane(ledger, asked, splits[0]),
         choice=choice,
@@ -108,12 +110,12 @@ def tradeoff(ledger: Ledger, position: int) -> Tradeoff:
         heights=_levels(ledger, position, "heights"),
         frontier=_frontier(ledger, position),
         by=by,
-        panels=panels(ledger, by, choice),
+        panels=panel_values(ledger, by, choice),
         splits=splits if len(splits) > 1 else (),
     )
 
 
-def panels(ledger: Ledger, by: str, choice: Choice) -> tuple[Any, ...]:
+def panel_values(ledger: Ledger, by: str, choice: PlotSelection) -> tuple[Any, ...]:
     """The values of a swept name at which something is to be drawn, in the order of the plan."""
     values = (
         trial.point[by] for trial in ledger.plan if by in trial.point and choice.takes(trial.label)
@@ -121,7 +123,7 @@ def panels(ledger: Ledger, by: str, choice: Choice) -> tuple[Any, ...]:
     return tuple({repr(value): value for value in values}.values())
 
 
-def _in_panel(levels: tuple[Level, ...], value: Any) -> tuple[Level, ...]:
+def _in_panel(levels: tuple[ConstraintLevel, ...], value: Any) -> tuple[ConstraintLevel, ...]:
     return tuple(each for each in levels if each.panel is None or repr(each.panel) == repr(value))
 
 
@@ -131,17 +133,18 @@ def _splits(asked: Mapping[str, Any]) -> tuple[str, ...]:
     return (split,) if isinstance(split, str) else tuple(split)
 
 
-def _plane(ledger: Ledger, asked: Mapping[str, Any], split: str) -> Plane:
+def _plane(ledger: Ledger, asked: Mapping[str, Any], split: str) -> PlotAxes:
     x = asked["x"]
     swept = x not in ledger.metrics and x in ledger.sweep
-    return Plane(x, asked["y"], split, swept)
+    return PlotAxes(x, asked["y"], split, swept)
 
 
-def _levels(ledger: Ledger, position: int, which: str) -> tuple[Level, ...]:
+def _levels(ledger: Ledger, position: int, which: str) -> tuple[ConstraintLevel, ...]:
     plots: Sequence[Mapping[str, Any]] = ledger.meta.get("plots") or ()
     found = plots[position].get(which) or () if position < len(plots) else ()
     return tuple(
-        Level(float(level["value"]), str(level["label"]), level.get("panel")) for level in found
+        ConstraintLevel(float(level["value"]), str(level["label"]), level.get("panel"))
+        for level in found
     )
 
 

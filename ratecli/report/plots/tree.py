@@ -15,40 +15,51 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.textpath import TextToPath
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.certificates import Certificate, drawn, heading
-from ratecli.report.plots.style import GREY, Picture, picture
-from ratecli.report.plots.tooltips import Told
-from ratecli.report.plots.tree_layout import HEAD, PAD, SMALL, Box, boxes, shown, told
+from ratecli.report.certificates import TrialCertificate, certificate_title, certificates_to_draw
+from ratecli.report.plots.style import GREY, PlotImage, make_plot_image
+from ratecli.report.plots.tooltips import Tooltips
+from ratecli.report.plots.tree_layout import (
+    HEAD,
+    PAD,
+    SMALL,
+    TreeBox,
+    build_box_tree,
+    format_bound,
+    layout_boxes,
+)
 
 SIZES = {True: 9.0, False: 7.5}
 """Points of the letters of a node's text, and of its numbers."""
-GOOD, BAD = "#0a6b3d", "#b3261e"
+PASSED_COLOUR, FAILED_COLOUR = "#0a6b3d", "#b3261e"
 FILLS = {"operator": "#eef1f4", "quantity": "#e3eefa", "constant": "#ffffff", "cut": "#ffffff"}
 BORDER = 10.0
 """Points around everything."""
-LEAST = 370.0
+MIN_TREE_WIDTH = 370.0
 """Points across that the words above a tree need."""
-LETTERS = 98
+DESCRIPTION_LINE_LENGTH = 98
 """Of a line of these in that width."""
 
 
-def trees(ledger: Ledger) -> list[tuple[Picture, str]]:
+def draw_trees(ledger: Ledger) -> list[tuple[PlotImage, str]]:
     """The pictures of the tests that are drawn, each with why it was not passed."""
     return [
-        (_tree(name, heading(ledger, each), each), str(each.record.get("explanation") or ""))
-        for name, each in drawn(ledger)
+        (
+            _tree(name, certificate_title(ledger, each), each),
+            str(each.record.get("explanation") or ""),
+        )
+        for name, each in certificates_to_draw(ledger)
     ]
 
 
-def _tree(name: str, caption: str, certificate: Certificate) -> Picture:
-    return picture(name, caption, partial(_figure, certificate))
+def _tree(name: str, caption: str, certificate: TrialCertificate) -> PlotImage:
+    return make_plot_image(name, caption, partial(_figure, certificate))
 
 
-def _figure(certificate: Certificate, _: Told) -> Figure:
-    found = boxes(shown(certificate.record["tree"]), width)
-    tone = GOOD if certificate.passed else BAD
-    words = _words(certificate.record)
-    across = max(LEAST, *(box.x + box.width for box in found))
+def _figure(certificate: TrialCertificate, _: Tooltips) -> Figure:
+    found = layout_boxes(build_box_tree(certificate.record["tree"]), text_width)
+    tone = PASSED_COLOUR if certificate.passed else FAILED_COLOUR
+    words = _test_description(certificate.record)
+    across = max(MIN_TREE_WIDTH, *(box.x + box.width for box in found))
     top = BORDER + HEAD + SMALL * 1.15 * len(words) + PAD
     down = top + max(box.y + box.node.height for box in found)
     figure = Figure(figsize=((across + 2 * BORDER) / 72, (down + BORDER) / 72))
@@ -69,19 +80,19 @@ def _figure(certificate: Certificate, _: Told) -> Figure:
     return figure
 
 
-def _words(record: Mapping[str, Any]) -> list[str]:
+def _test_description(record: Mapping[str, Any]) -> list[str]:
     """What the test says, of whom, and with which confidence."""
     sign = "≤" if record["passed"] else "not ≤"
     text = (
-        f"upper end {told(record['upper'])} {sign} 0; estimate {told(record['estimate'])}; delta "
+        f"upper end {format_bound(record['upper'])} {sign} 0; estimate {format_bound(record['estimate'])}; delta "
         f"{record['delta']:.4g}, {'exact' if record['exact'] else 'approximate'}, for the "
         f"{record['classifier']}"
     )
     text += "" if record["classifier"] == "estimate" else " classifier"
-    return textwrap.wrap(text, LETTERS)
+    return textwrap.wrap(text, DESCRIPTION_LINE_LENGTH)
 
 
-def _draw(axes: Axes, found: Sequence[Box], corner: tuple[float, float], tone: str) -> None:
+def _draw(axes: Axes, found: Sequence[TreeBox], corner: tuple[float, float], tone: str) -> None:
     left, top = corner
     for box in found:
         if box.parent is not None:
@@ -94,7 +105,7 @@ def _draw(axes: Axes, found: Sequence[Box], corner: tuple[float, float], tone: s
 
 
 def _draw_box(
-    axes: Axes, box: Box, corner: tuple[float, float], colour: str, *, bold: bool
+    axes: Axes, box: TreeBox, corner: tuple[float, float], colour: str, *, bold: bool
 ) -> None:
     (x, y), node = corner, box.node
     radius = 4 if node.kind == "operator" else 0.01
@@ -118,7 +129,7 @@ def _draw_box(
             y += step
 
 
-def width(text: str, head: bool) -> float:
+def text_width(text: str, head: bool) -> float:
     """Of a line in points."""
     font = FontProperties(size=SIZES[head])
     across, _, _ = TextToPath().get_text_width_height_descent(text, font, ismath=False)

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ratecli.report.sheet import number
+from ratecli.report.sheet import format_number
 
-Kind = Literal["operator", "quantity", "constant", "cut"]
-Measure = Callable[[str, bool], float]
+NodeKind = Literal["operator", "quantity", "constant", "cut"]
+MeasureText = Callable[[str, bool], float]
 """The width of a line of text in points; true for the text of a node itself, false for its numbers."""
 
-MOST_LEAVES = 16
+MAX_LEAVES = 16
 """Leaves that are drawn of a tree; what is below is told by number."""
 SIGNS = {"-": "\N{MINUS SIGN}", "*": "\N{MULTIPLICATION SIGN}"}
-LETTERS = 28
+NODE_LINE_LENGTH = 28
 """Of a line of a node's text."""
 LINES = 5
 """Of a node's text."""
@@ -30,13 +30,13 @@ ASIDE, BELOW = 12.0, 22.0
 
 
 @dataclass(frozen=True)
-class Node:
+class BoxNode:
     """A node as it is shown: its text, the numbers under it, and how its box looks."""
 
-    kind: Kind
+    kind: NodeKind
     text: tuple[str, ...]
     numbers: tuple[str, ...] = ()
-    children: tuple[Node, ...] = ()
+    children: tuple[BoxNode, ...] = ()
 
     @property
     def leaves(self) -> int:
@@ -50,16 +50,16 @@ class Node:
     def height(self) -> float:
         return HEAD * len(self.text) + SMALL * len(self.numbers) + 2 * PAD
 
-    def width(self, measure: Measure) -> float:
+    def width(self, measure: MeasureText) -> float:
         texts = [(text, True) for text in self.text] + [(text, False) for text in self.numbers]
         return max(measure(*each) for each in texts) + 2 * PAD
 
 
 @dataclass(frozen=True)
-class Box:
+class TreeBox:
     """A node's place in points, x to the right and y downwards from the top left of the tree."""
 
-    node: Node
+    node: BoxNode
     x: float
     y: float
     width: float
@@ -70,30 +70,30 @@ class Box:
         return self.x + self.width / 2
 
 
-def shown(record: Mapping[str, Any]) -> Node:
+def build_box_tree(record: Mapping[str, Any]) -> BoxNode:
     """The tree of a certificate's record, with what is too much left out."""
     node = _node(record, quantity="estimate" in record)
-    if node.leaves > MOST_LEAVES and record["text"] == "max":
-        node = _narrowed(node, record)
+    if node.leaves > MAX_LEAVES and record["text"] == "max":
+        node = _limit_children(node, record)
     depths = range(_depth(node), 0, -1)
-    cut = (_shallow(node, depth) for depth in depths)
-    return next((each for each in cut if each.leaves <= MOST_LEAVES), _shallow(node, 1))
+    cut = (_limit_depth(node, depth) for depth in depths)
+    return next((each for each in cut if each.leaves <= MAX_LEAVES), _limit_depth(node, 1))
 
 
-def boxes(root: Node, measure: Measure) -> list[Box]:
+def layout_boxes(root: BoxNode, measure: MeasureText) -> list[TreeBox]:
     """Every node's box, a parent before its children.
 
     Each subtree has a strip of its own, as wide as its root or all of its children need; boxes of one
     level have their tops in line.
     """
-    found: list[Box] = []
+    found: list[TreeBox] = []
     tops = _tops(root)
 
-    def put(node: Node, left: float, level: int, parent: int | None) -> None:
+    def put(node: BoxNode, left: float, level: int, parent: int | None) -> None:
         strip, own = _strip(node, measure), node.width(measure)
-        inside = left + (strip - _abreast(node, measure)) / 2
+        inside = left + (strip - _children_width(node, measure)) / 2
         mine = len(found)
-        found.append(Box(node, left + (strip - own) / 2, tops[level], own, parent))
+        found.append(TreeBox(node, left + (strip - own) / 2, tops[level], own, parent))
         for child in node.children:
             put(child, inside, level + 1, mine)
             inside += _strip(child, measure) + ASIDE
@@ -107,48 +107,48 @@ def boxes(root: Node, measure: Measure) -> list[Box]:
     return found
 
 
-def _strip(node: Node, measure: Measure) -> float:
-    return max(node.width(measure), _abreast(node, measure))
+def _strip(node: BoxNode, measure: MeasureText) -> float:
+    return max(node.width(measure), _children_width(node, measure))
 
 
-def _abreast(node: Node, measure: Measure) -> float:
+def _children_width(node: BoxNode, measure: MeasureText) -> float:
     """The width of all children side by side."""
     strips = [_strip(child, measure) for child in node.children]
     return sum(strips) + ASIDE * max(len(strips) - 1, 0)
 
 
-def _tops(root: Node) -> list[float]:
+def _tops(root: BoxNode) -> list[float]:
     """Where each level begins."""
     heights: list[float] = []
-    level: Sequence[Node] = [root]
+    level: Sequence[BoxNode] = [root]
     while level:
         heights.append(max(node.height for node in level))
         level = [child for node in level for child in node.children]
     return [sum(heights[:k]) + BELOW * k for k in range(len(heights))]
 
 
-def _node(record: Mapping[str, Any], *, quantity: bool) -> Node:
+def _node(record: Mapping[str, Any], *, quantity: bool) -> BoxNode:
     children = tuple(_node(child, quantity="estimate" in child) for child in record["children"])
     text = _wrapped(SIGNS.get(record["text"], record["text"]))
     if quantity:
-        return Node("quantity", text, (interval(record), *_facts(record)), children)
+        return BoxNode("quantity", text, (interval(record), *_facts(record)), children)
     low, high = map(float, record["interval"])
     if not children and low == high:
-        return Node("constant", text)
-    return Node("operator" if children else "cut", text, (interval(record),), children)
+        return BoxNode("constant", text)
+    return BoxNode("operator" if children else "cut", text, (interval(record),), children)
 
 
 def interval(record: Mapping[str, Any]) -> str:
-    return f"[{', '.join(map(told, record['interval']))}]"
+    return f"[{', '.join(map(format_bound, record['interval']))}]"
 
 
-def told(value: float | str) -> str:
+def format_bound(value: float | str) -> str:
     """A recorded number; infinities as signs, which are short."""
-    return number(float(value)).replace("inf", "∞")
+    return format_number(float(value)).replace("inf", "∞")
 
 
 def _facts(record: Mapping[str, Any]) -> list[str]:
-    facts = [f"estimate {told(record['estimate'])}"]
+    facts = [f"estimate {format_bound(record['estimate'])}"]
     facts.append(f"rows {' + '.join(f'{count:,}' for count in record['rows'])}")
     for side, delta in zip(("lower", "upper"), record["delta"], strict=True):
         if delta is not None:
@@ -157,32 +157,32 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
 
 
 def _wrapped(text: str) -> tuple[str, ...]:
-    lines = textwrap.wrap(text, LETTERS) or [text]
+    lines = textwrap.wrap(text, NODE_LINE_LENGTH) or [text]
     return tuple(lines if len(lines) <= LINES else [*lines[: LINES - 1], "…"])
 
 
-def _narrowed(node: Node, record: Mapping[str, Any]) -> Node:
+def _limit_children(node: BoxNode, record: Mapping[str, Any]) -> BoxNode:
     """A maximum with those of its parts whose upper ends are largest, as many as there is room for."""
     ends = [float(child["interval"][1]) for child in record["children"]]
     ranked = sorted(range(len(ends)), key=lambda k: -math.inf if math.isnan(ends[k]) else -ends[k])
     kept: list[int] = []
     for k in ranked:
-        room = MOST_LEAVES - 1 - sum(node.children[j].leaves for j in kept)
+        room = MAX_LEAVES - 1 - sum(node.children[j].leaves for j in kept)
         if not kept or node.children[k].leaves <= room:
             kept.append(k)
     left = len(ranked) - len(kept)
-    rest = [Node("cut", (f"{left} more", "not drawn"))] if left else []
+    rest = [BoxNode("cut", (f"{left} more", "not drawn"))] if left else []
     return replace(node, children=(*(node.children[k] for k in sorted(kept)), *rest))
 
 
-def _depth(node: Node) -> int:
+def _depth(node: BoxNode) -> int:
     return 1 + max(map(_depth, node.children), default=0)
 
 
-def _shallow(node: Node, depth: int) -> Node:
+def _limit_depth(node: BoxNode, depth: int) -> BoxNode:
     """The tree to a depth; who loses children says so."""
     if depth > 1 or not node.children:
-        children = tuple(_shallow(child, depth - 1) for child in node.children)
+        children = tuple(_limit_depth(child, depth - 1) for child in node.children)
         return replace(node, children=children)
     below = f"{node.size - 1} below not drawn"
-    return Node("cut", node.text, (*node.numbers[:1], below))
+    return BoxNode("cut", node.text, (*node.numbers[:1], below))

@@ -14,47 +14,51 @@ from dataclasses import replace
 
 from ratecli.config.document import Loc
 from ratecli.config.names import SOLUTION_RATE
-from ratecli.ledger.records import VIOLATION
+from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
-from ratecli.report.outcomes import ANSWERED
-from ratecli.report.regression.current import ENDED
-from ratecli.report.regression.differences import BySeed, matched, plenty
-from ratecli.report.regression.findings import Finding, Verdict
+from ratecli.report.outcomes import CONCLUSIVE
+from ratecli.report.regression.current import FINISHED
+from ratecli.report.regression.differences import BySeed, enough_seeds, is_paired
+from ratecli.report.regression.findings import CheckVerdict, Finding
 from ratecli.report.regression.reference import (
     OBJECTIVE,
-    Pinned,
-    Place,
+    PinnedTrials,
     Reference,
-    digests,
-    pinned,
-    points,
+    VariantMetric,
+    dataset_digests,
+    pin_trials,
+    trials_by_point,
 )
-from ratecli.report.regression.undefined import undefined
-from ratecli.report.regression.verdicts import PIN_AGAIN, Series, Terms, judged
+from ratecli.report.regression.undefined import compare_undefined
+from ratecli.report.regression.verdicts import PIN_AGAIN, ComparisonTerms, SeedSeries, judge_series
 
 
-def compare(ledger: Ledger, reference: Reference, terms: Terms) -> list[Finding]:
+def compare_with_reference(
+    ledger: Ledger, reference: Reference, terms: ComparisonTerms
+) -> list[Finding]:
     """Every number against the pinned one, in the order of the plan."""
     other = list(_other_data(ledger, reference))
-    now = (pinned(ledger, point) for point in points(ledger))
-    return other or compared(now, reference.trials, terms)
+    now = (pin_trials(ledger, point) for point in trials_by_point(ledger))
+    return other or compare_points(now, reference.trials, terms)
 
 
-def compared(now: Iterable[Pinned], was: Iterable[Pinned], terms: Terms) -> list[Finding]:
+def compare_points(
+    now: Iterable[PinnedTrials], was: Iterable[PinnedTrials], terms: ComparisonTerms
+) -> list[Finding]:
     """Results of the same data, in the order of `now`; what there is no more of comes last."""
     known = {each.key: each for each in was}
-    found: list[Finding | Series] = []
+    found: list[Finding | SeedSeries] = []
     for each in now:
         before = known.pop(each.key, None)
-        found += _of_point(each, before)
-        found += [] if before is None else _together(each, before, terms.rows)
+        found += _compare_point(each, before)
+        found += [] if before is None else _compare_all_splits(each, before, terms.rows)
     gone = "it is pinned and no longer in the file"
-    return judged([*found, *(_not_compared(each, gone) for each in known.values())], terms)
+    return judge_series([*found, *(_not_compared(each, gone) for each in known.values())], terms)
 
 
 def _other_data(ledger: Ledger, reference: Reference) -> Iterator[Finding]:
     """Where rows are others, numbers may differ for that alone."""
-    now, was = digests(ledger), reference.data
+    now, was = dataset_digests(ledger), reference.data
     for name in sorted(now.keys() | was.keys()):
         if name not in was:
             told = "is not pinned"
@@ -66,17 +70,17 @@ def _other_data(ledger: Ledger, reference: Reference) -> Iterator[Finding]:
             continue
         told = f"data set '{name}' {told}"
         loc: Loc = ("datasets", name)
-        yield Finding(Verdict.NOT_COMPARED, "reference", told=told, way_out=PIN_AGAIN, loc=loc)
+        yield Finding(CheckVerdict.NOT_COMPARED, "reference", told=told, way_out=PIN_AGAIN, loc=loc)
 
 
-def _of_point(now: Pinned, was: Pinned | None) -> Iterator[Finding | Series]:
+def _compare_point(now: PinnedTrials, was: PinnedTrials | None) -> Iterator[Finding | SeedSeries]:
     """All comparisons of an algorithm at a sweep point."""
     if was is None:
         yield _not_compared(now, "it is not pinned")
         return
-    if not ENDED.issuperset(now.statuses):
+    if not FINISHED.issuperset(now.statuses):
         return  # `standing.unanswered` tells of it
-    silent = [seed for seed, status in now.status.items() if status not in ANSWERED]
+    silent = [seed for seed, status in now.status.items() if status not in CONCLUSIVE]
     if new := [seed for seed in silent if was.status.get(seed) != now.status[seed]]:
         listed = ", ".join(f"{now.status[seed]} at seed {seed}" for seed in new)
         yield _not_compared(now, f"it is {listed}, which is not pinned")
@@ -90,29 +94,31 @@ def _of_point(now: Pinned, was: Pinned | None) -> Iterator[Finding | Series]:
         elif place not in before and before:
             yield replace(found, told="it is not pinned")
         elif place in after and place in before:
-            yield _series(found, (was.seeds, before[place]), (now.seeds, after[place]))
+            yield _seed_series(found, (was.seeds, before[place]), (now.seeds, after[place]))
 
 
-def _together(now: Pinned, was: Pinned, rows: Mapping[str, int]) -> Iterator[Finding | Series]:
+def _compare_all_splits(
+    now: PinnedTrials, was: PinnedTrials, rows: Mapping[str, int]
+) -> Iterator[Finding | SeedSeries]:
     """Each metric over the rows of all splits, where seeds are others.
 
     Other seeds share the same rows out to splits otherwise. An error on test rows is as uncertain as they
     are few, and a mean over all rows is not: what is high on the one is low on the other.
     """
     seeds = [dict.fromkeys(each.seeds, 0.0) for each in (was, now)]
-    if matched(*seeds) or not plenty(*seeds):
+    if is_paired(*seeds) or not enough_seeds(*seeds):
         return
     before, after = was.numbers, now.numbers
     places = {(variant, metric): None for variant, _, metric in before.keys() & after.keys()}
     for variant, metric in sorted(places):
         splits = [s for s in rows if all((variant, s, metric) in own for own in (before, after))]
-        if len(splits) > 1 and not metric.startswith(VIOLATION):
+        if len(splits) > 1 and not metric.startswith(VIOLATION_PREFIX):
             sides = (
                 _mean([(rows[s], own[variant, s, metric]) for s in splits])
                 for own in (before, after)
             )
             found = _at(now, (variant, " + ".join(splits), metric))
-            yield _series(found, *zip((was.seeds, now.seeds), sides, strict=True))
+            yield _seed_series(found, *zip((was.seeds, now.seeds), sides, strict=True))
 
 
 def _mean(parts: Sequence[tuple[int, BySeed]]) -> dict[int, float]:
@@ -125,45 +131,45 @@ def _mean(parts: Sequence[tuple[int, BySeed]]) -> dict[int, float]:
     }
 
 
-def _series(found: Finding, *sides: tuple[Sequence[int], BySeed]) -> Finding | Series:
+def _seed_series(found: Finding, *sides: tuple[Sequence[int], BySeed]) -> Finding | SeedSeries:
     """Of the seeds of either side and the numbers of those with a classifier."""
-    floor = 0.0 if found.metric.startswith(VIOLATION) else -math.inf
+    floor = 0.0 if found.metric.startswith(VIOLATION_PREFIX) else -math.inf
     was, now = (
         {s: max(own[s], floor) if math.isfinite(own.get(s, math.nan)) else math.nan for s in seeds}
         for seeds, own in sides
     )
     (_, before), (_, after) = sides
-    lacking = undefined(was, now, (before, after))
+    lacking = compare_undefined(was, now, (before, after))
     if not lacking.plenty:
         for seed in before.keys() & after.keys():
-            if not _alike(before[seed], after[seed]):
+            if not _same_undefined(before[seed], after[seed]):
                 told = f"it is {after[seed]:g} at seed {seed}, and {before[seed]:g} is pinned"
                 return replace(found, told=told)
     if not any(map(math.isfinite, [*before.values(), *after.values()])):
-        return replace(found, verdict=Verdict.SAME, told="undefined, as it is pinned")
-    return Series(found, was, now, lacking)
+        return replace(found, verdict=CheckVerdict.SAME, told="undefined, as it is pinned")
+    return SeedSeries(found, was, now, lacking)
 
 
-def _alike(before: float, after: float) -> bool:
+def _same_undefined(before: float, after: float) -> bool:
     """Whether both are finite, or neither is and they are the same."""
     if math.isfinite(before) or math.isfinite(after):
         return math.isfinite(before) and math.isfinite(after)
     return before == after or (math.isnan(before) and math.isnan(after))
 
 
-def _solutions(now: Pinned, was: Pinned) -> Series:
+def _solutions(now: PinnedTrials, was: PinnedTrials) -> SeedSeries:
     """1 for each trial that gave a classifier, 0 for one that did not."""
     before, after = _solved(was), _solved(now)
-    lacking = undefined(before, after, (before, after))
-    return Series(_at(now, ("", "", SOLUTION_RATE)), before, after, lacking)
+    lacking = compare_undefined(before, after, (before, after))
+    return SeedSeries(_at(now, ("", "", SOLUTION_RATE)), before, after, lacking)
 
 
-def _solved(each: Pinned) -> dict[int, float]:
+def _solved(each: PinnedTrials) -> dict[int, float]:
     solved = {seed for numbers in each.numbers.values() for seed in numbers}
     return {seed: float(seed in solved) for seed in each.seeds}
 
 
-def _at(now: Pinned, place: Place) -> Finding:
+def _at(now: PinnedTrials, place: VariantMetric) -> Finding:
     """A comparison that is not made yet."""
     variant, split, metric = place
     return replace(
@@ -176,16 +182,16 @@ def _at(now: Pinned, place: Place) -> Finding:
 
 
 def _loc(metric: str) -> Loc:
-    if metric.startswith(VIOLATION):
-        return "constraints", metric.removeprefix(VIOLATION)
+    if metric.startswith(VIOLATION_PREFIX):
+        return "constraints", metric.removeprefix(VIOLATION_PREFIX)
     if metric == SOLUTION_RATE:
         return ("algorithms",)
     return (metric,) if metric == OBJECTIVE else ("metrics", metric)
 
 
-def _not_compared(each: Pinned, told: str) -> Finding:
+def _not_compared(each: PinnedTrials, told: str) -> Finding:
     return Finding(
-        Verdict.NOT_COMPARED,
+        CheckVerdict.NOT_COMPARED,
         "reference",
         algorithm=each.algorithm,
         point=each.point,

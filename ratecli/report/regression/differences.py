@@ -30,16 +30,16 @@ from scipy.special import ndtri, stdtrit
 BySeed = Mapping[int, float]
 """Numbers of one comparison by seed, of all seeds; NaN where a seed gave none."""
 
-PLENTY = 5
+MIN_SEEDS = 5
 """Seeds from which on an interval tells anything: with fewer a loss is never certain enough."""
-LEAST = 2
+MIN_SAMPLE = 2
 """Numbers of a point that tell a spread, where seeds are plenty and not all gave one."""
 POWER = 0.9
 """How often a loss is found where there are as many seeds as it is said to take."""
 
 
 @dataclass(frozen=True)
-class Difference:
+class MeanDifference:
     """Of means, now less before.
 
     Attributes
@@ -95,19 +95,19 @@ class Difference:
         return math.ceil(size * (reach / loss) ** 2)
 
 
-def matched(was: BySeed, now: BySeed) -> bool:
+def is_paired(was: BySeed, now: BySeed) -> bool:
     """Whether seeds are compared as pairs: plenty of them are on both sides, or there are not plenty of others."""
     common = len(was.keys() & now.keys())
-    return common >= PLENTY or (common > 0 and min(len(was), len(now)) < PLENTY)
+    return common >= MIN_SEEDS or (common > 0 and min(len(was), len(now)) < MIN_SEEDS)
 
 
-def plenty(was: BySeed, now: BySeed) -> bool:
+def enough_seeds(was: BySeed, now: BySeed) -> bool:
     """Whether there are seeds enough to tell a difference from noise."""
     common = len(was.keys() & now.keys())
-    return (common if matched(was, now) else min(len(was), len(now))) >= PLENTY
+    return (common if is_paired(was, now) else min(len(was), len(now))) >= MIN_SEEDS
 
 
-def differences(was: Sequence[BySeed], now: Sequence[BySeed]) -> list[Difference | None]:
+def mean_differences(was: Sequence[BySeed], now: Sequence[BySeed]) -> list[MeanDifference | None]:
     """Those of one family, point by point; None where there is nothing to compare.
 
     Seeds that are matched are compared where both sides gave a number. Where too few did, and where seeds are
@@ -115,15 +115,15 @@ def differences(was: Sequence[BySeed], now: Sequence[BySeed]) -> list[Difference
     no interval.
     """
     sides = list(zip(was, now, strict=True))
-    pairs = [_pair(*each, LEAST) for each in sides]
-    if _common(pairs, paired=True).free >= PLENTY - 1:
-        pairs = [_pair(*each, 1) for each in sides]
-    spread = {paired: _common(pairs, paired=paired) for paired in (True, False)}
+    pairs = [_pair_seeds(*each, MIN_SAMPLE) for each in sides]
+    if _pool_variances(pairs, paired=True).free >= MIN_SEEDS - 1:
+        pairs = [_pair_seeds(*each, 1) for each in sides]
+    spread = {paired: _pool_variances(pairs, paired=paired) for paired in (True, False)}
     return [None if each is None else _difference(each, spread[each.paired]) for each in pairs]
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _SeedSamples:
     """What is compared of one point: finite numbers by seed, of the same seeds if paired.
 
     `certain` says whether it can have an interval.
@@ -149,38 +149,38 @@ class _Pair:
         return not self.paired or any(self.samples[0].values())
 
 
-def _pair(was: BySeed, now: BySeed, least: int) -> _Pair | None:
+def _pair_seeds(was: BySeed, now: BySeed, least: int) -> _SeedSamples | None:
     """`least` is the number of pairs that can have an interval."""
     before, after = (
         {seed: number for seed, number in each.items() if math.isfinite(number)}
         for each in (was, now)
     )
     common = [seed for seed in before if seed in after]
-    pairs, many = matched(was, now), plenty(was, now)
-    if many and not (pairs and len(common) >= least) and min(len(before), len(after)) >= LEAST:
-        return _Pair(before, after, paired=False, certain=True)
+    pairs, many = is_paired(was, now), enough_seeds(was, now)
+    if many and not (pairs and len(common) >= least) and min(len(before), len(after)) >= MIN_SAMPLE:
+        return _SeedSamples(before, after, paired=False, certain=True)
     if not pairs or not common:
         return None
     before, after = ({seed: side[seed] for seed in common} for side in (before, after))
-    return _Pair(before, after, paired=True, certain=many and len(common) >= least)
+    return _SeedSamples(before, after, paired=True, certain=many and len(common) >= least)
 
 
-def _difference(pair: _Pair, common: _Spread) -> Difference:
+def _difference(pair: _SeedSamples, common: _PooledVariance) -> MeanDifference:
     was, now = (float(np.mean(list(each.values()))) for each in (pair.was, pair.now))
     largest = max(map(abs, pair.samples[0].values())) if pair.paired else math.inf
-    found = Difference(was, now, (len(pair.was), len(pair.now)), pair.paired, largest)
+    found = MeanDifference(was, now, (len(pair.was), len(pair.now)), pair.paired, largest)
     if not pair.certain:
         return found
     if not pair.moved:
         return replace(found, error=0.0)
     variance, df = common.of([len(each) for each in pair.samples])
-    several = (list(each.values()) for each in pair.samples if len(each) >= LEAST)
+    several = (list(each.values()) for each in pair.samples if len(each) >= MIN_SAMPLE)
     own = sum(float(np.var(each, ddof=1)) / len(each) for each in several)
     return replace(found, error=math.sqrt(max(own, variance)), df=df)
 
 
 @dataclass(frozen=True)
-class _Spread:
+class _PooledVariance:
     """What points say together: s_j and q_j of each sample, and the least N_j; 0 of no point."""
 
     variances: Sequence[float]
@@ -194,16 +194,18 @@ class _Spread:
         return found, found**2 / doubt if doubt else math.inf
 
 
-def _common(pairs: Sequence[_Pair | None], *, paired: bool) -> _Spread:
+def _pool_variances(pairs: Sequence[_SeedSamples | None], *, paired: bool) -> _PooledVariance:
     """That of all points with several seeds that moved at all."""
     given = (pair for pair in pairs if pair is not None and pair.paired is paired)
-    kept = [pair for pair in given if pair.certain and pair.moved and pair.size >= LEAST]
-    found = [_shared(list(sample)) for sample in zip(*(pair.samples for pair in kept), strict=True)]
+    kept = [pair for pair in given if pair.certain and pair.moved and pair.size >= MIN_SAMPLE]
+    found = [
+        _pool_sample(list(sample)) for sample in zip(*(pair.samples for pair in kept), strict=True)
+    ]
     variances, doubts, free = zip(*found, strict=True) if found else ((), (), (0.0,))
-    return _Spread(variances, doubts, min(free))
+    return _PooledVariance(variances, doubts, min(free))
 
 
-def _shared(points: Sequence[BySeed]) -> tuple[float, float, float]:
+def _pool_sample(points: Sequence[BySeed]) -> tuple[float, float, float]:
     """s_j, q_j and N_j of one sample."""
     seeds = list({seed: None for each in points for seed in each})
     numbers = np.array([[each.get(seed, math.nan) for seed in seeds] for each in points])

@@ -7,28 +7,28 @@ from collections.abc import Iterator, Sequence
 from ratecli.config.expect import Expectation
 from ratecli.ledger.view import Ledger
 from ratecli.report import expectations
-from ratecli.report.regression.findings import Finding, Verdict
-from ratecli.report.sheet import scalar
+from ratecli.report.regression.findings import CheckVerdict, Finding
+from ratecli.report.sheet import format_scalar
 
-VERDICTS = {
-    expectations.Verdict.DIFFERS: Verdict.DIFFERS,
-    expectations.Verdict.NOT_MEASURED: Verdict.NOT_COMPARED,
-    expectations.Verdict.HOLDS: Verdict.HOLDS,
-    expectations.Verdict.NOT_CONTRADICTED: Verdict.NOT_CONTRADICTED,
-    expectations.Verdict.BETTER: Verdict.BETTER,
+CHECK_VERDICTS = {
+    expectations.ExpectationVerdict.DIFFERS: CheckVerdict.DIFFERS,
+    expectations.ExpectationVerdict.NOT_MEASURED: CheckVerdict.NOT_COMPARED,
+    expectations.ExpectationVerdict.HOLDS: CheckVerdict.HOLDS,
+    expectations.ExpectationVerdict.NOT_CONTRADICTED: CheckVerdict.NOT_CONTRADICTED,
+    expectations.ExpectationVerdict.BETTER: CheckVerdict.BETTER,
 }
 """A figure that is only shown is no comparison."""
-WAYS = {
-    Verdict.DIFFERS: "find out what moved it, or correct what the file expects",
-    Verdict.NOT_COMPARED: "see trials.csv for how the trials ended",
+SUGGESTIONS = {
+    CheckVerdict.DIFFERS: "find out what moved it, or correct what the file expects",
+    CheckVerdict.NOT_COMPARED: "see trials.csv for how the trials ended",
 }
 
 
-def expected(ledger: Ledger, entries: Sequence[Expectation]) -> Iterator[Finding]:
+def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iterator[Finding]:
     """By entry, then by row that it is about."""
-    for each in expectations.comparisons(ledger):
-        if each.verdict in VERDICTS:
-            verdict, entry = VERDICTS[each.verdict], each.entry
+    for each in expectations.compare_expectations(ledger):
+        if each.verdict in CHECK_VERDICTS:
+            verdict, entry = CHECK_VERDICTS[each.verdict], each.entry
             yield Finding(
                 verdict,
                 "expect",
@@ -40,16 +40,16 @@ def expected(ledger: Ledger, entries: Sequence[Expectation]) -> Iterator[Finding
                 was=each.figure,
                 now=each.ours.mean,
                 seeds=each.ours.n,
-                told=_told(each),
-                way_out=WAYS.get(verdict, ""),
+                told=_finding_text(each),
+                way_out=SUGGESTIONS.get(verdict, ""),
                 loc=("expect", entries.index(entry)),
             )
 
 
-def _told(each: expectations.Comparison) -> str:
+def _finding_text(each: expectations.ExpectationComparison) -> str:
     if each.reason:
         return f"not measured, {each.reason}"
     entry = each.entry
     wanted = f"expected {expectations.SIGNS[entry.kind]}{each.figure:g}"
-    within = "" if entry.within is None else f" within {scalar(entry.within)}"
+    within = "" if entry.within is None else f" within {format_scalar(entry.within)}"
     return f"{wanted}{within}" + (f" ({entry.source})" if entry.source else "")

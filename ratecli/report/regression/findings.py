@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ratecli.config.document import Document, Loc
-from ratecli.errors import Fault
-from ratecli.report.sheet import number, scalar
+from ratecli.errors import Diagnostic
+from ratecli.report.sheet import format_number, format_scalar
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """What came of a comparison; those that fail a check come first."""
 
     NOT_COMPARED = "not compared"
@@ -29,11 +29,16 @@ class Verdict(StrEnum):
 
     @property
     def good(self) -> bool:
-        return self not in BAD
+        return self not in FAILING
 
 
-BAD = (Verdict.NOT_COMPARED, Verdict.DIFFERS, Verdict.REGRESSED, Verdict.CHANGED)
-Source = Literal["reference", "expect", "run"]
+FAILING = (
+    CheckVerdict.NOT_COMPARED,
+    CheckVerdict.DIFFERS,
+    CheckVerdict.REGRESSED,
+    CheckVerdict.CHANGED,
+)
+FindingSource = Literal["reference", "expect", "run"]
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,8 @@ class Finding:
         That of its fault, if it is another than E508, or E509 where nothing was compared.
     """
 
-    verdict: Verdict
-    against: Source
+    verdict: CheckVerdict
+    against: FindingSource
     algorithm: str = ""
     variant: str = ""
     point: Mapping[str, Any] = field(default_factory=dict)
@@ -91,7 +96,7 @@ class Finding:
     @property
     def who(self) -> str:
         """`majorize (stochastic, kappa = 0.8, test)`; empty for all of a file."""
-        point = [f"{name} = {scalar(value)}" for name, value in self.point.items()]
+        point = [f"{name} = {format_scalar(value)}" for name, value in self.point.items()]
         about = ", ".join(filter(None, [self.variant, *point, self.split]))
         return f"{self.algorithm} ({about})" if about else self.algorithm
 
@@ -111,7 +116,7 @@ class Finding:
     def sentence(self) -> str:
         """All of it but the way out."""
         what = self.what
-        if self.verdict is Verdict.NOT_COMPARED:
+        if self.verdict is CheckVerdict.NOT_COMPARED:
             return f"{what}: {self.told}" if what else self.told
         return f"{what} {self.verdict}: {self.numbers}"
 
@@ -120,32 +125,32 @@ class Finding:
         """`0.2069 -> 0.2119, by +0.0050 [+0.0031, +0.0069], paired over 5 seeds`."""
         if self.was is None or self.now is None or self.difference is None:
             return self.told
-        moved = f"{number(self.was)} -> {number(self.now)}, by {signed(self.difference)}"
-        return f"{moved}{within(self.interval)}, {self.told}".removesuffix(", ")
+        moved = f"{format_number(self.was)} -> {format_number(self.now)}, by {format_signed(self.difference)}"
+        return f"{moved}{format_interval(self.interval)}, {self.told}".removesuffix(", ")
 
-    def fault(self, document: Document) -> Fault:
+    def fault(self, document: Document) -> Diagnostic:
         """At its place in the file."""
-        code = self.code or ("E509" if self.verdict is Verdict.NOT_COMPARED else "E508")
+        code = self.code or ("E509" if self.verdict is CheckVerdict.NOT_COMPARED else "E508")
         place = document.place(self.loc, key=True)
-        return Fault(code, self.sentence, self.way_out or None, place=place)
+        return Diagnostic(code, self.sentence, self.way_out or None, place=place)
 
 
 @dataclass(frozen=True)
-class Note:
+class CheckNote:
     """What is told and does not fail; `loc` is where in the file it stands."""
 
     told: str
     way_out: str
     loc: Loc
 
-    def fault(self, document: Document) -> Fault:
+    def fault(self, document: Document) -> Diagnostic:
         """A warning at its place in the file."""
         place = document.place(self.loc, key=True)
-        return Fault("W502", self.told, self.way_out, place=place)
+        return Diagnostic("W502", self.told, self.way_out, place=place)
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckReport:
     """All that was found of one file.
 
     `versions` are of what the numbers hang on, pinned and here, where they differ.
@@ -156,13 +161,13 @@ class Check:
     reference: Path | None
     findings: Sequence[Finding]
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    notes: Sequence[Note] = ()
+    notes: Sequence[CheckNote] = ()
 
     @property
     def holds(self) -> bool:
         return all(each.verdict.good for each in self.findings)
 
-    def of(self, *verdicts: Verdict) -> list[Finding]:
+    def of(self, *verdicts: CheckVerdict) -> list[Finding]:
         """Those with a verdict, in the order of verdicts, what moved furthest first."""
         return [
             each
@@ -172,9 +177,9 @@ class Check:
         ]
 
 
-def signed(value: float) -> str:
-    return f"{'+' * (value >= 0)}{number(value)}"
+def format_signed(value: float) -> str:
+    return f"{'+' * (value >= 0)}{format_number(value)}"
 
 
-def within(interval: tuple[float, float] | None) -> str:
-    return f" [{signed(interval[0])}, {signed(interval[1])}]" if interval else ""
+def format_interval(interval: tuple[float, float] | None) -> str:
+    return f" [{format_signed(interval[0])}, {format_signed(interval[1])}]" if interval else ""

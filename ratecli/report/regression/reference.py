@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ratecli.errors import Fault, FaultError
-from ratecli.ledger.records import Planned
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
 
 FORMAT: Literal[1] = 1
@@ -27,11 +27,11 @@ DIGITS = 9
 """Significant ones: far more than any tolerance needs, and fewer than another processor changes."""
 OBJECTIVE = "objective"
 
-Number = float | Literal["nan", "inf", "-inf"] | None
+PinnedNumber = float | Literal["nan", "inf", "-inf"] | None
 """None where a trial gave no such number."""
-Key = tuple[str, str]
+PointKey = tuple[str, str]
 """Label and sweep point of an algorithm, the latter by `repr`: 1, 1.0 and true are three points."""
-Place = tuple[str, str, str]
+VariantMetric = tuple[str, str, str]
 """Variant, split and metric."""
 
 
@@ -39,14 +39,14 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Pinned(_Strict):
+class PinnedTrials(_Strict):
     """The trials of an algorithm at a sweep point, one entry of each list a seed."""
 
     algorithm: str
     point: dict[str, bool | int | float | str]
     seeds: Annotated[list[int], Field(min_length=1)]
     statuses: list[str]
-    values: dict[str, dict[str, dict[str, list[Number]]]]
+    values: dict[str, dict[str, dict[str, list[PinnedNumber]]]]
 
     @model_validator(mode="after")
     def _one_a_seed(self) -> Self:
@@ -58,15 +58,15 @@ class Pinned(_Strict):
         return self
 
     @property
-    def key(self) -> Key:
-        return key_of(self.algorithm, self.point)
+    def key(self) -> PointKey:
+        return point_key(self.algorithm, self.point)
 
     @property
     def status(self) -> dict[int, str]:
         return dict(zip(self.seeds, self.statuses, strict=True))
 
     @cached_property
-    def numbers(self) -> dict[Place, dict[int, float]]:
+    def numbers(self) -> dict[VariantMetric, dict[int, float]]:
         """By seed, of the seeds that gave one."""
         return {
             place: {
@@ -77,7 +77,7 @@ class Pinned(_Strict):
             for place, numbers in self._lists()
         }
 
-    def _lists(self) -> Iterator[tuple[Place, list[Number]]]:
+    def _lists(self) -> Iterator[tuple[VariantMetric, list[PinnedNumber]]]:
         for variant, splits in self.values.items():
             for split, metrics in splits.items():
                 for metric, numbers in metrics.items():
@@ -91,45 +91,45 @@ class Reference(_Strict):
     name: str
     data: dict[str, str]
     versions: dict[str, str]
-    trials: list[Pinned]
+    trials: list[PinnedTrials]
 
 
 @dataclass(frozen=True)
-class Point:
+class PointTrials:
     """The trials of an algorithm at a sweep point that differ in their seed only."""
 
     label: str
     point: Mapping[str, Any]
-    trials: tuple[Planned, ...]
+    trials: tuple[PlannedTrial, ...]
 
     @property
-    def key(self) -> Key:
-        return key_of(self.label, self.point)
+    def key(self) -> PointKey:
+        return point_key(self.label, self.point)
 
 
-def key_of(label: str, point: Mapping[str, Any]) -> Key:
+def point_key(label: str, point: Mapping[str, Any]) -> PointKey:
     return label, repr(sorted(point.items()))
 
 
-def points(ledger: Ledger) -> list[Point]:
+def trials_by_point(ledger: Ledger) -> list[PointTrials]:
     """In the order of the plan."""
-    found: dict[Key, list[Planned]] = {}
+    found: dict[PointKey, list[PlannedTrial]] = {}
     for trial in ledger.plan:
-        found.setdefault(key_of(trial.label, trial.point), []).append(trial)
-    return [Point(own[0].label, own[0].point, tuple(own)) for own in found.values()]
+        found.setdefault(point_key(trial.label, trial.point), []).append(trial)
+    return [PointTrials(own[0].label, own[0].point, tuple(own)) for own in found.values()]
 
 
-def pinned(ledger: Ledger, point: Point) -> Pinned:
+def pin_trials(ledger: Ledger, point: PointTrials) -> PinnedTrials:
     """What there is to keep of it; seeds ascend, and an objective that is a metric too is left out."""
     trials = sorted(point.trials, key=lambda trial: trial.seed)
-    values: dict[str, dict[str, dict[str, list[Number]]]] = {}
+    values: dict[str, dict[str, dict[str, list[PinnedNumber]]]] = {}
     for at, trial in enumerate(trials):
         for variant, numbers in ledger.numbers(trial).items():
             for (split, metric), value in numbers.items():
                 if metric != OBJECTIVE or not _is_a_metric(trial):
                     own = values.setdefault(variant, {}).setdefault(split, {})
-                    own.setdefault(metric, [None] * len(trials))[at] = _written(value)
-    return Pinned(
+                    own.setdefault(metric, [None] * len(trials))[at] = _encode_number(value)
+    return PinnedTrials(
         algorithm=point.label,
         point=dict(point.point),
         seeds=[trial.seed for trial in trials],
@@ -138,28 +138,28 @@ def pinned(ledger: Ledger, point: Point) -> Pinned:
     )
 
 
-def reference(ledger: Ledger) -> Reference:
+def build_reference(ledger: Ledger) -> Reference:
     """All that there is to pin; `ledger` knows name, data and versions of its experiment."""
-    found = (pinned(ledger, point) for point in points(ledger))
+    found = (pin_trials(ledger, point) for point in trials_by_point(ledger))
     return Reference(
         format=FORMAT,
         name=ledger.experiment["name"],
-        data=digests(ledger),
+        data=dataset_digests(ledger),
         versions=dict(ledger.meta["versions"]),
         trials=sorted(found, key=lambda each: each.algorithm),
     )
 
 
-def digests(ledger: Ledger) -> dict[str, str]:
+def dataset_digests(ledger: Ledger) -> dict[str, str]:
     return {name: str(entry["digest"]) for name, entry in ledger.meta["datasets"].items()}
 
 
-def text(found: Reference) -> str:
+def reference_text(found: Reference) -> str:
     """The file's text: keys in order, one line a list."""
     return "\n".join(_lines(found.model_dump(), "")) + "\n"
 
 
-def read(path: Path) -> Reference:
+def read_reference(path: Path) -> Reference:
     """That of a file; FaultError with an E506 if it is not one."""
     try:
         return Reference.model_validate(json.loads(path.read_text("utf-8")))
@@ -172,15 +172,15 @@ def read(path: Path) -> Reference:
         reason = str(error)
     message = f"'{path}' is no reference that can be read: {reason}"
     hint = "take it from version control again, or write it anew with `ratecli pin`"
-    raise FaultError(Fault("E506", message, hint))
+    raise FaultError(Diagnostic("E506", message, hint))
 
 
-def _is_a_metric(trial: Planned) -> bool:
+def _is_a_metric(trial: PlannedTrial) -> bool:
     mine = trial.metrics[OBJECTIVE]
     return any(name != OBJECTIVE and other == mine for name, other in trial.metrics.items())
 
 
-def _written(value: float) -> Number:
+def _encode_number(value: float) -> PinnedNumber:
     if math.isnan(value):
         return "nan"
     if math.isinf(value):

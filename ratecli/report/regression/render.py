@@ -6,20 +6,27 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ratecli.report.regression.findings import BAD, Check, Finding, Verdict, signed, within
-from ratecli.report.sheet import Cell, Column, Sheet, number, scalar
+from ratecli.report.regression.findings import (
+    FAILING,
+    CheckReport,
+    CheckVerdict,
+    Finding,
+    format_interval,
+    format_signed,
+)
+from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_number, format_scalar
 
-FAILED = BAD[1:]
-FINE = (Verdict.IMPROVED, Verdict.BETTER)
+FAILED_VERDICTS = FAILING[1:]
+IMPROVED_VERDICTS = (CheckVerdict.IMPROVED, CheckVerdict.BETTER)
 """Verdicts whose numbers are shown, those that fail and those that do not."""
-MOST_FAILED = 40
-MOST_FINE = 10
+MAX_FAILED = 40
+MAX_IMPROVED = 10
 
 
-def summary(check: Check) -> str:
+def check_summary(check: CheckReport) -> str:
     """`quickstart: 126 comparisons with REFERENCE and `expect`: 2 regressed, 124 same`."""
     counts = ", ".join(
-        f"{len(found)} {verdict}" for verdict in Verdict if (found := check.of(verdict))
+        f"{len(found)} {verdict}" for verdict in CheckVerdict if (found := check.of(verdict))
     )
     sides = [str(check.reference)] if check.reference else []
     if any(each.against == "expect" for each in check.findings):
@@ -29,22 +36,22 @@ def summary(check: Check) -> str:
     return f"{check.name}: {count} comparison{'s' * (count != 1)}{against}: {counts or 'none'}"
 
 
-def table(check: Check) -> Sheet:
-    """What moved, what fails and what moved furthest first; `folded` tells of the rest."""
-    found = [*check.of(*FAILED)[:MOST_FAILED], *check.of(*FINE)[:MOST_FINE]]
+def findings_sheet(check: CheckReport) -> Sheet:
+    """What moved, what fails and what moved furthest first; `omitted_note` tells of the rest."""
+    found = [*check.of(*FAILED_VERDICTS)[:MAX_FAILED], *check.of(*IMPROVED_VERDICTS)[:MAX_IMPROVED]]
     names = list(dict.fromkeys(name for each in found for name in each.point))
     heads = ("verdict", "algorithm", "variant", *names, "split", "metric", "was", "now",
              "difference", "told")  # fmt: skip
     numeric = {"was", "now", "difference"}
-    columns = tuple(Column(name, numeric=name in numeric) for name in heads)
+    columns = tuple(SheetColumn(name, numeric=name in numeric) for name in heads)
     return Sheet("What moved", columns, tuple(_row(each, names) for each in found))
 
 
-def folded(check: Check) -> str:
+def omitted_note(check: CheckReport) -> str:
     """`... and 12 more: --format json has all`; empty where the table has all that moved."""
     failed, fine = (
         max(0, len(check.of(*verdicts)) - most)
-        for verdicts, most in ((FAILED, MOST_FAILED), (FINE, MOST_FINE))
+        for verdicts, most in ((FAILED_VERDICTS, MAX_FAILED), (IMPROVED_VERDICTS, MAX_IMPROVED))
     )
     if not failed + fine:
         return ""
@@ -52,23 +59,27 @@ def folded(check: Check) -> str:
     return f"... and {failed + fine} more{failing}: --format json has all"
 
 
-def _row(each: Finding, names: Sequence[str]) -> tuple[Cell, ...]:
-    moved = "" if each.difference is None else f"{signed(each.difference)}{within(each.interval)}"
+def _row(each: Finding, names: Sequence[str]) -> tuple[SheetCell, ...]:
+    moved = (
+        ""
+        if each.difference is None
+        else f"{format_signed(each.difference)}{format_interval(each.interval)}"
+    )
     texts = [
         str(each.verdict),
         each.algorithm,
         each.variant,
-        *(scalar(each.point.get(name)) for name in names),
+        *(format_scalar(each.point.get(name)) for name in names),
         each.split,
         each.metric,
-        *("" if value is None else number(value) for value in (each.was, each.now)),
+        *("" if value is None else format_number(value) for value in (each.was, each.now)),
         moved,
         each.told,
     ]
-    return tuple(map(Cell, texts))
+    return tuple(map(SheetCell, texts))
 
 
-def versions(check: Check) -> str:
+def versions_note(check: CheckReport) -> str:
     """Why numbers may differ though nobody touched the code; empty where nothing fails."""
     if check.holds or not check.versions:
         return ""
@@ -76,7 +87,7 @@ def versions(check: Check) -> str:
     return f"pinned with {listed}"
 
 
-def document(checks: Sequence[Check]) -> dict[str, Any]:
+def checks_to_json(checks: Sequence[CheckReport]) -> dict[str, Any]:
     """All of it for JSON; numbers that JSON has no way to write are null."""
     return {
         "holds": all(each.holds for each in checks),
@@ -88,7 +99,7 @@ def document(checks: Sequence[Check]) -> dict[str, Any]:
                 "reference": str(each.reference) if each.reference else None,
                 "versions": {name: list(pair) for name, pair in each.versions.items()},
                 "notes": [{"told": one.told, "way_out": one.way_out} for one in each.notes],
-                "counts": {str(v): len(each.of(v)) for v in Verdict if each.of(v)},
+                "counts": {str(v): len(each.of(v)) for v in CheckVerdict if each.of(v)},
                 "comparisons": [_record(one) for one in each.findings],
             }
             for each in checks

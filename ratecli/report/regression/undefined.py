@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ratecli.report.regression.differences import BySeed, matched, plenty
+from ratecli.report.regression.differences import BySeed, enough_seeds, is_paired
 
 
 @dataclass(frozen=True)
-class Undefined:
+class UndefinedSeeds:
     """Of a metric at one sweep point, and of the trials that gave a classifier.
 
     Attributes
@@ -56,26 +56,26 @@ class Undefined:
         return f"undefined at {len(self.now)} of {after} seeds, {len(self.was)} of {before} pinned"
 
 
-def undefined(was: BySeed, now: BySeed, answered: tuple[BySeed, BySeed]) -> Undefined:
+def compare_undefined(was: BySeed, now: BySeed, answered: tuple[BySeed, BySeed]) -> UndefinedSeeds:
     """`was` and `now` are of all seeds; `answered` has the numbers of those with a classifier."""
-    pairs = matched(was, now)
+    pairs = is_paired(was, now)
     common = answered[0].keys() & answered[1].keys()
     seeds = [frozenset(common if pairs else each) for each in answered]
     lacking = [
         frozenset(seed for seed in own if not math.isfinite(numbers[seed]))
         for own, numbers in zip(seeds, answered, strict=True)
     ]
-    return Undefined(
+    return UndefinedSeeds(
         was=lacking[0],
         now=lacking[1],
         before=seeds[0],
         after=seeds[1],
         paired=pairs,
-        plenty=plenty(was, now),
+        plenty=enough_seeds(was, now),
     )
 
 
-def chance(points: Sequence[Undefined]) -> tuple[float, float]:
+def undefined_chance(points: Sequence[UndefinedSeeds]) -> tuple[float, float]:
     """That noise leaves so many more seeds undefined, or yet more; and the least that this could be.
 
     `points` are all paired or none is.
@@ -87,22 +87,22 @@ def chance(points: Sequence[Undefined]) -> tuple[float, float]:
             steps.subtract(each.was)
         more = sum(step > 0 for step in steps.values())
         moved = more + sum(step < 0 for step in steps.values())
-        return _coins(more, moved), _coins(moved, moved)
+        return _binomial_tail(more, moved), _binomial_tail(moved, moved)
     was, now, before, after = (
         len(frozenset().union(*sets))
         for sets in zip(*((p.was, p.now, p.before, p.after) for p in points), strict=True)
     )
     sizes = was + now, before + after, after
-    return _dealt(now, *sizes), _dealt(min(was + now, after), *sizes)
+    return _hypergeometric_tail(now, *sizes), _hypergeometric_tail(min(was + now, after), *sizes)
 
 
-def _coins(heads: int, thrown: int) -> float:
+def _binomial_tail(heads: int, thrown: int) -> float:
     """The chance of so many heads or more."""
     ways = sum(math.comb(thrown, k) for k in range(heads, thrown + 1))
     return float(ways / 2**thrown)
 
 
-def _dealt(marked: int, all_marked: int, cards: int, hand: int) -> float:
+def _hypergeometric_tail(marked: int, all_marked: int, cards: int, hand: int) -> float:
     """The chance of so many marked cards or more in a hand."""
     ways = (
         math.comb(all_marked, k) * math.comb(cards - all_marked, hand - k)

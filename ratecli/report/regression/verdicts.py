@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ratecli.config.names import SOLUTION_RATE
-from ratecli.ledger.records import VIOLATION
+from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates.direction import Direction
-from ratecli.report.regression.differences import BySeed, Difference, differences
-from ratecli.report.regression.findings import Finding, Verdict
-from ratecli.report.regression.undefined import Undefined, chance
+from ratecli.report.regression.differences import BySeed, MeanDifference, mean_differences
+from ratecli.report.regression.findings import CheckVerdict, Finding
+from ratecli.report.regression.undefined import UndefinedSeeds, undefined_chance
 
 LEVEL = 0.95
 TOLERANCE = 0.001
@@ -35,7 +35,7 @@ PIN_AGAIN = "if that is meant, pin again: `ratecli pin {file}`"
 
 
 @dataclass(frozen=True)
-class Terms:
+class ComparisonTerms:
     """What counts as a difference.
 
     `tolerance` is a number, of numbers beyond 1 a share; `better` says of metrics which way is; `rows` of
@@ -47,7 +47,7 @@ class Terms:
     rows: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, metric: str) -> Direction:
-        if metric.startswith(VIOLATION):
+        if metric.startswith(VIOLATION_PREFIX):
             return Direction.LOW
         return self.better.get(metric, Direction.EITHER)
 
@@ -60,13 +60,13 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Series:
+class SeedSeries:
     """One comparison before it is made: numbers of all seeds, NaN where there is no finite one."""
 
     finding: Finding
     was: BySeed
     now: BySeed
-    undefined: Undefined
+    undefined: UndefinedSeeds
 
     @property
     def family(self) -> tuple[str, ...]:
@@ -74,25 +74,27 @@ class Series:
         return found.algorithm, found.variant, found.split, found.metric
 
 
-def judged(found: Sequence[Finding | Series], terms: Terms) -> list[Finding]:
+def judge_series(found: Sequence[Finding | SeedSeries], terms: ComparisonTerms) -> list[Finding]:
     """With a verdict for each series."""
-    families: dict[tuple[str, ...], list[Series]] = {}
+    families: dict[tuple[str, ...], list[SeedSeries]] = {}
     for each in found:
-        if isinstance(each, Series):
+        if isinstance(each, SeedSeries):
             families.setdefault(each.family, []).append(each)
-    moved = {id(one.series): one for own in families.values() for one in _of_family(own, terms)}
+    moved = {
+        id(one.series): one for own in families.values() for one in _family_changes(own, terms)
+    }
     reachable = {one.group for one in moved.values() if one.least <= 1 - LEVEL}
     level = (1 - LEVEL) / (2 if reachable else 1)
     tests = sum(one.may_move for one in moved.values())
     tails = level / max(1, tests), level / max(1, len(reachable))
     return [
-        _verdict(moved[id(each)], *tails, terms) if isinstance(each, Series) else each
+        _verdict(moved[id(each)], *tails, terms) if isinstance(each, SeedSeries) else each
         for each in found
     ]
 
 
 @dataclass(frozen=True)
-class _Moved:
+class _SeriesChange:
     """How far a series moved, None where no seeds are left.
 
     Attributes
@@ -105,8 +107,8 @@ class _Moved:
         That noise leaves so many more seeds of its family undefined; and at the least.
     """
 
-    series: Series
-    difference: Difference | None
+    series: SeedSeries
+    difference: MeanDifference | None
     may_move: bool
     still: bool
     chance: float
@@ -118,24 +120,29 @@ class _Moved:
         return self.series.undefined.paired, *self.series.family
 
 
-def _of_family(own: Sequence[Series], terms: Terms) -> Iterator[_Moved]:
-    made = differences([each.was for each in own], [each.now for each in own])
+def _family_changes(own: Sequence[SeedSeries], terms: ComparisonTerms) -> Iterator[_SeriesChange]:
+    made = mean_differences([each.was for each in own], [each.now for each in own])
     far = [each is not None and each.largest > terms.at(each.was) for each in made]
     ways = {each.undefined.paired for each in own}
-    chances = {way: chance([s.undefined for s in own if s.undefined.paired is way]) for way in ways}
+    chances = {
+        way: undefined_chance([s.undefined for s in own if s.undefined.paired is way])
+        for way in ways
+    }
     for series, found, moves in zip(own, made, far, strict=True):
         may_move = moves and found is not None and found.error is not None
-        yield _Moved(series, found, may_move, not any(far), *chances[series.undefined.paired])
+        yield _SeriesChange(
+            series, found, may_move, not any(far), *chances[series.undefined.paired]
+        )
 
 
-def _verdict(moved: _Moved, tail: float, odd: float, terms: Terms) -> Finding:
+def _verdict(moved: _SeriesChange, tail: float, odd: float, terms: ComparisonTerms) -> Finding:
     """`odd` is the level of seeds without a number."""
     finding, found, lacking = moved.series.finding, moved.difference, moved.series.undefined
     lost = lacking.now - lacking.was
     if found is None:
         told = "no seed gave a number both times, and there are too few for two samples"
         way_out = PIN_AGAIN if lacking.moved else "give the file the seeds that are pinned"
-        return replace(finding, told=told + _lacking(lacking), way_out=way_out)
+        return replace(finding, told=told + _missing_seeds(lacking), way_out=way_out)
     if lacking.more and moved.chance <= odd:
         return replace(finding, told=f"it is {lacking.told}, more than noise explains")
     if lost and found.paired and moved.still:
@@ -152,35 +159,35 @@ def _verdict(moved: _Moved, tail: float, odd: float, terms: Terms) -> Finding:
         seeds=found.seeds,
         left_out=len(lacking.was) + len(lacking.now - lacking.was),
         needed=0 if lacking.paired else _needed(found, tail, finding.metric, terms),
-        told=f"{_how(found)}{_lacking(lacking)}",
+        told=f"{_describe_method(found)}{_missing_seeds(lacking)}",
         remark=lacking.told if lacking.moved else "",
         way_out="" if verdict.good else PIN_AGAIN,
     )
 
 
-def _judge(found: Difference, tail: float, metric: str, terms: Terms) -> Verdict:
+def _judge(found: MeanDifference, tail: float, metric: str, terms: ComparisonTerms) -> CheckVerdict:
     low, high = found.interval(tail) or (found.value, found.value)
     if abs(found.value) <= terms.at(found.was) or low <= 0 <= high:
-        return Verdict.SAME
+        return CheckVerdict.SAME
     if not terms.directed(metric):
-        return Verdict.CHANGED
+        return CheckVerdict.CHANGED
     worse = found.value > 0 if terms.of(metric) is Direction.LOW else found.value < 0
-    return Verdict.REGRESSED if worse else Verdict.IMPROVED
+    return CheckVerdict.REGRESSED if worse else CheckVerdict.IMPROVED
 
 
-def _needed(found: Difference, tail: float, metric: str, terms: Terms) -> int:
+def _needed(found: MeanDifference, tail: float, metric: str, terms: ComparisonTerms) -> int:
     """With how many seeds half a point of a metric that gets better one way would show."""
-    if metric.startswith(VIOLATION) or metric == SOLUTION_RATE or not terms.directed(metric):
+    if metric.startswith(VIOLATION_PREFIX) or metric == SOLUTION_RATE or not terms.directed(metric):
         return 0
     return found.needed(HALF_A_POINT * max(1.0, abs(found.was)), tail)
 
 
-def _how(found: Difference) -> str:
+def _describe_method(found: MeanDifference) -> str:
     seeds = f"{found.seeds} seed{'s' * (found.seeds > 1)}"
     if not found.paired:
         return f"two samples of {seeds} or more"
     return f"paired over {seeds}" if found.error is not None else f"{seeds}: no interval"
 
 
-def _lacking(seeds: Undefined) -> str:
+def _missing_seeds(seeds: UndefinedSeeds) -> str:
     return f"; {seeds.told}" if seeds.was or seeds.now else ""

@@ -11,22 +11,22 @@ from scipy.spatial import ConvexHull
 
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
-from ratecli.rates.kinds import Kinds
+from ratecli.rates.kinds import RowKinds
 from ratecli.solvers.groups import Groups
-from ratecli.solvers.hull.forms import Program
-from ratecli.solvers.oracles.threshold import cuts
+from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.oracles.threshold import all_thresholds
 
-Cuts = NDArray[np.intp]
+CutIndices = NDArray[np.intp]
 """Numbers of cuts of a group, 0 for no yes, ascending as the threshold falls."""
 
-FLAT = 1e-9
+FLAT_DIRECTION = 1e-9
 """A direction in which nothing moves by more than this part of what moves most does not count."""
-SMALL = 256
+MAX_CUTS_KEPT_WHOLE = 256
 """A group with so few cuts keeps them all."""
 
 
 @dataclass(frozen=True)
-class Cell:
+class GroupCuts:
     """The T cuts of a group: who is decided yes above each of T thresholds.
 
     Attributes
@@ -46,7 +46,7 @@ class Cell:
     def __len__(self) -> int:
         return len(self.thresholds)
 
-    def points(self, slopes: Array, chosen: Cuts | slice) -> Array:
+    def points(self, slopes: Array, chosen: CutIndices | slice) -> Array:
         """(K, ...) what some cuts add to the rates, where kinds have `slopes` (K, all kinds)."""
         return np.asarray(slopes[:, self.kinds] @ self.yes[:, chosen])
 
@@ -55,7 +55,9 @@ class Cell:
         return np.asarray((prices @ slopes[:, self.kinds]) @ self.yes)
 
 
-def cells_of(scores: Array, groups: Groups, kinds: Kinds, directions: Array) -> list[Cell]:
+def cuts_by_group(
+    scores: Array, groups: Groups, kinds: RowKinds, directions: Array
+) -> list[GroupCuts]:
     """The cuts of each group on scores (n,).
 
     A group whose decisions move the goals in none of their `directions` (F, K) has one cut, that of
@@ -69,16 +71,16 @@ def cells_of(scores: Array, groups: Groups, kinds: Kinds, directions: Array) -> 
         if not (directions @ kinds.slopes[:, present]).any():
             above = kinds.weight[rows] * (scores[rows] > 0)
             once = np.asarray(np.bincount(own, above, len(present)), dtype=float)
-            found.append(Cell(np.zeros(1), present, once[:, None]))
+            found.append(GroupCuts(np.zeros(1), present, once[:, None]))
             continue
-        ranking, counts, thresholds = cuts(scores[rows])
+        ranking, counts, thresholds = all_thresholds(scores[rows])
         yes = np.zeros((len(present), len(rows) + 1))
         yes[own[ranking], np.arange(1, len(rows) + 1)] = kinds.weight[rows][ranking]
-        found.append(Cell(thresholds, present, np.cumsum(yes, axis=1)[:, counts]))
+        found.append(GroupCuts(thresholds, present, np.cumsum(yes, axis=1)[:, counts]))
     return found
 
 
-def directions_of(program: Program) -> Array:
+def goal_directions(program: RateProgram) -> Array:
     """(F, K) slopes in the rates of all that the goals are functions of, none of them 0."""
     forms = (program.objective, *program.constraints)
     rows = [form.line.slopes for form in forms]
@@ -90,34 +92,34 @@ def directions_of(program: Program) -> Array:
     return found[found.any(axis=1)]
 
 
-def vertices(cell: Cell, moves: Array) -> Cuts | None:
+def hull_vertices(cell: GroupCuts, moves: Array) -> CutIndices | None:
     """The cuts on the convex hull of all that the cell's cuts do, None where it is not known.
 
     No other cut can matter to goals that are functions of `moves @ yes`, moves (F, Q): any point of
     the hull is a random choice among these. In two dimensions the hull is found exactly, as that of
     a ROC curve is; in more, all cuts are kept where there are few.
     """
-    if len(cell) <= SMALL:
+    if len(cell) <= MAX_CUTS_KEPT_WHOLE:
         return np.arange(len(cell))
     _, sizes, axes = np.linalg.svd(moves, full_matrices=False)
-    rank = int((sizes > FLAT * sizes[0]).sum())
+    rank = int((sizes > FLAT_DIRECTION * sizes[0]).sum())
     if rank > 2:
         return None
     points = ((sizes[:rank, None] * axes[:rank]) @ cell.yes).T
     points = points / np.abs(points).max()
-    if rank == 2 and not _on_a_line(points):
+    if rank == 2 and not _are_collinear(points):
         return np.sort(ConvexHull(points).vertices).astype(np.intp)
     reach = points @ points[np.argmax(np.abs(points).sum(axis=1))]
     return np.unique([np.argmin(reach), np.argmax(reach)]).astype(np.intp)
 
 
-def _on_a_line(points: Array) -> bool:
+def _are_collinear(points: Array) -> bool:
     """Whether points (T, 2), one of them 0, lie on one line."""
     x, y = points[np.argmax(np.abs(points).sum(axis=1))]
-    return bool(np.abs(points[:, 0] * y - points[:, 1] * x).max() <= FLAT)
+    return bool(np.abs(points[:, 0] * y - points[:, 1] * x).max() <= FLAT_DIRECTION)
 
 
-def coupled(chances: Sequence[tuple[Cuts, Array]]) -> tuple[Cuts, Array]:
+def couple_group_cuts(chances: Sequence[tuple[CutIndices, Array]]) -> tuple[CutIndices, Array]:
     """Cuts of all groups at once: (M, C) and their M chances, of each group's cuts and chances.
 
     One number drawn for all of them, so that M is at most the number of cuts less that of groups,
@@ -125,7 +127,7 @@ def coupled(chances: Sequence[tuple[Cuts, Array]]) -> tuple[Cuts, Array]:
     """
     ends = [np.cumsum(each) for _, each in chances]
     steps = np.unique(np.concatenate([[0.0, 1.0], *(each[:-1] for each in ends)]).clip(0, 1))
-    steps = steps[np.append(True, np.diff(steps) > FLAT)]
+    steps = steps[np.append(True, np.diff(steps) > FLAT_DIRECTION)]
     steps[-1] = 1.0
     middles = 0.5 * (steps[1:] + steps[:-1])
     drawn = [

@@ -12,7 +12,7 @@ from fairlearn.reductions import ClassificationMoment
 from ratecli.models.base import Array
 
 
-class Rows(ClassificationMoment):  # type: ignore[misc]
+class AffineRowsMoment(ClassificationMoment):  # type: ignore[misc]
     """`slopes @ decisions + constants`, each at most 0 as a constraint: (m, n) and (m,).
 
     fairlearn's own moments compare groups with all rows, and weigh each row by 1 / n; these are what

@@ -13,19 +13,24 @@ from annotated_types import Gt
 from ratecli.models.base import Classifier
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.linear import Threshold
-from ratecli.models.mixture import Mixture
-from ratecli.rates.kinds import Kinds
+from ratecli.models.mixture import MixtureClassifier
+from ratecli.rates.kinds import RowKinds
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.baselines.group_cuts import Cuts, cells_of, coupled, directions_of
+from ratecli.solvers.baselines.group_cuts import (
+    CutIndices,
+    couple_group_cuts,
+    cuts_by_group,
+    goal_directions,
+)
 from ratecli.solvers.baselines.group_hull import GroupHull
-from ratecli.solvers.baselines.plain import plain_fit
-from ratecli.solvers.baselines.single_cuts import best_single
-from ratecli.solvers.feasibility import unmet
+from ratecli.solvers.baselines.plain import fit_plain_classifier
+from ratecli.solvers.baselines.single_cuts import best_deterministic_cuts
+from ratecli.solvers.feasibility import unmet_status
 from ratecli.solvers.groups import Groups
-from ratecli.solvers.hull.forms import TAKEN, UNDEFINED, Program
+from ratecli.solvers.hull.forms import PROGRAM_SHAPES, UNDEFINED_RATIO_REASON, RateProgram
 from ratecli.solvers.problem import Problem
 
-ROUNDS = 100
+MAX_ROUNDS = 100
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,8 @@ class PostShift(Solver):
     gap: Annotated[float, Gt(0)] = 1e-5
 
     version: ClassVar[int] = 3
-    objectives: ClassVar[frozenset[str]] = TAKEN
-    constraints: ClassVar[frozenset[str]] = TAKEN
+    objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
+    constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     @property
     def sees_slices(self) -> bool:
@@ -68,12 +73,14 @@ class PostShift(Solver):
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         begun = time.perf_counter()
-        scorer, short = plain_fit(problem, self.loss, rng)
+        scorer, short = fit_plain_classifier(problem, self.loss, rng)
         progress(f"{self.loss} loss fitted")
-        program, kinds = Program.of(problem), Kinds.by(problem.rates)
+        program, kinds = RateProgram.of(problem), RowKinds.by(problem.rates)
         groups = Groups.of_problem(problem)
-        cells = cells_of(scorer.score(problem.X), groups, kinds, directions_of(program))
-        search = _Search(GroupHull(program, kinds, cells, self.gap), scorer, groups, begun)
+        cells = cuts_by_group(scorer.score(problem.X), groups, kinds, goal_directions(program))
+        search = _GroupThresholdSearch(
+            GroupHull(program, kinds, cells, self.gap), scorer, groups, begun
+        )
         while search.goes_on():
             progress(search.step())
         variants = search.variants()
@@ -84,7 +91,7 @@ class PostShift(Solver):
         return Solution(variants, status, reason, multipliers, tuple(search.trace))
 
 
-class _Search:
+class _GroupThresholdSearch:
     def __init__(self, hull: GroupHull, scorer: Threshold, groups: Groups, begun: float) -> None:
         self.hull, self.scorer, self.groups, self.begun = hull, scorer, groups, begun
         self.trace: list[dict[str, Any]] = []
@@ -92,7 +99,7 @@ class _Search:
         self.left = np.inf
 
     def goes_on(self) -> bool:
-        return not self.ended and len(self.trace) < ROUNDS
+        return not self.ended and len(self.trace) < MAX_ROUNDS
 
     def step(self) -> str:
         """The best point of the hull so far, and cuts that are cheap at its prices."""
@@ -119,8 +126,8 @@ class _Search:
 
     def variants(self) -> Mapping[str, Classifier]:
         """The single choice takes the place of a random one that is worse, as of a search cut short."""
-        choices, chances = coupled(self.chances)
-        single = best_single(self.hull, self.found, self.bound, self.chances)
+        choices, chances = couple_group_cuts(self.chances)
+        single = best_deterministic_cuts(self.hull, self.found, self.bound, self.chances)
         found = self.found.value - self.hull.gap if self.hull.feasible else -np.inf
         if not single.key[0] and single.key[1] < found:
             choices, chances = single.cuts[None, :], np.ones(1)
@@ -128,11 +135,11 @@ class _Search:
             self.trace[-1]["objective"] = single.key[1]
         self.trace[-1]["exact"] = single.exact
         return {
-            "stochastic": Mixture(tuple(map(self._classifier, choices)), chances),
+            "stochastic": MixtureClassifier(tuple(map(self._classifier, choices)), chances),
             "deterministic": self._classifier(single.cuts),
         }
 
-    def _classifier(self, cuts: Cuts) -> GroupThreshold:
+    def _classifier(self, cuts: CutIndices) -> GroupThreshold:
         chosen = [cell.thresholds[cut] for cell, cut in zip(self.hull.cells, cuts, strict=True)]
         groups = self.groups
         return GroupThreshold(self.scorer, groups.slices, groups.patterns, np.array(chosen))
@@ -140,7 +147,7 @@ class _Search:
     def ending(self) -> tuple[str, str]:
         """Status and reason."""
         if self.hull.feasible and self.hull.program.missed(self.found.rates) == np.inf:
-            return "iteration_limit", UNDEFINED
+            return "iteration_limit", UNDEFINED_RATIO_REASON
         if self.hull.feasible and self.ended and self.left <= self.hull.gap:
             return "solved", ""
         if self.hull.feasible and np.isinf(self.left):
@@ -149,4 +156,4 @@ class _Search:
             return "iteration_limit", f"the objective may be {self.left:.2g} above the least one"
         missed = self.trace[-1]["violation"]
         reason = f"every choice of thresholds misses some constraint by {missed:.3g} or more"
-        return unmet(self.hull.program, self.hull.kinds, reason)
+        return unmet_status(self.hull.program, self.hull.kinds, reason)

@@ -12,14 +12,14 @@ from annotated_types import Ge, Gt
 
 from ratecli.models.base import Classifier
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.mixture import Mixture, Vote
+from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.hull.best import EXCESS
-from ratecli.solvers.liblinear import narrow
+from ratecli.solvers.hull.best import MAX_EXCESS
+from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.problem import Problem
 
-LEAST_CHANCE = 1e-9
+MIN_CHANCE = 1e-9
 """Below this a chance is what rounding left of none."""
 
 
@@ -57,10 +57,10 @@ class ExponentiatedGradient(Solver):
         from fairlearn.reductions import ExponentiatedGradient as Reduction  # noqa: PLC0415
         from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
-        from ratecli.solvers.baselines.moments import Rows  # noqa: PLC0415
+        from ratecli.solvers.baselines.moments import AffineRowsMoment  # noqa: PLC0415
 
         begun = time.perf_counter()
-        aim = Rows(*problem.rows(affine_pieces(problem.objective)))
+        aim = AffineRowsMoment(*problem.rows(affine_pieces(problem.objective)))
         slopes, constants = problem.rows(
             [form for goal in problem.constraints for form in affine_pieces(goal)]
         )
@@ -72,16 +72,16 @@ class ExponentiatedGradient(Solver):
             random_state=int(rng.integers(2**31)),
         )
         reduction = Reduction(
-            learner, Rows(slopes, constants), objective=aim, eps=self.eps,
+            learner, AffineRowsMoment(slopes, constants), objective=aim, eps=self.eps,
             max_iter=self.iterations, nu=self.gap,
         )  # fmt: skip
         signs, _ = problem.labels()
         with warnings.catch_warnings():
             # what pandas will change is fairlearn's business
             warnings.simplefilter("ignore", DeprecationWarning)
-            reduction.fit(narrow(problem.X), (signs > 0).astype(int))
-        members, chances = _mixture(reduction)
-        mixture = Mixture(members, chances)
+            reduction.fit(to_int32_indices(problem.X), (signs > 0).astype(int))
+        members, chances = _mixture_members(reduction)
+        mixture = MixtureClassifier(members, chances)
         decisions = mixture.decide(problem.X)
         row = {
             "iteration": int(reduction.last_iter_) + 1,
@@ -92,31 +92,34 @@ class ExponentiatedGradient(Solver):
             "seconds": time.perf_counter() - begun,
         }
         progress(f"{row['work']} classifiers fitted")
-        variants: dict[str, Classifier] = {"stochastic": mixture, "voted": Vote(members, chances)}
-        return Solution(variants, *_ending(reduction, row["violation"]), trace=(row,))
+        variants: dict[str, Classifier] = {
+            "stochastic": mixture,
+            "voted": MajorityVote(members, chances),
+        }
+        return Solution(variants, *_final_status(reduction, row["violation"]), trace=(row,))
 
 
-def _mixture(reduction: Any) -> tuple[tuple[Classifier, ...], Any]:
+def _mixture_members(reduction: Any) -> tuple[tuple[Classifier, ...], Any]:
     """The classifiers with a chance, and their chances, which add up to 1."""
     chances = reduction.weights_.to_numpy(dtype=float)
-    numbers = reduction.weights_.index[chances > LEAST_CHANCE]
+    numbers = reduction.weights_.index[chances > MIN_CHANCE]
     width = reduction.constraints_.X.shape[1]
-    members = tuple(_classifier(reduction.predictors_[k], width) for k in numbers)
-    kept = chances[chances > LEAST_CHANCE]
+    members = tuple(_linear_classifier(reduction.predictors_[k], width) for k in numbers)
+    kept = chances[chances > MIN_CHANCE]
     return members, kept / kept.sum()
 
 
-def _classifier(model: Any, width: int) -> Classifier:
+def _linear_classifier(model: Any, width: int) -> Classifier:
     if type(model).__name__ == "DummyClassifier":  # where all costs have one sign
         return Threshold(np.zeros(width), 1.0 if model.constant == 1 else -1.0)
     return Logistic(model.coef_[0].astype(float), float(model.intercept_[0]))
 
 
-def _ending(reduction: Any, violation: float) -> tuple[str, str]:
+def _final_status(reduction: Any, violation: float) -> tuple[str, str]:
     steps = f"after {reduction.last_iter_ + 1} steps"
     if reduction.best_gap_ >= reduction.nu:
         left = f"a gap of {reduction.best_gap_:.2g} is left, above {reduction.nu:.2g}"
         return "iteration_limit", f"{steps} {left}"
-    if violation > EXCESS:
+    if violation > MAX_EXCESS:
         return "iteration_limit", f"{steps} a constraint is missed"
     return "solved", ""

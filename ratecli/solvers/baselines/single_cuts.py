@@ -9,42 +9,42 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.baselines.group_cuts import Cuts
+from ratecli.solvers.baselines.group_cuts import CutIndices
 from ratecli.solvers.baselines.group_hull import GroupHull
-from ratecli.solvers.hull.best import Best
+from ratecli.solvers.hull.best import HullOptimum
 
 ROUNDING = 1e-12
 """What a sum of a few exact rates may be off by."""
-MOST = 100_000
+MAX_CHOICES_AT_ONCE = 100_000
 """Choices that are looked at at once."""
-ENTRIES = 20_000_000
+MAX_ENTRIES_AT_ONCE = 20_000_000
 """Rates, or costs, of those."""
 STARTS = 64
 PASSES = 20
-REACH = 25
+PAIR_REACH = 25
 """How many cuts up and down two groups are moved together."""
-FEW = 12
+MAX_PAIRED_GROUPS = 12
 """With more groups than this no two are moved together."""
-FAR = 2000
+SINGLE_REACH = 2000
 """Cuts near by, and cuts spread evenly, that a group is moved to alone."""
-GROWTH = 4.0
+REACH_GROWTH = 4.0
 
-Key = tuple[float, float]
+ChoiceKey = tuple[float, float]
 """What a choice misses and its objective: the less the better, in this order."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class CutChoice:
     """A cut of each group (C,), and whether no other choice is better."""
 
-    cuts: Cuts
-    key: Key
+    cuts: CutIndices
+    key: ChoiceKey
     exact: bool
 
 
-def best_single(
-    hull: GroupHull, found: Best, bound: float, chances: Sequence[tuple[Cuts, Array]]
-) -> Choice:
+def best_deterministic_cuts(
+    hull: GroupHull, found: HullOptimum, bound: float, chances: Sequence[tuple[CutIndices, Array]]
+) -> CutChoice:
     """The choice of one cut in each group that meets the constraints and has the least objective.
 
     `found` is the best point of the hull, `chances` those of its cuts, and no point that meets the
@@ -57,7 +57,7 @@ def best_single(
     one; then, and where there are too many, a coarse grid of choices is looked at, and single groups
     and pairs of them are moved from the best one as long as it gets better.
     """
-    search = _Search(hull, bound)
+    search = _CutChoiceSearch(hull, bound)
     every = np.prod([float(len(cell)) for cell in hull.cells])
     if every <= search.most:
         sizes = [len(cell) for cell in hull.cells]
@@ -73,25 +73,25 @@ def best_single(
     return replace(moved, exact=sure and moved.key[1] <= bound + search.slack(found))
 
 
-class _Search:
+class _CutChoiceSearch:
     def __init__(self, hull: GroupHull, bound: float) -> None:
         self.hull, self.bound = hull, bound
-        self.most = min(MOST, ENTRIES // len(hull.origin))
+        self.most = min(MAX_CHOICES_AT_ONCE, MAX_ENTRIES_AT_ONCE // len(hull.origin))
 
     @staticmethod
-    def slack(found: Best) -> float:
+    def slack(found: HullOptimum) -> float:
         """What the bound may be off by: rounding of a linear program."""
         return 1e-8 * (1.0 + float(np.abs(found.multipliers).sum()))
 
-    def best(self, choices: Cuts, *, exact: bool) -> Choice:
+    def best(self, choices: CutIndices, *, exact: bool) -> CutChoice:
         """The best of choices (C, N)."""
         program, rates = self.hull.program, self.hull.rates(choices)
         missed = program.missed(rates, ROUNDING)
         values = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
         k = int(np.lexsort((values, missed))[0])
-        return Choice(choices[:, k], (float(missed[k]), float(values[k])), exact)
+        return CutChoice(choices[:, k], (float(missed[k]), float(values[k])), exact)
 
-    def near(self, found: Best) -> Choice | None:
+    def near(self, found: HullOptimum) -> CutChoice | None:
         """The best choice of cuts that cost little, None if there is none that meets the constraints."""
         costs = [cell.costs(found.prices, self.hull.kinds.slopes) for cell in self.hull.cells]
         reduced = [cost - cost.min() for cost in costs]
@@ -101,7 +101,7 @@ class _Search:
         last = None
         while (choices := self._within(reduced, reach)) is not None:
             last = self.best(choices, exact=True)
-            wanted = GROWTH * reach
+            wanted = REACH_GROWTH * reach
             if ease and not last.key[0]:
                 needed = (last.key[1] - self.bound + self.slack(found)) / ease
                 if needed <= reach:
@@ -112,7 +112,7 @@ class _Search:
             reach = min(wanted, longest)
         return None if last is None else replace(last, exact=False)
 
-    def _ease(self, found: Best) -> float:
+    def _ease(self, found: HullOptimum) -> float:
         """What a choice's objective lies above the bound, at least, where its cuts cost 1 more; 0 if
         that cannot be said.
 
@@ -129,12 +129,12 @@ class _Search:
         _, most = columns.range(bottom.slopes, bottom.constant)
         return float(bottom.at(found.rates)) / most if all(self.hull.whole) else 0.0
 
-    def _within(self, reduced: Sequence[Array], reach: float) -> Cuts | None:
+    def _within(self, reduced: Sequence[Array], reach: float) -> CutIndices | None:
         """All choices (C, N) whose cuts cost at most `reach` more in sum, None if they are too many."""
         choices, spent = np.zeros((0, 1), dtype=np.intp), np.zeros(1)
         for costs in reduced:
             cheap = np.flatnonzero(costs <= reach)
-            if len(cheap) * len(spent) > ENTRIES:
+            if len(cheap) * len(spent) > MAX_ENTRIES_AT_ONCE:
                 return None
             total = np.add.outer(spent, costs[cheap])
             left, right = np.nonzero(total <= reach)
@@ -143,7 +143,7 @@ class _Search:
             choices, spent = np.vstack([choices[:, left], cheap[right]]), total[left, right]
         return choices
 
-    def coarse(self) -> Choice:
+    def coarse(self) -> CutChoice:
         """The best choice of cuts that are spread evenly, as many as can be looked at."""
         each = max(int(self.most ** (1 / len(self.hull.cells))), 2)
         if (
@@ -156,26 +156,30 @@ class _Search:
         choices = np.stack([grid.ravel() for grid in np.meshgrid(*grids, indexing="ij")])
         return self.best(choices, exact=False)
 
-    def moved(self, choice: Choice) -> Choice:
+    def moved(self, choice: CutChoice) -> CutChoice:
         """The choice after moves of one group, then of two, as long as they make it better."""
         for _ in range(PASSES):
             before = choice.key
             for c in range(len(self.hull.cells)):
                 choice = self._tried(choice, [c])
-            if len(self.hull.cells) <= FEW:
+            if len(self.hull.cells) <= MAX_PAIRED_GROUPS:
                 for pair in itertools.combinations(range(len(self.hull.cells)), 2):
                     choice = self._tried(choice, pair)
             if not choice.key < before:
                 break
         return choice
 
-    def _tried(self, choice: Choice, moving: Sequence[int]) -> Choice:
+    def _tried(self, choice: CutChoice, moving: Sequence[int]) -> CutChoice:
         options = []
         for c in moving:
             count, own = len(self.hull.cells[c]), choice.cuts[c]
-            reach = FAR if len(moving) == 1 else REACH
+            reach = SINGLE_REACH if len(moving) == 1 else PAIR_REACH
             near = np.arange(max(own - reach, 0), min(own + reach + 1, count))
-            wide = np.linspace(0, count - 1, FAR).astype(np.intp) if len(moving) == 1 else near
+            wide = (
+                np.linspace(0, count - 1, SINGLE_REACH).astype(np.intp)
+                if len(moving) == 1
+                else near
+            )
             options.append(np.union1d(near, wide))
         grid = np.meshgrid(*options, indexing="ij")
         choices = np.tile(choice.cuts[:, None], (1, grid[0].size))

@@ -11,13 +11,13 @@ import numpy as np
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import Goal
-from ratecli.rates.kinds import Kinds
+from ratecli.rates.kinds import RowKinds
 from ratecli.rates.sample import Mask
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
-from ratecli.solvers.baselines.cuts import Cuts
-from ratecli.solvers.baselines.plain import plain_fit
-from ratecli.solvers.feasibility import unmet
-from ratecli.solvers.hull.forms import TAKEN, Program
+from ratecli.solvers.baselines.cuts import ThresholdRates
+from ratecli.solvers.baselines.plain import fit_plain_classifier
+from ratecli.solvers.feasibility import unmet_status
+from ratecli.solvers.hull.forms import PROGRAM_SHAPES, RateProgram
 from ratecli.solvers.problem import Problem
 
 ROUNDING = 1e-12
@@ -54,8 +54,8 @@ class Thresholded(Solver):
 
     version: ClassVar[int] = 2
     role: ClassVar[Role] = "reads"
-    objectives: ClassVar[frozenset[str]] = TAKEN
-    constraints: ClassVar[frozenset[str]] = TAKEN
+    objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
+    constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     def __post_init__(self) -> None:
         if self.free and self.meets is not None:
@@ -63,19 +63,19 @@ class Thresholded(Solver):
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         begun = time.perf_counter()
-        plain, short = plain_fit(problem, self.loss, rng)
+        plain, short = fit_plain_classifier(problem, self.loss, rng)
         progress(f"{self.loss} loss fitted")
         own = -plain.bias
-        cuts = Cuts.of(np.asarray(problem.X @ plain.weights), problem.rates, own)
+        cuts = ThresholdRates.of(np.asarray(problem.X @ plain.weights), problem.rates, own)
         goals = self._to_meet(problem.constraints)
-        program = Program.of(replace(problem, constraints=goals))
+        program = RateProgram.of(replace(problem, constraints=goals))
         missed = program.missed(cuts.rates, ROUNDING)
         allowed = missed == 0
         if not allowed.any():
-            reason = _nearest(cuts, program, int(missed.argmin()))
-            return Solution({}, *unmet(program, Kinds.by(problem.rates), reason))
+            reason = _unmet_reason(cuts, program, int(missed.argmin()))
+            return Solution({}, *unmet_status(program, RowKinds.by(problem.rates), reason))
         values = program.value(program.objective, cuts.rates)
-        chosen = _best(cuts, values, allowed, own)
+        chosen = _best_cut(cuts, values, allowed, own)
         threshold = float(cuts.thresholds[chosen])
         classifier = Threshold(plain.weights, -threshold)
         row = {
@@ -96,7 +96,7 @@ class Thresholded(Solver):
         return constraints if self.meets is None else (named[self.meets],)
 
 
-def _best(cuts: Cuts, values: Array, allowed: Mask, own: float) -> int:
+def _best_cut(cuts: ThresholdRates, values: Array, allowed: Mask, own: float) -> int:
     """Of the allowed cuts the one of least value, of equals the nearest to the threshold `own`.
 
     What has no value is worse than all that has one.
@@ -106,7 +106,7 @@ def _best(cuts: Cuts, values: Array, allowed: Mask, own: float) -> int:
     return int(np.where(least, np.abs(cuts.thresholds - own), np.inf).argmin())
 
 
-def _nearest(cuts: Cuts, program: Program, cut: int) -> str:
+def _unmet_reason(cuts: ThresholdRates, program: RateProgram, cut: int) -> str:
     """Why there is no solution: what the cut of least excess misses."""
     missed = dict.fromkeys(program.owners, -np.inf)
     for name, form in zip(program.owners, program.constraints, strict=True):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.baselines.plain import Loss, plain_estimate, plain_fit
+from ratecli.solvers.baselines.plain import LossName, fit_plain_classifier, fit_plain_estimate
 from ratecli.solvers.problem import Problem
 
 
@@ -24,7 +24,7 @@ class Unconstrained(Solver):
         regularized, both by passes of Newton's method where rows are streamed; for labels that are numbers `squared` (exact ridge regression, the bias free).
     """
 
-    loss: Loss = "hinge"
+    loss: LossName = "hinge"
 
     version: ClassVar[int] = 3
     role: ClassVar[Role] = "ignores"
@@ -37,8 +37,8 @@ class Unconstrained(Solver):
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         if self.loss == "squared":
-            return Solution({"estimate": plain_estimate(problem)})
-        classifier, reason = plain_fit(problem, self.loss, rng)
+            return Solution({"estimate": fit_plain_estimate(problem)})
+        classifier, reason = fit_plain_classifier(problem, self.loss, rng)
         progress(f"{self.loss} loss fitted")
         return Solution(
             {"deterministic": classifier}, "iteration_limit" if reason else "solved", reason

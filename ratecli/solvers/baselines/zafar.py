@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Ge
 from scipy import sparse
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Features
 from ratecli.models.linear import Threshold
 from ratecli.models.ramp import HALF
@@ -18,18 +18,18 @@ from ratecli.rates.analysis import Goal as Rule
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.liblinear import with_ones
-from ratecli.solvers.majorize.augmented import Augmented
+from ratecli.solvers.liblinear import add_ones_column
+from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.rows import Rows
-from ratecli.solvers.majorize.solution import ConvexSolution, Goal
-from ratecli.solvers.problem import Problem, combined
+from ratecli.solvers.majorize.rows import FeatureRows
+from ratecli.solvers.majorize.solution import ConvexSolution, StoppingRule
+from ratecli.solvers.problem import Problem, combine_affine_forms
 
-GAP = 5e-7
+ZAFAR_GAP = 5e-7
 """Accuracy in rate units, in which w = 0 has a hinge loss of 1/2."""
-CEILING = 1e4
+MAX_MULTIPLIER = 1e4
 """Largest multiplier."""
-SCALE = 100.0
+CONTRAST_LENGTH = 100.0
 """Length given to the rows of means. One row carries the weight of a constraint, where others weigh
 1 / n: longer and as much lighter it is no exception to the SVM, which is then solved 20 times as
 fast (measured on a9a).
@@ -61,8 +61,8 @@ class Zafar(Solver):
     objectives: ClassVar[frozenset[str]] = frozenset(Shape)
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 
-    def obstacle(self, goal: Rule, rates: RateMatrix) -> Fault | None:
-        return _one_sided(goal, rates)
+    def obstacle(self, goal: Rule, rates: RateMatrix) -> Diagnostic | None:
+        return _one_sided_diagnostic(goal, rates)
 
     def solve(
         self,
@@ -71,8 +71,8 @@ class Zafar(Solver):
         progress: Progress,
     ) -> Solution:
         begun = time.perf_counter()
-        names, means = contrasts(problem)
-        found = solved(bounded(problem, means, self.covariance))
+        names, means = group_contrasts(problem)
+        found = solve_bounded_problem(bounded_covariance_problem(problem, means, self.covariance))
         progress("hinge loss fitted")
         w = 2 * found.w  # scores of margin 1/2 become those of margin 1
         reached = means @ w
@@ -89,11 +89,11 @@ class Zafar(Solver):
         multipliers = dict.fromkeys(names, 0.0)
         for name, value in zip(names, found.multipliers, strict=True):
             multipliers[name] += float(value)
-        status, reason = _ending(found)
+        status, reason = _final_status(found)
         return Solution({"deterministic": classifier}, status, reason, multipliers, (row,))
 
 
-def contrasts(problem: Problem) -> tuple[list[str], Array]:
+def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
     """Of each piece of a constraint its name, and the difference of means (m, d + 1), bias last.
 
     A row counts by its coefficient in the constraint; the bias cancels.
@@ -104,7 +104,11 @@ def contrasts(problem: Problem) -> tuple[list[str], Array]:
         E308 for a constraint that pushes no row up, or none down. A run has found most of them
         before (`Zafar.obstacle`), but for what hangs on another trial.
     """
-    found = [fault for goal in problem.constraints if (fault := _one_sided(goal, problem.rates))]
+    found = [
+        fault
+        for goal in problem.constraints
+        if (fault := _one_sided_diagnostic(goal, problem.rates))
+    ]
     if found:
         raise FaultError(found)
     pieces = [(goal, form) for goal in problem.constraints for form in affine_pieces(goal)]
@@ -115,9 +119,9 @@ def contrasts(problem: Problem) -> tuple[list[str], Array]:
     return [goal.name for goal, _ in pieces], np.hstack([means, np.zeros((len(means), 1))])
 
 
-def _one_sided(goal: Rule, rates: RateMatrix) -> Fault | None:
+def _one_sided_diagnostic(goal: Rule, rates: RateMatrix) -> Diagnostic | None:
     """An E308 where a piece of the rule pushes all rows that it counts the same way, or none."""
-    for row in combined(rates, affine_pieces(goal))[0]:
+    for row in combine_affine_forms(rates, affine_pieces(goal))[0]:
         for way, pushed in (("down", row > 0), ("up", row < 0)):
             if not pushed.any():
                 message = (
@@ -125,43 +129,45 @@ def _one_sided(goal: Rule, rates: RateMatrix) -> Fault | None:
                     "down with those that it pushes up"
                 )
                 hint = "write a rule that holds one group's rate against another's"
-                return Fault("E308", message, hint)
+                return Diagnostic("E308", message, hint)
     return None
 
 
-def bounded(problem: Problem, means: Array, covariance: float) -> ConvexProblem:
+def bounded_covariance_problem(problem: Problem, means: Array, covariance: float) -> ConvexProblem:
     """The SVM with <w, x> at most `covariance` for the rows x of `means`, as a problem of hinges.
 
     In rate units, in which w is half as large and the bound is c / 2. Each x is a row of its own,
     with scores z = s <w, x>. As c / 2 is above -1 / (2 s), <w, x> is at most c / 2 exactly where
     (max(0, 1/2 + z) - 1/2) / s is.
     """
-    X = with_ones(problem.X)
+    X = add_ones_column(problem.X)
     m, n = len(means), X.shape[0]
     error, constant = problem.error()
-    coefficients = np.block([[error, np.zeros((1, m))], [np.zeros((m, n)), np.eye(m) / SCALE]])
-    constants = np.append(constant, np.full(m, -HALF / SCALE - covariance / 2))
-    rows = Rows(_stacked(X, SCALE * means), "none")
+    coefficients = np.block(
+        [[error, np.zeros((1, m))], [np.zeros((m, n)), np.eye(m) / CONTRAST_LENGTH]]
+    )
+    constants = np.append(constant, np.full(m, -HALF / CONTRAST_LENGTH - covariance / 2))
+    rows = FeatureRows(_append_contrasts(X, CONTRAST_LENGTH * means), "none")
     ramp = RampProblem.of(rows, coefficients, constants, 2 * problem.l2)
     return ConvexProblem.tight_at(ramp, np.zeros(n + m))
 
 
-def solved(problem: ConvexProblem) -> ConvexSolution:
+def solve_bounded_problem(problem: ConvexProblem) -> ConvexSolution:
     """From w = 0, which meets every bound, to a certified gap."""
-    goal = Goal(gap=0.0, ceiling=CEILING, hopeless=np.inf, absolute=GAP)
-    return Augmented(goal).solve(problem, np.zeros(problem.ramp.rows.width))
+    goal = StoppingRule(gap=0.0, ceiling=MAX_MULTIPLIER, hopeless=np.inf, absolute=ZAFAR_GAP)
+    return AugmentedLagrangian(goal).solve(problem, np.zeros(problem.ramp.rows.width))
 
 
-def _stacked(X: Features, rows: Array) -> Features:
+def _append_contrasts(X: Features, rows: Array) -> Features:
     if isinstance(X, np.ndarray):
         return np.vstack([X, rows])
     return sparse.csr_array(sparse.vstack([X, sparse.csr_array(rows)], format="csr"))
 
 
-def _ending(found: ConvexSolution) -> tuple[str, str]:
+def _final_status(found: ConvexSolution) -> tuple[str, str]:
     if found.converged:
         return "solved", ""
     return "iteration_limit", (
         f"stopped after {found.work} Newton steps with a gap of {2 * found.gap:.2g}, "
-        f"above {2 * GAP:.2g}"
+        f"above {2 * ZAFAR_GAP:.2g}"
     )

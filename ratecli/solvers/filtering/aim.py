@@ -10,23 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Features
-from ratecli.rates.balance import balance, disclosure
-from ratecli.rates.disclosure import NEVER
+from ratecli.rates.balance import balance, disclosure_bound
+from ratecli.rates.disclosure import MIN_PROXY_SHARE
 from ratecli.rates.expression import Leaf
-from ratecli.rates.kinds import Kinds
+from ratecli.rates.kinds import RowKinds
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
-from ratecli.rates.templates import WHOLE
+from ratecli.rates.templates import POSITIVE_RATE
 from ratecli.solvers.problem import Problem
 
-Positions = NDArray[np.intp]
-NOBODY = "no training row has a value of every column by which groups are told"
+RowIndices = NDArray[np.intp]
+NO_KNOWN_GROUPS = "no training row has a value of every column by which groups are told"
 
 
 @dataclass(frozen=True)
-class Aim:
+class FilterTarget:
     """Groups to balance and groups to keep secret, on training rows.
 
     Rows are told apart by the groups they are in and by nothing else; of a set of rows, or of chances of
@@ -49,16 +49,16 @@ class Aim:
     """
 
     X: Features
-    kinds: Kinds
-    balanced: Positions
+    kinds: RowKinds
+    balanced: RowIndices
     target: Array
-    secret: Positions
+    secret: RowIndices
     base: Array
     alpha: Array
-    column: Positions
+    column: RowIndices
 
     @classmethod
-    def of(cls, problem: Problem, *, leave_out: bool = False) -> Aim:
+    def of(cls, problem: Problem, *, leave_out: bool = False) -> FilterTarget:
         """Of a problem whose objective is a balance and whose constraints bound disclosivities.
 
         Without constraints nothing is secret. With `leave_out`, rows without a value of some column that
@@ -71,14 +71,16 @@ class Aim:
         """
         wanted = balance(problem.objective.expression)
         assert wanted is not None
-        bounds = [found for goal in problem.constraints if (found := disclosure(goal.pieces[0]))]
+        bounds = [
+            found for goal in problem.constraints if (found := disclosure_bound(goal.pieces[0]))
+        ]
         columns = [(groups, alpha) for node, alpha in bounds for groups in node.columns]
         secret = [leaf for groups, _ in columns for leaf in groups]
-        whole = Leaf(WHOLE, wanted.groups[0].over, wanted.groups[0].split)
-        matrix = _only(problem.rates, [*dict.fromkeys([*wanted.groups, *secret]), whole])
+        whole = Leaf(POSITIVE_RATE, wanted.groups[0].over, wanted.groups[0].split)
+        matrix = _select_rates(problem.rates, [*dict.fromkeys([*wanted.groups, *secret]), whole])
         if leave_out:
-            matrix = _known(matrix, problem.known)
-        index, kinds = matrix.index(), Kinds.by(matrix)
+            matrix = _rates_of_known_rows(matrix, problem.known)
+        index, kinds = matrix.index(), RowKinds.by(matrix)
         places = np.array([index[leaf] for leaf in secret], dtype=np.intp)
         sizes = [len(groups) for groups, _ in columns]
         aim = cls(
@@ -93,7 +95,7 @@ class Aim:
         )
         own, told = aim.told(kinds.rates(kinds.totals)[None])
         if not (told > 0).all():  # NaN is neither
-            raise FaultError(Fault("E408", NOBODY))
+            raise FaultError(Diagnostic("E408", NO_KNOWN_GROUPS))
         return replace(aim, base=(own / told)[0])
 
     @property
@@ -109,7 +111,7 @@ class Aim:
         return sparse.csr_array(sparse.coo_array(entries, shape=(self.kinds.count, n)))
 
     @property
-    def combinations(self) -> Positions:
+    def combinations(self) -> RowIndices:
         """(n,) in which of the balanced groups a row is, as a number: with one column the group's own."""
         inside = self.kinds.patterns[self.balanced]
         return np.unique(-inside, axis=1, return_inverse=True)[1].ravel()[self.kinds.of]
@@ -128,7 +130,9 @@ class Aim:
         if not len(self.secret):
             return 0.0
         own, told = self.told(masses)
-        shares = np.divide(own, told, out=np.tile(self.base, (len(own), 1)), where=told > NEVER)
+        shares = np.divide(
+            own, told, out=np.tile(self.base, (len(own), 1)), where=told > MIN_PROXY_SHARE
+        )
         return float((np.abs(shares - self.base) - self.alpha).max())
 
     def told(self, masses: Array) -> tuple[Array, Array]:
@@ -143,7 +147,7 @@ class Aim:
         return np.hstack([shift - room, -shift - room]).T
 
 
-def _only(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
+def _select_rates(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
     """Some of the rates, in this order."""
     index = rates.index()
     at = [index[leaf] for leaf in leaves]
@@ -151,12 +155,12 @@ def _only(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
     return RateMatrix(tuple(leaves), *(sparse.csr_array(part[at]) for part in parts))
 
 
-def _known(rates: RateMatrix, known: Mapping[str, Mask]) -> RateMatrix:
+def _rates_of_known_rows(rates: RateMatrix, known: Mapping[str, Mask]) -> RateMatrix:
     """The rates over the rows that have a value of every column that tells the groups."""
     columns = {each.column for leaf in rates.leaves for each in leaf.where.conditions}
     kept = np.logical_and.reduce([known[name] for name in sorted(columns)])
     if not (kept & (rates.sums[[-1]].toarray()[0] != 0)).any():
-        raise FaultError(Fault("E408", NOBODY))
+        raise FaultError(Diagnostic("E408", NO_KNOWN_GROUPS))
     over = sparse.diags_array(kept.astype(float))
     parts = [sparse.csr_array(part @ over) for part in (rates.sums, rates.against, rates.members)]
     for part in parts:

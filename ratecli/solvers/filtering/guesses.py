@@ -10,15 +10,15 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from ratecli.models.base import Array
-from ratecli.models.fitted import Fitted
-from ratecli.models.proxies import Filter, Guess
-from ratecli.models.trees import Trees
+from ratecli.models.fitted import SklearnModel
+from ratecli.models.proxies import ClassifierProxy, ProxyFilter
+from ratecli.models.trees import TreeEnsemble
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.filtering.aim import Aim
-from ratecli.solvers.filtering.solver import variants
-from ratecli.solvers.filtering.weights import keeping_most, sampling
-from ratecli.solvers.oracles.choice import ChancesOption, fitted_chances
+from ratecli.solvers.filtering.aim import FilterTarget
+from ratecli.solvers.filtering.solver import filter_variants
+from ratecli.solvers.filtering.weights import maximize_kept_rows, optimal_sampling_weights
+from ratecli.solvers.oracles.choice import ChancesOption, fit_probability_classifier
 from ratecli.solvers.problem import Problem
 
 
@@ -72,24 +72,28 @@ class GuessedGroup(Solver):
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         """Raises FaultError, E501, where the classifier refuses rows or options."""
-        aim = Aim.of(problem, leave_out=self.missing == "leave_out")
+        aim = FilterTarget.of(problem, leave_out=self.missing == "leave_out")
         chances = self._fitted(aim, problem.l2, rng)
         progress(f"a classifier of {chances.classes} groups is fitted")
         likeliest = chances.of(aim.X).argmax(axis=1)
         groups = np.unique(likeliest[aim.kinds.weight > 0])  # rows that are left out have no say
         masses = aim.mass(np.equal.outer(likeliest, groups).astype(float)).T
         keep = self._keep(aim, masses)
-        found = Filter(Guess(chances, groups.astype(np.intp), self.noise), keep)
-        return Solution(variants(found, rng, sampled=self.sampled))
+        found = ProxyFilter(ClassifierProxy(chances, groups.astype(np.intp), self.noise), keep)
+        return Solution(filter_variants(found, rng, sampled=self.sampled))
 
-    def _fitted(self, aim: Aim, l2: float, rng: np.random.Generator) -> Trees | Fitted:
+    def _fitted(
+        self, aim: FilterTarget, l2: float, rng: np.random.Generator
+    ) -> TreeEnsemble | SklearnModel:
         used = np.flatnonzero(aim.kinds.weight)
         rows = (aim.X[used], aim.combinations[used], aim.kinds.weight[used])
-        return fitted_chances(self.classifier, rows, l2, rng)
+        return fit_probability_classifier(self.classifier, rows, l2, rng)
 
-    def _keep(self, aim: Aim, masses: Array) -> Array:
+    def _keep(self, aim: FilterTarget, masses: Array) -> Array:
         """(L,) chances of guesses with masses (L, R)."""
         A, sizes = aim.values(masses)
         if self.weights == "naive":
             return np.asarray(sizes.min() / sizes)
-        return keeping_most(A, sizes, sampling(A, sizes, aim.target, kept=self.kept)).keep
+        return maximize_kept_rows(
+            A, sizes, optimal_sampling_weights(A, sizes, aim.target, kept=self.kept)
+        ).keep

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 
-PRECISION = 1e-11
+QP_TOLERANCE = 1e-11
 """Of the interior point method, relative and absolute: gap and infeasibility."""
-NONE = 1e-9
+QP_ZERO = 1e-9
 """Below this, relative to the largest, a part of a solution is what an interior point leaves of none."""
-GOOD = ("Solved", "AlmostSolved", "InsufficientProgress")
+ACCEPTED_QP_STATUSES = ("Solved", "AlmostSolved", "InsufficientProgress")
 """What the method says of solutions that are as good as double precision lets them be."""
 
 
 @dataclass(frozen=True)
-class Least:
+class LeastSquaresOptimum:
     """The x of least `|P x - b|^2 / 2` with `x >= 0`, `C x <= 0` and, unless e is None, `e @ x = 1`.
 
     Attributes
@@ -47,12 +47,12 @@ class Least:
         return float(np.linalg.norm(self.residual))
 
 
-def least(P: Array, b: Array, C: Array, e: Array | None) -> Least:
+def solve_least_squares_qp(P: Array, b: Array, C: Array, e: Array | None) -> LeastSquaresOptimum:
     """Of (D, T), (D,), (M, T) and (T,); by an interior point method (Clarabel: Goulart, Chen 2024)."""
     import clarabel  # noqa: PLC0415  slow to import, and for filters only
 
     (D, T), M = P.shape, len(C)
-    size = np.maximum(np.abs(np.vstack([P, C])).max(axis=0, initial=0.0), NONE)
+    size = np.maximum(np.abs(np.vstack([P, C])).max(axis=0, initial=0.0), QP_ZERO)
     equal = np.zeros((0, T)) if e is None else e[None] / size
     parts = [
         np.hstack([P / size, -np.eye(D)]),
@@ -65,18 +65,18 @@ def least(P: Array, b: Array, C: Array, e: Array | None) -> Least:
     cones = [clarabel.ZeroConeT(D + len(equal)), clarabel.NonnegativeConeT(M + T)]
     rows = sparse.csc_matrix(np.vstack(parts))
     solved = clarabel.DefaultSolver(
-        squares, np.zeros(T + D), rows, right, cones, _settings(clarabel)
+        squares, np.zeros(T + D), rows, right, cones, _clarabel_settings(clarabel)
     ).solve()
-    if str(solved.status) not in GOOD:
-        raise FaultError(Fault("E501", f"a quadratic program ended as {solved.status}"))
+    if str(solved.status) not in ACCEPTED_QP_STATUSES:
+        raise FaultError(Diagnostic("E501", f"a quadratic program ended as {solved.status}"))
     scaled, duals = np.asarray(solved.x)[:T], np.asarray(solved.z)
-    x = np.where(scaled > NONE * scaled.max(), scaled, 0.0) / size
+    x = np.where(scaled > QP_ZERO * scaled.max(), scaled, 0.0) / size
     level = float(duals[D]) if len(equal) else 0.0
-    return Least(x, P @ x - b, np.maximum(duals[D + len(equal) :][:M], 0.0), level)
+    return LeastSquaresOptimum(x, P @ x - b, np.maximum(duals[D + len(equal) :][:M], 0.0), level)
 
 
-def _settings(clarabel: Any) -> Any:
+def _clarabel_settings(clarabel: Any) -> Any:
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = PRECISION
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = QP_TOLERANCE
     return settings

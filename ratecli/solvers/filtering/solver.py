@@ -11,14 +11,14 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from ratecli.models.base import Classifier
-from ratecli.models.proxies import Filter, Sampled
+from ratecli.models.proxies import ProxyFilter, SampledFilter
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.filtering.aim import Aim
-from ratecli.solvers.filtering.progress import Progressing
-from ratecli.solvers.filtering.split import Terms, nearest_split
-from ratecli.solvers.filtering.tree import Growth, Rules, Splitter
-from ratecli.solvers.oracles.choice import OracleOption, knows_groups, oracle
+from ratecli.solvers.filtering.aim import FilterTarget
+from ratecli.solvers.filtering.progress import ProgressSplitter
+from ratecli.solvers.filtering.split import SplitOptions, nearest_split
+from ratecli.solvers.filtering.tree import FilterTreeBuilder, GrowthOptions, Splitter
+from ratecli.solvers.oracles.choice import OracleOption, make_oracle, oracle_uses_groups
 from ratecli.solvers.problem import Problem
 
 
@@ -99,7 +99,7 @@ class BalancedTree(Solver):
     def __post_init__(self) -> None:
         if self.relaxed and self.kept:
             raise ValueError("with 'relaxed' weights there is no least share to keep: say kept: 0")
-        if knows_groups(self.oracle):
+        if oracle_uses_groups(self.oracle):
             raise ValueError("a filter is not told the groups: leave out 'groups' of its 'plugin'")
 
     @property
@@ -110,30 +110,32 @@ class BalancedTree(Solver):
         return {"offset": "'offset' is of 'split: progress', and this is nearest"}
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        aim = Aim.of(problem, leave_out=self.missing == "leave_out")
-        terms = Terms(self.relaxed, self.kept, self.child, self.gap, self.calls)
-        growth = Growth(
+        aim = FilterTarget.of(problem, leave_out=self.missing == "leave_out")
+        terms = SplitOptions(self.relaxed, self.kept, self.child, self.gap, self.calls)
+        growth = FilterTreeBuilder(
             aim,
-            Rules(self.gamma, self.depth, self.stop, self.order),
+            GrowthOptions(self.gamma, self.depth, self.stop, self.order),
             terms,
             self._splitter(aim, terms),
-            lambda ground: oracle(self.oracle, ground, problem.l2, rng),
+            lambda ground: make_oracle(self.oracle, ground, problem.l2, rng),
         )
         for said in growth.grow():
             progress(said)
         return Solution(
-            variants(growth.filter(), rng, sampled=self.sampled), trace=tuple(growth.trace)
+            filter_variants(growth.filter(), rng, sampled=self.sampled), trace=tuple(growth.trace)
         )
 
-    def _splitter(self, aim: Aim, terms: Terms) -> Splitter:
+    def _splitter(self, aim: FilterTarget, terms: SplitOptions) -> Splitter:
         if self.split == "progress":
-            return Progressing(aim, terms, self.offset, self.gamma)
+            return ProgressSplitter(aim, terms, self.offset, self.gamma)
         return partial(nearest_split, aim, terms)
 
 
-def variants(found: Filter, rng: np.random.Generator, *, sampled: bool) -> dict[str, Classifier]:
+def filter_variants(
+    found: ProxyFilter, rng: np.random.Generator, *, sampled: bool
+) -> dict[str, Classifier]:
     """The filter by its chances, and one sample by it if that is asked for."""
     both: dict[str, Classifier] = {"expected": found}
     if sampled:
-        both["sampled"] = Sampled(found.proxy, found.keep, salt=int(rng.integers(2**31)))
+        both["sampled"] = SampledFilter(found.proxy, found.keep, salt=int(rng.integers(2**31)))
     return both

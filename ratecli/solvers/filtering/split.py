@@ -8,20 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.mixture import Mixture
-from ratecli.solvers.filtering.aim import Aim
-from ratecli.solvers.filtering.least import Least, least
-from ratecli.solvers.filtering.weights import NONE
+from ratecli.models.mixture import MixtureClassifier
+from ratecli.solvers.filtering.aim import FilterTarget
+from ratecli.solvers.filtering.least import LeastSquaresOptimum, solve_least_squares_qp
+from ratecli.solvers.filtering.weights import MIN_SHARE
 from ratecli.solvers.oracles.base import Oracle
-from ratecli.solvers.oracles.cut import cut_at
-from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.cut import with_threshold
+from ratecli.solvers.oracles.ground import OracleRows
 
-SHARES = (0.005, 0.01, 0.03, 0.1, 0.3, 0.6)
+THRESHOLD_SHARES = (0.005, 0.01, 0.03, 0.1, 0.3, 0.6)
 """Least shares of a leaf for which the cheapest threshold is tried."""
 
 
 @dataclass(frozen=True)
-class Terms:
+class SplitOptions:
     """What is asked of a split.
 
     Attributes
@@ -46,19 +46,19 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class TreeLeaf:
     """A leaf of a growing tree: where it is, the chance (n,) that a row comes there, its mass (R,)."""
 
     node: int
     depth: int
     chances: Array
     mass: Array
-    ground: Ground
+    ground: OracleRows
     oracle: Oracle
 
 
 @dataclass(frozen=True)
-class _System:
+class _LeafProgram:
     """The quadratic program of one leaf that is split while the others stay.
 
     A randomized split sends mass y to the yes child and m - y to the other, y any mean of masses that
@@ -69,17 +69,17 @@ class _System:
     multiplied by its denominator), how much is kept, and how large a child is at least.
     """
 
-    aim: Aim
-    terms: Terms
-    leaves: Sequence[Leaf]
+    aim: FilterTarget
+    terms: SplitOptions
+    leaves: Sequence[TreeLeaf]
     own: int
 
-    def solved(self, masses: Array) -> Least:
+    def solved(self, masses: Array) -> LeastSquaresOptimum:
         """With answers of masses (T, R): the leaves as they are come first."""
         others = np.stack([leaf.mass for leaf in self.leaves])
         squares, right, total = self._objective(np.vstack([others, masses]))
         limited = np.hstack([self._as_they_are(others), self._limits(masses)])
-        return least(squares, right, limited, total)
+        return solve_least_squares_qp(squares, right, limited, total)
 
     def _objective(self, masses: Array) -> tuple[Array, Array, Array | None]:
         groups, sizes, target = masses[:, self.aim.balanced].T, masses[:, -1], self.aim.target
@@ -115,13 +115,13 @@ class _System:
         ends = self._limits(np.stack([np.zeros_like(child), child]))
         low, high = ends[:, 0], ends[:, 1]
         steps = high - low
-        bounds = -low[steps > NONE] / steps[steps > NONE]
+        bounds = -low[steps > MIN_SHARE] / steps[steps > MIN_SHARE]
         most = float(np.clip(bounds.min(initial=1.0), own, 1.0))
         larger = np.asarray(others / others.sum() * most)
         larger[1] = 1 - most
         return larger
 
-    def prices(self, found: Least) -> tuple[Array, float]:
+    def prices(self, found: LeastSquaresOptimum) -> tuple[Array, float]:
         """(R,) on an answer's mass, and what any answer costs: of use is one of less than 0 in sum."""
         corners = np.vstack([np.zeros(self.aim.masses), np.eye(self.aim.masses)])
         squares, _, total = self._objective(corners)
@@ -130,7 +130,7 @@ class _System:
             costs = costs + found.level * total
         return costs[1:] - costs[0], float(costs[0])
 
-    def gap(self, found: Least, cost: float) -> float:
+    def gap(self, found: LeastSquaresOptimum, cost: float) -> float:
         """By how much the distance may still fall, if no answer costs less.
 
         All answers together have at most the chances at which `kept` of all rows are kept, or a child's
@@ -142,28 +142,30 @@ class _System:
 
 
 @dataclass(frozen=True)
-class Split:
+class LeafSplit:
     """A randomized split, and how far from the target the hull is after it."""
 
-    classifier: Mixture
+    classifier: MixtureClassifier
     distance: float
     gap: float
 
 
-def nearest_split(aim: Aim, terms: Terms, leaves: Sequence[Leaf], own: int) -> Split | None:
+def nearest_split(
+    aim: FilterTarget, terms: SplitOptions, leaves: Sequence[TreeLeaf], own: int
+) -> LeafSplit | None:
     """The best split of a leaf, by column generation over its oracle's answers.
 
     None where the oracle knows none that helps. What is promised is the optimum over all mixtures of
     classifiers that the oracle can answer, but for the `gap`, as far as its answers are the cheapest.
     """
-    system, leaf = _System(aim, terms, leaves, own), leaves[own]
+    system, leaf = _LeafProgram(aim, terms, leaves, own), leaves[own]
     answers: list[Classifier] = [leaf.ground.constant(yes=True), leaf.ground.constant(yes=False)]
     masses = [leaf.mass, np.zeros_like(leaf.mass)]
     for _ in range(terms.calls):
         found = system.solved(np.stack(masses))
         prices, constant = system.prices(found)
         cheapest = 0.0
-        for answer, mass in _answers(leaf, prices):
+        for answer, mass in _oracle_candidates(leaf, prices):
             cheapest = min(cheapest, float(prices @ mass) + constant)
             answers.append(answer)
             masses.append(mass)
@@ -171,15 +173,17 @@ def nearest_split(aim: Aim, terms: Terms, leaves: Sequence[Leaf], own: int) -> S
         if gap <= terms.gap:
             break
     chances = found.x[len(leaves) :]
-    if not chances.sum() - chances[1] > NONE:
+    if not chances.sum() - chances[1] > MIN_SHARE:
         return None
     chances = system.largest(chances, np.stack(masses[: len(chances)]))
-    used = np.flatnonzero(chances > NONE)
-    mixture = Mixture(tuple(answers[k] for k in used), chances[used] / chances[used].sum())
-    return Split(mixture, found.distance, gap)
+    used = np.flatnonzero(chances > MIN_SHARE)
+    mixture = MixtureClassifier(
+        tuple(answers[k] for k in used), chances[used] / chances[used].sum()
+    )
+    return LeafSplit(mixture, found.distance, gap)
 
 
-def _answers(leaf: Leaf, prices: Array) -> list[tuple[Classifier, Array]]:
+def _oracle_candidates(leaf: TreeLeaf, prices: Array) -> list[tuple[Classifier, Array]]:
     """The oracle's answer, and what it ranks by at the thresholds at which a yes is cheapest for its mass;
     each with its mass (R,).
 
@@ -194,5 +198,7 @@ def _answers(leaf: Leaf, prices: Array) -> list[tuple[Classifier, Array]]:
     cuts, rates = ground.cut_rates(ranks)
     sizes, costs = rates[-1], prices @ rates
     each = np.divide(costs, sizes, out=np.full_like(sizes, np.inf), where=sizes > 0)
-    best = {int(np.where(sizes > s * leaf.mass[-1], each, np.inf).argmin()) for s in SHARES}
-    return found + [(cut_at(answer, float(cuts[k])), rates[:, k]) for k in sorted(best)]
+    best = {
+        int(np.where(sizes > s * leaf.mass[-1], each, np.inf).argmin()) for s in THRESHOLD_SHARES
+    }
+    return found + [(with_threshold(answer, float(cuts[k])), rates[:, k]) for k in sorted(best)]

@@ -10,24 +10,28 @@ from typing import Any
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.proxies import Filter, SplitTree
+from ratecli.models.proxies import ProxyFilter, SplitTree
 from ratecli.models.trees import LEAF
-from ratecli.solvers.filtering.aim import Aim
-from ratecli.solvers.filtering.split import Leaf, Split, Terms
-from ratecli.solvers.filtering.weights import Sampling, keeping_most, sampling
+from ratecli.solvers.filtering.aim import FilterTarget
+from ratecli.solvers.filtering.split import LeafSplit, SplitOptions, TreeLeaf
+from ratecli.solvers.filtering.weights import (
+    SamplingWeights,
+    maximize_kept_rows,
+    optimal_sampling_weights,
+)
 from ratecli.solvers.oracles.base import Oracle
-from ratecli.solvers.oracles.choice import reweighed
-from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.choice import reweight_oracle
+from ratecli.solvers.oracles.ground import OracleRows
 
-TOLERANCE = 1e-6
+DISCLOSURE_TOLERANCE = 1e-6
 """By how much a leaf may disclose more than it is allowed to, in shares: what rounding leaves."""
 
-Splitter = Callable[[Sequence[Leaf], int], Split | None]
+Splitter = Callable[[Sequence[TreeLeaf], int], LeafSplit | None]
 """Finds a split of one of the leaves."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class GrowthOptions:
     """When a tree stops growing.
 
     Attributes
@@ -51,15 +55,15 @@ class Rules:
 
 
 @dataclass
-class Growth:
+class FilterTreeBuilder:
     """A tree that grows; `leaves` are in the order of their nodes, which is that of the values."""
 
-    aim: Aim
-    rules: Rules
-    terms: Terms
+    aim: FilterTarget
+    rules: GrowthOptions
+    terms: SplitOptions
     split: Splitter
-    oracle: Callable[[Ground], Oracle]
-    leaves: list[Leaf] = field(default_factory=list)
+    oracle: Callable[[OracleRows], Oracle]
+    leaves: list[TreeLeaf] = field(default_factory=list)
     children: list[tuple[int, int]] = field(default_factory=list)
     splits: dict[int, Classifier] = field(default_factory=dict)
     trace: list[dict[str, Any]] = field(default_factory=list)
@@ -85,18 +89,18 @@ class Growth:
             self._note(split.gap)
             yield f"{len(leaves)} leaves, {weights.imbalance:.4g} from the target"
 
-    def filter(self) -> Filter:
+    def filter(self) -> ProxyFilter:
         """By the leaves, with the weights that keep most of those that are best."""
         splits = tuple(self.splits[node] for node in sorted(self.splits))
         tree = SplitTree(self.aim.X.shape[1], np.array(self.children, dtype=np.intp), splits)
-        most = keeping_most(*self.aim.values(self.masses()), self.weights)
-        return Filter(tree, most.keep)
+        most = maximize_kept_rows(*self.aim.values(self.masses()), self.weights)
+        return ProxyFilter(tree, most.keep)
 
     def masses(self) -> Array:
         """(L, R) of the leaves."""
         return np.stack([leaf.mass for leaf in self.leaves])
 
-    def _next(self) -> tuple[int, Split, list[Leaf], Sampling] | None:
+    def _next(self) -> tuple[int, LeafSplit, list[TreeLeaf], SamplingWeights] | None:
         """The leaf to split, with the leaves and weights that there are then."""
         best = None
         limit = (1 - self.rules.shrink) * self.weights.imbalance
@@ -110,41 +114,45 @@ class Growth:
             weights = self._weigh(after)
             if (
                 weights.imbalance <= limit
-                and weights.imbalance < self.weights.imbalance - TOLERANCE
+                and weights.imbalance < self.weights.imbalance - DISCLOSURE_TOLERANCE
             ):
                 limit, best = weights.imbalance, (own, split, after, weights)
                 if self.rules.order == "first":
                     break
         return best
 
-    def _after(self, own: int, split: Split) -> list[Leaf] | None:
+    def _after(self, own: int, split: LeafSplit) -> list[TreeLeaf] | None:
         """The leaves after a split, its children last; None where a child is too small or says too much."""
         parent = self.leaves[own]
         said = split.classifier.decide(self.aim.X)
         ways = (parent.chances * (1 - said), parent.chances * said)
         masses = np.stack([self.aim.mass(chances) for chances in ways])
-        if masses[:, -1].min() < max(self.terms.child * (1 - TOLERANCE), TOLERANCE):
+        if masses[:, -1].min() < max(
+            self.terms.child * (1 - DISCLOSURE_TOLERANCE), DISCLOSURE_TOLERANCE
+        ):
             return None
-        if self.aim.disclosed(masses) > TOLERANCE:
+        if self.aim.disclosed(masses) > DISCLOSURE_TOLERANCE:
             return None
         first, depth = len(self.children), parent.depth + 1
         found = [self._leaf(first + k, depth, chances) for k, chances in enumerate(ways)]
         return [*self.leaves[:own], *self.leaves[own + 1 :], *found]
 
-    def _leaf(self, node: int, depth: int, chances: Array) -> Leaf:
+    def _leaf(self, node: int, depth: int, chances: Array) -> TreeLeaf:
         weighed = self.aim.shares.multiply(chances[None, :])
-        ground = Ground(self.aim.X, self.aim.kinds, weighed.tocsr())
-        return Leaf(node, depth, chances, self.aim.mass(chances), ground, self._oracle(ground))
+        ground = OracleRows(self.aim.X, self.aim.kinds, weighed.tocsr())
+        return TreeLeaf(node, depth, chances, self.aim.mass(chances), ground, self._oracle(ground))
 
-    def _oracle(self, ground: Ground) -> Oracle:
+    def _oracle(self, ground: OracleRows) -> Oracle:
         """Where a row goes hangs on its features: what these say of its group is the same in every leaf."""
-        known = reweighed(self.leaves[0].oracle, ground) if self.leaves else None
+        known = reweight_oracle(self.leaves[0].oracle, ground) if self.leaves else None
         return known or self.oracle(ground)
 
-    def _weigh(self, leaves: Sequence[Leaf]) -> Sampling:
+    def _weigh(self, leaves: Sequence[TreeLeaf]) -> SamplingWeights:
         A, sizes = self.aim.values(np.stack([leaf.mass for leaf in leaves]))
         terms = self.terms
-        return sampling(A, sizes, self.aim.target, kept=terms.kept, relaxed=terms.relaxed)
+        return optimal_sampling_weights(
+            A, sizes, self.aim.target, kept=terms.kept, relaxed=terms.relaxed
+        )
 
     def _note(self, gap: float) -> None:
         masses = self.masses()

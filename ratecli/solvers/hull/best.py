@@ -9,24 +9,24 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.hull.forms import Line
-from ratecli.solvers.hull.relaxation import Relaxation, Relaxed
+from ratecli.solvers.hull.forms import LinearTerm
+from ratecli.solvers.hull.relaxation import Relaxation, RelaxationOptimum
 
-EXCESS = 5e-7
+MAX_EXCESS = 5e-7
 """Up to which a constraint counts as met."""
-EXACT = 1e-12
+EXACT_GAP = 1e-12
 """Up to which a relaxation counts as its program at these levels, in units of the objective."""
 MAX_NODES = 2000
-POLISH = 4
+MAX_POLISH_ROUNDS = 4
 """Programs with lines for fractions that are solved in the end, each at the last one's optimum."""
-LEAST_STEP = 1e-9
+MIN_IMPROVEMENT = 1e-9
 """What such a program must improve the objective by for another one."""
-INSIDE = 0.1
+MIN_CUT_DISTANCE = 0.1
 """A box is cut no nearer to its ends than this part of its width."""
 
 
 @dataclass(frozen=True)
-class Best:
+class HullOptimum:
     """A point of the hull that meets the constraints.
 
     Attributes
@@ -49,10 +49,10 @@ class Best:
     bound: float
     prices: Array
     multipliers: Array
-    touching: list[list[Line]]
+    touching: list[list[LinearTerm]]
 
 
-def best(relaxation: Relaxation, gap: float) -> Best | None:
+def optimize_over_hull(relaxation: Relaxation, gap: float) -> HullOptimum | None:
     """The best point to a gap between value and bound, None where no point meets the constraints.
 
     Where the relaxation has no levels its first program is exact. Otherwise boxes of levels are cut in
@@ -64,29 +64,29 @@ def best(relaxation: Relaxation, gap: float) -> Best | None:
     than `gap` away; and if no point was found so, one of least violation is looked for with as many
     boxes, and taken if it meets the constraints, before None is said.
     """
-    search = _Search(relaxation, gap)
+    search = _BranchAndBound(relaxation, gap)
     search.run()
     found, value = search.found, search.upper
     if found is None and search.bound < np.inf and not relaxation.elastic:
-        nearest = _Search(replace(relaxation, elastic=True, touching=[]), gap)
+        nearest = _BranchAndBound(replace(relaxation, elastic=True, touching=[]), gap)
         nearest.run()
         found = nearest.found
-        value = np.inf if found is None else _value(relaxation, found)
+        value = np.inf if found is None else _point_value(relaxation, found)
     if found is None or value == np.inf:
         return None
-    return _best(relaxation, found, value, min(value, search.bound))
+    return _polished_optimum(relaxation, found, value, min(value, search.bound))
 
 
 @dataclass
-class _Search:
+class _BranchAndBound:
     """Boxes by their bounds, the best point so far, and the least bound of boxes that were left out."""
 
     relaxation: Relaxation
     gap: float
-    found: Relaxed | None = None
+    found: RelaxationOptimum | None = None
     upper: float = np.inf
     left_out: float = np.inf
-    heap: list[tuple[float, int, Array, Relaxed]] = field(default_factory=list)
+    heap: list[tuple[float, int, Array, RelaxationOptimum]] = field(default_factory=list)
     count: itertools.count[int] = field(default_factory=itertools.count)
 
     def run(self) -> None:
@@ -97,11 +97,11 @@ class _Search:
             if not self.heap or self.heap[0][0] >= self.upper - self.gap or self.upper <= enough:
                 break
             lower, _, boxes, relaxed = heapq.heappop(self.heap)
-            for candidate in _candidates(self.relaxation, relaxed):
-                value = _value(self.relaxation, candidate)
+            for candidate in _candidate_points(self.relaxation, relaxed):
+                value = _point_value(self.relaxation, candidate)
                 if value < self.upper:
                     self.found, self.upper = candidate, value
-            parts = _halves(boxes, relaxed)
+            parts = _split_box(boxes, relaxed)
             self.left_out = self.left_out if parts else min(self.left_out, lower)
             for part in parts:
                 self._open(part, lower)
@@ -126,17 +126,19 @@ class _Search:
         return min([self.upper, self.left_out, *(node[0] for node in self.heap)])
 
 
-def _value(relaxation: Relaxation, point: Relaxed) -> float:
+def _point_value(relaxation: Relaxation, point: RelaxationOptimum) -> float:
     """The objective of a point, infinite where it breaks a constraint or is undefined."""
     program = relaxation.program
     if relaxation.elastic:
         return float(program.excess(point.rates))
     value = float(program.value(program.objective, point.rates))
-    broken = program.excess(point.rates) > EXCESS or np.isnan(value)
+    broken = program.excess(point.rates) > MAX_EXCESS or np.isnan(value)
     return np.inf if broken else value
 
 
-def _candidates(relaxation: Relaxation, relaxed: Relaxed) -> list[Relaxed]:
+def _candidate_points(
+    relaxation: Relaxation, relaxed: RelaxationOptimum
+) -> list[RelaxationOptimum]:
     """The relaxation's own point, and the best one at its levels, where it is exact."""
     if relaxation.is_flat:
         return [relaxed]
@@ -147,27 +149,29 @@ def _candidates(relaxation: Relaxation, relaxed: Relaxed) -> list[Relaxed]:
     return [relaxed] if exact is None else [relaxed, exact]
 
 
-def _halves(boxes: Array, relaxed: Relaxed) -> list[Array]:
+def _split_box(boxes: Array, relaxed: RelaxationOptimum) -> list[Array]:
     """The box cut at the level that most is off at; nothing where nothing is off."""
-    if not len(boxes) or relaxed.off.max() <= EXACT:
+    if not len(boxes) or relaxed.off.max() <= EXACT_GAP:
         return []
     p = int(np.argmax(relaxed.off))
     low, high = boxes[p]
-    margin = INSIDE * (high - low)
+    margin = MIN_CUT_DISTANCE * (high - low)
     cut = float(np.clip(relaxed.levels[p], low + margin, high - margin))
     lower, upper = boxes.copy(), boxes.copy()
     lower[p, 1] = upper[p, 0] = cut
     return [lower, upper]
 
 
-def _best(relaxation: Relaxation, found: Relaxed, value: float, bound: float) -> Best:
+def _polished_optimum(
+    relaxation: Relaxation, found: RelaxationOptimum, value: float, bound: float
+) -> HullOptimum:
     """With prices from the program that has lines for fractions, which touch them at the point.
 
     The optimum of that program is taken for the point where it is better, again and again.
     """
     priced, at = relaxation, found
-    for _ in range(0 if relaxation.is_flat else POLISH):
-        near = _flat(relaxation, found.rates)
+    for _ in range(0 if relaxation.is_flat else MAX_POLISH_ROUNDS):
+        near = _linearized_relaxation(relaxation, found.rates)
         try:
             step = near.solve(near.boxes)
         except ArithmeticError:  # the point at hand is as good, only its prices are less sharp
@@ -175,11 +179,11 @@ def _best(relaxation: Relaxation, found: Relaxed, value: float, bound: float) ->
         if step is None:
             break
         priced, at = near, step
-        better = _value(relaxation, step)
-        if better >= value - LEAST_STEP:
+        better = _point_value(relaxation, step)
+        if better >= value - MIN_IMPROVEMENT:
             break
         found, value = step, better
-    return Best(
+    return HullOptimum(
         found.weights,
         found.rates,
         value,
@@ -190,7 +194,7 @@ def _best(relaxation: Relaxation, found: Relaxed, value: float, bound: float) ->
     )
 
 
-def _flat(relaxation: Relaxation, rates: Array) -> Relaxation:
+def _linearized_relaxation(relaxation: Relaxation, rates: Array) -> Relaxation:
     """With lines for fractions, and constraints that are met at `rates`."""
     aim = relaxation.bilinear.scaled is None and not relaxation.elastic
     flat = relaxation.program.expanded(rates, objective=aim)

@@ -21,23 +21,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.hull.columns import Columns
-from ratecli.solvers.hull.forms import Form, Fraction, Line, Program
+from ratecli.solvers.hull.columns import RatePoints
+from ratecli.solvers.hull.forms import Fraction, LinearTerm, ProgramForm, RateProgram
 
-FLOOR = 1e-3
+MIN_DENOMINATOR_SHARE = 1e-3
 """Of the largest value that a bottom has, the least that is allowed."""
-STEEPEST = 1e6
+MAX_FRACTION = 1e6
 """Fractions beyond this are taken for it: their bottom is as good as 0."""
-ROOM = 1.0
+ELASTIC_FLOOR_ROOM = 1.0
 """Below what the largest constraint can be: rows have no prices where the slack is at its end. Where
 nothing but numbers is multiplied with it, a wider box costs nothing.
 """
-EQUAL = 1e-12
+EQUAL_TOLERANCE = 1e-12
 """Up to which numbers of a program are the same."""
 
 
 @dataclass(frozen=True)
-class Row:
+class BilinearRow:
     """`line + levels @ times + sum of curves`, an objective, or what is to be at most 0.
 
     Attributes
@@ -50,15 +50,15 @@ class Row:
         The number of the constraint that this is; it is multiplied by `by`.
     """
 
-    line: Line
-    times: Mapping[int, Line] = field(default_factory=dict)
+    line: LinearTerm
+    times: Mapping[int, LinearTerm] = field(default_factory=dict)
     curves: tuple[int, ...] = ()
     owner: int | None = None
-    by: Line | None = None
+    by: LinearTerm | None = None
 
 
 @dataclass(frozen=True)
-class Spread:
+class FractionSpread:
     """Fractions, times a share of each, that differ by at most `most`."""
 
     members: tuple[int, ...]
@@ -68,7 +68,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Bilinear:
+class BilinearProgram:
     """Minimize a row so that others are at most 0, over a hull and a box of P levels.
 
     Attributes
@@ -79,39 +79,46 @@ class Bilinear:
         The line that is 1, by the scale of the weights; None where that is 1.
     """
 
-    objective: Row
-    rows: tuple[Row, ...]
+    objective: BilinearRow
+    rows: tuple[BilinearRow, ...]
     boxes: Array
-    scaled: Line | None
+    scaled: LinearTerm | None
 
     @classmethod
     def of(
-        cls, program: Program, columns: Columns, *, elastic: bool, floor: float = FLOOR
-    ) -> Bilinear:
+        cls,
+        program: RateProgram,
+        columns: RatePoints,
+        *,
+        elastic: bool,
+        floor: float = MIN_DENOMINATOR_SHARE,
+    ) -> BilinearProgram:
         """With `elastic` the objective is the least amount that no constraint is above. Of the largest
         value that a bottom has, `floor` is the least that is allowed.
         """
-        return _Maker(program, columns, elastic, floor).made()
+        return _BilinearBuilder(program, columns, elastic, floor).made()
 
 
-def single(objective: Form) -> int | None:
+def single_fraction(objective: ProgramForm) -> int | None:
     """The fraction that an objective consists of, with a constant, if it does of one."""
     (own,) = np.nonzero(objective.shares)
     return int(own[0]) if objective.is_fractions and len(own) == 1 else None
 
 
-class _Maker:
-    def __init__(self, program: Program, columns: Columns, elastic: bool, floor: float) -> None:
+class _BilinearBuilder:
+    def __init__(
+        self, program: RateProgram, columns: RatePoints, elastic: bool, floor: float
+    ) -> None:
         self.program, self.columns, self.elastic, self.floor = program, columns, elastic, floor
-        self.none = Line(0.0 * columns.origin, 0.0)
-        self.unit = Line(0.0 * columns.origin, 1.0)
-        self.ranges = [values(fraction, columns) for fraction in program.fractions]
-        self.single = None if elastic else single(program.objective)
+        self.none = LinearTerm(0.0 * columns.origin, 0.0)
+        self.unit = LinearTerm(0.0 * columns.origin, 1.0)
+        self.ranges = [fraction_range(fraction, columns) for fraction in program.fractions]
+        self.single = None if elastic else single_fraction(program.objective)
         self.aimed = self._aimed()
-        signs = [_sign(fraction) for fraction in program.fractions]
+        signs = [_fraction_sign(fraction) for fraction in program.fractions]
         self.spreads = [
             spread
-            for spread in spreads(program.constraints, signs)
+            for spread in find_fraction_spreads(program.constraints, signs)
             if len(self.aimed.intersection(spread.members)) < len(spread.members) - 1
         ]
         taken = {i for spread in self.spreads for i in spread.owners}
@@ -119,7 +126,7 @@ class _Maker:
         self.leveled = self._leveled()
         self.slack = len(self.leveled) + len(self.spreads)
 
-    def made(self) -> Bilinear:
+    def made(self) -> BilinearProgram:
         rows = [*map(self._constraint, self.others), *self._levels()]
         rows += [
             row
@@ -129,7 +136,7 @@ class _Maker:
         boxes = [self.ranges[m] for m in self.leveled] + [self._start(s) for s in self.spreads]
         if self.elastic:
             boxes.append(self._slack())
-        return Bilinear(
+        return BilinearProgram(
             self._objective(),
             (*rows, *self._floors()),
             np.array(boxes).reshape(len(boxes), 2),
@@ -153,20 +160,20 @@ class _Maker:
             kept |= set(left[:-1] if form.is_fractions else left)
         return sorted(kept)
 
-    def _objective(self) -> Row:
+    def _objective(self) -> BilinearRow:
         aim = self.program.objective
         if self.elastic:
-            return Row(self.none, {self.slack: self.unit})
+            return BilinearRow(self.none, {self.slack: self.unit})
         if self.single is not None:
             share, top = float(aim.shares.sum()), self.program.fractions[self.single].top
-            return Row(top * share)
-        return Row(aim.line, self._times(aim, self.unit), tuple(range(len(aim.curves))))
+            return BilinearRow(top * share)
+        return BilinearRow(aim.line, self._times(aim, self.unit), tuple(range(len(aim.curves))))
 
-    def _times(self, form: Form, by: Line) -> dict[int, Line]:
+    def _times(self, form: ProgramForm, by: LinearTerm) -> dict[int, LinearTerm]:
         """Of the fractions of a form that have levels."""
         return {p: by * float(form.shares[m]) for p, m in enumerate(self.leveled) if form.shares[m]}
 
-    def _constraint(self, number: int) -> Row:
+    def _constraint(self, number: int) -> BilinearRow:
         form = self.program.constraints[number]
         left = [m for m in np.flatnonzero(form.shares) if m not in self.leveled]
         before = () if self.elastic else self.program.objective.curves
@@ -180,9 +187,9 @@ class _Maker:
         times = self._times(form, by)
         if self.elastic:
             times[self.slack] = by * -1.0
-        return Row(line, times, tuple(range(start, start + len(form.curves))), number, by)
+        return BilinearRow(line, times, tuple(range(start, start + len(form.curves))), number, by)
 
-    def _levels(self) -> Iterator[Row]:
+    def _levels(self) -> Iterator[BilinearRow]:
         """That levels are no less, and no more, than fractions, as far as it matters."""
         aims = [] if self.elastic else [self.program.objective]
         forms = [*aims, *(self.program.constraints[i] for i in self.others)]
@@ -190,20 +197,20 @@ class _Maker:
             fraction = self.program.fractions[m]
             shares = [form.shares[m] for form in forms]
             if max(shares) > 0:
-                yield Row(fraction.top, {p: fraction.bottom * -1.0})
+                yield BilinearRow(fraction.top, {p: fraction.bottom * -1.0})
             if min(shares) < 0:
-                yield Row(fraction.top * -1.0, {p: fraction.bottom})
+                yield BilinearRow(fraction.top * -1.0, {p: fraction.bottom})
 
-    def _spread(self, number: int, spread: Spread) -> Iterator[Row]:
+    def _spread(self, number: int, spread: FractionSpread) -> Iterator[BilinearRow]:
         p = len(self.leveled) + number
         for m, share in zip(spread.members, spread.shares, strict=True):
             fraction = self.program.fractions[m]
             top, bottom = fraction.top * share, fraction.bottom
-            yield Row(top * -1.0, {p: bottom})
+            yield BilinearRow(top * -1.0, {p: bottom})
             times = {p: bottom * -1.0} | ({self.slack: bottom * -1.0} if self.elastic else {})
-            yield Row(top + bottom * -spread.most, times)
+            yield BilinearRow(top + bottom * -spread.most, times)
 
-    def _start(self, spread: Spread) -> tuple[float, float]:
+    def _start(self, spread: FractionSpread) -> tuple[float, float]:
         """Where the least of the fractions of a spread can lie."""
         pairs = zip(spread.members, spread.shares, strict=True)
         ends = [np.sort(share * np.array(self.ranges[m])) for m, share in pairs]
@@ -223,10 +230,10 @@ class _Maker:
         found = np.where(allowed, self.program.excess(known), np.inf)
         high = max(low, float(np.fmin.reduce(found)))  # undefined is not known to be any good
         if not any(form.shares.any() for form in self.program.constraints):
-            low -= ROOM
-        return low, high if np.isfinite(high) else STEEPEST
+            low -= ELASTIC_FLOOR_ROOM
+        return low, high if np.isfinite(high) else MAX_FRACTION
 
-    def _least(self, form: Form) -> float:
+    def _least(self, form: ProgramForm) -> float:
         """A bound on a constraint from below."""
         total, _ = self.columns.range(form.line.slopes, form.line.constant)
         for share, ends in zip(form.shares, self.ranges, strict=True):
@@ -236,19 +243,21 @@ class _Maker:
             total += self.columns.range(line.slopes, line.constant)[0]
         return float(total)
 
-    def _floors(self) -> Iterator[Row]:
+    def _floors(self) -> Iterator[BilinearRow]:
         """No bottom is nearly 0: there a fraction is not defined, and near it anything."""
         for fraction in self.program.fractions:
             _, most = self.columns.range(fraction.bottom.slopes, fraction.bottom.constant)
-            yield Row(fraction.bottom * -1.0 + self.unit * (self.floor * most))
+            yield BilinearRow(fraction.bottom * -1.0 + self.unit * (self.floor * most))
 
 
-def _sign(fraction: Fraction) -> float:
+def _fraction_sign(fraction: Fraction) -> float:
     """-1 of what is never positive, as where a fraction was taken off another."""
     return -1.0 if fraction.range[1] <= 0 else 1.0
 
 
-def spreads(constraints: Sequence[Form], signs: Sequence[float]) -> list[Spread]:
+def find_fraction_spreads(
+    constraints: Sequence[ProgramForm], signs: Sequence[float]
+) -> list[FractionSpread]:
     """Sets of constraints that say of all pairs of some fractions that they differ by no more than this,
     times signs and a common share.
     """
@@ -256,7 +265,7 @@ def spreads(constraints: Sequence[Form], signs: Sequence[float]) -> list[Spread]
     for number, form in enumerate(constraints):
         shares = form.shares * signs
         own = np.flatnonzero(shares)
-        if form.is_fractions and len(own) == 2 and abs(shares.sum()) <= EQUAL:
+        if form.is_fractions and len(own) == 2 and abs(shares.sum()) <= EQUAL_TOLERANCE:
             more, less = own if shares[own[0]] > 0 else own[::-1]
             key = (round(float(shares[more]), 12), round(-form.line.constant, 12))
             pairs.setdefault(key, {})[int(more), int(less)] = number
@@ -269,17 +278,17 @@ def spreads(constraints: Sequence[Form], signs: Sequence[float]) -> list[Spread]
             if len(inside) == len(members) * (len(members) - 1):
                 order = tuple(sorted(members))
                 signed = tuple(share * signs[m] for m in order)
-                found.append(Spread(order, signed, most, tuple(inside.values())))
+                found.append(FractionSpread(order, signed, most, tuple(inside.values())))
     return found
 
 
-def values(fraction: Fraction, columns: Columns) -> tuple[float, float]:
+def fraction_range(fraction: Fraction, columns: RatePoints) -> tuple[float, float]:
     """Least and largest value of a fraction over the hull.
 
     Of one block's points the fraction of a mixture lies between theirs; of several its top and bottom
     are bounded each.
     """
-    low, high = max(fraction.range[0], -STEEPEST), min(fraction.range[1], STEEPEST)
+    low, high = max(fraction.range[0], -MAX_FRACTION), min(fraction.range[1], MAX_FRACTION)
     if columns.blocks == 1:
         each = fraction.at(columns.points + columns.origin[:, None])
     else:

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.rates.kinds import Kinds
+from ratecli.rates.kinds import RowKinds
 
 
 @dataclass(frozen=True)
-class Columns:
+class RatePoints:
     """Of each block one point is chosen, at random; the rates are the sum of those of the blocks.
 
     Classifiers are points of one block. The thresholds that a group may have are those of a block of
@@ -33,12 +33,12 @@ class Columns:
     origin: Array
 
     @classmethod
-    def classifiers(cls, rates: Array) -> Columns:
+    def classifiers(cls, rates: Array) -> RatePoints:
         """Of (K, T) rates of T classifiers."""
         return cls(rates, np.zeros(rates.shape[1], dtype=np.intp), np.zeros(len(rates)))
 
     @classmethod
-    def decisions(cls, kinds: Kinds) -> Columns:
+    def decisions(cls, kinds: RowKinds) -> RatePoints:
         """Of all decisions on given rows, random ones too: each kind of row has a share of yes."""
         all_yes = kinds.slopes * kinds.totals
         points = np.stack([np.zeros_like(all_yes), all_yes], axis=2).reshape(len(all_yes), -1)

@@ -9,23 +9,23 @@ import numpy as np
 
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import Affine, Ratio, ratio_sum
+from ratecli.rates.affine import Affine, RatioTerm, ratio_sum
 from ratecli.rates.analysis import Curvature, Shape, curvature
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.tangent import tangent, undefined, values
-from ratecli.solvers.problem import Problem, by_goal
+from ratecli.rates.tangent import any_undefined, tangent, values
+from ratecli.solvers.problem import Problem, sum_by_goal
 
-Index = dict[Leaf, int]
+RateIndex = dict[Leaf, int]
 
 ROUNDING = 1e-12
-TAKEN = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
-"""The classes of goals that a `Program` can be made of."""
-UNDEFINED = "a ratio in a constraint is undefined for the best mixture"
+PROGRAM_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
+"""The classes of goals that a `RateProgram` can be made of."""
+UNDEFINED_RATIO_REASON = "a ratio in a constraint is undefined for the best mixture"
 """Why the best point of a hull is no solution, though it meets the cleared constraints."""
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearTerm:
     """`slopes @ r + constant`, slopes (K,)."""
 
     slopes: Array
@@ -40,19 +40,19 @@ class Line:
         up, down = np.maximum(self.slopes, 0.0).sum(), np.minimum(self.slopes, 0.0).sum()
         return self.constant + float(down), self.constant + float(up)
 
-    def __add__(self, other: Line) -> Line:
-        return Line(self.slopes + other.slopes, self.constant + other.constant)
+    def __add__(self, other: LinearTerm) -> LinearTerm:
+        return LinearTerm(self.slopes + other.slopes, self.constant + other.constant)
 
-    def __mul__(self, factor: float) -> Line:
-        return Line(factor * self.slopes, factor * self.constant)
+    def __mul__(self, factor: float) -> LinearTerm:
+        return LinearTerm(factor * self.slopes, factor * self.constant)
 
 
 @dataclass(frozen=True)
 class Fraction:
     """`top / bottom`, the bottom never negative; `range` holds its values whatever is decided."""
 
-    top: Line
-    bottom: Line
+    top: LinearTerm
+    bottom: LinearTerm
     range: tuple[float, float] = (-np.inf, np.inf)
 
     def at(self, rates: Array) -> Array:
@@ -73,40 +73,42 @@ class Fraction:
         same = np.allclose(share * top + constant * bottom, mine, atol=ROUNDING)
         return (float(share), float(constant)) if same else None
 
-    def expansion(self, rates: Array) -> Line:
+    def expansion(self, rates: Array) -> LinearTerm:
         """The line that touches it at `rates`."""
         value, bottom = float(self.at(rates)), float(self.bottom.at(rates))
-        return (self.top + self.bottom * -value) * (1 / bottom) + Line(0 * self.top.slopes, value)
+        return (self.top + self.bottom * -value) * (1 / bottom) + LinearTerm(
+            0 * self.top.slopes, value
+        )
 
 
 @dataclass(frozen=True)
-class Curve:
+class ConvexTerm:
     """A convex expression, known by the lines that touch it from below."""
 
     expression: Expression
-    index: Index
+    index: RateIndex
 
     def at(self, rates: Array) -> Array:
         """Of rates (K,) or (K, T)."""
         found = values(self.expression, rates.reshape(len(rates), -1), self.index)
         return found.reshape(rates.shape[1:])
 
-    def touching(self, rates: Array) -> Line:
+    def touching(self, rates: Array) -> LinearTerm:
         """A line nowhere above the curve that touches it at `rates` (see `rates.tangent`)."""
         found = tangent(self.expression, rates, self.index)
-        return Line(found.slopes, found.value - float(found.slopes @ rates))
+        return LinearTerm(found.slopes, found.value - float(found.slopes @ rates))
 
 
 @dataclass(frozen=True)
-class Form:
+class ProgramForm:
     """`line + shares @ fractions + sum of curves`: an objective, or what is to be at most 0.
 
     `shares` (M,) are of the program's fractions.
     """
 
-    line: Line
+    line: LinearTerm
     shares: Array
-    curves: tuple[Curve, ...] = ()
+    curves: tuple[ConvexTerm, ...] = ()
 
     @property
     def is_fractions(self) -> bool:
@@ -115,7 +117,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Program:
+class RateProgram:
     """Minimize the objective so that every constraint is at most 0, over a set of rates (K,).
 
     Attributes
@@ -130,25 +132,26 @@ class Program:
         The ratios of the constraints as written that can be undefined (see `Goal.ratios`).
     """
 
-    objective: Form
-    constraints: tuple[Form, ...]
+    objective: ProgramForm
+    constraints: tuple[ProgramForm, ...]
     fractions: tuple[Fraction, ...]
     owners: tuple[str, ...]
-    index: Index
+    index: RateIndex
     ratios: tuple[Expression, ...] = ()
 
     @classmethod
-    def of(cls, problem: Problem) -> Program:
+    def of(cls, problem: Problem) -> RateProgram:
         """Raises ValueError where a goal is neither convex, nor a sum of ratios, nor of both."""
         index = problem.rates.index()
         pieces = [(goal.name, piece) for goal in problem.constraints for piece in goal.pieces]
         parts = [
-            _parts(node, index) for node in (problem.objective.expression, *(p for _, p in pieces))
+            _split_form(node, index)
+            for node in (problem.objective.expression, *(p for _, p in pieces))
         ]
         fractions = list[Fraction]()
-        sums = [_shares(part, fractions) for part in parts]
+        sums = [_fraction_shares(part, fractions) for part in parts]
         objective, *constraints = (
-            Form(line, np.pad(shares, (0, len(fractions) - len(shares))), part.curves)
+            ProgramForm(line, np.pad(shares, (0, len(fractions) - len(shares))), part.curves)
             for part, (line, shares) in zip(parts, sums, strict=True)
         )
         return cls(
@@ -160,7 +163,7 @@ class Program:
             tuple(dict.fromkeys(ratio for goal in problem.constraints for ratio in goal.ratios)),
         )
 
-    def value(self, form: Form, rates: Array) -> Array:
+    def value(self, form: ProgramForm, rates: Array) -> Array:
         """Of rates (K,) or (K, T); NaN where the form is undefined."""
         shared = zip(form.shares, self.fractions, strict=True)
         fractions = (share * fraction.at(rates) for share, fraction in shared if share)
@@ -184,59 +187,59 @@ class Program:
         `room`, 0 if they violate none; infinite where a constraint as it is written is undefined.
         """
         found = np.maximum(self.excess(rates) - room, 0.0)
-        unknown = undefined(self.ratios, rates.reshape(len(rates), -1), self.index)
+        unknown = any_undefined(self.ratios, rates.reshape(len(rates), -1), self.index)
         return np.where(unknown.reshape(found.shape), np.inf, found)
 
     def by_goal(self, found: Array) -> dict[str, float]:
         """Numbers (J,) of the constraints, summed over the pieces of each goal."""
-        return by_goal(self.owners, found)
+        return sum_by_goal(self.owners, found)
 
-    def expanded(self, rates: Array, *, objective: bool) -> Program:
+    def expanded(self, rates: Array, *, objective: bool) -> RateProgram:
         """The same with lines that touch the fractions at `rates`; those of the objective if asked.
 
         Fractions that are left as they are need not be defined there.
         """
 
-        def lines(form: Form) -> Form:
+        def lines(form: ProgramForm) -> ProgramForm:
             shared = zip(self.fractions, form.shares, strict=True)
             each = (fraction.expansion(rates) * share for fraction, share in shared if share)
-            return Form(sum(each, form.line), 0.0 * form.shares, form.curves)
+            return ProgramForm(sum(each, form.line), 0.0 * form.shares, form.curves)
 
         constraints = tuple(map(lines, self.constraints))
         aim = lines(self.objective) if objective else self.objective
         return replace(self, objective=aim, constraints=constraints)
 
-    def loosened(self, by: float) -> Program:
+    def loosened(self, by: float) -> RateProgram:
         """The same with constraints that may be up to `by`."""
 
-        def loose(form: Form) -> Form:
-            return replace(form, line=form.line + Line(0.0 * form.line.slopes, -by))
+        def loose(form: ProgramForm) -> ProgramForm:
+            return replace(form, line=form.line + LinearTerm(0.0 * form.line.slopes, -by))
 
         return replace(self, constraints=tuple(map(loose, self.constraints)))
 
 
 @dataclass(frozen=True)
-class _Parts:
-    line: Line
+class _FormParts:
+    line: LinearTerm
     fractions: tuple[Fraction, ...]
-    curves: tuple[Curve, ...]
+    curves: tuple[ConvexTerm, ...]
 
 
-def _parts(node: Expression, index: Index) -> _Parts:
-    line, fractions, curves = Affine({}), list[Fraction](), list[Curve]()
-    for term in _terms(node):
+def _split_form(node: Expression, index: RateIndex) -> _FormParts:
+    line, fractions, curves = Affine({}), list[Fraction](), list[ConvexTerm]()
+    for term in _summands(node):
         ratios = ratio_sum(term)
         if ratios is not None:
             line += ratios.affine
-            fractions += [_fraction(ratio, index) for ratio in ratios.ratios]
+            fractions += [_make_fraction(ratio, index) for ratio in ratios.ratios]
         elif curvature(term) is Curvature.CONVEX:
-            curves.append(Curve(term, index))
+            curves.append(ConvexTerm(term, index))
         else:
-            raise ValueError(f"{ex.text(term)} is neither convex nor a sum of ratios")
-    return _Parts(line_of(line, index), tuple(fractions), tuple(curves))
+            raise ValueError(f"{ex.to_text(term)} is neither convex nor a sum of ratios")
+    return _FormParts(linear_term_of(line, index), tuple(fractions), tuple(curves))
 
 
-def _shares(parts: _Parts, known: list[Fraction]) -> tuple[Line, Array]:
+def _fraction_shares(parts: _FormParts, known: list[Fraction]) -> tuple[LinearTerm, Array]:
     """The parts' line and shares of known fractions; those that are not of known ones are added."""
     line, shares = parts.line, np.zeros(len(known) + len(parts.fractions))
     for fraction in parts.fractions:
@@ -251,11 +254,11 @@ def _shares(parts: _Parts, known: list[Fraction]) -> tuple[Line, Array]:
         if m == len(known):
             known.append(fraction)
         shares[m] += share
-        line += Line(0.0 * line.slopes, constant)
+        line += LinearTerm(0.0 * line.slopes, constant)
     return line, shares[: len(known)]
 
 
-def _terms(node: Expression) -> Iterator[Expression]:
+def _summands(node: Expression) -> Iterator[Expression]:
     """The summands of an expression; ratios stay together, so that equal bottoms are gathered."""
     if not isinstance(node, ex.Sum):
         yield node
@@ -266,15 +269,15 @@ def _terms(node: Expression) -> Iterator[Expression]:
     yield from (term for term in node.terms if ratio_sum(term) is None)
 
 
-def _fraction(ratio: Ratio, index: Index) -> Fraction:
+def _make_fraction(ratio: RatioTerm, index: RateIndex) -> Fraction:
     ends = [ratio.weight * end for end in ratio.range()]
-    top = line_of(ratio.numerator * ratio.weight, index)
-    return Fraction(top, line_of(ratio.denominator, index), (min(ends), max(ends)))
+    top = linear_term_of(ratio.numerator * ratio.weight, index)
+    return Fraction(top, linear_term_of(ratio.denominator, index), (min(ends), max(ends)))
 
 
-def line_of(form: Affine, index: Index) -> Line:
+def linear_term_of(form: Affine, index: RateIndex) -> LinearTerm:
     """An affine form as a line."""
     slopes = np.zeros(len(index))
     for leaf, coefficient in form.coefficients.items():
         slopes[index[leaf]] = coefficient
-    return Line(slopes, form.constant)
+    return LinearTerm(slopes, form.constant)

@@ -13,17 +13,23 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array
-from ratecli.solvers.hull.simplex import TOLERANCE, Basis, Rows, descend, start
+from ratecli.solvers.hull.simplex import (
+    TOLERANCE,
+    SimplexBasis,
+    SimplexRows,
+    initial_basis,
+    run_simplex,
+)
 
-SURE = 1e-8
+DUALITY_TOLERANCE = 1e-8
 """What a value may differ by from that of its duals, relative to 1 and the value."""
-MOST = 200_000
+MAX_HIGHS_COLUMNS = 200_000
 """Columns that HiGHS is asked about, where each corner of the box makes one."""
 HIGHS_INFEASIBLE = 2
 
 
 @dataclass(frozen=True)
-class Vertex:
+class LpOptimum:
     """An optimum.
 
     Attributes
@@ -41,7 +47,7 @@ class Vertex:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LevelLp:
     """Minimize `cost @ x`, the first row equal to 1, the next ones to 0, the others at most 0; x >= 0.
 
     Each column is taken at levels anywhere in a box, and may be taken at several: in row i it is
@@ -78,7 +84,7 @@ class Linear:
         sizes = self._sizes
         return self.fixed / sizes[:, None], self.times / sizes[self.places[:, 1], None]
 
-    def solve(self, boxes: Array) -> Vertex | None:
+    def solve(self, boxes: Array) -> LpOptimum | None:
         """An optimum for levels in boxes (P, 2), None where no point meets the rows.
 
         Raises
@@ -87,8 +93,8 @@ class Linear:
             Where HiGHS cannot tell either.
         """
         fixed, times = self._scaled
-        rows = Rows(fixed, self.places, times, boxes, self.equal)
-        basis = start(rows)
+        rows = SimplexRows(fixed, self.places, times, boxes, self.equal)
+        basis = initial_basis(rows)
         if not self._descended(rows, basis, missing=1.0):
             return self._by_highs(boxes)
         if self._missed(basis) > TOLERANCE:
@@ -97,24 +103,24 @@ class Linear:
             return self._by_highs(boxes)
         own = basis.head < len(self.cost)
         x, sizes = np.maximum(basis.x[own], 0.0), self._sizes
-        return Vertex(basis.head[own], basis.levels[own], x / sizes[0], basis.duals / sizes)
+        return LpOptimum(basis.head[own], basis.levels[own], x / sizes[0], basis.duals / sizes)
 
-    def _descended(self, rows: Rows, basis: Basis, *, missing: float) -> bool:
+    def _descended(self, rows: SimplexRows, basis: SimplexBasis, *, missing: float) -> bool:
         """To the least that misses of the equations where that costs anything, else to the least cost."""
         cost, cost_times = self._nothing if missing else (self.cost, self.cost_times)
         m, n = rows.fixed.shape
         reduced, slopes, spare = np.empty(n), np.empty(cost_times.shape), np.empty((2 + m, m))
-        return bool(descend(rows, cost, cost_times, missing, basis, reduced, slopes, spare))
+        return bool(run_simplex(rows, cost, cost_times, missing, basis, reduced, slopes, spare))
 
     @cached_property
     def _nothing(self) -> tuple[Array, Array]:
         return 0.0 * self.cost, 0.0 * self.cost_times
 
-    def _missed(self, basis: Basis) -> float:
+    def _missed(self, basis: SimplexBasis) -> float:
         """Of the equations, all in all."""
         return float(np.abs(basis.x[basis.head >= sum(self.fixed.shape)]).sum())
 
-    def _is_sure(self, basis: Basis) -> bool:
+    def _is_sure(self, basis: SimplexBasis) -> bool:
         """Whether the basis meets its rows and costs what the duals say, by scaled numbers.
 
         That no column is cheaper at these duals was what the method ended with.
@@ -126,11 +132,11 @@ class Linear:
         costs = self.cost[columns] + (self.cost_times[:, columns].T * levels).sum(axis=1)
         apart = abs(float(costs @ x[own]) - float(basis.duals[0]))
         met = max(float(np.abs(off).max()), -float(x.min()), self._missed(basis)) <= 2 * TOLERANCE
-        return met and apart <= SURE * (1 + abs(float(basis.duals[0])))
+        return met and apart <= DUALITY_TOLERANCE * (1 + abs(float(basis.duals[0])))
 
-    def _by_highs(self, boxes: Array) -> Vertex | None:
+    def _by_highs(self, boxes: Array) -> LpOptimum | None:
         count = len(self.cost)
-        if 2 ** len(boxes) * count > MOST:
+        if 2 ** len(boxes) * count > MAX_HIGHS_COLUMNS:
             raise ArithmeticError("a linear program with many levels was not solved")
         corners = np.array(list(itertools.product(*boxes)))
         each = []
@@ -156,5 +162,5 @@ class Linear:
             if found.status == 0:
                 (some,) = np.nonzero(found.x > 0)
                 duals = np.concatenate([found.eqlin.marginals, found.ineqlin.marginals])
-                return Vertex(some % count, corners[some // count], found.x[some], duals)
+                return LpOptimum(some % count, corners[some // count], found.x[some], duals)
         raise ArithmeticError(f"a linear program was not solved: {found.message}")

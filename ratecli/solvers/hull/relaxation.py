@@ -18,22 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.solvers.hull.bilinear import FLOOR, Bilinear, Row
-from ratecli.solvers.hull.columns import Columns
-from ratecli.solvers.hull.forms import Curve, Line, Program
-from ratecli.solvers.hull.linear import Linear, Vertex
+from ratecli.solvers.hull.bilinear import MIN_DENOMINATOR_SHARE, BilinearProgram, BilinearRow
+from ratecli.solvers.hull.columns import RatePoints
+from ratecli.solvers.hull.forms import ConvexTerm, LinearTerm, RateProgram
+from ratecli.solvers.hull.linear import LevelLp, LpOptimum
 
-TOLERANCE = 1e-8
+CURVE_TOLERANCE = 1e-8
 """How far a curve may lie above the lines that hold it, in its own units."""
 MAX_ROUNDS = 60
-LEAST_DUAL = 0.1
+MIN_DUAL = 0.1
 """Added to the dual of a row where it is asked how far levels are off: one that costs nothing in a wide box
 may be what the optimum breaks. Between .03 and .3 as few boxes do, with 1e-6 fifty times as many.
 """
 
 
 @dataclass(frozen=True)
-class Relaxed:
+class RelaxationOptimum:
     """The optimum of a relaxation.
 
     Attributes
@@ -70,12 +70,12 @@ class Relaxation:
     0, where their ratios count as any number: for proofs.
     """
 
-    program: Program
-    columns: Columns
+    program: RateProgram
+    columns: RatePoints
     elastic: bool = False
-    floor: float = FLOOR
-    touching: list[list[Line]] = field(default_factory=list)
-    _last: Linear | None = field(default=None, init=False)
+    floor: float = MIN_DENOMINATOR_SHARE
+    touching: list[list[LinearTerm]] = field(default_factory=list)
+    _last: LevelLp | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if not self.touching:
@@ -83,8 +83,10 @@ class Relaxation:
             self.touching = [[curve.touching(middle)] for curve in self.curves]
 
     @cached_property
-    def bilinear(self) -> Bilinear:
-        return Bilinear.of(self.program, self.columns, elastic=self.elastic, floor=self.floor)
+    def bilinear(self) -> BilinearProgram:
+        return BilinearProgram.of(
+            self.program, self.columns, elastic=self.elastic, floor=self.floor
+        )
 
     @property
     def boxes(self) -> Array:
@@ -98,12 +100,12 @@ class Relaxation:
         return not any(form.shares.any() for form in (*aims, *self.program.constraints))
 
     @cached_property
-    def curves(self) -> tuple[Curve, ...]:
+    def curves(self) -> tuple[ConvexTerm, ...]:
         """The objective's first."""
         forms = (*(() if self.elastic else (self.program.objective,)), *self.program.constraints)
         return tuple(curve for each in forms for curve in each.curves)
 
-    def solve(self, boxes: Array) -> Relaxed | None:
+    def solve(self, boxes: Array) -> RelaxationOptimum | None:
         """The optimum for levels within boxes (P, 2), None where there is none.
 
         Raises
@@ -149,20 +151,20 @@ class Relaxation:
     def _rows(self) -> tuple[Array, Array]:
         """(m, n) of all rows but those of lines below curves, and (n,) the objective."""
         bilinear, curves = self.bilinear, len(self.curves)
-        one = bilinear.scaled or Line(0.0 * self.columns.origin, 1.0)
+        one = bilinear.scaled or LinearTerm(0.0 * self.columns.origin, 1.0)
         rows = np.stack(
-            [self._values(row) for row in (Row(one), *bilinear.rows, bilinear.objective)]
+            [self._values(row) for row in (BilinearRow(one), *bilinear.rows, bilinear.objective)]
         )
         levels = np.zeros((len(self._balance) * len(self.boxes), rows.shape[1]))
         balance = np.pad(self._balance, ((0, 0), (0, curves)))
         return np.vstack([rows[:1], balance, levels, rows[1:-1]]), rows[-1]
 
-    def _values(self, row: Row) -> Array:
+    def _values(self, row: BilinearRow) -> Array:
         line, heights = row.line, np.zeros(len(self.curves))
         for curve in row.curves:
-            line += Line(0.0 * line.slopes, self._least[curve])
+            line += LinearTerm(0.0 * line.slopes, self._least[curve])
             heights[curve] += 1.0
-        return np.append(_both(line) @ self._points, heights)
+        return np.append(_slopes_and_constant(line) @ self._points, heights)
 
     @cached_property
     def _products(self) -> tuple[NDArray[np.int64], Array, Array]:
@@ -179,8 +181,8 @@ class Relaxation:
         for i, row in enumerate(self.bilinear.rows):
             for p, line in row.times.items():
                 places.append((p, self._equal + i))
-                slopes.append(_both(line))
-                times.append(_both(line) @ self._points)
+                slopes.append(_slopes_and_constant(line))
+                times.append(_slopes_and_constant(line) @ self._points)
         found = np.array(times).reshape(len(times), self._points.shape[1])
         return (
             np.array(places, dtype=np.int64).reshape(-1, 2),
@@ -192,31 +194,31 @@ class Relaxation:
     def _cost_times(self) -> Array:
         found = np.zeros((len(self.boxes), self._points.shape[1] + len(self.curves)))
         for p, line in self.bilinear.objective.times.items():
-            found[p, : self._points.shape[1]] = _both(line) @ self._points
+            found[p, : self._points.shape[1]] = _slopes_and_constant(line) @ self._points
         return found
 
     @cached_property
-    def _held(self) -> list[tuple[Line, Array]]:
+    def _held(self) -> list[tuple[LinearTerm, Array]]:
         """Lines below curves, and their rows (n,)."""
         each = enumerate(self.touching)
         return [(line, self._below(curve, line)) for curve, lines in each for line in lines]
 
-    def _below(self, curve: int, line: Line) -> Array:
+    def _below(self, curve: int, line: LinearTerm) -> Array:
         heights = np.zeros(len(self.curves))
         heights[curve] = -1.0
-        low = Line(0.0 * line.slopes, -self._least[curve])
-        return np.append(_both(line + low) @ self._points, heights)
+        low = LinearTerm(0.0 * line.slopes, -self._least[curve])
+        return np.append(_slopes_and_constant(line + low) @ self._points, heights)
 
     @property
-    def _linear(self) -> Linear:
+    def _linear(self) -> LevelLp:
         if self._last is None or len(self._last.fixed) != len(self._rows[0]) + len(self._held):
             fixed, cost = self._rows
             places, _, times = self._products
             rows = np.vstack([fixed, *(row for _, row in self._held)])
-            self._last = Linear(rows, times, places, cost, self._cost_times, self._equal)
+            self._last = LevelLp(rows, times, places, cost, self._cost_times, self._equal)
         return self._last
 
-    def _relaxed(self, found: Vertex) -> Relaxed:
+    def _relaxed(self, found: LpOptimum) -> RelaxationOptimum:
         count = self.columns.points.shape[1]
         own = found.columns < count
         columns, levels, x = found.columns[own], found.levels[own], found.x[own]
@@ -225,7 +227,7 @@ class Relaxation:
         weights = np.bincount(columns, x, count) / scale
         rates = self.columns.points @ weights + self.columns.origin
         mean = first @ levels / scale
-        return Relaxed(
+        return RelaxationOptimum(
             float(found.duals[0]) + self._constant,
             weights,
             rates,
@@ -240,13 +242,13 @@ class Relaxation:
         """What is not among the rates of an objective that is scaled."""
         return self.program.objective.line.constant if self.bilinear.scaled else 0.0
 
-    def _off(self, found: Vertex, mean: Array) -> Array:
+    def _off(self, found: LpOptimum, mean: Array) -> Array:
         places, _, times = self._products
         levels, rows = places.T
         each = times[:, found.columns]
         taken = (each * found.levels.T[levels]) @ found.x
         missed = np.abs(mean[levels] * (each @ found.x) - taken)
-        weights = np.abs(found.duals[rows]) + LEAST_DUAL
+        weights = np.abs(found.duals[rows]) + MIN_DUAL
         return np.asarray(np.bincount(levels, missed * weights, len(mean)), dtype=float)
 
     @cached_property
@@ -259,7 +261,7 @@ class Relaxation:
         rows = [row.line.slopes for row in bilinear.rows]
         return np.vstack([one, *rows])
 
-    def prices(self, relaxed: Relaxed) -> Array:
+    def prices(self, relaxed: RelaxationOptimum) -> Array:
         """(K,) what a unit of each rate costs there: the slopes of the Lagrangian, levels held."""
         places, slopes, _ = self._products
         duals = relaxed.duals
@@ -269,7 +271,7 @@ class Relaxation:
         taken = duals[places[:, 1]] * relaxed.levels[places[:, 0]]
         return np.asarray(costs - taken @ slopes[:, :-1])
 
-    def multipliers(self, relaxed: Relaxed) -> Array:
+    def multipliers(self, relaxed: RelaxationOptimum) -> Array:
         """(J,) of the constraints, in units of the objective; 0 of those that are in a spread."""
         found = np.zeros(len(self.program.constraints))
         for row, dual in zip(self.bilinear.rows, relaxed.duals[self._equal :], strict=False):
@@ -277,7 +279,7 @@ class Relaxation:
                 found[row.owner] = -dual * float(row.by.at(relaxed.rates))
         return found
 
-    def _touch(self, rates: Array, found: Vertex) -> bool:
+    def _touch(self, rates: Array, found: LpOptimum) -> bool:
         """Add a line to each curve that lies above its height; whether any did."""
         if not self.curves:
             return False
@@ -289,13 +291,13 @@ class Relaxation:
         above = False
         for number, (curve, height) in enumerate(zip(self.curves, heights, strict=True)):
             line = curve.touching(rates)
-            if line.at(rates) > height + TOLERANCE:
+            if line.at(rates) > height + CURVE_TOLERANCE:
                 self._held.append((line, self._below(number, line)))
                 self.touching[number].append(line)
                 above = True
         return above
 
 
-def _both(line: Line) -> Array:
+def _slopes_and_constant(line: LinearTerm) -> Array:
     """(K + 1,) slopes and constant."""
     return np.append(line.slopes, line.constant)

@@ -20,18 +20,18 @@ Array = Any
 
 TOLERANCE = 1e-9
 """Of rows that are about 1 large, and of reduced costs."""
-LARGE = 1e6
+LARGE_DUAL = 1e6
 """Of duals beyond this reduced costs are as rounded as the duals are."""
-PIVOT = 1e-9
+MIN_PIVOT = 1e-9
 """No row leaves whose entry in the column that enters is less."""
-SAFE = 1e-7
+MIN_ARTIFICIAL_PIVOT = 1e-7
 """At least this is it where an artificial column leaves."""
-TIE = 1e-13
-REFRESH = 60
+RATIO_TIE = 1e-13
+REFRESH_INTERVAL = 60
 """Pivots after which the inverse is made anew."""
 
 
-class Rows(NamedTuple):
+class SimplexRows(NamedTuple):
     """The m rows of n columns, P levels.
 
     Attributes
@@ -53,7 +53,7 @@ class Rows(NamedTuple):
     equal: int
 
 
-class Basis(NamedTuple):
+class SimplexBasis(NamedTuple):
     """Of m members.
 
     Attributes
@@ -78,23 +78,25 @@ class Basis(NamedTuple):
     duals: Array
 
 
-def start(rows: Rows) -> Basis:
+def initial_basis(rows: SimplexRows) -> SimplexBasis:
     """What misses of equations, and slacks."""
     m, n = rows.fixed.shape
     first = np.zeros(m)
     first[0] = 1.0
     head = np.arange(n, n + m)
     head[: rows.equal] += m
-    return Basis(head, np.zeros((m, len(rows.boxes))), np.eye(m), np.eye(m), first, np.zeros(m))
+    return SimplexBasis(
+        head, np.zeros((m, len(rows.boxes))), np.eye(m), np.eye(m), first, np.zeros(m)
+    )
 
 
 @numba.njit(cache=True)
-def descend(
-    rows: Rows,
+def run_simplex(
+    rows: SimplexRows,
     cost: Array,
     cost_times: Array,
     missing: float,
-    basis: Basis,
+    basis: SimplexBasis,
     reduced: Array,
     slopes: Array,
     spare: Array,
@@ -114,41 +116,45 @@ def descend(
     column, moved = spare[0], spare[1]
     pivots = 0
     for _ in range(200 + 50 * m):
-        if pivots == REFRESH:
-            if not refresh(basis, spare[2:]):
+        if pivots == REFRESH_INTERVAL:
+            if not refactorize_basis(basis, spare[2:]):
                 return False
             pivots = 0
-        price(cost, cost_times, missing, n, basis)
-        j = entering(rows, cost, cost_times, basis.duals, reduced, slopes)
+        compute_duals(cost, cost_times, missing, n, basis)
+        j = entering_column(rows, cost, cost_times, basis.duals, reduced, slopes)
         if j < 0 and pivots == 0:
             return True
         if j < 0:
-            pivots = REFRESH
+            pivots = REFRESH_INTERVAL
             continue
-        enter(rows, j, slopes, column)
+        fill_column(rows, j, slopes, column)
         for i in range(m):
             moved[i] = 0.0
             for k in range(m):
                 moved[i] += basis.inverse[i, k] * column[k]
-        r = leaving(basis, moved, n + m)
+        r = leaving_row(basis, moved, n + m)
         if r < 0:
             return False
-        pivot(basis, r, moved, column)
+        pivot_basis(basis, r, moved, column)
         basis.head[r] = j
         for p in range(len(rows.boxes)):
-            basis.levels[r, p] = rows.boxes[p, 1] if up(slopes, p, j) else rows.boxes[p, 0]
+            basis.levels[r, p] = (
+                rows.boxes[p, 1] if prefers_higher_level(slopes, p, j) else rows.boxes[p, 0]
+            )
         pivots += 1
     return False
 
 
 @numba.njit(cache=True)
-def up(slopes: Array, p: int, j: int) -> bool:
+def prefers_higher_level(slopes: Array, p: int, j: int) -> bool:
     """Whether column j is cheaper at a higher level p."""
     return bool(j < slopes.shape[1] and slopes[p, j] <= 0)
 
 
 @numba.njit(cache=True)
-def price(cost: Array, cost_times: Array, missing: float, n: int, basis: Basis) -> None:
+def compute_duals(
+    cost: Array, cost_times: Array, missing: float, n: int, basis: SimplexBasis
+) -> None:
     """The duals of the basis."""
     m = len(basis.head)
     for k in range(m):
@@ -166,8 +172,8 @@ def price(cost: Array, cost_times: Array, missing: float, n: int, basis: Basis) 
 
 
 @numba.njit(cache=True)
-def entering(
-    rows: Rows, cost: Array, cost_times: Array, duals: Array, reduced: Array, slopes: Array
+def entering_column(
+    rows: SimplexRows, cost: Array, cost_times: Array, duals: Array, reduced: Array, slopes: Array
 ) -> int:
     """The column of least reduced cost at its best levels, from n on a slack, -1 where none is below 0.
 
@@ -192,10 +198,10 @@ def entering(
         low, high = rows.boxes[p, 0], rows.boxes[p, 1]
         for j in range(n):
             reduced[j] += min(low * slopes[p, j], high * slopes[p, j])
-    largest = LARGE
+    largest = LARGE_DUAL
     for i in range(m):
         largest = max(largest, abs(duals[i]))
-    best, least = -1, -TOLERANCE * largest / LARGE
+    best, least = -1, -TOLERANCE * largest / LARGE_DUAL
     for j in range(n):
         if reduced[j] < least:
             best, least = j, reduced[j]
@@ -206,7 +212,7 @@ def entering(
 
 
 @numba.njit(cache=True)
-def enter(rows: Rows, j: int, slopes: Array, column: Array) -> None:
+def fill_column(rows: SimplexRows, j: int, slopes: Array, column: Array) -> None:
     """(m,) the entries of a column at its best levels."""
     m, n = rows.fixed.shape
     for i in range(m):
@@ -214,12 +220,12 @@ def enter(rows: Rows, j: int, slopes: Array, column: Array) -> None:
     if j < n:
         for k in range(len(rows.places)):
             p = rows.places[k, 0]
-            level = rows.boxes[p, 1] if up(slopes, p, j) else rows.boxes[p, 0]
+            level = rows.boxes[p, 1] if prefers_higher_level(slopes, p, j) else rows.boxes[p, 0]
             column[rows.places[k, 1]] += level * rows.times[k, j]
 
 
 @numba.njit(cache=True)
-def leaving(basis: Basis, moved: Array, missing: int) -> int:
+def leaving_row(basis: SimplexBasis, moved: Array, missing: int) -> int:
     """The row of least ratio by the lexicographic order of (x, inverse) / moved, -1 where none is.
 
     What misses of an equation stays at 0 once it is: from `missing` on.
@@ -227,16 +233,16 @@ def leaving(basis: Basis, moved: Array, missing: int) -> int:
     x, inverse = basis.x, basis.inverse
     m, found = len(x), -1
     for i in range(m):
-        if basis.head[i] >= missing and x[i] <= TOLERANCE and abs(moved[i]) > SAFE:
+        if basis.head[i] >= missing and x[i] <= TOLERANCE and abs(moved[i]) > MIN_ARTIFICIAL_PIVOT:
             return i
-        if moved[i] <= PIVOT:
+        if moved[i] <= MIN_PIVOT:
             continue
         if found < 0:
             found = i
             continue
         apart = x[i] * moved[found] - x[found] * moved[i]
         k = 0
-        while abs(apart) <= TIE and k < m:
+        while abs(apart) <= RATIO_TIE and k < m:
             apart = inverse[i, k] * moved[found] - inverse[found, k] * moved[i]
             k += 1
         if apart < 0:
@@ -245,7 +251,7 @@ def leaving(basis: Basis, moved: Array, missing: int) -> int:
 
 
 @numba.njit(cache=True)
-def pivot(basis: Basis, r: int, moved: Array, column: Array) -> None:
+def pivot_basis(basis: SimplexBasis, r: int, moved: Array, column: Array) -> None:
     """The column in the place of member r."""
     x, inverse = basis.x, basis.inverse
     m = len(x)
@@ -261,7 +267,7 @@ def pivot(basis: Basis, r: int, moved: Array, column: Array) -> None:
 
 
 @numba.njit(cache=True)
-def refresh(basis: Basis, left: Array) -> bool:
+def refactorize_basis(basis: SimplexBasis, left: Array) -> bool:
     """The inverse and the values anew, by elimination; whether the matrix has an inverse."""
     inverse = basis.inverse
     m = len(inverse)

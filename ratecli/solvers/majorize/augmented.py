@@ -18,38 +18,44 @@ import numpy as np
 from ratecli.models.base import Array
 from ratecli.models.ramp import HALF
 from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.newton import Envelope, Place
-from ratecli.solvers.majorize.prox import Prox
-from ratecli.solvers.majorize.solution import FEASIBLE, ROUGH, ConvexSolution, Goal, excess
+from ratecli.solvers.majorize.newton import EnvelopePoint, MoreauEnvelope
+from ratecli.solvers.majorize.prox import ProximalOperator
+from ratecli.solvers.majorize.solution import (
+    COMPROMISE_GAP,
+    FEASIBILITY_TOLERANCE,
+    ConvexSolution,
+    StoppingRule,
+    constraint_excess,
+)
 
-ROUNDS = 60
+MAX_ROUNDS = 60
 """Updates of the slopes."""
-STEPS = 40
+MAX_NEWTON_STEPS = 40
 """Newton steps between two updates."""
-FIRST = 1.5
+INITIAL_SIGMA = 1.5
 """Sigma of the first round, in mean weights of a row."""
-GROWTH = 1.5
+SIGMA_GROWTH = 1.5
 """Of sigma from round to round."""
-ENOUGH = 0.3
+GRADIENT_SHARE = 0.3
 """Part of what is missing that the gradient may be to blame for when the slopes are updated."""
-MARGIN = 0.2
+MARGIN_SHARE = 0.2
 """Part of the gap that keeping off the constraints may cost."""
-WIDEST = 1e-4
+MAX_CONSTRAINT_MARGIN = 1e-4
 """Largest margin (rate units)."""
-WITHIN = 0.5
+MARGIN_TOLERANCE = 0.5
 """How exactly constraints are kept there, in margins."""
-CHORDS = 6
+CHORD_POINTS = 6
 """Points tried on the way to one that is not feasible."""
-SHORT = 0.1
+MIN_CHORD_SHARE = 0.1
 """Part of a chord that is worth going."""
-CLOSE = 3.0
+MAX_REPAIR_DISTANCE = 3.0
 """In tolerances: how near the bound a point must be to be made feasible."""
-DEARER = 10.0
+PRICE_GROWTH = 10.0
 """By what the price of excess grows."""
 
 
 @dataclass(frozen=True)
-class Certified(ConvexSolution):
+class CertifiedSolution(ConvexSolution):
     """With what the next problem on these rows starts from: slopes (n,) and their bounds."""
 
     slopes: Array
@@ -58,30 +64,30 @@ class Certified(ConvexSolution):
 
 
 @dataclass(frozen=True)
-class Augmented:
+class AugmentedLagrangian:
     """All constraints at once; `price` is where that of excess starts, in ranges of the objective."""
 
-    goal: Goal
+    goal: StoppingRule
     price: float = 100.0
 
     def solve(
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
-    ) -> Certified:
+    ) -> CertifiedSolution:
         """Raise the price of excess while the multipliers stop at it and a constraint is missed, or
         the point that meets all costs more than one that misses some.
         """
         price = min(self.price * (problem.ramp.spread or 1.0), self.goal.ceiling)
         while True:
-            search = _Search(problem, self.goal, price, anchor)
+            search = _FixedPriceRun(problem, self.goal, price, anchor)
             found = search.run(before)
             dear = price >= self.goal.ceiling or found.lower > self.goal.hopeless
             if search.certain or dear or not search.priced_out:
                 return found
-            price, before = min(DEARER * price, self.goal.ceiling), found
+            price, before = min(PRICE_GROWTH * price, self.goal.ceiling), found
 
 
 @dataclass(frozen=True)
-class _Point:
+class _Iterate:
     """Weights with their scores and values; `worth` is the objective with excess at its price."""
 
     w: Array
@@ -91,13 +97,15 @@ class _Point:
 
     @property
     def feasible(self) -> bool:
-        return bool((self.values[1:] <= FEASIBLE).all())
+        return bool((self.values[1:] <= FEASIBILITY_TOLERANCE).all())
 
 
-class _Search:
+class _FixedPriceRun:
     """One run at one price of excess: the best point, the best lower bound, the slopes so far."""
 
-    def __init__(self, problem: ConvexProblem, goal: Goal, price: float, anchor: Array) -> None:
+    def __init__(
+        self, problem: ConvexProblem, goal: StoppingRule, price: float, anchor: Array
+    ) -> None:
         self.problem, self.goal, self.price = problem, goal, price
         self.best = self._point(anchor, problem.ramp.rows.scores(anchor))
         self.cheapest = self.best.worth
@@ -106,19 +114,19 @@ class _Search:
         self.lower, self.certificate = -np.inf, self.v
         self.steps = 0
 
-    def run(self, before: ConvexSolution | None) -> Certified:
+    def run(self, before: ConvexSolution | None) -> CertifiedSolution:
         weights = (self.problem.up + self.problem.down).sum(axis=1) / max(len(self.slopes), 1)
-        sigma = FIRST * float(weights[0] or weights.max() or 1.0)
+        sigma = INITIAL_SIGMA * float(weights[0] or weights.max() or 1.0)
         w = self._start(before)
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             w = self._round(w, sigma)
             if self.done:
                 break
-            sigma *= GROWTH
+            sigma *= SIGMA_GROWTH
         best, (up, down) = self.best, self.problem.bounds(self.v)
         converged = self.certain if best.feasible else self.done
-        return Certified(
-            best.w, float(best.values[0]), self.certificate, excess(best.values[1:]), self.lower,
+        return CertifiedSolution(
+            best.w, float(best.values[0]), self.certificate, constraint_excess(best.values[1:]), self.lower,
             max(self.gap, 0.0), self.steps, converged, self.slopes, up, down,
         )  # fmt: skip
 
@@ -126,7 +134,7 @@ class _Search:
         """The last weights, and slopes as far between their bounds as the last ones; those of the
         hinges where a row has other hinges than it had.
         """
-        if not isinstance(before, Certified):
+        if not isinstance(before, CertifiedSolution):
             return self.best.w
         self.v = np.minimum(before.multipliers, self.price)
         up, down = self.problem.bounds(self.v)
@@ -140,9 +148,9 @@ class _Search:
 
     def _round(self, w: Array, sigma: float) -> Array:
         """Newton steps on one envelope, whose slopes are the next shift; where they end."""
-        envelope = Envelope(self._prox(sigma), self.slopes / sigma)
+        envelope = MoreauEnvelope(self._prox(sigma), self.slopes / sigma)
         here = envelope.enter(w, self.v)
-        for step in range(STEPS):
+        for step in range(MAX_NEWTON_STEPS):
             missing = self._learn(here)
             if self.done or (step and self._close(here, missing)):
                 break
@@ -153,12 +161,12 @@ class _Search:
         self.slopes, self.v = here.near.slopes, here.near.v
         return here.w
 
-    def _prox(self, sigma: float) -> Prox:
+    def _prox(self, sigma: float) -> ProximalOperator:
         """Constraints that bind are kept a little below 0, at a cost that is part of the gap."""
-        cost = MARGIN * self.tolerance / max(len(self.v), 1)
-        margin = cost / np.maximum(self.v, cost / WIDEST)
-        kept = WITHIN * float(margin.min(initial=WIDEST))
-        return Prox(self.problem, sigma, margin * (self.v > 0), self.price, kept)
+        cost = MARGIN_SHARE * self.tolerance / max(len(self.v), 1)
+        margin = cost / np.maximum(self.v, cost / MAX_CONSTRAINT_MARGIN)
+        kept = MARGIN_TOLERANCE * float(margin.min(initial=MAX_CONSTRAINT_MARGIN))
+        return ProximalOperator(self.problem, sigma, margin * (self.v > 0), self.price, kept)
 
     # where it stands
 
@@ -189,10 +197,10 @@ class _Search:
         if self.certain:
             return True
         # a higher price may help, or no point be feasible: then a rough answer will do
-        rough = 0.0 if self.best.feasible and self.price >= self.goal.ceiling else ROUGH
+        rough = 0.0 if self.best.feasible and self.price >= self.goal.ceiling else COMPROMISE_GAP
         return self.priced_out and self.left <= max(self.tolerance, rough * abs(self.lower))
 
-    def _close(self, here: Place, missing: float) -> bool:
+    def _close(self, here: EnvelopePoint, missing: float) -> bool:
         """Whether the smooth problem is solved well enough: of what is missing at these multipliers,
         its gradient is to blame for a part, and the slopes for the rest.
         """
@@ -200,9 +208,9 @@ class _Search:
         curved = penalties > 0
         left = float((gradient[curved] ** 2 / penalties[curved]).sum()) / 2
         left += float(np.abs(gradient[~curved]) @ np.maximum(np.abs(here.w[~curved]), 1.0))
-        return left <= ENOUGH * max(missing, self.tolerance)
+        return left <= GRADIENT_SHARE * max(missing, self.tolerance)
 
-    def _learn(self, here: Place) -> float:
+    def _learn(self, here: EnvelopePoint) -> float:
         """Keep the lower bound of the slopes, and the point or one between it and a feasible one.
 
         Returns what is missing between them at these multipliers: the gap of an SVM.
@@ -216,28 +224,28 @@ class _Search:
         missing = float(point.values[0] + v @ point.values[1:]) - bound
         self.cheapest = min(self.cheapest, point.worth)
         if self.best.feasible and not point.feasible:
-            near = point.values[0] - self.lower <= CLOSE * self.tolerance
+            near = point.values[0] - self.lower <= MAX_REPAIR_DISTANCE * self.tolerance
             point = self._between(point) if near else self.best
         if point.worth < self.best.worth or (point.feasible and not self.best.feasible):
             self.best = point
         return missing
 
-    def _point(self, w: Array, z: Array) -> _Point:
+    def _point(self, w: Array, z: Array) -> _Iterate:
         values = self.problem.at(z)
         values[0] += self.problem.ramp.regularizer(w)
-        worth = float(values[0]) + self.price * float(excess(values[1:]).sum())
-        return _Point(w, z, values, worth)
+        worth = float(values[0]) + self.price * float(constraint_excess(values[1:]).sum())
+        return _Iterate(w, z, values, worth)
 
-    def _between(self, beyond: _Point) -> _Point:
+    def _between(self, beyond: _Iterate) -> _Iterate:
         """The last feasible point on the way from the best one, nearly. Each constraint is convex: it
         lies below its chord and is met up to where that crosses 0; a chord that starts there is halved.
         """
         near = self.best
-        for _ in range(CHORDS):
-            missed = np.flatnonzero(beyond.values[1:] > FEASIBLE) + 1
+        for _ in range(CHORD_POINTS):
+            missed = np.flatnonzero(beyond.values[1:] > FEASIBILITY_TOLERANCE) + 1
             inside, outside = near.values[missed], beyond.values[missed]
             part = float(np.min(inside / (inside - outside), initial=1.0))
-            part = part if part > SHORT else 0.5
+            part = part if part > MIN_CHORD_SHARE else 0.5
             w, z = near.w + part * (beyond.w - near.w), near.z + part * (beyond.z - near.z)
             point = self._point(w, z)
             near, beyond = (point, beyond) if point.feasible else (near, point)
@@ -249,10 +257,10 @@ class _Search:
         if rows.intercept != "unregularized":
             return slopes
         up, down = self.problem.bounds(v)
-        return balanced(slopes, up, down)
+        return balance_slopes(slopes, up, down)
 
 
-def balanced(slopes: Array, up: Array, down: Array) -> Array:
+def balance_slopes(slopes: Array, up: Array, down: Array) -> Array:
     """The nearest slopes in [-down, up] that add up to 0; `up` and `down` (n,) are at least 0.
 
     They are `clip(slopes - t, -down, up)` for some t, found where the sum changes its sign.

@@ -6,15 +6,15 @@ import numpy as np
 
 from ratecli.models.base import Array
 
-RIDGE = 1e-12
+BOX_RIDGE = 1e-12
 """Curvature given to directions without any, relative to the mean."""
-PASSES = 4
+BOX_PASSES = 4
 """Most changes of the active set, in dimensions."""
-CERTAIN = 1e-12
+BOX_SLOPE_TOLERANCE = 1e-12
 """Relative slope below which a bound is not left again."""
 
 
-def highest(gradient: Array, curvature: Array, low: Array, high: Array) -> Array:
+def maximize_in_box(gradient: Array, curvature: Array, low: Array, high: Array) -> Array:
     """Maximize `gradient s - s' curvature s / 2` over s, (m,), from low <= 0 to high >= 0.
 
     By active sets: Newton's step up to the first bound in its way, which is kept until its slope
@@ -23,9 +23,9 @@ def highest(gradient: Array, curvature: Array, low: Array, high: Array) -> Array
     """
     size = len(gradient)
     ridged = curvature.copy()
-    ridged[np.diag_indices(size)] += RIDGE * (float(np.trace(curvature)) / size or 1.0)
+    ridged[np.diag_indices(size)] += BOX_RIDGE * (float(np.trace(curvature)) / size or 1.0)
     step, free = np.zeros(size), np.ones(size, dtype=bool)
-    for _ in range(PASSES * size):
+    for _ in range(BOX_PASSES * size):
         slope = gradient - ridged @ step
         move = np.zeros(size)
         move[free] = np.linalg.solve(ridged[np.ix_(free, free)], slope[free])
@@ -39,7 +39,7 @@ def highest(gradient: Array, curvature: Array, low: Array, high: Array) -> Array
         step = step + move
         slope = gradient - ridged @ step
         inside = np.where(step >= high, -slope, slope) * ~free
-        if inside.max() <= CERTAIN * np.abs(gradient).max():
+        if inside.max() <= BOX_SLOPE_TOLERANCE * np.abs(gradient).max():
             break
         free[np.argmax(inside)] = True
     return step

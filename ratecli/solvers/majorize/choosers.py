@@ -15,16 +15,16 @@ from scipy.spatial import Delaunay, HalfspaceIntersection, QhullError
 
 from ratecli.models.base import Array
 
-EXACT = 4
+MAX_EXACT_DIMENSIONS = 4
 """Multipliers up to which the center of mass is computed; beyond, it is sampled."""
-SAMPLES = 200
+SAMPLES_PER_DIMENSION = 200
 """Points sampled for each dimension."""
-THIN = 1e-9
+MIN_INNER_RADIUS = 1e-9
 """Inner radius, in a body scaled to the unit box, below which it has no center worth the name."""
 
 
 @dataclass(frozen=True)
-class Model:
+class UpperModel:
     """Columns (m + 1, S) of objective and constraint values, the box, L, and the maximizer of h."""
 
     columns: Array
@@ -33,38 +33,38 @@ class Model:
     maximizer: Array
 
 
-Chooser = Callable[[Model], Array]
+CutChooser = Callable[[UpperModel], Array]
 
 
-def maximization(model: Model) -> Array:
+def model_maximizer(model: UpperModel) -> Array:
     """The maximizer of the model (E.1, Kelley's method)."""
     return model.maximizer
 
 
-def center_of_mass(model: Model) -> Array:
+def center_of_mass(model: UpperModel) -> Array:
     """The center of mass of {(v, t): v in the box, L <= t <= h(v)} (E.2).
 
     A cut through it leaves at most 1 - 1/e of the volume (Gruenbaum 1960), whatever its slope. The
     maximizer where the body has no inside.
     """
-    body = _body(model)
-    low, high = _extent(body, len(model.maximizer) + 1)
+    body = _model_polytope(model)
+    low, high = _bounding_box(body, len(model.maximizer) + 1)
     size = high - low
     if not (size > 0).all():
         return model.maximizer
     A, b = body
     A, b = A * size, b - A @ low
-    inside, radius = _inner(A, b)
-    if radius < THIN:
+    inside, radius = _inscribed_ball(A, b)
+    if radius < MIN_INNER_RADIUS:
         return model.maximizer
-    center = _exact(A, b, inside) if len(size) <= EXACT + 1 else None
+    center = _exact_center(A, b, inside) if len(size) <= MAX_EXACT_DIMENSIONS + 1 else None
     if center is None:
-        center = _sampled(A, b, inside)
+        center = _sampled_center(A, b, inside)
     v = low[:-1] + size[:-1] * center[:-1]
     return np.clip(v, 0.0, model.ceiling)
 
 
-def _body(model: Model) -> tuple[Array, Array]:
+def _model_polytope(model: UpperModel) -> tuple[Array, Array]:
     """A x <= b of x = (v, t)."""
     objective, constraints = model.columns[0], model.columns[1:]
     m = len(constraints)
@@ -74,7 +74,7 @@ def _body(model: Model) -> tuple[Array, Array]:
     return np.vstack([cuts, sides]), limits
 
 
-def _extent(body: tuple[Array, Array], size: int) -> tuple[Array, Array]:
+def _bounding_box(body: tuple[Array, Array], size: int) -> tuple[Array, Array]:
     """Least and largest value of each coordinate; equal ones where the body is empty."""
     A, b = body
     ends = np.zeros((2, size))
@@ -87,7 +87,7 @@ def _extent(body: tuple[Array, Array], size: int) -> tuple[Array, Array]:
     return ends[0], ends[1]
 
 
-def _inner(A: Array, b: Array) -> tuple[Array, float]:
+def _inscribed_ball(A: Array, b: Array) -> tuple[Array, float]:
     """Center and radius of the largest ball within."""
     lengths = np.linalg.norm(A, axis=1)
     size = A.shape[1]
@@ -98,7 +98,7 @@ def _inner(A: Array, b: Array) -> tuple[Array, float]:
     return (found.x[:size], float(found.x[size])) if found.status == 0 else (np.zeros(size), 0.0)
 
 
-def _exact(A: Array, b: Array, inside: Array) -> Array | None:
+def _exact_center(A: Array, b: Array, inside: Array) -> Array | None:
     """Simplices of the corners, weighted by volume; None where rounding gets in the way."""
     try:
         corners = HalfspaceIntersection(np.hstack([A, -b[:, None]]), inside).intersections
@@ -110,11 +110,11 @@ def _exact(A: Array, b: Array, inside: Array) -> Array | None:
     return volumes @ simplices.mean(axis=1) / total if total > 0 else None
 
 
-def _sampled(A: Array, b: Array, inside: Array) -> Array:
+def _sampled_center(A: Array, b: Array, inside: Array) -> Array:
     """The mean of a random walk (hit and run; Bertsimas and Vempala 2004). Always the same walk."""
     rng = np.random.default_rng(0)
     size = A.shape[1]
-    x, total, count = inside, np.zeros(size), SAMPLES * size
+    x, total, count = inside, np.zeros(size), SAMPLES_PER_DIMENSION * size
     for _ in range(count):
         direction = rng.normal(size=size)
         speed, room = A @ direction, np.maximum(b - A @ x, 0.0)

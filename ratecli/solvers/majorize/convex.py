@@ -9,7 +9,7 @@ import numpy as np
 
 from ratecli.models.base import Array
 from ratecli.models.ramp import HALF, hinge, ramp
-from ratecli.solvers.majorize.rows import Rows
+from ratecli.solvers.majorize.rows import FeatureRows
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class RampProblem:
         Weight of |w|^2 / 2 in rate units (lambda of the paper).
     """
 
-    rows: Rows
+    rows: FeatureRows
     up: Array
     down: Array
     constants: Array
     l2: float
 
     @classmethod
-    def of(cls, rows: Rows, coefficients: Array, constants: Array, l2: float) -> RampProblem:
+    def of(cls, rows: FeatureRows, coefficients: Array, constants: Array, l2: float) -> RampProblem:
         """From `coefficients @ p + constants` in the decisions p, coefficients (m + 1, n)."""
         up, down = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
         return cls(rows, up, down, constants, l2)

@@ -16,32 +16,38 @@ import numpy as np
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array
-from ratecli.solvers.majorize.choosers import Chooser, Model
+from ratecli.solvers.majorize.choosers import CutChooser, UpperModel
 from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.solution import FEASIBLE, ROUGH, ConvexSolution, Goal, excess
-from ratecli.solvers.majorize.svm import SVM, Fit
+from ratecli.solvers.majorize.solution import (
+    COMPROMISE_GAP,
+    FEASIBILITY_TOLERANCE,
+    ConvexSolution,
+    StoppingRule,
+    constraint_excess,
+)
+from ratecli.solvers.majorize.svm import LagrangianMinimum, SvmOptimizer
 
-MEMORY = 48
+MAX_KEPT_POINTS = 48
 """Newest points kept: the next problem starts from them."""
 
-PROGRAM = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""Well below `FEASIBLE`, so that what every step may add to a violation stays below it too."""
+LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+"""Well below `FEASIBILITY_TOLERANCE`, so that what every step may add to a violation stays below it too."""
 
 
 @dataclass(frozen=True)
-class Columns:
+class CutColumns:
     """Points seen, W (d, S), and their objective and constraint values (m + 1, S)."""
 
     W: Array
     values: Array
 
     @classmethod
-    def of(cls, problem: ConvexProblem, W: Array) -> Columns:
+    def of(cls, problem: ConvexProblem, W: Array) -> CutColumns:
         return cls(W, np.stack([problem.values(w) for w in W.T], axis=1))
 
-    def with_point(self, problem: ConvexProblem, w: Array) -> Columns:
+    def with_point(self, problem: ConvexProblem, w: Array) -> CutColumns:
         values = np.hstack([self.values, problem.values(w)[:, None]])
-        return Columns(np.hstack([self.W, w[:, None]]), values)
+        return CutColumns(np.hstack([self.W, w[:, None]]), values)
 
     def model(self, v: Array) -> float:
         """h(v): the least Lagrangian of a column."""
@@ -49,7 +55,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Master:
+class MasterSolution:
     """Best mixture q (S,) of the columns under prices `ceiling` for excess (m,), and its duals."""
 
     mixture: Array
@@ -69,9 +75,9 @@ class CutSolution(ConvexSolution):
 class CuttingPlane:
     """At most `cuts` SVMs, each at the multipliers that `chooser` takes from the model."""
 
-    goal: Goal
-    svm: SVM
-    chooser: Chooser
+    goal: StoppingRule
+    svm: SvmOptimizer
+    chooser: CutChooser
     cuts: int
 
     def solve(
@@ -87,7 +93,7 @@ class CuttingPlane:
         """
         columns, v = self._start(problem, anchor, before)
         lower = float(problem.flat[0] + v @ problem.flat[1:])  # no hinge is below 0
-        search = _Search(problem, self.goal, columns, lower, 2 * float(v.max(initial=0.0)))
+        search = _CuttingPlaneRun(problem, self.goal, columns, lower, 2 * float(v.max(initial=0.0)))
         for _ in range(self.cuts):
             least = search.asked / (2 * problem.constraints + 4)
             accuracy = max((search.columns.model(v) - search.lower) / 2, least)
@@ -101,32 +107,37 @@ class CuttingPlane:
 
     def _start(
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None
-    ) -> tuple[Columns, Array]:
+    ) -> tuple[CutColumns, Array]:
         """The anchor and what was seen before as columns, and likely multipliers."""
         if not isinstance(before, CutSolution):
-            return Columns.of(problem, anchor[:, None]), np.zeros(problem.constraints)
+            return CutColumns.of(problem, anchor[:, None]), np.zeros(problem.constraints)
         seen = np.hstack([before.seen, anchor[:, None]])
-        return Columns.of(problem, seen), before.multipliers
+        return CutColumns.of(problem, seen), before.multipliers
 
-    def _choose(self, model: Model, plan: Master) -> Array:
+    def _choose(self, model: UpperModel, plan: MasterSolution) -> Array:
         """While no mixture is feasible the maximizer: its cut says whether a higher price helps."""
-        if plan.excess.max(initial=0.0) > FEASIBLE or not len(plan.multipliers):
+        if plan.excess.max(initial=0.0) > FEASIBILITY_TOLERANCE or not len(plan.multipliers):
             return plan.multipliers
         return self.chooser(model)
 
 
-class _Search:
+class _CuttingPlaneRun:
     """Columns, best dual value and box so far, and the best mixture of the columns."""
 
     def __init__(
-        self, problem: ConvexProblem, goal: Goal, columns: Columns, lower: float, box: float
+        self,
+        problem: ConvexProblem,
+        goal: StoppingRule,
+        columns: CutColumns,
+        lower: float,
+        box: float,
     ) -> None:
         self.problem, self.goal, self.columns, self.lower = problem, goal, columns, lower
         self.box = min(max(1.0, box), goal.ceiling)
-        self.plan = master(columns, self.box)
+        self.plan = solve_master(columns, self.box)
         self.svms, self.certain = 0, True
 
-    def cut(self, v: Array, fit: Fit) -> None:
+    def cut(self, v: Array, fit: LagrangianMinimum) -> None:
         """A column of the SVM at v, the value it proves, and the column of the new mixture."""
         self.columns = self.columns.with_point(self.problem, fit.w)
         reached = fit.lower
@@ -134,24 +145,24 @@ class _Search:
             reached = float(self.columns.values[0, -1] + v @ self.columns.values[1:, -1])
         self.lower = max(self.lower, reached)
         self.svms, self.certain = self.svms + 1, self.certain and fit.converged
-        self.plan = master(self.columns, self.box)
+        self.plan = solve_master(self.columns, self.box)
         self.columns = self.columns.with_point(self.problem, self.columns.W @ self.plan.mixture)
 
     def widen(self) -> None:
         self.box = min(4 * self.box, self.goal.ceiling)
-        self.plan = master(self.columns, self.box)
+        self.plan = solve_master(self.columns, self.box)
 
     @property
     def asked(self) -> float:
         return self.goal.tolerance(self.lower, self.problem.ramp.spread)
 
     @property
-    def model(self) -> Model:
-        return Model(self.columns.values, self.box, self.lower, self.plan.multipliers)
+    def model(self) -> UpperModel:
+        return UpperModel(self.columns.values, self.box, self.lower, self.plan.multipliers)
 
     @property
     def missed(self) -> Array:
-        return excess(self.columns.values[1:, -1])
+        return constraint_excess(self.columns.values[1:, -1])
 
     @property
     def gap(self) -> float:
@@ -162,7 +173,7 @@ class _Search:
     @property
     def settled(self) -> bool:
         """Whether the best point at this price of excess is known well enough."""
-        rough = ROUGH * abs(self.lower) if self.missed.any() else 0.0
+        rough = COMPROMISE_GAP * abs(self.lower) if self.missed.any() else 0.0
         return self.gap <= max(self.asked, rough)
 
     @property
@@ -175,16 +186,16 @@ class _Search:
         converged = self.certain and self.settled and self.final
         return CutSolution(
             W[:, -1].copy(), float(values[0, -1]), self.plan.multipliers, self.missed,
-            self.lower, self.gap, self.svms, converged, W[:, -MEMORY:].copy(),
+            self.lower, self.gap, self.svms, converged, W[:, -MAX_KEPT_POINTS:].copy(),
         )  # fmt: skip
 
 
-def master(columns: Columns, ceiling: float) -> Master:
+def solve_master(columns: CutColumns, ceiling: float) -> MasterSolution:
     """The linear program dual to the upper model of z(v) on the box [0, ceiling]^m."""
     objective, constraints = columns.values[0], columns.values[1:]
     m, count = constraints.shape
     if m == 0:
-        return Master(
+        return MasterSolution(
             np.eye(count)[np.argmin(objective)], np.zeros(0), np.zeros(0), objective.min()
         )
     found = linprog(
@@ -194,10 +205,10 @@ def master(columns: Columns, ceiling: float) -> Master:
         A_eq=np.concatenate([np.ones(count), np.zeros(m)])[None, :],
         b_eq=[1.0],
         method="highs-ds",
-        options=PROGRAM,
+        options=LP_OPTIONS,
     )
     if found.status != 0:
         raise ArithmeticError(f"the master program was not solved: {found.message}")
     mixture = np.maximum(found.x[:count], 0.0)
     multipliers = np.maximum(-found.ineqlin.marginals, 0.0)
-    return Master(mixture / mixture.sum(), found.x[count:], multipliers, float(found.fun))
+    return MasterSolution(mixture / mixture.sum(), found.x[count:], multipliers, float(found.fun))

@@ -15,19 +15,19 @@ import numpy as np
 
 from ratecli.models.base import Array
 from ratecli.solvers.majorize.convex import RampProblem
-from ratecli.solvers.majorize.linear import solved
-from ratecli.solvers.majorize.prox import Mask, Nearest, Prox
+from ratecli.solvers.majorize.linear import solve_newton_system
+from ratecli.solvers.majorize.prox import Mask, ProximalOperator, ProxPoint
 
-ARMIJO = 1e-4
-SHORTEST = 1e-12
+NEWTON_ARMIJO = 1e-4
+MIN_NEWTON_STEP = 1e-12
 """With a tiny penalty and few rows on corners Newton's step is that much too long."""
-LEAST, MOST = 0.1, 0.6
+MIN_STEP_FACTOR, MAX_STEP_FACTOR = 0.1, 0.6
 """What part of a step may remain when it is cut back."""
-RIDGE = 1e-12
+NEWTON_RIDGE = 1e-12
 
 
 @dataclass(frozen=True)
-class Place:
+class EnvelopePoint:
     """Weights w, scores z = X w, what is nearest to z + shift, and the energy with its gradient.
 
     `binding` (m,) marks the constraints whose multipliers follow the scores; `pull` (width,) is X'
@@ -36,7 +36,7 @@ class Place:
 
     w: Array
     z: Array
-    near: Nearest
+    near: ProxPoint
     binding: Mask
     pull: Array
     energy: float
@@ -44,25 +44,25 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Envelope:
-    prox: Prox
+class MoreauEnvelope:
+    prox: ProximalOperator
     shift: Array
 
     @property
     def ramp(self) -> RampProblem:
         return self.prox.problem.ramp
 
-    def at(self, w: Array, z: Array, near: Nearest) -> Place:
+    def at(self, w: Array, z: Array, near: ProxPoint) -> EnvelopePoint:
         binding = (near.v > 0) & (near.v < self.prox.price) & near.tilt.any(axis=1)
         pull, energy = self.ramp.rows.pull(near.slopes), self.ramp.regularizer(w) + near.value
-        return Place(w, z, near, binding, pull, energy, self.ramp.penalties * w + pull)
+        return EnvelopePoint(w, z, near, binding, pull, energy, self.ramp.penalties * w + pull)
 
-    def enter(self, w: Array, v: Array) -> Place:
+    def enter(self, w: Array, v: Array) -> EnvelopePoint:
         """At weights w, the multipliers searched from v on."""
         z = self.ramp.rows.scores(w)
         return self.at(w, z, self.prox.nearest(z + self.shift, v))
 
-    def step(self, here: Place) -> Place | None:
+    def step(self, here: EnvelopePoint) -> EnvelopePoint | None:
         """Newton's step, cut back to where a parabola falls lowest until the energy falls enough; None
         if it does not.
         """
@@ -70,17 +70,17 @@ class Envelope:
         along, slope = self.ramp.rows.scores(p), float(here.gradient @ p)
         length = self._longest(here.w, p)
         follow = self._multipliers(here, along)
-        shortest = SHORTEST * length
+        shortest = MIN_NEWTON_STEP * length
         while length >= shortest:
             w, z = here.w + length * p, here.z + length * along
             v = np.clip(here.near.v + length * follow, 0.0, self.prox.price)
             fixed = self.ramp.regularizer(w) - here.energy
-            near = self.prox.nearest(z + self.shift, v, ARMIJO * length * slope - fixed)
+            near = self.prox.nearest(z + self.shift, v, NEWTON_ARMIJO * length * slope - fixed)
             rise = near.value + fixed
-            if rise <= ARMIJO * length * slope:
+            if rise <= NEWTON_ARMIJO * length * slope:
                 return self.at(w, z, near)
             lowest = -slope * length / (2 * (rise - slope * length))
-            length *= min(max(lowest, LEAST), MOST)
+            length *= min(max(lowest, MIN_STEP_FACTOR), MAX_STEP_FACTOR)
         return None
 
     def _longest(self, w: Array, p: Array) -> float:
@@ -91,29 +91,29 @@ class Envelope:
         far = float((np.abs(p[free]) / (1 + np.abs(w[free]))).max(initial=0.0))
         return 1.0 / max(far, 1.0)
 
-    def _newton(self, here: Place) -> Array:
+    def _newton(self, here: EnvelopePoint) -> Array:
         """The Hessian is `penalties + sigma X' (corner rows + projection on the tilts) X`: along the
         constraints that bind, rows off the corners may move only at a cost.
         """
         ramp, tilt = self.ramp, here.near.tilt[here.binding]
         extra = np.zeros((0, ramp.rows.width))
         if len(tilt):
-            root = np.linalg.cholesky(_gram(tilt))
+            root = np.linalg.cholesky(_gram_matrix(tilt))
             extra = np.linalg.solve(root, ramp.rows.pull(tilt.T).T)
         corner = np.flatnonzero(here.near.corner)
-        return solved(ramp, corner, extra, self.prox.sigma, here.gradient)
+        return solve_newton_system(ramp, corner, extra, self.prox.sigma, here.gradient)
 
-    def _multipliers(self, here: Place, along: Array) -> Array:
+    def _multipliers(self, here: EnvelopePoint, along: Array) -> Array:
         """(m,) by how much the multipliers change, to first order, when the scores move `along`."""
         change = np.zeros(len(here.binding))
         if here.binding.any():
             tilt = here.near.tilt[here.binding]
             right = self.prox.sigma * (tilt @ along)
-            change[here.binding] = np.linalg.solve(_gram(tilt), right)
+            change[here.binding] = np.linalg.solve(_gram_matrix(tilt), right)
         return change
 
 
-def _gram(tilt: Array) -> Array:
+def _gram_matrix(tilt: Array) -> Array:
     gram = tilt @ tilt.T
-    gram[np.diag_indices(len(gram))] *= 1 + RIDGE
+    gram[np.diag_indices(len(gram))] *= 1 + NEWTON_RIDGE
     return np.asarray(gram)

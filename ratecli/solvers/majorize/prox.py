@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.ramp import HALF
-from ratecli.solvers.majorize.box import highest
+from ratecli.solvers.majorize.box import maximize_in_box
 from ratecli.solvers.majorize.convex import ConvexProblem
 
 Mask = NDArray[np.bool_]
 
-STEPS = 30
-ARMIJO = 1e-4
-SHORTEST = 1e-4
+MAX_PROX_STEPS = 30
+PROX_ARMIJO = 1e-4
+MIN_PROX_STEP = 1e-4
 
 
 @dataclass(frozen=True)
-class Nearest:
+class ProxPoint:
     """What is nearest to u (n,) at multipliers v (m,).
 
     Attributes
@@ -55,7 +55,7 @@ class Nearest:
 
 
 @dataclass(frozen=True)
-class Prox:
+class ProximalOperator:
     """`margin` (m,) is how far below 0 the constraints are to be; `tolerance` is for their values."""
 
     problem: ConvexProblem
@@ -64,7 +64,7 @@ class Prox:
     price: float
     tolerance: float
 
-    def at(self, u: Array, v: Array) -> Nearest:
+    def at(self, u: Array, v: Array) -> ProxPoint:
         """Each row moves towards its hinges by their slope over sigma, and stops at a corner."""
         up, down = self.problem.bounds(v)
         middle = up - down
@@ -79,12 +79,12 @@ class Prox:
         values = self.problem.at(y)
         values[1:] += self.margin
         value = float(values[0] + v @ values[1:]) + float(slopes @ slopes) / (2 * self.sigma)
-        return Nearest(v, y, slopes, ~(above | between | below), tilt, values, value)
+        return ProxPoint(v, y, slopes, ~(above | between | below), tilt, values, value)
 
-    def nearest(self, u: Array, v: Array, most: float = np.inf) -> Nearest:
+    def nearest(self, u: Array, v: Array, most: float = np.inf) -> ProxPoint:
         """At the best multipliers, from v on; or at others whose value already exceeds `most`."""
         here = self.at(u, v)
-        for _ in range(STEPS if len(v) else 0):
+        for _ in range(MAX_PROX_STEPS if len(v) else 0):
             if here.value > most:
                 break
             gradient = here.values[1:]
@@ -100,19 +100,19 @@ class Prox:
     def _free(self, v: Array, gradient: Array) -> Mask:
         return np.asarray(((v > 0) | (gradient > 0)) & ((v < self.price) | (gradient < 0)))
 
-    def _step(self, u: Array, here: Nearest, free: NDArray[np.intp]) -> Nearest | None:
+    def _step(self, u: Array, here: ProxPoint, free: NDArray[np.intp]) -> ProxPoint | None:
         """Newton's step in the free multipliers, at most what doubles them, and halved from there on."""
         gradient = here.values[1:]
         curvature = here.tilt[free] @ here.tilt[free].T / self.sigma
         most = 2 * np.maximum(here.v, self._unit)
         low, high = np.maximum(-here.v, -most), np.minimum(self.price - here.v, most)
         step = np.zeros(len(here.v))
-        step[free] = highest(gradient[free], curvature, low[free], high[free])
+        step[free] = maximize_in_box(gradient[free], curvature, low[free], high[free])
         length = 1.0
-        while length >= SHORTEST:
+        while length >= MIN_PROX_STEP:
             v = np.clip(here.v + length * step, 0.0, self.price)
             reached = self.at(u, v)
-            if reached.value >= here.value + ARMIJO * float(gradient @ (v - here.v)):
+            if reached.value >= here.value + PROX_ARMIJO * float(gradient @ (v - here.v)):
                 return None if np.array_equal(v, here.v) else reached
             length /= 2
         return None

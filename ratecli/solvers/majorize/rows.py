@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Features
-from ratecli.solvers.liblinear import with_ones
+from ratecli.solvers.liblinear import add_ones_column
 
 Intercept = Literal["regularized", "unregularized", "none"]
 
-SMALL = 2**22
+MAX_DENSE_ENTRIES = 2**22
 """Entries up to which features are held again, dense and with their ones (32 MiB)."""
 
-WORTH_MERGING = 0.9
+MAX_MERGED_SHARE = 0.9
 """Rows are merged if at most this part of them remains: it costs a copy of the features."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class FeatureRows:
     """Features X (n, d) and how the score is shifted; weights w are (d,) or, with a bias, (d + 1,)."""
 
     X: Features
@@ -64,10 +64,10 @@ class Rows:
 
     def squares(self) -> Array:
         """(width,) sum of the squares of each feature."""
-        return Rows(self.X**2, self.intercept).pull(np.ones(len(self)))
+        return FeatureRows(self.X**2, self.intercept).pull(np.ones(len(self)))
 
-    def some(self, chosen: NDArray[np.intp]) -> Rows:
-        return Rows(self.X[chosen], self.intercept)
+    def some(self, chosen: NDArray[np.intp]) -> FeatureRows:
+        return FeatureRows(self.X[chosen], self.intercept)
 
     def dense(self, chosen: NDArray[np.intp]) -> Array:
         """(len(chosen), width) features of some rows, the bias a column of ones."""
@@ -76,16 +76,16 @@ class Rows:
     @cached_property
     def _small(self) -> Array | None:
         """All rows dense, where that is small: rows are picked ten times as fast."""
-        return self.filled if len(self) * self.width <= SMALL else None
+        return self.filled if len(self) * self.width <= MAX_DENSE_ENTRIES else None
 
     @property
     def filled(self) -> Array:
         """(n, width) features, dense, the bias a column of ones."""
-        X = with_ones(self.X) if self.biased else self.X
+        X = add_ones_column(self.X) if self.biased else self.X
         return X if isinstance(X, np.ndarray) else np.asarray(X.toarray())
 
 
-def merged(X: Features, costs: Array) -> tuple[Features, Array]:
+def merge_equal_rows(X: Features, costs: Array) -> tuple[Features, Array]:
     """Rows with equal features as one row with the sum of their costs, shape (k, n).
 
     Rows that cost nothing are left out. Equal rows have equal products with any vector; rows that
@@ -94,13 +94,13 @@ def merged(X: Features, costs: Array) -> tuple[Features, Array]:
     used = np.flatnonzero(costs.any(axis=0))
     keys = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))[used]
     _, first, member = np.unique(keys, return_index=True, return_inverse=True)
-    if len(first) > WORTH_MERGING * X.shape[0] or _differ(X, used, used[first][member]):
+    if len(first) > MAX_MERGED_SHARE * X.shape[0] or _any_rows_differ(X, used, used[first][member]):
         return X, costs
     sums = [np.bincount(member, weights=row[used], minlength=len(first)) for row in costs]
     return X[used[first]], np.array(sums, dtype=float).reshape(len(costs), len(first))
 
 
-def _differ(X: Features, rows: NDArray[np.intp], others: NDArray[np.intp]) -> bool:
+def _any_rows_differ(X: Features, rows: NDArray[np.intp], others: NDArray[np.intp]) -> bool:
     changed = rows != others
     left, right = X[rows[changed]], X[others[changed]]
     if isinstance(left, np.ndarray):

@@ -10,25 +10,25 @@ import numpy as np
 from ratecli.models.base import Array
 from ratecli.solvers.majorize.convex import ConvexProblem
 
-FEASIBLE = 1e-8
+FEASIBILITY_TOLERANCE = 1e-8
 """A constraint value (rate units) that counts as at most 0. A rule about a ratio is missed by that over
 its denominator: with 1e-6 as what a kept promise may miss, by rates down to a hundredth.
 """
 
-SMALL = 0.01
+MIN_GAP_SCALE = 0.01
 """Part of the objective's range below which a value is not what a gap is relative to."""
 
-ROUGH = 0.05
+COMPROMISE_GAP = 0.05
 """Relative accuracy of a best compromise, when no point meets the constraints."""
 
 
-def excess(values: Array) -> Array:
+def constraint_excess(values: Array) -> Array:
     """By how much constraint values miss 0, up to rounding."""
-    return np.where(values > FEASIBLE, values, 0.0)
+    return np.where(values > FEASIBILITY_TOLERANCE, values, 0.0)
 
 
 @dataclass(frozen=True)
-class Goal:
+class StoppingRule:
     """Where to stop.
 
     Attributes
@@ -51,7 +51,7 @@ class Goal:
     def tolerance(self, lower: float, spread: float) -> float:
         """The gap in the objective's units, once a lower bound is known."""
         size = abs(lower) if np.isfinite(lower) else 0.0
-        return max(self.absolute, self.gap * max(size, SMALL * (spread or 1.0)))
+        return max(self.absolute, self.gap * max(size, MIN_GAP_SCALE * (spread or 1.0)))
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class ConvexSolution:
         return not self.excess.any()
 
 
-class Method(Protocol):
+class ConvexMethod(Protocol):
     """Solves convex problems, one after another on the same rows."""
 
     def solve(

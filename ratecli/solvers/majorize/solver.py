@@ -17,31 +17,37 @@ from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal as RateGoal
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.feasibility import least_excess
+from ratecli.solvers.feasibility import min_constraint_excess
 from ratecli.solvers.majorize import choosers, svm
-from ratecli.solvers.majorize.augmented import Augmented
+from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.cutting_plane import CuttingPlane
-from ratecli.solvers.majorize.rows import Rows, merged
-from ratecli.solvers.majorize.solution import FEASIBLE, ConvexSolution, Goal, Method, excess
-from ratecli.solvers.problem import Problem, by_goal
+from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
+from ratecli.solvers.majorize.solution import (
+    FEASIBILITY_TOLERANCE,
+    ConvexMethod,
+    ConvexSolution,
+    StoppingRule,
+    constraint_excess,
+)
+from ratecli.solvers.problem import Problem, sum_by_goal
 
-PRICES = (10.0, 100.0, 1e3, 1e4)
+EXCESS_PRICES = (10.0, 100.0, 1e3, 1e4)
 """What excess costs, in ranges of the objective per unit, until a point is feasible: the bound at a
 price too high is met, if at all, by a w far too large.
 """
-HOPELESS = 10.0
+MAX_USEFUL_OBJECTIVE = 10.0
 """How many ranges of the ramp objective above it no point is worth having."""
-PHASE_ONE = 30
+MAX_PHASE_ONE_STEPS = 30
 """Most steps towards a first feasible point; they are not counted as iterations."""
-TIES = 1e-6
+RAMP_TIE = 1e-6
 """How near a corner of the ramp a score lies on it, once a step did not help: the other bound may."""
-HEADWAY = 0.99
+MIN_PROGRESS_FACTOR = 0.99
 """An excess that a step does not bring below this part of itself has come to rest."""
 
 
 @dataclass
-class _Run:
+class _MajorizationState:
     """Where majorization stands: weights, (m + 1,) ramp values, convex solutions, trace."""
 
     w: Array
@@ -51,7 +57,7 @@ class _Run:
 
     @property
     def missed(self) -> float:
-        return float(excess(self.values[1:]).sum())
+        return float(constraint_excess(self.values[1:]).sum())
 
     def step(self, found: ConvexSolution, values: Array, seconds: float) -> None:
         self.w, self.values = found.w, values
@@ -147,66 +153,74 @@ class Majorize(Solver):
     ) -> tuple[Solution, list[ConvexSolution]]:
         """Algorithm 1; also the solution of every convex problem on the way."""
         ramp, names = self.ramp_problem(problem)
-        methods = [self.method(ramp, rng, price) for price in PRICES]
+        methods = [self.method(ramp, rng, price) for price in EXCESS_PRICES]
         run = self._descend(ramp, methods, near, progress)
         if run.missed:
             again = self._descend(ramp, methods[-1:], (), progress)
             run = min(run, again, key=lambda each: each.missed)
         status, reason = self._ending(run, problem, names)
         variants = {} if run.missed else self.variants(run.w, rng)
-        multipliers = by_goal(names, run.found[-1].multipliers)
+        multipliers = sum_by_goal(names, run.found[-1].multipliers)
         return Solution(variants, status, reason, multipliers, tuple(run.trace)), run.found
 
     def _descend(
         self,
         ramp: RampProblem,
-        methods: Sequence[Method],
+        methods: Sequence[ConvexMethod],
         near: Sequence[ConvexSolution],
         progress: Progress,
-    ) -> _Run:
+    ) -> _MajorizationState:
         """Majorization steps from w = 0. Until a point is feasible the methods, each of which puts a
         higher price on excess, take turns as they come to rest; from there on it is the last one's.
         """
         w = np.zeros(ramp.rows.width)
-        run, left, begun = _Run(w, ramp.values(w)), self.iterations, time.perf_counter()
+        run, left, begun = (
+            _MajorizationState(w, ramp.values(w)),
+            self.iterations,
+            time.perf_counter(),
+        )
         while left:
-            ties, before = TIES if _rests(run.trace) else 0.0, run.missed
+            ties, before = RAMP_TIE if _has_converged(run.trace) else 0.0, run.missed
             convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(run.w), ties)
             method = methods[0] if before else methods[-1]
-            found = method.solve(convex, run.w, _like(run.found, near))
+            found = method.solve(convex, run.w, _most_similar_solution(run.found, near))
             values = ramp.values(found.w)
             # with ties the bound is a little above the ramps at w
-            worse = excess(values[1:]).any() or values[0] >= run.values[0]
+            worse = constraint_excess(values[1:]).any() or values[0] >= run.values[0]
             if ties and worse and not before:
                 break
             run.step(found, values, time.perf_counter() - begun)
-            if run.missed > HEADWAY * before:
+            if run.missed > MIN_PROGRESS_FACTOR * before:
                 methods = methods[1:]
-            if run.missed and (not methods or len(run.trace) >= PHASE_ONE):
+            if run.missed and (not methods or len(run.trace) >= MAX_PHASE_ONE_STEPS):
                 break
             left -= not run.missed
             progress(f"{self.iterations - left} of {self.iterations} iterations")
         return run
 
-    def method(self, ramp: RampProblem, rng: np.random.Generator, price: float) -> Method:
+    def method(self, ramp: RampProblem, rng: np.random.Generator, price: float) -> ConvexMethod:
         """What solves the convex problems of `ramp`, excess costing at most `price`."""
         ceiling = price * (ramp.spread or 1.0)
-        goal = Goal(self.gap, ceiling, ramp.beyond(HOPELESS))
+        goal = StoppingRule(self.gap, ceiling, ramp.beyond(MAX_USEFUL_OBJECTIVE))
         if self.inner == "newton":
-            return Augmented(goal)
-        least = svm.newton() if self.inner == "cutting_plane" else svm.liblinear(_seed(rng))
-        chooser = choosers.center_of_mass if self.chooser == "center" else choosers.maximization
+            return AugmentedLagrangian(goal)
+        least = (
+            svm.newton_svm()
+            if self.inner == "cutting_plane"
+            else svm.liblinear_svm(_draw_seed(rng))
+        )
+        chooser = choosers.center_of_mass if self.chooser == "center" else choosers.model_maximizer
         return CuttingPlane(goal, least, chooser, self.cuts)
 
     def ramp_problem(self, problem: Problem) -> tuple[RampProblem, list[str]]:
         """Problem 2 of the goals on merged rows, and the name of each constraint."""
         goals = [problem.objective, *problem.constraints]
-        forms = _forms(goals)
+        forms = _affine_forms(goals)
         coefficients, constants = problem.rows(forms)
         costs = np.concatenate([np.maximum(coefficients, 0), np.maximum(-coefficients, 0)])
-        X, costs = merged(problem.X, costs)
+        X, costs = merge_equal_rows(problem.X, costs)
         up, down = costs[: len(forms)], costs[len(forms) :]
-        ramp = RampProblem(Rows(X, self.intercept), up, down, constants, 2 * problem.l2)
+        ramp = RampProblem(FeatureRows(X, self.intercept), up, down, constants, 2 * problem.l2)
         return ramp, [goal.name for goal in problem.constraints for _ in affine_pieces(goal)]
 
     def variants(self, w: Array, rng: np.random.Generator) -> Mapping[str, Classifier]:
@@ -217,20 +231,22 @@ class Majorize(Solver):
             "deterministic": Threshold(weights, bias),
         }
         if self.hashed:
-            found["hashed"] = HashedRamp(weights, bias, _seed(rng))
+            found["hashed"] = HashedRamp(weights, bias, _draw_seed(rng))
         return found
 
-    def _ending(self, run: _Run, problem: Problem, names: list[str]) -> tuple[str, str]:
+    def _ending(
+        self, run: _MajorizationState, problem: Problem, names: list[str]
+    ) -> tuple[str, str]:
         """Status and reason. Only what no decisions at all could meet is called infeasible."""
-        missed, last = excess(run.values[1:]), run.found[-1]
+        missed, last = constraint_excess(run.values[1:]), run.found[-1]
         if missed.any():
             worst = int(np.argmax(missed))
             reason = (
                 f"'{names[worst]}' could not be met: the best compromise of step {len(run.trace)} "
                 f"misses it by {missed[worst]:.3g}"
             )
-            least = least_excess(*problem.rows(_forms(problem.constraints)))
-            if least <= FEASIBLE:
+            least = min_constraint_excess(*problem.rows(_affine_forms(problem.constraints)))
+            if least <= FEASIBILITY_TOLERANCE:
                 return "no_solution_found", reason
             return "infeasible", f"{reason}, and any decisions miss some constraint by {least:.3g}"
         if not last.converged:
@@ -245,15 +261,15 @@ class Majorize(Solver):
         return "Newton steps" if self.inner == "newton" else "SVMs"
 
 
-def _seed(rng: np.random.Generator) -> int:
+def _draw_seed(rng: np.random.Generator) -> int:
     return int(rng.integers(2**31))
 
 
-def _forms(goals: Sequence[RateGoal]) -> list[Affine]:
+def _affine_forms(goals: Sequence[RateGoal]) -> list[Affine]:
     return [form for goal in goals for form in affine_pieces(goal)]
 
 
-def _rests(trace: list[Mapping[str, Any]]) -> bool:
+def _has_converged(trace: list[Mapping[str, Any]]) -> bool:
     """Whether the last step improved on the one before by no more than it can be trusted."""
     if len(trace) < 2:
         return False
@@ -261,7 +277,9 @@ def _rests(trace: list[Mapping[str, Any]]) -> bool:
     return bool(before["objective"] - last["objective"] <= last["gap"])
 
 
-def _like(found: Sequence[ConvexSolution], near: Sequence[ConvexSolution]) -> ConvexSolution | None:
+def _most_similar_solution(
+    found: Sequence[ConvexSolution], near: Sequence[ConvexSolution]
+) -> ConvexSolution | None:
     """The solution of a problem most like the next: this step's of the problem before, or the last.
 
     Not one that misses a constraint: its multipliers are prices, far above those of the next.

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.liblinear import fit_hinge, with_ones
-from ratecli.solvers.majorize.augmented import Augmented, Certified
+from ratecli.solvers.liblinear import add_ones_column, fit_hinge
+from ratecli.solvers.majorize.augmented import AugmentedLagrangian, CertifiedSolution
 from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.solution import Goal
+from ratecli.solvers.majorize.solution import StoppingRule
 
-TOLERANCE = 1e-3
-PASSES = 20_000
+LIBLINEAR_TOLERANCE = 1e-3
+MAX_LIBLINEAR_PASSES = 20_000
 
 
 @dataclass(frozen=True)
-class Fit:
+class LagrangianMinimum:
     """Weights (d,), a lower bound of the least value (None if none is known), and whether the
     accuracy was reached.
     """
@@ -28,26 +28,28 @@ class Fit:
     converged: bool
 
 
-SVM = Callable[[ConvexProblem, Array, float], Fit]
+SvmOptimizer = Callable[[ConvexProblem, Array, float], LagrangianMinimum]
 """(problem without constraints, weights to start from, accuracy in the objective's units) -> fit."""
 
 
-def newton() -> SVM:
+def newton_svm() -> SvmOptimizer:
     """To a certified gap; each call starts where the last one on as many rows ended."""
-    last: Certified | None = None
+    last: CertifiedSolution | None = None
 
-    def least(problem: ConvexProblem, start: Array, accuracy: float) -> Fit:
+    def least(problem: ConvexProblem, start: Array, accuracy: float) -> LagrangianMinimum:
         nonlocal last
         if last is not None and len(last.slopes) != len(problem.ramp.rows):
             last = None
-        goal = Goal(gap=0.0, ceiling=np.inf, hopeless=np.inf, absolute=accuracy)
-        last = Augmented(goal).solve(problem, start, last)
-        return Fit(last.w, last.lower, last.converged)
+        goal = StoppingRule(gap=0.0, ceiling=np.inf, hopeless=np.inf, absolute=accuracy)
+        last = AugmentedLagrangian(goal).solve(problem, start, last)
+        return LagrangianMinimum(last.w, last.lower, last.converged)
 
     return least
 
 
-def liblinear(seed: int, tolerance: float = TOLERANCE, passes: int = PASSES) -> SVM:
+def liblinear_svm(
+    seed: int, tolerance: float = LIBLINEAR_TOLERANCE, passes: int = MAX_LIBLINEAR_PASSES
+) -> SvmOptimizer:
     """LIBLINEAR from a cold start, as in the paper; it keeps its dual point to itself, so nothing is
     certified.
 
@@ -55,19 +57,19 @@ def liblinear(seed: int, tolerance: float = TOLERANCE, passes: int = PASSES) -> 
     `c / 2 max(0, 1 - y z)`, and LIBLINEAR's C of the row is `2 c / lambda`.
     """
 
-    def least(problem: ConvexProblem, _: Array, __: float) -> Fit:
+    def least(problem: ConvexProblem, _: Array, __: float) -> LagrangianMinimum:
         ramp, up, down = problem.ramp, problem.up[0], problem.down[0]
         pushed, pulled = np.flatnonzero(up), np.flatnonzero(down)
         chosen = np.concatenate([pushed, pulled])
         if not len(chosen):
-            return Fit(np.zeros(ramp.rows.width), None, converged=True)
+            return LagrangianMinimum(np.zeros(ramp.rows.width), None, converged=True)
         costs = np.concatenate([up[pushed], down[pulled]])
         signs = np.repeat([-1.0, 1.0], [len(pushed), len(pulled)])
         X = ramp.rows.X[chosen]
         found = fit_hinge(
-            with_ones(X) if ramp.rows.biased else X, signs, costs * 2 / ramp.l2,
+            add_ones_column(X) if ramp.rows.biased else X, signs, costs * 2 / ramp.l2,
             seed=seed, tolerance=tolerance, iterations=passes,
         )  # fmt: skip
-        return Fit(found.weights / 2, None, found.converged)
+        return LagrangianMinimum(found.weights / 2, None, found.converged)
 
     return least

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.oracles.ground import OracleRows
 
-LEAST_CHANCE = 1e-9
+MIN_MEMBER_CHANCE = 1e-9
 """Below this a chance is what rounding left of none."""
 
 
 @dataclass
-class Pool:
+class ClassifierPool:
     """Classifiers, and their rates (K, T) on the rows."""
 
-    ground: Ground
+    ground: OracleRows
     members: list[Classifier] = field(default_factory=list)
     _rates: list[Array] = field(default_factory=list)
 
@@ -37,5 +37,5 @@ class Pool:
 
     def some(self, chances: Array) -> tuple[tuple[Classifier, ...], Array]:
         """The members with a chance, and their chances, which add up to 1."""
-        kept = np.flatnonzero(chances > LEAST_CHANCE)
+        kept = np.flatnonzero(chances > MIN_MEMBER_CHANCE)
         return tuple(self.members[k] for k in kept), chances[kept] / chances[kept].sum()

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.solvers.hull.best import Best, best
-from ratecli.solvers.hull.columns import Columns
-from ratecli.solvers.hull.forms import Line, Program
+from ratecli.solvers.hull.best import HullOptimum, optimize_over_hull
+from ratecli.solvers.hull.columns import RatePoints
+from ratecli.solvers.hull.forms import LinearTerm, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.mixture.pool import Pool
+from ratecli.solvers.mixture.pool import ClassifierPool
 from ratecli.solvers.oracles.base import Oracle
 from ratecli.solvers.problem import Problem
 
 
 @dataclass
-class Search:
+class ColumnGeneration:
     """Rounds of the best mixture of a pool and an oracle's answer to its prices.
 
     Attributes
@@ -41,20 +41,20 @@ class Search:
         Whether no answer promises more than the gap.
     """
 
-    program: Program
-    pool: Pool
+    program: RateProgram
+    pool: ClassifierPool
     oracle: Oracle
     gap: float
     calls: int
     feasible: bool = False
     ended: bool = False
     trace: list[Mapping[str, Any]] = field(default_factory=list)
-    found: Best = field(init=False)
+    found: HullOptimum = field(init=False)
 
     def __post_init__(self) -> None:
         self._aim = self.program
         self._begun = time.perf_counter()
-        self._touching: list[list[Line]] = []
+        self._touching: list[list[LinearTerm]] = []
 
     def start(self, prices: Array) -> None:
         """All yes, all no, and a classifier that is cheap at prices (K,), unless all cost the same."""
@@ -76,7 +76,7 @@ class Search:
         """Go on with what the objective leaves free, where it is reached at no price of a constraint."""
         price = float(np.abs(self.found.multipliers).sum())
         if room is not None and self.feasible and self.ended and price <= self.gap:
-            self._aim, self._touching, self.ended = Program.of(room), [], False
+            self._aim, self._touching, self.ended = RateProgram.of(room), [], False
 
     def goes_on(self) -> bool:
         return not self.ended and len(self.trace) < self.calls
@@ -101,20 +101,20 @@ class Search:
             f"objective {row['objective']:.5g}, violation {row['violation']:.2g}, gap {saved:.2g}"
         )
 
-    def _best(self) -> Best:
+    def _best(self) -> HullOptimum:
         """The best mixture of the pool, or where none is feasible the one of least violation."""
-        columns = Columns.classifiers(self.pool.rates)
+        columns = RatePoints.classifiers(self.pool.rates)
         gap = 0.5 * self.gap
-        found = best(Relaxation(self._aim, columns, touching=self._touching), gap)
+        found = optimize_over_hull(Relaxation(self._aim, columns, touching=self._touching), gap)
         self.feasible = found is not None
         if found is None:
-            found = best(Relaxation(self._aim, columns, elastic=True), gap)
+            found = optimize_over_hull(Relaxation(self._aim, columns, elastic=True), gap)
             assert found is not None
         else:
             self._touching = found.touching
         return found
 
-    def _saving(self, found: Best, near: Classifier | None) -> float:
+    def _saving(self, found: HullOptimum, near: Classifier | None) -> float:
         if not self.pool.ground.costs(found.prices).any():
             return 0.0  # no decision is cheaper than another
         answer = self.ask(found.prices, near)

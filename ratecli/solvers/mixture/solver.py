@@ -11,22 +11,28 @@ from annotated_types import Ge, Gt
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.hashed import HashedMixture
-from ratecli.models.mixture import Mixture as Stochastic
-from ratecli.models.mixture import Vote
+from ratecli.models.mixture import MajorityVote
+from ratecli.models.mixture import MixtureClassifier as Stochastic
 from ratecli.rates.analysis import Shape
-from ratecli.rates.kinds import Kinds
+from ratecli.rates.kinds import RowKinds
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.feasibility import unmet
-from ratecli.solvers.hull.best import EXCESS
-from ratecli.solvers.hull.forms import UNDEFINED, Program
-from ratecli.solvers.mixture.pool import Pool
-from ratecli.solvers.mixture.room import roomiest
-from ratecli.solvers.mixture.search import Search
-from ratecli.solvers.oracles.choice import LINEAR, OracleOption, ground_of, knows_groups, oracle
-from ratecli.solvers.oracles.cut import cut_at
-from ratecli.solvers.problem import ERROR, Problem
+from ratecli.solvers.feasibility import unmet_status
+from ratecli.solvers.hull.best import MAX_EXCESS
+from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram
+from ratecli.solvers.mixture.pool import ClassifierPool
+from ratecli.solvers.mixture.room import max_slack_problem
+from ratecli.solvers.mixture.search import ColumnGeneration
+from ratecli.solvers.oracles.choice import (
+    LINEAR_ORACLE,
+    OracleOption,
+    make_oracle,
+    make_oracle_rows,
+    oracle_uses_groups,
+)
+from ratecli.solvers.oracles.cut import with_threshold
+from ratecli.solvers.problem import ERROR_RATE, Problem
 
-ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
+MIXTURE_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
 
 
 @dataclass(frozen=True)
@@ -69,30 +75,32 @@ class Mixture(Solver):
     hashed: bool = False
 
     version: ClassVar[int] = 3
-    objectives: ClassVar[frozenset[str]] = ANY
-    constraints: ClassVar[frozenset[str]] = ANY
+    objectives: ClassVar[frozenset[str]] = MIXTURE_SHAPES
+    constraints: ClassVar[frozenset[str]] = MIXTURE_SHAPES
 
     def __post_init__(self) -> None:
-        if self.sweeps and self.oracle != LINEAR:
+        if self.sweeps and self.oracle != LINEAR_ORACLE:
             raise ValueError("'sweeps' are of the linear oracle: leave them out with another one")
 
     @property
     def sees_slices(self) -> bool:
-        return knows_groups(self.oracle)
+        return oracle_uses_groups(self.oracle)
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        ground = ground_of(self.oracle, problem, Kinds.by(problem.rates))
-        found = oracle(self.oracle, ground, problem.l2, rng, sweeps=self.sweeps)
-        search = Search(Program.of(problem), Pool(ground), found, self.gap, self.calls)
-        search.start(np.array([float(leaf == ERROR) for leaf in problem.rates.leaves]))
+        ground = make_oracle_rows(self.oracle, problem, RowKinds.by(problem.rates))
+        found = make_oracle(self.oracle, ground, problem.l2, rng, sweeps=self.sweeps)
+        search = ColumnGeneration(
+            RateProgram.of(problem), ClassifierPool(ground), found, self.gap, self.calls
+        )
+        search.start(np.array([float(leaf == ERROR_RATE) for leaf in problem.rates.leaves]))
         while search.goes_on():
             progress(search.step())
         multipliers = search.program.by_goal(search.found.multipliers)
-        search.turn_to(roomiest(problem, search.least + self.gap))
+        search.turn_to(max_slack_problem(problem, search.least + self.gap))
         while search.goes_on():
             progress(search.step())
         salt = int(rng.integers(2**31)) if self.hashed else None
-        answer = _Answer(search)
+        answer = _SearchOutcome(search)
         return Solution(
             answer.variants(salt),
             *answer.ending(),
@@ -102,17 +110,17 @@ class Mixture(Solver):
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _SearchOutcome:
     """What is given of a search that has ended."""
 
-    search: Search
+    search: ColumnGeneration
 
     def variants(self, salt: int | None) -> dict[str, Classifier]:
         members, chances = self.search.pool.some(self.search.found.weights)
         found: dict[str, Classifier] = {
             "stochastic": Stochastic(members, chances),
             "deterministic": self._single(members),
-            "voted": Vote(members, chances),
+            "voted": MajorityVote(members, chances),
         }
         return found if salt is None else found | {"hashed": HashedMixture(members, chances, salt)}
 
@@ -128,12 +136,12 @@ class _Answer:
             if scores is not None:
                 cuts, rates = ground.cut_rates(scores)
                 key, k = self._ranked(rates)
-                options.append((key, cut_at(member, float(cuts[k]))))
+                options.append((key, with_threshold(member, float(cuts[k]))))
         return min(options, key=lambda option: option[0])[1]
 
     def _ranked(self, rates: Array) -> tuple[tuple[float, float], int]:
         """What the best column misses and its objective, and which it is."""
-        missed = self.search.program.missed(rates, EXCESS)
+        missed = self.search.program.missed(rates, MAX_EXCESS)
         values = np.nan_to_num(
             self.search.program.value(self.search.program.objective, rates), nan=np.inf
         )
@@ -144,7 +152,7 @@ class _Answer:
         """Status and reason."""
         last = self.search.trace[-1]
         if self.search.feasible and self.search.program.missed(self.search.found.rates) == np.inf:
-            return "iteration_limit", UNDEFINED
+            return "iteration_limit", UNDEFINED_RATIO_REASON
         if self.search.feasible and self.search.ended:
             return "solved", ""
         if self.search.feasible:
@@ -152,4 +160,4 @@ class _Answer:
             return "iteration_limit", f"after {len(self.search.trace)} rounds {promised}"
         reason = f"every mixture of {len(self.search.pool.members)} classifiers misses some constraint by "
         reason += f"{last['violation']:.3g} or more"
-        return unmet(self.search.program, self.search.pool.ground.kinds, reason)
+        return unmet_status(self.search.program, self.search.pool.ground.kinds, reason)

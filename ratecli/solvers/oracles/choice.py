@@ -9,30 +9,32 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.errors import Fault, did_you_mean
+from ratecli.errors import Diagnostic, did_you_mean
 from ratecli.models.base import Array, Features
-from ratecli.models.fitted import Fitted
-from ratecli.models.grouped import with_members
-from ratecli.models.trees import Trees
-from ratecli.rates.kinds import Kinds
-from ratecli.solvers.base import Checked, OptionFaultError
+from ratecli.models.fitted import SklearnModel
+from ratecli.models.grouped import append_memberships
+from ratecli.models.trees import TreeEnsemble
+from ratecli.rates.kinds import RowKinds
+from ratecli.solvers.base import OptionCheck, OptionFaultError
 from ratecli.solvers.groups import Groups
 from ratecli.solvers.oracles.base import Oracle
-from ratecli.solvers.oracles.ground import Ground
-from ratecli.solvers.oracles.homes import HOMES
+from ratecli.solvers.oracles.ground import OracleRows
+from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 from ratecli.solvers.oracles.linear import LinearOracle
-from ratecli.solvers.oracles.regression import PairedRegression
+from ratecli.solvers.oracles.regression import PairedRegressionOracle
 from ratecli.solvers.problem import Problem
 
-LINEAR, REGRESSION, PLUGIN = "linear", "regression", "plugin"
-CHANCES, GROUPS = "probabilities", "groups"
+LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE = "linear", "regression", "plugin"
+PROBABILITIES_OPTION, GROUPS_OPTION = "probabilities", "groups"
 LOGISTIC = "LogisticRegression"
-SOME = "DecisionTreeClassifier, GaussianNB, HistGradientBoostingClassifier, LogisticRegression"
+EXAMPLE_CLASSIFIERS = (
+    "DecisionTreeClassifier, GaussianNB, HistGradientBoostingClassifier, LogisticRegression"
+)
 """Classifiers that take sample weights, for those who do not know any."""
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedOptions:
     """A name with options, and where in the file's value the options stand."""
 
     name: str
@@ -42,146 +44,152 @@ class _Named:
 
 def check_oracle(value: Any) -> None:
     """Raises OptionFaultError, E101, E103 or E104, for what names no oracle."""
-    chosen = _named(value, ())
-    if chosen.name in (LINEAR, REGRESSION):
-        _only(chosen, ())
-    elif chosen.name == PLUGIN:
-        _only(chosen, (CHANCES, GROUPS))
-        if not isinstance(chosen.options.get(GROUPS, False), bool):
-            fault = Fault("E103", f"'{GROUPS}' must be true or false")
-            raise OptionFaultError((*chosen.loc, GROUPS), fault)
-        _check_learner(_chances(chosen), [], chances=True)
+    chosen = _parse_named_options(value, ())
+    if chosen.name in (LINEAR_ORACLE, REGRESSION_ORACLE):
+        _check_option_names(chosen, ())
+    elif chosen.name == PLUGIN_ORACLE:
+        _check_option_names(chosen, (PROBABILITIES_OPTION, GROUPS_OPTION))
+        if not isinstance(chosen.options.get(GROUPS_OPTION, False), bool):
+            fault = Diagnostic("E103", f"'{GROUPS_OPTION}' must be true or false")
+            raise OptionFaultError((*chosen.loc, GROUPS_OPTION), fault)
+        _check_learner(_probability_options(chosen), [], chances=True)
     else:
-        _check_learner(chosen, [LINEAR, REGRESSION, PLUGIN])
+        _check_learner(chosen, [LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE])
 
 
-OracleOption = Annotated[Any, Checked(check_oracle)]
+OracleOption = Annotated[Any, OptionCheck(check_oracle)]
 """An option of a solver: the name of an oracle, or `{name: {option: value}}`."""
 
 
-def check_chances(value: Any) -> None:
+def check_probability_classifier(value: Any) -> None:
     """Raises OptionFaultError, E101, E103 or E104, for what names no classifier that gives probabilities."""
-    _check_learner(_named(value, ()), [], chances=True)
+    _check_learner(_parse_named_options(value, ()), [], chances=True)
 
 
-ChancesOption = Annotated[Any, Checked(check_chances)]
+ChancesOption = Annotated[Any, OptionCheck(check_probability_classifier)]
 """An option of a solver: the name of a classifier of scikit-learn, or `{name: {option: value}}`."""
 
 
-def fitted_chances(
+def fit_probability_classifier(
     value: Any, rows: tuple[Features, NDArray[np.intp], Array], l2: float, rng: np.random.Generator
-) -> Trees | Fitted:
+) -> TreeEnsemble | SklearnModel:
     """The classifier that a checked option names, of rows (m, d), their classes from 0 and weights.
 
     `l2` is that of a logistic regression that is given no other. Raises FaultError, E501, where it refuses.
     """
-    from ratecli.solvers.oracles.estimators import made  # noqa: PLC0415
-    from ratecli.solvers.oracles.memory import remembered  # noqa: PLC0415
-    from ratecli.solvers.oracles.plugin import defaults  # noqa: PLC0415
+    from ratecli.solvers.oracles.estimators import make_estimator  # noqa: PLC0415
+    from ratecli.solvers.oracles.memory import fit_estimator_cached  # noqa: PLC0415
+    from ratecli.solvers.oracles.plugin import logistic_defaults  # noqa: PLC0415
 
-    chosen, (X, classes, weights) = _named(value, ()), rows
-    own = defaults(l2, X.shape[0]) if chosen.name == LOGISTIC else {}
-    model = made(chosen.name, own | dict(chosen.options), rng)
-    return remembered(model, X, classes, weights / weights.mean())
+    chosen, (X, classes, weights) = _parse_named_options(value, ()), rows
+    own = logistic_defaults(l2, X.shape[0]) if chosen.name == LOGISTIC else {}
+    model = make_estimator(chosen.name, own | dict(chosen.options), rng)
+    return fit_estimator_cached(model, X, classes, weights / weights.mean())
 
 
-def knows_groups(value: Any) -> bool:
+def oracle_uses_groups(value: Any) -> bool:
     """Whether the oracle that a checked option names looks at the slices of the goals."""
-    chosen = _named(value, ())
-    return chosen.name == PLUGIN and bool(chosen.options.get(GROUPS, False))
+    chosen = _parse_named_options(value, ())
+    return chosen.name == PLUGIN_ORACLE and bool(chosen.options.get(GROUPS_OPTION, False))
 
 
-def ground_of(value: Any, problem: Problem, kinds: Kinds) -> Ground:
+def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRows:
     """The rows as the oracle that a checked option names looks at them."""
-    if not knows_groups(value):
-        return Ground.of(problem.X, kinds)
+    if not oracle_uses_groups(value):
+        return OracleRows.of(problem.X, kinds)
     slices = Groups.of_problem(problem).slices
     members = [problem.slices[text] for text in slices]
-    return Ground.of(with_members(problem.X, members), kinds, slices)
+    return OracleRows.of(append_memberships(problem.X, members), kinds, slices)
 
 
-def oracle(
-    value: Any, ground: Ground, l2: float, rng: np.random.Generator, *, sweeps: int = 0
+def make_oracle(
+    value: Any, ground: OracleRows, l2: float, rng: np.random.Generator, *, sweeps: int = 0
 ) -> Oracle:
     """The oracle that a checked option names; `l2` and `sweeps` are those of `LinearOracle`."""
-    chosen = _named(value, ())
-    if chosen.name == LINEAR:
+    chosen = _parse_named_options(value, ())
+    if chosen.name == LINEAR_ORACLE:
         return LinearOracle(ground, l2, sweeps, rng)
-    if chosen.name == REGRESSION:
-        return PairedRegression(ground)
+    if chosen.name == REGRESSION_ORACLE:
+        return PairedRegressionOracle(ground)
     # the rest of scikit-learn is slow to import
-    from ratecli.solvers.oracles.group_plugin import GroupPlugIn  # noqa: PLC0415
-    from ratecli.solvers.oracles.learner import Learner  # noqa: PLC0415
-    from ratecli.solvers.oracles.plugin import PlugIn, defaults  # noqa: PLC0415
+    from ratecli.solvers.oracles.group_plugin import GroupPlugInOracle  # noqa: PLC0415
+    from ratecli.solvers.oracles.learner import ClassifierOracle  # noqa: PLC0415
+    from ratecli.solvers.oracles.plugin import PlugInOracle, logistic_defaults  # noqa: PLC0415
 
-    if chosen.name == PLUGIN:
-        model = _chances(chosen)
-        own = defaults(l2, ground.count) if model.name == LOGISTIC else {}
-        found = GroupPlugIn if knows_groups(value) else PlugIn
+    if chosen.name == PLUGIN_ORACLE:
+        model = _probability_options(chosen)
+        own = logistic_defaults(l2, ground.count) if model.name == LOGISTIC else {}
+        found = GroupPlugInOracle if oracle_uses_groups(value) else PlugInOracle
         return found(ground, model.name, own | dict(model.options), rng)
-    return Learner(ground, chosen.name, chosen.options, rng)
+    return ClassifierOracle(ground, chosen.name, chosen.options, rng)
 
 
-def reweighed(found: Oracle, ground: Ground) -> Oracle | None:
+def reweight_oracle(found: Oracle, ground: OracleRows) -> Oracle | None:
     """The oracle on the same rows with other weights, chosen by the features alone, if what it has fitted
     still holds there; else None.
     """
-    from ratecli.solvers.oracles.plugin import PlugIn  # noqa: PLC0415
+    from ratecli.solvers.oracles.plugin import PlugInOracle  # noqa: PLC0415
 
-    return found.weighing(ground) if isinstance(found, PlugIn) else None
+    return found.weighing(ground) if isinstance(found, PlugInOracle) else None
 
 
-def _named(value: Any, loc: tuple[str, ...]) -> _Named:
+def _parse_named_options(value: Any, loc: tuple[str, ...]) -> _NamedOptions:
     if isinstance(value, str):
-        return _Named(value, {}, loc)
+        return _NamedOptions(value, {}, loc)
     if isinstance(value, dict) and len(value) == 1:
         ((name, options),) = value.items()
         if options is None or isinstance(options, dict):
-            return _Named(name, options or {}, (*loc, name))
+            return _NamedOptions(name, options or {}, (*loc, name))
     hint = "write a name, or {name: {option: value}}"
     raise OptionFaultError(
-        loc, Fault("E103", "no oracle: one name, or one name with options", hint)
+        loc, Diagnostic("E103", "no oracle: one name, or one name with options", hint)
     )
 
 
-def _chances(plugin: _Named) -> _Named:
-    return _named(plugin.options.get(CHANCES, LOGISTIC), (*plugin.loc, CHANCES))
+def _probability_options(plugin: _NamedOptions) -> _NamedOptions:
+    return _parse_named_options(
+        plugin.options.get(PROBABILITIES_OPTION, LOGISTIC), (*plugin.loc, PROBABILITIES_OPTION)
+    )
 
 
-def _only(chosen: _Named, names: Iterable[str]) -> None:
+def _check_option_names(chosen: _NamedOptions, names: Iterable[str]) -> None:
     known = list(names)
     for key in chosen.options:
         if key not in known:
             hint = did_you_mean(key, known, f"options of {chosen.name}")
-            fault = Fault("E101", f"'{chosen.name}' has no option '{key}'", hint)
+            fault = Diagnostic("E101", f"'{chosen.name}' has no option '{key}'", hint)
             raise OptionFaultError((*chosen.loc, key), fault, key=True)
 
 
-def _check_learner(chosen: _Named, others: list[str], *, chances: bool = False) -> None:
+def _check_learner(chosen: _NamedOptions, others: list[str], *, chances: bool = False) -> None:
     """That scikit-learn has such a classifier, which takes weights and these options."""
     name = chosen.name
-    if not chosen.options and name in ([LOGISTIC] if chances else HOMES):
+    if not chosen.options and name in ([LOGISTIC] if chances else CLASSIFIER_MODULES):
         return
     # scikit-learn is slow to import, and its list of all classifiers slow to make
     from ratecli.solvers.oracles import estimators  # noqa: PLC0415
 
-    if name not in HOMES and name not in estimators.classifiers():
+    if name not in CLASSIFIER_MODULES and name not in estimators.list_classifiers():
         what = "classifiers" if chances else "oracles"
-        known = [*others, *estimators.weighted()]
+        known = [*others, *estimators.weighted_classifier_names()]
         hint = f"{did_you_mean(name, known, what)}, or another of scikit-learn"
-        raise _refused(chosen, f"scikit-learn has no classifier '{name}'", hint)
-    found = estimators.classifier(name)
-    if not estimators.takes_weights(found):
-        raise _refused(chosen, f"{name} takes no sample weights", f"these do: {SOME}")
-    _only(chosen, found().get_params(deep=False))
-    refused = estimators.refusal(found, chosen.options)
+        raise _option_error(chosen, f"scikit-learn has no classifier '{name}'", hint)
+    found = estimators.classifier_class(name)
+    if not estimators.takes_sample_weights(found):
+        raise _option_error(
+            chosen, f"{name} takes no sample weights", f"these do: {EXAMPLE_CLASSIFIERS}"
+        )
+    _check_option_names(chosen, found().get_params(deep=False))
+    refused = estimators.invalid_parameter(found, chosen.options)
     if refused is not None:
         key, message = refused
-        raise OptionFaultError((*chosen.loc, key), Fault("E104", message))
+        raise OptionFaultError((*chosen.loc, key), Diagnostic("E104", message))
     if chances and not hasattr(found(**chosen.options), "predict_proba"):
-        raise _refused(chosen, f"{name} gives no probabilities", f"these do: {SOME}")
+        raise _option_error(
+            chosen, f"{name} gives no probabilities", f"these do: {EXAMPLE_CLASSIFIERS}"
+        )
 
 
-def _refused(chosen: _Named, message: str, hint: str) -> OptionFaultError:
+def _option_error(chosen: _NamedOptions, message: str, hint: str) -> OptionFaultError:
     key = chosen.loc[-1:] == (chosen.name,)
-    return OptionFaultError(chosen.loc, Fault("E104", message, hint), key=key)
+    return OptionFaultError(chosen.loc, Diagnostic("E104", message, hint), key=key)

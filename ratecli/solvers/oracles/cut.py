@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from ratecli.models.base import Classifier
 from ratecli.models.linear import Threshold
-from ratecli.models.weighed import Weighed
+from ratecli.models.weighed import CostSensitiveClassifier
 
 
-def cut_at(member: Classifier, cut: float) -> Classifier:
+def with_threshold(member: Classifier, cut: float) -> Classifier:
     """Yes where what the member ranks by (`Ground.ranks`) is above `cut`."""
     if isinstance(member, Threshold):
         return Threshold(member.weights, -cut)
-    assert isinstance(member, Weighed)
+    assert isinstance(member, CostSensitiveClassifier)
     return replace(member, cut=cut)

@@ -16,55 +16,57 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import all_estimators, get_tags
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Features
-from ratecli.models.fitted import Fitted
-from ratecli.models.trees import Trees
-from ratecli.solvers.liblinear import narrow
-from ratecli.solvers.oracles.forests import FORESTS
-from ratecli.solvers.oracles.ground import Ground
-from ratecli.solvers.oracles.homes import HOMES
+from ratecli.models.fitted import SklearnModel
+from ratecli.models.trees import TreeEnsemble
+from ratecli.solvers.liblinear import to_int32_indices
+from ratecli.solvers.oracles.forests import TREE_CONVERTERS
+from ratecli.solvers.oracles.ground import OracleRows
+from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 
-DENSE = 2**28
+MAX_DENSE_ROW_ENTRIES = 2**28
 """Most entries of rows that are made dense (2 GiB)."""
-NO_RULE = "DummyClassifier"
+DUMMY_CLASSIFIER = "DummyClassifier"
 """Decides by the place of a row, not by its features."""
 
 
-def classifier(name: str) -> type[BaseEstimator]:
-    """The class of that name in `HOMES` or among `classifiers()`."""
-    if name in HOMES:
-        found: type[BaseEstimator] = getattr(import_module(HOMES[name]), name)
+def classifier_class(name: str) -> type[BaseEstimator]:
+    """The class of that name in `CLASSIFIER_MODULES` or among `classifiers()`."""
+    if name in CLASSIFIER_MODULES:
+        found: type[BaseEstimator] = getattr(import_module(CLASSIFIER_MODULES[name]), name)
         return found
-    return classifiers()[name]
+    return list_classifiers()[name]
 
 
 @cache
-def classifiers() -> dict[str, type[BaseEstimator]]:
+def list_classifiers() -> dict[str, type[BaseEstimator]]:
     """All classifiers of scikit-learn that can be made from numbers and words; slow to find."""
     return {
         name: found
         for name, found in all_estimators(type_filter="classifier")
-        if name != NO_RULE and not _required(found)
+        if name != DUMMY_CLASSIFIER and not _has_required_parameters(found)
     }
 
 
-def _required(found: type[BaseEstimator]) -> bool:
+def _has_required_parameters(found: type[BaseEstimator]) -> bool:
     parameters = inspect.signature(found).parameters.values()
     return any(each.default is inspect.Parameter.empty for each in parameters)
 
 
 @cache
-def weighted() -> tuple[str, ...]:
+def weighted_classifier_names() -> tuple[str, ...]:
     """Names of those whose fit takes sample weights, in alphabetical order."""
-    return tuple(name for name, found in classifiers().items() if takes_weights(found))
+    return tuple(name for name, found in list_classifiers().items() if takes_sample_weights(found))
 
 
-def takes_weights(found: type[BaseEstimator]) -> bool:
+def takes_sample_weights(found: type[BaseEstimator]) -> bool:
     return "sample_weight" in inspect.signature(found.fit).parameters
 
 
-def refusal(found: type[BaseEstimator], options: Mapping[str, Any]) -> tuple[str, str] | None:
+def invalid_parameter(
+    found: type[BaseEstimator], options: Mapping[str, Any]
+) -> tuple[str, str] | None:
     """The first parameter whose value the classifier refuses, and what it says; names are checked."""
     for key, value in options.items():
         try:
@@ -75,15 +77,19 @@ def refusal(found: type[BaseEstimator], options: Mapping[str, Any]) -> tuple[str
     return None
 
 
-def made(name: str, options: Mapping[str, Any], rng: np.random.Generator) -> BaseEstimator:
+def make_estimator(
+    name: str, options: Mapping[str, Any], rng: np.random.Generator
+) -> BaseEstimator:
     """The unfitted classifier; its random numbers come from `rng` unless `random_state` is given."""
-    model = classifier(name)(**options)
+    model = classifier_class(name)(**options)
     if "random_state" in model.get_params() and "random_state" not in options:
         model.set_params(random_state=int(rng.integers(2**31)))
     return model
 
 
-def fitted(model: BaseEstimator, X: Features, classes: Any, weights: Array) -> Trees | Fitted:
+def fit_estimator(
+    model: BaseEstimator, X: Features, classes: Any, weights: Array
+) -> TreeEnsemble | SklearnModel:
     """The classifier of rows X (m, d) of `classes` (m,), 0 to Q - 1, and weights (m,) > 0.
 
     Raises
@@ -97,15 +103,15 @@ def fitted(model: BaseEstimator, X: Features, classes: Any, weights: Array) -> T
             # an oracle need not be perfect: a fit that stops early is an answer, too
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", FutureWarning)
-            model.fit(_taken(model, X), classes, sample_weight=weights)
-        return FORESTS[name](model) if name in FORESTS else Fitted(model)
+            model.fit(_accepted_features(model, X), classes, sample_weight=weights)
+        return TREE_CONVERTERS[name](model) if name in TREE_CONVERTERS else SklearnModel(model)
     except (ValueError, TypeError) as error:
         message = f"{name} cannot be fitted: {' '.join(str(error).split())}"
-        raise FaultError(Fault("E501", message)) from error
+        raise FaultError(Diagnostic("E501", message)) from error
 
 
 @dataclass(frozen=True)
-class Estimating:
+class EstimatorOracle:
     """What oracles that fit classifiers of scikit-learn have in common.
 
     Attributes
@@ -119,7 +125,7 @@ class Estimating:
     """
 
     starts: ClassVar[bool] = False
-    ground: Ground
+    ground: OracleRows
     name: str
     options: Mapping[str, Any]
     rng: np.random.Generator
@@ -131,16 +137,16 @@ class Estimating:
         scaled to add up to the number of rows.
         """
         X = self.ground.X[:, : self.ground.width][rows]
-        model = made(self.name, self.options, self.rng)
+        model = make_estimator(self.name, self.options, self.rng)
         return model, X, weights * (self.ground.count / weights.sum())
 
 
-def _taken(model: BaseEstimator, X: Features) -> Features:
+def _accepted_features(model: BaseEstimator, X: Features) -> Features:
     """X as the classifier takes it: sparse where it can."""
     if isinstance(X, np.ndarray):
         return X
     if get_tags(model).input_tags.sparse:
-        return narrow(X)
-    if X.shape[0] * X.shape[1] > DENSE:
+        return to_int32_indices(X)
+    if X.shape[0] * X.shape[1] > MAX_DENSE_ROW_ENTRIES:
         raise ValueError(f"it takes no sparse rows, and {X.shape[0]} x {X.shape[1]} are too many")
     return np.asarray(X.toarray())

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.models.trees import LEAF, Trees
+from ratecli.models.trees import LEAF, TreeEnsemble
 
 
 @dataclass(frozen=True)
-class _Part:
+class _TreeArrays:
     """One tree: `feature` (N,), `threshold` (N,), `children` (N, 2) and `values` (N, Q)."""
 
     feature: NDArray[np.intp]
@@ -23,11 +23,11 @@ class _Part:
     values: Array
 
 
-def _gathered(width: int, parts: Iterable[_Part], **more: Any) -> Trees:
+def _combine_trees(width: int, parts: Iterable[_TreeArrays], **more: Any) -> TreeEnsemble:
     trees = list(parts)
     roots = np.cumsum([0, *(len(part.feature) for part in trees)])[:-1]
     moved = [part.children + root for part, root in zip(trees, roots, strict=True)]
-    return Trees(
+    return TreeEnsemble(
         width,
         roots.astype(np.intp),
         np.concatenate([part.feature for part in trees]),
@@ -38,15 +38,15 @@ def _gathered(width: int, parts: Iterable[_Part], **more: Any) -> Trees:
     )
 
 
-def _exact(tree: Any, values: Array, features: NDArray[np.intp] | None = None) -> _Part:
+def _tree_arrays(tree: Any, values: Array, features: NDArray[np.intp] | None = None) -> _TreeArrays:
     """A tree of `sklearn.tree`, which may have seen only some `features`."""
     leaf = tree.children_left < 0
     seen = tree.feature if features is None else features[np.where(leaf, 0, tree.feature)]
     children = np.stack([tree.children_left, tree.children_right], axis=1)
-    return _Part(np.where(leaf, LEAF, seen), tree.threshold, children, values)
+    return _TreeArrays(np.where(leaf, LEAF, seen), tree.threshold, children, values)
 
 
-def _shares(model: Any, classes: int) -> Array:
+def _class_shares(model: Any, classes: int) -> Array:
     """(N, Q) share of each class in the nodes of a fitted tree, which may not have seen all classes."""
     counts = model.tree_.value[:, 0, :]
     shares = np.zeros((len(counts), classes))
@@ -56,52 +56,57 @@ def _shares(model: Any, classes: int) -> Array:
     return shares
 
 
-def _tree(model: Any) -> Trees:
+def _convert_tree(model: Any) -> TreeEnsemble:
     classes = len(model.classes_)
-    part = _exact(model.tree_, _shares(model, classes))
-    return _gathered(model.n_features_in_, [part], start=np.zeros(classes), rounded=True)
+    part = _tree_arrays(model.tree_, _class_shares(model, classes))
+    return _combine_trees(model.n_features_in_, [part], start=np.zeros(classes), rounded=True)
 
 
-def _forest(model: Any) -> Trees:
+def _convert_forest(model: Any) -> TreeEnsemble:
     """Chances are the mean over trees."""
     classes, count = len(model.classes_), len(model.estimators_)
-    parts = (_exact(each.tree_, _shares(each, classes) / count) for each in model.estimators_)
-    return _gathered(model.n_features_in_, parts, start=np.zeros(classes), rounded=True)
+    parts = (
+        _tree_arrays(each.tree_, _class_shares(each, classes) / count) for each in model.estimators_
+    )
+    return _combine_trees(model.n_features_in_, parts, start=np.zeros(classes), rounded=True)
 
 
-def _bagging(model: Any) -> Trees:
+def _convert_bagging(model: Any) -> TreeEnsemble:
     classes, count = len(model.classes_), len(model.estimators_)
     members = zip(model.estimators_, model.estimators_features_, strict=True)
-    parts = (_exact(each.tree_, _shares(each, classes) / count, seen) for each, seen in members)
-    return _gathered(model.n_features_in_, parts, start=np.zeros(classes), rounded=True)
+    parts = (
+        _tree_arrays(each.tree_, _class_shares(each, classes) / count, seen)
+        for each, seen in members
+    )
+    return _combine_trees(model.n_features_in_, parts, start=np.zeros(classes), rounded=True)
 
 
-def _adaboost(model: Any) -> Trees:
+def _convert_adaboost(model: Any) -> TreeEnsemble:
     """Votes of Q classes: a tree's class has its weight, the others share its negative."""
     classes = len(model.classes_)
     weights = model.estimator_weights_[: len(model.estimators_)]
     parts = []
     for each, weight in zip(model.estimators_, weights / weights.sum(), strict=True):
-        votes = np.eye(classes)[_shares(each, classes).argmax(axis=1)]
+        votes = np.eye(classes)[_class_shares(each, classes).argmax(axis=1)]
         values = weight * (votes - (1 - votes) / (classes - 1)) / (classes - 1)
-        parts.append(_exact(each.tree_, values))
+        parts.append(_tree_arrays(each.tree_, values))
     start = np.zeros(classes)
-    return _gathered(model.n_features_in_, parts, start=start, rounded=True, softmax=True)
+    return _combine_trees(model.n_features_in_, parts, start=start, rounded=True, softmax=True)
 
 
-def _boosting(model: Any) -> Trees:
+def _convert_boosting(model: Any) -> TreeEnsemble:
     """Log-odds, `learning_rate` of each tree's value; the exponential loss has half of them."""
     factor = model.learning_rate * (2.0 if model.loss == "exponential" else 1.0)
     count = model.estimators_.shape[1]
     parts = [
-        _exact(each.tree_, factor * _in_column(each.tree_.value[:, 0, 0], k, count))
+        _tree_arrays(each.tree_, factor * _place_in_column(each.tree_.value[:, 0, 0], k, count))
         for row in model.estimators_
         for k, each in enumerate(row)
     ]
-    return _started(model, parts, count, factor / model.learning_rate, rounded=True)
+    return _combine_boosted_trees(model, parts, count, factor / model.learning_rate, rounded=True)
 
 
-def _histogram(model: Any) -> Trees:
+def _convert_histogram_boosting(model: Any) -> TreeEnsemble:
     """Log-odds; rates of learning are in the values already.
 
     Raises
@@ -117,37 +122,39 @@ def _histogram(model: Any) -> Trees:
                 raise ValueError("splits by sets of values cannot be stored")
             children = np.stack([nodes["left"], nodes["right"]], axis=1).astype(np.intp)
             feature = np.where(nodes["is_leaf"] != 0, LEAF, nodes["feature_idx"]).astype(np.intp)
-            values = _in_column(nodes["value"], k, len(row))
-            parts.append(_Part(feature, nodes["num_threshold"], children, values))
-    return _started(model, parts, len(model._predictors[0]), 1.0)  # noqa: SLF001
+            values = _place_in_column(nodes["value"], k, len(row))
+            parts.append(_TreeArrays(feature, nodes["num_threshold"], children, values))
+    return _combine_boosted_trees(model, parts, len(model._predictors[0]), 1.0)  # noqa: SLF001
 
 
-def _in_column(values: Array, k: int, count: int) -> Array:
+def _place_in_column(values: Array, k: int, count: int) -> Array:
     """(N, Q) values (N,) of class k; where one log-odds tells two classes, of the second."""
     found = np.zeros((len(values), max(count, 2)))
     found[:, k + (count == 1)] = values
     return found
 
 
-def _started(
-    model: Any, parts: list[_Part], count: int, factor: float, *, rounded: bool = False
-) -> Trees:
+def _combine_boosted_trees(
+    model: Any, parts: list[_TreeArrays], count: int, factor: float, *, rounded: bool = False
+) -> TreeEnsemble:
     """Boosted trees, which start from whatever the model's scores have beside the trees' values."""
     width, none = model.n_features_in_, np.zeros(max(count, 2))
-    trees = _gathered(width, parts, start=none, rounded=rounded, softmax=False)
+    trees = _combine_trees(width, parts, start=none, rounded=rounded, softmax=False)
     row = np.zeros((1, width))
     scores = factor * np.atleast_1d(model.decision_function(row)[0])
     start = np.append(0.0, scores) if count == 1 else scores
-    return _gathered(width, parts, start=start - trees.of(row)[0], rounded=rounded, softmax=True)
+    return _combine_trees(
+        width, parts, start=start - trees.of(row)[0], rounded=rounded, softmax=True
+    )
 
 
-FORESTS: dict[str, Callable[[Any], Trees]] = {
-    "AdaBoostClassifier": _adaboost,
-    "BaggingClassifier": _bagging,
-    "DecisionTreeClassifier": _tree,
-    "ExtraTreeClassifier": _tree,
-    "ExtraTreesClassifier": _forest,
-    "GradientBoostingClassifier": _boosting,
-    "HistGradientBoostingClassifier": _histogram,
-    "RandomForestClassifier": _forest,
+TREE_CONVERTERS: dict[str, Callable[[Any], TreeEnsemble]] = {
+    "AdaBoostClassifier": _convert_adaboost,
+    "BaggingClassifier": _convert_bagging,
+    "DecisionTreeClassifier": _convert_tree,
+    "ExtraTreeClassifier": _convert_tree,
+    "ExtraTreesClassifier": _convert_forest,
+    "GradientBoostingClassifier": _convert_boosting,
+    "HistGradientBoostingClassifier": _convert_histogram_boosting,
+    "RandomForestClassifier": _convert_forest,
 }

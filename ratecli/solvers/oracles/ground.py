@@ -10,16 +10,16 @@ import numpy as np
 from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.grouped import GroupThreshold, members_of
+from ratecli.models.grouped import GroupThreshold, extract_memberships
 from ratecli.models.linear import Threshold
-from ratecli.models.weighed import Weighed
-from ratecli.rates.kinds import Kinds
-from ratecli.solvers.majorize.rows import merged
-from ratecli.solvers.oracles.threshold import cuts
+from ratecli.models.weighed import CostSensitiveClassifier
+from ratecli.rates.kinds import RowKinds
+from ratecli.solvers.majorize.rows import merge_equal_rows
+from ratecli.solvers.oracles.threshold import all_thresholds
 
 
 @dataclass(frozen=True)
-class Ground:
+class OracleRows:
     """Rows with equal features merged.
 
     Attributes
@@ -35,15 +35,15 @@ class Ground:
     """
 
     X: Features
-    kinds: Kinds
+    kinds: RowKinds
     shares: sparse.csr_array
     slices: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, X: Features, kinds: Kinds, slices: tuple[str, ...] = ()) -> Ground:
+    def of(cls, X: Features, kinds: RowKinds, slices: tuple[str, ...] = ()) -> OracleRows:
         table = np.zeros((kinds.count, X.shape[0]))
         table[kinds.of, np.arange(X.shape[0])] = kinds.weight
-        rows, shares = merged(X, table)
+        rows, shares = merge_equal_rows(X, table)
         return cls(rows, kinds, sparse.csr_array(shares), slices)
 
     @property
@@ -68,7 +68,7 @@ class Ground:
         """(m,) decisions; what many classifiers have in common is computed once: the scores that a
         GroupThreshold shifts, the chances that a Weighed weighs.
         """
-        if isinstance(classifier, Weighed):
+        if isinstance(classifier, CostSensitiveClassifier):
             return np.asarray(self._gains(classifier) > classifier.cut, dtype=float)
         if not isinstance(classifier, GroupThreshold):
             return classifier.decide(self.X)
@@ -82,12 +82,12 @@ class Ground:
         match classifier:
             case Threshold():
                 return np.asarray(self.X @ classifier.weights)
-            case Weighed():
+            case CostSensitiveClassifier():
                 return self._gains(classifier)
             case _:
                 return None
 
-    def _gains(self, classifier: Weighed) -> Array:
+    def _gains(self, classifier: CostSensitiveClassifier) -> Array:
         if self._scored.get("of") is not classifier.chances:
             self._scored.update(
                 {"of": classifier.chances, "chances": classifier.chances.of(self.X)}
@@ -101,7 +101,7 @@ class Ground:
     @cached_property
     def members(self) -> Array:
         """(m, S) 1 where a row is in a slice."""
-        return members_of(self.X, self.width)
+        return extract_memberships(self.X, self.width)
 
     def rates(self, decisions: Array) -> Array:
         """(K,) rates of decisions (m,)."""
@@ -109,7 +109,7 @@ class Ground:
 
     def cut_rates(self, scores: Array) -> tuple[Array, Array]:
         """Every threshold (T,) on scores (m,), and the rates (K, T) of a yes above it."""
-        order, counts, thresholds = cuts(scores)
+        order, counts, thresholds = all_thresholds(scores)
         reached = np.cumsum(self.shares.toarray()[:, order], axis=1)
         yes = np.hstack([np.zeros((len(reached), 1)), reached])[:, counts]
         return thresholds, self.kinds.rates(yes)

@@ -10,19 +10,19 @@ import numpy as np
 from ratecli.models.base import Array, Classifier
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.linear import Threshold
-from ratecli.models.weighed import GAIN, Weighed
+from ratecli.models.weighed import ARGMAX_COSTS, CostSensitiveClassifier
 from ratecli.rates.sample import Mask
 from ratecli.solvers.groups import Groups
-from ratecli.solvers.oracles.estimators import Estimating
-from ratecli.solvers.oracles.memory import remembered
-from ratecli.solvers.problem import ERROR
+from ratecli.solvers.oracles.estimators import EstimatorOracle
+from ratecli.solvers.oracles.memory import fit_estimator_cached
+from ratecli.solvers.problem import ERROR_RATE
 
-EDGE = 2.0
+OUTER_THRESHOLD = 2.0
 """A threshold beyond all scores, which are the chance of a yes less that of a no."""
 
 
 @dataclass(frozen=True)
-class GroupPlugIn(Estimating):
+class GroupPlugInOracle(EstimatorOracle):
     """Yes where the chance of a positive label is above the threshold of the row's group (COCO:
     Narasimhan 2018).
 
@@ -43,14 +43,16 @@ class GroupPlugIn(Estimating):
         positive, negative, unlabelled = self._labels
         costs = self._weights * self.ground.kind_costs(prices)
         labelled = self._weights[:, ~unlabelled].sum(axis=1)
-        spread = _quotient(costs[:, unlabelled].sum(axis=1), labelled)
+        spread = _safe_quotient(costs[:, unlabelled].sum(axis=1), labelled)
         a, b = (
-            _quotient(costs[:, own].sum(axis=1), self._weights[:, own].sum(axis=1)) + spread
+            _safe_quotient(costs[:, own].sum(axis=1), self._weights[:, own].sum(axis=1)) + spread
             for own in (positive, negative)
         )
-        cheaper = np.where(costs.sum(axis=1) < 0, -EDGE, EDGE)
+        cheaper = np.where(costs.sum(axis=1) < 0, -OUTER_THRESHOLD, OUTER_THRESHOLD)
         return np.clip(
-            np.where((b > a) & (labelled > 0), _quotient(b + a, b - a), cheaper), -EDGE, EDGE
+            np.where((b > a) & (labelled > 0), _safe_quotient(b + a, b - a), cheaper),
+            -OUTER_THRESHOLD,
+            OUTER_THRESHOLD,
         )
 
     @cached_property
@@ -70,11 +72,11 @@ class GroupPlugIn(Estimating):
         rows with a negative one.
         """
         kinds = self.ground.kinds
-        wrong = kinds.patterns[kinds.matrix.index()[ERROR]]
+        wrong = kinds.patterns[kinds.matrix.index()[ERROR_RATE]]
         return wrong < 0, wrong > 0, wrong == 0
 
     @cached_property
-    def _scorer(self) -> Weighed | Threshold:
+    def _scorer(self) -> CostSensitiveClassifier | Threshold:
         """Its score is the chance of a positive label less that of a negative one."""
         positive, negative, _ = self._labels
         shares = np.stack([self.ground.shares[own].sum(axis=0) for own in (negative, positive)])
@@ -82,10 +84,10 @@ class GroupPlugIn(Estimating):
         if len(np.unique(labels)) < 2:
             return Threshold(np.zeros(self.ground.width), 1.0 if labels.any() else -1.0)
         model, X, weights = self.unfitted(rows, shares[labels, rows])
-        found = remembered(model, X, labels, weights)
-        return Weighed(found, GAIN)
+        found = fit_estimator_cached(model, X, labels, weights)
+        return CostSensitiveClassifier(found, ARGMAX_COSTS)
 
 
-def _quotient(top: Array, bottom: Array) -> Array:
+def _safe_quotient(top: Array, bottom: Array) -> Array:
     """0 where the bottom is not positive."""
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)

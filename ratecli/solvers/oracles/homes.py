@@ -6,7 +6,7 @@ these is checked without, and where it gives no parameters without importing any
 
 from __future__ import annotations
 
-_NAMES = {
+_NAMES_BY_MODULE = {
     "sklearn.calibration": ("CalibratedClassifierCV",),
     "sklearn.ensemble": (
         "AdaBoostClassifier",
@@ -34,5 +34,5 @@ _NAMES = {
     "sklearn.svm": ("LinearSVC", "NuSVC", "SVC"),
     "sklearn.tree": ("DecisionTreeClassifier", "ExtraTreeClassifier"),
 }
-HOMES = {name: home for home, names in _NAMES.items() for name in names}
+CLASSIFIER_MODULES = {name: home for home, names in _NAMES_BY_MODULE.items() for name in names}
 """Module by class. What a newer scikit-learn adds is found by `estimators.classifier` all the same."""

@@ -8,14 +8,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.fitted import Fitted
+from ratecli.models.fitted import SklearnModel
 from ratecli.models.linear import Threshold
-from ratecli.models.weighed import GAIN, Weighed
-from ratecli.solvers.oracles.estimators import Estimating, fitted
+from ratecli.models.weighed import ARGMAX_COSTS, CostSensitiveClassifier
+from ratecli.solvers.oracles.estimators import EstimatorOracle, fit_estimator
 
 
 @dataclass(frozen=True)
-class Learner(Estimating):
+class ClassifierOracle(EstimatorOracle):
     """Fits a classifier to the cheaper decision of each row, weighted by what the other one costs more.
 
     With labels 1 where a yes costs less than nothing and weights of the size of that cost, the
@@ -31,12 +31,12 @@ class Learner(Estimating):
         if cheap.all() or not cheap.any():
             return self.ground.constant(yes=bool(cheap.all()))
         model, X, weights = self.unfitted(used, np.abs(costs[used]))
-        found = fitted(model, X, cheap.astype(np.intp), weights)
-        line = _line(model) if isinstance(found, Fitted) else None
-        return line or Weighed(found, GAIN)
+        found = fit_estimator(model, X, cheap.astype(np.intp), weights)
+        line = _as_linear_threshold(model) if isinstance(found, SklearnModel) else None
+        return line or CostSensitiveClassifier(found, ARGMAX_COSTS)
 
 
-def _line(model: BaseEstimator) -> Threshold | None:
+def _as_linear_threshold(model: BaseEstimator) -> Threshold | None:
     """The classifier as a line, if it is one."""
     weights = getattr(model, "coef_", None)
     if not (isinstance(weights, np.ndarray) and weights.shape == (1, model.n_features_in_)):

@@ -14,15 +14,15 @@ from scipy.special import expit
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
-from ratecli.solvers.liblinear import fit_logistic, with_ones
-from ratecli.solvers.oracles.ground import Ground
-from ratecli.solvers.oracles.sweep import swept
+from ratecli.solvers.liblinear import add_ones_column, fit_logistic
+from ratecli.solvers.oracles.ground import OracleRows
+from ratecli.solvers.oracles.sweep import sweep_directions
 from ratecli.solvers.oracles.threshold import best_threshold
 
-SHARPNESS = (1.0, 3.0)
+SIGMOID_SHARPNESS = (1.0, 3.0)
 """Of the steps: each is started where the last one ended."""
-STEPS = 30
-LOOSE = 1e-2
+MAX_SMOOTH_STEPS = 30
+START_TOLERANCE = 1e-2
 """Tolerance of a fit that is only a start."""
 
 
@@ -46,14 +46,14 @@ class LinearOracle:
     """
 
     starts: ClassVar[bool] = True
-    ground: Ground
+    ground: OracleRows
     l2: float
     sweeps: int
     rng: np.random.Generator
 
     @cached_property
     def _rows(self) -> sparse.csr_array:
-        return sparse.csr_array(with_ones(self.ground.X))
+        return sparse.csr_array(add_ones_column(self.ground.X))
 
     @cached_property
     def _columns(self) -> sparse.csr_array:
@@ -75,7 +75,7 @@ class LinearOracle:
             (self._cut(w, shares) for w in self._descent(start, shares)), key=self._cost(shares)
         )
         for _ in range(self.sweeps):
-            w = swept(self._rows, w, shares, self.rng)
+            w = sweep_directions(self._rows, w, shares, self.rng)
         w = self._cut(w, shares)
         return Threshold(w[:-1], float(w[-1]))
 
@@ -93,7 +93,7 @@ class LinearOracle:
             -np.sign(shares[used]),
             np.abs(shares[used]) / self.l2,
             seed=0,
-            tolerance=LOOSE,
+            tolerance=START_TOLERANCE,
             iterations=100,
         )
         return found.weights
@@ -101,7 +101,7 @@ class LinearOracle:
     def _descent(self, w: Array, shares: Array) -> Iterator[Array]:
         """Where it starts, and where the descent at each sharpness ends."""
         yield w
-        for sharpness in SHARPNESS:
+        for sharpness in SIGMOID_SHARPNESS:
 
             def loss(w: Array, sharpness: float = sharpness) -> tuple[float, Array]:
                 chances = expit(sharpness * (self._rows @ w))
@@ -109,5 +109,7 @@ class LinearOracle:
                 slopes = sharpness * cost * (1 - chances)
                 return float(cost.sum() + self.l2 / 2 * w @ w), self._columns @ slopes + self.l2 * w
 
-            w = minimize(loss, w, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x
+            w = minimize(
+                loss, w, jac=True, method="L-BFGS-B", options={"maxiter": MAX_SMOOTH_STEPS}
+            ).x
             yield w

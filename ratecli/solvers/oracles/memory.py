@@ -7,24 +7,24 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from ratecli.models.base import Array, Features
-from ratecli.models.fitted import Fitted
-from ratecli.models.trees import Trees
-from ratecli.solvers.fit_cache import Memory, digest
-from ratecli.solvers.oracles.estimators import fitted
+from ratecli.models.fitted import SklearnModel
+from ratecli.models.trees import TreeEnsemble
+from ratecli.solvers.fit_cache import FitCache, array_digest
+from ratecli.solvers.oracles.estimators import fit_estimator
 
-KEPT = 8
+CACHED_ESTIMATORS = 8
 """How many, the latest ones."""
 
-_known = Memory[Trees | Fitted](KEPT)
+_estimator_cache = FitCache[TreeEnsemble | SklearnModel](CACHED_ESTIMATORS)
 
 
-def remembered(
+def fit_estimator_cached(
     model: BaseEstimator, X: Features, classes: NDArray[np.intp], weights: Array
-) -> Trees | Fitted:
+) -> TreeEnsemble | SklearnModel:
     """What `estimators.fitted` gives: the same whether it was made before or is made now.
 
     A `random_state` must be a number, as `estimators.made` sees to.
     """
     said = (type(model).__qualname__, sorted(model.get_params().items(), key=str))
-    key = digest(said, X, classes, weights)
-    return _known.get(key, lambda: fitted(model, X, classes, weights))
+    key = array_digest(said, X, classes, weights)
+    return _estimator_cache.get(key, lambda: fit_estimator(model, X, classes, weights))

@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.fitted import Fitted
-from ratecli.models.trees import Trees
-from ratecli.models.weighed import Weighed
-from ratecli.solvers.oracles.estimators import Estimating
-from ratecli.solvers.oracles.ground import Ground
-from ratecli.solvers.oracles.memory import remembered
+from ratecli.models.fitted import SklearnModel
+from ratecli.models.trees import TreeEnsemble
+from ratecli.models.weighed import CostSensitiveClassifier
+from ratecli.solvers.oracles.estimators import EstimatorOracle
+from ratecli.solvers.oracles.ground import OracleRows
+from ratecli.solvers.oracles.memory import fit_estimator_cached
 
-ITERATIONS = 1000
+MAX_LOGISTIC_ITERATIONS = 1000
 """Of the logistic regression."""
 
 
 @dataclass(frozen=True)
-class PlugIn(Estimating):
+class PlugInOracle(EstimatorOracle):
     """Yes where the expected cost of it is negative (Narasimhan 2018, COCO; the cost-sensitive oracle
     of Narasimhan, Cotter, Gupta 2019, table 2).
 
@@ -31,7 +31,7 @@ class PlugIn(Estimating):
     is fitted are the chances of the kinds given the features, so that a group counts as far as the
     features tell it: each group has a threshold of its own where it is a feature or follows from
     some. The group itself is not looked at, neither in training nor later. The class has
-    `predict_proba`; parameters of the default one are `defaults`.
+    `predict_proba`; parameters of the default one are `logistic_defaults`.
 
     Attributes
     ----------
@@ -40,9 +40,9 @@ class PlugIn(Estimating):
         the same then, and are not fitted again.
     """
 
-    known: PlugIn | None = None
+    known: PlugInOracle | None = None
 
-    def weighing(self, ground: Ground) -> PlugIn:
+    def weighing(self, ground: OracleRows) -> PlugInOracle:
         """The same chances with the costs of other weights of the rows."""
         return replace(self, ground=ground, known=self.known or self)
 
@@ -51,7 +51,7 @@ class PlugIn(Estimating):
         costs = self.ground.kind_costs(prices)[self.kinds]
         if self.chances is None:
             return self.ground.constant(yes=bool(costs.sum() < 0))
-        return Weighed(self.chances, costs)
+        return CostSensitiveClassifier(self.chances, costs)
 
     @cached_property
     def _pairs(self) -> sparse.coo_array:
@@ -69,7 +69,7 @@ class PlugIn(Estimating):
         return np.unique(self._pairs.coords[0])
 
     @cached_property
-    def chances(self) -> Trees | Fitted | None:
+    def chances(self) -> TreeEnsemble | SklearnModel | None:
         """None where there is only one kind."""
         if self.known:
             return self.known.chances
@@ -77,9 +77,9 @@ class PlugIn(Estimating):
             return None
         kinds, rows = self._pairs.coords
         model, X, weights = self.unfitted(rows, self._pairs.data)
-        return remembered(model, X, np.searchsorted(self.kinds, kinds), weights)
+        return fit_estimator_cached(model, X, np.searchsorted(self.kinds, kinds), weights)
 
 
-def defaults(l2: float, rows: int) -> dict[str, Any]:
+def logistic_defaults(l2: float, rows: int) -> dict[str, Any]:
     """Parameters of the logistic regression that weighs `|w|^2` by `l2 / 2` beside the mean loss."""
-    return {"C": 1 / (rows * l2), "max_iter": ITERATIONS}
+    return {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}

@@ -11,17 +11,17 @@ from scipy import sparse
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
-from ratecli.solvers.liblinear import with_ones
-from ratecli.solvers.oracles.ground import Ground
+from ratecli.solvers.liblinear import add_ones_column
+from ratecli.solvers.oracles.ground import OracleRows
 from ratecli.solvers.oracles.threshold import best_threshold
 
-SMALL = 1e-10
+MIN_SINGULAR_SHARE = 1e-10
 """Singular values of the normal equations below this share of the largest are none: features that
 follow from others."""
 
 
 @dataclass(frozen=True)
-class PairedRegression:
+class PairedRegressionOracle:
     """Yes where a linear regression expects a yes to cost less than a no (Deng et al. 2023, Definition 14).
 
     Least squares are linear in what is fitted: the two regressions of the costs of a yes and of a no are
@@ -31,12 +31,12 @@ class PairedRegression:
     """
 
     starts: ClassVar[bool] = False
-    ground: Ground
+    ground: OracleRows
 
     @cached_property
     def _slopes(self) -> Array:
         """(d + 1, Q) of the share of each kind, the bias last."""
-        X, shares = with_ones(self.ground.X), self.ground.shares
+        X, shares = add_ones_column(self.ground.X), self.ground.shares
         weights = np.asarray(shares.sum(axis=0), dtype=float)
         weighted = (
             X * weights[:, None] if isinstance(X, np.ndarray) else X.multiply(weights[:, None])
@@ -46,7 +46,7 @@ class PairedRegression:
             part if isinstance(part, np.ndarray) else sparse.csr_array(part).toarray()
             for part in (gram, moments)
         ]
-        return np.asarray(np.linalg.lstsq(dense[0], dense[1].T, rcond=SMALL)[0])
+        return np.asarray(np.linalg.lstsq(dense[0], dense[1].T, rcond=MIN_SINGULAR_SHARE)[0])
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
         costs = self.ground.kind_costs(prices)

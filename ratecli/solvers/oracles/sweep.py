@@ -10,13 +10,15 @@ from scipy import sparse
 
 from ratecli.models.base import Array
 
-TIE = 1e-9
+STEP_TIE = 1e-9
 """Steps nearer than this, relative to their size, turn their rows at once."""
-RANDOM = 10
+RANDOM_DIRECTIONS = 10
 """Random directions beside the features."""
 
 
-def swept(rows: sparse.csr_array, w: Array, costs: Array, rng: np.random.Generator) -> Array:
+def sweep_directions(
+    rows: sparse.csr_array, w: Array, costs: Array, rng: np.random.Generator
+) -> Array:
     """Weights (d,) after the best step along each feature in turn and along random directions.
 
     Along a direction the cost of all decisions `rows @ w > 0` is a step function, whose least value is
@@ -24,14 +26,14 @@ def swept(rows: sparse.csr_array, w: Array, costs: Array, rng: np.random.Generat
     """
     scores = rows @ w
     columns = sparse.csc_array(rows)
-    for direction, used, slopes in _directions(columns, rng):
-        step = best_step(scores[used], slopes, costs[used])
+    for direction, used, slopes in _search_directions(columns, rng):
+        step = best_line_step(scores[used], slopes, costs[used])
         w = w + step * direction
         scores[used] += step * slopes
     return w
 
 
-def best_step(scores: Array, slopes: Array, costs: Array) -> float:
+def best_line_step(scores: Array, slopes: Array, costs: Array) -> float:
     """The step t of least `costs @ (scores + t * slopes > 0)`; 0 if none is better than that.
 
     Arrays are (m,), slopes not 0.
@@ -41,16 +43,16 @@ def best_step(scores: Array, slopes: Array, costs: Array) -> float:
     ranked = turns[order]
     change = np.where(slopes > 0, costs, -costs)[order]
     reached = np.concatenate([[0.0], np.cumsum(change)]) + costs[slopes < 0].sum()
-    apart = np.diff(ranked) > TIE * (1 + np.abs(ranked[:-1]))
+    apart = np.diff(ranked) > STEP_TIE * (1 + np.abs(ranked[:-1]))
     reached[1:-1][~apart] = np.inf
     k = int(np.argmin(reached))
-    if not reached[k] < costs[scores > 0].sum() - TIE * np.abs(costs).sum():
+    if not reached[k] < costs[scores > 0].sum() - STEP_TIE * np.abs(costs).sum():
         return 0.0
     ends = np.concatenate([[ranked[0] - 2.0], ranked, [ranked[-1] + 2.0]])
     return float(0.5 * (ends[k] + ends[k + 1]))
 
 
-def _directions(
+def _search_directions(
     columns: sparse.csc_array, rng: np.random.Generator
 ) -> Iterator[tuple[Array, NDArray[np.intp], Array]]:
     """Directions (d,), the rows whose scores they move, and by how much."""
@@ -64,7 +66,7 @@ def _directions(
                 columns.indices[part][used].astype(np.intp),
                 columns.data[part][used],
             )
-    for _ in range(RANDOM):
+    for _ in range(RANDOM_DIRECTIONS):
         direction = rng.normal(size=d)
         slopes = columns @ direction
         used = np.flatnonzero(slopes)

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 
-TIE = 1e-12
+SCORE_TIE = 1e-12
 """Scores nearer than this, relative to the largest, are one: in another matrix product the same row
 may get another last bit, and is to be decided alike."""
-BEYOND = 1.0
+OUTER_DISTANCE = 1.0
 """How far the thresholds of all yes and of none lie beyond the scores."""
 
 
-def cuts(scores: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+def all_thresholds(scores: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     """Every way to say yes above a threshold, from no yes to all.
 
     Returns the order (m,) of the scores (m,), m at least 1, from the greatest down; how many of the
@@ -23,14 +23,16 @@ def cuts(scores: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     """
     order = np.argsort(-scores, kind="stable")
     ranked = scores[order]
-    tie = TIE * max(float(np.abs(ranked).max()), 1.0)
+    tie = SCORE_TIE * max(float(np.abs(ranked).max()), 1.0)
     counts = np.flatnonzero(np.concatenate([[True], -np.diff(ranked) > tie, [True]]))
-    ends = np.concatenate([[ranked[0] + 2 * BEYOND], ranked, [ranked[-1] - 2 * BEYOND]])
+    ends = np.concatenate(
+        [[ranked[0] + 2 * OUTER_DISTANCE], ranked, [ranked[-1] - 2 * OUTER_DISTANCE]]
+    )
     return order, counts, 0.5 * (ends[counts] + ends[counts + 1])
 
 
 def best_threshold(scores: Array, costs: Array) -> float:
     """The threshold above which a yes is cheapest in sum; (m,) `costs` of a yes."""
-    order, counts, thresholds = cuts(scores)
+    order, counts, thresholds = all_thresholds(scores)
     reached = np.concatenate([[0.0], np.cumsum(costs[order])])
     return float(thresholds[np.argmin(reached[counts])])

@@ -24,23 +24,23 @@ from scipy.optimize import minimize
 from ratecli.models.base import Array
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.tangent import tangents, values
-from ratecli.solvers.hull.forms import Line
+from ratecli.solvers.hull.forms import LinearTerm
 from ratecli.solvers.players import newton
 
-LEAST = 1e-3
+MIN_SHARE = 1e-3
 """Least share of which a logarithm is taken: its multiplier is at most 1 / LEAST (protocols 3.3)."""
-TINY = 1e-300
+TINY_DENOMINATOR = 1e-300
 
 
 @dataclass(frozen=True)
-class Atom(ABC):
+class ConvexAtom(ABC):
     """A convex function of n arguments; `lines` are what they are in the rates.
 
-    In one that stands for A atoms of its class, `together`, what is (n, B) or (B,) below is (n, A, B) or
+    In one that stands for A atoms of its class, `combine_atoms`, what is (n, B) or (B,) below is (n, A, B) or
     (A, B).
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[LinearTerm, ...]
     signs: ClassVar[tuple[int, ...]]
 
     @abstractmethod
@@ -57,14 +57,14 @@ class Atom(ABC):
 
 
 @dataclass(frozen=True)
-class _Scaled(Atom):
+class _ScaledAtom(ConvexAtom):
     """`scale` times a function; (A, 1) for A atoms."""
 
     scale: float | Array
 
 
 @dataclass(frozen=True)
-class NegativeLog(_Scaled):
+class NegativeLog(_ScaledAtom):
     """`-scale * log(x)` of a share x."""
 
     signs: ClassVar[tuple[int, ...]] = (-1,)
@@ -73,15 +73,15 @@ class NegativeLog(_Scaled):
         return np.asarray(-self.scale * np.log(slacks[0]))
 
     def respond(self, weight: Array, pull: Array) -> Array:
-        best = self.scale * weight / np.maximum(-pull, TINY)
-        return np.asarray(np.minimum(np.maximum(best, LEAST), 1.0))
+        best = self.scale * weight / np.maximum(-pull, TINY_DENOMINATOR)
+        return np.asarray(np.minimum(np.maximum(best, MIN_SHARE), 1.0))
 
     def slopes(self, slacks: Array) -> Array:
-        return -self.scale / np.maximum(slacks, LEAST)
+        return -self.scale / np.maximum(slacks, MIN_SHARE)
 
 
 @dataclass(frozen=True)
-class _Mean(_Scaled):
+class _MeanAtom(_ScaledAtom):
     """A mean of two shares or its negative: doubled where both are, so the best point is 0 or at an end."""
 
     def respond(self, weight: Array, pull: Array) -> Array:
@@ -101,7 +101,7 @@ class _Mean(_Scaled):
 
 
 @dataclass(frozen=True)
-class NegativeGeometricMean(_Mean):
+class NegativeGeometricMean(_MeanAtom):
     """`-scale * sqrt(x y)` (vector 9.8)."""
 
     signs: ClassVar[tuple[int, ...]] = (-1, -1)
@@ -110,35 +110,37 @@ class NegativeGeometricMean(_Mean):
         return np.asarray(-self.scale * np.sqrt(slacks[0] * slacks[1]))
 
     def _other(self, weight: Array, pull: Array) -> Array:
-        half = 0.5 * self.scale * weight / np.maximum(-pull, TINY)
+        half = 0.5 * self.scale * weight / np.maximum(-pull, TINY_DENOMINATOR)
         return np.asarray(np.minimum(half, 1.0) ** 2)
 
     def slopes(self, slacks: Array) -> Array:
-        x, y = np.maximum(slacks, LEAST)
+        x, y = np.maximum(slacks, MIN_SHARE)
         return np.asarray(-0.5 * self.scale * np.stack([np.sqrt(y / x), np.sqrt(x / y)]))
 
 
 @dataclass(frozen=True)
-class NegativeHarmonicMean(_Mean):
+class NegativeHarmonicMean(_MeanAtom):
     """`-scale * 2 x y / (x + y)`."""
 
     signs: ClassVar[tuple[int, ...]] = (-1, -1)
 
     def value(self, slacks: Array) -> Array:
         total = slacks.sum(axis=0)
-        return np.asarray(-2 * self.scale * slacks[0] * slacks[1] / np.maximum(total, TINY))
+        return np.asarray(
+            -2 * self.scale * slacks[0] * slacks[1] / np.maximum(total, TINY_DENOMINATOR)
+        )
 
     def _other(self, weight: Array, pull: Array) -> Array:
-        square = 2 * self.scale * weight / np.maximum(-pull, TINY)
+        square = 2 * self.scale * weight / np.maximum(-pull, TINY_DENOMINATOR)
         return np.asarray(np.clip(np.sqrt(square) - 1, 0.0, 1.0))
 
     def slopes(self, slacks: Array) -> Array:
-        x, y = np.maximum(slacks, LEAST)
+        x, y = np.maximum(slacks, MIN_SHARE)
         return np.asarray(-2 * self.scale * np.stack([(y / (x + y)) ** 2, (x / (x + y)) ** 2]))
 
 
 @dataclass(frozen=True)
-class QuadraticMean(_Mean):
+class QuadraticMean(_MeanAtom):
     """`scale * sqrt((x^2 + y^2) / 2)`."""
 
     signs: ClassVar[tuple[int, ...]] = (1, 1)
@@ -147,17 +149,17 @@ class QuadraticMean(_Mean):
         return np.asarray(self.scale * np.sqrt(0.5 * (slacks**2).sum(axis=0)))
 
     def _other(self, weight: Array, pull: Array) -> Array:
-        sine = np.sqrt(2) * pull / np.maximum(self.scale * weight, TINY)
+        sine = np.sqrt(2) * pull / np.maximum(self.scale * weight, TINY_DENOMINATOR)
         sine = np.clip(sine, 0.0, np.sqrt(0.5))  # at which the share is 1
         return np.asarray(np.minimum(sine / np.sqrt(1 - sine**2), 1.0))
 
     def slopes(self, slacks: Array) -> Array:
         size = np.sqrt(2 * (slacks**2).sum(axis=0))
-        return np.asarray(self.scale * slacks / np.maximum(size, TINY))
+        return np.asarray(self.scale * slacks / np.maximum(size, TINY_DENOMINATOR))
 
 
 @dataclass(frozen=True)
-class Smooth(Atom):
+class SmoothAtom(ConvexAtom):
     """Any expression convex in its rates and monotone in each.
 
     Responses are found by Newton's method for all lanes at once. Those at a kink, such as two arguments
@@ -174,11 +176,11 @@ class Smooth(Atom):
     def respond(self, weight: Array, pull: Array, near: Array | None = None) -> Array:
         """The same, sought from slacks `near`, which stay where nothing is better than another."""
         start = np.full(pull.shape, 0.5) if near is None else near
-        found, known = newton.least(partial(self._loss, weight, pull), start)
+        found, known = newton.minimize_in_unit_box(partial(self._loss, weight, pull), start)
         left = np.flatnonzero(~known)
         if len(left) and len(found) == 1:
             loss = partial(self._loss, weight[left], pull[:, left])
-            found[:, left] = newton.where_slopes_turn(lambda x: loss(x)[1], len(left))
+            found[:, left] = newton.bisect_slopes(lambda x: loss(x)[1], len(left))
         elif len(left):
             each = [self._at_a_kink(weight[b], pull[:, b], found[:, b]) for b in left]
             found[:, left] = np.stack(each, axis=1)
@@ -207,14 +209,14 @@ class Smooth(Atom):
 
 
 @dataclass(frozen=True)
-class Ratio(Atom):
+class RatioAtom(ConvexAtom):
     """`x / y` of an upper slack x and a lower slack y: not convex, so the slack player descends.
 
-    Boxes are those of Algorithm 3: top and bottom at most `most`, the bottom at least `LEAST`.
+    Boxes are those of Algorithm 3: top and bottom at most `most`, the bottom at least `MIN_SHARE`.
     """
 
     most: tuple[float | Array, float | Array]
-    least: ClassVar[tuple[float, float]] = (0.0, LEAST)
+    least: ClassVar[tuple[float, float]] = (0.0, MIN_SHARE)
     signs: ClassVar[tuple[int, ...]] = (1, -1)
 
     def value(self, slacks: Array) -> Array:
@@ -237,11 +239,11 @@ class Ratio(Atom):
         return found
 
 
-def together(atoms: Sequence[Atom]) -> Atom:
+def combine_atoms(atoms: Sequence[ConvexAtom]) -> ConvexAtom:
     """A atoms of one class, one that has a closed form, as one."""
     first = atoms[0]
-    if isinstance(first, Ratio):
-        tops, bottoms = np.array([each.most for each in atoms if isinstance(each, Ratio)]).T
+    if isinstance(first, RatioAtom):
+        tops, bottoms = np.array([each.most for each in atoms if isinstance(each, RatioAtom)]).T
         return replace(first, lines=(), most=(tops[:, None], bottoms[:, None]))
-    scales = np.array([each.scale for each in atoms if isinstance(each, _Scaled)])
+    scales = np.array([each.scale for each in atoms if isinstance(each, _ScaledAtom)])
     return replace(first, lines=(), scale=scales[:, None])  # type: ignore[call-arg]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.solvers.players.kernel import drawn
+from ratecli.solvers.players.kernel import draw_batch
 from ratecli.solvers.players.lanes import Floats32
-from ratecli.solvers.players.parts import Numbers
-from ratecli.solvers.players.rows import LaneRows, Some
+from ratecli.solvers.players.parts import Uint32Array
+from ratecli.solvers.players.rows import LaneRows, RowSelection
 
 
 @dataclass
-class Batch:
+class BatchSampler:
     """Of each kind of row its share, one at least, drawn without replacement.
 
     A row drawn stands for as many as there are to one drawn of its kind, so that what is summed over a
@@ -33,14 +33,14 @@ class Batch:
         (Q + 1,) the same among those drawn.
     """
 
-    order: Numbers
+    order: Uint32Array
     weight: Floats32
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     rng: np.random.Generator
 
     @classmethod
-    def of(cls, rows: LaneRows, size: int, rng: np.random.Generator) -> Batch:
+    def of(cls, rows: LaneRows, size: int, rng: np.random.Generator) -> BatchSampler:
         """About `size` rows, but no more than there are."""
         kinds = rows.kinds
         there = np.bincount(kinds.of[rows.used], minlength=kinds.count)
@@ -53,8 +53,10 @@ class Batch:
         weight = (kinds.weight[rows.used] * stands).astype(np.float32)
         return cls(rows.member.copy(), weight, starts, ends, rng)
 
-    def draw(self) -> Some:
+    def draw(self) -> RowSelection:
         size = int(self.ends[-1])
         rows, weight = np.empty(size, np.uint32), np.empty(size, np.float32)
-        drawn(self.order, self.weight, self.starts, self.ends, self.rng.random(size), rows, weight)
-        return Some(rows, self.ends, weight)
+        draw_batch(
+            self.order, self.weight, self.starts, self.ends, self.rng.random(size), rows, weight
+        )
+        return RowSelection(rows, self.ends, weight)

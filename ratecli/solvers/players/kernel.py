@@ -18,33 +18,36 @@ import numba
 import numpy as np
 
 from ratecli.solvers.players.lanes import (
-    add_to,
-    all_of,
-    load,
-    minus,
-    plus,
-    store,
-    times,
-    where_above,
+    add_lanes,
+    add_to_lanes,
+    broadcast_lanes,
+    load_lanes,
+    multiply_lanes,
+    select_where_above,
+    store_lanes,
+    subtract_lanes,
 )
 
 Array = Any
 """Of float32 or of whole numbers: what runs is compiled for the types it is called with."""
 
-BLOCK = 256
+COUNT_BLOCK_ROWS = 256
 """Rows whose counts are summed in single precision: so few lose nothing that a rate would show."""
 
 
 @numba.njit(inline="always")
-def _slope(score: Any, weight: Any, low: Any, high: Any) -> Any:
+def _hinge_slope(score: Any, weight: Any, low: Any, high: Any) -> Any:
     """The derivative of a row's hinges in its score."""
     one = np.float32(1)
-    down = where_above(score, all_of(-one), low)
-    return times(all_of(weight), minus(down, where_above(all_of(one), score, high)))
+    down = select_where_above(score, broadcast_lanes(-one), low)
+    return multiply_lanes(
+        broadcast_lanes(weight),
+        subtract_lanes(down, select_where_above(broadcast_lanes(one), score, high)),
+    )
 
 
 @numba.njit(cache=True)
-def product(
+def multiply_rows(
     rows: Array, starts: Array, columns: Array, values: Array, given: Array, found: Array
 ) -> None:
     """`found[i] = A[rows[i]] @ given` for each lane, A (n, d) as compressed sparse rows."""
@@ -52,24 +55,33 @@ def product(
         source, target = given[block], found[block]
         for i in range(len(rows)):
             row = rows[i]
-            total = all_of(np.float32(0))
+            total = broadcast_lanes(np.float32(0))
             for k in range(starts[row], starts[row + 1]):
-                total = plus(total, times(all_of(values[k]), load(source, columns[k])))
-            store(target, i, total)
+                total = add_lanes(
+                    total,
+                    multiply_lanes(broadcast_lanes(values[k]), load_lanes(source, columns[k])),
+                )
+            store_lanes(target, i, total)
 
 
 @numba.njit(cache=True)
-def back(
+def add_transposed_product(
     rows: Array, starts: Array, columns: Array, values: Array, given: Array, found: Array
 ) -> None:
     """Add `A[rows].T @ given` to `found`."""
     for block in range(len(given)):
         source, target = given[block], found[block]
         for i in range(len(rows)):
-            row, lanes = rows[i], load(source, i)
+            row, lanes = rows[i], load_lanes(source, i)
             for k in range(starts[row], starts[row + 1]):
                 j = columns[k]
-                store(target, j, plus(load(target, j), times(all_of(values[k]), lanes)))
+                store_lanes(
+                    target,
+                    j,
+                    add_lanes(
+                        load_lanes(target, j), multiply_lanes(broadcast_lanes(values[k]), lanes)
+                    ),
+                )
 
 
 @numba.njit(cache=True)
@@ -92,27 +104,27 @@ def pass_over_parts(
     last of the slopes, the derivatives of the sum of the hinges in table and bias.
     """
     kinds, last = len(starts) - 1, weights.shape[1] - 1
-    zero = all_of(np.float32(0))
+    zero = broadcast_lanes(np.float32(0))
     for block in range(len(table)):
         own, pulled, counted = table[block], pull[block], yes[block]
-        bias = load(weights[block], last)
+        bias = load_lanes(weights[block], last)
         for q in range(kinds):
-            low, high = load(sides[block], q), load(sides[block], kinds + q)
-            for first in range(starts[q], starts[q + 1], BLOCK):
+            low, high = load_lanes(sides[block], q), load_lanes(sides[block], kinds + q)
+            for first in range(starts[q], starts[q + 1], COUNT_BLOCK_ROWS):
                 count = change = zero
-                for i in range(first, min(first + BLOCK, starts[q + 1])):
+                for i in range(first, min(first + COUNT_BLOCK_ROWS, starts[q + 1])):
                     row, w = rows[i], weight[i]
                     score = bias
                     for g in range(parts.shape[1]):
-                        score = plus(score, load(own, parts[row, g]))
-                    count = plus(count, where_above(score, zero, all_of(w)))
-                    slope = _slope(score, w, low, high)
-                    change = plus(change, slope)
+                        score = add_lanes(score, load_lanes(own, parts[row, g]))
+                    count = add_lanes(count, select_where_above(score, zero, broadcast_lanes(w)))
+                    slope = _hinge_slope(score, w, low, high)
+                    change = add_lanes(change, slope)
                     for g in range(parts.shape[1]):
                         u = parts[row, g]
-                        store(pulled, u, plus(load(pulled, u), slope))
-                add_to(counted, q, count)
-                store(slopes[block], last, plus(load(slopes[block], last), change))
+                        store_lanes(pulled, u, add_lanes(load_lanes(pulled, u), slope))
+                add_to_lanes(counted, q, count)
+                store_lanes(slopes[block], last, add_lanes(load_lanes(slopes[block], last), change))
 
 
 @numba.njit(cache=True)
@@ -127,42 +139,46 @@ def pass_over_scores(
 ) -> None:
     """The same where scores (L, m, WIDTH) but for the bias are at hand: slopes take their place."""
     kinds, last = len(starts) - 1, weights.shape[1] - 1
-    zero = all_of(np.float32(0))
+    zero = broadcast_lanes(np.float32(0))
     for block in range(len(scores)):
         own, counted = scores[block], yes[block]
-        bias = load(weights[block], last)
+        bias = load_lanes(weights[block], last)
         for q in range(kinds):
-            low, high = load(sides[block], q), load(sides[block], kinds + q)
-            for first in range(starts[q], starts[q + 1], BLOCK):
+            low, high = load_lanes(sides[block], q), load_lanes(sides[block], kinds + q)
+            for first in range(starts[q], starts[q + 1], COUNT_BLOCK_ROWS):
                 count = change = zero
-                for i in range(first, min(first + BLOCK, starts[q + 1])):
-                    score = plus(bias, load(own, i))
-                    count = plus(count, where_above(score, zero, all_of(weight[i])))
-                    slope = _slope(score, weight[i], low, high)
-                    change = plus(change, slope)
-                    store(own, i, slope)
-                add_to(counted, q, count)
-                store(slopes[block], last, plus(load(slopes[block], last), change))
+                for i in range(first, min(first + COUNT_BLOCK_ROWS, starts[q + 1])):
+                    score = add_lanes(bias, load_lanes(own, i))
+                    count = add_lanes(
+                        count, select_where_above(score, zero, broadcast_lanes(weight[i]))
+                    )
+                    slope = _hinge_slope(score, weight[i], low, high)
+                    change = add_lanes(change, slope)
+                    store_lanes(own, i, slope)
+                add_to_lanes(counted, q, count)
+                store_lanes(slopes[block], last, add_lanes(load_lanes(slopes[block], last), change))
 
 
 @numba.njit(cache=True)
-def hinges_of(
+def add_hinge_sums(
     starts: Array, weight: Array, scores: Array, weights: Array, above: Array, below: Array
 ) -> None:
     """Add to `above` the sums of `max(0, 1 + score)`, to `below` those of `max(0, 1 - score)`."""
-    zero, one = all_of(np.float32(0)), all_of(np.float32(1))
+    zero, one = broadcast_lanes(np.float32(0)), broadcast_lanes(np.float32(1))
     for block in range(len(scores)):
-        own, bias = scores[block], load(weights[block], weights.shape[1] - 1)
+        own, bias = scores[block], load_lanes(weights[block], weights.shape[1] - 1)
         for q in range(len(starts) - 1):
             for i in range(starts[q], starts[q + 1]):
-                score, w = plus(bias, load(own, i)), all_of(weight[i])
-                high, low = plus(one, score), minus(one, score)
-                add_to(above[block], q, times(w, where_above(high, zero, high)))
-                add_to(below[block], q, times(w, where_above(low, zero, low)))
+                score, w = add_lanes(bias, load_lanes(own, i)), broadcast_lanes(weight[i])
+                high, low = add_lanes(one, score), subtract_lanes(one, score)
+                add_to_lanes(
+                    above[block], q, multiply_lanes(w, select_where_above(high, zero, high))
+                )
+                add_to_lanes(below[block], q, multiply_lanes(w, select_where_above(low, zero, low)))
 
 
 @numba.njit(cache=True)
-def adam(
+def adam_step(
     slopes: Array,
     rates: Array,
     first: Array,
@@ -187,7 +203,7 @@ def adam(
 
 
 @numba.njit(cache=True)
-def drawn(
+def draw_batch(
     order: Array,
     weight: Array,
     starts: Array,

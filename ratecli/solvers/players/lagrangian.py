@@ -9,38 +9,38 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
-from ratecli.rates.analysis import monotone
+from ratecli.rates.analysis import monotonicity
 from ratecli.rates.expression import Expression
 from ratecli.solvers.hull.forms import (
     ROUNDING,
-    Curve,
-    Form,
-    Index,
-    Line,
-    Program,
-    line_of,
+    ConvexTerm,
+    LinearTerm,
+    ProgramForm,
+    RateIndex,
+    RateProgram,
+    linear_term_of,
 )
 from ratecli.solvers.players.atoms import (
-    Atom,
+    ConvexAtom,
     NegativeGeometricMean,
     NegativeHarmonicMean,
     NegativeLog,
     QuadraticMean,
-    Ratio,
-    Smooth,
-    together,
+    RatioAtom,
+    SmoothAtom,
+    combine_atoms,
 )
 
-OBJECTIVE = -1
+OBJECTIVE_OWNER = -1
 """The owner of the atoms of the objective."""
 
 
 @dataclass(frozen=True)
-class Bundle:
+class AtomBundle:
     """Atoms of one class, to be asked at once.
 
     Attributes
@@ -55,14 +55,14 @@ class Bundle:
         (J, A) whether each is a constraint's; None where none is.
     """
 
-    atom: Atom
+    atom: ConvexAtom
     members: NDArray[np.intp]
     slots: NDArray[np.intp]
     shares: Array | None
 
 
 @dataclass(frozen=True)
-class Lagrangian:
+class ProgramLagrangian:
     """`objective(r) + lambda @ constraints(r) + w @ atoms(xi) + sum of sign mu (arguments(r) - xi)`.
 
     Atoms of the objective weigh 1, those of constraint j weigh lambda_j (Narasimhan, Cotter, Gupta 2019,
@@ -76,9 +76,9 @@ class Lagrangian:
         And what is not: A atoms, and the constraint that each belongs to, or OBJECTIVE.
     """
 
-    objective: Line
-    constraints: tuple[Line, ...]
-    atoms: tuple[Atom, ...]
+    objective: LinearTerm
+    constraints: tuple[LinearTerm, ...]
+    atoms: tuple[ConvexAtom, ...]
     owners: tuple[int, ...]
 
     @cached_property
@@ -107,22 +107,22 @@ class Lagrangian:
         )
 
     @cached_property
-    def bundles(self) -> tuple[Bundle, ...]:
+    def bundles(self) -> tuple[AtomBundle, ...]:
         """All atoms; those without a closed form are alone."""
         alike = dict[object, list[int]]()
         for a, atom in enumerate(self.atoms):
-            alike.setdefault(a if isinstance(atom, Smooth) else type(atom), []).append(a)
+            alike.setdefault(a if isinstance(atom, SmoothAtom) else type(atom), []).append(a)
         return tuple(map(self._bundle, alike.values()))
 
-    def _bundle(self, members: list[int]) -> Bundle:
+    def _bundle(self, members: list[int]) -> AtomBundle:
         atoms = [self.atoms[a] for a in members]
         first = np.array([self.spans[a].start for a in members], dtype=np.intp)
         slots = first + np.arange(len(atoms[0].signs))[:, None]
         shares = np.equal.outer(np.arange(len(self.constraints)) + 1, self._rows[members])
         owned = shares.astype(float) if shares.any() else None
-        if isinstance(atoms[0], Smooth):
-            return Bundle(atoms[0], np.array(members[0]), slots[:, 0], owned)
-        return Bundle(together(atoms), np.array(members), slots, owned)
+        if isinstance(atoms[0], SmoothAtom):
+            return AtomBundle(atoms[0], np.array(members[0]), slots[:, 0], owned)
+        return AtomBundle(combine_atoms(atoms), np.array(members), slots, owned)
 
     @cached_property
     def _rows(self) -> NDArray[np.intp]:
@@ -151,7 +151,9 @@ class Lagrangian:
         return found
 
 
-def lagrangian(program: Program, constants: Array, fixed: NDArray[np.bool_]) -> Lagrangian:
+def make_lagrangian(
+    program: RateProgram, constants: Array, fixed: NDArray[np.bool_]
+) -> ProgramLagrangian:
     """The Lagrangian of a program over K rates, of which those that are `fixed` (K,) are `constants`.
 
     Raises
@@ -159,75 +161,81 @@ def lagrangian(program: Program, constants: Array, fixed: NDArray[np.bool_]) -> 
     FaultError
         E308 where a goal is not monotone in a rate: the players hold each from one side.
     """
-    known = _Known(constants, fixed, program.index)
-    lines, atoms, owners = [], list[Atom](), list[int]()
+    known = _FixedRates(constants, fixed, program.index)
+    lines, atoms, owners = [], list[ConvexAtom](), list[int]()
     for owner, form in enumerate((*program.constraints, program.objective)):
-        line, found = _split(form, program, known)
+        line, found = _split_into_atoms(form, program, known)
         lines.append(line)
         atoms += found
-        owners += [OBJECTIVE if owner == len(program.constraints) else owner] * len(found)
-    return Lagrangian(lines[-1], tuple(lines[:-1]), tuple(atoms), tuple(owners))
+        owners += [OBJECTIVE_OWNER if owner == len(program.constraints) else owner] * len(found)
+    return ProgramLagrangian(lines[-1], tuple(lines[:-1]), tuple(atoms), tuple(owners))
 
 
 @dataclass(frozen=True)
-class _Known:
+class _FixedRates:
     constants: Array
     fixed: NDArray[np.bool_]
-    index: Index
+    index: RateIndex
 
-    def line(self, node: Expression) -> Line | None:
+    def line(self, node: Expression) -> LinearTerm | None:
         """The line of an affine expression, rates that no decision moves in its constant."""
         found = affine(node)
         if found is None:
             return None
-        line = line_of(found, self.index)
+        line = linear_term_of(found, self.index)
         still = np.where(self.fixed, line.slopes, 0.0)
-        return Line(line.slopes - still, line.constant + float(still @ self.constants))
+        return LinearTerm(line.slopes - still, line.constant + float(still @ self.constants))
 
 
-def _split(form: Form, program: Program, known: _Known) -> tuple[Line, list[Atom]]:
-    line, atoms = form.line, list[Atom]()
+def _split_into_atoms(
+    form: ProgramForm, program: RateProgram, known: _FixedRates
+) -> tuple[LinearTerm, list[ConvexAtom]]:
+    line, atoms = form.line, list[ConvexAtom]()
     for share, fraction in zip(form.shares, program.fractions, strict=True):
         if share:
             low, high = fraction.range
             end = low if share > 0 else high
             top = (fraction.top + fraction.bottom * -end) * share  # never negative
-            line += Line(0.0 * line.slopes, share * end)
+            line += LinearTerm(0.0 * line.slopes, share * end)
             most = (max(top.reach()[1], 1.0), max(fraction.bottom.reach()[1], 1.0))
-            atoms.append(Ratio((top, fraction.bottom), most))
+            atoms.append(RatioAtom((top, fraction.bottom), most))
     for curve in form.curves:
-        offset, found = _atoms(curve, curve.expression, 1.0, known)
+        offset, found = _convex_atoms(curve, curve.expression, 1.0, known)
         line += offset
         atoms += found
     return line, atoms
 
 
-def _atoms(curve: Curve, node: Expression, factor: float, known: _Known) -> tuple[Line, list[Atom]]:
+def _convex_atoms(
+    curve: ConvexTerm, node: Expression, factor: float, known: _FixedRates
+) -> tuple[LinearTerm, list[ConvexAtom]]:
     """The line and the atoms of `factor * node`."""
     flat = known.line(node)
     if flat is not None:
         return flat * factor, []
-    none = Line(np.zeros(len(known.constants)), 0.0)
+    none = LinearTerm(np.zeros(len(known.constants)), 0.0)
     match node:
         case ex.Sum(terms=terms):
-            parts = [_atoms(curve, term, factor, known) for term in terms]
+            parts = [_convex_atoms(curve, term, factor, known) for term in terms]
             return sum((p for p, _ in parts), none), [atom for _, each in parts for atom in each]
         case ex.Product(left=ex.Constant(value=value), right=right):
-            return _atoms(curve, right, factor * value, known)
+            return _convex_atoms(curve, right, factor * value, known)
         case ex.Apply(function=name, arguments=arguments):
             lines = [known.line(argument) for argument in arguments]
             if None not in lines:
-                found = _special(name, [line for line in lines if line], factor)
+                found = _closed_form_atoms(name, [line for line in lines if line], factor)
                 if found is not None:
                     return found
-    return none, [_smooth(node, factor, known)]
+    return none, [_smooth_atom(node, factor, known)]
 
 
-def _special(name: str, lines: list[Line], factor: float) -> tuple[Line, list[Atom]] | None:
+def _closed_form_atoms(
+    name: str, lines: list[LinearTerm], factor: float
+) -> tuple[LinearTerm, list[ConvexAtom]] | None:
     """Atoms whose best responses are known in closed form."""
-    none = Line(0.0 * lines[0].slopes, 0.0)
+    none = LinearTerm(0.0 * lines[0].slopes, 0.0)
     if name == "kl" and factor > 0 and not lines[0].slopes.any():
-        return _divergence(lines[0].constant, lines[1], factor)
+        return _divergence_atoms(lines[0].constant, lines[1], factor)
     pair = tuple(lines)
     if not all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in (x.reach() for x in pair)):
         return None  # their slacks are shares
@@ -240,23 +248,25 @@ def _special(name: str, lines: list[Line], factor: float) -> tuple[Line, list[At
     return None
 
 
-def _divergence(p: float, q: Line, factor: float) -> tuple[Line, list[Atom]]:
+def _divergence_atoms(
+    p: float, q: LinearTerm, factor: float
+) -> tuple[LinearTerm, list[ConvexAtom]]:
     """KL(p, q) = constant - p log q - (1 - p) log(1 - q): falls in the share of yes and in that of no."""
-    shares = ((p, q), (1 - p, q * -1.0 + Line(0.0 * q.slopes, 1.0)))
+    shares = ((p, q), (1 - p, q * -1.0 + LinearTerm(0.0 * q.slopes, 1.0)))
     entropy = sum(share * np.log(share) for share, _ in shares if share > 0)
     logs = [NegativeLog((line,), factor * share) for share, line in shares if share > 0]
-    return Line(0.0 * q.slopes, factor * float(entropy)), list[Atom](logs)
+    return LinearTerm(0.0 * q.slopes, factor * float(entropy)), list[ConvexAtom](logs)
 
 
-def _smooth(node: Expression, factor: float, known: _Known) -> Smooth:
+def _smooth_atom(node: Expression, factor: float, known: _FixedRates) -> SmoothAtom:
     scaled = ex.multiply(ex.Constant(factor), node)
-    signs = monotone(scaled)
+    signs = monotonicity(scaled)
     for leaf, sign in signs.items():
         if sign == 0:
-            message = f"'{ex.text(node)}' neither grows nor falls in '{ex.text(leaf)}'"
+            message = f"'{ex.to_text(node)}' neither grows nor falls in '{ex.to_text(leaf)}'"
             raise FaultError(
-                Fault("E308", message, "take `mixture`, or write it with kl, max or rms")
+                Diagnostic("E308", message, "take `mixture`, or write it with kl, max or rms")
             )
-    lines = [Line(np.eye(len(known.index))[known.index[leaf]], 0.0) for leaf in signs]
+    lines = [LinearTerm(np.eye(len(known.index))[known.index[leaf]], 0.0) for leaf in signs]
     own = {leaf: k for k, leaf in enumerate(signs)}
-    return Smooth(lines=tuple(lines), expression=scaled, index=own, signs=tuple(signs.values()))
+    return SmoothAtom(lines=tuple(lines), expression=scaled, index=own, signs=tuple(signs.values()))

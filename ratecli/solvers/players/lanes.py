@@ -29,7 +29,7 @@ _VECTOR = ir.VectorType(ir.FloatType(), WIDTH)
 _DOUBLES = ir.VectorType(ir.DoubleType(), WIDTH)
 
 
-def packed(lanes: Array) -> Floats32:
+def pack_lanes(lanes: Array) -> Floats32:
     """(L, n, WIDTH) of (n, B)."""
     n, count = lanes.shape
     blocks = -(-count // WIDTH)
@@ -39,32 +39,32 @@ def packed(lanes: Array) -> Floats32:
     return np.ascontiguousarray(filled.reshape(n, blocks, WIDTH).swapaxes(0, 1))
 
 
-def unpacked(blocks: Array | Floats32, count: int) -> Array:
+def unpack_lanes(blocks: Array | Floats32, count: int) -> Array:
     """(n, B) of (L, n, WIDTH), as double precision."""
     n = blocks.shape[1]
     return np.asarray(blocks.swapaxes(0, 1).reshape(n, -1)[:, :count], dtype=float)
 
 
-def _inlined(made: Callable[..., Any]) -> Any:
+def _as_intrinsic(made: Callable[..., Any]) -> Any:
     """What writes the processor's instructions, as a function for compiled code."""
     return intrinsic(made)
 
 
-class _Lanes(types.Type):
+class _LanesType(types.Type):
     def __init__(self) -> None:
         super().__init__(name=f"Lanes{WIDTH}")
 
 
-@register_model(_Lanes)
-class _Model(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: _Lanes) -> None:
+@register_model(_LanesType)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: _LanesType) -> None:
         super().__init__(manager, kind, _VECTOR)  # type: ignore[no-untyped-call]
 
 
-_LANES = _Lanes()
+_LANES_TYPE = _LanesType()
 
 
-def _place(context: Any, builder: Any, kind: Any, given: Any, vector: Any) -> Any:
+def _row_pointer(context: Any, builder: Any, kind: Any, given: Any, vector: Any) -> Any:
     """Where a row of an array (n, WIDTH) begins; given the array and the row, and perhaps more."""
     array, row, *_ = given
     data = context.make_array(kind)(context, builder, array).data
@@ -72,44 +72,44 @@ def _place(context: Any, builder: Any, kind: Any, given: Any, vector: Any) -> An
     return builder.bitcast(first, vector.as_pointer())
 
 
-@_inlined
-def load(_: Any, array: Any, row: Any) -> Any:  # noqa: ARG001
+@_as_intrinsic
+def load_lanes(_: Any, array: Any, row: Any) -> Any:  # noqa: ARG001
     """Row `row` of an array (n, WIDTH)."""
 
     def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        place = _place(context, builder, signature.args[0], given, _VECTOR)
+        place = _row_pointer(context, builder, signature.args[0], given, _VECTOR)
         return builder.load(place, align=4)
 
-    return _LANES(array, types.intp), made
+    return _LANES_TYPE(array, types.intp), made
 
 
-@_inlined
-def store(_: Any, array: Any, row: Any, lanes: Any) -> Any:  # noqa: ARG001
+@_as_intrinsic
+def store_lanes(_: Any, array: Any, row: Any, lanes: Any) -> Any:  # noqa: ARG001
     """Put lanes in row `row` of an array (n, WIDTH)."""
 
     def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        place = _place(context, builder, signature.args[0], given, _VECTOR)
+        place = _row_pointer(context, builder, signature.args[0], given, _VECTOR)
         builder.store(given[2], place, align=4)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, _LANES), made
+    return types.void(array, types.intp, _LANES_TYPE), made
 
 
-@_inlined
-def add_to(_: Any, array: Any, row: Any, lanes: Any) -> Any:  # noqa: ARG001
+@_as_intrinsic
+def add_to_lanes(_: Any, array: Any, row: Any, lanes: Any) -> Any:  # noqa: ARG001
     """Add lanes to row `row` of an array (n, WIDTH) of float64."""
 
     def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        place = _place(context, builder, signature.args[0], given, _DOUBLES)
+        place = _row_pointer(context, builder, signature.args[0], given, _DOUBLES)
         sums = builder.fadd(builder.load(place, align=8), builder.fpext(given[2], _DOUBLES))
         builder.store(sums, place, align=8)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, _LANES), made
+    return types.void(array, types.intp, _LANES_TYPE), made
 
 
-@_inlined
-def all_of(_: Any, number: Any) -> Any:  # noqa: ARG001
+@_as_intrinsic
+def broadcast_lanes(_: Any, number: Any) -> Any:  # noqa: ARG001
     """A float32 in every lane."""
 
     def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
@@ -119,31 +119,33 @@ def all_of(_: Any, number: Any) -> Any:  # noqa: ARG001
         firsts = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
         return builder.shuffle_vector(alone, none, firsts)
 
-    return _LANES(types.float32), made
+    return _LANES_TYPE(types.float32), made
 
 
-def _of_two(name: str) -> Any:
+def _binary_operation(name: str) -> Any:
     """An operation on two vectors; a product and a sum may be taken in one."""
 
-    @_inlined
+    @_as_intrinsic
     def operation(_: Any, left: Any, right: Any) -> Any:  # noqa: ARG001
         def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
             return getattr(builder, name)(*given, flags=("contract",))
 
-        return _LANES(_LANES, _LANES), made
+        return _LANES_TYPE(_LANES_TYPE, _LANES_TYPE), made
 
     return operation
 
 
-plus, minus, times = (_of_two(name) for name in ("fadd", "fsub", "fmul"))
+add_lanes, subtract_lanes, multiply_lanes = (
+    _binary_operation(name) for name in ("fadd", "fsub", "fmul")
+)
 
 
-@_inlined
-def where_above(_: Any, left: Any, right: Any, lanes: Any) -> Any:  # noqa: ARG001
+@_as_intrinsic
+def select_where_above(_: Any, left: Any, right: Any, lanes: Any) -> Any:  # noqa: ARG001
     """`lanes` where `left > right`, else 0: also where one of them is not a number."""
 
     def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
         above = builder.fcmp_ordered(">", *given[:2])
         return builder.select(above, given[2], ir.Constant(_VECTOR, None))
 
-    return _LANES(_LANES, _LANES, _LANES), made
+    return _LANES_TYPE(_LANES_TYPE, _LANES_TYPE, _LANES_TYPE), made

@@ -12,13 +12,13 @@ from typing import Protocol
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.players.atoms import LEAST
-from ratecli.solvers.players.lagrangian import Lagrangian
-from ratecli.solvers.players.steps import Stepper, onto_simplex_cap
+from ratecli.solvers.players.atoms import MIN_SHARE
+from ratecli.solvers.players.lagrangian import ProgramLagrangian
+from ratecli.solvers.players.steps import Stepper, project_onto_simplex_cap
 
 
 @dataclass(frozen=True)
-class Seen:
+class StepObservation:
     """What a multiplier player sees of a step, of B lanes.
 
     Attributes
@@ -36,12 +36,12 @@ class Seen:
     arguments: Array
 
 
-class Multipliers(Protocol):
-    def next(self, prices: Array, seen: Seen) -> Array: ...
+class MultiplierPlayer(Protocol):
+    def next(self, prices: Array, seen: StepObservation) -> Array: ...
 
 
 @dataclass
-class Ascent:
+class GradientAscent:
     """Gradient steps, kept not negative and, with a `radius`, of at most that sum.
 
     The nearest such point is taken ("l1 projection" in the paper means that; vector 9.9).
@@ -50,31 +50,31 @@ class Ascent:
     stepper: Stepper
     radius: float | None
 
-    def next(self, prices: Array, seen: Seen) -> Array:
+    def next(self, prices: Array, seen: StepObservation) -> Array:
         risen = prices[1:] + self.stepper.step(np.concatenate([seen.broken, seen.apart]))
         cap = np.inf if self.radius is None else self.radius
-        return np.concatenate([prices[:1], onto_simplex_cap(risen, cap)])
+        return np.concatenate([prices[:1], project_onto_simplex_cap(risen, cap)])
 
 
 @dataclass
-class Leader:
+class FollowTheLeader:
     """Arguments' multipliers follow the leader: slopes of the atoms at the mean of all arguments so far.
 
     That is Frank-Wolfe where the classifier is an oracle and rates are true, NEMSIS where it descends
     and rates are hinges (protocols 3.2, B.1). Constraints ascend.
     """
 
-    form: Lagrangian
-    ascent: Ascent
+    form: ProgramLagrangian
+    ascent: GradientAscent
     total: Array
 
-    def next(self, prices: Array, seen: Seen) -> Array:
+    def next(self, prices: Array, seen: StepObservation) -> Array:
         risen = self.ascent.next(prices, seen)
         self.total = self.total + seen.arguments
-        mean = np.clip(self.total / self.ascent.stepper.taken, LEAST, 1.0)
+        mean = np.clip(self.total / self.ascent.stepper.taken, MIN_SHARE, 1.0)
         count = len(seen.broken)
         weights = self.form.weights(risen[: 1 + count])
-        risen[1 + count :] = best_pulls(self.form, weights, mean)
+        risen[1 + count :] = slack_multipliers(self.form, weights, mean)
         return risen
 
 
@@ -100,16 +100,16 @@ class SwapRegret:
     def even(cls, sides: int, rates: Array) -> SwapRegret:
         return cls(np.full((len(rates), sides, sides), 1 / sides), rates)
 
-    def next(self, prices: Array, seen: Seen) -> Array:
+    def next(self, prices: Array, seen: StepObservation) -> Array:
         nothing = np.zeros((1, prices.shape[1]))
         gain = np.concatenate([nothing, seen.broken, seen.apart])
         outer = np.einsum("ib,jb->bij", gain, prices)
         grown = self.matrix * np.exp(self.rates[:, None, None] * outer)
         self.matrix = grown / grown.sum(axis=1, keepdims=True)
-        return stationary(self.matrix)
+        return stationary_distributions(self.matrix)
 
 
-def stationary(matrix: Array) -> Array:
+def stationary_distributions(matrix: Array) -> Array:
     """(n, B) distributions with `matrix @ x = x`, of (B, n, n) matrices with columns that add up to 1."""
     count = matrix.shape[1]
     system = matrix - np.eye(count)
@@ -119,6 +119,6 @@ def stationary(matrix: Array) -> Array:
     return np.asarray(np.maximum(np.linalg.solve(system, right)[:, :, 0].T, 0.0))
 
 
-def best_pulls(form: Lagrangian, weights: Array, at: Array) -> Array:
+def slack_multipliers(form: ProgramLagrangian, weights: Array, at: Array) -> Array:
     """(S, B) multipliers at which slacks `at` are best responses: slopes of the atoms there."""
     return np.asarray(np.maximum(form.signs * form.slopes(weights, at), 0.0))

@@ -10,24 +10,24 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 
-Slopes = Callable[[Array], tuple[Array, Array]]
+ValuesAndSlopes = Callable[[Array], tuple[Array, Array]]
 """Values (m, B) and slopes (n, m, B) of points (n, m, B)."""
 
-APART = 1e-6
+DIFFERENCE_STEP = 1e-6
 """How far apart points are whose slopes tell the curvature; a kink counts as curved within it."""
-FLAT = 1e-10
+CURVATURE_RIDGE = 1e-10
 """Share of the curvature that is added to it, so that there is always some."""
-ENOUGH = 1e-4
+ARMIJO_SHARE = 1e-4
 """Share of the decrease that slopes promise, which a step must bring."""
 ROUNDING = 1e-15
-NEAR = 1e-13
+REST_TOLERANCE = 1e-13
 """A lane is at rest where slopes promise no more within the box, relative to its value."""
-KNOWN = 1e-10
+OPTIMALITY_TOLERANCE = 1e-10
 """And is known to be the least within this."""
-CLOSE = 1e-4
+BOX_EDGE_DISTANCE = 1e-4
 """Arguments so close to an end of the box, and pulled there, go there."""
-MOST, HALVINGS = 40, 25
-BITS = 50
+MAX_BOX_STEPS, MAX_HALVINGS = 40, 25
+BISECTION_STEPS = 50
 
 
 class _Expansion(NamedTuple):
@@ -43,7 +43,7 @@ class _Expansion(NamedTuple):
         return np.asarray(1 + np.abs(self.values))
 
 
-def least(loss: Slopes, start: Array) -> tuple[Array, NDArray[np.bool_]]:
+def minimize_in_unit_box(loss: ValuesAndSlopes, start: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Points (n, B) at which each lane of a convex loss is least in [0, 1]^n: Newton's method, projected.
 
     And which (B,) are known to be, by their slopes: not those at a kink.
@@ -52,33 +52,33 @@ def least(loss: Slopes, start: Array) -> tuple[Array, NDArray[np.bool_]]:
     (Bertsekas 1982); a step that overshoots is halved.
     """
     x = np.clip(start, 0.0, 1.0)
-    here = _expansion(loss, x)
-    left = _promise(x, here.slopes)
-    done = left <= NEAR * here.size
-    for _ in range(MOST):
+    here = _expand_loss(loss, x)
+    left = _max_linear_decrease(x, here.slopes)
+    done = left <= REST_TOLERANCE * here.size
+    for _ in range(MAX_BOX_STEPS):
         if done.all():
             break
-        tried, ahead, good = _searched(loss, x, here, done)
-        after = _promise(tried, ahead.slopes)
+        tried, ahead, good = _line_search(loss, x, here, done)
+        after = _max_linear_decrease(tried, ahead.slopes)
         lower = ahead.values < here.values - ROUNDING * here.size
         better = good & (lower | (after < left / 2))
         x, left = np.where(better, tried, x), np.where(better, after, left)
         pairs = zip(ahead, here, strict=True)
         here = _Expansion(*(np.where(better, new, old) for new, old in pairs))
-        done = ~better | (left <= NEAR * here.size)
-    return x, left <= KNOWN * here.size
+        done = ~better | (left <= REST_TOLERANCE * here.size)
+    return x, left <= OPTIMALITY_TOLERANCE * here.size
 
 
-def _searched(
-    loss: Slopes, x: Array, here: _Expansion, done: NDArray[np.bool_]
+def _line_search(
+    loss: ValuesAndSlopes, x: Array, here: _Expansion, done: NDArray[np.bool_]
 ) -> tuple[Array, _Expansion, NDArray[np.bool_]]:
     """Points after a step, halved until it brings enough; which lanes are done or got that."""
-    step, share = _step(x, here.slopes, here.curved), np.ones(x.shape[1])
-    for _ in range(HALVINGS):
+    step, share = _newton_step(x, here.slopes, here.curved), np.ones(x.shape[1])
+    for _ in range(MAX_HALVINGS):
         tried = np.clip(x - share * step, 0.0, 1.0)
-        ahead = _expansion(loss, tried)
+        ahead = _expand_loss(loss, tried)
         promised = (here.slopes * (x - tried)).sum(axis=0)
-        enough = ahead.values <= here.values - ENOUGH * promised + ROUNDING * here.size
+        enough = ahead.values <= here.values - ARMIJO_SHARE * promised + ROUNDING * here.size
         good = done | ((promised > 0) & enough)
         if good.all():
             break
@@ -86,28 +86,28 @@ def _searched(
     return tried, ahead, good
 
 
-def _promise(x: Array, slope: Array) -> Array:
+def _max_linear_decrease(x: Array, slope: Array) -> Array:
     """(B,) the most that a line would fall within the box: a bound on how far the least is below."""
     return np.asarray((slope * np.where(slope > 0, x, x - 1)).sum(axis=0))
 
 
-def _expansion(loss: Slopes, x: Array) -> _Expansion:
+def _expand_loss(loss: ValuesAndSlopes, x: Array) -> _Expansion:
     n = len(x)
-    inward = np.where(x < 0.5, APART, -APART)
+    inward = np.where(x < 0.5, DIFFERENCE_STEP, -DIFFERENCE_STEP)
     steps = np.concatenate([np.zeros((n, 1, 1)), np.eye(n)[:, :, None]], axis=1) * inward[:, None]
     values, slopes = loss(x[:, None] + steps)
     rise = (slopes[:, 1:] - slopes[:, :1]) / inward
     return _Expansion(values[0], slopes[:, 0], 0.5 * (rise + rise.swapaxes(0, 1)))
 
 
-def _step(x: Array, slope: Array, curved: Array) -> Array:
+def _newton_step(x: Array, slope: Array, curved: Array) -> Array:
     """(n, B) what to subtract, not yet within the box."""
-    low, high = (x <= CLOSE) & (slope > 0), (x >= 1 - CLOSE) & (slope < 0)
+    low, high = (x <= BOX_EDGE_DISTANCE) & (slope > 0), (x >= 1 - BOX_EDGE_DISTANCE) & (slope < 0)
     held = low | high
     n = len(x)
     free = np.where(held[:, None] | held[None], 0.0, curved)
     trace = np.trace(np.maximum(free, 0.0))
-    least = FLAT * trace + np.finfo(float).tiny ** 0.5
+    least = CURVATURE_RIDGE * trace + np.finfo(float).tiny ** 0.5
     diagonal = np.where(held, 1.0, least)
     system = free + np.eye(n)[:, :, None] * diagonal
     right = np.where(low, x, np.where(high, x - 1, slope))  # the end itself is where they go
@@ -115,10 +115,10 @@ def _step(x: Array, slope: Array, curved: Array) -> Array:
     return np.asarray(found / np.maximum(np.abs(found).max(axis=0), 1.0))
 
 
-def where_slopes_turn(slopes: Callable[[Array], Array], lanes: int) -> Array:
+def bisect_slopes(slopes: Callable[[Array], Array], lanes: int) -> Array:
     """(1, B) where slopes (1, B) of functions of one number turn from below 0 to above, in [0, 1]."""
     low, high = np.zeros((1, lanes)), np.ones((1, lanes))
-    for _ in range(BITS):
+    for _ in range(BISECTION_STEPS):
         middle = (low + high) / 2
         falls = slopes(middle) < 0
         low, high = np.where(falls, middle, low), np.where(falls, high, middle)

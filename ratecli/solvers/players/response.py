@@ -9,37 +9,37 @@ import numpy as np
 
 from ratecli.models.base import Array, Classifier
 from ratecli.solvers.oracles.base import Oracle
-from ratecli.solvers.oracles.ground import Ground
-from ratecli.solvers.players.lagrangian import Lagrangian
+from ratecli.solvers.oracles.ground import OracleRows
+from ratecli.solvers.players.lagrangian import ProgramLagrangian
 
-Answers = Sequence[Classifier]
+OracleAnswers = Sequence[Classifier]
 
 
 @dataclass
-class BestResponse:
+class BestResponsePlayer:
     """Answers of an oracle to the prices that a Lagrangian puts on the rates (Algorithm 1).
 
     An oracle that starts from a classifier is given its last answer in the same lane.
     """
 
-    form: Lagrangian
-    ground: Ground
+    form: ProgramLagrangian
+    ground: OracleRows
     oracle: Oracle
     last: list[Classifier | None] = field(default_factory=list)
 
-    def classifier(self, answer: Answers, lane: int) -> Classifier:
+    def classifier(self, answer: OracleAnswers, lane: int) -> Classifier:
         return answer[lane]
 
-    def finite(self, answer: Answers, lane: int) -> bool:  # noqa: ARG002  an oracle's weights are
+    def finite(self, answer: OracleAnswers, lane: int) -> bool:  # noqa: ARG002  an oracle's weights are
         return True
 
-    def measured(self, answers: Sequence[Answers], seen: Sequence[Array]) -> list[Array]:  # noqa: ARG002
+    def measured(self, answers: Sequence[OracleAnswers], seen: Sequence[Array]) -> list[Array]:  # noqa: ARG002
         return list(seen)  # it has seen all rows
 
-    def bounds(self, answer: Answers) -> Array:  # noqa: ARG002
+    def bounds(self, answer: OracleAnswers) -> Array:  # noqa: ARG002
         raise TypeError("an oracle's classifier has rates as they are counted, and no others")
 
-    def move(self, prices: Array) -> tuple[Answers, Array]:
+    def move(self, prices: Array) -> tuple[OracleAnswers, Array]:
         """Raises FloatingPointError where prices are no numbers."""
         slopes, _ = self.form.sides
         costs = slopes.T @ prices

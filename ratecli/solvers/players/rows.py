@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.models.base import Array, Features
-from ratecli.rates.kinds import Kinds
+from ratecli.rates.kinds import RowKinds
 from ratecli.solvers.players.kernel import (
-    back,
-    hinges_of,
+    add_hinge_sums,
+    add_transposed_product,
+    multiply_rows,
     pass_over_parts,
     pass_over_scores,
-    product,
 )
 from ratecli.solvers.players.lanes import WIDTH, Floats32
-from ratecli.solvers.players.parts import Matrix, Numbers, Parts, parts_of
+from ratecli.solvers.players.parts import CsrArrays, SharedRowParts, Uint32Array, find_shared_parts
 
 
-class Some(NamedTuple):
+class RowSelection(NamedTuple):
     """Rows looked at, sorted by kind.
 
     Attributes
@@ -37,13 +37,13 @@ class Some(NamedTuple):
         (m,) how often each counts.
     """
 
-    rows: Numbers
+    rows: Uint32Array
     starts: NDArray[np.int64]
     weight: Floats32
 
 
 @dataclass(frozen=True)
-class Pass:
+class PassResult:
     """What a pass over rows finds, for B lanes.
 
     Attributes
@@ -78,14 +78,14 @@ class LaneRows:
         (n,) the rows that a rate counts, sorted by kind.
     """
 
-    kinds: Kinds
+    kinds: RowKinds
     X: Features
-    all: Some
-    member: Numbers
+    all: RowSelection
+    member: Uint32Array
     used: NDArray[np.intp]
 
     @classmethod
-    def of(cls, X: Features, kinds: Kinds) -> LaneRows:
+    def of(cls, X: Features, kinds: RowKinds) -> LaneRows:
         """Rows of one kind with equal features are one; rows that no rate counts are left out."""
         used = np.flatnonzero(kinds.weight)
         products = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))[used]
@@ -94,39 +94,39 @@ class LaneRows:
         new = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(kind) != 0)])
         weight = np.add.reduceat(kinds.weight[used], np.flatnonzero(new)).astype(np.float32)
         starts = np.searchsorted(kind[new], np.arange(kinds.count + 1)).astype(np.int64)
-        every = Some(np.arange(len(weight), dtype=np.uint32), starts, weight)
+        every = RowSelection(np.arange(len(weight), dtype=np.uint32), starts, weight)
         member = (np.cumsum(new) - 1).astype(np.uint32)
         return cls(kinds, X[used[new]], every, member, used)
 
-    def run(self, W: Floats32, sides: Floats32, some: Some | None = None) -> Pass:
+    def run(self, W: Floats32, sides: Floats32, some: RowSelection | None = None) -> PassResult:
         """Decisions counted and hinges' slopes; prices (L, 2 Q, WIDTH) of either, not negative."""
         seen = some or self.all
         if self._parts is None:
-            return passed(self._taken(seen), seen, W, sides)
+            return pass_over_rows(self._taken(seen), seen, W, sides)
         yes = np.zeros((len(W), sides.shape[1] // 2, WIDTH))
         slopes = np.zeros(W.shape, np.float32)
         of, table = self._parts
-        scores = scores_of(table, W)
+        scores = lane_scores(table, W)
         pull = np.zeros_like(scores)
         pass_over_parts(of, *seen, scores, W, sides, yes, pull, slopes)
-        _add_back(table, pull, slopes)
-        return Pass(yes, slopes)
+        _add_feature_slopes(table, pull, slopes)
+        return PassResult(yes, slopes)
 
     def counted(self, answers: Sequence[Floats32]) -> list[Array]:
         """What `run` finds of weight decided yes on all rows, of each of several weights."""
         nothing = np.zeros((len(answers[0]), 2 * self.kinds.count, WIDTH), np.float32)
         return [self.run(W, nothing).yes for W in answers]
 
-    def hinges(self, W: Floats32, some: Some | None = None) -> tuple[Array, Array]:
+    def hinges(self, W: Floats32, some: RowSelection | None = None) -> tuple[Array, Array]:
         """(L, Q, WIDTH) sums of `max(0, 1 + score)` and of `max(0, 1 - score)` over rows of each kind."""
         seen = some or self.all
         above, below = np.zeros((2, len(W), len(seen.starts) - 1, WIDTH))
-        hinges_of(seen.starts, seen.weight, scores_of(self._taken(seen), W), W, above, below)
+        add_hinge_sums(seen.starts, seen.weight, lane_scores(self._taken(seen), W), W, above, below)
         return above, below
 
-    def _taken(self, some: Some) -> Floats32 | Matrix:
+    def _taken(self, some: RowSelection) -> Floats32 | CsrArrays:
         """The features of some rows."""
-        if isinstance(self._features, Matrix):
+        if isinstance(self._features, CsrArrays):
             return self._features._replace(rows=some.rows)
         return self._features if some is self.all else self._features[some.rows]
 
@@ -136,38 +136,40 @@ class LaneRows:
         return int(self.X.shape[1])
 
     @cached_property
-    def _features(self) -> Floats32 | Matrix:
+    def _features(self) -> Floats32 | CsrArrays:
         if isinstance(self.X, np.ndarray):
             return self.X.astype(np.float32)
-        return Matrix.of(self.X)
+        return CsrArrays.of(self.X)
 
     @cached_property
-    def _parts(self) -> Parts | None:
-        return parts_of(sparse.csc_array(self.X))
+    def _parts(self) -> SharedRowParts | None:
+        return find_shared_parts(sparse.csc_array(self.X))
 
 
-def passed(X: Floats32 | Matrix, some: Some, W: Floats32, sides: Floats32) -> Pass:
+def pass_over_rows(
+    X: Floats32 | CsrArrays, some: RowSelection, W: Floats32, sides: Floats32
+) -> PassResult:
     """A pass over rows with the features X (m, d)."""
     yes = np.zeros((len(W), sides.shape[1] // 2, WIDTH))
     slopes = np.zeros(W.shape, np.float32)
-    scores = scores_of(X, W)
+    scores = lane_scores(X, W)
     pass_over_scores(some.starts, some.weight, scores, W, sides, yes, slopes)
-    _add_back(X, scores, slopes)
-    return Pass(yes, slopes)
+    _add_feature_slopes(X, scores, slopes)
+    return PassResult(yes, slopes)
 
 
-def scores_of(X: Floats32 | Matrix, W: Floats32) -> Floats32:
+def lane_scores(X: Floats32 | CsrArrays, W: Floats32) -> Floats32:
     """(L, m, WIDTH), without the bias."""
-    if not isinstance(X, Matrix):
+    if not isinstance(X, CsrArrays):
         return np.asarray(X @ W[:, :-1])
     scores = np.empty((len(W), len(X.rows), WIDTH), np.float32)
-    product(*X, W, scores)
+    multiply_rows(*X, W, scores)
     return scores
 
 
-def _add_back(X: Floats32 | Matrix, given: Floats32, slopes: Floats32) -> None:
+def _add_feature_slopes(X: Floats32 | CsrArrays, given: Floats32, slopes: Floats32) -> None:
     """Add to the slopes of features those of lanes (L, m, WIDTH) given to the rows."""
-    if isinstance(X, Matrix):
-        back(*X, given, slopes)
+    if isinstance(X, CsrArrays):
+        add_transposed_product(*X, given, slopes)
     else:
         slopes[:, :-1] += X.T @ given

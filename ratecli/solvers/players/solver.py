@@ -12,34 +12,55 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, MinLen
 
-from ratecli.errors import Fault, FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.hashed import HashedMixture
-from ratecli.models.mixture import Mixture, Vote
+from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.rates.analysis import Shape
-from ratecli.rates.kinds import Kinds
+from ratecli.rates.kinds import RowKinds
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.hull.best import EXCESS
-from ratecli.solvers.hull.forms import Program
-from ratecli.solvers.oracles.choice import OracleOption, ground_of, knows_groups, oracle
-from ratecli.solvers.players.batch import Batch
-from ratecli.solvers.players.descent import Descent
-from ratecli.solvers.players.game import Game, Iterates, Player, first_prices, first_slacks
-from ratecli.solvers.players.lagrangian import Lagrangian, lagrangian
-from ratecli.solvers.players.multipliers import Ascent, Leader, Multipliers, SwapRegret
-from ratecli.solvers.players.response import BestResponse
+from ratecli.solvers.hull.best import MAX_EXCESS
+from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.oracles.choice import (
+    OracleOption,
+    make_oracle,
+    make_oracle_rows,
+    oracle_uses_groups,
+)
+from ratecli.solvers.players.batch import BatchSampler
+from ratecli.solvers.players.descent import DescentPlayer
+from ratecli.solvers.players.game import (
+    ClassifierPlayer,
+    GameIterates,
+    ThreePlayerGame,
+    initial_prices,
+    initial_slacks,
+)
+from ratecli.solvers.players.lagrangian import ProgramLagrangian, make_lagrangian
+from ratecli.solvers.players.multipliers import (
+    FollowTheLeader,
+    GradientAscent,
+    MultiplierPlayer,
+    SwapRegret,
+)
+from ratecli.solvers.players.response import BestResponsePlayer
 from ratecli.solvers.players.rows import LaneRows
-from ratecli.solvers.players.selection import Shrunk, best_iterate, shrunk, shrunk_metrics
+from ratecli.solvers.players.selection import (
+    ShrunkMixture,
+    best_iterate,
+    shrink_by_metrics,
+    shrink_mixture,
+)
 from ratecli.solvers.players.steps import Stepper
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.streamed.player import streamed_rows
+from ratecli.solvers.streamed.player import make_streamed_rows
 
-ANY = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
-Rate = Annotated[float, Gt(0)]
-Tuned = Literal["learning_rate", "multiplier_rate"]
+GAME_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
+LearningRate = Annotated[float, Gt(0)]
+TunedOption = Literal["learning_rate", "multiplier_rate"]
 
-DESCENT = {"steps": 5000, "every": 10}
-RESPONSE = {"steps": 200, "every": 1}
+DESCENT_DEFAULTS = {"steps": 5000, "every": 10}
+RESPONSE_DEFAULTS = {"steps": 200, "every": 1}
 """With a linear oracle and the default rates 200 steps leave a mixture .0001 (KL) and .008 (F1) above the
 best on Adult, .000 and .004 on COMPAS; 400 hardly better ones.
 """
@@ -110,24 +131,24 @@ class ThreePlayer(Solver):
     every: Annotated[int, Ge(1)] | None = None
     batch: Annotated[int, Ge(1)] | None = None
     oracle: OracleOption | None = None
-    learning_rate: Rate = 0.1
-    multiplier_rate: Rate = 0.1
-    tune: Mapping[Tuned, Annotated[tuple[Rate, ...], MinLen(1)]] | None = None
+    learning_rate: LearningRate = 0.1
+    multiplier_rate: LearningRate = 0.1
+    tune: Mapping[TunedOption, Annotated[tuple[LearningRate, ...], MinLen(1)]] | None = None
     optimizer: Literal["adam", "sgd"] = "adam"
     multipliers: Literal["ascent", "leader", "swap_regret"] = "ascent"
     rates: Literal["true", "surrogate"] = "true"
-    radius: Rate | None = None
+    radius: LearningRate | None = None
     shrink: Literal["rates", "metrics"] = "rates"
     hashed: bool = False
 
     version: ClassVar[int] = 4
     one_sided: ClassVar[bool] = True
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None}
-    objectives: ClassVar[frozenset[str]] = ANY
-    constraints: ClassVar[frozenset[str]] = ANY
+    objectives: ClassVar[frozenset[str]] = GAME_SHAPES
+    constraints: ClassVar[frozenset[str]] = GAME_SHAPES
 
     def __post_init__(self) -> None:
-        for name, value in (DESCENT if self.oracle is None else RESPONSE).items():
+        for name, value in (DESCENT_DEFAULTS if self.oracle is None else RESPONSE_DEFAULTS).items():
             if getattr(self, name) is None:  # what is stored and shown is what was done
                 object.__setattr__(self, name, value)
         if self.oracle is not None and self.rates == "surrogate":
@@ -139,7 +160,7 @@ class ThreePlayer(Solver):
 
     @property
     def sees_slices(self) -> bool:
-        return self.oracle is not None and knows_groups(self.oracle)
+        return self.oracle is not None and oracle_uses_groups(self.oracle)
 
     @property
     def chooses_by(self) -> str:
@@ -147,7 +168,7 @@ class ThreePlayer(Solver):
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         grid = self._grid(problem)
-        program, kinds = Program.of(problem), Kinds.by(problem.rates)
+        program, kinds = RateProgram.of(problem), RowKinds.by(problem.rates)
         game = self._game(program, kinds, problem, grid, rng)
         assert self.steps is not None
         assert self.every is not None
@@ -163,13 +184,13 @@ class ThreePlayer(Solver):
         if not lanes:
             rates = "learning_rate or multiplier_rate"
             return Solution({}, "diverged", f"the weights grew beyond all numbers: lower {rates}")
-        found = [_Lane(self, program, game, played, lane, pace) for lane in lanes]
+        found = [_GameSetting(self, program, game, played, lane, pace) for lane in lanes]
         kept = [lane for lane in found if not lane.shrunk.allowed] or found
-        chosen = kept[0] if problem.validation is None else _best(kept, problem.validation)
+        chosen = kept[0] if problem.validation is None else _best_setting(kept, problem.validation)
         salt = int(rng.integers(2**31)) if self.hashed else None
-        reason = _settings(grid[chosen.lane]) if len(grid) > 1 else ""
+        reason = _format_setting(grid[chosen.lane]) if len(grid) > 1 else ""
         variants, status = chosen.variants(salt), "solved"
-        if problem.violation(chosen.stochastic) > EXCESS:
+        if problem.violation(chosen.stochastic) > MAX_EXCESS:
             status = "iteration_limit"
             missed = f"after {self.steps} steps no choice among classifiers meets all constraints"
             reason = f"{reason}; {missed}" if reason else missed
@@ -184,63 +205,73 @@ class ThreePlayer(Solver):
         if len(grid) > 1 and problem.validation is None:
             hint = "say under the data set: split: {validation: 0.2}"
             raise FaultError(
-                Fault("E410", "`tune` chooses on validation rows, and there are none", hint)
+                Diagnostic("E410", "`tune` chooses on validation rows, and there are none", hint)
             )
         return grid
 
     def _game(
         self,
-        program: Program,
-        kinds: Kinds,
+        program: RateProgram,
+        kinds: RowKinds,
         problem: Problem,
         grid: list[dict[str, float]],
         rng: np.random.Generator,
-    ) -> Game:
+    ) -> ThreePlayerGame:
         fixed = np.logical_not(kinds.patterns.any(axis=1))
-        form = lagrangian(program, np.nan_to_num(problem.rates.c), fixed)
+        form = make_lagrangian(program, np.nan_to_num(problem.rates.c), fixed)
         learning, raising = (np.array([each[name] for each in grid]) for name in grid[0])
         player = self._player(form, kinds, problem, learning, rng)
-        slacks = first_slacks(form, len(grid))
-        prices = first_prices(form, slacks)
+        slacks = initial_slacks(form, len(grid))
+        prices = initial_prices(form, slacks)
         multipliers = self._multipliers(form, raising, prices)
         if isinstance(multipliers, SwapRegret):
             prices = np.full_like(prices, 1 / len(prices))
         surrogate = self.rates == "surrogate"
-        return Game(form, player, multipliers, Stepper("sgd", learning), prices, slacks, surrogate)
+        return ThreePlayerGame(
+            form, player, multipliers, Stepper("sgd", learning), prices, slacks, surrogate
+        )
 
     def _player(
         self,
-        form: Lagrangian,
-        kinds: Kinds,
+        form: ProgramLagrangian,
+        kinds: RowKinds,
         problem: Problem,
         learning: Array,
         rng: np.random.Generator,
-    ) -> Player:
+    ) -> ClassifierPlayer:
         if self.oracle is not None:
-            ground = ground_of(self.oracle, problem, kinds)
-            return BestResponse(form, ground, oracle(self.oracle, ground, problem.l2, rng))
+            ground = make_oracle_rows(self.oracle, problem, kinds)
+            return BestResponsePlayer(
+                form, ground, make_oracle(self.oracle, ground, problem.l2, rng)
+            )
         if problem.stream is not None:
-            streamed, drawn = streamed_rows(problem.stream, kinds, self.batch, rng)
-            return Descent.start(form, streamed, self.optimizer, learning, drawn)
+            streamed, drawn = make_streamed_rows(problem.stream, kinds, self.batch, rng)
+            return DescentPlayer.start(form, streamed, self.optimizer, learning, drawn)
         rows = LaneRows.of(problem.X, kinds)
-        batch = None if self.batch is None else Batch.of(rows, self.batch, rng)
-        return Descent.start(form, rows, self.optimizer, learning, batch)
+        batch = None if self.batch is None else BatchSampler.of(rows, self.batch, rng)
+        return DescentPlayer.start(form, rows, self.optimizer, learning, batch)
 
-    def _multipliers(self, form: Lagrangian, raising: Array, prices: Array) -> Multipliers:
+    def _multipliers(
+        self, form: ProgramLagrangian, raising: Array, prices: Array
+    ) -> MultiplierPlayer:
         if self.multipliers == "swap_regret":
             return SwapRegret.even(len(prices), raising)
-        ascent = Ascent(Stepper(self.optimizer, raising), self.radius)
-        return Leader(form, ascent, np.zeros((1, 1))) if self.multipliers == "leader" else ascent
+        ascent = GradientAscent(Stepper(self.optimizer, raising), self.radius)
+        return (
+            FollowTheLeader(form, ascent, np.zeros((1, 1)))
+            if self.multipliers == "leader"
+            else ascent
+        )
 
 
 @dataclass(frozen=True)
-class _Lane:
+class _GameSetting:
     """One setting's candidates; a step of all settings takes `pace` seconds."""
 
     solver: ThreePlayer
-    program: Program
-    game: Game
-    played: Iterates
+    program: RateProgram
+    game: ThreePlayerGame
+    played: GameIterates
     lane: int
     pace: float
 
@@ -259,23 +290,23 @@ class _Lane:
         return self.program.missed(self.rates)
 
     @cached_property
-    def shrunk(self) -> Shrunk:
+    def shrunk(self) -> ShrunkMixture:
         if self.solver.shrink == "rates":
-            return shrunk(self.program, self.rates)
+            return shrink_mixture(self.program, self.rates)
         each = [self.program.value(form, self.rates) for form in self.program.constraints]
-        return shrunk_metrics(self.objectives, np.array(each).reshape(-1, len(self.objectives)))
+        return shrink_by_metrics(self.objectives, np.array(each).reshape(-1, len(self.objectives)))
 
     def classifier(self, t: int) -> Classifier:
         return self.game.player.classifier(self.played.answers[t], self.lane)
 
-    def mixed(self, chances: Array) -> Mixture:
-        kept = np.flatnonzero(chances > LEAST_CHANCE)
-        return Mixture(
+    def mixed(self, chances: Array) -> MixtureClassifier:
+        kept = np.flatnonzero(chances > MIN_ITERATE_CHANCE)
+        return MixtureClassifier(
             tuple(self.classifier(int(t)) for t in kept), chances[kept] / chances[kept].sum()
         )
 
     @cached_property
-    def stochastic(self) -> Mixture:
+    def stochastic(self) -> MixtureClassifier:
         return self.mixed(self.shrunk.chances)
 
     def variants(self, salt: int | None) -> dict[str, Classifier]:
@@ -286,7 +317,7 @@ class _Lane:
             "deterministic": self.classifier(best_iterate(self.objectives, self.violations)),
             "uniform": self.mixed(counted / counted.sum()),
             "last": self.classifier(-1),
-            "voted": Vote(main.members, main.chances),
+            "voted": MajorityVote(main.members, main.chances),
         }
         return (
             found
@@ -313,20 +344,20 @@ class _Lane:
         ]
 
 
-LEAST_CHANCE = 1e-9
+MIN_ITERATE_CHANCE = 1e-9
 """Below this a chance is what rounding left of none."""
 
 
-def _best(found: list[_Lane], validation: Problem) -> _Lane:
+def _best_setting(found: list[_GameSetting], validation: Problem) -> _GameSetting:
     """The setting whose stochastic classifier ranks best on validation rows (protocols 3.5)."""
-    program = Program.of(validation)
+    program = RateProgram.of(validation)
     decisions = [validation.decisions(lane.stochastic) for lane in found]
     rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)
     objectives = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
     return found[best_iterate(objectives, program.missed(rates))]
 
 
-def _settings(setting: Mapping[str, float]) -> str:
+def _format_setting(setting: Mapping[str, float]) -> str:
     return "chosen on validation rows: " + ", ".join(
         f"{key} {value:g}" for key, value in setting.items()
     )

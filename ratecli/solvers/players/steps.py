@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.solvers.players.kernel import adam
+from ratecli.solvers.players.kernel import adam_step
 
-Steps = NDArray[np.floating]
+GradientSteps = NDArray[np.floating]
 
-Rule = Literal["adam", "sgd"]
+StepRule = Literal["adam", "sgd"]
 
-FIRST, SECOND, GUARD = 0.9, 0.999, 1e-8
+ADAM_BETA1, ADAM_BETA2, ADAM_EPSILON = 0.9, 0.999, 1e-8
 """Decays of the moments, and what keeps the step finite (Kingma and Ba 2015)."""
 
 
@@ -24,18 +24,18 @@ FIRST, SECOND, GUARD = 0.9, 0.999, 1e-8
 class Stepper:
     """Steps against gradients of shape (..., n, B), with rates (..., 1, B) or (B,) for the lanes.
 
-    `sgd` is the plain gradient times the rate, `adam` is Kingma and Ba's with bias correction. Moments
+    `sgd` is the plain gradient times the rate, `adam_step` is Kingma and Ba's with bias correction. Moments
     are kept in the precision of the first gradient: of single precision they are off by 1e-7 of
     themselves, as the gradients are, and squares of gradients below 1e-22 vanish, where GUARD alone
     sets the size of a step.
     """
 
-    rule: Rule
-    rates: Steps
+    rule: StepRule
+    rates: GradientSteps
     taken: int = 0
-    _moments: Steps | None = None
+    _moments: GradientSteps | None = None
 
-    def step(self, slopes: Steps) -> Steps:
+    def step(self, slopes: GradientSteps) -> GradientSteps:
         """What to subtract."""
         self.taken += 1
         if self.rule == "sgd":
@@ -46,13 +46,15 @@ class Stepper:
         if self._moments is None:
             self._moments = np.zeros((2, *blocks.shape), slopes.dtype)
         found = np.empty_like(blocks)
-        corrections = (1 - FIRST**self.taken, 1 - SECOND**self.taken)
+        corrections = (1 - ADAM_BETA1**self.taken, 1 - ADAM_BETA2**self.taken)
         first, second = self._moments
-        adam(blocks, rates, first, second, (FIRST, SECOND), corrections, GUARD, found)
+        adam_step(
+            blocks, rates, first, second, (ADAM_BETA1, ADAM_BETA2), corrections, ADAM_EPSILON, found
+        )
         return found.reshape(slopes.shape)
 
 
-def onto_simplex_cap(points: Array, radius: float) -> Array:
+def project_onto_simplex_cap(points: Array, radius: float) -> Array:
     """The nearest points of `{x >= 0, sum of x <= radius}` to the columns of (n, B) points (vector 9.9)."""
     kept = np.maximum(points, 0.0)
     if radius == np.inf:

@@ -13,19 +13,19 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.tangent import values
-from ratecli.solvers.seldonian.prediction import Group, Prediction
+from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction
 
-ROUNDING = 1e-9
+BOUND_ROUNDING = 1e-9
 """How far above 0 a goal's own value may seem to be where its predicted end is at most 0."""
-KNOTS = 32
+BOUND_KNOTS = 32
 """Thresholds at which ends are found before others are left out."""
-NEARLY = 0.95
+INTERPOLATION_SAFETY = 0.95
 """Part of the interpolated distance of an end from its estimate that is relied on."""
-Indices = NDArray[np.intp]
+IndexArray = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Cuts:
+class ThresholdCandidates:
     """The T thresholds on scores (n,) that decide differently, from no yes at all to nothing but yes.
 
     Attributes
@@ -39,15 +39,15 @@ class Cuts:
     scores: Array
     rates: RateMatrix
     objective: Expression
-    prediction: Prediction
+    prediction: TestPrediction
 
     @cached_property
-    def order(self) -> Indices:
+    def order(self) -> IndexArray:
         """(n,) rows by falling scores."""
         return np.argsort(-self.scores, kind="stable")
 
     @cached_property
-    def counts(self) -> Indices:
+    def counts(self) -> IndexArray:
         """(T,) how many rows get a yes at each threshold."""
         ranked = self.scores[self.order]
         inner = np.flatnonzero(np.diff(ranked)) + 1
@@ -100,7 +100,7 @@ class Cuts:
             2, 0, 1
         )
 
-    def _moments(self, group: Group) -> Array:
+    def _moments(self, group: MeanEstimate) -> Array:
         """(2, T)."""
         rows, count = group.rows, group.count
         linear, square = np.zeros((2, len(self.scores)))
@@ -130,30 +130,32 @@ class Cuts:
         tried from the best on.
         """
         found = self.values()
-        likely = np.flatnonzero((self.broken() <= ROUNDING) & (found < below))
-        if len(likely) > KNOTS:
+        likely = np.flatnonzero((self.broken() <= BOUND_ROUNDING) & (found < below))
+        if len(likely) > BOUND_KNOTS:
             likely = likely[self._hopeful(likely)]
         for cut in likely[np.argsort(found[likely], kind="stable")].tolist():
             if self.worst(cut) <= 0:
                 return int(cut)
         return None
 
-    def _hopeful(self, some: Indices) -> Mask:
+    def _hopeful(self, some: IndexArray) -> Mask:
         """(len(some),) which of some thresholds, in ascending order, are to be tried."""
-        steps = np.sin(np.linspace(-np.pi / 2, np.pi / 2, KNOTS))  # counts are rare at the ends
+        steps = np.sin(
+            np.linspace(-np.pi / 2, np.pi / 2, BOUND_KNOTS)
+        )  # counts are rare at the ends
         knots = np.unique(some[np.round((steps + 1) / 2 * (len(some) - 1)).astype(int)])
         above = np.array([self.ends(cut) for cut in knots.tolist()]).T - self.estimates[:, knots]
         hopeful = np.ones(len(some), dtype=bool)
         for own, estimates in zip(above, self.estimates[:, some], strict=True):
             room = np.interp(some, knots, np.nan_to_num(own, nan=0.0, posinf=0.0))
-            hopeful &= estimates + NEARLY * room <= ROUNDING
+            hopeful &= estimates + INTERPOLATION_SAFETY * room <= BOUND_ROUNDING
         return hopeful
 
     def nearest(self, tries: int) -> tuple[int, float]:
         """The threshold of the least largest end among the `tries` that look best, and that end."""
         return min(((k, self.worst(k)) for k in self._promising(tries)), key=lambda each: each[1])
 
-    def any_passes(self, tries: int, prediction: Prediction) -> bool:
+    def any_passes(self, tries: int, prediction: TestPrediction) -> bool:
         """Whether one of those is expected to pass a test of more rows."""
         found = (prediction.of_moments(self.moments[k])[0] for k in self._promising(tries))
         return any(float(upper.max(initial=-np.inf)) <= 0 for upper in found)

@@ -13,14 +13,14 @@ from scipy.linalg.lapack import dtrtrs
 
 from ratecli.models.base import Array, Features
 
-RIDGE = 1e-10
+DESIGN_RIDGE = 1e-10
 """Curvature given to directions that no row tells apart, relative to the mean."""
-DENSE = 2500
+MAX_DENSE_WEIGHTS = 2500
 """Most weights of which a matrix of curvatures is made; beyond, only its diagonal."""
 
 
 @dataclass(frozen=True)
-class Design:
+class DesignMatrix:
     """X of shape (n, d); weights w of shape (d + 1,) have the bias last."""
 
     X: Features
@@ -34,8 +34,8 @@ class Design:
         """(d, n), with the rows' order in memory that of sums over rows."""
         return self.X.T if isinstance(self.X, np.ndarray) else sparse.csr_array(self.X.T)
 
-    def rows(self, rows: NDArray[np.intp]) -> Design:
-        return self if len(rows) == self.X.shape[0] else Design(self.X[rows])
+    def rows(self, rows: NDArray[np.intp]) -> DesignMatrix:
+        return self if len(rows) == self.X.shape[0] else DesignMatrix(self.X[rows])
 
     def scores(self, w: Array) -> Array:
         """(n,)."""
@@ -64,7 +64,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Coordinates:
+class WhitenedCoordinates:
     """`w = origin + R^-1 v` with `R' R` a matrix of curvatures: in v it is the identity.
 
     Features may have any scales; steps in v are of the same size in all directions.
@@ -81,16 +81,22 @@ class Coordinates:
     root: Array
 
     @classmethod
-    def around(cls, design: Design, origin: Array, rows: Array, l2: float) -> Coordinates:
+    def around(
+        cls, design: DesignMatrix, origin: Array, rows: Array, l2: float
+    ) -> WhitenedCoordinates:
         """Round for curvatures (n,) of rows in their scores, and `l2 / 2 |w|^2` without the bias."""
         penalty = np.append(np.full(design.width - 1, l2), 0.0)
-        if design.width > DENSE:
+        if design.width > MAX_DENSE_WEIGHTS:
             diagonal = design.squares(rows) + penalty
-            return cls(origin, np.sqrt(diagonal + max(RIDGE * float(diagonal.mean()), 1e-30)))
+            return cls(
+                origin, np.sqrt(diagonal + max(DESIGN_RIDGE * float(diagonal.mean()), 1e-30))
+            )
         matrix = design.curvature(rows) + np.diag(penalty)
         diagonal = np.diag(matrix)
         # features of small scale have small curvatures: each is compared with its own
-        ridge = RIDGE * diagonal + np.where(diagonal > 0, 0.0, max(float(diagonal.mean()), 1e-30))
+        ridge = DESIGN_RIDGE * diagonal + np.where(
+            diagonal > 0, 0.0, max(float(diagonal.mean()), 1e-30)
+        )
         return cls(origin, np.asfortranarray(cholesky(matrix + np.diag(ridge))))
 
     def weights(self, v: Array) -> Array:

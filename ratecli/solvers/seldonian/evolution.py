@@ -7,23 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.seldonian.selection import Point, Selection, Track
+from ratecli.solvers.seldonian.selection import CandidatePoint, CandidateSelection, CandidateTracker
 
-SIGMA = 0.2
+INITIAL_SIGMA = 0.2
 """Deviation of the first candidates, in coordinates in which the objective is round."""
-BARRIER, INFINITE = 1e5, 1e4
+FAILED_PENALTY, INFINITE_BOUND_PENALTY = 1e5, 1e4
 """Objective of what does not pass, beside the sum of its ends above 0; what an infinite end counts."""
 
 
 @dataclass(frozen=True)
-class Evolution:
+class CmaEvolution:
     """CMA-ES by the package `cma`: seeded, and quiet."""
 
-    selection: Selection
-    track: Track
+    selection: CandidateSelection
+    track: CandidateTracker
     seed: int
 
-    def run(self, start: Point, steps: int) -> tuple[Point, Array]:
+    def run(self, start: CandidatePoint, steps: int) -> tuple[CandidatePoint, Array]:
         """The last mean, and no multipliers: zeros (P,)."""
         import cma  # noqa: PLC0415  slow to import
 
@@ -31,7 +31,7 @@ class Evolution:
             "seed": self.seed, "maxiter": steps, "verbose": -9, "verb_log": 0, "verb_disp": 0,
             "tolfun": 1e-7, "tolfunhist": 1e-8, "tolx": 1e-6,
         }  # fmt: skip
-        search = cma.CMAEvolutionStrategy(start.v, SIGMA, options)
+        search = cma.CMAEvolutionStrategy(start.v, INITIAL_SIGMA, options)
         while not search.stop():
             places = search.ask()
             points = [self.selection.at(np.asarray(place)) for place in places]
@@ -41,9 +41,9 @@ class Evolution:
             self.track.step(min(points, key=self.barred))
         return self.selection.at(np.asarray(search.result.xfavorite)), np.zeros(len(start.upper))
 
-    def barred(self, point: Point) -> float:
+    def barred(self, point: CandidatePoint) -> float:
         """The objective where a candidate passes, and more than any where it does not."""
         if point.passes:
             return point.objective
-        missed = np.nan_to_num(np.maximum(point.upper, 0.0), posinf=INFINITE)
-        return BARRIER + float(np.minimum(missed, INFINITE).sum())
+        missed = np.nan_to_num(np.maximum(point.upper, 0.0), posinf=INFINITE_BOUND_PENALTY)
+        return FAILED_PENALTY + float(np.minimum(missed, INFINITE_BOUND_PENALTY).sum())

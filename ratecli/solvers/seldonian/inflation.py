@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Annotated, Any
 
-from ratecli.errors import Fault
-from ratecli.solvers.base import Checked, OptionFaultError
+from ratecli.errors import Diagnostic
+from ratecli.solvers.base import OptionCheck, OptionFaultError
 
-PASS = "pass"  # noqa: S105  no password
-WANTED = 0.9
+PASS_KEY = "pass"  # noqa: S105  no password
+DEFAULT_PASS_PROBABILITY = 0.9
 """Probability to pass that is wanted where a file says nothing."""
 
 
 @dataclass(frozen=True)
-class Inflation:
-    """What a predicted limit is made of: see `calibrated` and `times`.
+class BoundInflation:
+    """What a predicted limit is made of: see `calibrate_inflation` and `times`.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Inflation:
     deviates: float = 0.0
 
 
-def calibrated(wanted: float, bounds: int) -> Inflation:
+def calibrate_inflation(wanted: float, bounds: int) -> BoundInflation:
     r"""Room such that the real test is passed with a probability of at least `wanted`.
 
     Let a bound on a mean be made of `n` candidate rows or `m` safety rows. The candidate's mean is
@@ -50,37 +50,37 @@ def calibrated(wanted: float, bounds: int) -> Inflation:
     predicted, so is the upper end of every goal, which grows in them. What is not in it is that the
     candidate was chosen on these rows: its C is a little better than that of a given model.
     """
-    return Inflation(1.0, NormalDist().inv_cdf(1 - (1 - wanted) / max(bounds, 1)))
+    return BoundInflation(1.0, NormalDist().inv_cdf(1 - (1 - wanted) / max(bounds, 1)))
 
 
-def inflation(option: float | Mapping[str, float] | None, bounds: int) -> Inflation:
+def make_inflation(option: float | Mapping[str, float] | None, bounds: int) -> BoundInflation:
     """That of a checked option, for a number of bounds over all constraints."""
     if option is None:
-        return calibrated(WANTED, bounds)
+        return calibrate_inflation(DEFAULT_PASS_PROBABILITY, bounds)
     if isinstance(option, Mapping):
-        return calibrated(option[PASS], bounds)
-    return Inflation(float(option))
+        return calibrate_inflation(option[PASS_KEY], bounds)
+    return BoundInflation(float(option))
 
 
 def check_inflation(value: Any) -> None:
     """Raises OptionFaultError, E103 or E104, for what is neither a factor nor a probability."""
     hint = "write a factor such as 2, or {pass: 0.9}"
-    if isinstance(value, dict) and list(value) == [PASS]:
-        wanted = value[PASS]
-        if not _number(wanted):
-            raise OptionFaultError((PASS,), Fault("E103", "'pass' must be a number", hint))
+    if isinstance(value, dict) and list(value) == [PASS_KEY]:
+        wanted = value[PASS_KEY]
+        if not _is_number(wanted):
+            raise OptionFaultError((PASS_KEY,), Diagnostic("E103", "'pass' must be a number", hint))
         if not 0.5 <= wanted < 1:
             message = f"'pass' must be at least 0.5 and below 1, not {wanted:g}"
-            raise OptionFaultError((PASS,), Fault("E104", message, hint))
-    elif not _number(value):
-        raise OptionFaultError((), Fault("E103", "'inflation' is no number", hint))
+            raise OptionFaultError((PASS_KEY,), Diagnostic("E104", message, hint))
+    elif not _is_number(value):
+        raise OptionFaultError((), Diagnostic("E103", "'inflation' is no number", hint))
     elif value < 0:
-        raise OptionFaultError((), Fault("E104", f"'inflation' is negative: {value:g}", hint))
+        raise OptionFaultError((), Diagnostic("E104", f"'inflation' is negative: {value:g}", hint))
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-InflationOption = Annotated[Any, Checked(check_inflation)]
+InflationOption = Annotated[Any, OptionCheck(check_inflation)]
 """An option of a solver: a factor of at least 0, or `{pass: probability}`."""

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.seldonian.selection import Point, Selection, Track
+from ratecli.solvers.seldonian.selection import CandidatePoint, CandidateSelection, CandidateTracker
 
-MOMENTUM, MEMORY = 0.9, 0.95
+ADAM_MEAN_DECAY, ADAM_SQUARE_DECAY = 0.9, 0.95
 """Decay of the running means of slopes and of their squares (the toolkit's)."""
-TINY = 1e-8
-DAMPING = 3.0
+ADAM_TINY = 1e-8
+MULTIPLIER_DAMPING = 3.0
 """What an end adds at once to its multiplier, in multiples of itself."""
-MARGIN = 1e-6
+LAGRANGIAN_MARGIN = 1e-6
 """How far below 0 ends are asked to be: what circles around the edge must be within."""
 
 
 @dataclass
-class Adam:
+class AdamStepper:
     """Steps of about `rate` in every coordinate (Kingma, Ba 2015, algorithm 1).
 
     Running means begin at 0 and are corrected for that in each step anew, not in place: under constant
@@ -40,30 +40,30 @@ class Adam:
     def step(self, slopes: Array) -> Array:
         """What to add to the coordinates."""
         self.count += 1
-        self.mean = MOMENTUM * self.mean + (1 - MOMENTUM) * slopes
-        self.square = MEMORY * self.square + (1 - MEMORY) * slopes**2
-        mean = self.mean / (1 - MOMENTUM**self.count)
-        square = self.square / (1 - MEMORY**self.count)
-        return -self.rate * mean / (np.sqrt(square) + TINY)
+        self.mean = ADAM_MEAN_DECAY * self.mean + (1 - ADAM_MEAN_DECAY) * slopes
+        self.square = ADAM_SQUARE_DECAY * self.square + (1 - ADAM_SQUARE_DECAY) * slopes**2
+        mean = self.mean / (1 - ADAM_MEAN_DECAY**self.count)
+        square = self.square / (1 - ADAM_SQUARE_DECAY**self.count)
+        return -self.rate * mean / (np.sqrt(square) + ADAM_TINY)
 
 
 @dataclass(frozen=True)
-class Lagrangian:
+class LagrangianOptimizer:
     """The saddle point of `objective + multipliers . ends`; the best iterate that passes is kept.
 
     Multipliers stay at least 0. An end that is infinite has no slope and counts as 1. An iterate that is
     no number ends the search; what was found before stays.
     """
 
-    selection: Selection
-    track: Track
+    selection: CandidateSelection
+    track: CandidateTracker
     rate: float
     multiplier: float
 
-    def run(self, start: Point, steps: int) -> tuple[Point, Array]:
+    def run(self, start: CandidatePoint, steps: int) -> tuple[CandidatePoint, Array]:
         """The last point, and the multipliers (P,) that were felt at the best one."""
         point, ends = start, self._ends(start)
-        descent, ascent = Adam(self.rate), Adam(self.rate)
+        descent, ascent = AdamStepper(self.rate), AdamStepper(self.rate)
         multipliers = np.full(len(ends), self.multiplier)
         of_best = felt = self._felt(multipliers, ends)
         for k in range(steps):
@@ -82,8 +82,10 @@ class Lagrangian:
 
     @staticmethod
     def _felt(multipliers: Array, ends: Array) -> Array:
-        return np.maximum(multipliers + DAMPING * ends, 0.0)
+        return np.maximum(multipliers + MULTIPLIER_DAMPING * ends, 0.0)
 
     @staticmethod
-    def _ends(point: Point) -> Array:
-        return np.where(np.isfinite(point.upper), point.upper + MARGIN, np.sign(point.upper))
+    def _ends(point: CandidatePoint) -> Array:
+        return np.where(
+            np.isfinite(point.upper), point.upper + LAGRANGIAN_MARGIN, np.sign(point.upper)
+        )

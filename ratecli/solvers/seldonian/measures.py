@@ -10,12 +10,12 @@ import numpy as np
 from scipy.special import expit
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.linear import Chance, Estimate
+from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.rates.interval import Interval
 from ratecli.solvers.problem import Problem
 
 
-class Said(ABC):
+class Measurements(ABC):
     """What is said of n rows at their scores: measurements by name, each with slopes in the scores."""
 
     @abstractmethod
@@ -28,7 +28,7 @@ class Said(ABC):
 
 
 @dataclass(frozen=True)
-class ChanceSaid(Said):
+class ProbabilityMeasurements(Measurements):
     """Yes with probability sigmoid(score), which is also the estimate of a label of 0 or 1.
 
     Decisions may be made by a steeper function, sigmoid(sharpness * score).
@@ -73,7 +73,7 @@ class ChanceSaid(Said):
 
 
 @dataclass(frozen=True)
-class EstimateSaid(Said):
+class EstimateMeasurements(Measurements):
     """The score, cut off at the ends of the label's range, is the estimate; nothing is decided."""
 
     scores: Array
@@ -99,7 +99,7 @@ class EstimateSaid(Said):
 
 
 @dataclass(frozen=True)
-class DecisionSaid(Said):
+class DecisionMeasurements(Measurements):
     """Decisions as they are, 0 and 1 or chances, without slopes."""
 
     decisions: Array
@@ -114,10 +114,10 @@ class DecisionSaid(Said):
 
 
 @dataclass(frozen=True)
-class Model:
+class ScoreModel:
     """Linear models of labels (n,), NaN where there is none: of 0 and 1, or numbers in a range.
 
-    `sharpness` is that of `ChanceSaid`.
+    `sharpness` is that of `ProbabilityMeasurements`.
     """
 
     label: Array
@@ -125,20 +125,20 @@ class Model:
     range: Interval = (0.0, 1.0)
     sharpness: float = 1.0
 
-    def said(self, scores: Array) -> Said:
+    def said(self, scores: Array) -> Measurements:
         if self.numeric:
-            return EstimateSaid(scores, self.label, self.range)
-        return ChanceSaid(scores, self.label, self.sharpness)
+            return EstimateMeasurements(scores, self.label, self.range)
+        return ProbabilityMeasurements(scores, self.label, self.sharpness)
 
     def classifier(self, w: Array) -> Classifier:
         if self.numeric:
-            return Estimate(w[:-1], float(w[-1]), self.range)
-        return Chance(w[:-1], float(w[-1]))
+            return LinearRegressor(w[:-1], float(w[-1]), self.range)
+        return RandomizedLogistic(w[:-1], float(w[-1]))
 
 
-def model_of(problem: Problem) -> Model:
+def score_model_of(problem: Problem) -> ScoreModel:
     """Of labels 0 and 1, from plain error, or of numbers; E306 where no row has a label."""
     if problem.label_range is not None:
-        return Model(problem.label, numeric=True, range=problem.label_range)
+        return ScoreModel(problem.label, numeric=True, range=problem.label_range)
     signs, _ = problem.labels()
-    return Model(np.where(signs == 0, np.nan, signs > 0), numeric=False)
+    return ScoreModel(np.where(signs == 0, np.nan, signs > 0), numeric=False)

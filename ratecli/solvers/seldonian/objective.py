@@ -13,11 +13,11 @@ from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression, Leaf, leaves
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.tangent import tangent
-from ratecli.solvers.problem import ERROR, Problem
-from ratecli.solvers.seldonian.measures import Model
+from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.seldonian.measures import ScoreModel
 
 
-class Objective(ABC):
+class ScoreObjective(ABC):
     """A number for scores (n,) and its slopes in them."""
 
     @abstractmethod
@@ -27,7 +27,7 @@ class Objective(ABC):
     def slopes(self, scores: Array) -> Array: ...
 
 
-class Convex(Objective):
+class ConvexObjective(ScoreObjective):
     """One that is convex in the scores, a sum over rows: with (n,) curvatures."""
 
     @abstractmethod
@@ -35,7 +35,7 @@ class Convex(Objective):
 
 
 @dataclass(frozen=True)
-class LogLoss(Convex):
+class LogLossObjective(ConvexObjective):
     """Mean of log(1 + exp(-sign * score)) with weights (n,); signs are -1, 1, or 0 without label."""
 
     signs: Array
@@ -53,7 +53,7 @@ class LogLoss(Convex):
 
 
 @dataclass(frozen=True)
-class Squares(Convex):
+class SquaredErrorObjective(ConvexObjective):
     """Mean of (score - label)^2 with weights (n,), before scores are cut off at the label's range.
 
     It is convex, and never less than the mean squared error of what is cut off.
@@ -73,12 +73,12 @@ class Squares(Convex):
 
 
 @dataclass(frozen=True)
-class OfRates(Objective):
+class RateObjective(ScoreObjective):
     """Any expression of rates of what a model says, through its tangent."""
 
     expression: Expression
     rates: RateMatrix
-    model: Model
+    model: ScoreModel
 
     def value(self, scores: Array) -> float:
         found, _ = self._rates(scores)
@@ -106,34 +106,34 @@ class OfRates(Objective):
         return found, kinds
 
 
-def smooth_objective(goal: Goal, rates: RateMatrix, model: Model) -> Objective:
+def smooth_objective(goal: Goal, rates: RateMatrix, model: ScoreModel) -> ScoreObjective:
     """A goal as it is minimized: `error` by log loss, since chances would be driven to 0 and 1; `mse` of
     numbers by the squares of linear scores; anything else as it stands.
     """
     node = goal.expression
     if isinstance(node, Leaf):
-        row = _weights(node, rates)
+        row = _row_weights(node, rates)
         if node.rate.of == "squared_error" and model.numeric:
-            return Squares(np.nan_to_num(model.label), row)
+            return SquaredErrorObjective(np.nan_to_num(model.label), row)
         if not model.numeric and (node.rate.name == "error" or node.rate.of == "log_loss"):
-            return LogLoss(_signs(model.label), np.abs(row))
-    return OfRates(node, rates, model)
+            return LogLossObjective(_label_signs(model.label), np.abs(row))
+    return RateObjective(node, rates, model)
 
 
-def plain_objective(problem: Problem, model: Model) -> Convex:
+def plain_objective(problem: Problem, model: ScoreModel) -> ConvexObjective:
     """Log loss of all labelled rows, or their squares; E306 where no row has a label."""
     signs, weights = problem.labels()
     if model.numeric:
-        k = problem.rates.index()[ERROR]
+        k = problem.rates.index()[ERROR_RATE]
         own = problem.rates.members[[k]].toarray()[0] / problem.rates.totals[k]
-        return Squares(np.nan_to_num(model.label), own)
-    return LogLoss(signs, weights)
+        return SquaredErrorObjective(np.nan_to_num(model.label), own)
+    return LogLossObjective(signs, weights)
 
 
-def _weights(leaf: Leaf, rates: RateMatrix) -> Array:
+def _row_weights(leaf: Leaf, rates: RateMatrix) -> Array:
     """(n,) what each row counts in a rate."""
     return np.asarray(rates.A[[rates.index()[leaf]]].toarray()[0], dtype=float)
 
 
-def _signs(label: Array) -> Array:
+def _label_signs(label: Array) -> Array:
     return np.nan_to_num(2 * label - 1)

@@ -10,35 +10,37 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.bound import Forecast
-from ratecli.certify.bounds import Bound, chosen
-from ratecli.certify.forms import Rows, parts_of
-from ratecli.certify.safety_test import Promise
-from ratecli.certify.samples import Moments, Part
-from ratecli.certify.trees import Asked, Tested, tested
+from ratecli.certify.bound import BoundPredictor
+from ratecli.certify.bounds import Bound, choose_bound
+from ratecli.certify.forms import FormRows, independent_parts
+from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.certify.samples import SampleMoments, WeightedSample
+from ratecli.certify.trees import GoalTestPlan, OneSidedBound, plan_goal_test
 from ratecli.models.base import Array
 from ratecli.rates.analysis import pieces
-from ratecli.rates.enclosure import Inclusion
+from ratecli.rates.enclosure import InclusionFunction
 from ratecli.rates.expression import Expression
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.design import Design
-from ratecli.solvers.seldonian.inflation import Inflation
-from ratecli.solvers.seldonian.measures import Said
+from ratecli.solvers.seldonian.design import DesignMatrix
+from ratecli.solvers.seldonian.inflation import BoundInflation
+from ratecli.solvers.seldonian.measures import Measurements
 
 
 @dataclass(frozen=True)
-class Group:
+class MeanEstimate:
     """One mean that bounds are made of: measurements of some candidate rows, and their features."""
 
-    rows: Rows
-    design: Design
+    rows: FormRows
+    design: DesignMatrix
     expected: int
     """How many rows of the test are like these."""
     spread: float
     """Variance of the difference between a mean on these rows and one on those, per row's variance."""
 
     @classmethod
-    def of(cls, rows: Rows, design: Design, share: float, times: float = 1.0) -> Group:
+    def of(
+        cls, rows: FormRows, design: DesignMatrix, share: float, times: float = 1.0
+    ) -> MeanEstimate:
         """With `share` times as many rows in the test, all of them `times` over."""
         count = times * len(rows.rows)
         expected = round(share * count)
@@ -49,7 +51,7 @@ class Group:
     def count(self) -> int:
         return len(self.rows.rows)
 
-    def measured(self, said: Said) -> Array:
+    def measured(self, said: Measurements) -> Array:
         """(n_g,)."""
         own = said.measured(self.rows.of)[self.rows.rows]
         return self.rows.slope * own + self.rows.offset
@@ -64,7 +66,7 @@ class Group:
         apart = values - mean
         return mean, float(np.sqrt(apart @ apart / (self.count - 1)))
 
-    def slopes(self, said: Said, values: Array) -> Array:
+    def slopes(self, said: Measurements, values: Array) -> Array:
         """(2, D) of mean and deviation in the weights; 0 where the deviation has a corner."""
         mean, deviation = self.moments(values)
         if not self.count:
@@ -77,22 +79,22 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Limit:
+class ConfidenceLimit:
     """One confidence limit that a goal's tree asks for: of which groups, to which side."""
 
-    asked: Asked
+    asked: OneSidedBound
     bound: Bound
     groups: tuple[tuple[int, float], ...]
     """Numbers of groups and their coefficients."""
 
-    def side(self, groups: Sequence[Group], inflation: Inflation) -> Side:
+    def side(self, groups: Sequence[MeanEstimate], inflation: BoundInflation) -> PredictedLimit:
         """What it is at any moments of the groups."""
         own, turned = [groups[q] for q, _ in self.groups], self.asked.sign
         parts = [
-            Moments(turned * c, 0.0, 0.0, group.expected, group.rows.range)
+            SampleMoments(turned * c, 0.0, 0.0, group.expected, group.rows.range)
             for group, (_, c) in zip(own, self.groups, strict=True)
         ]
-        return Side(
+        return PredictedLimit(
             turned,
             np.array([q for q, _ in self.groups], dtype=np.intp),
             np.array([part.coefficient for part in parts]),
@@ -103,7 +105,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Side:
+class PredictedLimit:
     """A limit, upper (sign 1) or lower (-1), as a function of moments of k of the groups."""
 
     sign: int
@@ -111,8 +113,8 @@ class Side:
     coefficients: Array
     noise: Array
     """(k,) what squared deviations add to the variance of what is seen here less what the test sees."""
-    forecast: Forecast
-    inflation: Inflation
+    forecast: BoundPredictor
+    inflation: BoundInflation
 
     def at(self, moments: Array) -> tuple[float, Array]:
         """The limit at (Q, 2) means and deviations, and its (Q, 2) slopes in them."""
@@ -139,7 +141,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class TestedGoal:
+class PredictedGoal:
     """A goal with the limits that it asks for, its trees taken apart into smooth ones.
 
     Attributes
@@ -151,8 +153,8 @@ class TestedGoal:
         a tree is the largest of those of its parts.
     """
 
-    tested: Tested
-    limits: tuple[Limit, ...]
+    tested: GoalTestPlan
+    limits: tuple[ConfidenceLimit, ...]
     nodes: tuple[tuple[int, Expression], ...]
 
     @property
@@ -160,7 +162,7 @@ class TestedGoal:
         return self.tested.goal.name
 
     @cached_property
-    def _inclusions(self) -> Sequence[Inclusion]:
+    def _inclusions(self) -> Sequence[InclusionFunction]:
         return [self.tested.inclusion(node, tree) for tree, node in self.nodes]
 
     def upper(self, limits: Array) -> tuple[Array, Array]:
@@ -169,7 +171,7 @@ class TestedGoal:
         slopes = np.array([each.high_slopes for each in found])
         return np.array([each.high for each in found]), slopes.reshape(len(found), -1)
 
-    def taken_apart(self, limits: Array) -> TestedGoal:
+    def taken_apart(self, limits: Array) -> PredictedGoal:
         """With trees as the parts of a maximum that they are, where those have the same ends."""
         nodes = list[tuple[int, Expression]]()
         whole, _ = self.tested.upper(limits)
@@ -182,11 +184,11 @@ class TestedGoal:
 
 
 @dataclass(frozen=True)
-class Expected:
+class PredictedTestResult:
     """What is expected at one candidate: (P,) upper ends of all trees, +inf for what has none."""
 
     upper: Array
-    said: Said
+    said: Measurements
     values: tuple[Array, ...]
     slopes: Array
     """(P, Q, 2) slopes of the ends in means and deviations."""
@@ -197,7 +199,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class TestPrediction:
     """The test of all goals, predicted from n candidate rows.
 
     Attributes
@@ -212,11 +214,11 @@ class Prediction:
         The end at which a tree passes; ends are given less that.
     """
 
-    groups: tuple[Group, ...]
-    goals: tuple[TestedGoal, ...]
+    groups: tuple[MeanEstimate, ...]
+    goals: tuple[PredictedGoal, ...]
     rows: int
     share: float
-    inflation: Inflation = field(default_factory=Inflation)
+    inflation: BoundInflation = field(default_factory=BoundInflation)
     needed: float = 0.0
 
     @cached_property
@@ -225,7 +227,7 @@ class Prediction:
         return tuple(goal.name for goal in self.goals for _ in goal.nodes)
 
     @cached_property
-    def sides(self) -> tuple[tuple[Side, ...], ...]:
+    def sides(self) -> tuple[tuple[PredictedLimit, ...], ...]:
         """Of each goal, what its limits are at any moments."""
         return tuple(
             tuple(limit.side(self.groups, self.inflation) for limit in goal.limits)
@@ -237,16 +239,16 @@ class Prediction:
         """How many bounds there are in all."""
         return sum(len(goal.limits) for goal in self.goals)
 
-    def scaled(self, times: float) -> Prediction:
+    def scaled(self, times: float) -> TestPrediction:
         """With so many times the candidate and safety rows."""
-        groups = tuple(Group.of(g.rows, g.design, self.share, times) for g in self.groups)
+        groups = tuple(MeanEstimate.of(g.rows, g.design, self.share, times) for g in self.groups)
         return replace(self, groups=groups)
 
-    def inflated(self, inflation: Inflation) -> Prediction:
+    def inflated(self, inflation: BoundInflation) -> TestPrediction:
         return replace(self, inflation=inflation)
 
-    def taken_apart(self, said: Said) -> Prediction:
-        """With smooth trees: see `TestedGoal`."""
+    def taken_apart(self, said: Measurements) -> TestPrediction:
+        """With smooth trees: see `PredictedGoal`."""
         moments = self.moments(tuple(group.measured(said) for group in self.groups))
         goals = [
             goal.taken_apart(np.array([side.at(moments)[0] for side in sides]))
@@ -259,10 +261,10 @@ class Prediction:
         found = [group.moments(own) for group, own in zip(self.groups, values, strict=True)]
         return np.array(found).reshape(-1, 2)
 
-    def at(self, said: Said) -> Expected:
+    def at(self, said: Measurements) -> PredictedTestResult:
         values = tuple(group.measured(said) for group in self.groups)
         upper, slopes = self.of_moments(self.moments(values))
-        return Expected(upper, said, values, slopes)
+        return PredictedTestResult(upper, said, values, slopes)
 
     def of_moments(self, moments: Array) -> tuple[Array, Array]:
         """(P,) upper ends of the trees at (Q, 2) moments, and their (P, Q, 2) slopes in those."""
@@ -279,7 +281,7 @@ class Prediction:
             whole = np.nan_to_num(whole, posinf=0, neginf=0)
         return np.concatenate(upper), whole
 
-    def slopes(self, expected: Expected) -> Array:
+    def slopes(self, expected: PredictedTestResult) -> Array:
         """(P, D) of the upper ends in the weights."""
         pairs = zip(self.groups, expected.values, strict=True)
         inner = [group.slopes(expected.said, values) for group, values in pairs]
@@ -288,7 +290,9 @@ class Prediction:
         return np.asarray(flat @ np.reshape(inner, (-1, width)))
 
 
-def predicted(problem: Problem, promise: Promise, said: Said) -> Prediction:
+def predict_safety_test(
+    problem: Problem, promise: SafetyTestSpec, said: Measurements
+) -> TestPrediction:
     """The test of a problem's constraints, with bounds that suit what is said of the rows.
 
     Raises
@@ -297,42 +301,44 @@ def predicted(problem: Problem, promise: Promise, said: Said) -> Prediction:
         What `safety.tested` and `safety.forms` raise.
     """
     share = promise.rows / max(problem.X.shape[0], 1)
-    made = _Groups(Design(problem.X), share)
+    made = _MeanRegistry(DesignMatrix(problem.X), share)
     goals = []
     for goal in problem.constraints:
-        found = tested(goal, promise, problem.rates)
+        found = plan_goal_test(goal, promise, problem.rates)
         limits = []
         for asked in found.asked:
-            parts = parts_of(found.quantities[asked.quantity], problem.rates, problem.label_ends)
+            parts = independent_parts(
+                found.quantities[asked.quantity], problem.rates, problem.label_ends
+            )
             assert parts is not None, "a quantity is what has a joint bound"
-            bound = chosen(promise.bound, [_part(rows, said) for rows in parts])
+            bound = choose_bound(promise.bound, [_sample_part(rows, said) for rows in parts])
             groups = tuple((made.number(rows), rows.coefficient) for rows in parts)
-            limits.append(Limit(asked, bound, groups))
-        goals.append(TestedGoal(found, tuple(limits), tuple(enumerate(found.trees))))
-    whole = Prediction(tuple(made.groups), tuple(goals), promise.rows, share)
+            limits.append(ConfidenceLimit(asked, bound, groups))
+        goals.append(PredictedGoal(found, tuple(limits), tuple(enumerate(found.trees))))
+    whole = TestPrediction(tuple(made.groups), tuple(goals), promise.rows, share)
     return whole.taken_apart(said)
 
 
-def _part(rows: Rows, said: Said) -> Part:
+def _sample_part(rows: FormRows, said: Measurements) -> WeightedSample:
     return rows.measured({rows.of: said.measured(rows.of)})
 
 
 @dataclass
-class _Groups:
+class _MeanRegistry:
     """Groups as they are met, each once."""
 
-    design: Design
+    design: DesignMatrix
     share: float
-    groups: list[Group] = field(default_factory=list)
+    groups: list[MeanEstimate] = field(default_factory=list)
     _known: dict[Hashable, int] = field(default_factory=dict)
-    _designs: dict[bytes, Design] = field(default_factory=dict)
+    _designs: dict[bytes, DesignMatrix] = field(default_factory=dict)
 
-    def number(self, rows: Rows) -> int:
+    def number(self, rows: FormRows) -> int:
         places = rows.rows.tobytes()
         key = (places, rows.of, rows.slope.tobytes(), rows.offset.tobytes())
         if key not in self._known:
             if places not in self._designs:
                 self._designs[places] = self.design.rows(rows.rows)
             self._known[key] = len(self.groups)
-            self.groups.append(Group.of(rows, self._designs[places], self.share))
+            self.groups.append(MeanEstimate.of(rows, self._designs[places], self.share))
         return self._known[key]

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.seldonian.design import Coordinates, Design
-from ratecli.solvers.seldonian.measures import Model
-from ratecli.solvers.seldonian.objective import Objective
-from ratecli.solvers.seldonian.prediction import Expected, Prediction
+from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
+from ratecli.solvers.seldonian.measures import ScoreModel
+from ratecli.solvers.seldonian.objective import ScoreObjective
+from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction
 
 
 @dataclass(frozen=True)
-class Point:
+class CandidatePoint:
     """A candidate: its place v, (D,) weights, objective, and what is expected of its test."""
 
     v: Array
     w: Array
     scores: Array
     objective: float
-    expected: Expected
+    expected: PredictedTestResult
 
     @property
     def upper(self) -> Array:
@@ -42,44 +42,44 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Selection:
+class CandidateSelection:
     """Minimize `objective + l2 / 2 |w|^2` over weights at which every predicted end is at most 0."""
 
-    design: Design
-    objective: Objective
+    design: DesignMatrix
+    objective: ScoreObjective
     l2: float
-    prediction: Prediction
-    model: Model
-    coordinates: Coordinates
+    prediction: TestPrediction
+    model: ScoreModel
+    coordinates: WhitenedCoordinates
 
-    def at(self, v: Array) -> Point:
+    def at(self, v: Array) -> CandidatePoint:
         w = self.coordinates.weights(v)
         scores = self.design.scores(w)
         value = self.objective.value(scores) + self.l2 / 2 * float(w[:-1] @ w[:-1])
         expected = self.prediction.at(self.model.said(scores))
-        return Point(v, w, scores, value if np.isfinite(value) else np.inf, expected)
+        return CandidatePoint(v, w, scores, value if np.isfinite(value) else np.inf, expected)
 
-    def gradient(self, point: Point) -> Array:
+    def gradient(self, point: CandidatePoint) -> Array:
         """(D,) of the objective, in v."""
         found = self.design.pull(self.objective.slopes(point.scores))
         found[:-1] += self.l2 * point.w[:-1]
         return self.coordinates.slopes(found)
 
-    def jacobian(self, point: Point) -> Array:
+    def jacobian(self, point: CandidatePoint) -> Array:
         """(P, D) of the upper ends, in v."""
         return self.coordinates.slopes(self.prediction.slopes(point.expected).T).T
 
 
 @dataclass
-class Track:
+class CandidateTracker:
     """What was seen on the way: the best candidate that passes, the nearest to it, and a trace."""
 
     began: float = field(default_factory=time.perf_counter)
-    best: Point | None = None
-    nearest: Point | None = None
+    best: CandidatePoint | None = None
+    nearest: CandidatePoint | None = None
     trace: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def see(self, point: Point) -> None:
+    def see(self, point: CandidatePoint) -> None:
         """Keep a candidate that is better than those so far; numbers that are none never are."""
         if not np.isfinite(point.objective):
             return
@@ -88,7 +88,7 @@ class Track:
         if self.nearest is None or point.worst < self.nearest.worst:
             self.nearest = point
 
-    def step(self, point: Point) -> None:
+    def step(self, point: CandidatePoint) -> None:
         """See a candidate that an iteration ends with."""
         self.see(point)
         self.note(point.objective, point.worst)

@@ -14,30 +14,30 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.seldonian.selection import Point, Selection, Track
-from ratecli.solvers.seldonian.simplex import lowest
+from ratecli.solvers.seldonian.selection import CandidatePoint, CandidateSelection, CandidateTracker
+from ratecli.solvers.seldonian.simplex import minimize_on_simplex
 
-STEPS = 200
-MEMORY = 60
+MAX_SQP_STEPS = 200
+MAX_CURVATURE_PAIRS = 60
 """Pairs of steps and changes of slope that curvature is made of."""
-MARGIN = 1e-8
+SQP_MARGIN = 1e-8
 """How far below 0 ends are asked to be: what converges from above must arrive."""
-EXACT = 1e-9
+MIN_DECREASE = 1e-9
 """Decrease that a step must promise at least, relative to what is minimized."""
-LEAST = 0.1
+MIN_SCALE = 0.1
 """Size that an objective or an end is taken to have at least."""
-HIGHEST = 1e5
+MAX_PRICE = 1e5
 """What excess costs at most, in the objective at the start; it begins with that itself."""
-SUFFICIENT = 1e-4
+ARMIJO_SHARE = 1e-4
 """Part of the promised decrease that a step must bring (Armijo)."""
-SLOW, CRAWL = 20, 10.0
+MAX_SLOW_STEPS, SLOW_DECREASE_FACTOR = 20, 10.0
 """So many steps that bring less than this many times what a step must promise are the last ones."""
-SHORTEST = 1e-9
+MIN_STEP_SHARE = 1e-9
 """Part of a step below which it is given up."""
 
 
 @dataclass
-class Curvature:
+class InverseHessian:
     """Inverse of a positive matrix from pairs of steps and changes of slope; at first 1 / scale."""
 
     scale: float = 1.0
@@ -65,11 +65,11 @@ class Curvature:
             change = part * change + (1 - part) * bent
         product = float(step @ change)
         if product > 0 and np.isfinite(change).all():
-            self.pairs = [*self.pairs[1 - MEMORY :], (step, change, product)]
+            self.pairs = [*self.pairs[1 - MAX_CURVATURE_PAIRS :], (step, change, product)]
 
 
 @dataclass(frozen=True)
-class Step:
+class SqpStep:
     """A step (D,), multipliers (m,) of the ends, and the decrease that it promises."""
 
     move: Array
@@ -79,22 +79,22 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Model:
+class LocalModel:
     """At one point: slopes (D,) of f, ends (m,) and their slopes (m, D), at a price on the largest."""
 
     gradient: Array
     ends: Array
     jacobian: Array
     price: float
-    curvature: Curvature
+    curvature: InverseHessian
 
-    def step(self, ends: Array | None = None) -> Step:
+    def step(self, ends: Array | None = None) -> SqpStep:
         """The least value of the quadratic model; other ends than at the point correct it."""
         c = self.ends if ends is None else ends
         columns = np.column_stack([self.gradient, self.jacobian.T])
         inverse = self.curvature.inverse(columns)
         quadratic = self.jacobian @ inverse[:, 1:]
-        multipliers = lowest(
+        multipliers = minimize_on_simplex(
             (quadratic + quadratic.T) / 2, c - self.jacobian @ inverse[:, 0], self.price
         )
         move = -(inverse[:, 0] + inverse[:, 1:] @ multipliers)
@@ -102,29 +102,31 @@ class Model:
         after = float((self.ends + self.jacobian @ move).max())
         lower = self.price * (float(self.ends.max()) - after)
         promised = lower - float(self.gradient @ move) - float(bent @ move) / 2
-        return Step(move, multipliers, bent, promised)
+        return SqpStep(move, multipliers, bent, promised)
 
 
 @dataclass
-class Sequential:
+class SqpOptimizer:
     """Minimizes the objective under the ends, or only the largest end (`worst_only`)."""
 
-    selection: Selection
-    track: Track
+    selection: CandidateSelection
+    track: CandidateTracker
     worst_only: bool = False
     enough: float = -np.inf
     """With `worst_only`: the largest end at which to stop."""
-    exact: float = EXACT
+    exact: float = MIN_DECREASE
     """Decrease that a step from a point that passes must promise, relative to what is minimized."""
     price: float = 1.0
 
-    def run(self, start: Point, steps: int = STEPS) -> tuple[Point, Array]:
+    def run(
+        self, start: CandidatePoint, steps: int = MAX_SQP_STEPS
+    ) -> tuple[CandidatePoint, Array]:
         """The last point, and the multipliers (P,) of the ends there."""
         point, multipliers = start, np.zeros(len(start.upper))
-        curvature: Curvature | None = None
+        curvature: InverseHessian | None = None
         merits = list[tuple[float, float]]()
-        self.price = 1.0 if self.worst_only else max(abs(point.objective), LEAST)
-        highest = HIGHEST * self.price
+        self.price = 1.0 if self.worst_only else max(abs(point.objective), MIN_SCALE)
+        highest = MAX_PRICE * self.price
         for _ in range(steps):
             if not np.isfinite(self._merit(point)) or point.worst <= self.enough:
                 break
@@ -148,84 +150,93 @@ class Sequential:
             point = ahead
             self.track.step(point)
             merits.append((self.price, self._merit(point)))
-            if self._crawls(merits[-SLOW - 1 :], point):
+            if self._crawls(merits[-MAX_SLOW_STEPS - 1 :], point):
                 break
         return point, multipliers
 
-    def _crawls(self, merits: list[tuple[float, float]], point: Point) -> bool:
+    def _crawls(self, merits: list[tuple[float, float]], point: CandidatePoint) -> bool:
         """Whether steps at one price, that promise more, bring hardly more than is worth a step."""
         prices, values = zip(*merits, strict=True)
-        if len(merits) <= SLOW or len(set(prices)) > 1:
+        if len(merits) <= MAX_SLOW_STEPS or len(set(prices)) > 1:
             return False
         least = self.exact * self._size(point)
-        return bool(values[0] - values[-1] < SLOW * CRAWL * least)
+        return bool(values[0] - values[-1] < MAX_SLOW_STEPS * SLOW_DECREASE_FACTOR * least)
 
-    def _slopes(self, point: Point) -> tuple[Array, Array]:
+    def _slopes(self, point: CandidatePoint) -> tuple[Array, Array]:
         jacobian = self.selection.jacobian(point)
         if self.worst_only:
             return np.zeros(jacobian.shape[1]), jacobian
         return self.selection.gradient(point), jacobian
 
-    def _first(self, point: Point, jacobian: Array) -> Curvature:
+    def _first(self, point: CandidatePoint, jacobian: Array) -> InverseHessian:
         """In round coordinates the objective's is 1; of the largest end, such that a step has length 1."""
         if not self.worst_only:
-            return Curvature()
+            return InverseHessian()
         steepest = float(np.linalg.norm(jacobian[int(np.argmax(point.upper))]))
-        return Curvature(max(steepest, 1e-12))
+        return InverseHessian(max(steepest, 1e-12))
 
-    def _ends(self, point: Point) -> Array:
-        ends = point.upper[np.isfinite(point.upper)] + MARGIN
+    def _ends(self, point: CandidatePoint) -> Array:
+        ends = point.upper[np.isfinite(point.upper)] + SQP_MARGIN
         return ends if self.worst_only else np.append(ends, 0.0)
 
-    def _model(self, point: Point, gradient: Array, jacobian: Array, curvature: Curvature) -> Model:
+    def _model(
+        self, point: CandidatePoint, gradient: Array, jacobian: Array, curvature: InverseHessian
+    ) -> LocalModel:
         own = jacobian[np.isfinite(point.upper)]
         if not self.worst_only:
             own = np.vstack([own, np.zeros((1, own.shape[1]))])
-        return Model(gradient, self._ends(point), own, self.price, curvature)
+        return LocalModel(gradient, self._ends(point), own, self.price, curvature)
 
-    def _priced(self, point: Point, gradient: Array, jacobian: Array, curvature: Curvature) -> Step:
+    def _priced(
+        self, point: CandidatePoint, gradient: Array, jacobian: Array, curvature: InverseHessian
+    ) -> SqpStep:
         """A step at a price that makes the straightened ends hold, where a price can."""
         while True:
             model = self._model(point, gradient, jacobian, curvature)
             step = model.step()
             dear = not self.worst_only and step.multipliers[-1] <= self.price / 10
-            if not dear or self.price > HIGHEST * max(abs(point.objective), LEAST):
+            if not dear or self.price > MAX_PRICE * max(abs(point.objective), MIN_SCALE):
                 return step
             self.price *= 10
 
-    def _little(self, point: Point) -> float:
+    def _little(self, point: CandidatePoint) -> float:
         """What a step must promise: less than the margin costs, until a point passes."""
-        exact = self.exact if self.worst_only or point.passes else EXACT
+        exact = self.exact if self.worst_only or point.passes else MIN_DECREASE
         return exact * self._size(point)
 
-    def _size(self, point: Point) -> float:
-        return max(abs(point.worst if self.worst_only else point.objective), LEAST)
+    def _size(self, point: CandidatePoint) -> float:
+        return max(abs(point.worst if self.worst_only else point.objective), MIN_SCALE)
 
-    def _spread(self, step: Step, kept: Array) -> Array:
+    def _spread(self, step: SqpStep, kept: Array) -> Array:
         """(P,) multipliers of all trees."""
         total = np.zeros(len(kept))
         total[kept] = step.multipliers[: int(kept.sum())]
         return total
 
-    def _merit(self, point: Point) -> float:
-        ends = np.append(point.upper + MARGIN, [] if self.worst_only else [0.0])
+    def _merit(self, point: CandidatePoint) -> float:
+        ends = np.append(point.upper + SQP_MARGIN, [] if self.worst_only else [0.0])
         worst = float(ends.max(initial=-np.inf))
         return self.price * worst + (0.0 if self.worst_only else point.objective)
 
     def _search(
-        self, point: Point, step: Step, gradient: Array, jacobian: Array, curvature: Curvature
-    ) -> tuple[Point, Step, Array] | None:
+        self,
+        point: CandidatePoint,
+        step: SqpStep,
+        gradient: Array,
+        jacobian: Array,
+        curvature: InverseHessian,
+    ) -> tuple[CandidatePoint, SqpStep, Array] | None:
         """A point of less merit, the step that it comes from, and the curvature times the way to it.
 
         Where the whole step is too long the ends bend: the step that is corrected for that is the end of
         an arc that begins along the step (Mayne, Polak 1982), and the search goes back on the arc.
         """
         merit, length, taken = self._merit(point), 1.0, step
-        while length > SHORTEST:
+        while length > MIN_STEP_SHARE:
             bend = length**2 * (taken.move - step.move)
             ahead = self.selection.at(point.v + length * step.move + bend)
             self.track.see(ahead)
-            if self._merit(ahead) <= merit - SUFFICIENT * length * step.promised:
+            if self._merit(ahead) <= merit - ARMIJO_SHARE * length * step.promised:
                 bent = length * step.bent + length**2 * (taken.bent - step.bent)
                 return ahead, taken, bent
             if length == 1.0 and taken is step and np.isfinite(ahead.upper).all():

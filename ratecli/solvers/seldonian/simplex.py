@@ -6,34 +6,34 @@ import numpy as np
 
 from ratecli.models.base import Array
 
-RIDGE = 1e-12
+SIMPLEX_RIDGE = 1e-12
 """Curvature given to directions without any, relative to the mean."""
-PASSES = 10
+SIMPLEX_PASSES = 10
 """Most changes of the support, in dimensions."""
-CERTAIN = 1e-10
+SIMPLEX_SLOPE_TOLERANCE = 1e-10
 """Slope, relative to the largest, below which a corner is not taken in."""
 
 
-def lowest(curvature: Array, slope: Array, total: float) -> Array:
+def minimize_on_simplex(curvature: Array, slope: Array, total: float) -> Array:
     """Minimize `s' curvature s / 2 - slope s` over s >= 0 (m,) that sums to `total` > 0.
 
     By active sets: the least value on the corners in use, or as far towards it as all parts stay at
     least 0, where a corner is given up; then the corner that slopes down most is taken in.
     """
     size = len(slope)
-    ridged = curvature + RIDGE * (float(np.trace(curvature)) / size or 1.0) * np.eye(size)
+    ridged = curvature + SIMPLEX_RIDGE * (float(np.trace(curvature)) / size or 1.0) * np.eye(size)
     costs = total * np.diag(ridged) / 2 - slope
     used = np.zeros(size, dtype=bool)
     used[int(np.argmin(costs))] = True
     found = np.where(used, total, 0.0)
-    for _ in range(PASSES * size):
-        aim = _on(ridged, slope, used, total)
+    for _ in range(SIMPLEX_PASSES * size):
+        aim = _minimize_on_face(ridged, slope, used, total)
         if (aim[used] > 0).all():
             found = aim
             gradient = ridged @ found - slope
             level = float(gradient[used].max())
             ahead = np.where(used, 0.0, gradient - level)
-            if ahead.min() >= -CERTAIN * max(float(np.abs(gradient).max()), 1e-300):
+            if ahead.min() >= -SIMPLEX_SLOPE_TOLERANCE * max(float(np.abs(gradient).max()), 1e-300):
                 break
             used[int(np.argmin(ahead))] = True
             continue
@@ -48,7 +48,7 @@ def lowest(curvature: Array, slope: Array, total: float) -> Array:
     return np.maximum(found, 0.0)
 
 
-def _on(curvature: Array, slope: Array, used: Array, total: float) -> Array:
+def _minimize_on_face(curvature: Array, slope: Array, used: Array, total: float) -> Array:
     """The least value on the plane of the corners in use."""
     chosen = np.flatnonzero(used)
     count = len(chosen)

@@ -9,28 +9,33 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt
 
-from ratecli.certify.safety_test import Promise
-from ratecli.errors import Fault, FaultError
+from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import MEASURABLE, Goal
+from ratecli.rates.analysis import MEASURABLE_SHAPES, Goal
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Role, Solution, Solver
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.attain import least, needed, passing, shortfall
-from ratecli.solvers.seldonian.design import Coordinates, Design
-from ratecli.solvers.seldonian.fit import fit
-from ratecli.solvers.seldonian.hard import Hard
-from ratecli.solvers.seldonian.inflation import InflationOption, inflation
-from ratecli.solvers.seldonian.measures import Model, model_of
-from ratecli.solvers.seldonian.objective import Convex, plain_objective, smooth_objective
-from ratecli.solvers.seldonian.prediction import Prediction, predicted
-from ratecli.solvers.seldonian.selection import Selection, Track
-from ratecli.solvers.seldonian.soft import BENT, Settings, select
+from ratecli.solvers.seldonian.attain import (
+    minimize_worst_bound,
+    passes_with_row_factor,
+    row_factor_needed,
+    shortfall_reason,
+)
+from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
+from ratecli.solvers.seldonian.fit import fit_unconstrained
+from ratecli.solvers.seldonian.hard import HardDecisionSearch
+from ratecli.solvers.seldonian.inflation import InflationOption, make_inflation
+from ratecli.solvers.seldonian.measures import ScoreModel, score_model_of
+from ratecli.solvers.seldonian.objective import ConvexObjective, plain_objective, smooth_objective
+from ratecli.solvers.seldonian.prediction import TestPrediction, predict_safety_test
+from ratecli.solvers.seldonian.selection import CandidateSelection, CandidateTracker
+from ratecli.solvers.seldonian.soft import CURVATURE_SCORE_CAP, OptimizerSettings, select_candidate
 
-GUIDE = "student_t"
+SURROGATE_BOUND = "student_t"
 """The bound of soft models that only lead to hard decisions, for any bound of those."""
 
-STEPS = ("step", "multiplier")
+LAGRANGIAN_OPTIONS = ("step", "multiplier")
 """Options of descent and ascent alone."""
 
 
@@ -81,69 +86,77 @@ class Seldonian(Solver):
     role: ClassVar[Role] = "enforces"
     needs_promise: ClassVar[bool] = True
     numbers: ClassVar[Mapping[str, Any] | None] = {"decisions": "randomized"}
-    objectives: ClassVar[frozenset[str]] = MEASURABLE
-    constraints: ClassVar[frozenset[str]] = MEASURABLE
+    objectives: ClassVar[frozenset[str]] = MEASURABLE_SHAPES
+    constraints: ClassVar[frozenset[str]] = MEASURABLE_SHAPES
 
     @property
     def idle(self) -> Mapping[str, str]:
         """`deterministic` goes its own way to candidates (`hard.Hard`), and only one optimizer has steps."""
         if self.decisions == "deterministic":
             why = "is of the search for randomized models: 'decisions: deterministic' takes none"
-            return {key: f"'{key}' {why}" for key in ("optimizer", "iterations", *STEPS)}
+            return {
+                key: f"'{key}' {why}" for key in ("optimizer", "iterations", *LAGRANGIAN_OPTIONS)
+            }
         if self.optimizer != "lagrangian":
             why = f"is of 'optimizer: lagrangian', and this is {self.optimizer}"
-            return {key: f"'{key}' {why}" for key in STEPS}
+            return {key: f"'{key}' {why}" for key in LAGRANGIAN_OPTIONS}
         return {}
 
-    def obstacle(self, goal: Goal, rates: RateMatrix) -> Fault | None:  # noqa: ARG002
+    def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:  # noqa: ARG002
         if self.decisions == "randomized":
             return None
         others = [leaf for leaf in ex.leaves(*goal.pieces) if leaf.rate.of != "decision"]
         if not others:
             return None
         message = f"'{others[0]}' is no rate of decisions, which the test would be about"
-        return Fault("E308", message, "say decisions: randomized")
+        return Diagnostic("E308", message, "say decisions: randomized")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        promise, model = _promise(problem), model_of(problem)
+        promise, model = _required_promise(problem), score_model_of(problem)
         hard = self.decisions == "deterministic"
-        guide = replace(promise, bound=GUIDE) if hard else promise
+        guide = replace(promise, bound=SURROGATE_BOUND) if hard else promise
         selection = self._selection(problem, guide, model)
-        settings = Settings(
+        settings = OptimizerSettings(
             self.optimizer, self.iterations, self.step, self.multiplier, int(rng.integers(1, 2**31))
         )
         if hard:
-            return Hard(problem, promise, selection, self._inflated).solve(progress)
-        track = Track()
-        chosen = select(selection, settings, track)
+            return HardDecisionSearch(problem, promise, selection, self._inflated).solve(progress)
+        track = CandidateTracker()
+        chosen = select_candidate(selection, settings, track)
         name = "estimate" if model.numeric else "stochastic"
         if chosen.passes:
             progress(f"{len(track.trace)} steps, objective {chosen.point.objective:.6g}")
             classifier = {name: model.classifier(chosen.point.w)}
             return Solution(classifier, "solved", "", chosen.multipliers, tuple(track.trace))
-        found = least(selection, chosen.point, track)
+        found = minimize_worst_bound(selection, chosen.point, track)
         progress(f"{len(track.trace)} steps, least bound {found.worst:+.4g}")
-        times = needed(passing(selection, found))
-        reason = shortfall(selection.prediction, found.upper, times)
+        times = row_factor_needed(passes_with_row_factor(selection, found))
+        reason = shortfall_reason(selection.prediction, found.upper, times)
         classifier = {name: model.classifier(found.w)}
         return Solution(classifier, "iteration_limit", reason, trace=tuple(track.trace))
 
-    def _selection(self, problem: Problem, promise: Promise, model: Model) -> Selection:
-        design, plain = Design(problem.X), plain_objective(problem, model)
+    def _selection(
+        self, problem: Problem, promise: SafetyTestSpec, model: ScoreModel
+    ) -> CandidateSelection:
+        design, plain = DesignMatrix(problem.X), plain_objective(problem, model)
         objective = smooth_objective(problem.objective, problem.rates, model)
-        origin = fit(objective if isinstance(objective, Convex) else plain, design, problem.l2)
+        origin = fit_unconstrained(
+            objective if isinstance(objective, ConvexObjective) else plain, design, problem.l2
+        )
         scores = design.scores(origin)
-        curvatures = plain.curvatures(scores if model.numeric else np.clip(scores, -BENT, BENT))
-        coordinates = Coordinates.around(design, origin, curvatures, problem.l2)
-        prediction = self._inflated(predicted(problem, promise, model.said(scores)))
-        return Selection(design, objective, problem.l2, prediction, model, coordinates)
+        curvatures = plain.curvatures(
+            scores if model.numeric else np.clip(scores, -CURVATURE_SCORE_CAP, CURVATURE_SCORE_CAP)
+        )
+        coordinates = WhitenedCoordinates.around(design, origin, curvatures, problem.l2)
+        prediction = self._inflated(predict_safety_test(problem, promise, model.said(scores)))
+        return CandidateSelection(design, objective, problem.l2, prediction, model, coordinates)
 
-    def _inflated(self, prediction: Prediction) -> Prediction:
-        return prediction.inflated(inflation(self.inflation, prediction.asked))
+    def _inflated(self, prediction: TestPrediction) -> TestPrediction:
+        return prediction.inflated(make_inflation(self.inflation, prediction.asked))
 
 
-def _promise(problem: Problem) -> Promise:
+def _required_promise(problem: Problem) -> SafetyTestSpec:
     if problem.promise is None:
         message = "'seldonian' trains for a safety test, and there is none"
-        raise FaultError(Fault("E102", message, "say at the top: safety: {delta: 0.05}"))
+        raise FaultError(Diagnostic("E102", message, "say at the top: safety: {delta: 0.05}"))
     return problem.promise

@@ -8,14 +8,14 @@ from typing import Any
 import numba
 import numpy as np
 
-from ratecli.models.decode import decoded
+from ratecli.models.decode import decode_row
 
-HASH = np.uint64(0x9E3779B97F4A7C15)
+HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """Odd, its bits like chance: the upper ones of a product say which rows are taken (Knuth 1998, 6.4)."""
 
 
 @numba.njit(inline="always")
-def _loss(margin: Any, width: Any) -> Any:
+def _margin_loss(margin: Any, width: Any) -> Any:
     """The loss of a margin, minus its slope, and its curvature."""
     if width == 0:
         tail = math.exp(-abs(margin))
@@ -28,7 +28,7 @@ def _loss(margin: Any, width: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def loss_pass(
+def add_losses(
     numbers: Any,
     codes: Any,
     cell: Any,
@@ -60,13 +60,13 @@ def loss_pass(
         c = cell[i]
         if c < 0 or side[c] == 0:
             continue
-        count = decoded(numbers, codes, i, coding, at, values)
+        count = decode_row(numbers, codes, i, coding, at, values)
         score = w[last]
         for k in range(count):
             score += w[at[k]] * values[k]
         counted, margin = weight[i] * share[c], side[c] * score
         hinge = max(0.0, 1.0 - margin)
-        loss, pull, bend = _loss(margin, width)
+        loss, pull, bend = _margin_loss(margin, width)
         totals[0] += counted * loss
         totals[1] += counted * hinge
         totals[2] += counted * pull
@@ -81,7 +81,7 @@ def loss_pass(
         steps = every[last]
         for k in range(count):
             steps = min(steps, every[at[k]])
-        place = (np.uint64(start + i) * HASH) >> np.uint64(24)
+        place = (np.uint64(start + i) * HASH_MULTIPLIER) >> np.uint64(24)
         if place % np.uint64(steps) == 0:
             for k in range(count + 1):
                 stretched, row = steps * bend * counted * values[k], curve[at[k]]
@@ -90,7 +90,7 @@ def loss_pass(
 
 
 @numba.njit(cache=True, nogil=True)
-def line_pass(
+def add_line_losses(
     numbers: Any,
     codes: Any,
     cell: Any,
@@ -112,7 +112,7 @@ def line_pass(
         c = cell[i]
         if c < 0 or side[c] == 0:
             continue
-        count = decoded(numbers, codes, i, coding, at, values)
+        count = decode_row(numbers, codes, i, coding, at, values)
         score, change = w[last], step[last]
         for k in range(count):
             score += w[at[k]] * values[k]
@@ -120,4 +120,4 @@ def line_pass(
         counted = weight[i] * share[c]
         for t in range(len(shares)):
             margin = side[c] * (score + shares[t] * change)
-            losses[t] += counted * _loss(margin, width)[0]
+            losses[t] += counted * _margin_loss(margin, width)[0]

@@ -16,41 +16,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.models.coded import Coding, Rows
+from ratecli.models.coded import FeatureCoding, RecordBatch
 from ratecli.models.linear import Logistic, Threshold
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.streamed.kernel import line_pass, loss_pass
-from ratecli.streaming.stream_protocol import Stream, Sums
+from ratecli.solvers.streamed.kernel import add_line_losses, add_losses
+from ratecli.streaming.stream_protocol import RowStream, SumArrays
 
-Separating = Literal["hinge", "logistic"]
+StreamedLoss = Literal["hinge", "logistic"]
 
-SAMPLE = 2**17
+SAMPLE_ROWS = 2**17
 """Rows whose curvature is added up, and of the first sample."""
-GROWTH = 8
-LEAST = 2**10
+SAMPLE_GROWTH = 8
+MIN_FEATURE_ROWS = 2**10
 """Rows of a feature whose curvature is, if it has so many."""
-CLOSE = 1e-9
+LOGISTIC_TOLERANCE = 1e-9
 """What a Newton step may still promise where the logistic loss is least, relative to it."""
-GAP = 1e-5
+SVM_GAP = 1e-5
 """Of the SVM, relative to the mean hinge loss."""
-PASSES = 200
-WIDTHS = tuple(4 * 10.0 ** (-k / 2) for k in range(16))
+MAX_PASSES = 200
+HINGE_WIDTHS = tuple(4 * 10.0 ** (-k / 2) for k in range(16))
 """Over how much of the margin the hinge is rounded, at first of all rows where nothing is known yet: each
 is nearly solved from the one before.
 """
-ROUGH = 1e-3
+WIDTH_TOLERANCE = 1e-3
 """What a step may still promise before the next width, relative to the gap that is wanted at the end."""
-LEFT = 0.02
+REMAINING_GAP_SHARE = 0.02
 """And relative to what this width leaves of the gap, where that is too much."""
-MOSTLY = 0.9
-ENOUGH = 1e-4
-SURE = 0.1
+MIN_STEP_SHARE = 0.9
+ARMIJO_SHARE = 1e-4
+FINAL_STEP_SHARE = 0.1
 """The last step has no pass after it where it leaves less than this of what may be left, should it gain on the
 one before no less than that did.
 """
 ROUNDING = 1e-11
 """Values do not tell whether a step that promises less, relative to them, brings anything: slopes do."""
-SHARES: Array = 0.6 ** np.arange(1.0, 49.0)
+LINE_SEARCH_SHARES: Array = 0.6 ** np.arange(1.0, 49.0)
 """Of a step, where all of it is too much."""
 
 
@@ -58,19 +58,19 @@ SHARES: Array = 0.6 ** np.arange(1.0, 49.0)
 class LossSums:
     """What a pass adds up at weights and bias `w` (see `kernel.loss_pass`)."""
 
-    coding: Coding
+    coding: FeatureCoding
     side: Array
     share: Array
     w: Array
     width: float
     every: NDArray[np.int64]
 
-    def zeros(self) -> Sums:
+    def zeros(self) -> SumArrays:
         d = len(self.w)
         return np.zeros(4), np.zeros(d), np.zeros((d, d))
 
-    def add(self, rows: Rows, sums: Sums) -> None:
-        loss_pass(
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
+        add_losses(
             rows.numbers, rows.codes, rows.cell, rows.weight, rows.start, self.coding,
             self.side, self.share, self.w, self.width, self.every, *sums,
         )  # fmt: skip
@@ -80,7 +80,7 @@ class LossSums:
 class LineSums:
     """The loss at several shares (T,) of a step (see `kernel.line_pass`)."""
 
-    coding: Coding
+    coding: FeatureCoding
     side: Array
     share: Array
     w: Array
@@ -88,18 +88,18 @@ class LineSums:
     width: float
     shares: Array
 
-    def zeros(self) -> Sums:
+    def zeros(self) -> SumArrays:
         return (np.zeros(len(self.shares)),)
 
-    def add(self, rows: Rows, sums: Sums) -> None:
-        line_pass(
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
+        add_line_losses(
             rows.numbers, rows.codes, rows.cell, rows.weight, self.coding, self.side, self.share,
             self.w, self.step, self.width, self.shares, *sums,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Point:
+class NewtonPoint:
     """Weights, and what is known there: value, slopes (d + 1,) and curvature of what is least, the hinge
     loss with the penalty, and what the dual says is the least of that.
     """
@@ -118,7 +118,7 @@ class Point:
 
 
 @dataclass
-class Descent:
+class StreamedNewton:
     """Newton's method on the mean loss plus `l2 / 2 |w|^2`, the bias in it.
 
     Attributes
@@ -129,7 +129,7 @@ class Descent:
         Of its runs of rows one in so many is looked at.
     """
 
-    stream: Stream
+    stream: RowStream
     side: Array
     share: Array
     l2: float
@@ -138,7 +138,7 @@ class Descent:
     passes: int = 0
 
     @classmethod
-    def of(cls, problem: Problem) -> Descent:
+    def of(cls, problem: Problem) -> StreamedNewton:
         """Raises E306 where no row has a label."""
         assert problem.stream is not None
         side, weights = problem.labels()
@@ -152,25 +152,28 @@ class Descent:
         """How many rows are looked at, about."""
         return self.rows / self.every
 
-    def samples(self) -> Iterator[tuple[Descent, float]]:
+    def samples(self) -> Iterator[tuple[StreamedNewton, float]]:
         """Descents of some of the rows, more and more, and how little a step may promise there, relative
         to the value: less than a sample says of the rest, a weight in every one of its rows. With few
         rows of a kind the penalty must count as much as one of them, or scores of it would go astray.
         """
-        size = SAMPLE
-        while size * GROWTH <= self.rows:
+        size = SAMPLE_ROWS
+        while size * SAMPLE_GROWTH <= self.rows:
             every = int(self.rows / size)
             l2 = max(self.l2, every / self.rows)
             told = 0.1 * len(self.stream.encoded.shares) * every / self.rows
-            yield Descent(self.stream, self.side, self.share * every, l2, self.rows, every), told
-            size *= GROWTH
+            yield (
+                StreamedNewton(self.stream, self.side, self.share * every, l2, self.rows, every),
+                told,
+            )
+            size *= SAMPLE_GROWTH
 
-    def at(self, w: Array, width: float, curved: float) -> Point:
+    def at(self, w: Array, width: float, curved: float) -> NewtonPoint:
         """A pass over the rows, of which about so many are curved."""
         self.passes += 1
-        most = max(1, int(curved / SAMPLE))
+        most = max(1, int(curved / SAMPLE_ROWS))
         shares = np.append(self.stream.encoded.shares, 1.0)
-        every = np.clip(shares * curved / LEAST, 1, most).astype(np.int64)
+        every = np.clip(shares * curved / MIN_FEATURE_ROWS, 1, most).astype(np.int64)
         part = LossSums(self.stream.encoded.coding, self.side, self.share, w, width, every)
         totals, slope, half = self.stream.sums(part, self.every)
         penalty = 0.5 * self.l2 * float(w @ w)
@@ -181,33 +184,37 @@ class Descent:
         apart = w - slope / self.l2  # the weights that the dual variables stand for
         dual = float(totals[2]) - 0.5 * self.l2 * float(apart @ apart)
         value, primal = float(totals[0]) + penalty, float(totals[1]) + penalty
-        return Point(w, value, slope, curve, primal, dual, float(totals[3]))
+        return NewtonPoint(w, value, slope, curve, primal, dual, float(totals[3]))
 
-    def least(self, found: Point, width: float, close: float, gap: float) -> tuple[Point, bool]:
+    def least(
+        self, found: NewtonPoint, width: float, close: float, gap: float
+    ) -> tuple[NewtonPoint, bool]:
         """The least point from one on: a step promises no more than `close`, relative to the value, or
         the duality gap is `gap` of the hinge. And whether that was reached.
         """
         before = 0.0
-        while self.passes < PASSES:
+        while self.passes < MAX_PASSES:
             step = -np.asarray(np.linalg.solve(found.curve, found.slope), dtype=float)
             promised = -float(found.slope @ step)
             if self._near(found, promised, width, close, gap):
                 return found, True
-            if not width and promised**2 <= 2 * SURE * close * found.value * before:
+            if not width and promised**2 <= 2 * FINAL_STEP_SHARE * close * found.value * before:
                 return replace(found, w=found.w + step), True
             new = self.at(found.w + step, width, found.curved)
             if promised <= ROUNDING * found.value:
                 if not new.slope @ new.slope < found.slope @ found.slope:
                     return found, True
-            elif new.value > found.value - ENOUGH * promised:
+            elif new.value > found.value - ARMIJO_SHARE * promised:
                 share = self._share(found, step, promised, width)
                 if not share:  # rounding is all that is left
-                    return found, 0.5 * promised <= ROUGH * found.value
+                    return found, 0.5 * promised <= WIDTH_TOLERANCE * found.value
                 new = self.at(found.w + share * step, width, found.curved)
             found, before = new, promised
         return found, False
 
-    def _near(self, found: Point, promised: float, width: float, close: float, gap: float) -> bool:
+    def _near(
+        self, found: NewtonPoint, promised: float, width: float, close: float, gap: float
+    ) -> bool:
         """Whether the next step, which promises so much, may be left out."""
         little = 0.5 * promised <= close * found.value
         if not width:
@@ -217,66 +224,74 @@ class Descent:
         # of the gap steps can mend what slopes add to it, and not the rest
         rest = found.gap - float(found.slope @ found.slope) / (2 * self.l2)
         if rest > gap * found.primal:
-            return little or 0.5 * promised <= LEFT * rest
-        return little and rest > MOSTLY * found.gap
+            return little or 0.5 * promised <= REMAINING_GAP_SHARE * rest
+        return little and rest > MIN_STEP_SHARE * found.gap
 
-    def _share(self, found: Point, step: Array, promised: float, width: float) -> float:
+    def _share(self, found: NewtonPoint, step: Array, promised: float, width: float) -> float:
         """The part of a step that brings most, of those tried in one pass; 0 if none brings enough."""
         self.passes += 1
         part = LineSums(
-            self.stream.encoded.coding, self.side, self.share, found.w, step, width, SHARES
+            self.stream.encoded.coding,
+            self.side,
+            self.share,
+            found.w,
+            step,
+            width,
+            LINE_SEARCH_SHARES,
         )
         (losses,) = self.stream.sums(part, self.every)
-        ends = found.w + SHARES[:, None] * step
+        ends = found.w + LINE_SEARCH_SHARES[:, None] * step
         values = losses + 0.5 * self.l2 * (ends**2).sum(axis=1)
-        values[values > found.value - ENOUGH * SHARES * promised] = np.inf
+        values[values > found.value - ARMIJO_SHARE * LINE_SEARCH_SHARES * promised] = np.inf
         best = int(np.argmin(values))
-        return float(SHARES[best]) if np.isfinite(values[best]) else 0.0
+        return float(LINE_SEARCH_SHARES[best]) if np.isfinite(values[best]) else 0.0
 
 
-def streamed_fit(problem: Problem, loss: Separating) -> tuple[Threshold, str]:
+def fit_plain_streamed(problem: Problem, loss: StreamedLoss) -> tuple[Threshold, str]:
     """As `baselines.plain.plain_fit`, of rows that are in no memory."""
-    descent = Descent.of(problem)
+    descent = StreamedNewton.of(problem)
     assert problem.stream is not None
     start = np.zeros(problem.stream.shape[1] + 1)
-    return _logistic(descent, start) if loss == "logistic" else _svm(descent, start)
+    return _fit_logistic(descent, start) if loss == "logistic" else _fit_svm(descent, start)
 
 
-def _logistic(descent: Descent, w: Array) -> tuple[Threshold, str]:
+def _fit_logistic(descent: StreamedNewton, w: Array) -> tuple[Threshold, str]:
     for some, told in descent.samples():
         found, _ = some.least(some.at(w, 0.0, some.seen), 0.0, told, 0.0)
         w = found.w
-    found, done = descent.least(descent.at(w, 0.0, descent.seen), 0.0, CLOSE, 0.0)
+    found, done = descent.least(descent.at(w, 0.0, descent.seen), 0.0, LOGISTIC_TOLERANCE, 0.0)
     short = "" if done else f"Newton's method stopped after {descent.passes} passes over the rows"
     return Logistic(found.w[:-1], float(found.w[-1])), short
 
 
-def _svm(descent: Descent, w: Array) -> tuple[Threshold, str]:
+def _fit_svm(descent: StreamedNewton, w: Array) -> tuple[Threshold, str]:
     first, share = 0, 1.0
     for some, told in descent.samples():
-        found, first = _rounded(some, w, first, share, max(told, GAP))
+        found, first = _minimize_rounded_hinge(some, w, first, share, max(told, SVM_GAP))
         w, share = found.w, found.curved / some.seen
-    best, _ = _rounded(descent, w, first, share, GAP)
-    short = "" if best.gap <= GAP * best.primal else (
+    best, _ = _minimize_rounded_hinge(descent, w, first, share, SVM_GAP)
+    short = "" if best.gap <= SVM_GAP * best.primal else (
         f"the SVM stopped after {descent.passes} passes over the rows with a gap of {best.gap:.2g}, "
-        f"above {GAP:.2g} of its loss"
+        f"above {SVM_GAP:.2g} of its loss"
     )  # fmt: skip
     return Threshold(best.w[:-1], float(best.w[-1])), short
 
 
-def _rounded(descent: Descent, w: Array, first: int, share: float, gap: float) -> tuple[Point, int]:
+def _minimize_rounded_hinge(
+    descent: StreamedNewton, w: Array, first: int, share: float, gap: float
+) -> tuple[NewtonPoint, int]:
     """The hinge rounded less and less, until its own gap is small: that falls with the width squared.
 
     Begins with the width of number `first`, where a `share` of the rows is curved. Gives the best point, and
     which width that was of.
     """
-    best: Point | None = None
+    best: NewtonPoint | None = None
     at, curved = first, share * descent.seen
-    for k, width in enumerate(WIDTHS[first:], first):
-        found, _ = descent.least(descent.at(w, width, curved), width, ROUGH * gap, gap)
+    for k, width in enumerate(HINGE_WIDTHS[first:], first):
+        found, _ = descent.least(descent.at(w, width, curved), width, WIDTH_TOLERANCE * gap, gap)
         if best is None or found.gap < best.gap:
             best, at = found, k
-        if best.gap <= gap * best.primal or descent.passes >= PASSES:
+        if best.gap <= gap * best.primal or descent.passes >= MAX_PASSES:
             break
         w, curved = found.w, found.curved
     assert best is not None

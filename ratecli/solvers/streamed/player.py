@@ -15,35 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.models.coded import Encoded, Rows
-from ratecli.rates.kinds import Kinds
-from ratecli.solvers.players.batch import Batch
-from ratecli.solvers.players.kernel import hinges_of, pass_over_scores
-from ratecli.solvers.players.lanes import WIDTH, Floats32, packed, unpacked
-from ratecli.solvers.players.parts import Matrix
-from ratecli.solvers.players.rows import Pass, Some, passed, scores_of
-from ratecli.streaming.stream_protocol import RUN, Stream, Sums
+from ratecli.models.coded import RecordBatch, RecordEncoder
+from ratecli.rates.kinds import RowKinds
+from ratecli.solvers.players.batch import BatchSampler
+from ratecli.solvers.players.kernel import add_hinge_sums, pass_over_scores
+from ratecli.solvers.players.lanes import WIDTH, Floats32, pack_lanes, unpack_lanes
+from ratecli.solvers.players.parts import CsrArrays
+from ratecli.solvers.players.rows import PassResult, RowSelection, lane_scores, pass_over_rows
+from ratecli.streaming.stream_protocol import RUN_LENGTH, RowStream, SumArrays
 
-POOL = 2**15
+MIN_POOL_ROWS = 2**15
 """Rows of a pool, at least; MANY batches, if those are more."""
-MANY = 2
-RARE = 64
+BATCHES_PER_POOL = 2
+RARE_KIND_ROWS = 64
 """A kind of which a pool would have fewer rows on average is drawn from a sample of its own."""
-RESERVE = 2**12
+RARE_SAMPLE_ROWS = 2**12
 """Rows of that sample, about."""
-BLOCKS = 16
+LANE_BLOCKS_AT_ONCE = 16
 """Blocks of lanes whose scores are held at once."""
 
 
 @dataclass(frozen=True)
-class Sorted:
+class RowsByKind:
     """Rows by kind, with their features."""
 
-    X: Matrix
-    some: Some
+    X: CsrArrays
+    some: RowSelection
 
     @classmethod
-    def of(cls, encoded: Encoded, rows: Rows, kinds: Kinds) -> Sorted:
+    def of(cls, encoded: RecordEncoder, rows: RecordBatch, kinds: RowKinds) -> RowsByKind:
         """Rows that no rate counts are left out."""
         cell = np.maximum(rows.cell, 0)
         used = np.flatnonzero((rows.cell >= 0) & (kinds.weight[cell] > 0))
@@ -52,13 +52,15 @@ class Sorted:
         kept = rows.some(used[order])
         starts = np.searchsorted(kind[order], np.arange(kinds.count + 1)).astype(np.int64)
         every = np.arange(len(order), dtype=np.uint32)
-        return cls(_matrix(encoded, kept), Some(every, starts, kept.weight.astype(np.float32)))
+        return cls(
+            _csr_arrays(encoded, kept), RowSelection(every, starts, kept.weight.astype(np.float32))
+        )
 
 
-def _matrix(encoded: Encoded, rows: Rows) -> Matrix:
+def _csr_arrays(encoded: RecordEncoder, rows: RecordBatch) -> CsrArrays:
     columns, values = encoded.entries(rows)
     m, blocks = columns.shape
-    return Matrix(
+    return CsrArrays(
         np.arange(m, dtype=np.uint32),
         np.arange(0, m * blocks + 1, blocks, dtype=np.int64),
         columns.ravel().astype(np.uint32),
@@ -67,49 +69,51 @@ def _matrix(encoded: Encoded, rows: Rows) -> Matrix:
 
 
 @dataclass
-class StreamedRows:
+class StreamedLaneRows:
     """What `players.rows.LaneRows` does, of rows that are in no memory."""
 
-    stream: Stream
-    kinds: Kinds
-    pool: Sorted | None = None
+    stream: RowStream
+    kinds: RowKinds
+    pool: RowsByKind | None = None
 
     @property
     def width(self) -> int:
         return self.stream.encoded.width
 
-    def run(self, W: Floats32, sides: Floats32, some: Some | None = None) -> Pass:
+    def run(self, W: Floats32, sides: Floats32, some: RowSelection | None = None) -> PassResult:
         """On some rows of the pool, or on all rows."""
         if some is not None:
-            return passed(self._pooled(some), some, W, sides)
+            return pass_over_rows(self._pooled(some), some, W, sides)
         yes, slopes = self.stream.sums(StepSums(self.stream.encoded, self.kinds, W, sides))
-        return Pass(yes, slopes.astype(np.float32))
+        return PassResult(yes, slopes.astype(np.float32))
 
     def counted(self, answers: Sequence[Floats32]) -> list[Array]:
         """Of all answers in one pass, that of lanes of zeros, which fill blocks up and decide no, left out."""
         lanes = len(answers[0]) * WIDTH
-        W = np.concatenate([unpacked(each, lanes) for each in answers], axis=1)
+        W = np.concatenate([unpack_lanes(each, lanes) for each in answers], axis=1)
         used = np.flatnonzero(W.any(axis=0))
-        (yes,) = self.stream.sums(YesSums(self.stream.encoded, self.kinds, packed(W[:, used])))
+        (yes,) = self.stream.sums(
+            PositiveSums(self.stream.encoded, self.kinds, pack_lanes(W[:, used]))
+        )
         found = np.zeros((yes.shape[1], W.shape[1]))
-        found[:, used] = unpacked(yes, len(used))
-        return [_blocks(found[:, k : k + lanes]) for k in range(0, W.shape[1], lanes)]
+        found[:, used] = unpack_lanes(yes, len(used))
+        return [_lane_blocks(found[:, k : k + lanes]) for k in range(0, W.shape[1], lanes)]
 
-    def hinges(self, W: Floats32, some: Some | None = None) -> tuple[Array, Array]:
+    def hinges(self, W: Floats32, some: RowSelection | None = None) -> tuple[Array, Array]:
         if some is None:
             above, below = self.stream.sums(HingeSums(self.stream.encoded, self.kinds, W))
             return above, below
         above, below = np.zeros((2, len(W), self.kinds.count, WIDTH))
-        scores = scores_of(self._pooled(some), W)
-        hinges_of(some.starts, some.weight, scores, W, above, below)
+        scores = lane_scores(self._pooled(some), W)
+        add_hinge_sums(some.starts, some.weight, scores, W, above, below)
         return above, below
 
-    def _pooled(self, some: Some) -> Matrix:
+    def _pooled(self, some: RowSelection) -> CsrArrays:
         assert self.pool is not None
         return self.pool.X._replace(rows=some.rows)
 
 
-def _blocks(lanes: Array) -> Array:
+def _lane_blocks(lanes: Array) -> Array:
     """(L, n, WIDTH) of (n, L * WIDTH)."""
     return np.ascontiguousarray(lanes.reshape(len(lanes), -1, WIDTH).swapaxes(0, 1))
 
@@ -118,40 +122,40 @@ def _blocks(lanes: Array) -> Array:
 class StepSums:
     """What a pass of all lanes adds up (see `players.rows.Pass`)."""
 
-    encoded: Encoded
-    kinds: Kinds
+    encoded: RecordEncoder
+    kinds: RowKinds
     W: Floats32
     sides: Floats32
 
-    def zeros(self) -> Sums:
+    def zeros(self) -> SumArrays:
         return np.zeros((len(self.W), self.kinds.count, WIDTH)), np.zeros(self.W.shape)
 
-    def add(self, rows: Rows, sums: Sums) -> None:
-        there = Sorted.of(self.encoded, rows, self.kinds)
-        found = passed(there.X, there.some, self.W, self.sides)
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
+        there = RowsByKind.of(self.encoded, rows, self.kinds)
+        found = pass_over_rows(there.X, there.some, self.W, self.sides)
         yes, slopes = sums
         yes += found.yes
         slopes += found.slopes
 
 
 @dataclass(frozen=True)
-class YesSums:
+class PositiveSums:
     """The weight of each kind that is decided yes, of many lanes."""
 
-    encoded: Encoded
-    kinds: Kinds
+    encoded: RecordEncoder
+    kinds: RowKinds
     W: Floats32
 
-    def zeros(self) -> Sums:
+    def zeros(self) -> SumArrays:
         return (np.zeros((len(self.W), self.kinds.count, WIDTH)),)
 
-    def add(self, rows: Rows, sums: Sums) -> None:
-        there = Sorted.of(self.encoded, rows, self.kinds)
-        for first in range(0, len(self.W), BLOCKS):
-            W = self.W[first : first + BLOCKS]
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
+        there = RowsByKind.of(self.encoded, rows, self.kinds)
+        for first in range(0, len(self.W), LANE_BLOCKS_AT_ONCE):
+            W = self.W[first : first + LANE_BLOCKS_AT_ONCE]
             nothing = np.zeros((len(W), 2 * self.kinds.count, WIDTH), np.float32)
-            scores, unused = scores_of(there.X, W), np.zeros(W.shape, np.float32)
-            yes = sums[0][first : first + BLOCKS]
+            scores, unused = lane_scores(there.X, W), np.zeros(W.shape, np.float32)
+            yes = sums[0][first : first + LANE_BLOCKS_AT_ONCE]
             pass_over_scores(there.some.starts, there.some.weight, scores, W, nothing, yes, unused)
 
 
@@ -159,22 +163,22 @@ class YesSums:
 class HingeSums:
     """Sums of hinges over the rows of each kind, up and down."""
 
-    encoded: Encoded
-    kinds: Kinds
+    encoded: RecordEncoder
+    kinds: RowKinds
     W: Floats32
 
-    def zeros(self) -> Sums:
+    def zeros(self) -> SumArrays:
         above, below = np.zeros((2, len(self.W), self.kinds.count, WIDTH))
         return above, below
 
-    def add(self, rows: Rows, sums: Sums) -> None:
-        there = Sorted.of(self.encoded, rows, self.kinds)
-        scores = scores_of(there.X, self.W)
-        hinges_of(there.some.starts, there.some.weight, scores, self.W, *sums)
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
+        there = RowsByKind.of(self.encoded, rows, self.kinds)
+        scores = lane_scores(there.X, self.W)
+        add_hinge_sums(there.some.starts, there.some.weight, scores, self.W, *sums)
 
 
 @dataclass
-class StreamedBatch:
+class StreamedBatchSampler:
     """Of each kind of row its share, one at least, as `players.batch.Batch` draws them, from a pool.
 
     Attributes
@@ -189,31 +193,35 @@ class StreamedBatch:
         (C,) the cells of kinds that are drawn from a sample of their own, `reserve`.
     """
 
-    rows: StreamedRows
+    rows: StreamedLaneRows
     size: int
     rng: np.random.Generator
     there: Array
     rare: NDArray[np.bool_]
-    reserve: Rows | None
+    reserve: RecordBatch | None
     runs: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     left: int = 0
-    batch: Batch | None = None
+    batch: BatchSampler | None = None
 
     @classmethod
-    def of(cls, rows: StreamedRows, size: int, rng: np.random.Generator) -> StreamedBatch:
+    def of(
+        cls, rows: StreamedLaneRows, size: int, rng: np.random.Generator
+    ) -> StreamedBatchSampler:
         kinds, stream = rows.kinds, rows.stream
         counts = np.where(kinds.weight > 0, stream.count, 0.0)
         there = np.asarray(np.bincount(kinds.of, counts, kinds.count), dtype=float)
-        pool = max(POOL, MANY * size)
-        few = (there * min(1.0, pool / max(there.sum(), 1.0)) < RARE) & (there.sum() > pool)
+        pool = max(MIN_POOL_ROWS, BATCHES_PER_POOL * size)
+        few = (there * min(1.0, pool / max(there.sum(), 1.0)) < RARE_KIND_ROWS) & (
+            there.sum() > pool
+        )
         rare = few[kinds.of] & (counts > 0)
         reserve = None
         if rare.any():
-            share = np.minimum(1.0, RESERVE / np.maximum(there[kinds.of], 1.0))
+            share = np.minimum(1.0, RARE_SAMPLE_ROWS / np.maximum(there[kinds.of], 1.0))
             reserve = stream.drawn(np.where(rare, share, 0.0), int(rng.integers(2**63)))
         return cls(rows, size, rng, there, rare, reserve)
 
-    def draw(self) -> Some:
+    def draw(self) -> RowSelection:
         if self.left <= 0:
             self._fill()
         assert self.batch is not None
@@ -224,12 +232,14 @@ class StreamedBatch:
     def _fill(self) -> None:
         """Take other runs, and all of the reserve."""
         stream, kinds = self.rows.stream, self.rows.kinds
-        pool = max(POOL, MANY * self.size)
-        everything = self.batch is not None and self.left <= 0 and stream.runs() * RUN <= pool
+        pool = max(MIN_POOL_ROWS, BATCHES_PER_POOL * self.size)
+        everything = (
+            self.batch is not None and self.left <= 0 and stream.runs() * RUN_LENGTH <= pool
+        )
         if everything:
             self.left = int(self.there.sum())
             return
-        count = min(-(-pool // RUN), stream.runs())
+        count = min(-(-pool // RUN_LENGTH), stream.runs())
         if len(self.runs) < count:
             self.runs = np.append(self.runs, self.rng.permutation(stream.runs()))
         taken, self.runs = self.runs[:count], self.runs[count:]
@@ -237,23 +247,23 @@ class StreamedBatch:
         if self.reserve is not None:
             common = found.some(~self.rare[found.cell])
             found = common.followed_by(self.reserve)
-        self.rows.pool = Sorted.of(stream.encoded, found, kinds)
+        self.rows.pool = RowsByKind.of(stream.encoded, found, kinds)
         self.left = len(self.rows.pool.some.rows)
         self.batch = self._batch(self.rows.pool.some)
 
-    def _batch(self, pool: Some) -> Batch:
+    def _batch(self, pool: RowSelection) -> BatchSampler:
         here = np.diff(pool.starts)
         share = min(1.0, self.size / self.there.sum())
         taken = np.minimum(np.maximum(np.rint(share * self.there), 1), here)
         ends = np.concatenate([[0], np.cumsum(taken)]).astype(np.int64)
         stands = np.repeat(self.there / np.maximum(taken, 1), here)
         weight = (pool.weight * stands).astype(np.float32)
-        return Batch(pool.rows.copy(), weight, pool.starts, ends, self.rng)
+        return BatchSampler(pool.rows.copy(), weight, pool.starts, ends, self.rng)
 
 
-def streamed_rows(
-    stream: Stream, kinds: Kinds, batch: int | None, rng: np.random.Generator
-) -> tuple[StreamedRows, StreamedBatch | None]:
+def make_streamed_rows(
+    stream: RowStream, kinds: RowKinds, batch: int | None, rng: np.random.Generator
+) -> tuple[StreamedLaneRows, StreamedBatchSampler | None]:
     """The rows, and what draws batches of them if batches are drawn."""
-    rows = StreamedRows(stream, kinds)
-    return rows, None if batch is None else StreamedBatch.of(rows, batch, rng)
+    rows = StreamedLaneRows(stream, kinds)
+    return rows, None if batch is None else StreamedBatchSampler.of(rows, batch, rng)
