@@ -54,7 +54,7 @@ from ratecli.config.document import Document
 from ratecli.experiment.prepare import prepare_document
 from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import TrialResult
-from ratecli.rates.direction import Direction
+from ratecli.rates.metrics import Direction
 from ratecli.report.estimates import IntervalEstimate, estimate_share
 from ratecli.report.regression.compare import compare_points
 from ratecli.report.regression.reference import PinnedTrials, VariantMetric

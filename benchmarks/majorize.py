@@ -31,12 +31,12 @@ from ratecli.rates.resolve import Scope, constraint_differences, resolve, violat
 from ratecli.runner.trial import training_problem
 from ratecli.runner.worker import limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
-from ratecli.solvers.majorize import choosers, svm
+from ratecli.solvers.majorize import cutting_plane as choosers
+from ratecli.solvers.majorize import cutting_plane as svm
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
-from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
+from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem, StoppingRule
 from ratecli.solvers.majorize.cutting_plane import CuttingPlane
 from ratecli.solvers.majorize.rows import FeatureRows
-from ratecli.solvers.majorize.solution import StoppingRule
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 

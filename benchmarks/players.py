@@ -40,7 +40,7 @@ from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.rates.analysis import constraint_goal, objective_goal
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
@@ -50,12 +50,15 @@ from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.descent import DescentPlayer
-from ratecli.solvers.players.game import ThreePlayerGame, initial_prices, initial_slacks
+from ratecli.solvers.players.game import (
+    GradientAscent,
+    ThreePlayerGame,
+    initial_prices,
+    initial_slacks,
+)
 from ratecli.solvers.players.lagrangian import make_lagrangian
-from ratecli.solvers.players.multipliers import GradientAscent
 from ratecli.solvers.players.rows import LaneRows
-from ratecli.solvers.players.selection import shrink_mixture
-from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.players.solver import ThreePlayer, shrink_mixture
 from ratecli.solvers.players.steps import Stepper
 from ratecli.solvers.problem import Problem
 

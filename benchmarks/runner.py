@@ -19,11 +19,10 @@ from joblib import Parallel, delayed
 from runner_trials import spin, trial
 
 from ratecli.ledger.records import PlannedTrial, TrialResult
-from ratecli.ledger.store import LedgerStore
-from ratecli.ledger.writer import LedgerWriter
+from ratecli.ledger.store import LedgerStore, LedgerWriter
 from ratecli.runner.dask_pool import start_local_cluster
+from ratecli.runner.dispatcher import Task
 from ratecli.runner.executors import DaskExecutor, Executor, ProcessExecutor, SerialExecutor
-from ratecli.runner.schedule import Task
 
 SHORT, MANY = 0.01, 1000
 LONG, FEW = 0.5, 16

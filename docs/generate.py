@@ -18,7 +18,7 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ratecli.error_codes import CODES, FAMILIES
+from ratecli.errors import CODES, FAMILIES
 from ratecli.experiment import catalogue
 
 MADE = "Made of the code: `{}` tells the same.\n"
@@ -219,7 +219,7 @@ def errors() -> str:
 
 
 def keys() -> str:
-    from ratecli.config.schema import json_schema  # noqa: PLC0415
+    from ratecli.config.experiment import json_schema  # noqa: PLC0415
 
     schema = json_schema()
     parts = [

@@ -15,9 +15,8 @@ from ratecli.api.estimator import MappingParamsEstimator, seed_from_random_state
 from ratecli.api.fitting import FitResult, LabelledRows, fit_rows
 from ratecli.api.goals import FitSpec
 from ratecli.api.rows import InputRows
-from ratecli.apply.answers import prediction_columns
-from ratecli.apply.table_filter import MAIN_VARIANT
-from ratecli.apply.table_filter_checks import WITHOUT_MIN_KEPT
+from ratecli.apply.predict import prediction_columns
+from ratecli.apply.table_filter import MAIN_VARIANT, WITHOUT_MIN_KEPT
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.models.base import Array

@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warning, issue_warnings
-from ratecli.api.estimator import MappingParamsEstimator, RateScoreMixin, seed_from_random_state
+from ratecli.api.estimator import (
+    BinaryLabels,
+    MappingParamsEstimator,
+    RateScoreMixin,
+    seed_from_random_state,
+)
 from ratecli.api.fitting import FitResult, LabelledRows, fit_rows, normalize_weights
 from ratecli.api.goals import ConstraintSpec, FitSpec
-from ratecli.api.labels import BinaryLabels
 from ratecli.api.rows import InputRows
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import solver_class

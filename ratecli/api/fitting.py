@@ -36,10 +36,9 @@ from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Sample, relative_weights
 from ratecli.runner.trial import TrialEnding, build_problem, solve_and_measure
 from ratecli.runner.worker import limit_to_one_thread
-from ratecli.sampling.deployed_column import read_decisions
+from ratecli.sampling.encoding import read_decisions, slice_memberships
 from ratecli.sampling.resampling import Holdout
 from ratecli.sampling.rows import ExperimentData, TrialData
-from ratecli.sampling.slices import slice_memberships
 from ratecli.solvers.base import Solution
 
 WEIGHT_BITS = 32

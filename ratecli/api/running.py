@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ratecli.api.errors import convert_errors, issue_warning, issue_warnings
-from ratecli.api.lines import to_plain_value
+from ratecli.api.goals import to_plain_value
 from ratecli.api.results import Results, load_results
 from ratecli.config.document import Document
 from ratecli.config.override import apply_overrides
@@ -20,7 +20,7 @@ from ratecli.experiment.prepare import (
     prepare_data,
 )
 from ratecli.ledger.lock import lock_results
-from ratecli.report.expectation_warnings import warn_unmet_expectations
+from ratecli.report.expectations import warn_unmet_expectations
 from ratecli.report.write import check_report_folder, write_and_load_report
 from ratecli.runner.executors import Executor, parse_executor
 from ratecli.runner.run import run_experiment as run_trials

@@ -12,10 +12,9 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from ratecli.api.errors import convert_errors
-from ratecli.api.estimator import predict_with_sensitive
+from ratecli.api.estimator import BinaryLabels, predict_with_sensitive
 from ratecli.api.fitting import LabelledRows, normalize_weights
 from ratecli.api.goals import UNCONSTRAINED, FitSpec
-from ratecli.api.labels import BinaryLabels
 from ratecli.api.rows import InputRows
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import VIOLATION_PREFIX

@@ -22,11 +22,14 @@ from sklearn.utils.validation import (
 )
 
 from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warning, issue_warnings
-from ratecli.api.estimator import RateScoreMixin, predict_with_sensitive, seed_from_random_state
+from ratecli.api.estimator import (
+    BinaryLabels,
+    RateScoreMixin,
+    predict_with_sensitive,
+    seed_from_random_state,
+)
 from ratecli.api.fitting import LabelledRows, check_fit_rows
-from ratecli.api.goals import UNCONSTRAINED, ConstraintSpec, FitSpec, ParsedFitSpec
-from ratecli.api.labels import BinaryLabels
-from ratecli.api.lines import YamlWriter
+from ratecli.api.goals import UNCONSTRAINED, ConstraintSpec, FitSpec, ParsedFitSpec, YamlWriter
 from ratecli.api.rows import InputRows
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold

@@ -13,9 +13,35 @@ from ratecli.datasets.encode import ReadyMadeError
 from ratecli.datasets.paths import missing_file_error, unreadable_file_error
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.files import ENCODER_FILE, MODELS_FOLDER
+from ratecli.ledger.records import PlannedTrial
 from ratecli.models.base import Classifier
 from ratecli.sampling.deployed import load_classifier, read_model_file
 from ratecli.sampling.encoding import Encoding
+
+
+def encoder_json(
+    trial: PlannedTrial, encoding: str, names: Mapping[str, str], models: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """The file by its name; `names` are those of the variants' files, `models` what they hold.
+
+    There is none where the trial is of an older ratecli, which kept no encoding.
+    """
+    if not encoding:
+        return {}
+    content = {
+        "key": trial.key,
+        "algorithm": trial.label,
+        "point": dict(trial.point),
+        "seed": trial.seed,
+        "models": [
+            {"variant": variant, "file": names[variant], "sha256": hashlib.sha256(data).hexdigest()}
+            for variant, data in models.items()
+        ],
+        **json.loads(encoding),
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    return {ENCODER_FILE: f"{text}\n".encode()}
+
 
 READY_MADE_FEATURES = {"matrix": "came ready-made", "counts": "are counts of terms in texts"}
 

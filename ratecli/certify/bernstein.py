@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ratecli.certify.bound import Bound, split_delta
-from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
+from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SampleSizes, split_delta
 from ratecli.models.base import Array
 
 

@@ -7,12 +7,37 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
+from scipy import optimize
 
 from ratecli.certify.bets import compute_stakes
-from ratecli.certify.bound import Bound, scale_to_unit
-from ratecli.certify.root_finding import find_root_above
-from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
+from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SampleSizes, scale_to_unit
 from ratecli.models.base import Array
+
+MAX_BRACKET = 100.0
+"""Values are cut here, so that one infinite end does not slow the search."""
+
+
+def find_root_above(
+    value: Callable[[float], float], low: float, high: float, tolerance: float
+) -> float:
+    """Return a point at which the value is at least 0, mostly the first to within the tolerance.
+
+    Every point that is returned has been tried, but for `high`, which the caller must know to do:
+    a bound made by this search is as sound as one trial, whatever the function is.
+    """
+
+    def cut(point: float) -> float:
+        return min(max(value(point), -MAX_BRACKET), MAX_BRACKET)
+
+    if high <= low or cut(low) >= 0:
+        return min(low, high)
+    if cut(high) < 0:
+        return high
+    root: float = optimize.brentq(cut, low, high, xtol=tolerance / 2)
+    while root < high and cut(root) < 0:
+        root, tolerance = root + tolerance / 2, 2 * tolerance
+    return min(root, high)
+
 
 NUISANCE = 0.02
 """Share of delta for the upper limits of the single means of a sum."""

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from ratecli.certify.bets import PRIOR_VARIANCE
-from ratecli.certify.samples import PredictedBound, SampleSizes
+from ratecli.certify.bound import PredictedBound, SampleSizes
 from ratecli.models.base import Array
 
 NODES = 32

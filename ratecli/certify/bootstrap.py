@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
-from ratecli.certify.bound import Bound
-from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
+from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SampleSizes
 from ratecli.models.base import Array
 
 RESAMPLES, MAX_RESAMPLES = 1999, 49_999

@@ -10,9 +10,8 @@ from ratecli.certify.bernstein import EmpiricalBernstein
 from ratecli.certify.betting import Betting
 from ratecli.certify.binomial import ClopperPearson
 from ratecli.certify.bootstrap import Bootstrap
-from ratecli.certify.bound import Bound
+from ratecli.certify.bound import Bound, SampleMoments, WeightedSample
 from ratecli.certify.hoeffding import Hoeffding
-from ratecli.certify.samples import SampleMoments, WeightedSample
 from ratecli.certify.student import StudentT
 
 __all__ = ["AUTO", "BOUNDS", "Bound", "choose_bound"]

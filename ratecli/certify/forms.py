@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.certify.samples import (
+from ratecli.certify.bound import (
     BoundedSample,
     Measurements,
     SampleMoments,

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ratecli.certify.bound import Bound
-from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
+from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SampleSizes
 from ratecli.models.base import Array
 
 

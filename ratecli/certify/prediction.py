@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from ratecli.certify.bound import Measurements, SampleMoments, WeightedSample
 from ratecli.certify.bounds import Bound, choose_bound
 from ratecli.certify.forms import FormRows, independent_parts
-from ratecli.certify.samples import Measurements, SampleMoments
 from ratecli.certify.trees import GoalTestPlan, OneSidedBound
 from ratecli.models.base import Array
+from ratecli.rates import expression as ex
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 
@@ -91,3 +93,108 @@ def predict_outcome(
     """Of as many rows as these, given the parts of every quantity."""
     moments = (tuple(part.moments(measurements) for part in parts) for parts in rows)
     return ExpectedOutcome(tested, tuple(moments), bound)
+
+
+MAX_ROWS_NEEDED = 10**9
+"""Rows beyond which nobody is told a number."""
+ROWS_PRECISION = 2e-3
+"""To which share of itself a number of rows is told."""
+MIN_GROUP_ROWS = 2
+"""Rows of a group without which nothing is said of it: no deviation can be told from fewer."""
+
+
+def is_unusable(part: WeightedSample) -> bool:
+    """Whether a sample certifies nothing: too few rows, or measurements that are no finite numbers."""
+    values = part.sample.values
+    return len(values) < MIN_GROUP_ROWS or not bool(np.isfinite(values).all())
+
+
+def explain_failure(
+    expected: ExpectedOutcome,
+    parts: Sequence[Sequence[WeightedSample]],
+    ends: Array,
+    estimates: Array,
+    rows: int,
+) -> str:
+    """One or two sentences on a test that was not passed.
+
+    Parameters
+    ----------
+    expected
+        From moments of the tested rows themselves.
+    parts
+        The samples of every quantity.
+    ends, estimates
+        (P,) the upper end reached by each tree, and its value without any confidence.
+    rows
+        How many rows were tested.
+    """
+    name = expected.tested.goal.name
+    reached = f"'{name}': the upper bound reached {_format_value(ends.max())}, it must be at most 0"
+    for form, samples in zip(expected.tested.quantities, parts, strict=True):
+        for part in filter(is_unusable, samples):
+            return f"{reached}; {_explain_unusable(ex.to_text(form.expression()), part)}"
+    worst = float(estimates.max())
+    if math.isnan(worst):
+        return f"{reached}; on the safety rows its value is not defined"
+    if worst >= 0:
+        return (
+            f"{reached}. Its estimate on the safety rows is {_format_value(worst)} itself: no number of "
+            "rows would be enough for this candidate"
+        )
+    needed = rows_needed(expected, ends, estimates, rows)
+    enough = f"more than {MAX_ROWS_NEEDED:,}" if needed is None else f"about {_round_up(needed):,}"
+    return (
+        f"{reached}. Its estimate on the safety rows is {_format_value(worst)}: for this candidate to pass "
+        f"it would take {enough} safety rows instead of {rows:,}"
+    )
+
+
+def _explain_unusable(what: str, part: WeightedSample) -> str:
+    size = len(part.sample.values)
+    if size < MIN_GROUP_ROWS:
+        found = f"{size} safety row{'' if size == 1 else 's'}"
+        return f"{found} for '{what}' {'is' if size == 1 else 'are'} too few for any bound"
+    broken = int((~np.isfinite(part.sample.values)).sum())
+    return f"of {size:,} measurements for '{what}', {broken:,} are not finite numbers"
+
+
+def rows_needed(expected: ExpectedOutcome, ends: Array, estimates: Array, rows: int) -> int | None:
+    """About the least number of safety rows at which all trees are expected to pass; None beyond `MAX_ROWS_NEEDED`.
+
+    Groups keep their shares of the rows, and measurements their moments. What is expected of `rows`
+    rows is not quite what was found of them, as bounds look at more than moments: for each tree the
+    distance of its end from its estimate is taken in proportion.
+    """
+    if rows < 1 or not (estimates < 0).all():
+        return None
+
+    def width(count: int) -> Array:
+        return np.asarray(expected.scaled(count / rows).upper() - estimates)
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (ends - estimates) / width(rows)
+    unit = np.where(np.isfinite(found) & (found > 0), found, 1.0)
+
+    def passes(count: int) -> bool:
+        return bool((estimates + unit * width(count) <= 0).all())
+
+    low, high = rows, 2 * rows
+    while not passes(high):
+        low, high = high, 2 * high
+        if low > MAX_ROWS_NEEDED:
+            return None
+    while high - low > max(high * ROWS_PRECISION, 1):
+        middle = (low + high) // 2
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return high
+
+
+def _round_up(count: int) -> int:
+    """To three digits."""
+    unit = int(10 ** max(len(str(count)) - 3, 0))
+    return -(-count // unit) * unit
+
+
+def _format_value(value: float) -> str:
+    return f"{value:.4g}"

@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
-from ratecli.certify.bound import Bound
-from ratecli.certify.samples import BoundedSample, PredictedBound, SampleSizes
+from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SampleSizes
 from ratecli.models.base import Array
 
 T_SLOPE_STEP = 1e-4

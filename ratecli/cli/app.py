@@ -12,9 +12,8 @@ import typer
 import ratecli
 from ratecli.cli import catalogue, checks, data, filters, plans, plugins, predictions, reports, runs
 from ratecli.cli import files as specs
-from ratecli.cli.commands import CommandGroup
-from ratecli.cli.console import replace_unencodable
-from ratecli.plain_text import terminal_safe
+from ratecli.cli.console import CommandGroup, replace_unencodable
+from ratecli.render import terminal_safe
 
 EXIT_INTERNAL_ERROR = 70
 

@@ -13,8 +13,8 @@ from ratecli.cli.arguments import (
     FilesArgument,
     OutputOption,
     check_distinct_outputs,
+    collect_errors,
 )
-from ratecli.cli.collect import collect_errors
 from ratecli.cli.console import format_table, pluralize, print_diagnostics, print_json
 from ratecli.cli.files import OutputFormat
 from ratecli.errors import Diagnostic
@@ -109,7 +109,7 @@ def _reference_path(made: PreparedExperiment, reference: Path) -> Path:
 
 def _write_junit(checks: list[CheckReport], place: Path) -> None:
     from ratecli.files import atomic_write, report_write_errors  # noqa: PLC0415
-    from ratecli.report.regression.junit import to_junit  # noqa: PLC0415
+    from ratecli.report.regression.render import to_junit  # noqa: PLC0415
 
     with report_write_errors(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ratecli.cli.arguments import OfflineOption
-from ratecli.cli.collect import collect_errors
+from ratecli.cli.arguments import OfflineOption, collect_errors
 from ratecli.cli.completion import YAML_SUFFIXES, complete_datasets
-from ratecli.cli.fetching import DownloadCallback, download_progress
+from ratecli.cli.console import DownloadCallback, download_progress
 
 
 def add_to(app: typer.Typer) -> None:

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 import typer
 
 from ratecli.cli.arguments import (
+    EXIT_NO_DATA,
     RESULTS_FOLDER,
     FilesArgument,
     OutputOption,
     SettingsOption,
     check_distinct_outputs,
+    check_models_not_overwritten,
+    prepare_files,
 )
 from ratecli.cli.console import format_table, pluralize, print_diagnostics
-from ratecli.cli.requests import EXIT_NO_DATA, check_models_not_overwritten, prepare_files
 
 if TYPE_CHECKING:
-    from ratecli.experiment.forecast import RunForecast
-    from ratecli.experiment.prepare import PreparedExperiment
+    from ratecli.experiment.prepare import PreparedExperiment, RunForecast
     from ratecli.runner.run import RunRequest
 
 UNKNOWN = "unknown"
@@ -38,7 +39,7 @@ def plan(
 
     A trial that several experiments have in common counts once in all.
     """
-    from ratecli.cli.fetching import record_progress  # noqa: PLC0415
+    from ratecli.cli.console import record_progress  # noqa: PLC0415
     from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
     from ratecli.runner.run import RunRequest  # noqa: PLC0415
 
@@ -69,7 +70,7 @@ def plan(
 
 
 def _print_plan(asked: RunRequest) -> None:
-    from ratecli.experiment.forecast import forecast_run  # noqa: PLC0415
+    from ratecli.experiment.prepare import forecast_run  # noqa: PLC0415
     from ratecli.files import LEDGER_FILE  # noqa: PLC0415
 
     outlooks = forecast_run(asked.prepared, asked.folder / LEDGER_FILE)
@@ -87,7 +88,7 @@ def _print_plan(asked: RunRequest) -> None:
 
 def _print_plans(here: Sequence[RunRequest], there: Sequence[RunRequest]) -> None:
     """A row an experiment, and one for all; those `there` wait for their data."""
-    from ratecli.experiment.forecast import forecast_runs  # noqa: PLC0415
+    from ratecli.experiment.prepare import forecast_runs  # noqa: PLC0415
     from ratecli.files import LEDGER_FILE  # noqa: PLC0415
 
     *several, every = forecast_runs([(one.prepared, one.folder / LEDGER_FILE) for one in here])

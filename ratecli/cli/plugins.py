@@ -10,7 +10,7 @@ import typer
 
 from ratecli.cli.arguments import JsonOption, OfflineOption
 from ratecli.cli.console import format_table, pluralize, print_json
-from ratecli.plain_text import terminal_safe
+from ratecli.render import terminal_safe
 
 if TYPE_CHECKING:
     from ratecli.conformance.outcome import OptimalityGap, PluginReport

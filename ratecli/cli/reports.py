@@ -8,8 +8,7 @@ from pathlib import Path
 
 import typer
 
-from ratecli.cli.arguments import RESULTS_FOLDER, FilesArgument, OutputOption
-from ratecli.cli.collect import collect_errors
+from ratecli.cli.arguments import RESULTS_FOLDER, FilesArgument, OutputOption, collect_errors
 
 JOINED_REPORT = "report.html"
 

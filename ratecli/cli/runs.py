@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from ratecli.cli.arguments import (
+    EXIT_NO_DATA,
     RESULTS_FOLDER,
     FilesArgument,
     OfflineOption,
     OutputOption,
     SettingsOption,
     check_distinct_outputs,
+    check_models_not_overwritten,
+    prepare_files,
 )
 from ratecli.cli.console import print_diagnostics
-from ratecli.cli.requests import EXIT_NO_DATA, check_models_not_overwritten, prepare_files
 
 if TYPE_CHECKING:
     from ratecli.runner.executors import Executor
@@ -84,7 +86,7 @@ def run(  # one parameter an option
     """Run experiments: whatever is not stored yet. Then write tables, plots and report."""
     where = _executor(executor, jobs)
     from ratecli.cli.batch import BatchOptions, run_batch  # noqa: PLC0415
-    from ratecli.cli.fetching import download_progress, record_progress  # noqa: PLC0415
+    from ratecli.cli.console import download_progress, record_progress  # noqa: PLC0415
     from ratecli.experiment.prepare import prepare  # noqa: PLC0415
     from ratecli.runner.run import RunRequest  # noqa: PLC0415
 

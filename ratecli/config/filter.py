@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
-from ratecli.config.base import ColumnName, NotNull, RuleText, Spec, require_value
+from ratecli.config.base import (
+    IDENTIFIER_PATTERN,
+    ColumnName,
+    NotNull,
+    RuleText,
+    Spec,
+    check_name,
+    require_value,
+)
 from ratecli.config.complaint import (
     LOCATION_MARK,
     Complaint,
@@ -15,7 +23,6 @@ from ratecli.config.complaint import (
     invalid_choice,
     wrong_type,
 )
-from ratecli.config.names import IDENTIFIER_PATTERN, check_name
 
 FILTER = "filter"
 """What results call the stage's own trials."""

@@ -2,11 +2,95 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
-from ratecli.config.scalars import PlainScalar
-from ratecli.config.source import SourceText
+from ratecli.errors import SourceLocation
+
+PlainScalar = str | int | float | bool | None
+
+SCALAR_CONSTANTS: dict[str, PlainScalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+    **{sign + word: float(sign + "inf") for sign in ("", "+") for word in (".inf", ".Inf", ".INF")},
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+}
+
+INTEGER_PATTERN = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+FLOAT_PATTERN = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+INTEGER_BASES = {"0o": 8, "0x": 16}
+MAX_INTEGER = 2**63 - 1
+
+
+def resolve_scalar(text: str) -> PlainScalar:
+    """The value of an unquoted scalar; OverflowError for whole numbers beyond 64 bits."""
+    if text in SCALAR_CONSTANTS:
+        return SCALAR_CONSTANTS[text]
+    if INTEGER_PATTERN.fullmatch(text):
+        return _parse_integer(text)
+    if FLOAT_PATTERN.fullmatch(text):
+        return float(text)
+    return text
+
+
+def _parse_integer(text: str) -> int:
+    base = INTEGER_BASES.get(text[:2], 10)
+    digits = text[2:] if base != 10 else text
+    # int() itself refuses thousands of digits, so the length is looked at first
+    number = int(digits, base) if len(digits.lstrip("+-0")) <= 64 else MAX_INTEGER + 1
+    if abs(number) > MAX_INTEGER:
+        raise OverflowError(text)
+    return number
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A file, or the text of one `--set` override; offsets count characters."""
+
+    file: str
+    text: str
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        # splitlines and YAML agree on line breaks once control characters are refused
+        return [*self.text.splitlines(keepends=True), ""]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *accumulate(len(line) for line in self._lines[:-1])]
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        # kept, so that thousands of faults on one long line share its text
+        return [line.rstrip("\r\n\x85\u2028\u2029") for line in self._lines]
+
+    def line(self, number: int) -> str:
+        """The text of a line, counted from 0, without its break."""
+        return self._texts[number]
+
+    def offset(self, line: int, column: int) -> int:
+        return self._starts[line] + column
+
+    def line_of(self, offset: int) -> int:
+        return bisect_right(self._starts, offset) - 1
+
+    def place(self, start: int, end: int) -> SourceLocation:
+        """The stretch from `start` to `end`, cut where its first line ends; never empty."""
+        number = self.line_of(start)
+        excerpt, column = self.line(number), start - self._starts[number]
+        width = max(1, min(end - start, len(excerpt) - column))
+        return SourceLocation(self.file, number + 1, column + 1, width, excerpt)
+
+    @property
+    def last(self) -> int:
+        """The offset just behind the last character that is not blank."""
+        return len(self.text.rstrip())
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from ratecli.config.complaint import describe_type
 from ratecli.config.document import Document
-from ratecli.config.nodes import ListNode, MapNode, ScalarNode, YamlNode, plain_data
-from ratecli.config.source import SourceText
+from ratecli.config.nodes import ListNode, MapNode, ScalarNode, SourceText, YamlNode, plain_data
 from ratecli.config.yaml import parse_yaml
 from ratecli.errors import Diagnostic, FaultError, SourceLocation
 

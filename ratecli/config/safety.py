@@ -9,7 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, WithJsonSchema
 
-from ratecli.config.base import NotNull, Spec, StrictFlag, require_value
+from ratecli.config.base import (
+    IDENTIFIER_PATTERN,
+    NotNull,
+    Spec,
+    StrictFlag,
+    check_name,
+    require_value,
+)
 from ratecli.config.complaint import (
     LOCATION_MARK,
     Complaint,
@@ -19,7 +26,6 @@ from ratecli.config.complaint import (
     wrong_type,
 )
 from ratecli.config.dataset import FRACTION_PATTERN, ColumnNames, as_fraction
-from ratecli.config.names import IDENTIFIER_PATTERN, check_name
 
 DEFAULT_DELTA = 0.05
 """Of a constraint that `delta` does not name."""

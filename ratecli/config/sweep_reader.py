@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ratecli.config.base import check_name
 from ratecli.config.complaint import (
     Complaint,
     as_validation_error,
@@ -15,7 +16,6 @@ from ratecli.config.complaint import (
     wrong_type,
 )
 from ratecli.config.document import Loc
-from ratecli.config.names import check_name
 from ratecli.config.sweep import SPACE_PATTERN, Sweep, SweepPoint, sweep_points
 
 MAX_POINTS = 10_000

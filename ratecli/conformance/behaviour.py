@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ratecli.conformance.goals import TINY_PROBLEM_GOALS
+from ratecli.conformance.optimum import TINY_PROBLEM_GOALS
 from ratecli.conformance.outcome import (
     CheckFailedError,
     CheckSkippedError,

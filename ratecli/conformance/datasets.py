@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ratecli.config.names import IDENTIFIER_PATTERN
+from ratecli.config.base import IDENTIFIER_PATTERN
 from ratecli.conformance.outcome import (
     CheckFailedError,
     CheckSkippedError,

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from ratecli.certify.safety_test import SafetyTestSpec
-from ratecli.conformance.goals import TINY_PROBLEM_GOALS, TinyProblemGoals
-from ratecli.conformance.optimum import indistinguishable_rows
+from ratecli.conformance.optimum import TINY_PROBLEM_GOALS, TinyProblemGoals, indistinguishable_rows
 from ratecli.conformance.outcome import CheckFailedError, CheckSkippedError, exception_line
 from ratecli.conformance.rows import TinyTable, plain_table
 from ratecli.conformance.watch import SideEffects, watch_side_effects

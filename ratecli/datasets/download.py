@@ -10,23 +10,132 @@ known is moved there, too, and refused until the user vouches for it. An address
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
+import lzma
 import os
+import re
 import shutil
+import stat
 import threading
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
-from ratecli.datasets.archive import ARCHIVE_LIMIT, extract_member
 from ratecli.datasets.source import RemoteFile, Source
-from ratecli.datasets.unverified import read_vouched_checksums, unvouched_file_error
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.staging import staged_folder
+from ratecli.files import staged_folder
+
+CHECKSUM_FILE = "SHA256SUMS"
+_LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](.+)")
+
+
+def read_vouched_checksums(folder: Path) -> dict[str, str]:
+    """sha256 by name of the file, as far as SHA256SUMS in `folder` is there and says so."""
+    try:
+        lines = (folder / CHECKSUM_FILE).read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    found = (_LINE.fullmatch(line.strip()) for line in lines)
+    return {line.group(2): line.group(1).lower() for line in found if line}
+
+
+def unvouched_file_error(file: RemoteFile, path: Path, sha256: str) -> Diagnostic:
+    """The E403 for a file that is there and that nobody has vouched for."""
+    message = f"'{path}' cannot be verified: its published sha256 is not known to ratecli"
+    way = (
+        f"fetched from {file.url}; if you trust it, add this line to {path.parent / CHECKSUM_FILE}: "
+        f"{sha256}  {file.name}"
+    )
+    return Diagnostic("E403", message, way)
+
+
+ARCHIVE_LIMIT = 64 * 2**20
+"""Bytes that an archive, outer or inner, may have."""
+
+BROKEN_ARCHIVE_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,  # a compression that zipfile does not know
+    RuntimeError,  # one that this Python was built without
+    ValueError,  # names and places that cannot be
+)
+"""What zipfile raises for bytes that are no archive, beside OSError (a place before the beginning)."""
+_CHUNK_archive = 2**16
+
+
+def extract_member(archive: Path, members: tuple[str, ...], target: Path, size: int) -> None:
+    """Write to `target` what `members` lead to: archives within archives, then a file of `size`."""
+    for depth, member in enumerate(members):
+        last = depth == len(members) - 1
+        out = target if last else target.with_name(f"{target.name}.{depth}")
+        try:
+            _extract_one(archive, member, out, size if last else ARCHIVE_LIMIT)
+        except BROKEN_ARCHIVE_ERRORS as error:
+            raise _broken_archive(archive, error) from error
+        except OSError as error:
+            if error.errno not in {None, errno.EINVAL}:  # the disk's trouble, not the archive's
+                raise
+            raise _broken_archive(archive, error) from error
+        archive = out
+
+
+def _broken_archive(archive: Path, error: Exception) -> FaultError:
+    message = f"'{archive.name}' is not a whole zip archive: {error}"
+    return FaultError(Diagnostic("E402", message, "try again later, or use a mirror"))
+
+
+def _extract_one(archive: Path, member: str, target: Path, limit: int) -> None:
+    with zipfile.ZipFile(archive) as opened:
+        for info in opened.infolist():
+            _refuse_unsafe(info)
+        try:
+            info = opened.getinfo(member)
+        except KeyError:
+            message = f"the archive holds no '{member}'"
+            known = ", ".join(opened.namelist()[:8])
+            raise FaultError(Diagnostic("E402", message, f"it holds: {known}")) from None
+        if info.file_size > limit:
+            raise _too_large(member, limit)
+        with opened.open(info) as source, target.open("wb") as sink:
+            _copy_archive(source, sink, member, limit)
+
+
+def _refuse_unsafe(info: zipfile.ZipInfo) -> None:
+    name = info.filename.replace("\\", "/")
+    escapes = (
+        ".." in PurePosixPath(name).parts or name.startswith("/") or re.match("[A-Za-z]:", name)
+    )
+    if escapes or stat.S_ISLNK(info.external_attr >> 16):
+        message = f"the archive is unsafe: its member '{info.filename}' leaves the folder"
+        raise FaultError(Diagnostic("E409", message, "nothing was extracted; use another address"))
+    if info.flag_bits & 1:
+        message = f"the archive is unsafe: its member '{info.filename}' is encrypted"
+        raise FaultError(Diagnostic("E409", message, "nothing was extracted; use another address"))
+
+
+def _copy_archive(source: IO[bytes], sink: IO[bytes], member: str, limit: int) -> None:
+    """Copy while counting, since the size an archive states need not be true."""
+    done = 0
+    while chunk := source.read(_CHUNK_archive):
+        done += len(chunk)
+        if done > limit:
+            raise _too_large(member, limit)
+        sink.write(chunk)
+
+
+def _too_large(member: str, limit: int) -> FaultError:
+    message = f"the archive is unsafe: its member '{member}' is larger than {limit:,} bytes"
+    return FaultError(Diagnostic("E409", message, "nothing was extracted; use another address"))
+
 
 if TYPE_CHECKING:
     import requests

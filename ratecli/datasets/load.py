@@ -20,8 +20,14 @@ from ratecli.datasets.download import (
     source_checksums,
 )
 from ratecli.datasets.label import MISSING_WORDS, read_label, read_number
-from ratecli.datasets.missing import MISSING_TO_MEAN, CellCounts, missing_cells_error
-from ratecli.datasets.near_numbers import FEW_LEVELS, has_stray_words, stray_word_error
+from ratecli.datasets.missing import (
+    FEW_LEVELS,
+    MISSING_TO_MEAN,
+    CellCounts,
+    has_stray_words,
+    missing_cells_error,
+    stray_word_error,
+)
 from ratecli.datasets.paths import find_user_file, resolve_user_path, unreadable_file_error
 from ratecli.datasets.roles import EntryOptions, column_roles, table_options_of
 from ratecli.datasets.source import Raw, Source

@@ -10,6 +10,25 @@ from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic, FaultError
 
+_NUMBER_SHARE = 0.9
+"""Share of numbers from which a text column looks like numbers with slips among them."""
+
+FEW_LEVELS = 20
+
+
+def has_stray_words(distinct: int, share: float) -> bool:
+    """Of so many distinct words, where those that are no numbers are such a share of the rows."""
+    return distinct > FEW_LEVELS and share <= 1 - _NUMBER_SHARE
+
+
+def stray_word_error(name: str, row: int, word: str) -> Diagnostic:
+    """The E411 for the first of them; rows count from 0."""
+    message = f"column '{name}' holds numbers, but '{word}' in row {row + 1}"
+    return Diagnostic(
+        "E411", message, "correct it, or name the column under 'categorical' or 'drop'"
+    )
+
+
 MISSING_IS_ERROR, MISSING_TO_MEAN = "error", "mean"
 """What `missing:` can say of a number that is missing: it is refused, or is the mean of the training rows."""
 FILL_HELP = "fill in the values, or name the column under 'drop' or 'categorical'"

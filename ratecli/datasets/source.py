@@ -17,7 +17,7 @@ class RemoteFile:
 
     `members` leads from the archive at `url` to the file, through an inner archive if need be; a
     mirror holds the bare file. Where nobody here has seen the published bytes, `sha256` is empty and
-    `size` 0: the user must vouch for what is fetched (ratecli/datasets/unverified.py).
+    `size` 0: the user must vouch for what is fetched (ratecli/datasets/download.py).
     """
 
     name: str

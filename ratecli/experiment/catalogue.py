@@ -11,9 +11,9 @@ from typing import Any
 
 from ratecli.datasets import registry
 from ratecli.datasets.sources import SOURCES
-from ratecli.error_codes import CODES
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import CODES, Diagnostic, FaultError
 from ratecli.plugins import OWN_PACKAGE, Plugin, plugins_by_name, unusable_plugin_warnings
+from ratecli.rates.expression import VARIADIC_FUNCTIONS
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.interval import INFINITY
 from ratecli.rates.metrics import BUILTIN_NAMES, find_metric
@@ -28,7 +28,6 @@ from ratecli.rates.table import (
     Composite,
     Rate,
 )
-from ratecli.rates.templates import VARIADIC_FUNCTIONS
 
 ListingRow = dict[str, Any]
 

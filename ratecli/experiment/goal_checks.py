@@ -4,19 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
+from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.document import Document, Loc
 from ratecli.config.experiment import Experiment
 from ratecli.errors import Diagnostic, Span
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, resolve_goals
-from ratecli.experiment.ranges import violation_range
+from ratecli.experiment.options import solver_class
+from ratecli.experiment.safety import is_safety_tested, merged_safety, own_safety_keys
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import Goal, Shape, find_two_sided_rate
-from ratecli.rates.balance import disclosure_bound
+from ratecli.rates.affine import disclosure_bound
+from ratecli.rates.analysis import (
+    Goal,
+    Shape,
+    affine_pieces,
+    constraint_goal,
+    find_two_sided_rate,
+    interval,
+)
 from ratecli.rates.expression import Expression
+from ratecli.rates.metrics import BUILTIN_NAMES
 from ratecli.rates.syntax import NO_SPAN
 from ratecli.rates.table import DEPLOYED
 from ratecli.solvers.base import Solver
+from ratecli.solvers.feasibility import min_constraint_excess
 from ratecli.solvers.registry import loadable_solvers
+
+
+def check_swept_names(experiment: Experiment, document: Document) -> Iterator[Diagnostic]:
+    """E106 for a swept name that is a metric or function: rules would take the number for it."""
+    for loc in _swept_name_locs(experiment):
+        if loc[-1] in BUILTIN_NAMES:
+            message = f"'{loc[-1]}' is a metric or function of the language and cannot be swept"
+            yield Diagnostic(
+                "E106", message, "sweep another name", place=document.place(loc, key=True)
+            )
+
+
+def _swept_name_locs(experiment: Experiment) -> Iterator[Loc]:
+    yield from (("sweep", name) for name in experiment.sweep.names)
+    for index, entry in enumerate(experiment.algorithms):
+        names = entry.sweep.names if entry.sweep else ()
+        yield from (("algorithms", index, entry.name, "sweep", name) for name in names)
+
+
+def violation_range(goal: Goal) -> tuple[float, float]:
+    """Least and most by which a rule can be broken, over all rates."""
+    known = [
+        part
+        for part in goal.pieces
+        if not any(isinstance(n, ex.AlgorithmMetric) for n in ex.walk(part))
+    ]
+    if len(known) < len(goal.pieces):
+        return float("-inf"), float("inf")
+    shaped = constraint_goal(goal.name, goal.text, goal.pieces, goal.expression)
+    ranges = [interval(piece) for piece in shaped.pieces]
+    low = max(low for low, _ in ranges)
+    if len(goal.pieces) > 1 and shaped.shape is Shape.AFFINE:
+        low = _least_chain_violation(
+            shaped
+        )  # each comparison may be met where all together are not
+    return low, max(high for _, high in ranges)
+
+
+def _least_chain_violation(goal: Goal) -> float:
+    """Least, over rates in [0, 1], by which a chain of affine comparisons is broken."""
+    forms = affine_pieces(goal)
+    rates = ex.leaves(*goal.pieces)
+    coefficients = np.array(
+        [[form.coefficients.get(rate, 0.0) for rate in rates] for form in forms]
+    )
+    least = min_constraint_excess(coefficients, np.array([form.constant for form in forms]))
+    return least if least > CONSTRAINT_TOLERANCE else min(least, 0.0)
+
 
 SHAPE_NAMES = {
     Shape.AFFINE: "affine",
@@ -205,3 +267,84 @@ def _measured_rates(node: Expression) -> Iterator[ex.MeasuredNode]:
     for part in ex.walk(node):
         if isinstance(part, ex.AlgorithmMetric):
             yield from ex.measured_nodes(part.metric)
+
+
+MARGIN_KEYS = ("constraints_on", "margin")
+"""Keys of an entry by which constraints are held more firmly."""
+
+
+def check_algorithm_entry(
+    experiment: Experiment, document: Document, entry: AlgorithmSpec, at: Loc
+) -> Iterator[Diagnostic]:
+    """E307, E102 for what the algorithm needs; E104 for room that does nothing, or is asked for twice.
+
+    `at` is where the entry stands.
+    """
+    found = solver_class(entry.name)
+    place = document.place(at, key=True)
+    if found.needs_deployed and experiment.deployed is None:
+        message = f"'{entry.name}' takes the deployed model, and none is given"
+        yield Diagnostic("E307", message, DEPLOYED_HINT, place=place)
+    if found.needs_promise and not is_safety_tested(experiment, entry):
+        message = f"'{entry.name}' trains for a safety test, and there is none"
+        yield Diagnostic("E102", message, "say safety: {delta: 0.05}", place=place)
+    for key, message, hint in _useless_margin_keys(experiment, entry):
+        yield Diagnostic("E104", message, hint, place=document.place((*at, *key)))
+
+
+def check_filter_compatibility(
+    experiment: Experiment,
+    document: Document,
+    entry: AlgorithmSpec,
+    at: Loc,
+    *,
+    take: str,
+    aim: float | None,
+) -> Iterator[Diagnostic]:
+    """E104 for an algorithm that cannot do with the training rows that the file's filter leaves it.
+
+    Predictions of a safety test count rows alike. An audit of a stored model has to encode features as they
+    are without the filter.
+    """
+    found, place = solver_class(entry.name), document.place(at, key=True)
+    predicts = found.needs_promise or (aim is not None and found.role == "enforces")
+    if predicts and take == "weights":
+        message = (
+            f"'{entry.label}' predicts its safety test from training rows that count alike, and the filter "
+            "weighs them"
+        )
+        hint = "say take: sample of the filter, or filter: false here"
+        yield Diagnostic("E104", message, hint, place=place)
+    stored = experiment.deployed is not None and experiment.deployed.model is not None
+    if found.needs_deployed and stored:
+        message = f"'{entry.label}' takes a stored model as it is: no rows are filtered for it"
+        yield Diagnostic("E104", message, "say filter: false here", place=place)
+
+
+def _useless_margin_keys(
+    experiment: Experiment, entry: AlgorithmSpec
+) -> Iterator[tuple[Loc, str, str]]:
+    """Keys within the entry that have no part in its trials, why, and what would be right."""
+    found, given = solver_class(entry.name), [key for key in MARGIN_KEYS if _states_key(entry, key)]
+    if found.role != "enforces":
+        for key in given:
+            message = f"'{entry.name}' promises nothing: '{key}' has nothing to hold"
+            yield (key,), message, "leave it out"
+        if own_safety_keys(entry).get("aim") is not None:
+            message = f"'{entry.name}' holds no constraint: there is none to tighten for an 'aim'"
+            yield ("safety", "aim"), message, "leave it out"
+        return
+    test = merged_safety(experiment, entry)
+    for key in given:
+        if found.needs_promise:
+            message = (
+                f"'{entry.name}' leaves room for its safety test itself, whatever '{key}' says"
+            )
+            yield (key,), message, "say how much by `inflation`, or by the 'aim' of the test"
+        elif test is not None and test.test and test.aim is not None:
+            message = f"'aim' of the safety test says how much room there is, and so does '{key}'"
+            yield (key,), message, "leave one out"
+
+
+def _states_key(entry: AlgorithmSpec, key: str) -> bool:
+    return bool(getattr(entry, key) != AlgorithmSpec.model_fields[key].default)

@@ -10,9 +10,8 @@ import numpy as np
 from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
 from ratecli.experiment.cases import Case, resolve_goals
-from ratecli.experiment.frontier import find_frontier
 from ratecli.experiment.prepare import PreparedExperiment
-from ratecli.experiment.report_checks import tradeoff_plots
+from ratecli.experiment.report_checks import find_frontier, tradeoff_plots
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex

@@ -21,7 +21,7 @@ from ratecli.ledger.records import PlannedTrial
 from ratecli.rates import expression as ex
 from ratecli.sampling.filtered import RowFilter, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData
-from ratecli.streaming.files import entry_digest
+from ratecli.streaming.table import entry_digest
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from ratecli.config.document import Document
+from ratecli.config.document import Document, Loc
 from ratecli.config.experiment import Experiment, load_experiment, read_experiment
 from ratecli.datasets import registry
 from ratecli.datasets.columns import LazyMapping
@@ -19,18 +21,26 @@ from ratecli.datasets.load import files_from_options, missing_entry_files
 from ratecli.datasets.roles import EntryOptions
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
-from ratecli.experiment.entry_places import DatasetEntryPlaces
-from ratecli.experiment.expect_checks import check_expected_splits
 from ratecli.experiment.filter_stage import filter_place, filter_stage_cases
-from ratecli.experiment.frontier import check_known_optima
-from ratecli.experiment.group_checks import check_groups
-from ratecli.experiment.label_checks import LabelKinds
+from ratecli.experiment.group_checks import LabelKinds, check_groups
 from ratecli.experiment.plan import Plan, make_plan
 from ratecli.experiment.reading import ColumnValues, DatasetNames, ExperimentReader
-from ratecli.experiment.report_checks import check_report_splits
-from ratecli.experiment.row_checks import check_rows, check_sampling, load_checked_rows
-from ratecli.experiment.split_checks import SplitRate, check_split_rates, find_split_rows
+from ratecli.experiment.report_checks import (
+    check_expected_splits,
+    check_known_optima,
+    check_report_splits,
+)
+from ratecli.experiment.row_checks import (
+    SplitRate,
+    check_rows,
+    check_sampling,
+    check_split_rates,
+    find_split_rows,
+    load_checked_rows,
+)
 from ratecli.experiment.stream_checks import check_streams, compared_columns
+from ratecli.ledger.records import CACHED_STATUSES, PlannedTrial, TrialResult
+from ratecli.ledger.store import LedgerStore
 from ratecli.sampling.deployed import load_deployed_model
 from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import (
@@ -41,7 +51,54 @@ from ratecli.sampling.rows import (
     slice_columns,
 )
 from ratecli.sampling.streamed_rows import TableWriteProgress
-from ratecli.streaming.files import entry_digest
+from ratecli.streaming.table import entry_digest
+
+KEYS_BY_CODE = {
+    "E201": ("source",),
+    "E210": ("source",),
+    "E401": ("source",),
+    "E402": ("source",),
+    "E403": ("sha256", "source"),
+    "E404": ("path", "vectors"),
+    "E405": ("path", "vectors"),
+    "E406": ("positive", "label_range", "label"),
+    "E409": ("source",),
+    "E410": ("split",),
+}
+"""What a code is about; the first of these options that the entry has is shown."""
+
+QUOTED_TEXT = re.compile(r"'([^']*)'")
+
+
+@dataclass(frozen=True)
+class DatasetEntryPlaces:
+    """The places of one entry; `options` is what it says."""
+
+    document: Document
+    name: str
+    options: Mapping[str, Any]
+
+    def placed(self, fault: Diagnostic) -> Diagnostic:
+        """The fault at the option that it is about, else at the entry's name."""
+        if fault.place is not None:
+            return fault
+        outer: Loc = ("datasets", self.name)
+        loc = next(self._found(fault), ())
+        key = not loc or fault.code == "E101"
+        return fault.at(self.document.place((*outer, *loc), key=key))
+
+    def _found(self, fault: Diagnostic) -> Iterator[Loc]:
+        yield from ((key,) for key in KEYS_BY_CODE.get(fault.code, ()) if key in self.options)
+        quoted = QUOTED_TEXT.findall(fault.message)
+        yield from ((key,) for key in quoted if key in self.options and not self._many(key))
+        for key, value in self.options.items():
+            if value in quoted:
+                yield (key,)
+            yield from ((key, k) for k, each in enumerate(self._many(key)) if each in quoted)
+
+    def _many(self, key: str) -> list[Any]:
+        value = self.options[key]
+        return value if isinstance(value, list) else []
 
 
 @dataclass(frozen=True)
@@ -324,3 +381,95 @@ def _each_entry(
             faults += map(places.placed, error.faults)
     if faults:
         raise FaultError(faults)
+
+
+@dataclass(frozen=True)
+class RunForecast:
+    """One algorithm's trials; `seconds` for those to run is None where no stored trial tells."""
+
+    label: str
+    trials: int
+    stored: int
+    seconds: float | None
+
+    @property
+    def to_run(self) -> int:
+        return self.trials - self.stored
+
+
+def forecast_run(prepared: PreparedExperiment, ledger: Path) -> list[RunForecast]:
+    """By label, in the file's order; `ledger` is only read, and need not be there."""
+    look = _read_stored_trials(prepared, ledger)
+    labels: dict[str, list[PlannedTrial]] = {}
+    for trial in look.trials.values():
+        labels.setdefault(trial.label, []).append(trial)
+    return [_make_forecast(label, [(look, own)], look.kept) for label, own in labels.items()]
+
+
+def forecast_runs(several: Sequence[tuple[PreparedExperiment, Path]]) -> list[RunForecast]:
+    """Of each experiment, by its name, and then of all, where trials that some have in common count once.
+
+    What one of them has stored is stored for the others: a run of all takes it from there. How long an
+    algorithm takes that one knows nothing of, others tell.
+    """
+    looks = [_read_stored_trials(prepared, ledger) for prepared, ledger in several]
+    told = {name: time for look in reversed(looks) for name, time in look.seconds.items()}
+    looks = [replace(look, seconds={**told, **look.seconds}) for look in looks]
+    shared = {key for look in looks for key in look.kept if key in look.trials}
+    found = [
+        _make_forecast(prepared.experiment.name, [(look, look.trials.values())], look.kept | shared)
+        for (prepared, _), look in zip(several, looks, strict=True)
+    ]
+    first: dict[str, _StoredTrials] = {key: look for look in reversed(looks) for key in look.trials}
+    parts = [
+        (look, [look.trials[key] for key in look.trials if first[key] is look]) for look in looks
+    ]
+    return [*found, _make_forecast("all", parts, shared)]
+
+
+@dataclass(frozen=True)
+class _StoredTrials:
+    """An experiment's trials, the keys that its ledger has, the mean seconds of algorithms there."""
+
+    trials: Mapping[str, PlannedTrial]
+    kept: frozenset[str]
+    seconds: Mapping[str, float]
+
+
+def _read_stored_trials(prepared: PreparedExperiment, ledger: Path) -> _StoredTrials:
+    before, results = _load_ledger(ledger)
+    trials = {trial.key: trial for trial in prepared.plan.planned}
+    algorithm_of = {trial.key: trial.algorithm for trial in [*before, *trials.values()]}
+    kept = {key: result for key, result in results.items() if result.status in CACHED_STATUSES}
+    times: dict[str, list[float]] = {}
+    for key, result in kept.items():
+        if key in algorithm_of:
+            times.setdefault(algorithm_of[key], []).append(result.seconds)
+    return _StoredTrials(
+        trials, frozenset(kept), {name: mean(each) for name, each in times.items()}
+    )
+
+
+def _make_forecast(
+    label: str,
+    parts: Iterable[tuple[_StoredTrials, Collection[PlannedTrial]]],
+    kept: Collection[str],
+) -> RunForecast:
+    """Of some trials of each of some experiments; `kept` are those that need not run."""
+    count = stored = 0
+    times: list[float | None] = []
+    for look, own in parts:
+        lacking = [trial for trial in own if trial.key not in kept]
+        count += len(own)
+        stored += len(own) - len(lacking)
+        times += [look.seconds.get(trial.algorithm) for trial in lacking]
+    known = [time for time in times if time is not None]
+    return RunForecast(label, count, stored, sum(known) if len(known) == len(times) else None)
+
+
+def _load_ledger(ledger: Path) -> tuple[list[PlannedTrial], Mapping[str, TrialResult]]:
+    if not ledger.is_file():
+        return [], {}
+    with LedgerStore(ledger, readonly=True) as store:
+        plan, results, _ = store.read()
+        return plan, results

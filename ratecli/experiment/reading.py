@@ -21,17 +21,16 @@ from ratecli.config.experiment import Experiment
 from ratecli.config.sweep import SweepPoint, sweep_points
 from ratecli.errors import Diagnostic, FaultError, SourceLocation
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, CaseFilter
-from ratecli.experiment.entry_checks import check_algorithm_entry, check_filter_compatibility
-from ratecli.experiment.expect_checks import check_expectations
-from ratecli.experiment.filter_plot_checks import check_filter_plots
 from ratecli.experiment.filter_stage import FILTER_LOC, FilterStage, filter_stage_cases
 from ratecli.experiment.goal_checks import (
+    check_algorithm_entry,
+    check_filter_compatibility,
     check_goal_ranges,
     check_goal_support,
     check_goals,
+    check_swept_names,
     source_text,
 )
-from ratecli.experiment.name_checks import check_swept_names
 from ratecli.experiment.options import (
     OptionError,
     make_solver,
@@ -39,7 +38,13 @@ from ratecli.experiment.options import (
     solver_class,
     value_at_point,
 )
-from ratecli.experiment.report_checks import check_panels, check_report, swept_names
+from ratecli.experiment.report_checks import (
+    check_expectations,
+    check_filter_plots,
+    check_panels,
+    check_report,
+    swept_names,
+)
 from ratecli.experiment.safety import (
     EntryAtPoint,
     SafetyTestSettings,

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
+from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
+from ratecli.config.dataset_sweep import DATASET_AXIS
 from ratecli.config.document import Document, Loc
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
-from ratecli.config.names import FAILURE_RATE, SOLUTION_RATE
-from ratecli.config.report import AnyFilterPlot, BasePaneledPlot, GuaranteePlot, TradeoffPlot
-from ratecli.config.sweep import sweep_points
+from ratecli.config.report import (
+    AnyFilterPlot,
+    BasePaneledPlot,
+    Expectation,
+    GuaranteePlot,
+    PosteriorsPlot,
+    TradeoffPlot,
+)
+from ratecli.config.sweep import SweepValue, has_one_of_values, has_values, sweep_points
+from ratecli.datasets import registry
+from ratecli.datasets.source import Frontier
+from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, did_you_mean
-from ratecli.experiment.cases import Case
+from ratecli.experiment.cases import Case, case_metrics
 from ratecli.experiment.filter_stage import filter_metric_names
 from ratecli.ledger.records import VIOLATION_PREFIX
+from ratecli.rates import expression as ex
+from ratecli.rates.parser import parse_expression
+from ratecli.rates.resolve import Scope, resolve
+from ratecli.sampling.filter_summary import joint_rate_groups
+from ratecli.sampling.rows import ExperimentData
 
 TRIAL_COLUMNS = ("algorithm", "variant", "seed")
 """What tells trials apart beside the names of the sweep."""
@@ -214,3 +231,293 @@ def _plot_references(experiment: Experiment) -> Iterator[ReportReference]:
         yield (*loc, "y"), panels.y, metrics, "metrics"
         if panels.constraint is not None:
             yield (*loc, "constraint"), panels.constraint, experiment.constraints, "constraints"
+
+
+MAX_LISTED_VALUES = 12
+"""Values of a swept name that a message still lists."""
+
+
+def check_expectations(
+    experiment: Experiment, document: Document, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
+    """A fault for every expectation of which no number can come: E101 for a key that nothing sweeps,
+    E104 for a sweep point that is not run, E202 for the algorithm, E208 for the metric.
+
+    `cases` may lack those of algorithms that have faults of their own.
+    """
+    labels = [
+        *(entry.label for entry in experiment.algorithms),
+        *possible_filter_labels(experiment),
+    ]
+    metrics = [*measured_names(experiment), *outcome_share_names(experiment)]
+    for index, entry in enumerate(experiment.expect):
+        loc: Loc = ("expect", index)
+        if entry.algorithm not in labels:
+            message = f"no algorithm of this file is called '{entry.algorithm}'"
+            hint = did_you_mean(entry.algorithm, labels, "algorithms")
+            yield Diagnostic("E202", message, hint, place=document.place((*loc, "algorithm")))
+        if entry.metric not in metrics:
+            message = f"nothing that is measured is called '{entry.metric}'"
+            hint = did_you_mean(entry.metric, metrics, "metrics")
+            yield Diagnostic("E208", message, hint, place=document.place((*loc, "metric")))
+        own = [case for case in cases if case.label == entry.algorithm]
+        if own:
+            yield from _check_expected_keys(document, loc, entry, cases)
+        if own and not _left_out(experiment, entry, cases):
+            yield from _check_expected_number(document, loc, entry, own, metrics)
+
+
+def _left_out(experiment: Experiment, entry: Expectation, cases: Sequence[Case]) -> bool:
+    """Whether it is of a data set of the file that the sweep passes over, as for a look at another."""
+    name = entry.point.get(DATASET_AXIS)
+    return name in experiment.datasets and not any(case.datasets == (name,) for case in cases)
+
+
+def check_expected_splits(
+    experiment: Experiment, document: Document, splits: Mapping[tuple[str, ...], Collection[str]]
+) -> Iterator[Diagnostic]:
+    """An E208 for every expectation of rows that there are none of, in any of the data sets that it is
+    about; `splits` are those of some rows, by data sets that are put together.
+    """
+    for index, entry in enumerate(experiment.expect):
+        name = entry.point.get(DATASET_AXIS)
+        known = [split for pool, own in splits.items() if name in {None, *pool} for split in own]
+        if known and entry.split not in known and entry.metric != SOLUTION_RATE:
+            who = "no data set has" if name is None else f"'{name}' has no"
+            message = f"{who} {entry.split} rows to compare"
+            listed = " or ".join(dict.fromkeys(known))
+            hint = f"say split: {listed}, or give a data set such rows by its split"
+            place = document.place(("expect", index, "split"))
+            yield Diagnostic("E208", message, hint, place=place)
+
+
+def check_expected_variants(
+    experiment: Experiment, document: Document, given: Collection[tuple[str, str]]
+) -> Iterator[Diagnostic]:
+    """A W208 for every expectation of a variant that is none of those, each (label, variant), that
+    trials of its algorithm gave; where they gave none, nothing is known.
+    """
+    for index, entry in enumerate(experiment.expect):
+        known = [variant for label, variant in given if label == entry.algorithm]
+        if entry.variant is not None and known and entry.variant not in known:
+            message = f"no trial of '{entry.algorithm}' gave a variant '{entry.variant}'"
+            hint = did_you_mean(entry.variant, known, "variants")
+            place = document.place(("expect", index, "variant"))
+            yield Diagnostic("W208", message, hint, place=place)
+
+
+def _check_expected_keys(
+    document: Document, loc: Loc, entry: Expectation, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
+    names = {name for case in cases for name in case.point}
+    for key in (key for key in entry.point if key not in names):
+        hint = did_you_mean(key, [*type(entry).model_fields, *names], "keys and names that vary")
+        place = document.place((*loc, key), key=True)
+        yield Diagnostic("E101", f"unknown key '{key}'", hint, place=place)
+    own = {name for case in cases if case.label == entry.algorithm for name in case.point}
+    for key in (key for key in entry.point if key in names - own):
+        message = f"'{key}' does not vary for '{entry.algorithm}'"
+        place = document.place((*loc, key), key=True)
+        yield Diagnostic("E104", message, "remove it", place=place)
+
+
+def _check_expected_number(
+    document: Document, loc: Loc, entry: Expectation, own: Sequence[Case], metrics: Collection[str]
+) -> Iterator[Diagnostic]:
+    """Of an algorithm's own cases: values that none has, points that none is at, metrics left out."""
+    point = {
+        name: value for name, value in entry.point.items() if any(name in c.point for c in own)
+    }
+    absent = [
+        name
+        for name, value in point.items()
+        if not any(has_values(case.point, {name: value}) for case in own)
+    ]
+    for name in absent:
+        values = dict.fromkeys(case.point[name] for case in own if name in case.point)
+        message = (
+            f"'{entry.algorithm}' is not run at {name} = {_format_expected_value(point[name])}"
+        )
+        place = document.place((*loc, name))
+        yield Diagnostic("E104", message, _format_value_list(list(values)), place=place)
+    there = [case for case in own if has_values(case.point, point)]
+    if not absent and not there:
+        pairs = ", ".join(
+            f"{name} = {_format_expected_value(value)}" for name, value in point.items()
+        )
+        message = f"'{entry.algorithm}' is not run at {pairs} together"
+        place = document.place(loc, key=True)
+        yield Diagnostic("E104", message, "`ratecli plan` lists what is run", place=place)
+    if there and entry.metric in metrics and not any(_measures(c, entry.metric) for c in there):
+        message = f"'{entry.metric}' is not measured for '{entry.algorithm}' there"
+        hint = "it speaks of a name that has no value there"
+        yield Diagnostic("E208", message, hint, place=document.place((*loc, "metric")))
+
+
+def _measures(case: Case, metric: str) -> bool:
+    """Whether a case's trials have the number, or what tells the share of those that fail."""
+    if metric == FAILURE_RATE:
+        return any(name.startswith(VIOLATION_PREFIX) for name in case.metrics)
+    name = metric.replace(f"{FAILURE_RATE}.", VIOLATION_PREFIX)
+    return metric == SOLUTION_RATE or name in case.metrics
+
+
+def _format_expected_value(value: SweepValue) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    numeric = isinstance(value, str) and value.replace(".", "", 1).isdigit()
+    return f"'{value}'" if numeric else f"{value}"
+
+
+def _format_value_list(values: Sequence[SweepValue]) -> str:
+    more = ", ..." if len(values) > MAX_LISTED_VALUES else ""
+    return f"values: {', '.join(map(_format_expected_value, values[:MAX_LISTED_VALUES]))}{more}"
+
+
+def check_filter_plots(
+    experiment: Experiment, document: Document, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
+    """An E208 for every plot of filters that names an algorithm, column, seed or swept name of which there
+    is nothing to show, an E104 for sweep points that are not run, or that are too many.
+
+    `cases` may lack those of algorithms that have faults of their own.
+    """
+    for index, plot in filter_plots(experiment):
+        loc: Loc = ("report", "plots", index)
+        yield from _check_filter_plot(experiment, document, loc, plot, cases)
+        if isinstance(plot, PosteriorsPlot) and plot.seed not in {None, *experiment.seeds}:
+            hint = f"seeds: {', '.join(map(str, experiment.seeds))}"
+            message = f"the report has no seed {plot.seed} to show here"
+            yield Diagnostic("E208", message, hint, place=document.place((*loc, "seed")))
+        own = [
+            case for case in filter_cases(cases) if case.label in (plot.algorithms or [case.label])
+        ]
+        if own:
+            yield from _check_plot_column(document, loc, plot, own)
+            yield from _check_plot_point(experiment, document, loc, plot, own)
+
+
+def filter_cases(cases: Sequence[Case]) -> list[Case]:
+    """Those whose algorithm is not to see the groups: it gives a filter."""
+    return [case for case in cases if type(case.solver).hides_groups]
+
+
+def _check_filter_plot(
+    experiment: Experiment, document: Document, loc: Loc, plot: AnyFilterPlot, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
+    known = {case.label for case in cases}
+    given = dict.fromkeys(case.label for case in filter_cases(cases))
+    for k, label in enumerate(plot.algorithms or ()):
+        if label in known and label not in given:
+            message = f"'{label}' gives no filter, of which there were groups to show"
+            hint = f"filters here: {', '.join(given) or 'none'}"
+            yield Diagnostic("E208", message, hint, place=document.place((*loc, "algorithms", k)))
+    complete = known >= {entry.label for entry in experiment.algorithms}
+    if plot.algorithms is None and complete and not given:
+        message = "there is no filter whose groups could be shown"
+        place = document.place((*loc, "kind"))
+        yield Diagnostic(
+            "E208", message, "name one under 'algorithms', as balanced_tree", place=place
+        )
+
+
+def _check_plot_column(
+    document: Document, loc: Loc, plot: AnyFilterPlot, own: Sequence[Case]
+) -> Iterator[Diagnostic]:
+    """Of filters' cases: a column by which no goal tells groups, or several of which none is named."""
+    columns = list(dict.fromkeys(name for case in own for name in joint_rate_groups(case.goals())))
+    if plot.column is not None and plot.column not in columns:
+        message = f"no goal tells groups by '{plot.column}'"
+        hint = did_you_mean(plot.column, columns, "columns of groups")
+        yield Diagnostic("E208", message, hint, place=document.place((*loc, "column")))
+    if plot.column is None and len(columns) != 1:
+        listed = " and ".join(f"'{name}'" for name in columns)
+        message = f"goals tell groups by {listed or 'no column alone'}"
+        way_out = f"say column: {columns[0]}, and draw a plot for each" if columns else None
+        yield Diagnostic("E208", message, way_out, place=document.place((*loc, "kind")))
+
+
+def _check_plot_point(
+    experiment: Experiment,
+    document: Document,
+    loc: Loc,
+    plot: AnyFilterPlot,
+    own: Sequence[Case],
+) -> Iterator[Diagnostic]:
+    """Of filters' cases: swept names that there are none of, points that none is at, too many panels."""
+    names = swept_names(experiment)
+    for name in (name for name in plot.at if name not in names):
+        message = f"the report has no '{name}' to choose by here"
+        hint = did_you_mean(name, names, "names that vary")
+        place = document.place((*loc, "at", name), key=True)
+        yield Diagnostic("E208", message, hint, place=place)
+    absent = list(_absent_swept_names(plot, own, names))
+    for name, k in absent:
+        values = list(dict.fromkeys(case.point[name] for case in own if name in case.point))
+        message = f"no filter is run at {name} = {plot.at[name][k]}"
+        listed = f"values: {', '.join(map(str, values[:MAX_PANELS]))}" if values else None
+        yield Diagnostic("E104", message, listed, place=document.place((*loc, "at", name, k)))
+    if absent or plot.at.keys() - names:
+        return
+    points = {
+        (case.label, repr(case.point)) for case in own if has_one_of_values(case.point, plot.at)
+    }
+    splits = 1 if isinstance(plot.split, str) else len(plot.split)
+    if not points:
+        message, hint = "no filter is run at these points", "`ratecli plan` lists what is run"
+        yield Diagnostic("E104", message, hint, place=document.place((*loc, "at"), key=True))
+    if len(points) * splits > MAX_PANELS:
+        each = f", each on {splits} splits" if splits > 1 else ""
+        message = f"{len(points)} filters to show{each}: a plot has room for {MAX_PANELS} panels"
+        hint = "choose some by 'at', as at: {alpha: [0, 0.1, 0.2]}, or by 'algorithms'"
+        yield Diagnostic("E104", message, hint, place=document.place((*loc, "kind")))
+
+
+def _absent_swept_names(
+    plot: AnyFilterPlot, own: Sequence[Case], names: Collection[str]
+) -> Iterator[tuple[str, int]]:
+    for name, values in plot.at.items():
+        for k, value in enumerate(values):
+            if name in names and not any(has_values(case.point, {name: value}) for case in own):
+                yield name, k
+
+
+def find_frontier(
+    plot: TradeoffPlot, cases: Sequence[Case], data: ExperimentData
+) -> Frontier | None:
+    """What all data sets know alike: a metric without a slice is one over all of them."""
+    metrics = case_metrics(cases)
+    asked = [ex.to_text(metrics[name]) for name in (plot.x, plot.y) if name in metrics]
+    first, *others = {_dataset_frontier(entry) for entry in data.options().values()}
+    if first is None or others or asked != [_canonical_metric(first.x), _canonical_metric(first.y)]:
+        return None
+    return first
+
+
+def _dataset_frontier(entry: Mapping[str, Any]) -> Frontier | None:
+    """That of a data set, if its preparation leaves the rows as they were drawn."""
+    known = registry.find_source(entry["source"]).frontier if "source" in entry else None
+    if known is None or registry.settle_options(entry)["preparation"] not in known.preparations:
+        return None
+    return known
+
+
+def check_known_optima(
+    experiment: Experiment, document: Document, cases: Sequence[Case], data: ExperimentData
+) -> Iterator[Diagnostic]:
+    """A W306 for each plot that asks for an optimum which no data set knows."""
+    for index, plot in tradeoff_plots(experiment):
+        if plot.optimum and find_frontier(plot, cases, data) is None:
+            message = f"no data set here knows the best possible '{plot.y}' for each '{plot.x}'"
+            place = document.place(("report", "plots", index, "optimum"))
+            yield Diagnostic("W306", message, "; ".join(_frontier_hints()), place=place)
+
+
+def _frontier_hints() -> Iterator[str]:
+    for source in SOURCES.values():
+        if source.frontier is not None:
+            yield f"'{source.name}' knows it for x: {source.frontier.x}, y: {source.frontier.y}"
+
+
+def _canonical_metric(text: str) -> str:
+    return ex.to_text(resolve(parse_expression(text), Scope()))

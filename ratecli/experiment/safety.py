@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from ratecli.certify.safety_test import DeltaDivision, SafetyMethod, SafetyTestSpec
 from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.complaint import describe_type, quote_value
-from ratecli.config.dataset import FRACTION_PATTERN
+from ratecli.config.dataset import FRACTION_PATTERN, MAX_RESAMPLE_SHARE
 from ratecli.config.document import Document, Loc
 from ratecli.config.experiment import Experiment
-from ratecli.config.resample import MAX_RESAMPLE_SHARE
 from ratecli.config.safety import (
     AIM_WORDS,
     DEFAULT_DELTA,

@@ -12,22 +12,119 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from queue import Empty, Queue
 from typing import Any, Self
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.ledger.records import CACHED_STATUSES, MeasuredValue, PlannedTrial, TrialResult
-from ratecli.ledger.rows import (
-    InvalidRowError,
-    parse_measured_value,
-    parse_meta,
-    parse_planned_trial,
-    parse_trial_result,
+from ratecli.ledger.records import (
+    CACHED_STATUSES,
+    END_WARNINGS_KEY,
+    FAILED_STATUSES,
+    MeasuredValue,
+    PlannedTrial,
+    TrialResult,
 )
+
+SqlRow = tuple[Any, ...]
+KNOWN_STATUSES = CACHED_STATUSES | FAILED_STATUSES
+SCALAR_TYPES = (str, int, float, bool)
+
+
+class InvalidRowError(ValueError):
+    """A row that no run of ours has written."""
+
+
+def parse_planned_trial(row: SqlRow) -> PlannedTrial:
+    """A row of `plan` without its position."""
+    key, label, algorithm = map(_text, row[:3])
+    options, point, seed, metrics = map(_parse_json, row[3:])
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise InvalidRowError("a seed is no whole number")
+    for name, value in _mapping(point).items():
+        if not isinstance(value, SCALAR_TYPES):
+            raise InvalidRowError(f"the sweep's {name!r} is no single value")
+    texts = {name: _text(text) for name, text in _mapping(metrics).items()}
+    return PlannedTrial(key, label, algorithm, _mapping(options), point, seed, texts)
+
+
+def parse_trial_result(
+    row: SqlRow,
+    values: tuple[MeasuredValue, ...],
+    models: Mapping[str, bytes] | None = None,
+    encoding: str = "",
+) -> TrialResult:
+    """A row of `trials` with what belongs to it."""
+    _, key, status, reason, seconds, info, trace, multipliers = row
+    if status not in KNOWN_STATUSES:
+        raise InvalidRowError(f"no trial ends as {status!r}")
+    steps = _parse_json(trace)
+    if not isinstance(steps, list):
+        raise InvalidRowError("a trace is no list")
+    return TrialResult(
+        key=_text(key),
+        status=status,
+        reason=_text(reason),
+        seconds=parse_sql_number(seconds),
+        info=_mapping(_parse_json(info)),
+        trace=tuple(map(_mapping, steps)),
+        multipliers={
+            name: parse_sql_number(each)
+            for name, each in _mapping(_parse_json(multipliers)).items()
+        },
+        values=values,
+        models=models or {},
+        encoding=encoding,
+    )
+
+
+def parse_measured_value(measure: SqlRow, given: object) -> MeasuredValue:
+    """A row of `numbers` with the names of what it measures; NULL is NaN."""
+    if len(measure) != 3:
+        raise InvalidRowError("a number measures nothing")
+    variant, split, metric = map(_text, measure)
+    return MeasuredValue(
+        variant, split, metric, float("nan") if given is None else parse_sql_number(given)
+    )
+
+
+def parse_sql_number(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise InvalidRowError(f"{str(given)[:40]!r} stands where a number should")
+    return float(given)
+
+
+def parse_meta(name: str, text: object) -> Any:
+    """What `meta` holds under a name."""
+    found = _parse_json(text)
+    if name in {"warnings", END_WARNINGS_KEY} and not isinstance(found, list):
+        raise InvalidRowError(f"{str(found)[:40]!r} stands where a list should")
+    return [_text(each) for each in found] if name in {"warnings", END_WARNINGS_KEY} else found
+
+
+def _parse_json(text: object) -> Any:
+    try:
+        return json.loads(_text(text))
+    except (ValueError, RecursionError) as error:
+        raise InvalidRowError("it holds text that is no JSON") from error
+
+
+def _mapping(given: object) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise InvalidRowError(f"{str(given)[:40]!r} stands where a mapping should")
+    return given
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise InvalidRowError(f"{str(given)[:40]!r} stands where text should")
+    return given
+
 
 LEDGER_VERSION = 1
 """Stands in the file as `user_version`; counts up when the tables below can no longer be read."""
@@ -253,7 +350,7 @@ def _connect(path: Path, mode: str, patience: float) -> sqlite3.Connection:
         uri=True,
         timeout=patience,
         isolation_level=None,
-        check_same_thread=False,  # one at a time uses it, not always the same (`ledger.writer`)
+        check_same_thread=False,  # one at a time uses it, not always the same (`ledger.store`)
     )
 
 
@@ -354,3 +451,67 @@ def _encoding(db: sqlite3.Connection, key: str) -> str:
     )
     row = db.execute(query, (key,)).fetchone()
     return "" if row is None else str(row[0])
+
+
+MAX_QUEUED = 64
+"""Results that wait to be stored; when there are more, trials do wait for the disk."""
+
+
+class LedgerWriter:
+    """Stores results in their order, all that wait in one transaction: a slow disk syncs less often.
+
+    A kill loses what ended while the disk was at it; an interrupt, or any other end that comes to
+    `close`, loses nothing. Nobody else may use the store before `flush`.
+    """
+
+    def __init__(self, store: LedgerStore) -> None:
+        self._store = store
+        self._waiting: Queue[TrialResult | None] = Queue(MAX_QUEUED)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def put(self, result: TrialResult) -> None:
+        """Raises what storing an earlier one raised."""
+        self._tell()
+        self._waiting.put(result)
+
+    def flush(self) -> None:
+        """Wait until all is stored; raises what that raised."""
+        self._waiting.join()
+        self._tell()
+
+    def close(self) -> None:
+        """Store what waits and end. What that raises is not told: `flush` before, to hear of it."""
+        if self._thread.is_alive():
+            self._waiting.put(None)
+            self._thread.join()
+
+    def _tell(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _write(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            found = [first, *self._others()]
+            try:
+                if self._error is None:
+                    self._store.put_all(found)
+            except BaseException as error:  # noqa: BLE001  for whoever puts the next
+                self._error = error
+            for _ in found:
+                self._waiting.task_done()
+
+    def _others(self) -> list[TrialResult]:
+        """What else waits, up to the sign to end, which is put back."""
+        found: list[TrialResult] = []
+        while True:
+            try:
+                each = self._waiting.get_nowait()
+            except Empty:
+                return found
+            if each is None:
+                self._waiting.task_done()
+                self._waiting.put(None)
+                return found
+            found.append(each)

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.models.base import Array, Features
-from ratecli.models.linear import Linear
+from ratecli.models.linear import Linear, ramp
 from ratecli.models.mixture import MixtureClassifier
-from ratecli.models.ramp import ramp
 
 Words = NDArray[np.uint64]
 

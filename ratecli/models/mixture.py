@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.ramp import HALF
+from ratecli.models.linear import HALF
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.models.archives import ZipBombError, reject_zip_bomb
 from ratecli.models.base import Array, Classifier
+from ratecli.models.fitted import ZipBombError, reject_zip_bomb
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold

@@ -15,8 +15,14 @@ from enum import StrEnum
 from typing import TypeVar
 
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import Affine, affine, clear_denominators, ratio_sum
-from ratecli.rates.balance import balance, disclosure_bound
+from ratecli.rates.affine import (
+    Affine,
+    affine,
+    balance,
+    clear_denominators,
+    disclosure_bound,
+    ratio_sum,
+)
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.interval import REAL_LINE, Interval, sign
@@ -34,7 +40,7 @@ class Shape(StrEnum):
     """Classes of goals, the easier ones first; a solver states which it takes.
 
     Goals of decisions have the first six; `BALANCE` is a distance of shares among the rows decided yes
-    from given ones (`rates.balance`), of objectives only: a rule of it is `OTHER`. `ESTIMATE` is any goal
+    from given ones (`rates.affine`), of objectives only: a rule of it is `OTHER`. `ESTIMATE` is any goal
     that speaks of estimates of the label (mean_error, mse, log_loss). `DISCLOSURE` is a rule
     `disclosivity(by=...) <= alpha` and nothing else. What is `RANKING` speaks of scores (roc_auc,
     pr_auc), which are no means over rows, and what is `REPORTED` does something else with a disclosivity.

@@ -7,8 +7,9 @@ groups spelt out as conditions: renaming a group changes nothing that is stored.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ratecli.errors import Diagnostic, FaultError, Span
@@ -16,10 +17,41 @@ from ratecli.rates import interval as iv
 from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS, POWER
 from ratecli.rates.interval import Operation
-from ratecli.rates.syntax import NO_SPAN
-from ratecli.rates.table import DISCLOSIVITY, Rate
-from ratecli.rates.where import ALL_ROWS as ALL_ROWS  # noqa: PLC0414  a name of trees too
-from ratecli.rates.where import Slice as Slice  # noqa: PLC0414
+from ratecli.rates.syntax import NO_SPAN, Condition
+from ratecli.rates.table import BALANCE_METRICS, DISCLOSIVITY, RATES, TEMPLATES, Rate
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The rows a rate speaks of: of these data sets (all, if none is named), under these conditions."""
+
+    datasets: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    @classmethod
+    def of(cls, datasets: Iterable[str], conditions: Iterable[Condition]) -> Slice:
+        """In canonical order, nothing twice."""
+        unique = {str(condition): condition for condition in conditions}
+        return cls(tuple(sorted(set(datasets))), tuple(unique[text] for text in sorted(unique)))
+
+    @property
+    def visible(self) -> Slice:
+        """What can be told of a row from its columns: from which data set it was drawn cannot."""
+        return Slice((), self.conditions)
+
+    @property
+    def everyone(self) -> Slice:
+        """All rows of the same data sets."""
+        return Slice(self.datasets)
+
+    def items(self) -> tuple[syntax.SliceItem, ...]:
+        return (*map(syntax.SliceName, self.datasets), *self.conditions)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.items())) or "all rows"
+
+
+ALL_ROWS = Slice()
 
 
 @dataclass(frozen=True)
@@ -400,3 +432,46 @@ def _leading_sign(term: Expression) -> float:
             return value
         case _:
             return 1.0
+
+
+JOINT_RATE = RATES["joint_rate"]
+POSITIVE_RATE = RATES["positive_rate"]
+"""A share is the one of a slice over the other of all rows."""
+
+VARIADIC_FUNCTIONS = tuple(name for name, row in FUNCTIONS.items() if row.arity is None)
+"""Functions of any number of arguments: also of a metric's values, as in `min(tpr, by=sex)`."""
+COLUMN_FUNCTIONS = (*TEMPLATES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS)
+"""All that has a `by=`."""
+SINGLE_COLUMN_TEMPLATES = {"max_gap": "max", "min_ratio": "min"}
+"""What compares values with each other, and which of those of two columns is then the worse."""
+
+
+def apply_template(name: str, parts: Sequence[Expression], span: Span) -> Expression:
+    """A template or function of one metric's parts, one for each value of a column."""
+    if name in VARIADIC_FUNCTIONS:
+        return apply(name, tuple(parts), span)
+    if name == "mean":
+        return divide(add(*parts, span=span), Constant(float(len(parts)), span), span)
+    pairs = itertools.permutations(parts, 2)
+    if name == "max_gap":
+        return apply("max", tuple(subtract(a, b, span=span) for a, b in pairs), span)
+    return apply("min", tuple(divide(a, b, span=span) for a, b in pairs), span)
+
+
+def group_share(group: Leaf) -> Expression:
+    """The share of a `joint_rate`'s slice among the rows decided yes."""
+    return divide(group, Leaf(POSITIVE_RATE, group.over, group.split, group.span), group.span)
+
+
+def imbalance_expression(columns: Sequence[Sequence[Leaf]], span: Span) -> Expression:
+    """Euclidean distance of the shares of each column's K groups from 1/K each.
+
+    Of several columns that of the concatenated vectors (Deng, Diana, Kearns, Roth 2023, appendix A.2).
+    """
+    parts = [
+        subtract(group_share(group), Constant(1 / len(groups), span), span)
+        for groups in columns
+        for group in groups
+    ]
+    size = Constant(math.sqrt(len(parts)), span)
+    return multiply(size, apply("rms", tuple(parts), span), span)

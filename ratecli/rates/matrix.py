@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.rates import expression as ex
-from ratecli.rates.disclosure import disclosivity
 from ratecli.rates.expression import (
     AlgorithmMetric,
     Disclosure,
@@ -20,9 +19,61 @@ from ratecli.rates.expression import (
     RankingMeasure,
     evaluate,
 )
-from ratecli.rates.ranking import RANKING_MEASURES
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.table import Measurement
+
+MIN_PROXY_SHARE = 1e-12
+"""What a proxy says of less than this share of the rows, it does not say."""
+
+
+def disclosivity(proxy: Floats, groups: Floats, weight: Floats) -> float:
+    """Largest `|P(group k | proxy says j) - P(group k)|` over all j and k, from 0 to 1.
+
+    Of rows with a group: rows without one are left out, and so is what the proxy never says.
+
+    Parameters
+    ----------
+    proxy
+        (n, L) chances that it says j of a row, adding up to 1.
+    groups
+        (n, K) 1 in a row's group and 0 elsewhere; all 0 where it has none.
+    weight
+        (n,) of rows.
+
+    Returns
+    -------
+    float
+        NaN where no row has a group.
+    """
+    inside = groups.sum(axis=1) > 0
+    share = weight[inside]
+    if not share.sum():
+        return float("nan")
+    share = share / share.sum()
+    base = share @ groups[inside]
+    both = (proxy[inside] * share[:, None]).T @ groups[inside]  # (L, K): says j, and is of k
+    said = both.sum(axis=1)
+    kept = said > MIN_PROXY_SHARE
+    return float(np.abs(both[kept] / said[kept, None] - base).max())
+
+
+def _two_class_measure(name: str) -> Callable[[Floats, Floats, Floats], float]:
+    """A measure of scikit-learn, of labels, scores and weights (n,); NaN where one class is absent."""
+
+    def value(label: Floats, score: Floats, weight: Floats) -> float:
+        if len(np.unique(label)) < 2:
+            return float("nan")
+        from sklearn import metrics  # noqa: PLC0415  slow, and to look at a file takes none
+
+        return float(getattr(metrics, name)(label, score, sample_weight=weight))
+
+    return value
+
+
+RANKING_MEASURES = {
+    "roc_auc": _two_class_measure("roc_auc_score"),
+    "pr_auc": _two_class_measure("average_precision_score"),
+}
 
 
 @dataclass(frozen=True)
@@ -254,3 +305,78 @@ def _measure_disclosivity(
         members = np.stack([sample.rows(leaf.where)[rows] for leaf in groups], axis=1)
         found.append(disclosivity(proxy, members.astype(float), weight))
     return float(np.max(found))
+
+
+_WORD = 2**62
+
+
+@dataclass(frozen=True)
+class RowKinds:
+    """The rows of a rate matrix by what a yes adds to each rate: +, - or nothing, times a weight.
+
+    Mostly there is one kind for each group, label and deployed decision, however many rows there are.
+
+    Attributes
+    ----------
+    matrix
+        The K rates of n rows.
+    of
+        (n,) the kind of each row, 0 to Q - 1.
+    weight
+        (n,) the row's weight in every rate that counts it; 0 if none does.
+    patterns
+        (K, Q) +1, -1 or 0.
+    """
+
+    matrix: RateMatrix
+    of: NDArray[np.intp]
+    weight: Floats
+    patterns: Floats
+
+    @classmethod
+    def by(cls, matrix: RateMatrix) -> RowKinds:
+        columns = sparse.csc_array(matrix.sums)
+        signs = sparse.csc_array(
+            (np.sign(columns.data).astype(np.int64), columns.indices, columns.indptr), columns.shape
+        )
+        words = np.random.default_rng(0).integers(-_WORD, _WORD, size=signs.shape[0])
+        keys = signs.T @ words  # sums modulo 2^64: equal for equal patterns, exactly
+        _, first, of = np.unique(keys, return_index=True, return_inverse=True)
+        weight = np.asarray(abs(columns).max(axis=0).todense(), dtype=float).ravel()
+        return cls(matrix, of, weight, signs[:, first].toarray().astype(float))
+
+    @property
+    def count(self) -> int:
+        """Q."""
+        return int(self.patterns.shape[1])
+
+    @cached_property
+    def totals(self) -> Floats:
+        """(Q,) weight of each kind."""
+        return np.asarray(np.bincount(self.of, self.weight, self.count), dtype=float)
+
+    @cached_property
+    def _divisors(self) -> Floats:
+        """(K,) weight of the rows of each rate, NaN where there are none."""
+        totals = self.matrix.totals
+        return np.asarray(np.where(totals > 0, totals, np.nan), dtype=float)
+
+    @cached_property
+    def slopes(self) -> Floats:
+        """(K, Q) what a weight of 1 decided yes adds to each rate; 0 for a rate of no rows."""
+        totals = self.matrix.totals[:, None]
+        return np.divide(self.patterns, totals, out=np.zeros_like(self.patterns), where=totals > 0)
+
+    def yes(self, decisions: Floats) -> Floats:
+        """(Q,) weight decided yes, of (n,) probabilities of a yes."""
+        return np.asarray(np.bincount(self.of, self.weight * decisions, self.count), dtype=float)
+
+    def rates(self, yes: Floats) -> Floats:
+        """(K, ...) rates of (Q, ...) weights decided yes; sums are divided last."""
+        across = (slice(None),) + (None,) * (yes.ndim - 1)
+        sums = self.patterns @ yes + self.matrix.constants[across]
+        return np.asarray(sums / self._divisors[across])
+
+    def prices(self, prices: Floats) -> Floats:
+        """(n,) what a yes of each row costs, where rates have the prices (K,)."""
+        return self.weight * (prices @ self.slopes)[self.of]

@@ -11,7 +11,16 @@ from typing import NoReturn
 from ratecli.errors import Diagnostic, FaultError, Span, did_you_mean
 from ratecli.rates import expression as ex
 from ratecli.rates import syntax
-from ratecli.rates.expression import Expression, Slice
+from ratecli.rates.expression import (
+    COLUMN_FUNCTIONS,
+    JOINT_RATE,
+    SINGLE_COLUMN_TEMPLATES,
+    VARIADIC_FUNCTIONS,
+    Expression,
+    Slice,
+    apply_template,
+    imbalance_expression,
+)
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, find_rate, plugin_metric_names
 from ratecli.rates.parser import parse_expression
@@ -26,14 +35,6 @@ from ratecli.rates.table import (
     Composite,
     Rate,
     canonical_name,
-)
-from ratecli.rates.templates import (
-    COLUMN_FUNCTIONS,
-    JOINT_RATE,
-    SINGLE_COLUMN_TEMPLATES,
-    VARIADIC_FUNCTIONS,
-    apply_template,
-    imbalance_expression,
 )
 
 SPLITS = ("train", "validation", "test", "safety")

@@ -12,14 +12,15 @@ from typing import Any
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
 from ratecli.report.groups import SeedGroup, seed_groups
-from ratecli.report.identity import UNKNOWN, identity_column
 from ratecli.report.sheet import (
+    UNKNOWN,
     Sheet,
     SheetCell,
     SheetColumn,
     estimate_cell,
     format_number,
     format_scalar,
+    identity_column,
     value_cell,
 )
 

@@ -11,13 +11,13 @@ from typing import Any
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.report.file_names import plot_file_name, unique_file_name
-from ratecli.report.identity import identity_column
 from ratecli.report.sheet import (
     Sheet,
     SheetCell,
     SheetColumn,
     format_number,
     format_scalar,
+    identity_column,
     value_cell,
 )
 

@@ -23,15 +23,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import groupby
 
-from ratecli.config.expect import CONFIDENCE_INTERVAL, Expectation
+from ratecli.config.report import CONFIDENCE_INTERVAL, Expectation
 from ratecli.config.sweep import has_values
+from ratecli.errors import Diagnostic
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.estimates import IntervalEstimate
 from ratecli.report.groups import SeedGroup, is_failure, seed_groups, select_variant
-from ratecli.report.identity import identity_column, identity_columns, key_cell, status_cell
-from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_number, value_cell
+from ratecli.report.sheet import (
+    Sheet,
+    SheetCell,
+    SheetColumn,
+    format_number,
+    format_scalar,
+    identity_column,
+    identity_columns,
+    key_cell,
+    status_cell,
+    value_cell,
+)
 
 NOT_JUDGED = "not judged"
 """What is said of a paper's figure that is only shown."""
@@ -272,3 +284,31 @@ def _row(ledger: Ledger, each: ExpectationComparison) -> tuple[SheetCell, ...]:
         value_cell(entry.within),
         SheetCell(entry.source or ""),
     )
+
+
+EXPECTED_WORDING = {"paper": "the paper has", "value": "expected is", "at_most": "expected is at most",
+          "at_least": "expected is at least"}  # fmt: skip
+
+
+def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
+    """A W501 for each expectation that some row differs from; what is not measured tells of itself."""
+    found = []
+    for _, rows in groupby(compare_expectations(ledger), key=lambda each: id(each.entry)):
+        every = list(rows)
+        apart = [each for each in every if each.verdict is ExpectationVerdict.DIFFERS]
+        if apart:
+            verb = "differs" if len(apart) == 1 else "differ"
+            others = f", and {len(apart)} of {len(every)} rows {verb}" if len(every) > 1 else ""
+            found.append(Diagnostic("W501", f"{_warning_text(apart[0])}{others}"))
+    return found
+
+
+def _warning_text(each: ExpectationComparison) -> str:
+    """What ours is, of whom, and what it was to be."""
+    entry, group = each.entry, each.group
+    point = [f"{name} = {format_scalar(value)}" for name, value in group.point.items()]
+    about = ", ".join([*filter(None, [group.variant]), *point, entry.split])
+    ours = format_number(each.ours.mean if each.ours.mean is not None else float("nan"))
+    within = f" within {format_scalar(entry.within)}" if entry.within is not None else ""
+    wanted = f"{EXPECTED_WORDING[entry.kind]} {each.figure:g}{within}"
+    return f"'{entry.metric}' of '{entry.algorithm}' is {ours} ({about}), {wanted}"

@@ -12,13 +12,6 @@ from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import Ledger
 from ratecli.report.best import best_sheet, describe_best
 from ratecli.report.certificates import certificate_sheet, omitted_trees_note
-from ratecli.report.constraint_tables import (
-    constraint_sheet,
-    failures_sheet,
-    satisfaction_sheet,
-    status_sheet,
-)
-from ratecli.report.expectation_warnings import warn_unmet_expectations
 from ratecli.report.expectations import (
     compare_expectations,
     count_verdicts,
@@ -26,14 +19,21 @@ from ratecli.report.expectations import (
     failures_first,
     verdict_filters,
     verdict_text,
+    warn_unmet_expectations,
 )
-from ratecli.report.identity import count_by_status
 from ratecli.report.markup import render_template
 from ratecli.report.plots.inline_svg import PageDrawings
 from ratecli.report.plots.style import PlotImage
-from ratecli.report.sheet import format_scalar
-from ratecli.report.sheets import cell_legend, requested_sheets
-from ratecli.report.unsolved import no_solution_sheet
+from ratecli.report.sheet import count_by_status, format_scalar
+from ratecli.report.sheets import (
+    cell_legend,
+    constraint_sheet,
+    failures_sheet,
+    no_solution_sheet,
+    requested_sheets,
+    satisfaction_sheet,
+    status_sheet,
+)
 from ratecli.runner.warnings import constant_warnings, violation_warnings
 from ratecli.solvers.registry import all_algorithms
 

@@ -28,9 +28,16 @@ from ratecli.report.expectations import (
     verdict_text,
 )
 from ratecli.report.groups import seed_groups
-from ratecli.report.identity import count_by_status, status_cell
 from ratecli.report.markup import render_template
-from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_scalar, value_cell
+from ratecli.report.sheet import (
+    Sheet,
+    SheetCell,
+    SheetColumn,
+    count_by_status,
+    format_scalar,
+    status_cell,
+    value_cell,
+)
 
 REPORT = "report.html"
 UNREADABLE = "cannot be read"

@@ -16,13 +16,13 @@ from ratecli.files import (
     UNFINISHED_PREFIX,
     atomic_write,
     check_no_links,
+    remove_stale,
     report_write_errors,
     write_failed_error,
 )
 from ratecli.ledger.lock import REPORT_LOCK_FILE, lock_report
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
-from ratecli.report.constraint_tables import constraint_sheet, satisfaction_sheet
 from ratecli.report.expectations import expectation_sheet
 from ratecli.report.file_names import unique_file_name
 from ratecli.report.html import render_report
@@ -30,9 +30,14 @@ from ratecli.report.models import write_models
 from ratecli.report.plots.draw import draw_plots
 from ratecli.report.plots.tree import draw_trees
 from ratecli.report.sheet import to_markdown
-from ratecli.report.sheets import cell_legend, requested_sheets, unlisted_constraints
+from ratecli.report.sheets import (
+    cell_legend,
+    constraint_sheet,
+    requested_sheets,
+    satisfaction_sheet,
+    unlisted_constraints,
+)
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
-from ratecli.staging import remove_stale
 
 MANIFEST = "manifest.json"
 REPORT_FILES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")

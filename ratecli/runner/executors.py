@@ -13,8 +13,7 @@ from typing import Protocol
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.limits import UNLIMITED
 from ratecli.experiment.plan import Task
-from ratecli.runner.dispatcher import NO_HOOKS, Dispatcher, Hooks, OnDone, TrialQueue
-from ratecli.runner.schedule import Schedule
+from ratecli.runner.dispatcher import NO_HOOKS, Dispatcher, Hooks, OnDone, Schedule, TrialQueue
 from ratecli.runner.worker import TrialFunction, limit_to_one_thread, run_checked, run_guarded
 from ratecli.runner.worker_pool import WorkerPool
 

@@ -12,17 +12,19 @@ from pathlib import Path
 import yaml
 
 from ratecli.errors import Diagnostic
-from ratecli.experiment.expect_checks import check_expected_variants
+from ratecli.experiment.cases import used_plugins
 from ratecli.experiment.meta import dataset_metadata, report_metadata
-from ratecli.experiment.origins import used_plugins
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import PreparedExperiment
-from ratecli.experiment.report_checks import check_plot_variants, swept_names
+from ratecli.experiment.report_checks import (
+    check_expected_variants,
+    check_plot_variants,
+    swept_names,
+)
 from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.provenance import build_manifest
 from ratecli.ledger.records import END_WARNINGS_KEY, FAILED_STATUSES, PlannedTrial, TrialResult
-from ratecli.ledger.store import LedgerStore
-from ratecli.ledger.writer import LedgerWriter
+from ratecli.ledger.store import LedgerStore, LedgerWriter
 from ratecli.runner.warnings import constant_warnings, violation_warnings
 
 NO_SOLUTION_STATUS = "no_solution_found"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from ratecli.ledger.records import FAILED_STATUSES, TrialResult
-from ratecli.plain_text import terminal_safe
+from ratecli.render import terminal_safe
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

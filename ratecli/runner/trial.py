@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.cases import Case, resolve_goals
+from ratecli.experiment.cases import Case, resolve_goals, uses_deployed_model
 from ratecli.experiment.goal_checks import refusal_reason
 from ratecli.experiment.group_checks import check_known_groups
 from ratecli.experiment.plan import TrialSpec
@@ -29,11 +29,9 @@ from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, objective_goal
 from ratecli.rates.expression import Leaf
-from ratecli.rates.kinds import RowKinds
-from ratecli.rates.matrix import Predictions, build_rate_matrix, measure
+from ratecli.rates.matrix import Predictions, RowKinds, build_rate_matrix, measure
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import DEPLOYED
-from ratecli.runner.unsolved import has_no_solution, missing_solution_reason
 from ratecli.sampling.deployed import (
     column_classifier,
     deployed_predictions,
@@ -52,6 +50,40 @@ from ratecli.solvers.hull.forms import PROGRAM_SHAPES, RateProgram
 from ratecli.solvers.liblinear import import_sklearn_linear
 from ratecli.solvers.margin import solve_with_margin
 from ratecli.solvers.problem import ERROR_RATE, Problem
+
+
+def has_no_solution(result: TrialResult) -> bool:
+    return result.status == "no_solution_found" and not result.models
+
+
+def missing_solution_reason(job: TrialSpec, given: Mapping[str, TrialResult]) -> str:
+    """Why a trial cannot be, "" if it can: a model that it cannot do without was not found.
+
+    It can do without one that it is only measured against, by `of(...)`, or as the deployed model, in a
+    metric or in a goal that it is not given: such a number has no value then.
+    """
+    if job.sieve is not None and has_no_solution(given[job.sieve.key]):
+        return "the filter is needed and found no solution"
+    goals = _reference_goals(job.case)
+    asked = {
+        part.algorithm
+        for goal in goals
+        for part in ex.walk(goal.expression)
+        if isinstance(part, ex.AlgorithmMetric)
+    }
+    for label, key in job.of.items():
+        if label in asked and has_no_solution(given[key]):
+            return f"'{label}' is needed and found no solution"
+    compared = job.case.solver.needs_deployed or any(map(uses_deployed_model, goals))
+    if compared and job.deployed is not None and has_no_solution(given[job.deployed]):
+        return "the deployed algorithm is needed and found no solution"
+    return ""
+
+
+def _reference_goals(case: Case) -> tuple[Goal, ...]:
+    """Goals on whose numbers it hangs what is trained, or what of it is tested."""
+    free = case.solver.role == "ignores" and case.safety is None
+    return () if free else case.goals()
 
 
 def run_trial(job: TrialSpec, given: Mapping[str, TrialResult]) -> TrialResult:

@@ -16,7 +16,7 @@ from multiprocessing.context import SpawnProcess
 
 from ratecli.experiment.limits import process_memory
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.messages import TaskMessage, WorkerAnswer, WorkerDeath
+from ratecli.runner.dispatcher import TaskMessage, WorkerAnswer, WorkerDeath
 from ratecli.runner.worker import failure_result, serve_trials
 
 EXIT_SECONDS = 5.0

@@ -3,12 +3,62 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+import pandas as pd
+
 from ratecli.datasets.columns import ColumnKind
 from ratecli.datasets.encode import Encoder
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.rates.expression import Slice
+from ratecli.rates.parser import parse_conditions
+from ratecli.rates.sample import Floats, Mask, Sample
+
+
+def read_decisions(column: Any, name: str) -> Floats:
+    """The deployed model's decisions; raises E406 unless the column holds 0, 1 and gaps only."""
+    decisions = column if column.dtype.kind == "f" else pd.to_numeric(column, errors="coerce")
+    strange = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
+    if strange.any():
+        shown = column[np.flatnonzero(strange)[0]]
+        raise FaultError(
+            Diagnostic("E406", f"'{shown}' in the column '{name}' is no decision of a deployed model",
+                  "decisions are 0 and 1; leave the cell empty where there is none")
+        )  # fmt: skip
+    return np.asarray(decisions, dtype=np.float64)
+
+
+def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
+    """Which rows are in each slice: S masks (n,).
+
+    Raises
+    ------
+    FaultError
+        E411 for a column that the rows do not have, or words where a slice compares numbers; E301 or
+        E302 where a text is no condition at all.
+    """
+    wheres = [Slice.of((), parse_conditions(text)) for text in slices]
+    faults = list(
+        dict.fromkeys(fault for where in wheres for fault in _check_slice_columns(sample, where))
+    )
+    if faults:
+        raise FaultError(faults)
+    return [sample.rows(where) for where in wheres]
+
+
+def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
+    for condition in where.conditions:
+        column = sample.columns.get(condition.column)
+        start = f"the classifier looks at whether a row has '{condition}', and"
+        if column is None:
+            hint = did_you_mean(condition.column, sample.columns, "columns")
+            yield Diagnostic("E411", f"{start} there is no column '{condition.column}'", hint)
+        elif condition.op not in {"=", "!="} and column.dtype.kind != "f":
+            yield Diagnostic("E411", f"{start} '{condition.column}' holds words")
+
 
 COLUMN_KINDS: tuple[ColumnKind, ...] = ("number", "text")
 
@@ -24,7 +74,7 @@ class Encoding:
     others
         The columns that are no features, and what each holds: classifiers may look at slices of them.
     levels
-        How often each row stands (`sampling.levels`).
+        How often each row stands (`sampling.rows`).
     """
 
     encoder: Encoder

@@ -16,11 +16,10 @@ from ratecli.models.base import Classifier
 from ratecli.models.proxies import ProxyFilter
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
-from ratecli.rates.disclosure import MIN_PROXY_SHARE
-from ratecli.rates.matrix import Predictions
+from ratecli.rates.expression import JOINT_RATE
+from ratecli.rates.matrix import MIN_PROXY_SHARE, Predictions
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.syntax import Condition, number_text
-from ratecli.rates.templates import JOINT_RATE
 
 SUMMARY_DIGITS = 10
 """That are kept of a share."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,27 +27,76 @@ from ratecli.rates.expression import ALL_ROWS
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample, relative_weights
-from ratecli.sampling.deployed_column import read_decisions
-from ratecli.sampling.encoding import Encoding
-from ratecli.sampling.levels import (
-    check_level_column,
-    column_at_levels,
-    features_at_levels,
-    level_count,
-    sample_at_levels,
-)
+from ratecli.sampling.encoding import Encoding, read_decisions, slice_memberships
 from ratecli.sampling.resampling import NO_RESAMPLING, RowSplit, SamplingSpec, split_dataset_rows
-from ratecli.sampling.slices import slice_memberships
-from ratecli.sampling.streamed_predictions import predict_stream
 from ratecli.sampling.streamed_rows import (
     TableWriteProgress,
     check_memory,
     load_streamed_rows,
     open_streamed_table,
+    predict_stream,
 )
 from ratecli.streaming.stream_protocol import RowStream
 from ratecli.streaming.table import StreamedTable
 from ratecli.streaming.writing import RecordProgress
+
+LEVEL_COLUMN = "level"
+"""The column that says of each copy of a row which one it is: 0.0 to M - 1."""
+
+T = TypeVar("T", bound=np.generic)
+
+
+def level_count(entry: Mapping[str, Any]) -> int:
+    """M of an entry of `datasets:`, 1 where it says nothing."""
+    return int(entry.get("levels", 1))
+
+
+def check_level_column(table: Table, levels: int) -> None:
+    """Raises E411 where rows are to stand at levels and their table has such a column of its own."""
+    if levels > 1 and LEVEL_COLUMN in table.frame:
+        message = (
+            f"with 'levels' each row gets a column '{LEVEL_COLUMN}', and the table already has one"
+        )
+        raise FaultError(Diagnostic("E411", message, "rename the table's own column"))
+
+
+def column_at_levels(columns: Mapping[str, Any], levels: int) -> Mapping[str, Any]:
+    """Columns (n,) as those of M n rows, the copies of each row next to each other; the level last."""
+    if levels == 1:
+        return columns
+    found = {name: np.repeat(column, levels) for name, column in columns.items()}
+    rows = len(next(iter(columns.values())))
+    found[LEVEL_COLUMN] = np.tile(np.arange(levels, dtype=float), rows)
+    return found
+
+
+def sample_at_levels(sample: Sample, levels: int) -> Sample:
+    """All that rates read of the M copies of each row: alike in everything but the level."""
+
+    def each(values: NDArray[T]) -> NDArray[T]:
+        return np.repeat(values, levels)
+
+    return replace(
+        sample,
+        columns=column_at_levels(sample.columns, levels),
+        label=each(sample.label),
+        dataset=each(sample.dataset),
+        part=each(sample.part),
+        weight=each(sample.weight),
+        deployed=None if sample.deployed is None else each(sample.deployed),
+        _cache={},
+    )
+
+
+def features_at_levels(X: Features, levels: int) -> Features:
+    """(M n, d + M) features, sparse where X is: those of each row M times, and which level it is."""
+    n = X.shape[0]
+    if isinstance(X, np.ndarray):
+        return np.hstack([np.repeat(X, levels, axis=0), np.tile(np.eye(levels), (n, 1))])
+    which = sparse.kron(np.ones((n, 1)), sparse.eye_array(levels), format="csr")
+    rows = X[np.repeat(np.arange(n), levels)]
+    return sparse.csr_array(sparse.hstack([rows, which], format="csr"))
+
 
 RowPositions = NDArray[np.intp]
 
@@ -92,7 +141,7 @@ class ExperimentData:
 class TrialData:
     """All rows of one seed: what slices read, and what classifiers see.
 
-    Each row of the data stands `levels` times (`sampling.levels`). `encoding` says how features are made
+    Each row of the data stands `levels` times (`sampling.rows`). `encoding` says how features are made
     of columns, as JSON (`sampling.encoding`). `before` are the rows before a filter (`sampling.filtered`)
     weighed or dropped some, if one did. Rows of a `stream` are in no memory: the sample then has cells of
     rows that count alike (`streaming.stream_protocol`), and X no columns.
@@ -115,7 +164,7 @@ class TrialData:
         return dict(predict_stream(self.stream, classifiers, label))
 
     def predictions(self, classifier: Classifier) -> Predictions:
-        """Raises E411 where it looks at slices of columns that are not there (`sampling.slices`)."""
+        """Raises E411 where it looks at slices of columns that are not there (`sampling.encoding`)."""
         if self.stream is not None:
             return self.answers({"": classifier})[""]
         X = append_memberships(self.X, slice_memberships(self.sample, classifier.slices))

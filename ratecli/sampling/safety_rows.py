@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ratecli.certify.bound import Measurements
 from ratecli.certify.certificate import certify
 from ratecli.certify.prediction import CandidateRows
 from ratecli.certify.safety_test import SafetyTestSpec
-from ratecli.certify.samples import Measurements
 from ratecli.ledger.keys import random_stream
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.forms import RateProgram
 
 SURE_VIOLATION = 1e-5

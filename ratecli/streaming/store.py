@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ratecli.datasets.download import data_folder, sha256_of
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.staging import staged_folder
+from ratecli.files import staged_folder
 from ratecli.streaming.scan import ScannedColumn, column_from_json
 
 RECORDS_FILE, FACTS_FILE = "records", "facts.json"

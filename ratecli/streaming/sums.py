@@ -2,17 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from ratecli.models.base import Array
 from ratecli.models.coded import RecordBatch, RecordEncoder
 from ratecli.streaming.store import RecordStore, read_exactly
 from ratecli.streaming.stream_protocol import RUN_LENGTH, RowStream, RowSum, SumArrays, sum_pieces
+
+SCHEDULER_VARIABLE = "RATECLI_SCHEDULER"
+"""The variable that holds the scheduler's address in the process of a trial on a cluster."""
+PARTITIONS_AHEAD = 4
+"""Partitions that are asked of each worker at once."""
+
+
+def map_partitions(
+    function: Callable[[int], SumArrays], starts: Sequence[int]
+) -> Iterable[SumArrays]:
+    """The function of each start, in their order."""
+    address = os.environ.get(SCHEDULER_VARIABLE)
+    if address is None or len(starts) < 2:
+        return map(function, starts)
+    client = cluster_client(address)
+    idle = [worker for worker, tasks in client.processing().items() if not tasks]
+    return _map_on_cluster(client, idle, function, starts) if idle else map(function, starts)
+
+
+@lru_cache(maxsize=1)
+def cluster_client(address: str) -> Any:
+    """Kept for the many passes of a trial, and those of the next."""
+    from distributed import Client  # noqa: PLC0415  an optional extra
+
+    return Client(address, set_as_default=False)
+
+
+def _map_on_cluster(
+    client: Any, idle: list[str], function: Callable[[int], SumArrays], starts: Sequence[int]
+) -> Iterator[SumArrays]:
+    """Every so manieth partition is added up here meanwhile."""
+    whole = client.scatter(function, workers=idle, broadcast=True, hash=False)
+    hands = len(idle) + 1
+    for k in range(0, len(starts), PARTITIONS_AHEAD * hands):
+        some = starts[k : k + PARTITIONS_AHEAD * hands]
+        asked = {
+            start: client.submit(_sum_partition, whole, start, workers=idle, pure=False)
+            for at, start in enumerate(some)
+            if at % hands
+        }
+        own = {start: function(start) for start in some if start not in asked}
+        for start in some:
+            yield own[start] if start in own else _fetch_sums(asked[start], function, start)
+
+
+def _fetch_sums(future: Any, function: Callable[[int], SumArrays], start: int) -> SumArrays:
+    try:
+        found: SumArrays = future.result()
+    except Exception:  # noqa: BLE001  a worker that died, or does not see the rows: they are here as well
+        return function(start)
+    return found
+
+
+def _sum_partition(function: Callable[[int], SumArrays], start: int) -> SumArrays:
+    with threadpool_limits(limits=1):  # numbers do not hang on how many threads a worker has
+        return function(start)
+
 
 PARTITION_ROWS = 2**19
 CELL_DTYPE = np.dtype("<u2")
@@ -70,7 +131,6 @@ class FileStream(RowStream):
     def sums(self, part: RowSum, every: int = 1) -> SumArrays:
         if every > 1:
             return sum_pieces(part, self._scattered(range(0, self.runs(), every)))
-        from ratecli.streaming.cluster import map_partitions  # noqa: PLC0415  it may import Dask
 
         sums = part.zeros()
         for found in map_partitions(

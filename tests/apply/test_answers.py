@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ratecli.apply.answers import prediction_columns
+from ratecli.apply.predict import prediction_columns
 from ratecli.errors import FaultError
 from ratecli.models.linear import LinearRegressor, Logistic, RandomizedLogistic, Threshold
 from ratecli.models.mixture import MixtureClassifier

@@ -9,8 +9,8 @@ import pytest
 from oracles.samples import UNKNOWN, decisions, moments, rng, sample
 from scipy import stats
 
+from ratecli.certify.bound import BoundedSample, SampleMoments, WeightedSample
 from ratecli.certify.bounds import BOUNDS, Bound, choose_bound
-from ratecli.certify.samples import BoundedSample, SampleMoments, WeightedSample
 
 T = BOUNDS["student_t"]
 EXACT = ["hoeffding", "clopper_pearson", "empirical_bernstein", "betting"]

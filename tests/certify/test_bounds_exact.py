@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from oracles.samples import decisions, few_enough, mass, rng
 
-from ratecli.certify.binomial_limits import clopper_pearson_upper
+from ratecli.certify.binomial import clopper_pearson_upper, pair_limit
+from ratecli.certify.bound import BoundedSample, WeightedSample
 from ratecli.certify.bounds import BOUNDS, Bound
-from ratecli.certify.samples import BoundedSample, WeightedSample
-from ratecli.certify.two_binomials import pair_limit
 from ratecli.models.base import Array
 
 COUNTED = [BOUNDS[name] for name in ("clopper_pearson", "hoeffding", "empirical_bernstein")]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from oracles.samples import UNKNOWN, decisions, moments, rng
 
+from ratecli.certify.bound import BoundedSample, SampleMoments, WeightedSample
 from ratecli.certify.bounds import BOUNDS
-from ratecli.certify.samples import BoundedSample, SampleMoments, WeightedSample
 
 every_bound = pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
 CASES = {

@@ -7,8 +7,7 @@ import pytest
 from oracles.certificates import rules, words
 
 from ratecli.certify import trees as plan
-from ratecli.certify.certificate import certify
-from ratecli.certify.delta_allocation import MIN_DELTA_SHARE, optimize_delta_shares
+from ratecli.certify.certificate import MIN_DELTA_SHARE, certify, optimize_delta_shares
 from ratecli.certify.prediction import CandidateRows, predict_outcome, quantity_rows
 
 M, F = "positive_rate[g=M]", "positive_rate[g=F]"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ratecli.error_codes import CODES, FAMILIES
+from ratecli.errors import CODES, FAMILIES
 
 TESTS = Path(__file__).parents[1]
 CODE = re.compile(r"\b[EW]\d{3}\b")

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from ratecli.cli.app import main
-from ratecli.rates.disclosure import disclosivity
+from ratecli.rates.matrix import disclosivity
 
 ROWS = 1500
 FOLDER = ["encoder.json", "expected.npz", "filter.json"]

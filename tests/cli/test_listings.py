@@ -12,9 +12,8 @@ from dataclasses import fields
 import pytest
 from small import SMALL, command, environment, process
 
-from ratecli.config.experiment import load_experiment
+from ratecli.config.experiment import json_schema, load_experiment
 from ratecli.config.report import PLOT_TYPES
-from ratecli.config.schema import json_schema
 from ratecli.experiment.catalogue import LISTINGS, PLOT_DESCRIPTIONS, describable_names, describe
 from ratecli.experiment.file_schema import file_schema
 from ratecli.experiment.signature import read_signature

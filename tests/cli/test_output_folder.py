@@ -10,7 +10,7 @@ from small import SMALL
 
 from ratecli.cli.checks import REFERENCE
 from ratecli.cli.reports import JOINED_REPORT
-from ratecli.config.names import RESERVED_RESULT_FILES
+from ratecli.config.base import RESERVED_RESULT_FILES
 from ratecli.ledger.lock import LOCK_FILE, REPORT_LOCK_FILE
 from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS, check_report_folder
 from ratecli.runner.run import LEDGER_FILE

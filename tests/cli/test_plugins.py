@@ -15,7 +15,8 @@ from small import PLAIN
 from ratecli import plugins
 from ratecli.config.experiment import load_experiment
 from ratecli.datasets import registry as sources
-from ratecli.experiment import options, origins
+from ratecli.experiment import cases as origins
+from ratecli.experiment import options
 from ratecli.experiment.catalogue import describe
 from ratecli.experiment.prepare import check_available
 from ratecli.rates import metrics

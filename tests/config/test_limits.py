@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from ratecli.config.limits import LimitsSpec
+from ratecli.config.experiment import LimitsSpec
 
 
 @pytest.mark.parametrize(

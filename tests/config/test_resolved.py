@@ -7,8 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from ratecli.config.document import Document
-from ratecli.config.experiment import Experiment
-from ratecli.config.schema import json_schema
+from ratecli.config.experiment import Experiment, json_schema
 from ratecli.config.starter import template_text
 from ratecli.config.sweep import sweep_points
 

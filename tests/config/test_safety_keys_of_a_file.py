@@ -8,9 +8,8 @@ import pytest
 
 from ratecli.certify.bounds import AUTO, BOUNDS
 from ratecli.certify.safety_test import DeltaDivision, SafetyMethod, SafetyTestSpec
-from ratecli.config.experiment import Experiment
+from ratecli.config.experiment import Experiment, json_schema
 from ratecli.config.safety import SafetySpec
-from ratecli.config.schema import json_schema
 
 HEAD = "name: x\ndatasets: {d: {source: loans}}\nconstraints: {a: error <= 0.2, b: tpr >= 0.1}\n"
 FILE = HEAD + "algorithms: [unconstrained, majorize: {safety: OWN}]\nsafety: {}\n"

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from ratecli.conformance.goals import TINY_PROBLEM_GOALS
-from ratecli.conformance.optimum import indistinguishable_rows, linear_decisions
+from ratecli.conformance.optimum import TINY_PROBLEM_GOALS, indistinguishable_rows, linear_decisions
 from ratecli.conformance.rows import (
     FEATURE_POINTS,
     TinyTable,

@@ -11,9 +11,8 @@ from mutants import MUTANTS, Cuts
 
 from ratecli.conformance import check_solver
 from ratecli.conformance.behaviour import BEHAVIOUR_CHECKS
-from ratecli.conformance.options import OPTION_CHECKS
 from ratecli.conformance.outcome import run_checks
-from ratecli.conformance.solvers import SOLUTION_CHECKS
+from ratecli.conformance.solvers import OPTION_CHECKS, SOLUTION_CHECKS
 from ratecli.conformance.solving import SolverSubject
 from ratecli.conformance.watch import watch_side_effects
 from ratecli.models.linear import Threshold

@@ -13,8 +13,8 @@ import pytest
 import typer.main
 
 from ratecli.cli.app import app
-from ratecli.config.schema import json_schema
-from ratecli.error_codes import CODES
+from ratecli.config.experiment import json_schema
+from ratecli.errors import CODES
 from ratecli.experiment.catalogue import list_datasets, list_functions, list_metrics
 from ratecli.experiment.signature import read_signature
 from ratecli.solvers.registry import BUILT_IN_ALGORITHMS

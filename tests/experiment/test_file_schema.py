@@ -16,7 +16,7 @@ from ratecli.datasets.sources import SOURCES
 from ratecli.experiment.catalogue import list_metrics
 from ratecli.experiment.file_schema import file_schema
 from ratecli.experiment.signature import read_signature
-from ratecli.plain_text import terminal_safe_json
+from ratecli.render import terminal_safe_json
 from ratecli.solvers.registry import all_algorithms
 
 ROOT = Path(__file__).parents[2]

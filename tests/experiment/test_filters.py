@@ -12,8 +12,8 @@ from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
 from ratecli.rates import expression as ex
+from ratecli.rates.affine import disclosure_bound
 from ratecli.rates.analysis import Shape
-from ratecli.rates.balance import disclosure_bound
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.rows import load_trial_data
 

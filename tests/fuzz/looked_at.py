@@ -11,8 +11,12 @@ from guard import watched
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import check_available
-from ratecli.plain_text import terminal_safe
-from ratecli.render import diagnostics_to_github, diagnostics_to_json, render_diagnostics
+from ratecli.render import (
+    diagnostics_to_github,
+    diagnostics_to_json,
+    render_diagnostics,
+    terminal_safe,
+)
 
 CODE = re.compile(r"[EW]\d{3}")
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

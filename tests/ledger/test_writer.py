@@ -6,8 +6,7 @@ import pytest
 
 from ratecli.errors import FaultError
 from ratecli.ledger.records import MeasuredValue, TrialResult
-from ratecli.ledger.store import LedgerStore
-from ratecli.ledger.writer import MAX_QUEUED, LedgerWriter
+from ratecli.ledger.store import MAX_QUEUED, LedgerStore, LedgerWriter
 
 RESULTS = [
     TrialResult(

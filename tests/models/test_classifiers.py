@@ -9,9 +9,15 @@ from scipy import sparse
 
 from ratecli.models.base import Classifier
 from ratecli.models.hashed import HashedMixture, HashedRamp
-from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
+from ratecli.models.linear import (
+    LinearRegressor,
+    Logistic,
+    Ramp,
+    RandomizedLogistic,
+    Threshold,
+    ramp,
+)
 from ratecli.models.mixture import MajorityVote, MixtureClassifier
-from ratecli.models.ramp import ramp
 
 NUMBERS = st.floats(-1e6, 1e6)
 SCORES = arrays.arrays(np.float64, 5, elements=NUMBERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from ratecli.certify.samples import BoundedSample, SampleMoments, WeightedSample
+from ratecli.certify.bound import BoundedSample, SampleMoments, WeightedSample
 from ratecli.models.base import Array
 
 UNKNOWN = (-np.inf, np.inf)

@@ -16,7 +16,7 @@ from rule_marks import fault_under
 
 from ratecli.datasets.load import load_entry_table
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import affine
+from ratecli.rates.affine import Balance, affine, balance, disclosure_bound
 from ratecli.rates.analysis import (
     Curvature,
     Goal,
@@ -26,10 +26,8 @@ from ratecli.rates.analysis import (
     interval,
     shape,
 )
-from ratecli.rates.balance import Balance, balance, disclosure_bound
-from ratecli.rates.disclosure import disclosivity
 from ratecli.rates.expression import Disclosure, Leaf
-from ratecli.rates.matrix import Predictions, measure
+from ratecli.rates.matrix import Predictions, disclosivity, measure
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Floats, Sample

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from full_scope import value
 
-from ratecli.rates.direction import Direction, direction
 from ratecli.rates.matrix import Predictions, measure
+from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import METRICS

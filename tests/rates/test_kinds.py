@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from rule_strategies import expression
 
 from ratecli.rates import expression as ex
-from ratecli.rates.kinds import RowKinds
-from ratecli.rates.matrix import RateMatrix, build_rate_matrix
+from ratecli.rates.matrix import RateMatrix, RowKinds, build_rate_matrix
 from ratecli.rates.sample import Sample
 
 RATES = "error + positive_rate[g=a] + tpr[g=b] + churn + base_rate + true_positives[g=c]"

@@ -14,9 +14,15 @@ from sklearn import metrics as sk
 
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf, Slice
-from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix, log_loss, measure
+from ratecli.rates.matrix import (
+    RANKING_MEASURES,
+    Predictions,
+    RateMatrix,
+    build_rate_matrix,
+    log_loss,
+    measure,
+)
 from ratecli.rates.parser import parse_conditions, parse_expression
-from ratecli.rates.ranking import RANKING_MEASURES
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import RANKINGS, RATES

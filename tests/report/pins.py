@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ratecli.rates.direction import Direction
+from ratecli.rates.metrics import Direction
 from ratecli.report.regression.compare import compare_points
 from ratecli.report.regression.findings import Finding
 from ratecli.report.regression.reference import PinnedTrials

@@ -24,11 +24,16 @@ from synthetic_ledger import HOSTILE, planned, store
 
 from ratecli.ledger.records import TrialResult
 from ratecli.report.certificates import certificate_sheet, certificates_to_draw, omitted_trees_note
-from ratecli.report.constraint_tables import failures_sheet
 from ratecli.report.html import render_report
-from ratecli.report.plots.tree import draw_trees, text_width
-from ratecli.report.plots.tree_layout import MAX_LEAVES, SIGNS, build_box_tree, layout_boxes
-from ratecli.report.unsolved import no_solution_sheet
+from ratecli.report.plots.tree import (
+    MAX_LEAVES,
+    SIGNS,
+    build_box_tree,
+    draw_trees,
+    layout_boxes,
+    text_width,
+)
+from ratecli.report.sheets import failures_sheet, no_solution_sheet
 from ratecli.report.write import write_report
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pins import findings, point
 
+from ratecli.report.regression.check import seed_notes
 from ratecli.report.regression.findings import CheckReport, CheckVerdict, Finding
-from ratecli.report.regression.notes import seed_notes
 from ratecli.report.regression.render import MAX_FAILED, MAX_IMPROVED, findings_sheet, omitted_note
 
 

@@ -9,7 +9,7 @@ import pytest
 from pins import findings, point
 from scipy import stats
 
-from ratecli.report.regression.undefined import compare_undefined, undefined_chance
+from ratecli.report.regression.differences import compare_undefined, undefined_chance
 
 NAN = math.nan
 TEN = [0.20, 0.21, 0.19, 0.22, 0.18, 0.20, 0.23, 0.17, 0.21, 0.19]

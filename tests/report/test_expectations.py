@@ -10,10 +10,14 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
-from ratecli.report.expectation_warnings import warn_unmet_expectations
-from ratecli.report.expectations import ExpectationVerdict, compare_expectations, expectation_sheet
+from ratecli.report.expectations import (
+    ExpectationVerdict,
+    compare_expectations,
+    expectation_sheet,
+    warn_unmet_expectations,
+)
 from ratecli.report.html import render_report
-from ratecli.report.regression.expected import CHECK_VERDICTS
+from ratecli.report.regression.check import CHECK_VERDICTS
 from ratecli.report.tables import csv_text, summary_table
 from ratecli.report.write import summary_markdown
 

@@ -11,13 +11,14 @@ from synthetic_ledger import measured, planned
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots.convergence import (
     MAX_BINS,
+    AxisScales,
     ConvergencePlotOptions,
     align_traces,
     convergence_curves,
+    draw_convergence,
     read_convergence,
     spans_decades,
 )
-from ratecli.report.plots.convergence_plot import AxisScales, draw_convergence
 from ratecli.report.plots.draw import draw_plots
 
 NOTHING = {("main", "test"): {"error": 0.1}}

@@ -27,13 +27,14 @@ from synthetic_ledger import measured, planned
 from ratecli.ledger.records import TrialResult
 from ratecli.report.plots.draw import draw_plots
 from ratecli.report.plots.guarantee import (
+    SweepAxis,
     allowed_failure_rates,
+    draw_guarantee,
     guarantee_lines,
     inconclusive_trials,
     read_guarantee,
+    spread_positions,
 )
-from ratecli.report.plots.guarantee_plot import draw_guarantee, spread_positions
-from ratecli.report.sweep_axis import SweepAxis
 
 
 def drawn(ledger):

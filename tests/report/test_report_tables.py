@@ -10,9 +10,14 @@ import pytest
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.constraint_tables import constraint_sheet, failures_sheet, satisfaction_sheet
 from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_number, to_markdown
-from ratecli.report.sheets import requested_sheets, unlisted_constraints
+from ratecli.report.sheets import (
+    constraint_sheet,
+    failures_sheet,
+    requested_sheets,
+    satisfaction_sheet,
+    unlisted_constraints,
+)
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
 

@@ -13,8 +13,7 @@ from small_trials import numbers
 
 from ratecli.experiment.plan import Task
 from ratecli.ledger.records import PlannedTrial
-from ratecli.ledger.store import LedgerStore
-from ratecli.ledger.writer import LedgerWriter
+from ratecli.ledger.store import LedgerStore, LedgerWriter
 from ratecli.runner.executors import DaskExecutor, Hooks, ProcessExecutor, SerialExecutor
 
 

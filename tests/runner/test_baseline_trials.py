@@ -11,7 +11,7 @@ from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
 from ratecli.sampling.rows import load_trial_data
 from ratecli.solvers.baselines.zafar import ZAFAR_GAP
-from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE
+from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
 
 FILE = """
 name: baselines

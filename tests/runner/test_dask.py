@@ -21,12 +21,10 @@ from ratecli.experiment.limits import UNLIMITED
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import prepare
 from ratecli.runner import dask_pool as dask_crew
-from ratecli.runner import dask_worker
-from ratecli.runner.dask_pool import DaskPool, connect_client
-from ratecli.runner.dask_worker import DaskRun, run_on_worker
+from ratecli.runner import dask_pool as dask_worker
+from ratecli.runner.dask_pool import DaskPool, DaskRun, connect_client, run_on_worker
+from ratecli.runner.dispatcher import ReadyTask, TaskMessage
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
-from ratecli.runner.messages import TaskMessage
-from ratecli.runner.schedule import ReadyTask
 from ratecli.runner.trial import run_trial
 
 HERE = Path(__file__).parent
@@ -205,7 +203,7 @@ def test_an_interrupt_ends_what_runs_on_a_cluster(cluster, tmp_path, local):
         "import sys\n"
         "from small_trials import act\n"
         "from ratecli.runner.executors import Dask\n"
-        "from ratecli.runner.schedule import Task\n"
+        "from ratecli.runner.dispatcher import Task\n"
         "if __name__ == '__main__':\n"
         "    address, path = sys.argv[1:]\n"
         "    tasks = [Task(path, (), (path, 'lock', path)), *(Task(str(k), (), (str(k), 'fine', k)) for k in range(9))]\n"

@@ -134,7 +134,7 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path):
         "import sys\n"
         "from small_trials import act\n"
         "from ratecli.runner.executors import Processes\n"
-        "from ratecli.runner.schedule import Task\n"
+        "from ratecli.runner.dispatcher import Task\n"
         "tasks = [Task(path, (), (path, 'lock', path)) for path in sys.argv[1:]]\n"
         "Processes(2).run(tasks, act, print)\n"
     )

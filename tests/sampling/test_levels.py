@@ -14,8 +14,7 @@ from ratecli.rates.matrix import measure
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.runner.trial import training_problem
-from ratecli.sampling.levels import features_at_levels
-from ratecli.sampling.rows import TrialData, load_trial_data
+from ratecli.sampling.rows import TrialData, features_at_levels, load_trial_data
 
 ENTRY = "{path: people.csv, label: y, drop: [old], weight: w, split: {validation: 1/5}}"
 PLAIN = f"""

@@ -11,10 +11,14 @@ from scipy.optimize import linprog, minimize
 
 from ratecli.solvers.majorize import augmented, newton
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian, balance_slopes
-from ratecli.solvers.majorize.convex import ConvexProblem
+from ratecli.solvers.majorize.convex import (
+    COMPROMISE_GAP,
+    FEASIBILITY_TOLERANCE,
+    ConvexProblem,
+    StoppingRule,
+)
 from ratecli.solvers.majorize.newton import MoreauEnvelope
 from ratecli.solvers.majorize.prox import ProximalOperator
-from ratecli.solvers.majorize.solution import COMPROMISE_GAP, FEASIBILITY_TOLERANCE, StoppingRule
 from ratecli.solvers.majorize.solver import Majorize
 
 GOAL = StoppingRule(0.0, 1e4, 1e6, absolute=1e-7)

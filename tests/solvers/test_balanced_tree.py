@@ -16,14 +16,18 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.models.proxies import ProxyFilter
 from ratecli.models.storage import dumps
-from ratecli.rates.disclosure import disclosivity
+from ratecli.rates.matrix import disclosivity
 from ratecli.solvers.filtering.aim import FilterTarget
-from ratecli.solvers.filtering.progress import ProgressSplitter, required_progress
 from ratecli.solvers.filtering.solver import BalancedTree
-from ratecli.solvers.filtering.split import SplitOptions, nearest_split
+from ratecli.solvers.filtering.split import (
+    ProgressSplitter,
+    SplitOptions,
+    nearest_split,
+    required_progress,
+)
 from ratecli.solvers.filtering.tree import DISCLOSURE_TOLERANCE, FilterTreeBuilder, GrowthOptions
 from ratecli.solvers.filtering.weights import optimal_sampling_weights
-from ratecli.solvers.oracles.ground import OracleRows
+from ratecli.solvers.oracles.base import OracleRows
 
 
 def solved(rows: Rows, alpha: float | None, **options) -> tuple[ProxyFilter, tuple]:

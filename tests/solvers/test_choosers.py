@@ -5,9 +5,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ratecli.solvers.majorize import choosers
-from ratecli.solvers.majorize.choosers import UpperModel, center_of_mass, model_maximizer
-from ratecli.solvers.majorize.cutting_plane import CutColumns, solve_master
+from ratecli.solvers.majorize import cutting_plane as choosers
+from ratecli.solvers.majorize.cutting_plane import (
+    CutColumns,
+    UpperModel,
+    center_of_mass,
+    model_maximizer,
+    solve_master,
+)
 
 TENT = np.array([[0.0, 0.5], [0.25, -0.25]])
 """h(v) = min(v / 4, 1/2 - v / 4), highest at v = 1: vector 9.3 of the protocols of Goh et al. 2016."""

@@ -11,7 +11,7 @@ from oracles.goals import Rows, Rules, problem, smooth_rows
 from ratecli.experiment.options import make_solver
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.storage import dumps, loads
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.baselines.post_shift import PostShift
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture

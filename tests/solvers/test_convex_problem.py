@@ -9,7 +9,7 @@ from oracles.instances import INTERCEPTS, KINDS, instance
 from oracles.problem3 import least
 from scipy import sparse
 
-from ratecli.models.ramp import ramp as ramp_of
+from ratecli.models.linear import ramp as ramp_of
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.majorize.solver import Majorize

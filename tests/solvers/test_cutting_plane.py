@@ -6,17 +6,23 @@ from oracles.goals import Rules, grid_rows, problem, smooth_rows
 from oracles.instances import instance
 from oracles.problem3 import least
 
-from ratecli.solvers.majorize import choosers, svm
-from ratecli.solvers.majorize.choosers import CutChooser
-from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
+from ratecli.solvers.majorize import cutting_plane as choosers
+from ratecli.solvers.majorize import cutting_plane as svm
+from ratecli.solvers.majorize.convex import (
+    FEASIBILITY_TOLERANCE,
+    ConvexProblem,
+    ConvexSolution,
+    RampProblem,
+    StoppingRule,
+)
 from ratecli.solvers.majorize.cutting_plane import (
+    CutChooser,
     CutColumns,
     CutSolution,
     CuttingPlane,
     solve_master,
 )
 from ratecli.solvers.majorize.rows import FeatureRows
-from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE, ConvexSolution, StoppingRule
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 

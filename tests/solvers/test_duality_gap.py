@@ -9,14 +9,18 @@ import pytest
 from oracles.goals import Rules, problem, smooth_rows
 
 from ratecli.models.linear import Threshold
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.columns import RatePoints
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.players.game import ThreePlayerGame, initial_prices, initial_slacks
+from ratecli.solvers.players.game import (
+    GradientAscent,
+    ThreePlayerGame,
+    initial_prices,
+    initial_slacks,
+)
 from ratecli.solvers.players.lagrangian import ProgramLagrangian, make_lagrangian
-from ratecli.solvers.players.multipliers import GradientAscent
 from ratecli.solvers.players.steps import Stepper
 
 RULES = Rules({"p": "positive_rate[g=a] <= 0.8 * positive_rate[g=b]", "r": "recall >= 0.75"})

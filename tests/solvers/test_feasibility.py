@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.goals import Rules, forms, problem, smooth_rows
 
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.feasibility import min_constraint_excess, min_violation
 from ratecli.solvers.hull.forms import RateProgram
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.goals import Rows, Rules, problem
 
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull import best as search
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.bilinear import BilinearProgram

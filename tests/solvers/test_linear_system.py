@@ -6,9 +6,9 @@ from oracles.instances import INTERCEPTS
 from scipy import sparse
 
 from ratecli.models.base import Array, Features
-from ratecli.solvers.majorize import linear
+from ratecli.solvers.majorize import newton as linear
 from ratecli.solvers.majorize.convex import RampProblem
-from ratecli.solvers.majorize.linear import solve_newton_system
+from ratecli.solvers.majorize.newton import solve_newton_system
 from ratecli.solvers.majorize.rows import FeatureRows, Intercept
 
 

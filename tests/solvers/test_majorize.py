@@ -16,8 +16,7 @@ from ratecli.solvers.base import Solution
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize import rows as rows_module
 from ratecli.solvers.majorize import solver as solver_module
-from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE
+from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE, ConvexProblem
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 

@@ -11,7 +11,7 @@ from oracles.goals import Rows, Rules, problem
 
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.unconstrained import Unconstrained
-from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE
+from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
 from ratecli.solvers.majorize.solver import Majorize
 
 pytestmark = NEEDS_A9A

@@ -9,7 +9,7 @@ from oracles.families import FAMILIES
 from oracles.goals import Rows, Rules, forms, grid_rows, measured, problem
 
 from ratecli.solvers.base import Solution
-from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE
+from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 

@@ -7,7 +7,7 @@ import pytest
 from oracles.goals import Rules, measured, problem, smooth_rows
 
 from ratecli.solvers.base import Solution
-from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE, MIN_GAP_SCALE
+from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE, MIN_GAP_SCALE
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 

@@ -12,7 +12,7 @@ from oracles.instances import INTERCEPTS
 from scipy import sparse
 
 from ratecli.solvers.base import Solution
-from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE, MIN_GAP_SCALE
+from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE, MIN_GAP_SCALE
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 

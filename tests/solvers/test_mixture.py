@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 from oracles.goals import Rows, Rules, grid_rows, problem, smooth_rows
 
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.columns import RatePoints
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.mixture.room import max_slack_problem
-from ratecli.solvers.mixture.solver import Mixture
-from ratecli.solvers.oracles.ground import OracleRows
-from ratecli.solvers.oracles.linear import LinearOracle
-from ratecli.solvers.oracles.sweep import best_line_step, sweep_directions
+from ratecli.solvers.mixture.solver import Mixture, max_slack_problem
+from ratecli.solvers.oracles.base import OracleRows
+from ratecli.solvers.oracles.linear import LinearOracle, best_line_step, sweep_directions
 from ratecli.solvers.oracles.threshold import best_threshold
 from ratecli.solvers.problem import Problem
 

@@ -8,7 +8,7 @@ from oracles.goals import Rules, grid_rows, problem
 
 from ratecli.errors import FaultError
 from ratecli.rates.analysis import find_two_sided_rate
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.players.atoms import QuadraticMean
 from ratecli.solvers.players.lagrangian import ProgramLagrangian, make_lagrangian

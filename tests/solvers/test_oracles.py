@@ -14,13 +14,14 @@ from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import TreeEnsemble
 from ratecli.models.weighed import CostSensitiveClassifier
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import OptionFaultError
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.columns import RatePoints
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.choice import check_oracle, make_oracle
 from ratecli.solvers.oracles.estimators import (
     fit_estimator,
@@ -28,7 +29,6 @@ from ratecli.solvers.oracles.estimators import (
     make_estimator,
     weighted_classifier_names,
 )
-from ratecli.solvers.oracles.ground import OracleRows
 from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 from ratecli.solvers.problem import ERROR_RATE, Problem
 

@@ -7,14 +7,13 @@ import pytest
 from oracles.games import GOALS, features, solved
 from oracles.goals import grid_rows, problem, smooth_rows
 
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.atoms import RatioAtom
-from ratecli.solvers.players.batch import BatchSampler
 from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER
 from ratecli.solvers.players.lanes import pack_lanes, unpack_lanes
-from ratecli.solvers.players.rows import LaneRows
+from ratecli.solvers.players.rows import BatchSampler, LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.players.steps import Stepper
 

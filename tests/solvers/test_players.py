@@ -11,7 +11,7 @@ from oracles.games import GOALS, solved
 from oracles.goals import Rules, grid_rows, problem, smooth_rows
 
 from ratecli.errors import FaultError
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.forms import LinearTerm, RateProgram
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.atoms import (
@@ -20,13 +20,13 @@ from ratecli.solvers.players.atoms import (
     NegativeLog,
     QuadraticMean,
 )
-from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, make_lagrangian
-from ratecli.solvers.players.lanes import unpack_lanes
-from ratecli.solvers.players.multipliers import (
+from ratecli.solvers.players.game import (
     StepObservation,
     SwapRegret,
     stationary_distributions,
 )
+from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, make_lagrangian
+from ratecli.solvers.players.lanes import unpack_lanes
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.players.steps import project_onto_simplex_cap
 from ratecli.solvers.problem import Problem

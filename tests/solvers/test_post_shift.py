@@ -9,8 +9,9 @@ from scipy.optimize import linprog
 
 from ratecli.models.base import Array, Classifier
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines import group_cuts, plain, single_cuts
-from ratecli.solvers.baselines.group_cuts import GroupCuts, couple_group_cuts, hull_vertices
+from ratecli.solvers.baselines import group_hull as group_cuts
+from ratecli.solvers.baselines import plain, single_cuts
+from ratecli.solvers.baselines.group_hull import GroupCuts, couple_group_cuts, hull_vertices
 from ratecli.solvers.baselines.post_shift import PostShift
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.hull.forms import RateProgram

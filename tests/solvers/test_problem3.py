@@ -9,16 +9,19 @@ import pytest
 from oracles.instances import INTERCEPTS, KINDS, instance, instances
 from oracles.problem3 import least
 
-from ratecli.solvers.majorize import augmented, choosers, linear, svm
+from ratecli.solvers.majorize import augmented
+from ratecli.solvers.majorize import cutting_plane as choosers
+from ratecli.solvers.majorize import cutting_plane as svm
+from ratecli.solvers.majorize import newton as linear
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
-from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.cutting_plane import CuttingPlane
-from ratecli.solvers.majorize.solution import (
+from ratecli.solvers.majorize.convex import (
     FEASIBILITY_TOLERANCE,
     ConvexMethod,
+    ConvexProblem,
     ConvexSolution,
     StoppingRule,
 )
+from ratecli.solvers.majorize.cutting_plane import CuttingPlane
 
 
 def goal(problem: ConvexProblem, gap: float) -> StoppingRule:

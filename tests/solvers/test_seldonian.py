@@ -19,12 +19,13 @@ from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.attain import minimize_worst_bound
 from ratecli.solvers.seldonian.inflation import calibrate_inflation, check_inflation
-from ratecli.solvers.seldonian.lagrangian import AdamStepper, LagrangianOptimizer
 from ratecli.solvers.seldonian.measures import score_model_of
 from ratecli.solvers.seldonian.selection import CandidateSelection, CandidateTracker
 from ratecli.solvers.seldonian.sequential import SqpOptimizer
 from ratecli.solvers.seldonian.soft import (
     BIAS_SHIFTS,
+    AdamStepper,
+    LagrangianOptimizer,
     OptimizerSettings,
     _bias_only_weights,
     select_candidate,

@@ -10,11 +10,11 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import expit
 
 from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
-from ratecli.solvers.seldonian.fit import fit_unconstrained
 from ratecli.solvers.seldonian.measures import ScoreModel, score_model_of
 from ratecli.solvers.seldonian.objective import (
     LogLossObjective,
     SquaredErrorObjective,
+    fit_unconstrained,
     plain_objective,
     smooth_objective,
 )

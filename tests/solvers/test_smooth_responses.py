@@ -7,8 +7,7 @@ from scipy.optimize import minimize
 from ratecli.rates.analysis import monotonicity
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
-from ratecli.solvers.players.atoms import SmoothAtom
-from ratecli.solvers.players.newton import bisect_slopes, minimize_in_unit_box
+from ratecli.solvers.players.atoms import SmoothAtom, bisect_slopes, minimize_in_unit_box
 
 SMOOTH = [
     "exp(tpr)",

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from ratecli.rates.analysis import objective_goal
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.rows import ExperimentData, load_trial_data
 from ratecli.solvers.baselines.unconstrained import Unconstrained
@@ -22,8 +22,7 @@ from ratecli.solvers.problem import ERROR_RATE
 from ratecli.solvers.streamed import plain, player
 from ratecli.solvers.streamed.plain import StreamedNewton, fit_plain_streamed
 from ratecli.solvers.streamed.player import StreamedLaneRows, make_streamed_rows
-from ratecli.streaming.cluster import SCHEDULER_VARIABLE, cluster_client
-from ratecli.streaming.sums import FileStream
+from ratecli.streaming.sums import SCHEDULER_VARIABLE, FileStream, cluster_client
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from oracles.instances import instance
 from oracles.problem3 import least, toy_dual
 
-from ratecli.solvers.majorize import svm
+from ratecli.solvers.majorize import cutting_plane as svm
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import FeatureRows, Intercept
 

@@ -8,8 +8,7 @@ from scipy import sparse
 from ratecli.models.linear import Threshold
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.cuts import ThresholdRates
-from ratecli.solvers.baselines.thresholded import Thresholded
+from ratecli.solvers.baselines.thresholded import Thresholded, ThresholdRates
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.problem import Problem

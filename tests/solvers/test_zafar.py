@@ -17,7 +17,7 @@ from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.baselines.zafar import Zafar, group_contrasts
 from ratecli.solvers.liblinear import add_ones_column
 from ratecli.solvers.majorize import augmented
-from ratecli.solvers.majorize.solution import FEASIBILITY_TOLERANCE
+from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
 from ratecli.solvers.problem import Problem
 
 GAP = 2 * zafar.ZAFAR_GAP

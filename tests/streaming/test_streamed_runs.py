@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from experiments import run_file, write
 from ratecli.cli.app import app
-from ratecli.cli.fetching import RecordCounter, record_progress
+from ratecli.cli.console import RecordCounter, record_progress
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import check_file, prepare
 from ratecli.models.linear import Logistic, Ramp, RandomizedLogistic, Threshold

@@ -23,10 +23,9 @@ from ratecli.errors import FaultError
 from ratecli.streaming import reading, store, writing
 from ratecli.streaming import split as deal_module
 from ratecli.streaming.encode import encoded_stream
-from ratecli.streaming.files import entry_digest
 from ratecli.streaming.split import StreamedSplit
 from ratecli.streaming.stream_protocol import RUN_LENGTH
-from ratecli.streaming.table import read_streamed_table
+from ratecli.streaming.table import entry_digest, read_streamed_table
 
 
 @pytest.fixture(autouse=True)

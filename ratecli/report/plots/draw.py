@@ -13,22 +13,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.convergence import CONVERGENCE, read_convergence
-from ratecli.report.plots.convergence_plot import draw_convergence
+from ratecli.report.plots.convergence import CONVERGENCE, draw_convergence, read_convergence
 from ratecli.report.plots.filters import GROUP_SHARES, POSTERIORS
 from ratecli.report.plots.group_shares import draw_group_shares, read_group_shares
-from ratecli.report.plots.guarantee import GUARANTEE, read_guarantee
-from ratecli.report.plots.guarantee_plot import draw_guarantee
+from ratecli.report.plots.guarantee import GUARANTEE, draw_guarantee, read_guarantee
 from ratecli.report.plots.posteriors import draw_posteriors, read_posteriors
 from ratecli.report.plots.series import (
+    LineSetting,
     PlotAxes,
     TradeoffPoint,
     TradeoffSeries,
     collect_series,
     missing_variants,
     swept_range,
+    unnamed_lines_note,
 )
-from ratecli.report.plots.settings import LineSetting, unnamed_lines_note
 from ratecli.report.plots.style import (
     GREY,
     MAX_COLUMNS,

@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from ratecli.config.names import FAILURE_RATE, SOLUTION_RATE
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.container import Container
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+
+from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.estimates import IntervalEstimate
 from ratecli.report.file_names import plot_file_name
-from ratecli.report.groups import SeedGroup, seed_groups, select_variant
-from ratecli.report.outcomes import CONCLUSIVE
-from ratecli.report.plots.series import SELECT_ALL, PlotSelection
-from ratecli.report.plots.settings import LineSetting, line_settings
+from ratecli.report.groups import CONCLUSIVE, SeedGroup, seed_groups, select_variant
+from ratecli.report.plots.series import (
+    SELECT_ALL,
+    LineSetting,
+    PlotSelection,
+    line_settings,
+    missing_variants,
+    unnamed_lines_note,
+)
+from ratecli.report.plots.style import (
+    GREY,
+    PANEL,
+    PlotImage,
+    band_style,
+    empty_figure,
+    legend_below,
+    line_style,
+    make_plot_image,
+    mark_empty,
+    unique_handles,
+)
+from ratecli.report.plots.tooltips import TooltipFacts, Tooltips
 from ratecli.report.plots.tradeoff import panel_values
-from ratecli.report.sheet import format_scalar
+from ratecli.report.sheet import estimate_cell, format_scalar
 
 GUARANTEE = "guarantee"
 
@@ -171,3 +199,238 @@ def _settings(
         found.setdefault(repr(other), []).append(spot)
     ordered = [tuple(sorted(spots, key=lambda spot: spot.x or 0.0)) for spots in found.values()]
     return list(zip(line_settings(list(others.values())), ordered, strict=True))
+
+
+DECADE = 10
+"""A swept number that grows by more than this factor is drawn on a logarithmic scale."""
+STEP = 0.012
+"""How far apart, in shares of the axis, lines are put that have the same x: else one hides another."""
+EDGE = 0.05
+"""The share of the axis that stays free at either end."""
+SHORT_LABEL = 6
+"""Letters of a value that is a label of a logarithmic scale itself: 0.0013895 is none."""
+ROUNDING = 1e-9
+LETTER = 0.034
+"""The share of a panel's width that a letter of a tick's label takes."""
+
+
+@dataclass(frozen=True)
+class SweepAxis:
+    """The swept axis: its values from the least, and how many lines share it."""
+
+    values: tuple[float, ...]
+    lines: int
+
+    @property
+    def logarithmic(self) -> bool:
+        return self.values[0] > 0 and self.values[-1] > DECADE * self.values[0]
+
+    @property
+    def _span(self) -> tuple[float, float]:
+        """The least value and how far the greatest is from it, as the scale counts."""
+        low, high = self._scaled(self.values[0]), self._scaled(self.values[-1])
+        return low, high - low or 1.0
+
+    def place(self, x: float, line: int) -> float:
+        """Where a line has its point, beside those of the others and never as far as the next."""
+        low, span = self._span
+        shares = [(self._scaled(value) - low) / span for value in self.values]
+        gap = min((b - a for a, b in itertools.pairwise(shares)), default=1.0)
+        step = min(STEP, gap / 2 / self.lines, EDGE / self.lines) * span
+        return self._plain(self._scaled(x) + step * (line - (self.lines - 1) / 2))
+
+    def put_on(self, axes: Axes) -> None:
+        """Scale, reach and labels of an axis."""
+        low, span = self._span
+        if self.logarithmic:
+            axes.set_xscale("log")
+        ends = low - EDGE * span, self._scaled(self.values[-1]) + EDGE * span
+        axes.set_xlim(*map(self._plain, ends))
+        shown = self._labelled()
+        axes.set_xticks(shown, [f"{value:g}" for value in shown])
+        axes.xaxis.set_minor_locator(NullLocator())
+
+    def _wanted(self) -> tuple[float, ...]:
+        """What labels are of: the values, or powers of 10 between them where theirs are long."""
+        first, last = (math.log10(self.values[k]) if self.logarithmic else 0.0 for k in (0, -1))
+        powers = tuple(
+            10.0**k for k in range(math.ceil(first - ROUNDING), math.floor(last + ROUNDING) + 1)
+        )
+        long = any(len(f"{value:g}") > SHORT_LABEL for value in self.values)
+        return powers if long and len(powers) > 1 else self.values
+
+    def _labelled(self) -> list[float]:
+        """Those with room for their labels, the last among them."""
+        span = self._span[1]
+        found: list[float] = []
+        for value in reversed(self._wanted()):
+            letters = max(len(f"{each:g}") for each in (value, *found[-1:])) + 1
+            apart = (self._scaled(found[-1]) - self._scaled(value)) / span if found else 1.0
+            if apart >= LETTER * letters:
+                found.append(value)
+        return found[::-1]
+
+    def _scaled(self, value: float) -> float:
+        return math.log(value) if self.logarithmic else value
+
+    def _plain(self, scaled: float) -> float:
+        return math.exp(scaled) if self.logarithmic else scaled
+
+
+LINE = 0.08
+"""The share of a panel's height that a line of text takes."""
+LEAST = 0.1
+"""The failure rate up to which a panel shows at least."""
+
+
+def draw_guarantee(ledger: Ledger, plot: GuaranteePlotOptions) -> PlotImage:
+    return make_plot_image(plot.name, plot.caption, partial(_figure, ledger, plot), plot.what)
+
+
+def _figure(ledger: Ledger, plot: GuaranteePlotOptions, told: Tooltips) -> Figure:
+    parts = plot.parts()
+    found = [guarantee_lines(ledger, part) for part in parts]
+    every = [line for several in found for line in several]
+    wide = len(plot.metrics)
+    figure = empty_figure((PANEL[0] * wide, PANEL[1] * len(parts)))
+    figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
+    for row, (part, several) in enumerate(zip(parts, found, strict=True)):
+        for column, title in enumerate(_titles(plot)):
+            axes = figure.add_subplot(len(parts), wide, row * wide + column + 1)
+            axes.tick_params(labelsize=8)
+            axes.set_title(title if row == 0 else "", fontsize=9)
+            axes.set_xlabel(plot.x if row == len(parts) - 1 else "", fontsize=9)
+            axes.set_ylabel(part.title if plot.panels and column == 0 else "", fontsize=9)
+            _fill(axes, several, column, (plot.x, title), told, panel=plot.panel(row))
+            if column == 1:
+                axes.set_ylim(-0.04, 1.04)
+            if column == 2:
+                _limit(axes, several, allowed_failure_rates(ledger, part))
+    if every:
+        named = [line for line in every if line.setting.told]
+        handles = [Line2D([], [], label=line.name, **_guarantee_style(line)) for line in named]
+        legend_below(figure, unique_handles(handles), "\n".join(_notes(ledger, plot, found)))
+    return figure
+
+
+def _titles(plot: GuaranteePlotOptions) -> tuple[str, str, str]:
+    rule = plot.constraint or "any constraint"
+    return f"{plot.y} ({plot.truth})", "solution rate", f"failure rate ({rule}, {plot.truth})"
+
+
+def _guarantee_style(line: GuaranteeLine) -> dict[str, Any]:
+    return line_style(line.algorithm, line.variant, line.setting.shade)
+
+
+def _fill(
+    axes: Axes,
+    several: Sequence[GuaranteeLine],
+    column: int,
+    names: tuple[str, str],
+    told: Tooltips,
+    *,
+    panel: TooltipFacts,
+) -> None:
+    """One panel: lines with the intervals of their points; `names` are those of x and y, `panel` is what
+    all of it is at.
+    """
+    values = sorted({spot.x for line in several for spot in line.spots if spot.x is not None})
+    along = SweepAxis(tuple(values), len(several)) if values else None
+    shown = False
+    for number, line in enumerate(several):
+        for spot in line.spots:
+            if spot.x is None and _has_points(spot.shown[column]):
+                told.own(line.name, *_draw_flat(axes, line, spot.shown[column]))
+                shown = True
+        spots = [s for s in line.spots if s.x is not None and _has_points(s.shown[column])]
+        if along and spots:
+            xs = [along.place(spot.x or 0.0, number) for spot in spots]
+            told.own(line.name, *_draw_line(axes, line, xs, [each.shown[column] for each in spots]))
+            for x, spot in zip(xs, spots, strict=True):
+                found = spot.shown[column]
+                value = (names[1], estimate_cell(found, found.n).text)
+                facts = (*panel, (names[0], format_scalar(spot.x)), value, ("n", str(found.n)))
+                told.point(axes, (x, found.mean or 0.0), line.name, facts)
+            shown = True
+    if along:
+        along.put_on(axes)
+    if not shown:
+        mark_empty(axes)
+
+
+def _has_points(found: IntervalEstimate) -> bool:
+    return found.mean is not None and math.isfinite(found.mean)
+
+
+def _draw_line(
+    axes: Axes, line: GuaranteeLine, xs: Sequence[float], found: Sequence[IntervalEstimate]
+) -> list[Artist | Container]:
+    shown = _guarantee_style(line)
+    ys = [each.mean or 0.0 for each in found]
+    ends = [each.interval or (y, y) for each, y in zip(found, ys, strict=True)]
+    below = [y - low for y, (low, _) in zip(ys, ends, strict=True)]
+    above = [high - y for y, (_, high) in zip(ys, ends, strict=True)]
+    bars: dict[str, Any] = {"fmt": "none", "elinewidth": 0.9, "alpha": 0.6}
+    whiskers = axes.errorbar(xs, ys, yerr=(below, above), ecolor=shown["color"], **bars)
+    return [whiskers, *axes.plot(xs, ys, **shown)]
+
+
+def _draw_flat(axes: Axes, line: GuaranteeLine, found: IntervalEstimate) -> list[Artist]:
+    """What has no place along the axis goes across it."""
+    shown, ends = _guarantee_style(line), {"xmin": EDGE / 2, "xmax": 1 - EDGE / 2}
+    parts: list[Artist] = []
+    if found.interval:
+        low, high = found.interval
+        parts.append(axes.axhspan(low, high, **ends, **band_style(shown["color"])))
+    return [*parts, axes.axhline(found.mean or 0.0, **ends, **shown)]
+
+
+def _limit(axes: Axes, several: Sequence[GuaranteeLine], allowed: Mapping[float, str]) -> None:
+    """From 0 to the greatest rate that an interval reaches, with lines at those that were allowed."""
+    highs = [spot.shown[2].high or 0.0 for line in several for spot in line.spots]
+    top = min(1.04, 1.08 * max([LEAST, *highs, *allowed]))
+    axes.set_ylim(-0.04 * top, top)
+    height = top * 1.04
+    places = spread_positions([value / height for value in allowed], LINE)
+    for (value, label), place in zip(allowed.items(), places, strict=True):
+        axes.axhline(value, color=GREY, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+        words: dict[str, Any] = {"va": "center", "fontsize": 7, "color": GREY}
+        axes.text(1.01, place * height, label, transform=axes.get_yaxis_transform(), **words)
+
+
+def spread_positions(places: Sequence[float], apart: float) -> list[float]:
+    """Increasing places in [0, 1], moved as little as need be so that neighbours are `apart`."""
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + apart) if found else place)
+    for position in reversed(range(len(found))):
+        most = found[position + 1] - apart if position + 1 < len(found) else 1.0
+        found[position] = min(found[position], most)
+    return found
+
+
+def _notes(
+    ledger: Ledger, plot: GuaranteePlotOptions, found: Sequence[Sequence[GuaranteeLine]]
+) -> list[str]:
+    """What a point and its bar are, what counts as a failure, and what is left out."""
+    every = [line for several in found for line in several]
+    counts = [spot.shown[1].n for line in every for spot in line.spots]
+    least, most = min(counts), max(counts)
+    trials = f"{most if least == most else f'{least} to {most}'} trials"
+    rule = plot.constraint or "a constraint"
+    performance = f"{plot.y}: mean over trials with a solution, 95 % Student-t interval"
+    rates = f"rates: shares of {trials}, exact 95 % interval (Clopper-Pearson)"
+    failure = (
+        f"failure: the classifier breaks {rule} on {plot.truth} rows, which stand for the truth"
+    )
+    notes = [f"{performance}; {rates}", f"{failure}; where no solution was found nothing fails"]
+    notes += unnamed_lines_note(line.setting for line in every)
+    left = inconclusive_trials(ledger, plot)
+    if left:
+        listed = ", ".join(f"{status} {count}" for status, count in sorted(left.items()))
+        notes.append(f"left out, neither solved nor safe: {listed}")
+    unknown = sum(spot.shown[2].nan for line in every for spot in line.spots)
+    if unknown:
+        notes.append(f"left out of the failure rate, where the rule has no value: {unknown}")
+    absent = missing_variants(ledger, plot.choice)
+    return [*notes, *(f"no trial gave a variant '{variant}'" for variant in absent)]

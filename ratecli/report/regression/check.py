@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ratecli.config.base import SOLUTION_RATE
+from ratecli.config.document import Loc
 from ratecli.config.experiment import Experiment
-from ratecli.config.names import SOLUTION_RATE
+from ratecli.config.report import Expectation
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.filter_stage import LEAST_SHARE_METRIC
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.files import atomic_write, report_write_errors
 from ratecli.ledger.records import FILTER_STAGE_PREFIX
 from ratecli.ledger.view import SPLITS, Ledger
-from ratecli.rates.direction import Direction, direction
+from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.table import BALANCE_METRICS
-from ratecli.report.regression.compare import compare_with_reference
-from ratecli.report.regression.current import (
+from ratecli.report import expectations
+from ratecli.report.regression.compare import (
     NothingStoredError,
+    compare_with_reference,
     inconclusive_findings,
     load_current_results,
 )
-from ratecli.report.regression.expected import expectation_findings
-from ratecli.report.regression.findings import CheckReport, CheckVerdict, Finding
-from ratecli.report.regression.notes import check_notes
+from ratecli.report.regression.differences import is_paired
+from ratecli.report.regression.findings import CheckNote, CheckReport, CheckVerdict, Finding
 from ratecli.report.regression.reference import (
     OBJECTIVE,
     Reference,
@@ -35,6 +37,113 @@ from ratecli.report.regression.reference import (
     reference_text,
 )
 from ratecli.report.regression.verdicts import PIN_AGAIN, ComparisonTerms
+from ratecli.report.sheet import format_scalar
+
+MAX_NAMED_SEEDS = 6
+"""Seeds that are listed; of more the first and the last."""
+SEEDS_LOCATION: Loc = ("seeds",)
+SEEDS_SUGGESTION = "give the file the seeds that are pinned, or pin again"
+
+
+def check_notes(
+    ledger: Ledger, known: Reference, findings: Sequence[Finding]
+) -> Iterator[CheckNote]:
+    """Of seeds, of numbers that are undefined at some, and of losses that are too small to show."""
+    planned = {trial.seed for trial in ledger.plan}
+    yield from seed_notes({seed for each in known.trials for seed in each.seeds}, planned)
+    good = [each for each in findings if each.verdict.good and each.against == "reference"]
+    if odd := [each for each in good if each.remark]:
+        more = f", and {len(odd) - 1} more" if len(odd) > 1 else ""
+        told = f"seeds are left out where a number is undefined: {odd[0].what} is {odd[0].remark}"
+        yield CheckNote(
+            told + more, "--format json says how many seeds each comparison left out", odd[0].loc
+        )
+    if wide := [each for each in _most_certain(good) if each.needed > each.seeds]:
+        worst = max(wide, key=lambda each: each.needed)
+        told = (
+            f"half a point of {worst.what} takes about {worst.needed} seeds to show as two samples"
+        )
+        yield CheckNote(
+            f"{told}, and there are {worst.seeds}",
+            f"{SEEDS_SUGGESTION}: pairs show more",
+            SEEDS_LOCATION,
+        )
+
+
+def _most_certain(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Of a metric of an answer that of the split where a loss shows first."""
+    found: dict[tuple[str, ...], list[Finding]] = {}
+    for each in findings:
+        key = each.algorithm, each.variant, each.metric, repr(each.point)
+        found.setdefault(key, []).append(each)
+    return (min(own, key=lambda each: each.needed) for own in found.values())
+
+
+def seed_notes(was: set[int], now: set[int]) -> Iterator[CheckNote]:
+    """Where the file has not the seeds that are pinned."""
+    both, gone, new = sorted(was & now), sorted(was - now), sorted(now - was)
+    if not gone and not new:
+        return
+    if is_paired(*(dict.fromkeys(seeds, 0.0) for seeds in (was, now))):
+        told = f"{len(both)} of {len(was)} seeds that are pinned are compared"
+        told += f"; no longer in the file: {_listed(gone)}" if gone else ""
+        told += f"; not pinned: {_listed(new)}" if new else ""
+        yield CheckNote(told, SEEDS_SUGGESTION, SEEDS_LOCATION)
+        return
+    told = f"{len(both) or 'none'} of {len(now)} seeds are pinned: {len(was)} and {len(now)} are compared as two samples"
+    yield CheckNote(told, SEEDS_SUGGESTION, SEEDS_LOCATION)
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    if len(seeds) <= MAX_NAMED_SEEDS:
+        return ", ".join(map(str, seeds))
+    return f"{seeds[0]}, {seeds[1]}, ..., {seeds[-1]} ({len(seeds)})"
+
+
+CHECK_VERDICTS = {
+    expectations.ExpectationVerdict.DIFFERS: CheckVerdict.DIFFERS,
+    expectations.ExpectationVerdict.NOT_MEASURED: CheckVerdict.NOT_COMPARED,
+    expectations.ExpectationVerdict.HOLDS: CheckVerdict.HOLDS,
+    expectations.ExpectationVerdict.NOT_CONTRADICTED: CheckVerdict.NOT_CONTRADICTED,
+    expectations.ExpectationVerdict.BETTER: CheckVerdict.BETTER,
+}
+"""A figure that is only shown is no comparison."""
+SUGGESTIONS = {
+    CheckVerdict.DIFFERS: "find out what moved it, or correct what the file expects",
+    CheckVerdict.NOT_COMPARED: "see trials.csv for how the trials ended",
+}
+
+
+def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iterator[Finding]:
+    """By entry, then by row that it is about."""
+    for each in expectations.compare_expectations(ledger):
+        if each.verdict in CHECK_VERDICTS:
+            verdict, entry = CHECK_VERDICTS[each.verdict], each.entry
+            yield Finding(
+                verdict,
+                "expect",
+                algorithm=each.group.label,
+                variant=each.group.variant,
+                point=each.group.point,
+                split=entry.split,
+                metric=entry.metric,
+                was=each.figure,
+                now=each.ours.mean,
+                seeds=each.ours.n,
+                told=_finding_text(each),
+                way_out=SUGGESTIONS.get(verdict, ""),
+                loc=("expect", entries.index(entry)),
+            )
+
+
+def _finding_text(each: expectations.ExpectationComparison) -> str:
+    if each.reason:
+        return f"not measured, {each.reason}"
+    entry = each.entry
+    wanted = f"expected {expectations.SIGNS[entry.kind]}{each.figure:g}"
+    within = "" if entry.within is None else f" within {format_scalar(entry.within)}"
+    return f"{wanted}{within}" + (f" ({entry.source})" if entry.source else "")
+
 
 FILTER_METRICS_TO_MINIMIZE = tuple(
     f"{FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, OBJECTIVE)

@@ -16,12 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ratecli.config.names import SOLUTION_RATE
+from ratecli.config.base import SOLUTION_RATE
 from ratecli.ledger.records import VIOLATION_PREFIX
-from ratecli.rates.direction import Direction
-from ratecli.report.regression.differences import BySeed, MeanDifference, mean_differences
+from ratecli.rates.metrics import Direction
+from ratecli.report.regression.differences import (
+    BySeed,
+    MeanDifference,
+    UndefinedSeeds,
+    mean_differences,
+    undefined_chance,
+)
 from ratecli.report.regression.findings import CheckVerdict, Finding
-from ratecli.report.regression.undefined import UndefinedSeeds, undefined_chance
 
 LEVEL = 0.95
 TOLERANCE = 0.001

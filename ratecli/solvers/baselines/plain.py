@@ -12,14 +12,12 @@ from ratecli.models.linear import LinearRegressor, Logistic, Threshold
 from ratecli.solvers.fit_cache import FitCache, array_digest
 from ratecli.solvers.liblinear import add_ones_column, fit_logistic
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
-from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
+from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem, StoppingRule
 from ratecli.solvers.majorize.rows import FeatureRows
-from ratecli.solvers.majorize.solution import StoppingRule
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.design import DesignMatrix
-from ratecli.solvers.seldonian.fit import fit_unconstrained
 from ratecli.solvers.seldonian.measures import score_model_of
-from ratecli.solvers.seldonian.objective import plain_objective
+from ratecli.solvers.seldonian.objective import fit_unconstrained, plain_objective
 
 LossName = Literal["hinge", "logistic", "squared"]
 ClassificationLoss = Literal["hinge", "logistic"]

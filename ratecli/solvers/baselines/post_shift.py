@@ -14,15 +14,15 @@ from ratecli.models.base import Classifier
 from ratecli.models.grouped import GroupThreshold
 from ratecli.models.linear import Threshold
 from ratecli.models.mixture import MixtureClassifier
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.baselines.group_cuts import (
+from ratecli.solvers.baselines.group_hull import (
     CutIndices,
+    GroupHull,
     couple_group_cuts,
     cuts_by_group,
     goal_directions,
 )
-from ratecli.solvers.baselines.group_hull import GroupHull
 from ratecli.solvers.baselines.plain import fit_plain_classifier
 from ratecli.solvers.baselines.single_cuts import best_deterministic_cuts
 from ratecli.solvers.feasibility import unmet_status

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.baselines.group_cuts import CutIndices
-from ratecli.solvers.baselines.group_hull import GroupHull
+from ratecli.solvers.baselines.group_hull import CutIndices, GroupHull
 from ratecli.solvers.hull.best import HullOptimum
 
 ROUNDING = 1e-12

@@ -12,17 +12,15 @@ from scipy import sparse
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Features
-from ratecli.models.linear import Threshold
-from ratecli.models.ramp import HALF
+from ratecli.models.linear import HALF, Threshold
 from ratecli.rates.analysis import Goal as Rule
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Role, Solution, Solver
 from ratecli.solvers.liblinear import add_ones_column
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
-from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
+from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
 from ratecli.solvers.majorize.rows import FeatureRows
-from ratecli.solvers.majorize.solution import ConvexSolution, StoppingRule
 from ratecli.solvers.problem import Problem, combine_affine_forms
 
 ZAFAR_GAP = 5e-7

@@ -12,13 +12,10 @@ from scipy import sparse
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Features
-from ratecli.rates.balance import balance, disclosure_bound
-from ratecli.rates.disclosure import MIN_PROXY_SHARE
-from ratecli.rates.expression import Leaf
-from ratecli.rates.kinds import RowKinds
-from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.affine import balance, disclosure_bound
+from ratecli.rates.expression import POSITIVE_RATE, Leaf
+from ratecli.rates.matrix import MIN_PROXY_SHARE, RateMatrix, RowKinds
 from ratecli.rates.sample import Mask
-from ratecli.rates.templates import POSITIVE_RATE
 from ratecli.solvers.problem import Problem
 
 RowIndices = NDArray[np.intp]

@@ -15,8 +15,7 @@ from ratecli.models.proxies import ProxyFilter, SampledFilter
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.filtering.aim import FilterTarget
-from ratecli.solvers.filtering.progress import ProgressSplitter
-from ratecli.solvers.filtering.split import SplitOptions, nearest_split
+from ratecli.solvers.filtering.split import ProgressSplitter, SplitOptions, nearest_split
 from ratecli.solvers.filtering.tree import FilterTreeBuilder, GrowthOptions, Splitter
 from ratecli.solvers.oracles.choice import OracleOption, make_oracle, oracle_uses_groups
 from ratecli.solvers.problem import Problem

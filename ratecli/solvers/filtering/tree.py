@@ -19,9 +19,8 @@ from ratecli.solvers.filtering.weights import (
     maximize_kept_rows,
     optimal_sampling_weights,
 )
-from ratecli.solvers.oracles.base import Oracle
+from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.oracles.choice import reweight_oracle
-from ratecli.solvers.oracles.ground import OracleRows
 
 DISCLOSURE_TOLERANCE = 1e-6
 """By how much a leaf may disclose more than it is allowed to, in shares: what rounding leaves."""

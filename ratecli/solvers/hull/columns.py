@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.models.ramp import HALF
-from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.newton import EnvelopePoint, MoreauEnvelope
-from ratecli.solvers.majorize.prox import ProximalOperator
-from ratecli.solvers.majorize.solution import (
+from ratecli.models.linear import HALF
+from ratecli.solvers.majorize.convex import (
     COMPROMISE_GAP,
     FEASIBILITY_TOLERANCE,
+    ConvexProblem,
     ConvexSolution,
     StoppingRule,
     constraint_excess,
 )
+from ratecli.solvers.majorize.newton import EnvelopePoint, MoreauEnvelope
+from ratecli.solvers.majorize.prox import ProximalOperator
 
 MAX_ROUNDS = 60
 """Updates of the slopes."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.models.ramp import HALF
+from ratecli.models.linear import HALF
 from ratecli.solvers.majorize.box import maximize_in_box
 from ratecli.solvers.majorize.convex import ConvexProblem
 

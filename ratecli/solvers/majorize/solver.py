@@ -18,18 +18,20 @@ from ratecli.rates.analysis import Goal as RateGoal
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.feasibility import min_constraint_excess
-from ratecli.solvers.majorize import choosers, svm
+from ratecli.solvers.majorize import cutting_plane as choosers
+from ratecli.solvers.majorize import cutting_plane as svm
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
-from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.cutting_plane import CuttingPlane
-from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
-from ratecli.solvers.majorize.solution import (
+from ratecli.solvers.majorize.convex import (
     FEASIBILITY_TOLERANCE,
     ConvexMethod,
+    ConvexProblem,
     ConvexSolution,
+    RampProblem,
     StoppingRule,
     constraint_excess,
 )
+from ratecli.solvers.majorize.cutting_plane import CuttingPlane
+from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
 from ratecli.solvers.problem import Problem, sum_by_goal
 
 EXCESS_PRICES = (10.0, 100.0, 1e3, 1e4)

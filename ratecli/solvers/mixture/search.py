@@ -14,9 +14,39 @@ from ratecli.solvers.hull.best import HullOptimum, optimize_over_hull
 from ratecli.solvers.hull.columns import RatePoints
 from ratecli.solvers.hull.forms import LinearTerm, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.mixture.pool import ClassifierPool
-from ratecli.solvers.oracles.base import Oracle
+from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.problem import Problem
+
+MIN_MEMBER_CHANCE = 1e-9
+"""Below this a chance is what rounding left of none."""
+
+
+@dataclass
+class ClassifierPool:
+    """Classifiers, and their rates (K, T) on the rows."""
+
+    ground: OracleRows
+    members: list[Classifier] = field(default_factory=list)
+    _rates: list[Array] = field(default_factory=list)
+
+    def add(self, classifier: Classifier) -> Array:
+        """Returns the rates (K,) of the classifier."""
+        rates = self.ground.rates(self.ground.decide(classifier))
+        self.members.append(classifier)
+        self._rates.append(rates)
+        return rates
+
+    @property
+    def rates(self) -> Array:
+        return np.stack(self._rates, axis=1)
+
+    def cheapest(self, prices: Array) -> Classifier:
+        return self.members[int(np.argmin(prices @ self.rates))]
+
+    def some(self, chances: Array) -> tuple[tuple[Classifier, ...], Array]:
+        """The members with a chance, and their chances, which add up to 1."""
+        kept = np.flatnonzero(chances > MIN_MEMBER_CHANCE)
+        return tuple(self.members[k] for k in kept), chances[kept] / chances[kept].sum()
 
 
 @dataclass

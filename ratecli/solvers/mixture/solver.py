@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -13,15 +13,15 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.hashed import HashedMixture
 from ratecli.models.mixture import MajorityVote
 from ratecli.models.mixture import MixtureClassifier as Stochastic
-from ratecli.rates.analysis import Shape
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
+from ratecli.rates.matrix import RowKinds
+from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.feasibility import unmet_status
 from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram
-from ratecli.solvers.mixture.pool import ClassifierPool
-from ratecli.solvers.mixture.room import max_slack_problem
-from ratecli.solvers.mixture.search import ColumnGeneration
+from ratecli.solvers.mixture.search import ClassifierPool, ColumnGeneration
 from ratecli.solvers.oracles.choice import (
     LINEAR_ORACLE,
     OracleOption,
@@ -29,8 +29,26 @@ from ratecli.solvers.oracles.choice import (
     make_oracle_rows,
     oracle_uses_groups,
 )
-from ratecli.solvers.oracles.cut import with_threshold
+from ratecli.solvers.oracles.threshold import with_threshold
 from ratecli.solvers.problem import ERROR_RATE, Problem
+
+CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
+
+
+def max_slack_problem(problem: Problem, objective: float) -> Problem | None:
+    """Keep the constraints with most to spare, by the worst of them, at no more than an objective.
+
+    None where there is nothing to spare, or the problem is not convex.
+    """
+    goals = (problem.objective, *problem.constraints)
+    pieces = [piece for goal in problem.constraints for piece in goal.pieces]
+    if not pieces or not all(goal.shape in CONVEX_SHAPES for goal in goals):
+        return None
+    bound = ex.subtract(problem.objective.expression, ex.Constant(objective))
+    limit = constraint_goal("objective", problem.objective.text, (bound,), bound)
+    aim = objective_goal("the worst violation", violation_expression(tuple(pieces)))
+    return replace(problem, objective=aim, constraints=(*problem.constraints, limit))
+
 
 MIXTURE_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
 

@@ -14,11 +14,10 @@ from ratecli.models.base import Array, Features
 from ratecli.models.fitted import SklearnModel
 from ratecli.models.grouped import append_memberships
 from ratecli.models.trees import TreeEnsemble
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import OptionCheck, OptionFaultError
 from ratecli.solvers.groups import Groups
-from ratecli.solvers.oracles.base import Oracle
-from ratecli.solvers.oracles.ground import OracleRows
+from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 from ratecli.solvers.oracles.linear import LinearOracle
 from ratecli.solvers.oracles.regression import PairedRegressionOracle
@@ -77,8 +76,10 @@ def fit_probability_classifier(
 
     `l2` is that of a logistic regression that is given no other. Raises FaultError, E501, where it refuses.
     """
-    from ratecli.solvers.oracles.estimators import make_estimator  # noqa: PLC0415
-    from ratecli.solvers.oracles.memory import fit_estimator_cached  # noqa: PLC0415
+    from ratecli.solvers.oracles.estimators import (  # noqa: PLC0415
+        fit_estimator_cached,
+        make_estimator,
+    )
     from ratecli.solvers.oracles.plugin import logistic_defaults  # noqa: PLC0415
 
     chosen, (X, classes, weights) = _parse_named_options(value, ()), rows
@@ -112,9 +113,12 @@ def make_oracle(
     if chosen.name == REGRESSION_ORACLE:
         return PairedRegressionOracle(ground)
     # the rest of scikit-learn is slow to import
-    from ratecli.solvers.oracles.group_plugin import GroupPlugInOracle  # noqa: PLC0415
-    from ratecli.solvers.oracles.learner import ClassifierOracle  # noqa: PLC0415
-    from ratecli.solvers.oracles.plugin import PlugInOracle, logistic_defaults  # noqa: PLC0415
+    from ratecli.solvers.oracles.estimators import ClassifierOracle  # noqa: PLC0415
+    from ratecli.solvers.oracles.plugin import (  # noqa: PLC0415
+        GroupPlugInOracle,
+        PlugInOracle,
+        logistic_defaults,
+    )
 
     if chosen.name == PLUGIN_ORACLE:
         model = _probability_options(chosen)

@@ -17,12 +17,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import all_estimators, get_tags
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.fitted import SklearnModel
+from ratecli.models.linear import Threshold
 from ratecli.models.trees import TreeEnsemble
+from ratecli.models.weighed import ARGMAX_COSTS, CostSensitiveClassifier
+from ratecli.solvers.fit_cache import FitCache, array_digest
 from ratecli.solvers.liblinear import to_int32_indices
+from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.forests import TREE_CONVERTERS
-from ratecli.solvers.oracles.ground import OracleRows
 from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 
 MAX_DENSE_ROW_ENTRIES = 2**28
@@ -150,3 +153,52 @@ def _accepted_features(model: BaseEstimator, X: Features) -> Features:
     if X.shape[0] * X.shape[1] > MAX_DENSE_ROW_ENTRIES:
         raise ValueError(f"it takes no sparse rows, and {X.shape[0]} x {X.shape[1]} are too many")
     return np.asarray(X.toarray())
+
+
+CACHED_ESTIMATORS = 8
+"""How many, the latest ones."""
+
+_estimator_cache = FitCache[TreeEnsemble | SklearnModel](CACHED_ESTIMATORS)
+
+
+def fit_estimator_cached(
+    model: BaseEstimator, X: Features, classes: NDArray[np.intp], weights: Array
+) -> TreeEnsemble | SklearnModel:
+    """What `estimators.fitted` gives: the same whether it was made before or is made now.
+
+    A `random_state` must be a number, as `estimators.made` sees to.
+    """
+    said = (type(model).__qualname__, sorted(model.get_params().items(), key=str))
+    key = array_digest(said, X, classes, weights)
+    return _estimator_cache.get(key, lambda: fit_estimator(model, X, classes, weights))
+
+
+@dataclass(frozen=True)
+class ClassifierOracle(EstimatorOracle):
+    """Fits a classifier to the cheaper decision of each row, weighted by what the other one costs more.
+
+    With labels 1 where a yes costs less than nothing and weights of the size of that cost, the
+    weighted error is the cost but for a constant (Agarwal et al. 2018, section 3.2; Algorithm 1 of
+    Narasimhan et al. 2019 asks for no more).
+    """
+
+    def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
+        """Raises FaultError, E501, where the classifier refuses its options or the rows."""
+        costs = self.ground.costs(prices)
+        used = np.flatnonzero(costs)
+        cheap = costs[used] < 0
+        if cheap.all() or not cheap.any():
+            return self.ground.constant(yes=bool(cheap.all()))
+        model, X, weights = self.unfitted(used, np.abs(costs[used]))
+        found = fit_estimator(model, X, cheap.astype(np.intp), weights)
+        line = _as_linear_threshold(model) if isinstance(found, SklearnModel) else None
+        return line or CostSensitiveClassifier(found, ARGMAX_COSTS)
+
+
+def _as_linear_threshold(model: BaseEstimator) -> Threshold | None:
+    """The classifier as a line, if it is one."""
+    weights = getattr(model, "coef_", None)
+    if not (isinstance(weights, np.ndarray) and weights.shape == (1, model.n_features_in_)):
+        return None
+    bias = np.ravel(model.intercept_)
+    return Threshold(weights[0].astype(float), float(bias[0]))

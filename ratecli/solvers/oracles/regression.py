@@ -12,7 +12,7 @@ from scipy import sparse
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.solvers.liblinear import add_ones_column
-from ratecli.solvers.oracles.ground import OracleRows
+from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.threshold import best_threshold
 
 MIN_SINGULAR_SHARE = 1e-10

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.models.base import Array
+from ratecli.models.base import Array, Classifier
+from ratecli.models.linear import Threshold
+from ratecli.models.weighed import CostSensitiveClassifier
+
+
+def with_threshold(member: Classifier, cut: float) -> Classifier:
+    """Yes where what the member ranks by (`Ground.ranks`) is above `cut`."""
+    if isinstance(member, Threshold):
+        return Threshold(member.weights, -cut)
+    assert isinstance(member, CostSensitiveClassifier)
+    return replace(member, cut=cut)
+
 
 SCORE_TIE = 1e-12
 """Scores nearer than this, relative to the largest, are one: in another matrix product the same row

@@ -12,16 +12,90 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.models.base import Array, Features
-from ratecli.rates.kinds import RowKinds
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.kernel import (
     add_hinge_sums,
     add_transposed_product,
+    draw_batch,
     multiply_rows,
     pass_over_parts,
     pass_over_scores,
 )
 from ratecli.solvers.players.lanes import WIDTH, Floats32
-from ratecli.solvers.players.parts import CsrArrays, SharedRowParts, Uint32Array, find_shared_parts
+
+Uint32Array = NDArray[np.uint32]
+
+MAX_DISTINCT_PARTS = 512
+"""Distinct parts up to which columns are put together: more make fewer of a row, but more scores."""
+MAX_PART_SHARE = 0.5
+"""Parts are used if a row has at most this part of the numbers that it stores."""
+
+
+class CsrArrays(NamedTuple):
+    """Compressed sparse rows, as compiled functions take them; `rows` numbers them all."""
+
+    rows: Uint32Array
+    starts: NDArray[np.int64]
+    columns: Uint32Array
+    values: Floats32
+
+    @classmethod
+    def of(cls, A: sparse.csr_array) -> CsrArrays:
+        return cls(
+            np.arange(A.shape[0], dtype=np.uint32),
+            A.indptr.astype(np.int64),
+            A.indices.astype(np.uint32),
+            A.data.astype(np.float32),
+        )
+
+
+class SharedRowParts(NamedTuple):
+    """`X = sum over g of table[of[:, g]]`, `of` (m, G), table (U, d)."""
+
+    of: Uint32Array
+    table: CsrArrays
+
+
+def find_shared_parts(X: sparse.csc_array) -> SharedRowParts | None:
+    """Columns put together, in their order, while few distinct parts of rows arise; None if it pays
+    nothing.
+    """
+    m, d = X.shape
+    groups = list[tuple[NDArray[np.intp], list[int]]]()
+    most = max(1, int(MAX_PART_SHARE * X.nnz / max(m, 1)))
+    for j in range(d):
+        code = _column_codes(X, j)
+        if groups:
+            joined = groups[-1][0] * (int(code.max()) + 1) + code
+            distinct, joined = np.unique(joined, return_inverse=True)
+            if len(distinct) <= MAX_DISTINCT_PARTS:
+                groups[-1] = (joined, [*groups[-1][1], j])
+                continue
+        if len(groups) == most or code.max() >= MAX_DISTINCT_PARTS:
+            return None
+        groups.append((code, [j]))
+    if not groups:
+        return None
+    tables = []
+    for code, columns in groups:
+        _, first = np.unique(code, return_index=True)
+        only = np.isin(np.arange(d), columns).astype(float)
+        tables.append(sparse.csr_array(X[first]) * only)
+        tables[-1].eliminate_zeros()
+    table = sparse.csr_array(sparse.vstack(tables))
+    starts = np.cumsum([0, *(t.shape[0] for t in tables)])
+    of = np.stack(
+        [code + start for (code, _), start in zip(groups, starts[:-1], strict=True)], axis=1
+    )
+    return SharedRowParts(np.ascontiguousarray(of, dtype=np.uint32), CsrArrays.of(table))
+
+
+def _column_codes(X: sparse.csc_array, j: int) -> NDArray[np.intp]:
+    """(m,) which of its distinct values a column has in each row."""
+    column = np.zeros(X.shape[0])
+    part = slice(X.indptr[j], X.indptr[j + 1])
+    column[X.indices[part]] = X.data[part]
+    return np.unique(column, return_inverse=True)[1]
 
 
 class RowSelection(NamedTuple):
@@ -173,3 +247,52 @@ def _add_feature_slopes(X: Floats32 | CsrArrays, given: Floats32, slopes: Floats
         add_transposed_product(*X, given, slopes)
     else:
         slopes[:, :-1] += X.T @ given
+
+
+@dataclass
+class BatchSampler:
+    """Of each kind of row its share, one at least, drawn without replacement.
+
+    A row drawn stands for as many as there are to one drawn of its kind, so that what is summed over a
+    batch is without bias that of all rows, and all of it where all are drawn.
+
+    Attributes
+    ----------
+    order
+        (n,) the rows that a rate counts, by kind, as LaneRows numbers them; the drawn ones of each kind
+        come first.
+    weight
+        (n,) how often each counts.
+    starts
+        (Q + 1,) where each kind begins.
+    ends
+        (Q + 1,) the same among those drawn.
+    """
+
+    order: Uint32Array
+    weight: Floats32
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    rng: np.random.Generator
+
+    @classmethod
+    def of(cls, rows: LaneRows, size: int, rng: np.random.Generator) -> BatchSampler:
+        """About `size` rows, but no more than there are."""
+        kinds = rows.kinds
+        there = np.bincount(kinds.of[rows.used], minlength=kinds.count)
+        share = min(1.0, size / len(rows.used))
+        taken = np.minimum(np.maximum(np.rint(share * there), 1), there)
+        starts, ends = (
+            np.concatenate([[0], np.cumsum(n)]).astype(np.int64) for n in (there, taken)
+        )
+        stands = np.repeat(there / np.maximum(taken, 1), there)
+        weight = (kinds.weight[rows.used] * stands).astype(np.float32)
+        return cls(rows.member.copy(), weight, starts, ends, rng)
+
+    def draw(self) -> RowSelection:
+        size = int(self.ends[-1])
+        rows, weight = np.empty(size, np.uint32), np.empty(size, np.float32)
+        draw_batch(
+            self.order, self.weight, self.starts, self.ends, self.rng.random(size), rows, weight
+        )
+        return RowSelection(rows, self.ends, weight)

@@ -10,11 +10,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.bound import BoundPredictor
+from ratecli.certify.bound import BoundPredictor, SampleMoments, WeightedSample
 from ratecli.certify.bounds import Bound, choose_bound
 from ratecli.certify.forms import FormRows, independent_parts
 from ratecli.certify.safety_test import SafetyTestSpec
-from ratecli.certify.samples import SampleMoments, WeightedSample
 from ratecli.certify.trees import GoalTestPlan, OneSidedBound, plan_goal_test
 from ratecli.models.base import Array
 from ratecli.rates.analysis import pieces

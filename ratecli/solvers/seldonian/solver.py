@@ -23,11 +23,15 @@ from ratecli.solvers.seldonian.attain import (
     shortfall_reason,
 )
 from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
-from ratecli.solvers.seldonian.fit import fit_unconstrained
 from ratecli.solvers.seldonian.hard import HardDecisionSearch
 from ratecli.solvers.seldonian.inflation import InflationOption, make_inflation
 from ratecli.solvers.seldonian.measures import ScoreModel, score_model_of
-from ratecli.solvers.seldonian.objective import ConvexObjective, plain_objective, smooth_objective
+from ratecli.solvers.seldonian.objective import (
+    ConvexObjective,
+    fit_unconstrained,
+    plain_objective,
+    smooth_objective,
+)
 from ratecli.solvers.seldonian.prediction import TestPrediction, predict_safety_test
 from ratecli.solvers.seldonian.selection import CandidateSelection, CandidateTracker
 from ratecli.solvers.seldonian.soft import CURVATURE_SCORE_CAP, OptimizerSettings, select_candidate

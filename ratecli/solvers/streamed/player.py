@@ -16,12 +16,17 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.coded import RecordBatch, RecordEncoder
-from ratecli.rates.kinds import RowKinds
-from ratecli.solvers.players.batch import BatchSampler
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.kernel import add_hinge_sums, pass_over_scores
 from ratecli.solvers.players.lanes import WIDTH, Floats32, pack_lanes, unpack_lanes
-from ratecli.solvers.players.parts import CsrArrays
-from ratecli.solvers.players.rows import PassResult, RowSelection, lane_scores, pass_over_rows
+from ratecli.solvers.players.rows import (
+    BatchSampler,
+    CsrArrays,
+    PassResult,
+    RowSelection,
+    lane_scores,
+    pass_over_rows,
+)
 from ratecli.streaming.stream_protocol import RUN_LENGTH, RowStream, SumArrays
 
 MIN_POOL_ROWS = 2**15
