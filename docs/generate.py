@@ -235,7 +235,7 @@ def keys() -> str:
     for name, part in schema["$defs"].items():
         shown = _entry_of(part) if "properties" not in part else part
         text = f"{part.get('description', '')}\n"
-        parts += [f"## {name}\n", text, _keys(shown)] if shown else []
+        parts += [f"## {name.removesuffix('Spec')}\n", text, _keys(shown)] if shown else []
     return "\n".join(parts)
 
 
@@ -269,7 +269,7 @@ def _keys(part: Mapping[str, Any]) -> str:
 def _type(field: Mapping[str, Any]) -> str:
     """A schema in a few words."""
     if "$ref" in field:
-        name = field["$ref"].rpartition("/")[2]
+        name = field["$ref"].rpartition("/")[2].removesuffix("Spec")
         return f"[{name}](#{name.lower()})"
     if "enum" in field:
         return " or ".join(f"`{each}`" for each in field["enum"])

@@ -85,10 +85,10 @@ def file_schema() -> JsonSchema:
     """Draft 2020-12: `config.experiment` and, where names stand, which there are and what they mean."""
     schema = deepcopy(json_schema())
     parts = schema["$defs"]
-    source = parts["Dataset"]["properties"]["source"]
+    source = parts["DatasetSpec"]["properties"]["source"]
     source["anyOf"] = [_enumerate_names(list_datasets(), "summary"), {"type": "null"}]
-    parts["Algorithm"] = _algorithm_entry_schema(parts["Algorithm"], parts)
-    parts["Filter"]["properties"]["algorithm"] |= _filter_schema()
+    parts["AlgorithmSpec"] = _algorithm_entry_schema(parts["AlgorithmSpec"], parts)
+    parts["FilterSpec"]["properties"]["algorithm"] |= _filter_schema()
     _describe_rules(schema["properties"])
     return schema
 

@@ -124,7 +124,7 @@ def test_looking_at_a_file(folder, cli):
     assert "  training rows count by the chance that they are kept\n" in shown
     assert "    subject to  disclosivity(by=sex) <= 0.05\n" in shown
     schema = json.loads(cli("schema").out)
-    keys = schema["$defs"]["Filter"]["properties"]
+    keys = schema["$defs"]["FilterSpec"]["properties"]
     assert list(keys) == ["balance", "objective", "disclosivity", "algorithm", "take"]
     assert all(each["description"] for each in keys.values())
     own = schema["$defs"]["options.majorize"]["properties"]["filter"]

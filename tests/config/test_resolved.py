@@ -163,7 +163,7 @@ def test_an_experiment_is_frozen(load):
 
 def test_importing_the_room_loads_no_heavy_library():
     code = (
-        "import sys, ratecli.config.experiment, ratecli.config.schema, ratecli.render; "
+        "import sys, ratecli.config.experiment, ratecli.render; "
         "print(*{'numpy', 'pandas', 'scipy', 'rich', 'typer'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -279,12 +279,12 @@ def test_every_key_is_described():
     ]
     assert not bare
     assert {
-        "Dataset",
-        "Split",
-        "Table",
+        "DatasetSpec",
+        "SplitSpec",
+        "TableSpec",
         "TradeoffPlot",
         "ConvergencePlot",
-        "Report",
-        "Deployed",
+        "ReportSpec",
+        "DeployedSpec",
         "Expectation",
     } <= set(parts)

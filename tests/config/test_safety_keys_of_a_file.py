@@ -61,13 +61,13 @@ def test_a_resolved_file_says_the_same(load, own, given):
 def test_the_schema_knows_the_keys():
     """For the file and, or `false`, for each algorithm."""
     schema = json_schema()
-    known = schema["$defs"]["Safety"]
+    known = schema["$defs"]["SafetySpec"]
     assert set(known["properties"]) == set(SafetySpec.model_fields)
     assert known["additionalProperties"] is False
     assert set(known["properties"]["bound"]["enum"]) == {AUTO, *BOUNDS}
-    reference = {"$ref": "#/$defs/Safety"}
+    reference = {"$ref": "#/$defs/SafetySpec"}
     assert schema["properties"]["safety"]["$ref"] == reference["$ref"]  # null is refused
-    entry = schema["$defs"]["Algorithm"]["anyOf"][1]["additionalProperties"]
+    entry = schema["$defs"]["AlgorithmSpec"]["anyOf"][1]["additionalProperties"]
     own = entry["properties"]["safety"]["anyOf"]
     assert reference in own
     assert {"const": False, "type": "boolean"} in own

@@ -89,20 +89,20 @@ def test_a_wrong_complement_is_counted():
     [
         ("curvature", Curvature.CONVEX, "bends as is said"),
         ("interval", (0.5, 0.6), "lies in its interval"),
-        ("monotone", "fall", "grows as is said"),
+        ("monotonicity", "fall", "grows as is said"),
         ("measure", [0.3], "is counted"),
-        ("rate_matrix", None, "is A p + c"),
+        ("build_rate_matrix", None, "is A p + c"),
     ],
 )
 def test_a_wrong_claim_of_ours_would_be_found(name, value, check, monkeypatch):
     """The numbers are those of a metric that is right; what analysis says of it is not."""
     row = COMPOSITES["g_mean"]
-    if name == "monotone":
+    if name == "monotonicity":
         own = metrics.monotonicity
         monkeypatch.setattr(
             metrics, name, lambda node: {leaf: -sign for leaf, sign in own(node).items()}
         )
-    elif name == "rate_matrix":
+    elif name == "build_rate_matrix":
         own = metrics.build_rate_matrix
         monkeypatch.setattr(
             metrics,

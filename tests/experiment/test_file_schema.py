@@ -46,11 +46,11 @@ def test_every_key_says_what_it_means(schema):
 
 def test_all_names_are_offered_with_their_lines(schema):
     defined = schema["$defs"]
-    sources = defined["Dataset"]["properties"]["source"]["anyOf"][0]["oneOf"]
+    sources = defined["DatasetSpec"]["properties"]["source"]["anyOf"][0]["oneOf"]
     assert {each["const"]: each["description"] for each in sources} == {
         name: source.summary for name, source in SOURCES.items()
     }
-    offered = defined["Algorithm"]["anyOf"][0]["oneOf"]
+    offered = defined["AlgorithmSpec"]["anyOf"][0]["oneOf"]
     assert [each["const"] for each in offered] == list(all_algorithms())
     assert all(each["description"] for each in (*sources, *offered))
     rule = next(iter(schema["properties"]["constraints"]["patternProperties"].values()))

@@ -265,11 +265,11 @@ WRITER = """
 import sys
 import time
 from pathlib import Path
-from ratecli.ledger.records import TrialResult, Value
-from ratecli.ledger.store import Store
-with Store(Path(sys.argv[1])) as store:
+from ratecli.ledger.records import MeasuredValue, TrialResult
+from ratecli.ledger.store import LedgerStore
+with LedgerStore(Path(sys.argv[1])) as store:
     for i in range(60):
-        values = tuple(Value("v", "test", f"m{j}", float(i)) for j in range(40))
+        values = tuple(MeasuredValue("v", "test", f"m{j}", float(i)) for j in range(40))
         store.put(TrialResult(f"k{i}", "ok", values=values, models={"v": b"x" * 9000}))
         time.sleep(0.005)
 """

@@ -59,9 +59,9 @@ def running():
     """A cluster in a process of its own: the process, and its address."""
     program = (
         "import sys, time\n"
-        "from ratecli.runner.dask_pool import local_cluster\n"
+        "from ratecli.runner.dask_pool import start_local_cluster\n"
         "if __name__ == '__main__':\n"
-        "    with local_cluster(1) as address:\n"
+        "    with start_local_cluster(1) as address:\n"
         "        print(address, flush=True)\n"
         "        sys.stdin.read()\n"
     )
@@ -202,13 +202,13 @@ def test_an_interrupt_ends_what_runs_on_a_cluster(cluster, tmp_path, local):
     program = (
         "import sys\n"
         "from small_trials import act\n"
-        "from ratecli.runner.executors import Dask\n"
-        "from ratecli.runner.dispatcher import Task\n"
+        "from ratecli.runner.executors import DaskExecutor\n"
+        "from ratecli.experiment.plan import Task\n"
         "if __name__ == '__main__':\n"
         "    address, path = sys.argv[1:]\n"
         "    tasks = [Task(path, (), (path, 'lock', path)), *(Task(str(k), (), (str(k), 'fine', k)) for k in range(9))]\n"
         "    try:\n"
-        "        Dask(address or None, 2).run(tasks, act, lambda each: print(each.key, flush=True))\n"
+        "        DaskExecutor(address or None, 2).run(tasks, act, lambda each: print(each.key, flush=True))\n"
         "    except KeyboardInterrupt:\n"
         "        sys.exit(130)\n"
     )

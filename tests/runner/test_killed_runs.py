@@ -18,7 +18,7 @@ import pytest
 
 from ratecli.ledger.store import LedgerStore
 
-CHILD = Path(__file__).with_name("ledger_child.py")
+CHILD = Path(__file__).parents[1] / "ledger_child.py"
 TRIALS = 200
 
 
@@ -133,10 +133,10 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path):
     program = (
         "import sys\n"
         "from small_trials import act\n"
-        "from ratecli.runner.executors import Processes\n"
-        "from ratecli.runner.dispatcher import Task\n"
+        "from ratecli.runner.executors import ProcessExecutor\n"
+        "from ratecli.experiment.plan import Task\n"
         "tasks = [Task(path, (), (path, 'lock', path)) for path in sys.argv[1:]]\n"
-        "Processes(2).run(tasks, act, print)\n"
+        "ProcessExecutor(2).run(tasks, act, print)\n"
     )
     command = [sys.executable, "-c", program, *map(str, locks)]
     environment = os.environ | {"PYTHONPATH": str(CHILD.parent)}
