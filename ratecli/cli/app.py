@@ -69,4 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _internal(error: Exception) -> str:
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"internal error: {terminal_safe(what)} (`ratecli --debug ...` shows the stack; please report it)"
+    return (
+        f"internal error: {terminal_safe(what)} (`ratecli --debug ...` shows the stack; please "
+        f"report it)"
+    )

@@ -58,7 +58,10 @@ def summarize_experiment(end: ExperimentEnd) -> list[str]:
     left_out = end.asked.prepared.plan.left_out
     more = [f"{pluralize(left_out, 'more trial')} planned: run without --smoke"] if left_out else []
     return [
-        f"{end.name}: {pluralize(sum(outcome.counts.values()), 'trial')}: {_counts(outcome)} ({new})",
+        (
+            f"{end.name}: {pluralize(sum(outcome.counts.values()), 'trial')}: {_counts(outcome)} "
+            f"({new})"
+        ),
         *more,
         "",
         *_short_table(ledger),
@@ -102,7 +105,10 @@ def _counts(outcome: RunOutcome) -> str:
 
 def _expected(ledger: Ledger | None) -> str:
     """How many of the file's expectations hold, of those by which anything is judged."""
-    from ratecli.report.expectations import ExpectationVerdict, compare_expectations  # noqa: PLC0415
+    from ratecli.report.expectations import (  # noqa: PLC0415
+        ExpectationVerdict,
+        compare_expectations,
+    )
 
     good: dict[int, bool] = {}
     for each in compare_expectations(ledger) if ledger is not None else ():

@@ -136,7 +136,11 @@ def _listing() -> str:
 
 
 def _template(name: str | None) -> str:
-    from ratecli.config.starter import DEFAULT_TEMPLATE, template_summaries, template_text  # noqa: PLC0415
+    from ratecli.config.starter import (  # noqa: PLC0415
+        DEFAULT_TEMPLATE,
+        template_summaries,
+        template_text,
+    )
     from ratecli.errors import did_you_mean  # noqa: PLC0415
 
     known = template_summaries()
@@ -155,7 +159,7 @@ def _own_data_starter(asked: StarterOptions) -> tuple[str, list[str]]:
 
 
 def _columns(data: Path, separator: str | None) -> str:
-    from ratecli.datasets.tables import (  # noqa: PLC0415  # noqa: PLC0415
+    from ratecli.datasets.tables import (  # noqa: PLC0415
         SEPARATOR_HELP,
         guess_separator,
         read_table_file,

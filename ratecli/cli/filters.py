@@ -55,7 +55,8 @@ AlphaOption: TypeAlias = Annotated[
     float,
     typer.Option(
         metavar="ALPHA",
-        help="By how much what the filter says of a row may shift the chance of its group, from 0 to 1.",
+        help="By how much what the filter says of a row may shift the chance of its group, from 0 "
+        "to 1.",
     ),
 ]
 FilterAlgorithmOption: TypeAlias = Annotated[
@@ -84,7 +85,8 @@ MissingOption: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="HOW",
-        help="What a missing number is: error | mean. mean is that of the rows that the filter is learned on.",
+        help="What a missing number is: error | mean. mean is that of the rows that the filter is "
+        "learned on.",
     ),
 ]
 HoldoutOption: TypeAlias = Annotated[

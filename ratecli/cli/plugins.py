@@ -28,7 +28,8 @@ def check_plugin(
         str,
         typer.Argument(
             metavar="NAME|PACKAGE|MODULE:OBJECT",
-            help="An algorithm, data set or metric, a package with some, or an object not installed yet.",
+            help="An algorithm, data set or metric, a package with some, or an object not "
+            "installed yet.",
         ),
     ],
     offline: OfflineOption = False,

@@ -23,7 +23,8 @@ def predict(
         Path,
         typer.Argument(
             metavar="MODEL",
-            help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for the main variant; the "
+            help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for the main "
+            "variant; the "
             "folder that `ratecli filter` left.",
             autocompletion=complete_models,
         ),

@@ -40,7 +40,8 @@ SmokeOption: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--smoke",
-        help="Run one trial of each algorithm on each data set, to see that all works; a run without it "
+        help="Run one trial of each algorithm on each data set, to see that all works; a run "
+        "without it "
         "does the rest.",
     ),
 ]

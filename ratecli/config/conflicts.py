@@ -182,7 +182,10 @@ RENAME_HINT = "rules tell them apart by name: rename one of them"
 def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     name = raw.get("name")
     if isinstance(name, str) and name in RESERVED_RESULT_FILES:
-        message = f"'{name}' is {RESERVED_RESULT_FILES[name]}, and the experiment's results would be there too"
+        message = (
+            f"'{name}' is {RESERVED_RESULT_FILES[name]}, and the experiment's results would "
+            f"be there too"
+        )
         yield Complaint(("name",), "E106", message, "choose another name")
     for loc in _swept_locs(raw):
         if loc[-1] in RESERVED_NAMES:

@@ -193,7 +193,8 @@ class DatasetSpec(Spec):
     )
     vectors: ColumnName | None = Field(
         None,
-        description="A file of word vectors, relative to the folder of this file (sources of texts).",
+        description="A file of word vectors, relative to the folder of this file (sources of "
+        "texts).",
     )
     format: Literal["csv", "parquet"] | None = Field(
         None, description="The table's format; by default taken from the path's ending."
@@ -203,7 +204,8 @@ class DatasetSpec(Spec):
     )
     stream: StrictFlag | None = Field(
         None,
-        description="Read the table piece by piece, for one larger than memory: a file, or a folder of "
+        description="Read the table piece by piece, for one larger than memory: a file, or a "
+        "folder of "
         "files of one table. `unconstrained` and `three_player` train on it.",
     )
     sha256: Sha256Text | None = Field(None, description="The file must have this SHA-256.")
@@ -220,7 +222,8 @@ class DatasetSpec(Spec):
     )
     label_range: LabelRange | None = Field(
         None,
-        description="Least and largest number that the label can be, null where there is none: what "
+        description="Least and largest number that the label can be, null where there is none: "
+        "what "
         "a safety test may count on. For target: number.",
     )
     features: ColumnNames | None = Field(

@@ -54,7 +54,10 @@ def _validate_bytes(value: object) -> object:
     hint = "write a text like 512 MiB or 4 GiB"
     found = _parse_amount(value, BYTES_PER_UNIT, hint)
     if not MIN_MEMORY <= found <= MAX_MEMORY:
-        message = f"{LOCATION_MARK} must be from 64 MiB, which Python alone takes, to 1 PiB, not '{value}'"
+        message = (
+            f"{LOCATION_MARK} must be from 64 MiB, which Python alone takes, to 1 PiB, not "
+            f"'{value}'"
+        )
         raise _limit_error("E104", message, hint)
     return int(found)
 
@@ -99,7 +102,8 @@ class LimitsSpec(Spec):
     )
     memory: MemoryField | None = Field(
         None,
-        description="A trial whose process holds more is ended as error, and streamed data sets are "
+        description="A trial whose process holds more is ended as error, and streamed data sets "
+        "are "
         "read in pieces that stay within it: a text like 2 GiB.",
     )
 
@@ -245,22 +249,27 @@ class Experiment(Spec):
     )
     deployed: DeployedSpec | None = Field(
         None,
-        description="The model in use, which churn, wins, losses and of(deployed, ...) compare with.",
+        description="The model in use, which churn, wins, losses and of(deployed, ...) compare "
+        "with.",
     )
     resample: OptionalResample = Field(
         None,
-        description="Training rows of each seed are drawn with replacement from all rows of each data "
-        "set, this share as many as there are (it may exceed 1), and all rows are test rows: what a "
+        description="Training rows of each seed are drawn with replacement from all rows of each "
+        "data "
+        "set, this share as many as there are (it may exceed 1), and all rows are test rows: what "
+        "a "
         "model does is known exactly. A number, or a name of the sweep.",
     )
     safety: OptionalSafety = Field(
         None,
-        description="A test of every constraint on rows that no algorithm sees: a model that fails it "
+        description="A test of every constraint on rows that no algorithm sees: a model that "
+        "fails it "
         "is not given, and the trial ends as no_solution_found.",
     )
     filter: OptionalFilter = Field(
         None,
-        description="A balanced filter that training rows go through before any algorithm sees them; its own "
+        description="A balanced filter that training rows go through before any algorithm sees "
+        "them; its own "
         "trials are called filter.",
     )
     sweep: SweepField = Field(

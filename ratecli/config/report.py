@@ -81,7 +81,8 @@ class TableSpec(Spec):
         description="What makes a row: algorithm, variant, seed or names of the sweep."
     )
     columns: ColumnNameList = Field(
-        description="What is shown: metrics, objective, violation.CONSTRAINT, solution_rate, failure_rate "
+        description="What is shown: metrics, objective, violation.CONSTRAINT, solution_rate, "
+        "failure_rate "
         "(of any constraint), failure_rate.CONSTRAINT."
     )
     split: SplitName = Field("test", description="The rows that are measured.")
@@ -113,7 +114,8 @@ class TradeoffPlot(BasePaneledPlot):
         description="The kind of plot; `ratecli ls plots` lists them."
     )
     x: ColumnName = Field(
-        description="What is along: a metric or else a name of the sweep, if its values are numbers."
+        description="What is along: a metric or else a name of the sweep, if its values are "
+        "numbers."
     )
     y: ColumnName = Field(description="The metric upwards.")
     split: SplitNames = Field(
@@ -150,7 +152,8 @@ class GuaranteePlot(BasePaneledPlot):
         description="The kind of plot; `ratecli ls plots` lists them."
     )
     x: ColumnName = Field(
-        description="What is along: a name of the sweep whose values are numbers, such as an amount of "
+        description="What is along: a name of the sweep whose values are numbers, such as an "
+        "amount of "
         "data."
     )
     y: ColumnName = Field(
@@ -173,11 +176,13 @@ class BaseFilterPlot(BasePlot):
     )
     column: ColumnName | None = Field(
         None,
-        description="The column whose groups are shown; needed where the goals tell groups by several.",
+        description="The column whose groups are shown; needed where the goals tell groups by "
+        "several.",
     )
     at: dict[ColumnName, Annotated[tuple[StrictScalar, ...], Field(min_length=1)]] = Field(
         {},
-        description="Which sweep points: names of the sweep with lists of their values; without it all.",
+        description="Which sweep points: names of the sweep with lists of their values; without "
+        "it all.",
     )
 
 
@@ -303,7 +308,8 @@ class Expectation(Spec):
     at_least: StrictNumber | None = Field(None, description="What our mean must reach.")
     within: Tolerance | None = Field(
         None,
-        description="How far our mean may lie from the figure or beyond the bound: a number, a share "
+        description="How far our mean may lie from the figure or beyond the bound: a number, a "
+        "share "
         "of it (2%), or `ci`, our 95 % interval.",
     )
     source: StrictText | None = Field(None, description="Where the figure stands, such as Table 3.")

@@ -52,7 +52,10 @@ def _validate_number(value: object, within: Callable[[Fraction], bool], words: s
 
 def _not_a_number(text: str) -> Complaint:
     """A text such as `5%`, which is meant as a number rather than as a name."""
-    message = f"{LOCATION_MARK} must be a number such as 0.05 or 1/20, or a name of the sweep, not {quote_value(text)}"
+    message = (
+        f"{LOCATION_MARK} must be a number such as 0.05 or 1/20, or a name of the sweep, "
+        f"not {quote_value(text)}"
+    )
     return Complaint((), "E104", message)
 
 
@@ -133,8 +136,10 @@ class SafetySpec(Spec):
 
     delta: DeltaField = Field(
         DEFAULT_DELTA,
-        description="How probable a mistake may be: that a model passes which breaks a constraint. A "
-        "number, a fraction such as 1/20, a name of the sweep, or one of these for each constraint by its name (0.05 for those "
+        description="How probable a mistake may be: that a model passes which breaks a "
+        "constraint. A "
+        "number, a fraction such as 1/20, a name of the sweep, or one of these for each "
+        "constraint by its name (0.05 for those "
         "that are left out).",
     )
     bound: Literal[
@@ -148,38 +153,46 @@ class SafetySpec(Spec):
     ] = Field("auto", description="The confidence bound; `auto` takes one that suits the rates.")
     fraction: ChanceField = Field(
         0.5,
-        description="Fraction of the training rows that is put aside for the test, or a name of the "
+        description="Fraction of the training rows that is put aside for the test, or a name of "
+        "the "
         "sweep.",
     )
     method: Literal["leaves", "forms", "pieces"] = Field(
         "pieces",
-        description="What is bounded: every rate (leaves), affine combinations of rates (forms), or "
+        description="What is bounded: every rate (leaves), affine combinations of rates (forms), "
+        "or "
         "these for each part of a maximum at the whole delta (pieces).",
     )
     division: Literal["equal", "optimized"] = Field(
         "equal",
-        description="How a constraint's delta is divided over the bounds that it needs: equally, or as "
+        description="How a constraint's delta is divided over the bounds that it needs: equally, "
+        "or as "
         "suits the candidate best on the rows that it was trained on.",
     )
     stratify: ColumnNames | None = Field(
         None,
-        description="Columns (or label) whose values get the same shares in the test as in training.",
+        description="Columns (or label) whose values get the same shares in the test as in "
+        "training.",
     )
     order: Literal["shuffled", "positional"] = Field(
         "shuffled",
-        description="Which rows are put aside: some at random, or the last ones in the order of the "
+        description="Which rows are put aside: some at random, or the last ones in the order of "
+        "the "
         "file.",
     )
 
     test: StrictFlag = Field(
         default=True,
-        description="false puts the rows aside and tests nothing, for an algorithm that others are compared "
+        description="false puts the rows aside and tests nothing, for an algorithm that others "
+        "are compared "
         "with by of(...): it must not have seen the rows of their tests.",
     )
     aim: AimField = Field(
         None,
-        description="The probability with which a model is to pass: an algorithm that takes constraints has "
-        "them tightened on training rows until that is likely. Without it the model is tested as it comes. "
+        description="The probability with which a model is to pass: an algorithm that takes "
+        "constraints has "
+        "them tightened on training rows until that is likely. Without it the model is tested as "
+        "it comes. "
         "A number, or a name of the sweep.",
     )
 

@@ -88,7 +88,8 @@ def _value(loc: Loc, value: object) -> Iterator[Complaint]:
     elif not isinstance(value, str | int | float):
         yield _sweep_complaint(
             loc,
-            f"{describe_location(loc)} must be a number, text, true or false, not {describe_type(value)}",
+            f"{describe_location(loc)} must be a number, text, true or false, not "
+            f"{describe_type(value)}",
         )
 
 
