@@ -196,8 +196,9 @@ class BalancedFilter(MappingParamsEstimator):
         self.kept_ = values["kept"]
 
     def chances(self, X: Any) -> Array:
-        """Return the probability (n,) of keeping each row. X may lack the columns `by` and
-        `drop`.
+        """Return the probability (n,) of keeping each row.
+
+        X may lack the columns `by` and `drop`.
         """
         check_is_fitted(self, self._found)
         with convert_errors():

@@ -31,9 +31,7 @@ from ratecli.models.weighed import CostSensitiveClassifier
 AUTO: Literal["auto"] = "auto"
 DETERMINISTIC = "deterministic"
 SCORE_CLASSIFIERS = (Threshold, Ramp, RandomizedLogistic, CostSensitiveClassifier, GroupThreshold)
-"""Classifiers for which a positive decision is the likelier one exactly where `score` is
-above 0.
-"""
+"""Classifiers whose `score` is above 0 exactly where a positive decision is the likelier one."""
 
 
 class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):

@@ -19,9 +19,7 @@ PACKAGE_FOLDER = str(Path(__file__).parents[1])
 
 
 class InvalidInputError(FaultError, ValueError):
-    """Invalid input, with the message that the command line would print; `faults` lists the
-    errors.
-    """
+    """Invalid input; `str` is the message of the command line, `faults` has its parts."""
 
     def __str__(self) -> str:
         return render_diagnostics(self.faults, color=False, width=MESSAGE_WIDTH)

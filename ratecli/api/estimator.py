@@ -58,14 +58,16 @@ class BinaryLabels:
         return np.asarray(self.labels[np.where(yes, self.positive, 1 - self.positive)])
 
     def signed(self, margin: Array) -> Array:
-        """Return scores (n,) that are above 0 for the larger label; input is above 0 for the
-        positive one.
+        """Return scores (n,) that are above 0 for the larger label.
+
+        `margin` (n,) is above 0 for the positive label.
         """
         return margin if self.positive else -margin
 
     def both(self, chance: Array) -> Array:
-        """Return probabilities (n, 2) in the order of the labels, given those (n,) of the positive
-        one.
+        """Return probabilities (n, 2) in the order of the labels.
+
+        `chance` (n,) is the probability of the positive label.
         """
         pair = [1 - chance, chance] if self.positive else [chance, 1 - chance]
         return np.stack(pair, axis=1)
@@ -78,9 +80,7 @@ class RateScoreMixin(ClassifierMixin):  # type: ignore[misc]  # scikit-learn has
     """A classifier whose `score` does not compare labels with decisions for other rows."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy; raise ValueError if X, y and sample_weight have different
-        indices.
-        """
+        """Return the accuracy; raise ValueError if pandas arguments have different indices."""
         check_indices({"X": X, "y": y, "sample_weight": sample_weight})
         return float(super().score(X, y, sample_weight))
 
@@ -104,8 +104,9 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return found
 
     def set_params(self, **params: Any) -> MappingParamsEstimator:
-        """Set parameters or entries of mappings; the mapping passed to `__init__` is not
-        modified.
+        """Set parameters, or entries of mappings.
+
+        A mapping that was passed in before is copied, not modified.
         """
         whole = {name: value for name, value in params.items() if not self._entry(name)}
         super().set_params(**whole)

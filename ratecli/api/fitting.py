@@ -116,9 +116,7 @@ class FeatureReader:
         return cls(Encoder.fit([table], [train]), (), kinds)
 
     def features(self, given: InputRows) -> Features:
-        """Return features (n, d); raise E205, E407, E411 if columns differ from those of
-        training.
-        """
+        """Return (n, d) features; raise E205, E407, E411 if columns differ from training."""
         if given.raw is None:
             assert given.matrix is not None
             return given.matrix

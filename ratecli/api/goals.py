@@ -91,9 +91,7 @@ class YamlWriter:
 
 
 def to_json_line(value: object, place: str) -> str:
-    """Return a value as JSON on one line, converting NumPy values; raise E103 if JSON has no such
-    value.
-    """
+    """Return a value, possibly NumPy, as one line of JSON; raise E103 if that is impossible."""
     try:
         return json.dumps(value, default=to_plain_value, ensure_ascii=False).translate(
             ESCAPED_BREAKS
@@ -156,8 +154,9 @@ class FitSpec:
     metrics: Mapping[str, str] = field(default_factory=dict)
 
     def shown(self) -> dict[str, str]:
-        """Map each constraint's name in the experiment to the user's name, or to its text if it has
-        none.
+        """Map each constraint's name in the experiment to what the user calls it.
+
+        That is its name, or its text if it has no name.
         """
         if isinstance(self.constraints, Mapping):
             return {name: name for name in self.constraints}

@@ -50,8 +50,13 @@ class ResultModel:
 
     @classmethod
     def of(cls, name: str, blob: bytes, encoding: str) -> ResultModel:
-        """Load a model; raise ValueError if its features are not made from columns, or rows have
-        levels.
+        """Return a model read from a ledger.
+
+        Raises
+        ------
+        ValueError
+            If its features are not made from columns, or it was trained with several levels per
+            row.
         """
         with convert_errors():
             return cls(name, loads(blob), encoding_for_tables(json.loads(encoding), name))

@@ -1,6 +1,4 @@
-"""Input rows of an estimator: a DataFrame or an array, and columns beside it for use in
-constraints.
-"""
+"""Input rows of an estimator: X, and sensitive columns beside it that constraints may use."""
 
 from __future__ import annotations
 
@@ -76,9 +74,7 @@ class InputRows:
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of the columns of X; empty for a sparse array, whose columns cannot be
-        referred to.
-        """
+        """Names of the columns of X; empty for a sparse array, which constraints cannot use."""
         if self.raw is not None:
             return list(self.raw.columns)
         dense = self.matrix if isinstance(self.matrix, np.ndarray) else np.zeros((0, 0))

@@ -206,8 +206,9 @@ def rate_score(
 def _measure(
     scorer: RateScorer, given: InputRows, y: Any, said: Any, *, weight: Any, labels: Any
 ) -> float:
-    """Measure the scorer's expression; `labels` are the estimator's classes, None for all that
-    occur.
+    """Return the value of the scorer's expression.
+
+    `labels` are the estimator's classes, or None to take all labels that occur.
     """
     check_consistent_length(given.beside, y, said)
     y, said = column_or_1d(y), column_or_1d(said)

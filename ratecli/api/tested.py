@@ -256,8 +256,9 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return self.estimator_
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        """Return a DataFrame unchanged, and anything else as an array (the classifier checks its
-        numbers).
+        """Return a DataFrame unchanged, and anything else as an array.
+
+        The classifier itself checks the numbers.
         """
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
@@ -272,15 +273,13 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
     @_available_if_model_has("predict_proba")
     def predict_proba(self, X: Any, **params: Any) -> Array:
-        """Return the classifier's probabilities (n, 2); raise NoSolutionFoundError if it did not
-        pass.
-        """
+        """Return probabilities (n, 2); raise NoSolutionFoundError if the model did not pass."""
         model = self._model()
         return np.asarray(model.predict_proba(self._checked(X, reset=False), **params))
 
     @_available_if_model_has("decision_function")
     def decision_function(self, X: Any, **params: Any) -> Array:
-        """Return the classifier's scores (n,); raise NoSolutionFoundError if it did not pass."""
+        """Return scores (n,); raise NoSolutionFoundError if the model did not pass."""
         model = self._model()
         return np.asarray(model.decision_function(self._checked(X, reset=False), **params))
 

@@ -55,7 +55,7 @@ SWEEP_SCHEMA = {
 }
 
 ENTRY_KEYS = ("constraints_on", "filter", "margin", "safety", "sweep")
-"""What an entry says beside the label and the algorithm's options."""
+"""Keys of an entry other than its label and the algorithm's options."""
 
 SweepField = Annotated[
     Sweep,
@@ -154,7 +154,7 @@ class AlgorithmSpec(Spec):
         return schema | {"anyOf": [fields["name"], entry]}
 
     def as_file(self) -> dict[str, Any]:
-        """The entry as it is written in a file, everything said."""
+        """Return the entry as written in a file, with all values explicit."""
         own: dict[str, Any] = {"sweep": self.sweep.as_file()} if self.sweep else {}
         if self.constraints_on != "train":
             own["constraints_on"] = self.constraints_on
@@ -168,7 +168,7 @@ class AlgorithmSpec(Spec):
 
 
 def entry_label(raw: object) -> str | None:
-    """The label that a raw entry asks for, if it is anything like an entry."""
+    """Return the label of a raw entry, or None if the entry is malformed."""
     if isinstance(raw, str):
         return raw
     if not (isinstance(raw, dict) and len(raw) == 1):
@@ -179,14 +179,14 @@ def entry_label(raw: object) -> str | None:
 
 
 def entry_sweep(raw: object) -> Mapping[str, Any]:
-    """The raw `sweep` of a raw entry, if there is one."""
+    """Return the raw `sweep` of a raw entry; empty if there is none."""
     options = next(iter(raw.values()), None) if isinstance(raw, dict) else None
     sweep = options.get("sweep") if isinstance(options, dict) else None
     return sweep if isinstance(sweep, dict) else {}
 
 
 def entry_label_loc(index: int, raw: object) -> tuple[str | int, ...]:
-    """Where the label of a raw entry stands."""
+    """Return the location of a raw entry's label."""
     if not isinstance(raw, dict):
         return ("algorithms", index)
     name, given = next(iter(raw.items()))
@@ -221,7 +221,7 @@ def _entry_fields(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _relocate_complaint(complaint: Complaint, name: str, raw: object) -> Complaint:
-    """The complaint at the place of the file's entry rather than of the model's field."""
+    """Move a complaint from a field of the model to the corresponding place in the file."""
     field, *rest = complaint.loc
     if field in ENTRY_KEYS:
         return Complaint(

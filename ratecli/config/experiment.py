@@ -1,4 +1,4 @@
-"""An experiment: what a file says, checked, with every default filled in."""
+"""The experiment: the validated content of a file, with all defaults filled in."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _validate_bytes(value: object) -> object:
 
 
 def _parse_amount(value: object, units: dict[str, float], hint: str) -> float:
-    """A number as it is, or a text's number times its unit."""
+    """Return a number unchanged, or the number in a text times its unit."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise _limit_error(
             "E103", f"{LOCATION_MARK} must be a number or a text, not {describe_type(value)}", hint
@@ -94,7 +94,7 @@ MemoryField = Annotated[int, BeforeValidator(_validate_bytes), _amount_schema(BY
 
 
 class LimitsSpec(Spec):
-    """What a trial may take. Numbers do not hang on it: it is not part of a trial's key."""
+    """Time and memory limits of a trial. They do not affect results, so they are not in its key."""
 
     time: DurationField | None = Field(
         None,
@@ -152,7 +152,7 @@ def _validate_penalty(value: object) -> object:
         raise _experiment_error("E103", message, hint)
     good = PER_ROW_PATTERN.fullmatch(value) if isinstance(value, str) else 0 < value < float("inf")
     if not good:
-        # without a penalty an SVM on separable rows has no smallest solution
+        # without a penalty, an SVM on separable rows has no minimizer
         raise _experiment_error(
             "E104", f"{LOCATION_MARK} must be greater than 0 and finite, not '{value}'", hint
         )
@@ -198,7 +198,7 @@ class Regularization(Spec):
 
 
 class DeployedSpec(Spec):
-    """Where the deployed model's decisions come from."""
+    """The source of the deployed model's decisions."""
 
     column: ColumnName | None = Field(
         None, description="The column that holds the deployed model's decisions."
@@ -301,12 +301,12 @@ class Experiment(Spec):
         return find_conflicts(raw)
 
     def pool(self, point: SweepPoint) -> tuple[str, ...]:
-        """The data sets whose rows are put together at a sweep point, in alphabetical order."""
+        """Return the data sets whose rows are pooled at a sweep point, in alphabetical order."""
         one = point.get(DATASET_AXIS)
         return tuple(sorted(self.datasets)) if one is None else (str(one),)
 
     def resolved(self) -> dict[str, Any]:
-        """The experiment with every default filled in, as plain data that is a valid file again."""
+        """Return the experiment with all defaults as plain data that is again a valid file."""
         data = self.model_dump(mode="json", exclude={"algorithms", "datasets", "expect", "seeds"})
         special: dict[str, Any] = {
             "datasets": {name: entry.options() for name, entry in self.datasets.items()},
@@ -317,19 +317,19 @@ class Experiment(Spec):
         }
         absent = {
             key for key in ("resample", "safety", "filter") if data[key] is None
-        }  # null says nothing there
+        }  # null would not be valid in a file
         keys = [key for key in type(self).model_fields if key not in absent]
         return {key: special.get(key, data.get(key)) for key in keys}
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Experiment, Document]:
-    """The experiment of a file and where everything in it stands; FaultError with all faults."""
+    """Read an experiment file; raise FaultError with all errors in it."""
     document = apply_overrides(Document.read(path), overrides)
     return read_experiment(document), document
 
 
 def read_experiment(document: Document) -> Experiment:
-    """The experiment of a document; FaultError with all E1xx and E302 faults, placed."""
+    """Validate a document; raise FaultError with the locations of all E1xx and E302 errors."""
     try:
         return Experiment.model_validate(document.data)
     except ValidationError as error:
@@ -338,6 +338,6 @@ def read_experiment(document: Document) -> Experiment:
 
 
 def json_schema() -> dict[str, Any]:
-    """Draft 2020-12; describes the file as it is written, defaults and short forms included."""
+    """Return the JSON schema (draft 2020-12) of files, including defaults and short forms."""
     schema = Experiment.model_json_schema(mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema

@@ -1,4 +1,4 @@
-"""The `report:` part: which tables and plots to make."""
+"""The `report:` and `expect:` sections: tables, plots, and numbers to compare results with."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPLITS = get_args(SplitName)
 
 
 def _as_list(value: object) -> object:
-    """One split is a list of one; raises what pydantic passes on for what is none."""
+    """Return one split or several as a tuple; raise a ValidationError for invalid ones."""
     several = tuple(value) if isinstance(value, list | tuple) else (value,)
     found = [
         invalid_choice((k,) if isinstance(value, list | tuple) else (), each, SPLITS)
@@ -63,7 +63,7 @@ SplitNames = Annotated[
         {"anyOf": [SPLIT_SCHEMA, {"type": "array", "items": SPLIT_SCHEMA, "minItems": 1}]}
     ),
 ]
-"""One, or a list of which each gets panels of its own."""
+"""One split, or a list of splits that get separate panels."""
 ColumnNameList = Annotated[tuple[ColumnName, ...], Field(min_length=1)]
 VariantNames = Annotated[
     ColumnNameList | None,
@@ -90,7 +90,7 @@ class TableSpec(Spec):
 
 
 class BasePlot(Spec):
-    """What all plots have."""
+    """Options of all plots."""
 
     file: SlugText | None = Field(None, description="The file's name, without an ending.")
     title: StrictText | None = Field(None, description="The plot's title.")
@@ -100,7 +100,7 @@ class BasePlot(Spec):
 
 
 class BasePaneledPlot(BasePlot):
-    """What plots have that draw all of the sweep."""
+    """Options of plots that show the whole sweep."""
 
     by: ColumnName | None = Field(
         None, description="A name of the sweep, of whose values each gets a panel of its own."
@@ -108,7 +108,7 @@ class BasePaneledPlot(BasePlot):
 
 
 class TradeoffPlot(BasePaneledPlot):
-    """A metric against another, one series an algorithm and variant."""
+    """One metric against another, with a series for each algorithm and variant."""
 
     kind: Literal["tradeoff"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
@@ -135,7 +135,7 @@ class TradeoffPlot(BasePaneledPlot):
 
 
 class ConvergencePlot(BasePaneledPlot):
-    """Objective and worst violation on training rows, as each algorithm counts them on its way."""
+    """Objective and largest violation on training rows, as tracked by each algorithm over time."""
 
     kind: Literal["convergence"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
@@ -146,7 +146,7 @@ class ConvergencePlot(BasePaneledPlot):
 
 
 class GuaranteePlot(BasePaneledPlot):
-    """What safety costs: performance, how often there was a solution and how often one failed."""
+    """The cost of a safety test: performance, solution rate and failure rate."""
 
     kind: Literal["guarantee"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
@@ -169,7 +169,7 @@ class GuaranteePlot(BasePaneledPlot):
 
 
 class BaseFilterPlot(BasePlot):
-    """What plots of filters have: a panel for each sweep point of each algorithm."""
+    """Options of plots of filters, which have a panel for each sweep point of each algorithm."""
 
     variant: ColumnName | None = Field(
         None, description="Which of an algorithm's variants; without it the main one."
@@ -187,7 +187,7 @@ class BaseFilterPlot(BasePlot):
 
 
 class PosteriorsPlot(BaseFilterPlot):
-    """Who the values of a filter's proxy are: a heat map of the shares of groups in each."""
+    """A heat map of the shares of groups at each value of a filter's proxy."""
 
     kind: Literal["posteriors"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
@@ -199,7 +199,7 @@ class PosteriorsPlot(BaseFilterPlot):
 
 
 class GroupSharesPlot(BaseFilterPlot):
-    """What a filter does: shares of groups among all rows and among those that it keeps."""
+    """The effect of a filter: shares of groups among all rows and among those it keeps."""
 
     kind: Literal["group_shares"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
@@ -236,14 +236,14 @@ Plot = Annotated[AnyPlot, BeforeValidator(_validate_plot)]
 
 
 class ReportSpec(Spec):
-    """Tables and plots; every metric is stored whether it is shown or not."""
+    """Tables and plots of the report; all metrics are stored in any case."""
 
     tables: tuple[TableSpec, ...] = Field((), description="Tables of the report, in this order.")
     plots: tuple[Plot, ...] = Field((), description="Plots of the report, in this order.")
 
 
 EXPECTATION_KINDS = ("paper", "value", "at_most", "at_least")
-"""Of these every entry has one."""
+"""Keys of which every entry has exactly one."""
 CONFIDENCE_INTERVAL = "ci"
 PERCENT_PATTERN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%")
 WITHIN_HELP = "write a number as 0.01, a share as 2%, or ci for our 95 % interval"
@@ -285,7 +285,7 @@ Tolerance = Annotated[
 
 
 class Expectation(Spec):
-    """What some rows of the results are compared with; further keys are names of the sweep."""
+    """A number to compare results with; additional keys are swept names."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, StrictScalar] = Field(init=False)
@@ -316,7 +316,7 @@ class Expectation(Spec):
 
     @property
     def point(self) -> dict[str, SweepValue]:
-        """The sweep point that is asked for; names that it leaves out may have any value."""
+        """The values of swept names that the entry specifies; others may have any value."""
         return dict(self.model_extra or {})
 
     @property
@@ -324,7 +324,7 @@ class Expectation(Spec):
         return next(name for name in EXPECTATION_KINDS if getattr(self, name) is not None)
 
     def as_file(self) -> dict[str, Any]:
-        """The entry as it is written in a file."""
+        """Return the entry as plain data, as written in a file."""
         return self.model_dump(mode="json", exclude_none=True)
 
     @classmethod
@@ -353,7 +353,7 @@ class Expectation(Spec):
 
 
 def _misspelt_keys(raw: Mapping[str, Any]) -> list[str]:
-    """Keys that are no names of the sweep but nearly something that is needed and missing."""
+    """Return unknown keys that resemble a required key that is missing."""
     needed = {"algorithm", "metric", *EXPECTATION_KINDS} - raw.keys()
     if raw.keys() & set(EXPECTATION_KINDS):
         needed -= set(EXPECTATION_KINDS)
