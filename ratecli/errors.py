@@ -1,8 +1,8 @@
-"""What is wrong, where, and what would be right: the one way in which ratecli reports a mistake.
+"""Diagnostics: all errors and warnings that ratecli reports, and the catalogue of their codes.
 
-A room that finds a mistake knows what it looked at: `rates` an offset in the text of a rule, `spec`
-a line of a file, `datasets` a column of a table. Each says so in a `Diagnostic`; whoever knows more adds
-the place. The command line prints faults and takes the exit code from their first digit.
+The code that finds an error records the location it knows: `rates` an offset in the text of a rule,
+`config` a line of a file, `datasets` a column of a table. Callers add the file and line. The
+command line prints diagnostics and derives its exit code from theirs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 CHECK_FAILURE_CODES = frozenset({"E506", "E508", "E509"})
-"""A check does not hold, or cannot be made."""
+"""Codes for a check that failed or could not be made."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Span:
 
 @dataclass(frozen=True)
 class SourceLocation:
-    """A stretch of one line of a file; line and column count from 1."""
+    """A range within one line of a file; line and column count from 1."""
 
     file: str
     line: int
@@ -36,7 +36,7 @@ class SourceLocation:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One mistake. Codes start with E (nothing runs) or W (a warning)."""
+    """An error (code E..., nothing runs) or a warning (code W...)."""
 
     code: str
     message: str
@@ -53,7 +53,7 @@ class Diagnostic:
 
 
 class FaultError(Exception):
-    """All the mistakes of one phase, to be shown together."""
+    """All errors of one phase, to be reported together."""
 
     def __init__(self, faults: Diagnostic | Iterable[Diagnostic]) -> None:
         self.faults = (faults,) if isinstance(faults, Diagnostic) else tuple(faults)
@@ -64,7 +64,11 @@ class FaultError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """4 if data is the trouble, 1 for trials that failed or were not reached, 3 for checks, else 2."""
+        """The exit code of a command that ends with these errors.
+
+        4 if all concern data, 1 for trials that failed or did not run, 3 for failed checks,
+        otherwise 2.
+        """
         codes = {fault.code for fault in self.faults if fault.is_error}
         if codes and codes <= CHECK_FAILURE_CODES:
             return 3
@@ -75,7 +79,7 @@ class FaultError(Exception):
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
-    """Help for a name that does not exist: the nearest known one, and the list if it is short."""
+    """Return help for an unknown name: the closest known one, and the list if it is short."""
     names = sorted(known)
     folded = {name.casefold(): name for name in names}
     near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
@@ -96,12 +100,12 @@ FAMILIES = {
     "W4": "warnings of data",
     "W5": "warnings of results",
 }
-"""What the first two characters of a code say."""
+"""The meaning of the first two characters of a code."""
 
 
 @dataclass(frozen=True)
 class ErrorCode:
-    """A kind of mistake: one sentence, how it comes about, what to do."""
+    """A kind of error: its meaning in one sentence, usual causes, and what to do."""
 
     code: str
     means: str
@@ -110,7 +114,7 @@ class ErrorCode:
 
     @property
     def exit_code(self) -> int:
-        """Of a command that says this code and no other; a warning changes none."""
+        """Exit code of a command that reports only this code; 0 for a warning."""
         if self.code.startswith("W"):
             return 0
         return FaultError(Diagnostic(self.code, self.means)).exit_code

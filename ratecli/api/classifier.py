@@ -276,9 +276,8 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
             for each in self.certificates_
             if each["variant"] == chosen
         }
-        if (
-            found.read.case.solver.role != "ignores" and not self.bounds_
-        ):  # the test is stronger evidence
+        # no warning after a safety test, which is stronger evidence than training rows
+        if found.read.case.solver.role != "ignores" and not self.bounds_:
             self._doubt(chosen)
 
     def _chosen(self, names: Sequence[str]) -> str:

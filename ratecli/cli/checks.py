@@ -1,4 +1,4 @@
-"""`check` and `pin`."""
+"""The commands `check` and `pin`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`validate`, `explain`, `init` and `schema`: what only looks at files."""
+"""The commands `validate`, `explain`, `init` and `schema`."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def validate(
 
 
 def _check_file(file: Path, settings: Sequence[str], warnings: list[Diagnostic]) -> str:
-    """One line on a file without errors."""
+    """Return one line about a file without errors."""
     from ratecli.cli.console import record_progress  # noqa: PLC0415
     from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
 

@@ -80,22 +80,18 @@ class AlgorithmSpec(Spec):
     constraints_on: Literal["train", "validation"] = Field(
         "train",
         description="The split on which constraints must hold. On validation rows, which no model "
-        "is "
-        "fitted to, they are tightened on training rows until they do.",
+        "is fitted to, they are tightened on training rows until they do.",
     )
     margin: Annotated[float, Strict(), Gt(0.5), Lt(1)] | None = Field(
         None,
         description="Confidence with which each constraint must hold: its value plus its standard "
-        "error "
-        "times the normal quantile (1.64 for 0.95) must satisfy it. With too few rows for that, "
-        "the trial "
-        "ends as `no_solution_found`.",
+        "error times the normal quantile (1.64 for 0.95) must satisfy it. With too few rows for "
+        "that, the trial ends as `no_solution_found`.",
     )
     safety: AlgorithmSafety = Field(
         None,
         description="Keys of the safety test that are others than the file's, a test for this "
-        "algorithm "
-        "alone where the file has none, or false: no test.",
+        "algorithm alone where the file has none, or false: no test.",
     )
     filter: AlgorithmFilter = Field(
         None,
@@ -105,8 +101,7 @@ class AlgorithmSpec(Spec):
     sweep: SweepField | None = Field(
         None,
         description="What varies for this algorithm only, beside the experiment's sweep. A name "
-        "that "
-        "is one of its options sets it.",
+        "that is one of its options sets it.",
     )
 
     @model_validator(mode="wrap")

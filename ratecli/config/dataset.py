@@ -205,8 +205,7 @@ class DatasetSpec(Spec):
     stream: StrictFlag | None = Field(
         None,
         description="Read the table piece by piece, for one larger than memory: a file, or a "
-        "folder of "
-        "files of one table. `unconstrained` and `three_player` train on it.",
+        "folder of files of one table. `unconstrained` and `three_player` train on it.",
     )
     sha256: Sha256Text | None = Field(None, description="The file must have this SHA-256.")
     label: ColumnName | None = Field(
@@ -223,8 +222,7 @@ class DatasetSpec(Spec):
     label_range: LabelRange | None = Field(
         None,
         description="Least and largest number that the label can be, null where there is none: "
-        "what "
-        "a safety test may count on. For target: number.",
+        "what a safety test may count on. For target: number.",
     )
     features: ColumnNames | None = Field(
         None, description="Columns the classifier sees; by default all but label, weight and drop."

@@ -103,8 +103,7 @@ class LimitsSpec(Spec):
     memory: MemoryField | None = Field(
         None,
         description="A trial whose process holds more is ended as error, and streamed data sets "
-        "are "
-        "read in pieces that stay within it: a text like 2 GiB.",
+        "are read in pieces that stay within it: a text like 2 GiB.",
     )
 
 
@@ -255,22 +254,18 @@ class Experiment(Spec):
     resample: OptionalResample = Field(
         None,
         description="Training rows of each seed are drawn with replacement from all rows of each "
-        "data "
-        "set, this share as many as there are (it may exceed 1), and all rows are test rows: what "
-        "a "
-        "model does is known exactly. A number, or a name of the sweep.",
+        "data set, this share as many as there are (it may exceed 1), and all rows are test rows: "
+        "what a model does is known exactly. A number, or a name of the sweep.",
     )
     safety: OptionalSafety = Field(
         None,
         description="A test of every constraint on rows that no algorithm sees: a model that "
-        "fails it "
-        "is not given, and the trial ends as no_solution_found.",
+        "fails it is not given, and the trial ends as no_solution_found.",
     )
     filter: OptionalFilter = Field(
         None,
         description="A balanced filter that training rows go through before any algorithm sees "
-        "them; its own "
-        "trials are called filter.",
+        "them; its own trials are called filter.",
     )
     sweep: SweepField = Field(
         default_factory=Sweep,

@@ -141,38 +141,33 @@ class FilterSpec(Spec):
     ] = Field(
         None,
         description="The column whose values are to have equal shares among the training rows "
-        "that are "
-        "kept, or several such columns.",
+        "that are kept, or several such columns.",
     )
     objective: Annotated[
         RuleText | None, NotNull(), require_value("the text of a rule", FILTER_GOAL_HINT)
     ] = Field(
         None,
         description="Instead of 'balance' the distance of shares from other targets that is to be "
-        "small, "
-        "as in sqrt((share[women] - 0.4)**2 + (share[men] - 0.6)**2).",
+        "small, as in sqrt((share[women] - 0.4)**2 + (share[men] - 0.6)**2).",
     )
     disclosivity: Annotated[
         AlphaField | None, NotNull(), require_value(ALPHA_WORDS, UNBOUNDED_HINT)
     ] = Field(
         None,
         description="alpha: by how much at most what the filter's proxy says of a row may move "
-        "the chance "
-        "of any value of these columns; balanced_tree keeps it. Left out, there is no bound.",
+        "the chance of any value of these columns; balanced_tree keeps it. Left out, there is no "
+        "bound.",
     )
     algorithm: FilterAlgorithm = Field(
         default_factory=lambda: dict[str, dict[str, Any]]({DEFAULT_FILTER: {}}),
         description="balanced_tree, or another filter (`ratecli ls algorithms`), by its name or "
-        "with its "
-        "options as {name: {option: value}}.",
+        "with its options as {name: {option: value}}.",
     )
     take: TakeField = Field(
         "weights",
         description="weights: each training row counts by the chance that it is kept. sample: "
-        "each is kept "
-        "or not, drawn by the seed. A row without a chance, or not drawn, does not train and has "
-        "no say in "
-        "how features are encoded.",
+        "each is kept or not, drawn by the seed. A row without a chance, or not drawn, does not "
+        "train and has no say in how features are encoded.",
     )
 
     @classmethod

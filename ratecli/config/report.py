@@ -82,8 +82,7 @@ class TableSpec(Spec):
     )
     columns: ColumnNameList = Field(
         description="What is shown: metrics, objective, violation.CONSTRAINT, solution_rate, "
-        "failure_rate "
-        "(of any constraint), failure_rate.CONSTRAINT."
+        "failure_rate (of any constraint), failure_rate.CONSTRAINT."
     )
     split: SplitName = Field("test", description="The rows that are measured.")
     file: SlugText | None = Field(None, description="The file's name, without an ending.")
@@ -153,8 +152,7 @@ class GuaranteePlot(BasePaneledPlot):
     )
     x: ColumnName = Field(
         description="What is along: a name of the sweep whose values are numbers, such as an "
-        "amount of "
-        "data."
+        "amount of data."
     )
     y: ColumnName = Field(
         description="The metric of the first panel, over the trials that gave a classifier."
@@ -309,8 +307,7 @@ class Expectation(Spec):
     within: Tolerance | None = Field(
         None,
         description="How far our mean may lie from the figure or beyond the bound: a number, a "
-        "share "
-        "of it (2%), or `ci`, our 95 % interval.",
+        "share of it (2%), or `ci`, our 95 % interval.",
     )
     source: StrictText | None = Field(None, description="Where the figure stands, such as Table 3.")
 

@@ -143,10 +143,8 @@ class SafetySpec(Spec):
     delta: DeltaField = Field(
         DEFAULT_DELTA,
         description="How probable a mistake may be: that a model passes which breaks a "
-        "constraint. A "
-        "number, a fraction such as 1/20, a name of the sweep, or one of these for each "
-        "constraint by its name (0.05 for those "
-        "that are left out).",
+        "constraint. A number, a fraction such as 1/20, a name of the sweep, or one of these for "
+        "each constraint by its name (0.05 for those that are left out).",
     )
     bound: Literal[
         "auto",
@@ -160,20 +158,17 @@ class SafetySpec(Spec):
     fraction: ChanceField = Field(
         0.5,
         description="Fraction of the training rows that is put aside for the test, or a name of "
-        "the "
-        "sweep.",
+        "the sweep.",
     )
     method: Literal["leaves", "forms", "pieces"] = Field(
         "pieces",
         description="What is bounded: every rate (leaves), affine combinations of rates (forms), "
-        "or "
-        "these for each part of a maximum at the whole delta (pieces).",
+        "or these for each part of a maximum at the whole delta (pieces).",
     )
     division: Literal["equal", "optimized"] = Field(
         "equal",
         description="How a constraint's delta is divided over the bounds that it needs: equally, "
-        "or as "
-        "suits the candidate best on the rows that it was trained on.",
+        "or as suits the candidate best on the rows that it was trained on.",
     )
     stratify: ColumnNames | None = Field(
         None,
@@ -183,23 +178,19 @@ class SafetySpec(Spec):
     order: Literal["shuffled", "positional"] = Field(
         "shuffled",
         description="Which rows are put aside: some at random, or the last ones in the order of "
-        "the "
-        "file.",
+        "the file.",
     )
 
     test: StrictFlag = Field(
         default=True,
         description="false puts the rows aside and tests nothing, for an algorithm that others "
-        "are compared "
-        "with by of(...): it must not have seen the rows of their tests.",
+        "are compared with by of(...): it must not have seen the rows of their tests.",
     )
     aim: AimField = Field(
         None,
         description="The probability with which a model is to pass: an algorithm that takes "
-        "constraints has "
-        "them tightened on training rows until that is likely. Without it the model is tested as "
-        "it comes. "
-        "A number, or a name of the sweep.",
+        "constraints has them tightened on training rows until that is likely. Without it the "
+        "model is tested as it comes. A number, or a name of the sweep.",
     )
 
     def given(self) -> dict[str, Any]:
