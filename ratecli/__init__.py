@@ -1,8 +1,8 @@
 """Train classifiers under goals written as rates, compare the ways to do it, prove what was found.
 
-From Python there are `run` and `load_results` for experiments, `load_dataset`, the scikit-learn estimators
-`RateConstrainedClassifier`, `BalancedFilter` and `SafetyTest`, and `rate_score`, `rate_scorer` and
-`violation_scorer` to measure with. Each is imported when it is first asked for.
+From Python there are `run` and `load_results` for experiments, `load_dataset`, the scikit-learn
+estimators `RateConstrainedClassifier`, `BalancedFilter` and `SafetyTest`, and `rate_score`,
+`rate_scorer` and `violation_scorer` to measure with. Each is imported when it is first asked for.
 """
 
 from importlib import import_module

@@ -4,5 +4,5 @@ import sys
 
 from ratecli.cli.app import main
 
-if __name__ == "__main__":  # a spawned worker imports this module again
+if __name__ == "__main__":  # spawned workers import this module again
     sys.exit(main())

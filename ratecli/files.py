@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are written completely or not at all, and the names of files in results folders."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from pathlib import Path
 from ratecli.errors import Diagnostic, FaultError
 
 ABANDONED_SECONDS = 24 * 3600.0
-"""Age in seconds from which a temporary file counts as left behind if nothing is known of its process."""
+"""Age in seconds at which a temporary file counts as abandoned, if its process is unknown."""
 
 
 def temporary_path(folder: Path, kind: str) -> Path:
-    """Return a new name in `folder` that starts with `kind` and names this machine and process.
+    """Return a new name in `folder` that starts with `kind` and identifies this machine and
+    process.
 
-    Temporary files of the same kind that killed processes left in the folder are removed.
+    Temporary files of the same kind left by killed processes are removed.
     """
     remove_stale(folder, kind)
     return folder / f"{_of_machine(kind)}{os.getpid()}-{secrets.token_hex(4)}.tmp"
@@ -30,7 +31,7 @@ def temporary_path(folder: Path, kind: str) -> Path:
 
 @contextmanager
 def staged_folder(parent: Path, kind: str) -> Iterator[Path]:
-    """Make a temporary folder in `parent` that is removed at the end."""
+    """Create a temporary folder in `parent` that is removed at the end."""
     folder = temporary_path(parent, kind)
     folder.mkdir(mode=0o700)
     try:
@@ -42,11 +43,11 @@ def staged_folder(parent: Path, kind: str) -> Iterator[Path]:
 def remove_stale(folder: Path, kind: str) -> None:
     """Remove temporary files of a kind whose process has ended.
 
-    The age decides where the process ran on another machine, or on Windows.
+    For processes on other machines, and on Windows, the age of the file decides.
     """
-    with suppress(OSError):  # whoever writes in the folder reports what is wrong with it
+    with suppress(OSError):  # errors of the folder are reported when something is written to it
         for path in list(folder.glob(f"{kind}*.tmp")):
-            with suppress(OSError):  # such as one that another process removes at the same time
+            with suppress(OSError):  # for example if another process removes it at the same time
                 if _is_stale(path, kind):
                     _remove(path)
 
@@ -80,16 +81,16 @@ def _remove(path: Path) -> None:
 
 
 LEDGER_FILE = "trials.sqlite"
-"""In the folder of its results what a run planned, and every trial that ended (`ledger.store`)."""
+"""In a results folder: the plan of the run and all finished trials (`ledger.store`)."""
 
 MODELS_FOLDER = "models"
-"""Where in the folder of its results a run leaves its classifiers."""
+"""In a results folder: the classifiers of the run."""
 
 ENCODER_FILE = "encoder.json"
-"""Beside the classifiers of a trial: which they are, and how their features are made of columns."""
+"""Next to the classifiers of a trial: a list of them, and how to make features from columns."""
 
 FILTER_FILE = "filter.json"
-"""Beside a filter that `ratecli filter` left: what it does."""
+"""Next to a filter written by `ratecli filter`: a summary of its effect."""
 
 UNFINISHED_PREFIX = ".unfinished-"
 """Prefix of files that are still being written."""
@@ -101,12 +102,12 @@ def write_failed_error(path: Path, reason: str) -> Diagnostic:
 
 
 def check_no_links(folder: Path, *names: str) -> None:
-    """Nothing is written through a link that leads out of the folder of all results, in which `folder` is.
+    """Check that nothing would be written through a link that leaves the parent of `folder`.
 
     Raises
     ------
     FaultError
-        E505 where `folder` or what has one of the names in it is such a link.
+        E505 if `folder`, or an entry of it in `names`, is such a link.
     """
     base = folder.parent.resolve()
     for path in (folder, *(folder / name for name in names)):
@@ -118,7 +119,7 @@ def check_no_links(folder: Path, *names: str) -> None:
 
 @contextmanager
 def report_write_errors(path: Path) -> Iterator[None]:
-    """The system's trouble with `path` as an E505."""
+    """Convert an OSError about `path` to an E505."""
     try:
         yield
     except OSError as error:
@@ -126,27 +127,28 @@ def report_write_errors(path: Path) -> Iterator[None]:
 
 
 def atomic_write(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
-    """Write `path` (text as UTF-8, line ends as they are) so that no reader ever sees half of it.
+    """Write `path` (text as UTF-8, line ends unchanged) so that readers never see a partial file.
 
-    What is not `lasting`, since it can be made again, may be lost in a power cut.
+    If `lasting` is false, the file may be lost in a power failure; use this for files that can be
+    regenerated.
 
     Raises
     ------
     FaultError
-        E505 where the system refuses; what stood there before stays.
+        E505 if the system refuses; the previous file remains.
     """
     atomic_write_all({path: content}, lasting=lasting)
 
 
 def atomic_write_all(files: Mapping[Path, str | bytes], *, lasting: bool = True) -> None:
-    """Write all of some files, or none: each is put in its place only when all have been written.
+    """Write several files, renaming each to its final name only after all have been written.
 
     Raises
     ------
     FaultError
-        E505 where the system refuses; what stood there before stays.
+        E505 if the system refuses; if writing fails, the previous files remain.
     """
-    # In the same folder, since a rename is atomic only within one file system.
+    # Use the same folder, since a rename is atomic only within one file system.
     staged = {
         temporary_path(path.parent, UNFINISHED_PREFIX): (path, content)
         for path, content in files.items()

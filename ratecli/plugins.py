@@ -1,7 +1,7 @@
-"""What other packages add by entry points: algorithms, data sets and metrics, under names of their own.
+"""Entry points of other packages, which add algorithms, data sets and metrics.
 
-What packages declare is read without importing them. An object is imported when its name is used, and
-what is wrong with it is then said once, with the name of its package. Our own names cannot be replaced.
+Declarations are read without importing the packages. An object is imported when its name is used;
+errors are then reported once, with the name of its package. Built-in names cannot be replaced.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ENTRY_POINT_GROUPS: dict[PluginKind, str] = {
 }
 """The entry point group of each kind of plugin."""
 OWN_PACKAGE = "ratecli"
-"""Where a name comes from that is ours."""
+"""Origin of built-in names."""
 PLUGIN_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """One entry point: a name, the object that it stands for, and the package that says so.
+    """One entry point: a name, the object it refers to, and the package that declares it.
 
     `package` is "" for an object that no package declares (`ratecli test-plugin module:object`).
     """
@@ -50,7 +50,7 @@ class Plugin:
 
     @cached_property
     def version(self) -> str:
-        """That of the package, "" where it states none."""
+        """Version of the package; "" if it is unknown."""
         try:
             return version(self.package) if self.package else ""
         except (PackageNotFoundError, KeyError):
@@ -58,11 +58,11 @@ class Plugin:
 
     @property
     def origin(self) -> str:
-        """Package and version, as in `acme-rates 1.2`."""
+        """Package and version, such as `acme-rates 1.2`."""
         return f"{self.package} {self.version}".strip() or self.entry.value
 
     def load(self) -> object:
-        """The object; raises E210 where it cannot be imported."""
+        """Import and return the object; raise E210 if that fails."""
         try:
             return self.entry.load()
         except (Exception, SystemExit) as error:
@@ -70,7 +70,7 @@ class Plugin:
             raise self.broken(said) from error
 
     def broken(self, why: str) -> FaultError:
-        """The E210 that says so."""
+        """Return an E210 with the given reason."""
         what = f"the {self.kind} '{self.name}' of the package '{self.origin}' cannot be used: {why}"
         way = (
             f"`ratecli test-plugin {self.package}` says all that is wrong" if self.package else None
@@ -79,7 +79,7 @@ class Plugin:
 
 
 def plugins_by_name(kind: PluginKind) -> Mapping[str, tuple[Plugin, ...]]:
-    """All that is installed of a kind, by name: two or more where packages claim the same one."""
+    """Return the installed plugins of a kind by name; several if packages claim the same name."""
     found: dict[str, tuple[Plugin, ...]] = {}
     for each in installed_plugins_by_kind():
         if each.kind == kind:
@@ -89,7 +89,7 @@ def plugins_by_name(kind: PluginKind) -> Mapping[str, tuple[Plugin, ...]]:
 
 @cache
 def installed_plugins_by_kind() -> tuple[Plugin, ...]:
-    """All that is installed, read once; nothing of it is imported."""
+    """Return all installed plugins, without importing any; the result is cached."""
     return tuple(
         Plugin(kind, entry, entry.dist.name if entry.dist else "?")
         for kind, group in ENTRY_POINT_GROUPS.items()
@@ -98,7 +98,13 @@ def installed_plugins_by_kind() -> tuple[Plugin, ...]:
 
 
 def find_plugin(kind: PluginKind, name: str) -> Plugin | None:
-    """The plugin of a name, None if there is none; raises E210 where it is no name, or two claim it."""
+    """Return the plugin of a name, or None if there is none.
+
+    Raises
+    ------
+    FaultError
+        E210 if the name is malformed or several packages claim it.
+    """
     claimed = plugins_by_name(kind).get(name, ())
     if not claimed:
         return None
@@ -112,9 +118,9 @@ def find_plugin(kind: PluginKind, name: str) -> Plugin | None:
 
 
 def unusable_plugin_warnings(kind: PluginKind, own: Collection[str]) -> Iterator[Diagnostic]:
-    """A W210 for each plugin that cannot be used, as far as that shows without importing any.
+    """Yield a W210 for each plugin that cannot be used, as far as is known without importing it.
 
-    `own` are the names that are ours.
+    `own` are the built-in names.
     """
     for name, claimed in plugins_by_name(kind).items():
         if name in own:
@@ -134,12 +140,15 @@ def unusable_plugin_warnings(kind: PluginKind, own: Collection[str]) -> Iterator
 def _module_exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (ImportError, ValueError):  # `find_spec` of something odd, such as __main__
+    except (ImportError, ValueError):  # raised by `find_spec` for unusual modules, such as __main__
         return False
 
 
 def module_source_file(module: str) -> Path | None:
-    """The file of a module, found without importing it or its packages; None where it has none here."""
+    """Return the file of a module, without importing it or its packages.
+
+    None if the module has no file on this machine.
+    """
     top, *rest = module.split(".")
     if not _module_exists(top):
         return None

@@ -1,4 +1,4 @@
-"""Faults as a person, a program or GitHub wants to read them."""
+"""Render diagnostics as text, JSON or GitHub annotations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from ratecli.errors import Diagnostic, SourceLocation
 
 UNPRINTABLE_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Unicode's categories of what moves a cursor, colours, or turns the direction of a line."""
+"""Unicode categories of characters that move the cursor, or change colour or text direction."""
 
 
 def terminal_safe(text: str) -> str:
-    """Text from files as a terminal may have it: no escape codes, no marks of direction."""
+    """Replace escape codes and direction marks, so that text from files is safe on a terminal."""
     return "".join("\ufffd" if _is_unprintable(character) else character for character in text)
 
 
@@ -23,7 +23,7 @@ def _is_unprintable(character: str) -> bool:
 
 
 def terminal_safe_json(value: object) -> str:
-    """Indented, in Unicode but for what a terminal would take for orders."""
+    """Return indented JSON in Unicode, with characters escaped that a terminal would interpret."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return "".join(
         json.dumps(character)[1:-1] if _is_unprintable(character) else character
@@ -41,22 +41,22 @@ TAB = "    "
 ELLIPSIS = "..."
 MIN_RENDER_WIDTH = 20
 MAX_RENDERED = 100
-"""Faults that a person reads; programs are given all."""
+"""Number of diagnostics to print as text; JSON and GitHub output contains all."""
 CHARACTERS_PER_CELL = 20
-"""Characters for each cell of the room that are looked at: a line may be as long as a file."""
+"""Characters to examine per terminal cell, since a line may be as long as its file."""
 CONTEXT_SHARE = 0.3
-"""Share of a cut line's width that stays before the span."""
+"""Fraction of a cut line's width to keep before the span."""
 
 
 class TerminalCell(NamedTuple):
-    """One character of a file as a terminal shows it."""
+    """One character of a file as displayed on a terminal."""
 
     text: str
     width: int
 
 
 class LineWindow(NamedTuple):
-    """The part of a line that is shown, and where the carets go in it."""
+    """The displayed part of a line, and the position of the carets below it."""
 
     text: str
     indent: int
@@ -64,7 +64,10 @@ class LineWindow(NamedTuple):
 
 
 def render_diagnostics(faults: Iterable[Diagnostic], color: bool, width: int = 100) -> str:
-    """Compiler style: code and sentence, place, line with carets, help; a blank line between."""
+    """Return text in compiler style, with a blank line between diagnostics.
+
+    Each has its code and message, the location, the line with carets, and help.
+    """
     several = list(faults)
     more = len(several) - MAX_RENDERED
     rest = [f"... and {more} more: mend these first"] if more > 0 else []
@@ -74,12 +77,12 @@ def render_diagnostics(faults: Iterable[Diagnostic], color: bool, width: int = 1
 
 
 def diagnostics_to_json(faults: Iterable[Diagnostic]) -> str:
-    """A list of objects with one set of keys, places flattened; null where unknown."""
+    """Return a list of objects with the same keys, locations flattened; null where unknown."""
     return terminal_safe_json([_record(fault) for fault in faults])
 
 
 def diagnostics_to_github(faults: Iterable[Diagnostic]) -> str:
-    """One workflow command a fault: GitHub shows it beside the line."""
+    """Return a workflow command per diagnostic, which GitHub displays next to the line."""
     return "\n".join(_command(fault) for fault in faults)
 
 
@@ -116,7 +119,7 @@ def _place_lines(place: SourceLocation, gutter: int, loud: str, width: int) -> l
 
 
 def _window(place: SourceLocation, room: int) -> LineWindow:
-    """The line as cells, cut on both sides of the span where it is too long."""
+    """Return the line as cells, cut on both sides of the span if it is too long."""
     near, start = room * CHARACTERS_PER_CELL, min(place.column - 1, len(place.excerpt))
     first = max(0, start - near)
     last = start + min(place.width, near) + near
@@ -155,7 +158,7 @@ def _width(cells: Iterable[TerminalCell]) -> int:
 
 
 def _first(cells: list[TerminalCell], room: int) -> tuple[list[TerminalCell], str]:
-    """As many cells as fit, and the mark of a cut if some did not."""
+    """Return as many cells as fit, and an ellipsis if there are more."""
     kept: list[TerminalCell] = []
     for cell in cells:
         room -= cell.width
@@ -171,7 +174,7 @@ def _last(cells: list[TerminalCell], room: int) -> tuple[list[TerminalCell], str
 
 
 def strip_control_characters(text: str) -> str:
-    """One line without control characters."""
+    """Return the text as one line without control characters."""
     return "".join(_cell(character).text for character in " ".join(text.splitlines()))
 
 

@@ -1,4 +1,4 @@
-"""ratecli from Python: experiments, their results, and estimators for scikit-learn.
+"""The Python interface: run experiments, read their results, and scikit-learn estimators.
 
-`ratecli` itself gives the names on demand, so that importing it stays quick.
+`ratecli` imports the public names from here on first use, so that importing it stays fast.
 """

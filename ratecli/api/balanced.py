@@ -1,4 +1,4 @@
-"""A filter of rows that balances groups, as an estimator (Deng, Diana, Kearns, Roth 2023)."""
+"""An estimator that filters rows to balance groups (Deng, Diana, Kearns, Roth 2023)."""
 
 from __future__ import annotations
 
@@ -28,49 +28,51 @@ DISCLOSIVITY_METRIC = "disclosivity"
 
 
 class BalancedFilter(MappingParamsEstimator):
-    """Keep rows so that groups have equal shares, by chances that tell little of anybody's group.
+    """Keep rows so that groups have equal shares, revealing little about anyone's group.
 
-    Groups are told by columns of `X`, where it is a DataFrame, or of `sensitive_features`. The filter does not
-    look at them, neither when it is learned nor when it is applied: only what they are balanced by is.
-    Its chances are those of `ratecli filter` on the same table, options and seed.
+    Groups are given by columns of `X`, if it is a DataFrame, or of `sensitive_features`. The filter
+    uses these columns only in training, to measure the balance; they are never its inputs. Its
+    probabilities equal those of `ratecli filter` on the same table, with the same options and seed.
 
-    The columns of a DataFrame are encoded as by the command; an array is taken as it is.
+    The columns of a DataFrame are encoded as by that command; an array is used as it is.
 
-    As in imbalanced-learn, `fit_resample` gives the rows that are kept. `sample_weight` is for classifiers that
-    rather weigh all rows.
+    As in imbalanced-learn, `fit_resample` returns the rows that are kept. Use `sample_weight` for
+    classifiers that weight all rows instead.
 
     Parameters
     ----------
     by : str or list of str, default=None
-        The columns whose values are to have equal shares; None for all sensitive features.
+        Columns whose values should have equal shares; None for all sensitive features.
     disclosivity : float, default=0.1
-        By how much what the filter says of a training row may shift the chance of any of these values,
-        from 0 to 1.
+        By how much the filter's output for a training row may change the probability of any value
+        of these columns, from 0 to 1.
     algorithm : str, default="balanced_tree"
         `balanced_tree`, `qp_proxy` or `naive_proxy`.
     kept : float, default=0.1
-        The least share of the training rows that is to be kept. `naive_proxy` keeps what it keeps.
+        Minimum fraction of the training rows to keep. Ignored by `naive_proxy`.
     objective : str, default=None
-        Another distance than `imbalance(by=...)`, such as `rms(share[sex = Female] - 0.4)`.
+        A distance to minimize instead of `imbalance(by=...)`, such as `rms(share[sex = Female] -
+        0.4)`.
     solver_options : dict, default=None
-        Further options of the algorithm. One of them is also the parameter `solver_options__NAME`.
+        Further options of the algorithm. Each is also available as the parameter
+        `solver_options__NAME`.
     drop : list of str, default=()
-        Further columns of X that the filter is not to look at.
+        Further columns of X that are not inputs of the filter.
     missing : {"error", "mean"}, default="error"
-        What a missing number in a DataFrame is, as in `RateConstrainedClassifier`.
+        How to treat missing numbers in a DataFrame, as in `RateConstrainedClassifier`.
     random_state : int, RandomState or None, default=None
-        Decides what the algorithm leaves to chance, and which rows are kept.
+        Seed of the algorithm and of the sampling of rows.
 
     Attributes
     ----------
     filter_
-        What decides, a `ratecli.models.proxies.ProxyFilter`; None where there were no groups.
+        The filter, a `ratecli.models.proxies.ProxyFilter`; None if there were no groups.
     imbalance_, disclosivity_ : float
-        What it reaches on the training rows: the objective, and how much it tells.
+        The objective and the disclosivity of the filter on the training rows.
     kept_ : float
-        The share of these rows that is expected to be kept.
+        Expected fraction of the training rows that is kept.
     sample_indices_ : ndarray
-        Which rows `fit_resample` kept last.
+        Indices of the rows kept by the last call of `fit_resample`.
 
     References
     ----------
@@ -104,22 +106,23 @@ class BalancedFilter(MappingParamsEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> BalancedFilter:
-        """Learn a filter; without any groups it keeps every row.
+        """Learn a filter; without groups, it keeps every row.
 
         Parameters
         ----------
         X : DataFrame, array or sparse matrix of shape (n, d)
         y : array of shape (n,), default=None
-            Not used, but its index must be that of X where both are pandas objects.
+            Not used, but if both are pandas objects, its index must equal that of X.
         sensitive_features : DataFrame, Series, dict or array, default=None
-            n rows, the groups.
+            n rows with the groups.
 
         Raises
         ------
         ValueError
-            Where anything cannot be read or does not go together; `faults` has the parts.
+            If an argument is invalid or arguments do not fit together; the attribute `faults` lists
+            the errors.
         NoSolutionFoundError
-            Where no filter is found that tells as little as it is to.
+            If no filter satisfies the limit on disclosivity.
         """
         with convert_errors():
             given = self._given(X, sensitive_features, reset=True, y=y)
@@ -128,7 +131,8 @@ class BalancedFilter(MappingParamsEstimator):
             if not by:
                 self._keep_all()
                 issue_warning(
-                    "there are no groups to balance: name columns by `by`, or give sensitive_features"
+                    "there are no groups to balance: name columns by `by`, or give "
+                    "sensitive_features"
                 )
                 return self
             nothing = np.full(len(given), np.nan)
@@ -164,7 +168,7 @@ class BalancedFilter(MappingParamsEstimator):
             self.algorithm,
             {**least, **(self.solver_options or {})},
             f"imbalance({over})" if self.objective is None else self.objective,
-            rule if limit < 1 else {},  # 1 always holds
+            rule if limit < 1 else {},  # a limit of 1 always holds
             metrics={
                 DISCLOSIVITY_METRIC: f"{DISCLOSIVITY_METRIC}({over})",
                 "kept": "positive_rate",
@@ -184,14 +188,18 @@ class BalancedFilter(MappingParamsEstimator):
         if not values[DISCLOSIVITY_METRIC] <= self.disclosivity + CONSTRAINT_TOLERANCE:
             raise NoSolutionFoundError(
                 f"what {self.algorithm} says of a row shifts the chance of its group by up to "
-                f"{values[DISCLOSIVITY_METRIC]:.4f}, more than {self.disclosivity:g}: allow more, or take balanced_tree"
+                f"{values[DISCLOSIVITY_METRIC]:.4f}, more than {self.disclosivity:g}: allow more, "
+                f"or take balanced_tree"
             )
         self.filter_, self._reader = chosen, found.reader
         self.imbalance_, self.disclosivity_ = values["objective"], values[DISCLOSIVITY_METRIC]
         self.kept_ = values["kept"]
 
     def chances(self, X: Any) -> Array:
-        """The chance (n,) that each row is kept, in [0, 1]. X may lack the columns of `by` and `drop`."""
+        """Return the probability (n,) of keeping each row.
+
+        X may lack the columns `by` and `drop`.
+        """
         check_is_fitted(self, self._found)
         with convert_errors():
             given = self._given(X, None, reset=False)
@@ -202,18 +210,18 @@ class BalancedFilter(MappingParamsEstimator):
         return chances
 
     def sample_weight(self, X: Any) -> Array:
-        """Weights (n,) under which groups are as balanced as among rows that are kept: `chances`."""
+        """Return weights (n,) under which groups are as balanced as among kept rows: `chances`."""
         return self.chances(X)
 
     def fit_resample(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None
     ) -> tuple[Any, Any]:
-        """Learn a filter and draw whom to keep.
+        """Learn a filter and sample the rows to keep.
 
         Returns
         -------
         X, y
-            The rows that are kept, of the types given; y is None where it was.
+            The rows that are kept, with the types of the arguments; y is None if it was None.
         """
         self.fit(X, y, sensitive_features=sensitive_features)
         rows = self._drawn(X)

@@ -1,4 +1,4 @@
-"""A classifier of scikit-learn that is trained under goals written as rates."""
+"""A scikit-learn classifier that minimizes one rate subject to constraints on others."""
 
 from __future__ import annotations
 
@@ -31,88 +31,96 @@ from ratecli.models.weighed import CostSensitiveClassifier
 AUTO: Literal["auto"] = "auto"
 DETERMINISTIC = "deterministic"
 SCORE_CLASSIFIERS = (Threshold, Ramp, RandomizedLogistic, CostSensitiveClassifier, GroupThreshold)
-"""Classifiers that find a yes likelier than a no just where their score is above 0."""
+"""Classifiers whose `score` is above 0 exactly where a positive decision is the likelier one."""
 
 
 class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
-    """Minimize one rate under rules about others, such as `positive_rate[women] >= 0.8 * positive_rate`.
+    """Minimize a rate subject to constraints such as `positive_rate[women] >= 0.8 * positive_rate`.
 
-    Rules name columns of `X`, where it is a DataFrame, and of `sensitive_features`, which is a DataFrame
-    (n, s), a Series (n,) or an array (n,), called `sensitive`. A column is a feature unless it is dropped;
-    sensitive features never are.
+    Constraints may refer to columns of `X`, if it is a DataFrame, and to columns of
+    `sensitive_features`, which is a DataFrame (n, s), a Series (n,) or an array (n,); an array's
+    column is called `sensitive`. Every column of `X` is a feature unless it is listed in `drop`;
+    sensitive features are never features.
 
-    A DataFrame with text among its features is encoded as by `ratecli run`: numbers are centred and scaled to
-    standard deviation 1, text becomes a feature for each value. With the same rows, seed and options the model
-    is then that of the command. Numbers alone, in a DataFrame or an array, are taken as they are, as scikit-learn
-    has it: scale them in a pipeline, or say `encode=True`.
+    A DataFrame with text among its features is encoded as by `ratecli run`: numeric columns are
+    standardized, and each text column becomes one indicator feature per value. With the same rows,
+    seed and options, the model is then identical to the one trained by the command. Numeric input,
+    as a DataFrame or an array, is used unchanged, as is usual in scikit-learn: scale it in a
+    pipeline, or pass `encode=True`.
 
-    Everything that predicts speaks of one classifier, `classifier_`. By default it is deterministic, though
-    what many algorithms find, and what their promise is about, is randomized: say `variant="stochastic"`
-    to have that one. Then `predict_proba` is the chance of a yes, `decide` draws, and `predict` gives the
-    likelier decision, of which nothing is promised.
+    All prediction methods use one classifier, `classifier_`. By default it is deterministic,
+    although many algorithms find a randomized classifier, and their guarantees hold for that one:
+    pass `variant="stochastic"` to use it. `predict_proba` then returns the probability of a
+    positive decision, `decide` samples decisions, and `predict` returns the likelier decision, for
+    which there is no guarantee.
 
     Parameters
     ----------
     objective : str, default="error"
-        What is to be small, in the language of rates.
+        The expression to minimize, in the language of rates.
     constraints : str, list of str or dict of str, default=()
-        Rules, by their names in a dict.
+        The constraints; the keys of a dict are their names.
     solver : str, default="mixture"
-        The name of an algorithm (`ratecli ls algorithms`). `seldonian` needs `safety`.
+        Name of an algorithm (`ratecli ls algorithms`). `seldonian` requires `safety`.
     solver_options : dict, default=None
-        Its options. One of them is also the parameter `solver_options__NAME`.
+        Options of the algorithm. Each is also available as the parameter `solver_options__NAME`.
     groups : dict of str, default=None
-        Row conditions by the names that rules have for them: `{"women": "sex = Female"}`.
+        Conditions on rows, by the names used in constraints: `{"women": "sex = Female"}`.
     parameters : dict, default=None
-        Numbers by the names that rules and options have for them. One of them is also the parameter
-        `parameters__NAME`, for a grid search.
+        Numbers, by the names used in constraints and options. Each is also available as the
+        parameter `parameters__NAME`, for example in a grid search.
     drop : list of str, default=()
-        Columns of X that are no features; rules may name them. They may be missing when predicting.
+        Columns of X that are not features. Constraints may still refer to them, and X may lack them
+        in prediction.
     encode : bool or "auto", default="auto"
-        Whether a DataFrame is encoded; `auto` where it has text among its features, or `missing` is `mean`.
+        Whether to encode a DataFrame. `auto` encodes it if a feature is text or `missing` is
+        `mean`.
     missing : {"error", "mean"}, default="error"
-        What a missing number in a DataFrame is: an error, or the mean of the rows of `fit` that have one, with a
-        feature beside it that says where it was missing.
+        How to treat missing numbers in a DataFrame: raise an error, or replace them by the mean of
+        the column's known values in `fit` and add a feature that marks where they were missing.
     deployed : str, default=None
-        The column that holds the decisions, 0 or 1, of a deployed model, for churn, wins and losses.
+        Column with the decisions (0 or 1) of a deployed model, for churn, wins and losses.
     safety : dict, default=None
-        A safety test, with the keys that a file has under `safety`: `{"delta": 0.05, "fraction": 0.4}`. That share of
-        the rows is put aside; what was trained on the others is given only where it passes the test on these,
-        which a model that breaks a rule does with a probability of at most delta. `{}` is a test with the
-        defaults.
+        A safety test, with the keys of `safety` in an experiment file: `{"delta": 0.05, "fraction":
+        0.4}`. That fraction of the rows is held out. A model trained on the other rows is returned
+        only if it passes the test on the held-out rows; a model that violates a constraint passes
+        with probability at most delta. `{}` is a test with default settings.
     l2 : float or str, default="1/n"
-        lambda of lambda / 2 |w|^2 beside the mean loss; `c/n` is c over the number of rows, repeated ones
-        and all (see `sample_weight`).
+        Coefficient lambda of the penalty lambda / 2 |w|^2 that is added to the mean loss. `c/n`
+        means c divided by the number of rows, counting repeated rows (see `sample_weight`).
     pos_label : object, default=None
-        The label that is a yes; None for the larger one.
+        The positive label; None for the larger one.
     variant : str, default="auto"
-        Which of the classifiers that the algorithm leaves is `classifier_`: a name among `variants_`, or
-        `auto` for the deterministic one, and the main one where there is none.
+        Which of the classifiers in `variants_` becomes `classifier_`: its name, or `auto` for the
+        deterministic one if there is one and the main one otherwise.
     random_state : int, RandomState or None, default=None
-        Decides what the algorithm leaves to chance; a whole number is the seed of `ratecli run`.
+        Seed of the algorithm; an integer is equivalent to a seed of `ratecli run`.
 
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
         The labels, sorted.
     classifier_, variants_
-        The classifier that predicts, and all that were found, by name, the main one first.
+        The classifier used for prediction, and all classifiers found, by name, the main one first.
     status_, reason_ : str
         How the algorithm ended, as in `trials.csv`.
     objective_ : float
         The objective of `classifier_` on the training rows.
     violations_ : dict of float
-        By how much it breaks each rule there, by its name, or its text without one; at most 0 is kept.
+        By how much `classifier_` violates each constraint on the training rows; at most 0 if it is
+        satisfied. Keys are the names of the constraints, or their texts if they have no names.
     bounds_ : dict of float
-        Of a safety test, the upper end of each rule's violation by `classifier_`, at most 0: empty without one.
+        Upper confidence bound on each constraint's violation by `classifier_` in the safety test,
+        at most 0. Empty without a safety test.
     certificates_ : list of dict
-        The records of the tests, as in `certificates.json`.
+        The records of the safety tests, as in `certificates.json`.
     multipliers_ : dict of float
-        What a unit more of room in each rule would save of the objective, where the algorithm tells.
+        How much the objective would decrease per unit of slack in each constraint, if the algorithm
+        reports it.
     n_features_in_ : int
-        Columns of X.
+        Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X is a DataFrame.
+        Names of the columns, if X is a DataFrame.
 
     Examples
     --------
@@ -165,7 +173,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
     ) -> RateConstrainedClassifier:
-        """Train.
+        """Train the classifier.
 
         Parameters
         ----------
@@ -173,21 +181,22 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         y : array of shape (n,)
             Two labels.
         sample_weight : array of shape (n,), default=None
-            At least 0, the largest at most 1e15 times the smallest that is not 0. A constant factor changes
-            nothing. Whole multiples of the smallest, up to 1000, count how often a row is repeated. A safety
-            test counts each row once, and takes none.
+            Nonnegative; the largest may be at most 1e15 times the smallest positive one. A constant
+            factor has no effect. Integer multiples of the smallest weight, up to 1000, are counts
+            of repeated rows. Not allowed with a safety test, which counts each row once.
         sensitive_features : DataFrame, Series, dict or array, default=None
-            n rows that rules may name and the classifier does not see. One with the name of a column of X must
-            have its values.
+            n rows that constraints may refer to and the classifier does not see. A feature with the
+            name of a column of X must have the same values.
 
         Raises
         ------
         ValueError
-            Where anything cannot be read or does not go together; what it is stands there with its place
-            in a rule, and in `faults`. X, y, sample_weight and sensitive_features that are pandas objects
-            need equal indices: rows are neither aligned nor taken by position where these differ.
+            If an argument is invalid or arguments do not fit together. The message shows each error
+            with its position in a constraint; the attribute `faults` lists them. Pandas objects
+            among X, y, sample_weight and sensitive_features must have equal indices, since rows are
+            neither aligned by index nor matched by position when they differ.
         NoSolutionFoundError
-            Where the algorithm leaves no classifier, or none that passes its safety test.
+            If the algorithm finds no classifier, or none that passes the safety test.
         """
         with convert_errors():
             if self.safety is not None and sample_weight is not None:
@@ -240,7 +249,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         return [*self.drop, *([] if self.deployed is None else [self.deployed])]
 
     def _keep(self, found: FitResult) -> None:
-        """Choose the classifier, and tell of it."""
+        """Choose a classifier from the result and set the fitted attributes."""
         variants, ending = found.solution.variants, found.ending
         if not variants:
             reason = found.read.written.told(ending.reason or ending.status)
@@ -267,7 +276,8 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
             for each in self.certificates_
             if each["variant"] == chosen
         }
-        if found.read.case.solver.role != "ignores" and not self.bounds_:  # a test says more
+        # no warning after a safety test, which is stronger evidence than training rows
+        if found.read.case.solver.role != "ignores" and not self.bounds_:
             self._doubt(chosen)
 
     def _chosen(self, names: Sequence[str]) -> str:
@@ -279,7 +289,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         return self.variant
 
     def _doubt(self, chosen: str) -> None:
-        """Say where a rule is not kept, or the algorithm was not done."""
+        """Warn if a constraint is violated or the algorithm did not finish."""
         broken = [
             f"'{name}' by {amount:.3g}"
             for name, amount in self.violations_.items()
@@ -291,14 +301,14 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
             issue_warning(f"{self.solver} ended as {self.status_}: {self.reason_}")
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
-        """The likelier decision of each row.
+        """Return the likelier decision for each row.
 
         Parameters
         ----------
         X : DataFrame, array or sparse matrix of shape (n, d)
         sensitive_features : DataFrame, Series, dict or array, default=None
-            Needed by classifiers that look at groups, such as those of `post_shift`, where X does not have
-            their columns.
+            Required by classifiers that depend on groups, such as those of `post_shift`, if X lacks
+            the columns that define them.
 
         Returns
         -------
@@ -309,15 +319,15 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         return self._classes.of_decisions(margin > 0)
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Array:
-        """Scores (n,), above 0 where `predict` gives the larger label."""
+        """Return scores (n,), above 0 where `predict` returns the larger label."""
         margin = self._margin(*self._shown(X, sensitive_features))
         return self._classes.signed(margin)
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Array:
-        """The chance of each decision, (n, 2) in the order of `classes_`.
+        """Return the probability of each decision, (n, 2), with columns in the order of `classes_`.
 
-        Of a deterministic classifier 0 and 1. It is how the row is decided, no estimate of how likely the
-        label is.
+        For a deterministic classifier these are 0 and 1. They describe how the classifier decides;
+        they do not estimate the probability of the label.
         """
         classifier, shown = self._shown(X, sensitive_features)
         return self._classes.both(classifier.decide(shown))
@@ -325,9 +335,9 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     def decide(
         self, X: Any, random_state: Any = None, *, sensitive_features: Any = None
     ) -> NDArray[Any]:
-        """A decision drawn for each row with the chances of `predict_proba`, as labels (n,).
+        """Return labels (n,), sampled for each row with the probabilities of `predict_proba`.
 
-        With a whole number as `random_state` the draws are those of `ratecli predict --seed`.
+        An integer `random_state` gives the same decisions as `ratecli predict --seed`.
         """
         classifier, shown = self._shown(X, sensitive_features)
         chances = classifier.decide(shown)
@@ -344,7 +354,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
 
     @staticmethod
     def _margin(classifier: Classifier, shown: Features) -> Array:
-        """(n,) above 0 where a yes is likelier."""
+        """Return numbers (n,), above 0 where a positive decision is likelier."""
         if isinstance(classifier, SCORE_CLASSIFIERS):
             return classifier.score(shown)
         return classifier.decide(shown) - 0.5

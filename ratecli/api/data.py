@@ -15,34 +15,37 @@ from ratecli.datasets.table import Table
 
 
 class Dataset(NamedTuple):
-    """Rows X (n, d) and labels y (n,): 1 and 0, NaN where a row has none, or numbers."""
+    """Rows X (n, d) and labels y (n,): 1, 0 or NaN (unlabelled), or numbers."""
 
     X: pd.DataFrame
     y: pd.Series
 
 
 def load_dataset(name: str, *, split: str | None = None, **options: Any) -> Dataset:
-    """A data set that ratecli knows (`ratecli ls datasets`); fetched, where need be, and verified.
+    """Load a registered data set (`ratecli ls datasets`), downloading and verifying it if
+    necessary.
 
     Parameters
     ----------
     name : str
-        Such as `loans`, which is generated, or `adult`.
+        Name of the data set, such as `adult`, or `loans`, which is generated.
     split : str, default=None
-        `train`, `validation` or `test`, where the data set has these officially; None for all rows.
+        `train`, `validation` or `test`, if the data set has an official split; None for all rows.
     **options
-        Its options, as a file has them: `rows=2000`, `preparation="narasimhan2019"`.
+        Options of the data set, as in an experiment file: `rows=2000`,
+        `preparation="narasimhan2019"`.
 
     Returns
     -------
     Dataset
-        A pair `X, y`. X has the columns that classifiers may see, and behind them the sensitive ones that
-        they may not, which `drop` keeps from an estimator.
+        A pair `X, y`. X has the features, followed by the sensitive columns that are not features;
+        pass these to an estimator as `drop`.
 
     Raises
     ------
     ValueError
-        For what does not exist or cannot be fetched, and where features are no columns (texts).
+        If the data set does not exist or cannot be downloaded, or its features are not columns
+        (texts).
 
     Examples
     --------

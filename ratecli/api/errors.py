@@ -1,4 +1,4 @@
-"""Mistakes and doubts as Python has them: exceptions that can be read, and warnings."""
+"""Diagnostics as Python exceptions and warnings."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from ratecli.render import render_diagnostics
 
 MESSAGE_WIDTH = 100
 PACKAGE_FOLDER = str(Path(__file__).parents[1])
-"""Where the files of ratecli are."""
+"""Folder of the package `ratecli`."""
 
 
 class InvalidInputError(FaultError, ValueError):
-    """What is wrong with what was given, as the command line would show it; `faults` has the parts."""
+    """Invalid input; `str` is the message of the command line, `faults` has its parts."""
 
     def __str__(self) -> str:
         return render_diagnostics(self.faults, color=False, width=MESSAGE_WIDTH)
 
 
 class NoSolutionFoundError(ValueError):
-    """There is no model that may be used: none was found, or none that passed its safety test."""
+    """No usable model: none was found, or none passed its safety test."""
 
 
 class RatecliWarning(UserWarning):
-    """What was done though there is reason for doubt."""
+    """A result that may not be what the user expects."""
 
 
 @contextmanager
 def convert_errors() -> Iterator[None]:
-    """Faults raised inside say where in a rule they are."""
+    """Convert a FaultError to an InvalidInputError, which is a ValueError."""
     try:
         yield
     except InvalidInputError:
@@ -45,18 +45,18 @@ def convert_errors() -> Iterator[None]:
 
 
 def issue_warning(*doubts: Diagnostic | str) -> None:
-    """One warning each, said of the line outside of ratecli from which it was called."""
+    """Issue a warning for each text or diagnostic, attributed to the caller outside of ratecli."""
     for text in dict.fromkeys(map(_text, doubts)):
         warnings.warn(text, RatecliWarning, stacklevel=_caller_level())
 
 
 def issue_warnings(faults: Iterable[Diagnostic]) -> None:
-    """The warnings among faults."""
+    """Issue the diagnostics that are warnings."""
     issue_warning(*(fault for fault in faults if not fault.is_error))
 
 
 def _caller_level() -> int:
-    """How many calls up from the caller the first one is that is none of ours."""
+    """Return the stack level of the first caller outside of ratecli."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  warnings count from there
     level = 1
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):

@@ -1,4 +1,4 @@
-"""What our estimators have in common: parameters that are mappings, seeds, rows that scikit-learn checked."""
+"""Shared by the estimators: binary labels, parameters that are mappings, seeds, and checks of X."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ratecli.models.base import Array
 
 @dataclass(frozen=True)
 class BinaryLabels:
-    """`labels` (2,), sorted, and which of them is a yes, 0 or 1."""
+    """Two labels, sorted, and the index (0 or 1) of the positive one."""
 
     labels: NDArray[Any]
     positive: int
 
     @classmethod
     def of(cls, y: Any, pos_label: Any) -> BinaryLabels:
-        """Raises ValueError unless there are two, and `pos_label` is one of them or None."""
+        """Raise ValueError unless y has two labels and `pos_label` is one of them or None."""
         if y is None:
             raise ValueError("it requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
@@ -50,19 +50,25 @@ class BinaryLabels:
         return cls(labels, labels.tolist().index(pos_label))
 
     def yes(self, y: Any) -> Array:
-        """(n,) 1 where the label is the yes, else 0."""
+        """Return (n,) 1 where the label is positive, else 0."""
         return np.asarray(column_or_1d(y) == self.labels[self.positive], dtype=np.float64)
 
     def of_decisions(self, yes: NDArray[np.bool_]) -> NDArray[Any]:
-        """Labels (n,)."""
+        """Return labels (n,) for decisions (n,)."""
         return np.asarray(self.labels[np.where(yes, self.positive, 1 - self.positive)])
 
     def signed(self, margin: Array) -> Array:
-        """(n,) above 0 for the larger label; one that is not above 0 for a yes that is not."""
+        """Return scores (n,) that are above 0 for the larger label.
+
+        `margin` (n,) is above 0 for the positive label.
+        """
         return margin if self.positive else -margin
 
     def both(self, chance: Array) -> Array:
-        """(n, 2) chances in the order of the labels, of chances (n,) of a yes."""
+        """Return probabilities (n, 2) in the order of the labels.
+
+        `chance` (n,) is the probability of the positive label.
+        """
         pair = [1 - chance, chance] if self.positive else [chance, 1 - chance]
         return np.stack(pair, axis=1)
 
@@ -71,26 +77,26 @@ PARAM_SEPARATOR = "__"
 
 
 class RateScoreMixin(ClassifierMixin):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier whose `score` does not compare labels with decisions on other rows."""
+    """A classifier whose `score` does not compare labels with decisions for other rows."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy; raises ValueError if X, y and sample_weight have different pandas indices."""
+        """Return the accuracy; raise ValueError if pandas arguments have different indices."""
         check_indices({"X": X, "y": y, "sample_weight": sample_weight})
         return float(super().score(X, y, sample_weight))
 
 
 class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """An estimator some of whose parameters are mappings, each entry of which is a parameter, too.
+    """An estimator with parameters that are mappings, whose entries are parameters as well.
 
     `parameters__kappa` is the entry `kappa` of `parameters`, so that a grid search can vary it.
     """
 
     _mappings: tuple[str, ...] = ()
     _found = ""
-    """What a fit leaves, if it finds anything: the attribute without which nothing is fitted."""
+    """Attribute set by a successful fit; without it, the estimator is not fitted."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; with `deep` the entries of mappings, too."""
+        """Return parameters by name; with `deep` also the entries of mappings."""
         found: dict[str, Any] = super().get_params(deep=deep)
         for name in self._mappings if deep else ():
             entries = found[name] if isinstance(found[name], dict) else {}
@@ -98,7 +104,10 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return found
 
     def set_params(self, **params: Any) -> MappingParamsEstimator:
-        """Set parameters, or entries of those that are mappings; the mapping given first is not changed."""
+        """Set parameters, or entries of mappings.
+
+        A mapping that was passed in before is copied, not modified.
+        """
         whole = {name: value for name, value in params.items() if not self._entry(name)}
         super().set_params(**whole)
         for name, value in params.items():
@@ -112,15 +121,16 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return (mapping, key) if between and mapping in self._mappings else None
 
     def _unseen(self) -> list[str]:
-        """Columns of X that are no features."""
+        """Return the columns of X that are not features."""
         return []
 
     def _given(self, X: Any, sensitive: Any, *, reset: bool, **others: Any) -> InputRows:
-        """Rows as they are shown to `fit` (`reset`) or later; `others` as `InputRows.of` has them.
+        """Return the input of `fit` (`reset`) or of another method as rows; `others` as in
+        `InputRows.of`.
 
-        Frames are read column by column, whatever they hold; all else must be an array of numbers.
+        A DataFrame may have columns of any kind; anything else must be a numeric array.
         """
-        if reset:  # what an earlier fit left goes with another encoder
+        if reset:  # the result of an earlier fit belongs to another encoder
             self.__dict__.pop(self._found, None)
         if isinstance(X, pd.DataFrame):
             self._check_frame(X, reset=reset)
@@ -129,7 +139,7 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return InputRows.of(X, sensitive, **others)
 
     def _check_frame(self, X: pd.DataFrame, *, reset: bool) -> None:
-        """Columns that were dropped in training may be missing later."""
+        """Check a DataFrame; columns that are not features may be missing after training."""
         whole = X if reset else self._with_dropped(X)
         validate_data(self, whole, reset=reset, skip_check_array=True)
         if not len(X):
@@ -138,7 +148,7 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
             )
 
     def _with_dropped(self, X: pd.DataFrame) -> pd.DataFrame:
-        """With columns of nothing in the place of those that are missing and were no features."""
+        """Return X with missing columns that are not features added, filled with None."""
         check_is_fitted(self, self._found)
         names = [str(name) for name in getattr(self, "feature_names_in_", ())]
         gone = [name for name in self._unseen() if name in names and name not in X]
@@ -151,7 +161,7 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
 
 def seed_from_random_state(random_state: Any) -> int:
-    """A whole number is itself, so that it is the seed of a file; anything else gives one."""
+    """Return an integer unchanged, as it is equivalent to the seed of a file, or sample one."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     found: int = check_random_state(random_state).randint(2**31 - 1)
@@ -159,9 +169,9 @@ def seed_from_random_state(random_state: Any) -> int:
 
 
 def predict_with_sensitive(estimator: Any, X: Any, sensitive: Any) -> Any:
-    """What an estimator predicts of rows, told of sensitive features if it asks for them.
+    """Return an estimator's predictions, passing sensitive features if it requests them.
 
-    It asks by metadata routing where that is enabled, and else by a parameter of `predict`.
+    It requests them by metadata routing, if that is enabled, or by a parameter of `predict`.
     """
     name = "sensitive_features"
     if get_config()["enable_metadata_routing"]:

@@ -1,4 +1,4 @@
-"""A question put to rows: what a trial of the runner does, on rows that are in no file."""
+"""Fit one algorithm to rows in memory, in the same way as the runner executes a trial."""
 
 from __future__ import annotations
 
@@ -42,24 +42,26 @@ from ratecli.sampling.rows import ExperimentData, TrialData
 from ratecli.solvers.base import Solution
 
 WEIGHT_BITS = 32
-"""Precision of sample weights: solvers may amplify the rounding error of a constant factor."""
+"""Bits to which sample weights are rounded, so that rounding errors of a constant factor have no
+effect (solvers may amplify them).
+"""
 NO_DATA = ExperimentData((), str(Path()))
 MAX_FEATURE_MAGNITUDE = 1e30
-"""Largest number that is a feature as it is (liblinear's limit); the inverse is the smallest."""
+"""Largest feature that may be used unscaled (liblinear's limit); its inverse is the smallest."""
 
 
 @dataclass(frozen=True)
 class FeatureReader:
-    """How features are made of rows, as training rows said.
+    """Turns rows into features as determined by the training rows.
 
     Attributes
     ----------
     encoder
-        Of the columns of a frame that are encoded; None where features are numbers as they are.
+        Encoder of the columns of a DataFrame; None if features are used as they are.
     numbers
-        The columns of a frame that are features as they are.
+        Columns of a DataFrame that are used as features without encoding.
     kinds
-        What each column that rules may name held in training.
+        Kind of each column that constraints may refer to, as seen in training.
     """
 
     encoder: Encoder | None
@@ -76,15 +78,16 @@ class FeatureReader:
         encode: bool | Literal["auto"],
         missing: str = MISSING_IS_ERROR,
     ) -> FeatureReader:
-        """`auto` encodes frames that have text among their features, or where missing numbers are means.
+        """Learn how to make features from the rows `train`; all rows must have valid features.
 
-        All rows must do as features; those in `train` say how.
+        `encode="auto"` encodes a DataFrame that has text among its features, or whose missing
+        numbers are replaced by means.
 
         Raises
         ------
         FaultError
-            E407, E411 for features that are not finite, or cannot be taken as they are, E104 for options that
-            do not go together.
+            E407 or E411 for features that are not finite or cannot be used as they are, E104 for
+            options that conflict.
         """
         kinds, means = given.kinds, _fills_with_means(missing)
         if given.raw is None:
@@ -113,7 +116,7 @@ class FeatureReader:
         return cls(Encoder.fit([table], [train]), (), kinds)
 
     def features(self, given: InputRows) -> Features:
-        """(n, d); raises E205, E407, E411 where columns are not like those of training."""
+        """Return (n, d) features; raise E205, E407, E411 if columns differ from training."""
         if given.raw is None:
             assert given.matrix is not None
             return given.matrix
@@ -126,18 +129,19 @@ class FeatureReader:
         return found.to_numpy(dtype=np.float64)
 
     def surprises(self, given: InputRows) -> list[Diagnostic]:
-        """W404 and W405 of values that training rows did not have."""
+        """Return W404 and W405 for values that did not occur in the training rows."""
         if self.encoder is None or given.raw is None:
             return []
         return new_row_warnings(self.encoder, given.features(self.encoder.kinds))
 
     def shown(self, given: InputRows, classifier: Classifier) -> Features:
-        """(n, d + S) what a classifier looks at: features, and behind them who is in its slices.
+        """Return the inputs of a classifier (n, d + S): features, then membership in each of its
+        slices.
 
         Raises
         ------
         FaultError
-            E205 for a column of its slices that is not there, and as `features`.
+            E205 if a column used by its slices is missing, and as in `features`.
         """
         texts = classifier.slices
         if not texts:
@@ -153,7 +157,7 @@ class FeatureReader:
 
 
 def _check(column: Any, name: str, *, means: bool) -> None:
-    """As `check_feature`, with the way out that there is here."""
+    """Call `check_feature` and give the errors a help text for Python users."""
     try:
         check_feature(column, name, meant_as_text=True, means=means)
     except FaultError as error:
@@ -163,7 +167,7 @@ def _check(column: Any, name: str, *, means: bool) -> None:
 
 
 def _check_sizes(X: Features, names: Sequence[str]) -> None:
-    """Raise E407 for a column of features that no algorithm can use as they are: it has no scale to them."""
+    """Raise E407 for a column that is too large or too small to be used without scaling."""
     largest = np.maximum(_to_flat_array(X.max(axis=0)), -_to_flat_array(X.min(axis=0)))
     for what, wrong in (
         ("large", largest > MAX_FEATURE_MAGNITUDE),
@@ -179,7 +183,7 @@ def _check_sizes(X: Features, names: Sequence[str]) -> None:
 
 
 def _to_flat_array(found: Any) -> Array:
-    """One row of a dense or sparse array."""
+    """Return one row of a dense or sparse array as a flat array."""
     return np.asarray(found.toarray() if sparse.issparse(found) else found, dtype=float).ravel()
 
 
@@ -194,7 +198,7 @@ def _fills_with_means(missing: str) -> bool:
 
 
 def unlabelled_sample(columns: Mapping[str, Any], count: int) -> Sample:
-    """Rows of which no label is known."""
+    """Return a sample of rows without labels."""
     nothing = np.full(count, np.nan)
     return Sample(
         columns, nothing, np.full(count, ROWS_DATASET), np.full(count, "train"), np.ones(count)
@@ -202,12 +206,12 @@ def unlabelled_sample(columns: Mapping[str, Any], count: int) -> Sample:
 
 
 def normalize_weights(sample_weight: Any, X: Any) -> Array:
-    """Check sample weights, and return them (n,) in a unit that does not depend on their scale.
+    """Check sample weights and return them (n,), normalized so that their scale does not matter.
 
     Raises
     ------
     ValueError
-        For weights that are not finite, negative, all zero, too far apart, or not one a row.
+        If weights are not finite, negative, all zero, or too far apart, or their number is not n.
     """
     found = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     try:
@@ -222,7 +226,10 @@ def normalize_weights(sample_weight: Any, X: Any) -> Array:
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows with labels (n,) of 0 and 1, or NaN, and weights (n,) as of `normalize_weights`."""
+    """Rows with labels (n,) of 0, 1 or NaN, and weights (n,) as returned by `normalize_weights`.
+
+    `part` (n,) is "train" or "safety" for each row; None means that all are training rows.
+    """
 
     given: InputRows
     label: Array
@@ -230,7 +237,7 @@ class LabelledRows:
     part: NDArray[np.str_] | None = None
 
     def counted(self) -> NDArray[np.intp]:
-        """The rows whose weight is not 0."""
+        """Return the indices of the rows with nonzero weight."""
         return np.flatnonzero(self.weight > 0)
 
     def take(self, rows: NDArray[np.intp]) -> LabelledRows:
@@ -240,12 +247,12 @@ class LabelledRows:
         return LabelledRows(self.given.take(rows), self.label[rows], self.weight[rows], part)
 
     def put_aside(self, holdout: Holdout | None, seed: int) -> LabelledRows:
-        """With some of them for a safety test, as the runner draws them, where there is one.
+        """Hold out rows for a safety test, if there is one, choosing them as the runner does.
 
         Raises
         ------
         FaultError
-            E205 for a column to stratify by that is not there, E410 where a part would be empty.
+            E205 if a column to stratify by is missing, E410 if a part would be empty.
         """
         if holdout is None:
             return self
@@ -262,7 +269,7 @@ class LabelledRows:
         return replace(self, part=np.where(aside, "safety", "train"))
 
     def training(self) -> NDArray[np.intp]:
-        """The rows that are not put aside."""
+        """Return the indices of the rows that are not held out."""
         return (
             np.arange(len(self.label))
             if self.part is None
@@ -270,7 +277,14 @@ class LabelledRows:
         )
 
     def sample(self, deployed: str | None) -> Sample:
-        """Raises E205, E406 where the column `deployed` is not there or holds no decisions."""
+        """Return the rows as a sample, with decisions of a deployed model if `deployed` is a
+        column.
+
+        Raises
+        ------
+        FaultError
+            E205 or E406 if that column does not exist or does not contain decisions.
+        """
         count, columns = len(self.given), self.given.columns
         part = np.full(count, "train") if self.part is None else self.part
         found = Sample(columns, self.label, np.full(count, ROWS_DATASET), part, self.weight)
@@ -282,14 +296,14 @@ class LabelledRows:
 
 @dataclass(frozen=True)
 class FitResult:
-    """What came of a question.
+    """The result of fitting a `FitSpec` to rows.
 
     Attributes
     ----------
     values
-        The objective and the violations of rules on the training rows, by variant and then by name.
+        The objective and the violations of constraints on the training rows, by variant and name.
     doubts
-        What only the rows tell (W401 and the like).
+        Warnings that depend on the rows (W401 and others).
     """
 
     read: ParsedFitSpec
@@ -309,13 +323,14 @@ def fit_rows(
     encode: bool | Literal["auto"],
     missing: str = MISSING_IS_ERROR,
 ) -> FitResult:
-    """Solve it on training rows; columns that are dropped are no features. With a safety test some of the
-    rows are put aside for it. `encode` and `missing` as `FeatureReader` has them.
+    """Solve a `FitSpec` on training rows, holding out some of the rows if it has a safety test.
+
+    Columns in `drop` are not features. `encode` and `missing` are as in `FeatureReader.of`.
 
     Raises
     ------
     FaultError
-        E1xx to E4xx where what is asked cannot be read or does not go with the rows.
+        E1xx to E4xx if the specification is invalid or does not fit the rows.
     """
     read = question.read(rows.given.values)
     features = select_features(
@@ -332,12 +347,13 @@ def fit_rows(
 
 
 def select_features(given: InputRows, dropped: Sequence[str]) -> list[str]:
-    """The columns of a frame that are features; of an array all are.
+    """Return the columns of a DataFrame that are features; an empty list for an array (all are).
 
     Raises
     ------
     FaultError
-        E205 for a dropped column that there is nowhere, E411 for one of an array, or where none is left.
+        E205 for a dropped column that does not exist, E411 for a dropped column of an array or if
+        no feature is left.
     """
     given.require(dropped)
     if given.raw is None:
@@ -353,7 +369,7 @@ def select_features(given: InputRows, dropped: Sequence[str]) -> list[str]:
 
 
 def check_fit_rows(read: ParsedFitSpec, world: TrialData) -> list[Diagnostic]:
-    """Warnings about the rows; raises what only they tell to be wrong."""
+    """Return warnings about the rows; raise errors that only the rows reveal."""
     cases = [read.case, *read.others]
     told = check_groups(read.experiment, read.document, world, cases)
     wrong = [fault for fault in told if fault.is_error]
@@ -369,7 +385,7 @@ class _RowsFit:
     seed: int
 
     def solved(self, case: Case) -> tuple[Solution, list[MeasuredValue], TrialEnding]:
-        """A case's solution; those of the algorithms that its goals speak of are found first."""
+        """Solve a case after solving the cases of the algorithms that its goals refer to."""
         needed = case.of(goals_only=True)
         others = {other.label: other for other in self.read.others if other.label in needed}
         reference = {label: self._main(other) for label, other in others.items()}
@@ -378,22 +394,22 @@ class _RowsFit:
         return solve_and_measure(job, self.world, problem, reference)
 
     def _main(self, case: Case) -> Predictions:
-        # what an algorithm that ignores goals is measured on does not change what it finds
+        # this algorithm ignores goals, so dropping them does not change the classifier it finds
         solution, _, _ = self.solved(replace(case, constraints=(), metrics={}))
         return self.world.predictions(next(iter(solution.variants.values())))
 
 
 def make_job(read: ParsedFitSpec, case: Case, sample: Sample, seed: int) -> TrialSpec:
-    """The job of a trial that needs no other trial."""
+    """Return the specification of a trial that depends on no other trial."""
     l2 = read.experiment.regularization.l2
-    if isinstance(l2, str):  # n is how many rows the weights stand for
+    if isinstance(l2, str):  # n counts repeated rows: it is the sum of the weights
         train = sample.weight[sample.part == "train"]
         l2 = float(l2.removesuffix("/n")) / float(train.sum())
     return TrialSpec("", seed, case, NO_DATA, l2, {}, None, False, read.deployed, None, None, {})
 
 
 def _by_name(case: Case, values: Sequence[MeasuredValue]) -> dict[str, dict[str, float]]:
-    """By variant and display name, on training rows."""
+    """Return the values on training rows by variant and by display name."""
     told = {(each.variant, each.metric): each.value for each in values if each.split == "train"}
     texts = {name: ex.to_text(metric) for name, metric in case.metrics.items()}
     return {

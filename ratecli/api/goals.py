@@ -1,6 +1,6 @@
-"""What is asked of rows that are in no file: goals in the language of rates, and an algorithm.
+"""The specification of a fit from Python: goals in the language of rates, and an algorithm.
 
-It is written down as an experiment, so that the very code reads and checks it that reads a file.
+It is written out as the YAML of an experiment, so that the code for files reads and checks it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from ratecli.solvers.registry import all_algorithms
 
 TEXT_ON_NEXT_LINE = -1
 ESCAPED_BREAKS = {code: f"\\u{code:04x}" for code in (0x7F, 0x85, 0x2028, 0x2029, 0xFEFF)}
-"""What YAML takes for the end of a line, or not at all, and JSON leaves as it is."""
+"""Characters that JSON leaves unescaped but YAML treats as line breaks or rejects."""
 
 
 @dataclass
 class YamlWriter:
-    """YAML as it grows; `places` say what the user calls each line, and how far it is moved in (`TEXT_ON_NEXT_LINE`: the
-    text is on the next line).
+    """Writes YAML line by line and maps positions in it back to the user's arguments.
 
-    `names` are what the user calls constraints, by their names in the experiment.
+    `names` maps the names of constraints in the experiment to what the user calls them. `places`
+    has, for each line, the name of the user's argument and by how many columns its text is indented
+    (`TEXT_ON_NEXT_LINE` if the text is on the next line).
     """
 
     names: Mapping[str, str]
@@ -42,12 +43,12 @@ class YamlWriter:
         self.places.append((place, 0))
 
     def key(self, name: str, value: Mapping[str, Any], place: str) -> None:
-        """A mapping on one line, if it holds anything."""
+        """Write a mapping on one line, unless it is empty."""
         if value:
             self.line(f"{name}: {to_json_line(value, place)}", place)
 
     def rule(self, name: str, text: object, place: str) -> None:
-        """A text of the language as it is, but on one line; raises E103 for what is no text."""
+        """Write a rule as a single line of text; raise E103 if it is not a string."""
         if not isinstance(text, str):
             message = f"{place} must be a text such as 'error', not {text!r}"
             raise FaultError(Diagnostic("E103", message))
@@ -62,14 +63,14 @@ class YamlWriter:
 
     @contextmanager
     def placing(self) -> Iterator[None]:
-        """Places of faults raised inside are in what the user wrote."""
+        """Relocate errors raised inside the context to what the user wrote."""
         try:
             yield
         except FaultError as error:
             raise FaultError(map(self.placed, error.faults)) from None
 
     def told(self, text: str) -> str:
-        """With constraints called as the user calls them."""
+        """Replace the names of constraints in a message by what the user calls them."""
         for name, called in self.names.items():
             text = text.replace(f"'{name}'", f"'{called}'")
         return text
@@ -90,7 +91,7 @@ class YamlWriter:
 
 
 def to_json_line(value: object, place: str) -> str:
-    """On one line; numbers of NumPy as they are. Raises E103 for what a file could not say either."""
+    """Return a value, possibly NumPy, as one line of JSON; raise E103 if that is impossible."""
     try:
         return json.dumps(value, default=to_plain_value, ensure_ascii=False).translate(
             ESCAPED_BREAKS
@@ -100,7 +101,7 @@ def to_json_line(value: object, place: str) -> str:
 
 
 def to_plain_value(value: Any) -> Any:
-    """What JSON has for a value of NumPy or a path; raises TypeError for anything else."""
+    """Convert a NumPy value or a path for JSON; raise TypeError for anything else."""
     if isinstance(value, PathLike):
         return fspath(value)
     if hasattr(value, "tolist"):
@@ -109,9 +110,9 @@ def to_plain_value(value: Any) -> Any:
 
 
 ROWS_DATASET = "rows"
-"""What the rows are called as a data set."""
+"""Name of the rows as a data set."""
 UNCONSTRAINED = "unconstrained"
-"""Stands for what finds the decisions where nothing is trained: it is given no constraints."""
+"""Algorithm to name in a specification that trains nothing; it gets no constraints."""
 _OF = re.compile(r"\bof\(\s*([A-Za-z_]\w*)")
 
 ConstraintSpec = str | Sequence[str] | Mapping[str, str]
@@ -119,26 +120,26 @@ ConstraintSpec = str | Sequence[str] | Mapping[str, str]
 
 @dataclass(frozen=True)
 class FitSpec:
-    """What an estimator was told.
+    """An algorithm and its goals, as the user of an estimator specified them.
 
     Attributes
     ----------
     algorithm, options
         The algorithm's name and its options.
     objective
-        What is to be small.
+        The expression to minimize.
     constraints
-        Rules, with names of their own or without.
+        The constraints; the keys of a mapping are their names.
     groups, parameters
-        Conditions and numbers by the names that rules have for them.
+        Conditions and numbers by the names used in constraints.
     l2
-        A number, or `c/n` of n rows.
+        A number, or `c/n` for n rows.
     deployed
-        The column of a deployed model's decisions.
+        The column with a deployed model's decisions.
     safety
-        The test that is asked for, as a file would have it.
+        The safety test, as in an experiment file.
     metrics
-        What is to be measured beside, by name.
+        Further expressions to measure, by name.
     """
 
     algorithm: str
@@ -153,18 +154,21 @@ class FitSpec:
     metrics: Mapping[str, str] = field(default_factory=dict)
 
     def shown(self) -> dict[str, str]:
-        """What the user calls each constraint of the experiment: its name, or its text without one."""
+        """Map each constraint's name in the experiment to what the user calls it.
+
+        That is its name, or its text if it has no name.
+        """
         if isinstance(self.constraints, Mapping):
             return {name: name for name in self.constraints}
         return {name: text for name, text, _ in self._rules()}
 
     def read(self, columns: Mapping[str, Sequence[str | float]]) -> ParsedFitSpec:
-        """Understand it, given the values of each column of the rows.
+        """Parse the specification; `columns` has the distinct values of each column of the rows.
 
         Raises
         ------
         FaultError
-            E1xx, E2xx, E3xx as for a file, placed in what the user wrote.
+            E1xx, E2xx, E3xx as for a file, located in what the user wrote.
         """
         written = self._written()
         with written.placing():
@@ -200,12 +204,12 @@ class FitSpec:
         found.key("sweep", swept, "parameters")
         found.key("regularization", {"l2": self.l2}, "l2")
         found.key("deployed", {"column": self.deployed} if self.deployed else {}, "deployed")
-        if self.safety is not None:  # an empty one is a test with the defaults
+        if self.safety is not None:  # {} is a test with default settings
             found.line(f"safety: {to_json_line(self.safety, 'safety')}", "safety")
         found.line("algorithms:")
         options = to_json_line({self.algorithm: dict(self.options)}, "options")
         found.line(f"  - {options}", "solver")
-        # what goals compare with must not have seen the rows of the test, and need not pass it
+        # algorithms that goals compare with must not see the test rows, but need not pass the test
         untested = "" if self.safety is None else ": {safety: {test: false}}"
         for name in self._others():
             found.line(f"  - {name}{untested}")
@@ -215,7 +219,7 @@ class FitSpec:
         return found
 
     def _rules(self) -> Iterator[tuple[str, str, str]]:
-        """Of each constraint its name in the experiment, its text, and its place."""
+        """Yield each constraint's name in the experiment, its text and its location."""
         given = self.constraints
         if isinstance(given, Mapping):
             yield from ((name, text, f"constraints[{name!r}]") for name, text in given.items())
@@ -225,7 +229,7 @@ class FitSpec:
             yield f"rule_{number + 1}", text, f"constraints[{number}]"
 
     def _others(self) -> list[str]:
-        """Algorithms that `of(...)` speaks of."""
+        """Return the algorithms that `of(...)` refers to."""
         texts = [self.objective, *(text for _, text, _ in self._rules())]
         named = dict.fromkeys(name for text in texts for name in _OF.findall(text))
         return [name for name in named if name in all_algorithms() and name != self.algorithm]
@@ -233,7 +237,7 @@ class FitSpec:
 
 @dataclass(frozen=True)
 class ParsedFitSpec:
-    """A question understood; `others` are cases of the algorithms that `of(...)` speaks of."""
+    """A parsed `FitSpec`; `others` are the cases of the algorithms that `of(...)` refers to."""
 
     experiment: Experiment
     document: Document
@@ -244,5 +248,5 @@ class ParsedFitSpec:
 
     @property
     def deployed(self) -> str | None:
-        """The column of a deployed model's decisions."""
+        """The column with a deployed model's decisions."""
         return None if self.experiment.deployed is None else self.experiment.deployed.column

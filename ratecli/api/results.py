@@ -1,4 +1,4 @@
-"""The results of an experiment as DataFrames, read from its ledger alone."""
+"""The results of an experiment as DataFrames, read from its ledger only."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from ratecli.sampling.encoding import Encoding
 
 @dataclass(frozen=True)
 class ResultModel:
-    """A stored classifier with what makes its features of columns.
+    """A stored classifier together with the encoding of its features.
 
     Attributes
     ----------
     name
-        Of the trial and the variant, such as `majorize kappa=0.8 seed=0, stochastic`.
+        Name of the trial and the variant, such as `majorize kappa=0.8 seed=0, stochastic`.
     classifier
-        What decides of features (n, d).
+        The classifier, which takes features (n, d).
     encoding
-        How these are made of the columns of a table.
+        How features are made from the columns of a table.
     """
 
     name: str
@@ -50,35 +50,43 @@ class ResultModel:
 
     @classmethod
     def of(cls, name: str, blob: bytes, encoding: str) -> ResultModel:
-        """Raises ValueError where features are not made of columns, or rows stand at several levels."""
+        """Return a model read from a ledger.
+
+        Raises
+        ------
+        ValueError
+            If its features are not made from columns, or it was trained with several levels per
+            row.
+        """
         with convert_errors():
             return cls(name, loads(blob), encoding_for_tables(json.loads(encoding), name))
 
     @property
     def columns(self) -> list[str]:
-        """The columns that rows must have."""
+        """Names of the columns that input rows must have."""
         return list(self.encoding.encoder.kinds)
 
     def answers(self, frame: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-        """What `ratecli predict` adds to a table.
+        """Return the columns that `ratecli predict` adds to a table.
 
         Parameters
         ----------
         frame : DataFrame of n rows
-            With the columns of the training rows, in any order among others.
+            Must contain the columns of the training rows, in any order.
         seed : int, default=0
-            Decides what a randomized classifier leaves to chance.
+            Seed of a randomized classifier's decisions.
 
         Returns
         -------
         DataFrame
-            n rows with the index of `frame`: `score`, the `chance` of a yes and a `decision`, 1 or 0; or an
-            `estimate`; or of a filter `chance`, `value` and `kept`.
+            n rows with the index of `frame`. For a classifier, `score`, `chance` (the probability
+            of a positive decision) and `decision` (1 or 0); for a model of numbers, `estimate`; for
+            a filter, `chance`, `value` and `kept`.
 
         Raises
         ------
         ValueError
-            Where the rows do not fit the model; `faults` has the parts.
+            If the rows do not fit the model; the attribute `faults` lists the errors.
         """
         with convert_errors():
             found, doubts = predict_table(
@@ -91,12 +99,12 @@ class ResultModel:
         return pd.DataFrame(dict(found.columns), index=frame.index)
 
     def predict(self, frame: pd.DataFrame, *, seed: int = 0) -> NDArray[Any]:
-        """(n,) decisions, 1 or 0, or estimates; of a filter which rows are kept."""
+        """Return decisions (n,), 1 or 0, or estimates; for a filter, whether each row is kept."""
         found = self.answers(frame, seed=seed)
         return np.asarray(found[found.columns[-1]])
 
     def chances(self, frame: pd.DataFrame) -> Array:
-        """(n,) that the decision is yes, or that a filter keeps the row."""
+        """Return the probability (n,) of a positive decision, or of a filter keeping the row."""
         return np.asarray(self.answers(frame)["chance"], dtype=np.float64)
 
 
@@ -105,22 +113,22 @@ YAML_ENDINGS = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class Results:
-    """What a run left.
+    """The results of a run.
 
     Attributes
     ----------
     folder : Path
-        Where it is.
+        Folder of the results.
     experiment : dict
-        The experiment with every default filled in (`resolved.yaml`).
+        The experiment with all defaults filled in (`resolved.yaml`).
     metrics : DataFrame
-        A row for each number: `algorithm`, `variant`, a column for each name that varies, `seed`, `split`,
-        `metric`, `value`. As `metrics.csv`.
+        One row per measured number, as in `metrics.csv`: `algorithm`, `variant`, a column for each
+        swept name, `seed`, `split`, `metric`, `value`.
     summary : DataFrame
-        The mean over seeds with its 95 % interval, `low` to `high`, of `n` seeds; `nan` of them gave none.
-        As `summary_table.csv`.
+        Means over seeds, as in `summary.csv`, with 95 % confidence intervals from `low` to
+        `high`; `n` is the number of seeds, `nan` the number of seeds without a value.
     trials : DataFrame
-        A row for each trial that was planned: its `status`, `reason` and `seconds`.
+        One row per planned trial with its `status`, `reason` and `seconds`.
     """
 
     folder: Path
@@ -137,24 +145,24 @@ class Results:
         seed: int | None = None,
         **point: Any,
     ) -> ResultModel:
-        """A classifier that was found, ready for the rows of a DataFrame.
+        """Return a classifier of the run that can be applied to a DataFrame.
 
         Parameters
         ----------
         algorithm : str, default=None
-            Its label; may be left out where there is only one.
+            Label of the algorithm; may be omitted if there is only one.
         variant : str, default=None
-            Such as `stochastic`; None for the main one.
+            A variant such as `stochastic`; None for the main one.
         seed : int, default=None
-            Of the trial; None for the first.
+            Seed of the trial; None for the first.
         **point
-            The values of names that vary, such as `kappa=0.8`, as far as they tell trials apart.
+            Values of swept names, such as `kappa=0.8`, as needed to identify the trial.
 
         Raises
         ------
         ValueError
-            Where no trial or several are meant, the trial left no model, or its features are not made of
-            columns.
+            If no trial or more than one matches, the trial has no model, or its features are not
+            made from columns.
         """
         with convert_errors(), LedgerStore(self.folder / LEDGER_FILE, readonly=True) as store:
             trial = _find_trial(store.plan(), algorithm, seed, point)
@@ -171,19 +179,20 @@ class Results:
 
 
 def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "results") -> Results:
-    """Read what a run left; needs neither the data nor the experiment's file.
+    """Read the results of a run; requires neither the data nor the experiment file.
 
     Parameters
     ----------
     path
-        The folder of the results, its `trials_table.sqlite`, or the experiment's file.
+        The results folder, its ledger `trials.sqlite`, or the experiment file.
     output
-        Where the folder of an experiment's file is.
+        The folder that contains the results folder, if `path` is an experiment file.
 
     Raises
     ------
     ValueError
-        Where there are no results, or not of this program; `faults` has the parts.
+        If there are no results, or the ledger is not of this version; the attribute `faults` lists
+        the errors.
     """
     with convert_errors():
         folder = _folder(Path(path), Path(output))
@@ -219,7 +228,7 @@ def _trials(ledger: Ledger) -> pd.DataFrame:
 def _find_trial(
     plan: list[PlannedTrial], algorithm: str | None, seed: int | None, point: Mapping[str, Any]
 ) -> PlannedTrial:
-    """The one trial that is meant; raises E104 where there is none or are several."""
+    """Return the one trial that matches; raise E104 if there is none or more than one."""
     fitting = list(_matching_trials(plan, algorithm, point))
     first = seed if seed is not None or not fitting else fitting[0].seed
     found = [trial for trial in fitting if trial.seed == first]

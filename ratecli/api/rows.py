@@ -1,4 +1,4 @@
-"""Rows as scikit-learn gives them: a frame or an array, and columns beside it that rules may name."""
+"""Input rows of an estimator: X, and sensitive columns beside it that constraints may use."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ratecli.experiment.prepare import distinct_values
 from ratecli.models.base import Features
 
 SENSITIVE_NAME = "sensitive"
-"""What an array of one sensitive feature is called that has no name."""
+"""Name of a single sensitive feature that has no name."""
 
 
 @dataclass(frozen=True)
 class InputRows:
-    """n rows.
+    """n rows of input.
 
     Attributes
     ----------
     raw
-        X, where it is a frame.
+        X, if it is a DataFrame.
     matrix
-        (n, d) X itself, where it is an array: its columns are called x0, x1, ...
+        X (n, d), if it is an array; its columns are called x0, x1, ...
     beside
         Sensitive features, numeric or text. A column of X of the same name has the same values.
     """
@@ -43,15 +43,15 @@ class InputRows:
 
     @classmethod
     def of(cls, X: Any, sensitive: Any = None, **others: Any) -> InputRows:
-        """Rows of X; `others` are further arguments that have a value for each row, such as y.
+        """Return the rows of X; `others` are further arguments with one value per row, such as y.
 
         Raises
         ------
         FaultError
-            E411 for sensitive features that are neither numbers nor text, E404 for repeated names.
+            E411 for sensitive features that are neither numbers nor text, E404 for duplicate names.
         ValueError
-            For another number of rows, as `check_indices`, or if a sensitive feature has the name of a
-            column of X and other values.
+            If the numbers of rows differ, if `check_indices` fails, or if a sensitive feature has
+            the name of a column of X but different values.
         """
         beside = _sensitive_frame(sensitive, X.shape[0])
         check_indices({"X": X, **others, "sensitive_features": sensitive})
@@ -74,7 +74,7 @@ class InputRows:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the columns of X; a sparse array has none that can be named."""
+        """Names of the columns of X; empty for a sparse array, which constraints cannot use."""
         if self.raw is not None:
             return list(self.raw.columns)
         dense = self.matrix if isinstance(self.matrix, np.ndarray) else np.zeros((0, 0))
@@ -82,23 +82,23 @@ class InputRows:
 
     @cached_property
     def columns(self) -> Mapping[str, NDArray[Any]]:
-        """(n,) arrays by name: of text with None, or of floats with NaN."""
+        """Arrays (n,) by name: text with None, or floats with NaN, for missing values."""
         return LazyMapping([*self.names, *self.beside.columns], self._column)
 
     @cached_property
     def values(self) -> Mapping[str, Sequence[str | float]]:
-        """The texts or floats that occur in each column."""
+        """Distinct values (text or floats) of each column."""
         return LazyMapping(list(self.columns), lambda name: distinct_values(self.columns[name]))
 
     @cached_property
     def kinds(self) -> Mapping[str, ColumnKind]:
-        """What each column holds."""
+        """Kind of each column."""
         frames = [self.beside] if self.raw is None else [self.features(self.names), self.beside]
         told = {str(name): is_text(each[name]) for each in frames for name in each}
         return {name: "text" if told.get(name) else "number" for name in self.columns}
 
     def check_same(self, name: str) -> None:
-        """Raise ValueError unless a sensitive feature has the values of the column of X with its name."""
+        """Raise ValueError if a sensitive feature and the column of X of the same name differ."""
         own, beside = self._of_X(name), _array(self.beside[name])
         if own.dtype == beside.dtype:
             differs = (own != beside) & ~(pd.isna(own) & pd.isna(beside))
@@ -109,7 +109,8 @@ class InputRows:
             row = 0
         raise ValueError(
             f"X and sensitive_features both have a column '{name}', with different values "
-            f"({own.tolist()[row]!r} and {beside.tolist()[row]!r} in row {row + 1}): rename one of them"
+            f"({own.tolist()[row]!r} and {beside.tolist()[row]!r} in row {row + 1}): rename one "
+            f"of them"
         )
 
     def _column(self, name: str) -> NDArray[Any]:
@@ -122,19 +123,19 @@ class InputRows:
         return np.asarray(self.matrix[:, int(name[1:])], dtype=np.float64)
 
     def features(self, names: Iterable[str]) -> pd.DataFrame:
-        """Those of some columns that X has, numeric or text; index 0..n-1."""
+        """Return those of the named columns that X has, as numbers or text; index 0..n-1."""
         assert self.raw is not None
         return infer_column_types(self.raw[[name for name in names if name in self.raw]], "X")
 
     def require(self, names: Iterable[str]) -> None:
-        """Raises E205 for a column that there is nowhere."""
+        """Raise E205 for a name that is no column of X or of the sensitive features."""
         missing = [name for name in names if name not in self.columns]
         if missing:
             hint = did_you_mean(missing[0], self.columns, "columns")
             raise FaultError(Diagnostic("E205", f"there is no column '{missing[0]}'", hint))
 
     def named(self, names: Iterable[str]) -> pd.DataFrame:
-        """Those of some columns that rules may name."""
+        """Return those of the named columns that constraints may refer to."""
         there = {name: pd.Series(self.columns[name]) for name in names if name in self.columns}
         return pd.DataFrame(there, index=range(len(self)))
 
@@ -145,10 +146,10 @@ class InputRows:
 
 
 def check_indices(arguments: Mapping[str, Any]) -> None:
-    """Raise ValueError if two arguments are pandas objects of equal length with different indices.
+    """Raise ValueError if two pandas arguments of equal length have different indices.
 
-    scikit-learn takes rows by position and pandas aligns them by index. Where the two differ, either may
-    be meant, so neither is guessed.
+    scikit-learn matches rows by position, pandas by index. If the two differ, either may be
+    intended, so the caller must decide.
     """
     pandas = {
         name: each for name, each in arguments.items() if isinstance(each, pd.DataFrame | pd.Series)
@@ -156,7 +157,7 @@ def check_indices(arguments: Mapping[str, Any]) -> None:
     first, *others = pandas or [""]
     for name in others:
         index, other = pandas[first].index, pandas[name].index
-        if len(index) != len(other) or index.equals(other):  # other lengths are refused elsewhere
+        if len(index) != len(other) or index.equals(other):  # lengths are checked elsewhere
             continue
         pairs = list(zip(index.tolist(), other.tolist(), strict=True))
         row = next((k for k, (one, another) in enumerate(pairs) if one != another), None)
@@ -165,8 +166,10 @@ def check_indices(arguments: Mapping[str, Any]) -> None:
         one, another = pairs[row]
         reorder = f"give {name}.loc[{first}.index], or, " if set(index) == set(other) else ""
         raise ValueError(
-            f"{first} and {name} have different indices ({one!r} and {another!r} in row {row + 1}), so it "
-            f"is not clear which rows belong together: {reorder}if they belong together by position, "
+            f"{first} and {name} have different indices ({one!r} and {another!r} in row "
+            f"{row + 1}), so it "
+            f"is not clear which rows belong together: {reorder}if they belong together by "
+            f"position, "
             "call reset_index(drop=True) on both"
         )
 
@@ -176,9 +179,10 @@ def _array(column: pd.Series) -> NDArray[Any]:
 
 
 def infer_column_types(frame: pd.DataFrame, what: str) -> pd.DataFrame:
-    """The columns of a frame as numbers or text, as a file of them would be read.
+    """Return the columns of a DataFrame as numbers or text, as if they had been read from a file.
 
-    Categories and strings stay text, though they may look like numbers, and so do truth values.
+    Categories and strings remain text even if they look like numbers; truth values become text,
+    too.
     """
     table = to_arrow_table(frame, what)
     text = [each.name for each in table.schema if _is_text(each.type)]
@@ -186,7 +190,7 @@ def infer_column_types(frame: pd.DataFrame, what: str) -> pd.DataFrame:
 
 
 def to_arrow_table(frame: pd.DataFrame, what: str) -> pa.Table:
-    """Raises E411 for a column of several kinds."""
+    """Convert a DataFrame; raise E411 for a column with values of several types."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -215,7 +219,7 @@ def _sensitive_frame(sensitive: Any, count: int) -> pd.DataFrame:
 
 
 def _as_frame(sensitive: Any) -> pd.DataFrame:
-    """A frame of what may be one, a mapping, a series or an array (n,)."""
+    """Convert a DataFrame, mapping, Series or array (n,) to a DataFrame."""
     if isinstance(sensitive, pd.DataFrame):
         return sensitive
     if isinstance(sensitive, Mapping):

@@ -1,4 +1,4 @@
-"""An experiment run from Python."""
+"""Run an experiment from Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ratecli.runner.run import run_experiment as run_trials
 from ratecli.sampling.deployed import check_model_preserved
 
 DEFAULT_PATH = Path("experiment")
-"""What stands for the file of an experiment that is in none: paths start from the working folder."""
+"""Path of an experiment that is not in a file: relative paths start from the working directory."""
 
 
 def run(
@@ -40,37 +40,41 @@ def run(
     offline: bool = False,
     fresh: bool = False,
 ) -> Results:
-    """Run whatever is not stored yet of an experiment, as `ratecli run` does, and write its report.
+    """Run the trials of an experiment that are not stored yet, as `ratecli run` does, and write its
+    report.
 
     Parameters
     ----------
     source
-        Its file, or what would stand there as a mapping; paths then start from the working folder.
+        The experiment file, or its content as a mapping; then paths are relative to the working
+        directory.
     settings
-        What replaces keys of it: `["seeds=3"]` or `{"seeds": 3, "sweep.kappa": [0.8, 0.9]}`.
+        Values to override: `["seeds=3"]` or `{"seeds": 3, "sweep.kappa": [0.8, 0.9]}`.
     output
-        Where the folder NAME of the results is.
+        The folder in which to create the results folder NAME.
     jobs
-        Trials at once, each in a process if there are several. A script must then be one that can be
-        imported: what it does stands under `if __name__ == "__main__":`.
+        Number of trials to run in parallel, each in its own process if there is more than one. A
+        script that calls this must then be importable: put its code under `if __name__ ==
+        "__main__":`.
     executor
         Where trials run: `serial`, `processes`, `dask`, the address of a cluster as in
-        `dask://host:port`, or an object that runs them. By default `serial` for one job, else
+        `dask://host:port`, or an executor object. Default: `serial` for one job, otherwise
         `processes`.
     offline
-        Whether to fetch nothing.
+        Whether downloads are forbidden.
     fresh
-        Whether to forget stored trials first.
+        Whether to delete stored trials first.
 
     Returns
     -------
     Results
-        A trial that failed is a row of `trials` with the status `error`, and is warned of.
+        A failed trial is a row of `trials` with the status `error`; a warning reports it.
 
     Raises
     ------
     ValueError
-        Where nothing could be run; `faults` has the parts, with their places.
+        If the experiment cannot be run; the attribute `faults` lists the errors with their
+        locations.
     """
     with convert_errors():
         where = _executor(executor, jobs)

@@ -1,4 +1,4 @@
-"""Rates as numbers and scorers of scikit-learn."""
+"""Rates as numbers and as scikit-learn scorers."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ RULE_KIND, RATE_KIND = "rule", "rate"
 
 
 class RateScorer(BaseEstimator):  # type: ignore[misc]
-    """What `rate_scorer` and `violation_scorer` give: call it with an estimator, rows and labels.
+    """The scorer returned by `rate_scorer` and `violation_scorer`: call it with an estimator, X and
+    y.
 
-    With metadata routing `set_score_request(sensitive_features=True, sample_weight=True)` has them handed to it.
+    With metadata routing, `set_score_request(sensitive_features=True, sample_weight=True)` requests
+    these arguments.
     """
 
     __metadata_request__score: ClassVar[dict[str, str]] = {"estimator": UNUSED}
@@ -52,7 +54,7 @@ class RateScorer(BaseEstimator):  # type: ignore[misc]
         self.greater_is_better = greater_is_better
 
     def __call__(self, estimator: Any, X: Any, y: Any, **columns: Any) -> float:
-        """As `score`, which it is to scikit-learn."""
+        """Return `score`; scikit-learn calls scorers as functions."""
         return self.score(estimator, X, y, **columns)
 
     def score(
@@ -64,11 +66,13 @@ class RateScorer(BaseEstimator):  # type: ignore[misc]
         *,
         sensitive_features: Any = None,
     ) -> float:
-        """The number on these rows, so that more is better; NaN where it has no value."""
+        """Return the value on these rows, signed so that more is better; NaN if it is undefined."""
         said = predict_with_sensitive(estimator, X, sensitive_features)
-        given = X if isinstance(X, pd.DataFrame) else check_array(
-            X, accept_sparse="csr", dtype=None, ensure_all_finite=False
-        )  # fmt: skip
+        given = (
+            X
+            if isinstance(X, pd.DataFrame)
+            else check_array(X, accept_sparse="csr", dtype=None, ensure_all_finite=False)
+        )
         labels = getattr(estimator, "classes_", None)
         with convert_errors():
             rows = InputRows.of(given, sensitive_features, y=y, sample_weight=sample_weight)
@@ -84,29 +88,31 @@ def rate_scorer(
     pos_label: Any = None,
     greater_is_better: bool = True,
 ) -> RateScorer:
-    """A scorer for `cross_validate` and `GridSearchCV` that measures a rate of what `predict` says.
+    """Return a scorer for `cross_validate` and `GridSearchCV` that measures a rate of the decisions
+    of `predict`.
 
     Parameters
     ----------
     rate : str
-        Rates and arithmetic, such as `positive_rate[women] / positive_rate[men]`. Columns are those of X,
-        where it is a DataFrame, and of `sensitive_features`: with metadata routing,
-        `scorer.set_score_request(sensitive_features=True)` has them.
+        An expression such as `positive_rate[women] / positive_rate[men]`. It may refer to columns
+        of X, if that is a DataFrame, and of `sensitive_features`, which
+        `scorer.set_score_request(sensitive_features=True)` requests if metadata routing is enabled.
     groups, parameters, pos_label
         As in `RateConstrainedClassifier`.
     greater_is_better : bool, default=True
-        False turns the sign, as of losses.
+        False changes the sign, for losses.
 
     Returns
     -------
     RateScorer
-        `scorer(estimator, X, y, sample_weight=None, *, sensitive_features=None)` gives a float, NaN where
-        the rate has no value: a mean over no rows, or a ratio of 0 to 0.
+        `scorer(estimator, X, y, sample_weight=None, *, sensitive_features=None)` returns a float,
+        NaN if the rate is undefined: a mean over no rows, or 0 / 0.
 
     Raises
     ------
     ValueError
-        When it is called: for what cannot be read, or a column that is not there.
+        When the scorer is called, if the expression is invalid or refers to a column that does not
+        exist.
 
     Examples
     --------
@@ -129,9 +135,10 @@ def violation_scorer(
     parameters: Mapping[str, float] | None = None,
     pos_label: Any = None,
 ) -> RateScorer:
-    """A scorer that gives minus the amount by which a rule is broken: at least 0 where it is kept.
+    """Return a scorer that measures minus the violation of a constraint: at least 0 if it is
+    satisfied.
 
-    Parameters are those of `rate_scorer`.
+    The other parameters are those of `rate_scorer`.
     """
     return RateScorer(
         rule,
@@ -154,36 +161,38 @@ def rate_score(
     parameters: Mapping[str, float] | None = None,
     pos_label: Any = None,
 ) -> float:
-    """The value of a rate of given decisions.
+    """Return the value of a rate for given decisions.
 
     Parameters
     ----------
     text : str
-        Rates and arithmetic, such as `max_gap(tpr, by=sex)`.
+        An expression such as `max_gap(tpr, by=sex)`.
     y_true, y_pred : array of shape (n,)
-        Labels and decisions, of two values.
+        Labels and decisions, with two distinct values.
     sensitive_features : DataFrame, Series, dict or array, default=None
-        n rows that the text may name.
+        n rows that the expression may refer to.
     sample_weight : array of shape (n,), default=None
-        At least 0.
+        Nonnegative.
     groups, parameters, pos_label
         As in `RateConstrainedClassifier`.
 
     Returns
     -------
     float
-        NaN where it has no value.
+        NaN if the rate is undefined.
 
     Raises
     ------
     ValueError
-        For what cannot be read, or a column that is not there.
+        If the expression is invalid or refers to a column that does not exist.
 
     Examples
     --------
     >>> import ratecli
+    >>> y_true, y_pred = [0, 1, 0, 1], [1, 1, 0, 1]
     >>> sex = {"sex": ["f", "f", "m", "m"]}
-    >>> ratecli.rate_score("max_gap(positive_rate, by=sex)", [0, 1, 0, 1], [1, 1, 0, 1], sensitive_features=sex)
+    >>> rate = "max_gap(positive_rate, by=sex)"
+    >>> ratecli.rate_score(rate, y_true, y_pred, sensitive_features=sex)
     0.5
     """
     scorer = RateScorer(text, groups=groups, parameters=parameters, pos_label=pos_label)
@@ -197,7 +206,10 @@ def rate_score(
 def _measure(
     scorer: RateScorer, given: InputRows, y: Any, said: Any, *, weight: Any, labels: Any
 ) -> float:
-    """Labels are those that the estimator knows, or else all that occur."""
+    """Return the value of the scorer's expression.
+
+    `labels` are the estimator's classes, or None to take all labels that occur.
+    """
     check_consistent_length(given.beside, y, said)
     y, said = column_or_1d(y), column_or_1d(said)
     both = np.concatenate([y, said]) if labels is None else np.asarray(labels)
@@ -210,7 +222,7 @@ def _measure(
 
 
 def _parse_measure(scorer: RateScorer, given: InputRows) -> Expression:
-    """What is to be measured; raises E304 where it asks for another algorithm's numbers."""
+    """Return the expression to measure; raise E304 if it refers to another algorithm."""
     question = FitSpec(
         UNCONSTRAINED,
         constraints={RULE_KIND: scorer.text} if scorer.rule else {},

@@ -1,4 +1,4 @@
-"""A safety test around any classifier: a model is given only if it passes on rows that it has not seen."""
+"""A safety test around any classifier: the model is returned only if it passes on held-out rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MODEL_NAME = "model"
 
 
 def _available_if_model_has(method: str) -> Callable[[Callable[..., Array]], Any]:
-    """A method that is there where the classifier has it."""
+    """Return a decorator for methods that exist only if the wrapped classifier has `method`."""
 
     def check(self: SafetyTest) -> bool:
         return hasattr(self.estimator, method)
@@ -53,55 +53,61 @@ def _available_if_model_has(method: str) -> Callable[[Callable[..., Array]], Any
 
 
 class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Train a classifier on some rows, and test on the others that it keeps rules, with high confidence.
+    """Train a classifier on some rows and test on the others, with confidence, that it satisfies
+    constraints.
 
-    With a probability of at most `delta`, over the draw of the rows that test, does a model pass that breaks a
-    rule for the distribution that rows come from. One that does not pass is not given: whatever predicts
-    raises NoSolutionFoundError. Tested is what `predict` of the classifier says.
+    A model that violates a constraint on the distribution of the rows passes with probability at
+    most `delta` (over the sampling of the test rows). If the model does not pass, all prediction
+    methods raise NoSolutionFoundError. The test applies to the decisions returned by the
+    classifier's `predict`.
 
     Parameters
     ----------
     estimator : classifier
-        Of two classes; it is cloned.
+        A binary classifier; it is cloned.
     constraints : str, list of str or dict of str, default=()
-        Rules as in `RateConstrainedClassifier`. Without any nothing is tested, and all rows train.
+        Constraints as in `RateConstrainedClassifier`. Without constraints nothing is tested and all
+        rows are used for training.
     delta : float or dict of float, default=0.05
-        Greater than 0 and less than 1; in a dict by the names of rules.
+        Probability that a violating model passes, greater than 0 and less than 1; a dict has one
+        for each constraint, by name.
     bound : str, default="auto"
-        `auto`, `student_t`, `hoeffding`, `clopper_pearson`, `empirical_bernstein`, `betting` or `bootstrap`
-        (`ratecli show`); `auto` takes one that suits the rates.
+        Confidence bound: `auto`, `student_t`, `hoeffding`, `clopper_pearson`,
+        `empirical_bernstein`, `betting` or `bootstrap` (`ratecli show`). `auto` chooses one that
+        suits the rates.
     fraction : float, default=0.4
-        The share of the rows that tests.
+        Fraction of the rows to hold out for the test.
     method : str, default="pieces"
         What is bounded: `pieces`, `forms` or `leaves`.
     stratify : list of str, default=()
-        Columns, or `label`, whose values get the same shares in the test as in training.
+        Columns, or `label`, whose values have the same shares in test and training rows.
     groups, parameters : dict, default=None
         As in `RateConstrainedClassifier`.
     deployed : str, default=None
-        The column that holds a deployed model's decisions, 0 or 1.
+        Column with the decisions (0 or 1) of a deployed model.
     pos_label : object, default=None
-        The label that is a yes; None for the larger one.
+        The positive label; None for the larger one.
     random_state : int, RandomState or None, default=None
-        Decides which rows test, and what bounds draw.
+        Determines which rows are held out, and the random numbers used by bounds.
 
     Attributes
     ----------
     passed_ : bool
     bounds_ : dict of float
-        The upper end of each rule's violation, by its name, or its text without one: at most 0 passes.
+        Upper confidence bound on each constraint's violation; the model passes if it is at most 0.
+        Keys are the names of the constraints, or their texts if they have no names.
     certificates_ : list of dict
         The records of the tests, as in `certificates.json`.
     explanation_ : str
-        Why it did not pass, and what it would have taken; empty where it did.
+        Why the model did not pass and what it would have needed; empty if it passed.
     estimator_ : classifier
-        The fitted one, only where it passed.
+        The fitted classifier; exists only if it passed.
     classes_ : ndarray of shape (2,)
 
     References
     ----------
-    Thomas, Castro da Silva, Barto, Giguere, Brun, Brunskill (2019), "Preventing undesirable behavior of
-    intelligent machines", Science 366.
+    Thomas, Castro da Silva, Barto, Giguere, Brun, Brunskill (2019), "Preventing undesirable
+    behavior of intelligent machines", Science 366.
     """
 
     def __init__(
@@ -134,22 +140,23 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, **params: Any) -> SafetyTest:
-        """Train and test.
+        """Train the classifier and test it.
 
         Parameters
         ----------
         X : DataFrame, array or sparse matrix of shape (n, d)
         y : array of shape (n,)
         sensitive_features : DataFrame, Series, dict or array, default=None
-            n rows that rules may name. The classifier gets those that it trains on, too, if its `fit` takes
-            them, or asks for them by metadata routing.
+            n rows that constraints may refer to. The classifier's `fit` receives those of its
+            training rows if it has a parameter of this name or requests it by metadata routing.
         **params
-            For the classifier, by metadata routing, where that is enabled.
+            Passed to the classifier by metadata routing, if that is enabled.
 
         Raises
         ------
         ValueError
-            Where anything cannot be read or does not go together; `faults` has the parts.
+            If an argument is invalid or arguments do not fit together; the attribute `faults` lists
+            the errors.
         """
         with convert_errors():
             X = self._checked(X, reset=True)
@@ -194,7 +201,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
     def _candidate(
         self, X: Any, y: Any, sensitive: Any, rows: NDArray[np.intp], params: Mapping[str, Any]
     ) -> Any:
-        """The classifier, fitted to the rows that do not test."""
+        """Return a clone of the classifier, fitted to the rows that are not held out."""
         if get_config()["enable_metadata_routing"]:
             given = {**params, "sensitive_features": sensitive} if sensitive is not None else params
             routed = process_routing(self, "fit", **given).estimator.fit
@@ -236,7 +243,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
             self.explanation_ = "" if self.passed_ else written.told(verdict.reason)
         if self.passed_:
             self.estimator_ = candidate
-        elif hasattr(self, "estimator_"):  # of an earlier fit
+        elif hasattr(self, "estimator_"):  # left by an earlier fit
             del self.estimator_
         return self
 
@@ -249,7 +256,10 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return self.estimator_
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        """A frame as it is; all else as an array whose numbers the classifier will look at."""
+        """Return a DataFrame unchanged, and anything else as an array.
+
+        The classifier itself checks the numbers.
+        """
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
@@ -257,24 +267,24 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return validate_data(self, X, reset=reset, **given)
 
     def predict(self, X: Any, **params: Any) -> NDArray[Any]:
-        """Labels (n,); raises NoSolutionFoundError where the model did not pass."""
+        """Return labels (n,); raise NoSolutionFoundError if the model did not pass."""
         model = self._model()
         return np.asarray(model.predict(self._checked(X, reset=False), **params))
 
     @_available_if_model_has("predict_proba")
     def predict_proba(self, X: Any, **params: Any) -> Array:
-        """As the classifier has it, (n, 2); raises NoSolutionFoundError where the model did not pass."""
+        """Return probabilities (n, 2); raise NoSolutionFoundError if the model did not pass."""
         model = self._model()
         return np.asarray(model.predict_proba(self._checked(X, reset=False), **params))
 
     @_available_if_model_has("decision_function")
     def decision_function(self, X: Any, **params: Any) -> Array:
-        """As the classifier has it, (n,); raises NoSolutionFoundError where the model did not pass."""
+        """Return scores (n,); raise NoSolutionFoundError if the model did not pass."""
         model = self._model()
         return np.asarray(model.decision_function(self._checked(X, reset=False), **params))
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """What goes to the classifier: all that its `fit` and its predictions ask for."""
+        """Return a router that passes on whatever the classifier's methods request."""
         to = MethodMapping().add(caller="fit", callee="fit")
         for method in ("predict", "predict_proba", "decision_function"):
             to = to.add(caller=method, callee=method)

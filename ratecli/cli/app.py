@@ -1,4 +1,4 @@
-"""`ratecli`: the commands together, and what becomes of a mistake of ours."""
+"""The `ratecli` command: assembles all commands and handles internal errors."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    del debug, version  # `main` looks at the first, its callback at the second
+    del debug, version  # `main` handles the first, a callback the second
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code of the interface."""
+    """Run one command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     replace_unencodable(sys.stdout, sys.stderr)
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for some takes 30 ms
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # searching for plugins takes 30 ms
     try:
         app(given, prog_name="ratecli")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except Exception as error:  # noqa: BLE001  the last resort: a person sees one line, not a stack
+    except Exception as error:  # noqa: BLE001  users see one line, not a traceback
         if "--debug" in given:
             import traceback  # noqa: PLC0415
 
@@ -69,4 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _internal(error: Exception) -> str:
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"internal error: {terminal_safe(what)} (`ratecli --debug ...` shows the stack; please report it)"
+    return (
+        f"internal error: {terminal_safe(what)} (`ratecli --debug ...` shows the stack; please "
+        f"report it)"
+    )

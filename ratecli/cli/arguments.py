@@ -1,4 +1,4 @@
-"""Arguments that several commands take."""
+"""Arguments shared by several commands, and the handling of several files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ResultT = TypeVar("ResultT")
 
 
 def collect_errors(items: Iterable[Item], act: Callable[[Item], ResultT]) -> list[ResultT]:
-    """What `act` gives for every one; FaultError with the faults of all of them."""
+    """Return the results of `act` for all items; raise FaultError with all their errors."""
     found: list[ResultT] = []
     faults: list[Diagnostic] = []
     for item in items:
@@ -35,16 +35,18 @@ if TYPE_CHECKING:
     from ratecli.runner.run import RunRequest
 
 EXIT_NO_DATA = 4
-"""The exit code where data cannot be had."""
+"""Exit code if data is not available."""
 
 
 def prepare_files(
     files: Sequence[Path], make: Callable[[Path], PreparedExperiment]
 ) -> tuple[list[PreparedExperiment], list[Diagnostic]]:
-    """What `make` gives of the files, and the faults of those whose data cannot be had (E4xx).
+    """Return the results of `make`, and the errors of files whose data is not available (E4xx).
 
-    A mistake in any file stops all; data only the experiment that needs it, if there are others. Raises
-    FaultError otherwise.
+    Raises
+    ------
+    FaultError
+        If any file has another error, or no file has its data.
     """
     ready: list[PreparedExperiment] = []
     lacking: list[Diagnostic] = []
@@ -61,7 +63,7 @@ def prepare_files(
 
 
 def with_file_name(file: Path, faults: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Faults of one file among several: those without a place say which."""
+    """Add the file's name to the messages of diagnostics without a location."""
     return [
         replace(fault, message=f"{file}: {fault.message}") if fault.place is None else fault
         for fault in faults
@@ -69,7 +71,7 @@ def with_file_name(file: Path, faults: Iterable[Diagnostic]) -> list[Diagnostic]
 
 
 def check_models_not_overwritten(asked: Sequence[RunRequest]) -> None:
-    """E310 for files that compare with a model which this very command writes."""
+    """Raise E310 if a file compares with a model that this command would overwrite."""
     from ratecli.sampling.deployed import check_model_preserved  # noqa: PLC0415
 
     results = {one.folder: one.prepared.path for one in asked}
@@ -81,17 +83,17 @@ def check_models_not_overwritten(asked: Sequence[RunRequest]) -> None:
 
 
 def experiment_files(given: Sequence[Path]) -> list[Path]:
-    """The files that are meant: a folder's are all in it and below, a pattern's those that fit.
+    """Expand folders (recursively) and patterns to files, sorted within each and without
+    duplicates.
 
-    Sorted within each; a file that is meant twice counts once. Raises BadParameter where a folder or a
-    pattern means none.
+    Raises BadParameter if a folder or pattern contains no file.
     """
     found = {path.resolve(): path for each in reversed(given) for path in reversed(_files_in(each))}
     return list(reversed(found.values()))
 
 
 def check_distinct_outputs(places: Iterable[tuple[Path, Path]]) -> None:
-    """BadParameter where two of some files would write to one place; each comes with its own."""
+    """Raise BadParameter if two (file, output) pairs have the same output."""
     seen: dict[Path, Path] = {}
     for file, place in places:
         other = seen.setdefault(place, file)
@@ -105,7 +107,7 @@ def _files_in(path: Path) -> list[Path]:
         path.stat()
     except FileNotFoundError:
         pass
-    except (OSError, ValueError):  # such as a name that is too long: told where it is read
+    except (OSError, ValueError):  # such as a name that is too long: reported when it is read
         return [path]
     if path.is_dir():
         files = [each for each in sorted(path.rglob("*")) if each.suffix in YAML_SUFFIXES]
@@ -127,7 +129,7 @@ def _glob_files(pattern: Path) -> Iterator[Path]:
 
 
 def _hidden(found: Path, given: Path) -> bool:
-    """Whether a part of the path that was not written begins with a dot."""
+    """Return whether a part of the path that the user did not write begins with a dot."""
     return any(part.startswith(".") and part not in given.parts for part in found.parts)
 
 

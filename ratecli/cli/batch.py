@@ -1,4 +1,4 @@
-"""Experiments run together: folders held, reports written as soon as each ends, what is told of all."""
+"""Run several experiments: lock their folders, write each report, and summarize the results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ MAX_SHOWN_REASONS = 10
 
 @dataclass(frozen=True)
 class ExperimentEnd:
-    """How an experiment ended: with an outcome, a report (what it is of, its files), or a fault."""
+    """How an experiment ended.
+
+    `outcome` is None if it did not run to the end, `fault` its error if it had one, `ledger` and
+    `written` are the content and the files of its report.
+    """
 
     asked: RunRequest
     outcome: RunOutcome | None
@@ -50,7 +54,7 @@ class ExperimentEnd:
 
 
 def summarize_experiment(end: ExperimentEnd) -> list[str]:
-    """The numbers of one experiment that has its report."""
+    """Return the summary of one experiment that has a report."""
     outcome, ledger = end.outcome, end.ledger
     assert outcome is not None
     assert ledger is not None
@@ -58,7 +62,10 @@ def summarize_experiment(end: ExperimentEnd) -> list[str]:
     left_out = end.asked.prepared.plan.left_out
     more = [f"{pluralize(left_out, 'more trial')} planned: run without --smoke"] if left_out else []
     return [
-        f"{end.name}: {pluralize(sum(outcome.counts.values()), 'trial')}: {_counts(outcome)} ({new})",
+        (
+            f"{end.name}: {pluralize(sum(outcome.counts.values()), 'trial')}: {_counts(outcome)} "
+            f"({new})"
+        ),
         *more,
         "",
         *_short_table(ledger),
@@ -69,7 +76,7 @@ def summarize_experiment(end: ExperimentEnd) -> list[str]:
 
 
 def summarize_experiments(ends: Sequence[ExperimentEnd]) -> list[str]:
-    """A line an experiment, what failed in any, and the sum."""
+    """Return a line for each experiment, failures of all of them, and totals."""
     heads = ["experiment", "trials", "run now", "ended", "expect", "report"]
     known = [(end.name, end.outcome) for end in ends if end.outcome is not None]
     trials = sum(sum(outcome.counts.values()) for _, outcome in known)
@@ -101,8 +108,11 @@ def _counts(outcome: RunOutcome) -> str:
 
 
 def _expected(ledger: Ledger | None) -> str:
-    """How many of the file's expectations hold, of those by which anything is judged."""
-    from ratecli.report.expectations import ExpectationVerdict, compare_expectations  # noqa: PLC0415
+    """Return how many of the file's judged expectations are met."""
+    from ratecli.report.expectations import (  # noqa: PLC0415
+        ExpectationVerdict,
+        compare_expectations,
+    )
 
     good: dict[int, bool] = {}
     for each in compare_expectations(ledger) if ledger is not None else ():
@@ -135,7 +145,7 @@ def _reasons(what: str, trials: Sequence[tuple[str, TrialResult]]) -> list[str]:
 
 
 def _places(folder: Path, written: Sequence[Path]) -> list[str]:
-    """The folder and what in it a person opens first."""
+    """Return the results folder and its main files."""
     names = [path.relative_to(folder).as_posix() for path in written]
     trees = [name for name in names if name.startswith("figures/certificate-")]
     figures = [name for name in names if name.startswith("figures/") and name not in trees]
@@ -151,7 +161,7 @@ def _places(folder: Path, written: Sequence[Path]) -> list[str]:
 
 
 def _stored_models_lines(folder: Path) -> list[str]:
-    """What the folders of trials hold."""
+    """Return the kinds of files in the folders of trials."""
     kinds = {"VARIANT.npz": "*.npz", "certificates.json": "certificates.json"}
     return [
         f"models/TRIAL/{name}"
@@ -162,7 +172,7 @@ def _stored_models_lines(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How to run and what to say."""
+    """How to run trials and how much to print."""
 
     executor: Executor
     fresh: bool
@@ -171,9 +181,9 @@ class BatchOptions:
 
 
 def run_batch(asked: Sequence[RunRequest], manner: BatchOptions) -> int:
-    """Run experiments whose folders nobody else writes to meanwhile; gives the exit code.
+    """Run experiments with their results folders locked, and return the exit code.
 
-    Raises FaultError, E512, for a cluster that is not there, before anything is touched.
+    Raises FaultError (E512) before anything is written if a cluster is not available.
     """
     if isinstance(manner.executor, DaskExecutor):
         manner.executor.check()
@@ -195,7 +205,7 @@ class _BatchRun:
         self._faults: dict[Path, FaultError] = {}
 
     def hold(self, asked: RunRequest, stack: ExitStack) -> bool:
-        """Whether the folder is ours, and fit for a report."""
+        """Lock the folder and return whether that succeeded and it is suitable for a report."""
         try:
             stack.enter_context(lock_results(asked.folder))
             check_report_folder(asked.folder)
@@ -216,7 +226,7 @@ class _BatchRun:
         except KeyboardInterrupt:
             self._stopped(asked, "interrupted")
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        except FaultError as error:  # of the executor: it is nobody's own
+        except FaultError as error:  # an error of the executor, not of one experiment
             print_diagnostics(error.faults)
             self._stopped(asked, "stopped")
             self.code = max(self.code, error.exit_code)
@@ -224,7 +234,7 @@ class _BatchRun:
             self._reports.close()
 
     def tell(self) -> None:
-        """What came out, in the order of the files."""
+        """Print the results in the order of the files."""
         ends = []
         for each in self._asked:
             outcome = self._reports.outcomes.get(each.folder)
@@ -241,7 +251,10 @@ class _BatchRun:
             typer.echo(terminal_safe("\n".join(summarize_experiment(ends[0]))))
 
     def _joined(self) -> list[str]:
-        """Where the page over all experiments is; those that did not get as far are shown so."""
+        """Write the page over all experiments and return the line that names it.
+
+        The page also lists experiments without results.
+        """
         folders = [each.folder for each in self._asked]
         try:
             return [f"report   {write_joined(folders, folders[0].parent / JOINED_REPORT)}"]
@@ -266,7 +279,7 @@ class _BatchRun:
         return replace(end, ledger=ledger, written=written)
 
     def _fault(self, asked: RunRequest, error: FaultError) -> None:
-        """One experiment's, which does not stop the others."""
+        """Record the error of one experiment, which does not stop the others."""
         self._faults[asked.folder] = error
         self.code = max(self.code, error.exit_code)
         print_diagnostics(self._named(asked, error.faults))
@@ -275,7 +288,7 @@ class _BatchRun:
         return with_file_name(asked.prepared.path, faults) if len(self._asked) > 1 else faults
 
     def _stopped(self, asked: Sequence[RunRequest], how: str) -> None:
-        """What is stored of each experiment but those whose own trouble is told already."""
+        """Print what is stored of each experiment whose own error was not already printed."""
         for each in (one for one in asked if one.folder not in self._faults):
             stored, planned = (
                 count_stored_trials(each.prepared, each.folder),
@@ -287,7 +300,7 @@ class _BatchRun:
 
 
 class _ReportWriter:
-    """Writes reports one after the other; `aside` so that workers need not wait for that."""
+    """Writes reports one at a time; `aside` does so in the background while trials run."""
 
     def __init__(self, *, aside: bool) -> None:
         self.outcomes: dict[Path, RunOutcome] = {}
@@ -303,9 +316,9 @@ class _ReportWriter:
             wait([written])
 
     def close(self) -> None:
-        """All that are asked for are written."""
+        """Wait until all requested reports are written."""
         self._writer.shutdown()
 
     def of(self, outcome: RunOutcome) -> tuple[Ledger, Sequence[Path]]:
-        """What an experiment's report is of, and its files. FaultError if it could not be written."""
+        """Return an experiment's ledger and report files; raise FaultError if writing failed."""
         return self._written[outcome.folder].result()

@@ -1,4 +1,4 @@
-"""`ls` and `show`."""
+"""The commands `ls` and `show`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ratecli.cli.console import format_table, print_json
 from ratecli.cli.console import print_diagnostics as print_faults
 
 MAX_INLINE_WIDTH = 60
-"""Longer values of `show` begin on a line of their own."""
+"""Values longer than this start on a new line in `show`."""
 
 
 class ListingKind(StrEnum):
@@ -85,7 +85,7 @@ def show(
 
 
 def _lines(key: str, value: Any) -> list[str]:
-    """One fact: on a line, in a paragraph, or as a table."""
+    """Return one fact as a line, a paragraph or a table."""
     if value in ("", [], {}, None):
         return []
     if isinstance(value, list) and isinstance(value[0], dict):

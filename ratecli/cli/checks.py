@@ -1,4 +1,4 @@
-"""`check` and `pin`."""
+"""The commands `check` and `pin`."""
 
 from __future__ import annotations
 
@@ -119,7 +119,11 @@ def _write_junit(checks: list[CheckReport], place: Path) -> None:
 def _print_result(made: PreparedExperiment, found: CheckReport, *, github: bool) -> None:
     from ratecli.render import diagnostics_to_github, strip_control_characters  # noqa: PLC0415
     from ratecli.report.regression.findings import FAILING, CheckVerdict  # noqa: PLC0415
-    from ratecli.report.regression.render import check_summary, omitted_note, versions_note  # noqa: PLC0415
+    from ratecli.report.regression.render import (  # noqa: PLC0415
+        check_summary,
+        omitted_note,
+        versions_note,
+    )
     from ratecli.report.regression.render import findings_sheet as moved  # noqa: PLC0415
 
     notes = [note.fault(made.document) for note in found.notes]

@@ -1,4 +1,4 @@
-"""What a shell offers when someone presses Tab: quick, and silent whatever is broken."""
+"""Shell completion: fast, and silent on errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ParamSpec
 import typer
 
 Completions = list[tuple[str, str]]
-"""What may be written, each with a line that some shells show."""
+"""Pairs of a completion and a line of help that some shells show."""
 P = ParamSpec("P")
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -19,13 +19,13 @@ MAX_COMPLETIONS = 500
 
 
 def _ignore_errors(offer: Callable[P, Iterable[tuple[str, str]]]) -> Callable[P, Completions]:
-    """A trouble is no answer: nobody asked for a message in the middle of a line."""
+    """Decorate a completion function to return nothing on errors: messages would disrupt typing."""
 
     @wraps(offer)
     def quiet(*args: P.args, **kwargs: P.kwargs) -> Completions:
         try:
             return list(offer(*args, **kwargs))[:MAX_COMPLETIONS]
-        except Exception:  # noqa: BLE001  whatever a file or plugin raises
+        except Exception:  # noqa: BLE001  files and plugins may raise anything
             return []
 
     return quiet
@@ -33,7 +33,7 @@ def _ignore_errors(offer: Callable[P, Iterable[tuple[str, str]]]) -> Callable[P,
 
 @_ignore_errors
 def complete_names(incomplete: str) -> Iterator[tuple[str, str]]:
-    """All that `show` knows."""
+    """Offer all names that `show` accepts."""
     from ratecli.experiment.catalogue import LISTINGS  # noqa: PLC0415
     from ratecli.rates.table import SYNONYMS  # noqa: PLC0415
 
@@ -45,7 +45,7 @@ def complete_names(incomplete: str) -> Iterator[tuple[str, str]]:
 
 @_ignore_errors
 def complete_datasets(incomplete: str) -> Iterator[tuple[str, str]]:
-    """Data sets, and experiments to fetch all for."""
+    """Offer data sets, and experiments whose data to fetch."""
     from ratecli.datasets.registry import list_sources  # noqa: PLC0415
 
     yield from _with_prefix({row["name"]: row["summary"] for row in list_sources()}, incomplete)
@@ -71,7 +71,7 @@ def complete_tables(incomplete: str) -> Iterator[tuple[str, str]]:
 
 @_ignore_errors
 def complete_models(incomplete: str) -> Iterator[tuple[str, str]]:
-    """Trials that kept their models, as `results/NAME/models/TRIAL`, and files."""
+    """Offer trials with stored models, as `results/NAME/models/TRIAL`, and files."""
     found = sorted(Path("results").glob("*/models/*/"))
     yield from _with_prefix({path.as_posix(): "" for path in found if path.is_dir()}, incomplete)
     yield from _paths(incomplete, (".npz",))
@@ -79,7 +79,7 @@ def complete_models(incomplete: str) -> Iterator[tuple[str, str]]:
 
 @_ignore_errors
 def complete_columns(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
-    """The names in the first line of the table of `--data`, or of the argument CSV."""
+    """Offer the columns of the table given as `--data` or as the argument CSV."""
     import csv  # noqa: PLC0415
 
     given = _given_file(ctx, "data", TABLE_SUFFIXES) or _given_file(ctx, "table", TABLE_SUFFIXES)
@@ -91,7 +91,7 @@ def complete_columns(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str,
 
 @_ignore_errors
 def complete_settings(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
-    """Keys of the first file that is named, as `--set` writes them."""
+    """Offer the keys of the first given file, as written in `--set`."""
     from ratecli.config.document import Document  # noqa: PLC0415
 
     given = _given_file(ctx, "file", YAML_SUFFIXES) or _given_file(ctx, "files", YAML_SUFFIXES)
@@ -101,7 +101,10 @@ def complete_settings(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str
 
 
 def _given_file(ctx: typer.Context, name: str, endings: tuple[str, ...]) -> str:
-    """The first file of that parameter. While a line is incomplete, arguments may lie unread."""
+    """Return the first file of a parameter.
+
+    Arguments of an incomplete command line may not have been parsed yet.
+    """
     value = ctx.params.get(name)
     values = value if isinstance(value, list | tuple) else [value] if value else []
     unread = [text for text in ctx.args if text.lower().endswith(endings)]
@@ -109,7 +112,7 @@ def _given_file(ctx: typer.Context, name: str, endings: tuple[str, ...]) -> str:
 
 
 def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Everything with a path of plain words, the inner ones after what they stand in."""
+    """Yield all values whose path consists of plain words, each mapping before its entries."""
     if path:
         yield ".".join(path), value
     steps: Iterable[tuple[Any, Any]] = ()
@@ -134,7 +137,7 @@ def _with_prefix(known: Mapping[str, str], incomplete: str) -> Iterator[tuple[st
 
 
 def _paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Folders, to go on in, and files of these endings; hidden ones only when asked for."""
+    """Offer folders and files with these endings; hidden ones only if the user typed a dot."""
     head, slash, tail = incomplete.rpartition("/")
     folder = Path(f"{head}/" if slash else ".")
     for path in sorted(folder.iterdir()):

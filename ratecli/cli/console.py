@@ -1,4 +1,4 @@
-"""What a person sees: faults on standard error, tables and lines on standard output."""
+"""Console output: diagnostics on standard error, tables and lines on standard output."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MEGABYTE = 1e6
 
 @contextmanager
 def download_progress(*, quiet: bool = False) -> Iterator[DownloadCallback | None]:
-    """Told of a file's bytes: a line that grows on a terminal, a line a file elsewhere.
+    """Yield a callback that prints download progress, or None if `quiet`.
 
-    SIGTERM ends the process as an exception does, so that half a download is removed.
+    SIGTERM raises an exception inside the context, so that partial downloads are removed.
     """
     meter = DownloadMeter(live=sys.stderr.isatty())
     before = signal.signal(signal.SIGTERM, _terminated)
@@ -44,7 +44,7 @@ def _terminated(number: int, _: object) -> None:
 
 @contextmanager
 def record_progress(*, quiet: bool = False) -> Iterator[RecordCallback | None]:
-    """Told of rows that become records: a line that counts on a terminal, a line at the start elsewhere."""
+    """Yield a callback that prints how many rows of a streamed table were written, or None."""
     if quiet:
         yield None
         return
@@ -57,7 +57,10 @@ def record_progress(*, quiet: bool = False) -> Iterator[RecordCallback | None]:
 
 @dataclass
 class RecordCounter:
-    """`live` rewrites its line; otherwise a data set is told of when its first row is to be written."""
+    """Prints the progress of writing records.
+
+    If `live`, it updates a line; otherwise it prints a line per data set when writing begins.
+    """
 
     live: bool
     line: str = ""
@@ -82,7 +85,10 @@ class RecordCounter:
 
 @dataclass
 class DownloadMeter:
-    """`live` rewrites its line; otherwise a file is told of when it is complete."""
+    """Prints the progress of downloads.
+
+    If `live`, it updates a line; otherwise it prints a line per file when it is complete.
+    """
 
     live: bool
     percent: int = -1
@@ -110,8 +116,8 @@ MAX_WIDTH = 120
 
 
 def print_diagnostics(faults: Iterable[Diagnostic]) -> None:
-    """Faults in the order of their places, on standard error."""
-    from ratecli.render import render_diagnostics  # noqa: PLC0415  not needed while all is well
+    """Print diagnostics on standard error, in the order of their locations."""
+    from ratecli.render import render_diagnostics  # noqa: PLC0415  only needed for diagnostics
 
     color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     text = render_diagnostics(sort_diagnostics(faults), color, min(terminal_width(), MAX_WIDTH))
@@ -120,7 +126,7 @@ def print_diagnostics(faults: Iterable[Diagnostic]) -> None:
 
 
 def sort_diagnostics(faults: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Each once; those without a place last."""
+    """Return diagnostics by location without duplicates; those without a location come last."""
     return sorted(dict.fromkeys(faults), key=_position)
 
 
@@ -138,7 +144,10 @@ def terminal_width() -> int:
 def format_table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Iterable[str] = ()
 ) -> str:
-    """Aligned columns, those named in `right` to the right; nothing is cut, one line a row."""
+    """Return aligned columns, one line per row, with nothing cut.
+
+    Columns named in `right` are right-aligned.
+    """
     rows = [[terminal_safe(" ".join(text.splitlines())) for text in row] for row in rows]
     flush = [head in set(right) for head in heads]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
@@ -153,7 +162,7 @@ def format_table(
 
 
 def pluralize(count: int, noun: str) -> str:
-    """`1 trial`, `8 trials`."""
+    """Return a count with its noun: `1 trial`, `8 trials`."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
@@ -162,7 +171,7 @@ def print_json(value: object) -> None:
 
 
 def replace_unencodable(*streams: TextIO) -> None:
-    """Show a '?' where a terminal lacks a character, rather than fail."""
+    """Print '?' for characters the terminal cannot encode, instead of failing."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -170,11 +179,11 @@ def replace_unencodable(*streams: TextIO) -> None:
 
 EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141
-"""128 + SIGPIPE, which is what a shell says of any program whose reader went away."""
+"""128 + SIGPIPE, the exit code that shells report for programs whose reader exited."""
 
 
 class CommandGroup(TyperGroup):
-    """The commands in the order in which they are added."""
+    """Lists commands in the order in which they were added and turns exceptions into exit codes."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -187,7 +196,7 @@ class CommandGroup(TyperGroup):
             typer.echo("interrupted", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
-            # Python flushes once more at its end, and would complain.
+            # Python flushes stdout again at exit, which would raise.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EXIT_PIPE_CLOSED) from None
         return answer

@@ -1,4 +1,4 @@
-"""`fetch`."""
+"""The command `fetch`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ def fetch(
 
 
 def _fetched(wanted: Path, *, offline: bool, told: DownloadCallback | None) -> list[str]:
-    """A line for every file; only what has a slash or an ending of YAML is a file itself."""
+    """Return a line for each downloaded file.
+
+    `wanted` is an experiment file if it contains a slash or has a YAML ending, otherwise a data
+    set.
+    """
     if wanted.suffix in YAML_SUFFIXES or len(wanted.parts) > 1:
         from ratecli.experiment.prepare import check_file, list_missing_files  # noqa: PLC0415
         from ratecli.experiment.prepare import fetch_sources as fetch_all  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`validate`, `explain`, `init` and `schema`: what only looks at files."""
+"""The commands `validate`, `explain`, `init` and `schema`."""
 
 from __future__ import annotations
 
@@ -136,7 +136,11 @@ def _listing() -> str:
 
 
 def _template(name: str | None) -> str:
-    from ratecli.config.starter import DEFAULT_TEMPLATE, template_summaries, template_text  # noqa: PLC0415
+    from ratecli.config.starter import (  # noqa: PLC0415
+        DEFAULT_TEMPLATE,
+        template_summaries,
+        template_text,
+    )
     from ratecli.errors import did_you_mean  # noqa: PLC0415
 
     known = template_summaries()
@@ -155,7 +159,7 @@ def _own_data_starter(asked: StarterOptions) -> tuple[str, list[str]]:
 
 
 def _columns(data: Path, separator: str | None) -> str:
-    from ratecli.datasets.tables import (  # noqa: PLC0415  # noqa: PLC0415
+    from ratecli.datasets.tables import (  # noqa: PLC0415
         SEPARATOR_HELP,
         guess_separator,
         read_table_file,
@@ -221,7 +225,7 @@ def validate(
 
 
 def _check_file(file: Path, settings: Sequence[str], warnings: list[Diagnostic]) -> str:
-    """One line on a file without errors."""
+    """Return one line about a file without errors."""
     from ratecli.cli.console import record_progress  # noqa: PLC0415
     from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
 

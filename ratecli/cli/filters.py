@@ -1,4 +1,4 @@
-"""`filter`."""
+"""The command `filter`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ AlphaOption: TypeAlias = Annotated[
     float,
     typer.Option(
         metavar="ALPHA",
-        help="By how much what the filter says of a row may shift the chance of its group, from 0 to 1.",
+        help="By how much what the filter says of a row may shift the chance of its group, from 0 "
+        "to 1.",
     ),
 ]
 FilterAlgorithmOption: TypeAlias = Annotated[
@@ -84,7 +85,8 @@ MissingOption: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="HOW",
-        help="What a missing number is: error | mean. mean is that of the rows that the filter is learned on.",
+        help="What a missing number is: error | mean. mean is that of the rows that the filter is "
+        "learned on.",
     ),
 ]
 HoldoutOption: TypeAlias = Annotated[
@@ -119,7 +121,9 @@ def filter_table(
     seed: SeedOption = 0,
     separator: SeparatorOption = None,
 ) -> None:
-    """Keep rows of a table so that groups balance, by a filter that tells little of anybody's group."""
+    """Keep rows of a table so that groups balance, by a filter that tells little of anybody's
+    group.
+    """
     from ratecli.apply.table_filter import FilterRequest, learn_table_filter  # noqa: PLC0415
 
     place = None if output == STDOUT else output
@@ -146,7 +150,7 @@ def filter_table(
 
 
 def _summary(told: FilterReport, wanted: FilterRequest) -> str:
-    """What was kept, and what the filter does."""
+    """Return what was kept and the effect of the filter."""
     heads, *rows = told.table()
     how_many = f"{told.kept} of {pluralize(told.rows, 'row')} kept"
     lines = [

@@ -1,4 +1,4 @@
-"""`plan`."""
+"""The command `plan`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _print_plan(asked: RunRequest) -> None:
 
 
 def _print_plans(here: Sequence[RunRequest], there: Sequence[RunRequest]) -> None:
-    """A row an experiment, and one for all; those `there` wait for their data."""
+    """Print a row per experiment and a total; the data of those in `there` is still missing."""
     from ratecli.experiment.prepare import forecast_runs  # noqa: PLC0415
     from ratecli.files import LEDGER_FILE  # noqa: PLC0415
 
@@ -107,7 +107,7 @@ def _print_plans(here: Sequence[RunRequest], there: Sequence[RunRequest]) -> Non
 
 
 def _trials(prepared: PreparedExperiment) -> int:
-    """How many there are, as far as the file alone tells."""
+    """Return the number of trials, as far as it is known from the file alone."""
     return len(prepared.cases) * len(prepared.experiment.seeds)
 
 

@@ -1,4 +1,4 @@
-"""`test-plugin`."""
+"""The command `test-plugin`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ratecli.conformance.outcome import OptimalityGap, PluginReport
 
 EXIT_PLUGIN_FAILED = 3
-"""A check does not hold."""
+"""Exit code if a check failed."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -28,13 +28,16 @@ def check_plugin(
         str,
         typer.Argument(
             metavar="NAME|PACKAGE|MODULE:OBJECT",
-            help="An algorithm, data set or metric, a package with some, or an object not installed yet.",
+            help="An algorithm, data set or metric, a package with some, or an object not "
+            "installed yet.",
         ),
     ],
     offline: OfflineOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that a plugin keeps what ratecli takes for granted, on tiny problems with known optima."""
+    """Check that a plugin keeps what ratecli takes for granted, on tiny problems with known
+    optima.
+    """
     from ratecli.conformance.targets import parse_targets  # noqa: PLC0415
 
     reports = [each.report(offline=offline) for each in parse_targets(target)]
@@ -46,7 +49,7 @@ def check_plugin(
 
 
 def _plain(report: PluginReport) -> dict[str, Any]:
-    """As JSON, which has no NaN and no infinity."""
+    """Return a report for JSON, with null in place of NaN and infinity."""
     gaps = [
         {key: None if _is_not_finite(value) else value for key, value in asdict(gap).items()}
         for gap in report.gaps

@@ -1,4 +1,4 @@
-"""`predict`."""
+"""The command `predict`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def predict(
         Path,
         typer.Argument(
             metavar="MODEL",
-            help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for the main variant; the "
-            "folder that `ratecli filter` left.",
+            help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for the main "
+            "variant; the folder that `ratecli filter` left.",
             autocompletion=complete_models,
         ),
     ],
@@ -54,9 +54,11 @@ def predict(
     ] = "",
     separator: SeparatorOption = None,
 ) -> None:
-    """Apply a stored classifier to a table: its columns, and behind them score, chance and decision.
+    """Apply a stored classifier to a table: its columns, and behind them score, chance and
+    decision.
 
-    Of a filter the columns are the chance that a row is kept, the value drawn, and whether it is kept.
+    Of a filter the columns are the chance that a row is kept, the value drawn, and whether it is
+    kept.
     """
     from ratecli.apply.predict import PredictRequest  # noqa: PLC0415
     from ratecli.apply.predict import predict_file as predicted  # noqa: PLC0415

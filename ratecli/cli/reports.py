@@ -1,4 +1,4 @@
-"""`report`."""
+"""The command `report`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def add_to(app: typer.Typer) -> None:
 def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     """Write tables, plots and report again from what is stored; `run` also takes up changes.
 
-    Several experiments get a page over all of them too, report.html in the results folder. While a run goes
-    on, they are of what is stored so far.
+    Several experiments get a page over all of them too, report.html in the results folder. While a
+    run goes on, they are of what is stored so far.
     """
     folders = collect_errors(files, lambda file: _folder(file, output))
     stored = _stored_folders(files, folders)
@@ -38,20 +38,23 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     def tell(write: Callable[[], list[Path]]) -> None:
         typer.echo("".join(f"{path}\n" for path in write()), nl=False)
 
-    # a ledger that cannot be read keeps no other experiment from its report, nor all from their page
+    # an unreadable ledger must not prevent the other reports or the page over all experiments
     acts: list[Callable[[], list[Path]]] = [partial(write_report, folder) for folder in stored]
     collect_errors([*acts, joined], tell)
 
 
 def _folder(file: Path, output: Path) -> Path:
-    """Where the experiment's results are to be."""
+    """Return the results folder of an experiment."""
     from ratecli.config.experiment import load_experiment  # noqa: PLC0415
 
     return output / load_experiment(file)[0].name
 
 
 def _stored_folders(files: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
-    """Folders with results, each once. Says which have none; BadParameter where no one has any."""
+    """Return the distinct folders that contain results, and print which do not.
+
+    Raises BadParameter if none does.
+    """
     from ratecli.runner.run import LEDGER_FILE  # noqa: PLC0415
 
     found = dict.fromkeys(folder for folder in folders if (folder / LEDGER_FILE).is_file())

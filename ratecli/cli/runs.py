@@ -1,4 +1,4 @@
-"""`run`."""
+"""The command `run`."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ SmokeOption: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--smoke",
-        help="Run one trial of each algorithm on each data set, to see that all works; a run without it "
-        "does the rest.",
+        help="Run one trial of each algorithm on each data set, to see that all works; a run "
+        "without it does the rest.",
     ),
 ]
 ExecutorOption: TypeAlias = Annotated[
@@ -58,7 +58,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(run)
 
 
-def run(  # one parameter an option
+def run(  # one parameter per option
     files: FilesArgument,
     settings: SettingsOption = None,
     jobs: JobsOption = None,

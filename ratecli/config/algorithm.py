@@ -55,7 +55,7 @@ SWEEP_SCHEMA = {
 }
 
 ENTRY_KEYS = ("constraints_on", "filter", "margin", "safety", "sweep")
-"""What an entry says beside the label and the algorithm's options."""
+"""Keys of an entry other than its label and the algorithm's options."""
 
 SweepField = Annotated[
     Sweep,
@@ -79,28 +79,29 @@ class AlgorithmSpec(Spec):
     )
     constraints_on: Literal["train", "validation"] = Field(
         "train",
-        description="The split on which constraints must hold. On validation rows, which no model is "
-        "fitted to, they are tightened on training rows until they do.",
+        description="The split on which constraints must hold. On validation rows, which no model "
+        "is fitted to, they are tightened on training rows until they do.",
     )
     margin: Annotated[float, Strict(), Gt(0.5), Lt(1)] | None = Field(
         None,
-        description="Confidence with which each constraint must hold: its value plus its standard error "
-        "times the normal quantile (1.64 for 0.95) must satisfy it. With too few rows for that, the trial "
-        "ends as `no_solution_found`.",
+        description="Confidence with which each constraint must hold: its value plus its standard "
+        "error times the normal quantile (1.64 for 0.95) must satisfy it. With too few rows for "
+        "that, the trial ends as `no_solution_found`.",
     )
     safety: AlgorithmSafety = Field(
         None,
-        description="Keys of the safety test that are others than the file's, a test for this algorithm "
-        "alone where the file has none, or false: no test.",
+        description="Keys of the safety test that are others than the file's, a test for this "
+        "algorithm alone where the file has none, or false: no test.",
     )
     filter: AlgorithmFilter = Field(
         None,
-        description="false: this algorithm is trained on all training rows, whatever the file's filter says.",
+        description="false: this algorithm is trained on all training rows, whatever the file's "
+        "filter says.",
     )
     sweep: SweepField | None = Field(
         None,
-        description="What varies for this algorithm only, beside the experiment's sweep. A name that "
-        "is one of its options sets it.",
+        description="What varies for this algorithm only, beside the experiment's sweep. A name "
+        "that is one of its options sets it.",
     )
 
     @model_validator(mode="wrap")
@@ -148,7 +149,7 @@ class AlgorithmSpec(Spec):
         return schema | {"anyOf": [fields["name"], entry]}
 
     def as_file(self) -> dict[str, Any]:
-        """The entry as it is written in a file, everything said."""
+        """Return the entry as written in a file, with all values explicit."""
         own: dict[str, Any] = {"sweep": self.sweep.as_file()} if self.sweep else {}
         if self.constraints_on != "train":
             own["constraints_on"] = self.constraints_on
@@ -162,7 +163,7 @@ class AlgorithmSpec(Spec):
 
 
 def entry_label(raw: object) -> str | None:
-    """The label that a raw entry asks for, if it is anything like an entry."""
+    """Return the label of a raw entry, or None if the entry is malformed."""
     if isinstance(raw, str):
         return raw
     if not (isinstance(raw, dict) and len(raw) == 1):
@@ -173,14 +174,14 @@ def entry_label(raw: object) -> str | None:
 
 
 def entry_sweep(raw: object) -> Mapping[str, Any]:
-    """The raw `sweep` of a raw entry, if there is one."""
+    """Return the raw `sweep` of a raw entry; empty if there is none."""
     options = next(iter(raw.values()), None) if isinstance(raw, dict) else None
     sweep = options.get("sweep") if isinstance(options, dict) else None
     return sweep if isinstance(sweep, dict) else {}
 
 
 def entry_label_loc(index: int, raw: object) -> tuple[str | int, ...]:
-    """Where the label of a raw entry stands."""
+    """Return the location of a raw entry's label."""
     if not isinstance(raw, dict):
         return ("algorithms", index)
     name, given = next(iter(raw.items()))
@@ -215,7 +216,7 @@ def _entry_fields(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _relocate_complaint(complaint: Complaint, name: str, raw: object) -> Complaint:
-    """The complaint at the place of the file's entry rather than of the model's field."""
+    """Move a complaint from a field of the model to the corresponding place in the file."""
     field, *rest = complaint.loc
     if field in ENTRY_KEYS:
         return Complaint(

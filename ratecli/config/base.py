@@ -1,4 +1,4 @@
-"""What all parts of the file have in common: frozen, no unknown keys, faults in plain words."""
+"""The base class and the field types shared by all sections of the file."""
 
 from __future__ import annotations
 
@@ -36,20 +36,23 @@ from ratecli.config.sweep import SweepValue
 IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 SOLUTION_RATE = "solution_rate"
+"""Name in tables and expectations of the share of trials that returned a classifier."""
 FAILURE_RATE = "failure_rate"
-"""What tables and expectations call the share of trials that gave a classifier, and of those that gave
-one which breaks a constraint (with a dot behind it: that constraint); no metric may be called so."""
+"""Name of the share of trials that returned a classifier which violates a constraint.
+
+A constraint's name may follow after a dot. Metrics must not have these two names.
+"""
 RESERVED_RESULT_FILES = {
     "reference": "the folder of pinned numbers",
     "report.html": "the page over several experiments",
 }
-"""What the folder of results holds beside experiments: none of these may have such a name."""
+"""Other contents of the results folder; no experiment may have one of these names."""
 NAME_HELP = "a name begins with a letter or '_' and goes on with letters, digits and '_'"
 SLUG_HELP = "use small letters, digits, '.', '_' and '-', beginning with a letter or digit"
 
 
 def check_name(loc: Loc, name: str, *, key: bool = True) -> list[Complaint]:
-    """The complaint about a name that rules could not refer to, if it is one."""
+    """Return an error if rules could not refer to this name."""
     if IDENTIFIER_PATTERN.fullmatch(name) and len(name) <= 100:
         return []
     hint = missing_space_hint(name) or NAME_HELP
@@ -57,7 +60,7 @@ def check_name(loc: Loc, name: str, *, key: bool = True) -> list[Complaint]:
 
 
 def check_slug(loc: Loc, text: str) -> list[Complaint]:
-    """The complaint about a text that could not be a plain file name, if it is one."""
+    """Return an error if the text is not a plain file name."""
     if SLUG_PATTERN.fullmatch(text):
         return []
     return [Complaint(loc, "E104", f"{quote_value(text)} cannot name a file or folder", SLUG_HELP)]
@@ -67,13 +70,16 @@ MAX_RULE_LENGTH = 2000
 
 
 class Spec(BaseModel):
-    """A mapping of the file. `cross_check` looks at the raw data, so that it always has its say."""
+    """A mapping in the file: immutable, without unknown keys.
+
+    `cross_check` gets the raw data, so that it runs even if fields are invalid.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
-        """Complaints about what several keys say together."""
+        """Yield errors that concern several keys together."""
         del raw
         return ()
 
@@ -99,7 +105,7 @@ def _validate_slug(value: object) -> object:
 
 
 def validate_rule(value: object) -> object:
-    """The text of a rule as it is; raises what pydantic passes on (E103, E104, E302)."""
+    """Return the text of a rule; raise a ValidationError with E103, E104 or E302."""
     if not isinstance(value, str):
         hint = f"put it in quotes: '{value}'" if isinstance(value, int | float) else None
         return _accept_unless([wrong_type((), "the text of a rule", value, hint)], value)
@@ -124,7 +130,7 @@ def _accept_unless(complaints: list[Complaint], value: object) -> object:
 
 
 class NotNull:
-    """Of a key that may be left out, but not be null: an editor is told so, too."""
+    """Annotation of a key that may be absent but not null: removes null from its JSON schema."""
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -135,9 +141,9 @@ class NotNull:
 
 
 def require_value(wanted: str, hint: str) -> BeforeValidator:
-    """For a key that asks for something by being there: left empty, it would silently ask for nothing.
+    """Return a validator that rejects an empty value with an E103.
 
-    Raises what pydantic passes on, an E103.
+    For keys whose mere presence requests something: if empty, they would silently request nothing.
     """
 
     def check(value: object) -> object:

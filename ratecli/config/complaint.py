@@ -1,4 +1,4 @@
-"""What is wrong with a value, said to a person, on its way through pydantic."""
+"""Validation errors with a location in the data, and their conversion from and to pydantic."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from ratecli.config.document import Document, Loc
 from ratecli.errors import Diagnostic, did_you_mean
 
 CODE_PATTERN = re.compile(r"E\d{3}")
-LOCATION_MARK = (
-    "\0"  # in a message: the name of its place, once that is known; no YAML text holds it
-)
-KEY_MARK = "[key]"  # pydantic's last step of a location when a key, not its value, is wrong
+LOCATION_MARK = "\0"
+"""Placeholder in messages for the name of the location; no YAML text contains it."""
+KEY_MARK = "[key]"
+"""Last element of pydantic's location if a key is invalid, not its value."""
 
 
 @dataclass(frozen=True)
 class Complaint:
-    """A fault whose place is still a location in the data; `key` points to the key itself."""
+    """A diagnostic whose place is still a location in the data.
+
+    `key` is true if it concerns the key at that location, not the value.
+    """
 
     loc: Loc
     code: str
@@ -41,7 +44,7 @@ class Complaint:
 
 
 def as_validation_error(complaints: Sequence[Complaint], title: str) -> ValidationError:
-    """Complaints as the exception that pydantic passes on, outer locations added."""
+    """Wrap complaints in an exception to which pydantic adds outer locations."""
     details = [
         InitErrorDetails(
             type=PydanticCustomError(
@@ -58,10 +61,10 @@ def as_validation_error(complaints: Sequence[Complaint], title: str) -> Validati
 
 
 def complaints_of(error: ValidationError, known: Iterable[str] = ()) -> list[Complaint]:
-    """Every pydantic error in plain words; `known` are the keys allowed where it was raised.
+    """Return each pydantic error in plain words; `known` are the keys allowed where it was raised.
 
-    One mistake is said once: a misspelt key is not missing as well, a list of wrong entries not too
-    short, and the value under a bad key is left alone.
+    Each mistake is reported once: a misspelt key is not also missing, a list of invalid entries is
+    not also too short, and the value of an invalid key is not checked.
     """
     details = error.errors(include_url=False)
     names = list(known)
@@ -84,19 +87,19 @@ def unknown_key(loc: Loc, names: Iterable[str]) -> Complaint:
 
 
 def missing_space_hint(key: str) -> str | None:
-    """Help for {a:b}, which is one key to YAML."""
+    """Return help for {a:b}, which YAML reads as a single key."""
     name, colon, rest = key.partition(":")
     return f"a space is missing after the ':': write {name}: {rest}" if colon else None
 
 
 def quote_value(value: object) -> str:
-    """A value in a sentence, cut to a readable length."""
+    """Return a value in quotes, cut to a readable length."""
     text = str(value)
     return f"'{text[:37]}...'" if len(text) > 40 else f"'{text}'"
 
 
 def describe_type(value: object) -> str:
-    """What a wrong value is, for the end of '... must be a list, not ...'."""
+    """Describe an invalid value, for the end of '... must be a list, not ...'."""
     if value is None:
         return "empty"
     if isinstance(value, bool):
@@ -109,7 +112,7 @@ def describe_type(value: object) -> str:
 
 
 def describe_location(loc: Loc) -> str:
-    """How a sentence calls what stands at `loc`."""
+    """Return what a message calls the value at `loc`."""
     if not loc:
         return "this"
     if isinstance(loc[-1], int):
@@ -119,7 +122,7 @@ def describe_location(loc: Loc) -> str:
 
 
 def invalid_choice(loc: Loc, value: object, choices: Iterable[str]) -> Complaint:
-    """What is none of some words: an E104 if it is a word, too, or a number, else an E103."""
+    """Return an error for an invalid choice: E104 for a scalar, else E103."""
     names = sorted(choices)
     if not isinstance(value, str | bool | int | float):
         return wrong_type(loc, f"one of {', '.join(names)}", value)
@@ -128,7 +131,7 @@ def invalid_choice(loc: Loc, value: object, choices: Iterable[str]) -> Complaint
 
 
 def wrong_type(loc: Loc, wanted: str, value: object, hint: str | None = None) -> Complaint:
-    """An E103: `wanted` reads on from 'must be'."""
+    """Return an E103; `wanted` continues the sentence after 'must be'."""
     return Complaint(
         loc, "E103", f"{LOCATION_MARK} must be {wanted}, not {describe_type(value)}", hint
     )
@@ -169,7 +172,7 @@ def _from_pydantic(error: ErrorDetails, names: list[str]) -> Complaint:
         return unknown_key(loc, names)
     if problem == "missing":
         return Complaint(loc, "E102", f"the key '{loc[-1]}' is missing")
-    if problem == "value_error":  # raised by the class itself: values that do not go together
+    if problem == "value_error":  # raised by the class itself: conflicting values
         return Complaint(loc, "E104", str(context["error"]))
     if problem == "literal_error":
         return invalid_choice(loc, value, _choices_of(context))
@@ -204,7 +207,7 @@ def _range_sentence(problem: str, value: object, context: dict[str, Any]) -> tup
 
 
 def sort_by_place(faults: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
-    """Faults in the order of their places, each once."""
+    """Yield diagnostics in the order of their places, without duplicates."""
     placed = {
         (f.place.file, f.place.line, f.place.column, f.code, f.message): f
         for f in faults

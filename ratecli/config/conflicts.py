@@ -1,4 +1,4 @@
-"""What several parts of the file say together: names used twice, too many trials, unlike levels."""
+"""Conflicts between parts of a file: duplicate names, too many trials, different levels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ratecli.errors import did_you_mean
 
 
 def safety_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Complaints about raw data that may be wrong in any other way, too."""
+    """Yield conflicts of safety tests and resampling; `raw` may have any other errors, too."""
     tests = list(_safety_tests(raw))
     for loc, test in tests:
         yield from _untested_conflicts(loc, raw)
@@ -31,7 +31,7 @@ def safety_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
 
 
 def _safety_tests(raw: Mapping[str, Any]) -> Iterator[tuple[Loc, Mapping[str, Any]]]:
-    """Every safety test that the file states, and where it stands."""
+    """Yield each safety test in the file with its location."""
     if isinstance(raw.get("safety"), dict):
         yield ("safety",), raw["safety"]
     entries = raw.get("algorithms")
@@ -52,7 +52,7 @@ def _untested_conflicts(loc: Loc, raw: Mapping[str, Any]) -> Iterator[Complaint]
 def _unknown_delta_keys(
     loc: Loc, test: Mapping[str, Any], raw: Mapping[str, Any]
 ) -> Iterator[Complaint]:
-    """Names in a mapping of deltas that are no constraints."""
+    """Report keys of `delta` that do not name a constraint."""
     delta, rules = test.get("delta"), raw.get("constraints")
     known = rules if isinstance(rules, dict) else {}
     for name in delta if isinstance(delta, dict) and known else ():
@@ -85,7 +85,7 @@ def _raw_datasets(raw: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def filter_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Complaints about raw data that may be wrong in any other way, too."""
+    """Yield conflicts of the filter; `raw` may have any other errors, too."""
     if raw.get("filter") is None:
         return
     yield from _filter_label_conflicts(raw)
@@ -112,18 +112,18 @@ def _filter_level_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
 
 
 RESERVED_NAMES = ("algorithm", "variant", "seed", "split", "metric", "value")
-"""Columns of the results that a swept name would hide."""
+"""Columns of the results that a swept name would shadow."""
 
 OUTCOME_SHARES = {SOLUTION_RATE, FAILURE_RATE}
 MAX_SEEDS = 10_000
 MAX_TRIALS = 100_000
-"""All are planned before the first is run."""
+"""Limit on the number of trials; all of them are planned before the first one runs."""
 DEPLOYED_LABEL = "deployed"
-"""What `of(...)` calls the deployed model."""
+"""Name of the deployed model in `of(...)`."""
 
 
 def find_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Complaints about raw data that may be wrong in any other way, too."""
+    """Yield all conflicts in raw data, which may have any other errors, too."""
     yield from dataset_sweep_conflicts(raw)
     yield from _shared_names(raw)
     yield from _reserved_names(raw)
@@ -150,7 +150,7 @@ def _algorithm_entries(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def _swept_locs(raw: Mapping[str, Any]) -> Iterator[Loc]:
-    """Where each swept name stands, the experiment's and the algorithms' own."""
+    """Yield the location of each swept name, in the experiment's sweep and the algorithms' own."""
     yield from (("sweep", name) for name in _mapping_at(raw, "sweep") if name not in SWEEP_KEYWORDS)
     for k, entry in enumerate(_algorithm_entries(raw)):
         names = [name for name in entry_sweep(entry) if name not in SWEEP_KEYWORDS]
@@ -182,7 +182,10 @@ RENAME_HINT = "rules tell them apart by name: rename one of them"
 def _reserved_names(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     name = raw.get("name")
     if isinstance(name, str) and name in RESERVED_RESULT_FILES:
-        message = f"'{name}' is {RESERVED_RESULT_FILES[name]}, and the experiment's results would be there too"
+        message = (
+            f"'{name}' is {RESERVED_RESULT_FILES[name]}, and the experiment's results would "
+            f"be there too"
+        )
         yield Complaint(("name",), "E106", message, "choose another name")
     for loc in _swept_locs(raw):
         if loc[-1] in RESERVED_NAMES:
@@ -235,7 +238,7 @@ def _file_name_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
 
 
 def _sweep_size_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Sweeps that are too big only together; each alone is looked at where it is read."""
+    """Report sweeps that are too large in combination; `read_sweep` checks each one alone."""
     outer = _count_points(_mapping_at(raw, "sweep"))
     for k, entry in enumerate(_algorithm_entries(raw)):
         size = outer * _count_points(entry_sweep(entry))
@@ -248,7 +251,7 @@ def _sweep_size_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
 
 
 def _trial_count_conflicts(raw: Mapping[str, Any], outer: int) -> Iterator[Complaint]:
-    """Points and seeds that are too many only together."""
+    """Report points and seeds that are too many in combination."""
     seeds = raw.get("seeds")
     count = seeds if isinstance(seeds, int) else len(seeds) if isinstance(seeds, list) else 1
     trials = (
@@ -268,7 +271,7 @@ def _count_points(sweep: Mapping[str, Any]) -> int:
 
 
 def _level_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Rows that are one table must all stand at the same levels."""
+    """Report data sets of one table that have different levels."""
     entries = {k: v for k, v in _mapping_at(raw, "datasets").items() if isinstance(v, dict)}
     found = {name: entry.get("levels") for name, entry in entries.items()}
     if len(set(map(repr, found.values()))) < 2 or DATASET_AXIS in _mapping_at(raw, "sweep"):

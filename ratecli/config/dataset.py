@@ -1,4 +1,4 @@
-"""One entry of `datasets:`: a registered source, or your own table."""
+"""The `datasets:` section: registered sources, tables from files, their splits, and resampling."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ratecli.config.complaint import (
 
 FRACTION_PATTERN = re.compile(r"(\d{1,6})/(0*[1-9]\d{0,5})")
 MAX_LEVELS = 30
-"""As many as the values of a column in a template (`mean(precision, by=level)`)."""
+"""Maximum number of levels; templates such as `mean(precision, by=level)` have the same limit."""
 DATASET_PARTS = ("train", "validation", "test")
 SHARED_KEYS = ("split", "levels")
 SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", *SHARED_KEYS)
@@ -46,13 +46,13 @@ EXCLUSIVE_SPLIT_KEYS = {
     "by": ("official", "stratify", *DATASET_PARTS),
     "official": ("train", "test"),
 }
-"""What a way to split leaves no room for."""
+"""Keys that cannot be combined with each way of splitting."""
 
 DATASET_KINDS = {"source": "a registered source", "path": "your own table"}
 
 
 def as_fraction(value: float | str) -> Fraction:
-    """A number, or text like '1/3', exactly."""
+    """Return a number, or text like '1/3', as an exact fraction."""
     return Fraction(value)
 
 
@@ -174,7 +174,7 @@ def _wrong_total(values: Mapping[str, Any], total: Fraction) -> str | None:
 
 
 class DatasetSpec(Spec):
-    """A data set by its source's name, or a table of your own by its path."""
+    """A data set: a registered source by its name, or a table by its path."""
 
     source: ColumnName | None = Field(
         None, description="A registered source; `ratecli ls datasets` lists them."
@@ -193,7 +193,8 @@ class DatasetSpec(Spec):
     )
     vectors: ColumnName | None = Field(
         None,
-        description="A file of word vectors, relative to the folder of this file (sources of texts).",
+        description="A file of word vectors, relative to the folder of this file (sources of "
+        "texts).",
     )
     format: Literal["csv", "parquet"] | None = Field(
         None, description="The table's format; by default taken from the path's ending."
@@ -203,8 +204,8 @@ class DatasetSpec(Spec):
     )
     stream: StrictFlag | None = Field(
         None,
-        description="Read the table piece by piece, for one larger than memory: a file, or a folder of "
-        "files of one table. `unconstrained` and `three_player` train on it.",
+        description="Read the table piece by piece, for one larger than memory: a file, or a "
+        "folder of files of one table. `unconstrained` and `three_player` train on it.",
     )
     sha256: Sha256Text | None = Field(None, description="The file must have this SHA-256.")
     label: ColumnName | None = Field(
@@ -220,8 +221,8 @@ class DatasetSpec(Spec):
     )
     label_range: LabelRange | None = Field(
         None,
-        description="Least and largest number that the label can be, null where there is none: what "
-        "a safety test may count on. For target: number.",
+        description="Least and largest number that the label can be, null where there is none: "
+        "what a safety test may count on. For target: number.",
     )
     features: ColumnNames | None = Field(
         None, description="Columns the classifier sees; by default all but label, weight and drop."
@@ -282,12 +283,12 @@ class DatasetSpec(Spec):
         ]
 
     def options(self) -> dict[str, Any]:
-        """What the file says about this data set, as plain data."""
+        """Return the options given in the file as plain data."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 def _target_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    """What does not go with the kind of label that an own table has."""
+    """Report options that conflict with the kind of label of a table."""
     if "path" not in raw:
         return
     if raw.get("target") != "number":
@@ -304,7 +305,7 @@ def _target_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
 
 
 def _stream_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    """What does not go with rows that are read piece by piece."""
+    """Report options that conflict with reading rows in pieces."""
     if raw.get("stream") is not True:
         return
     hint = "leave it out, or read the table into memory: stream: false"
@@ -332,7 +333,7 @@ def _foreign_key(key: str, chosen: str) -> Complaint:
 
 
 MAX_RESAMPLE_SHARE = 1000
-"""Times as many rows as there are: more were a slip."""
+"""Limit on the ratio of sampled to available rows; more is assumed to be a typo."""
 RESAMPLE_WANTED = "a number greater than 0, or a name of the sweep"
 
 
@@ -381,4 +382,4 @@ OptionalResample = Annotated[
         RESAMPLE_WANTED, "write a number, or remove the key to train on the rows of the split"
     ),
 ]
-"""None where the key is not there; left empty it is an E103."""
+"""None if the key is absent; an empty value is an E103."""

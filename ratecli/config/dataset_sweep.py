@@ -1,4 +1,4 @@
-"""Data sets taken one by one: a swept name `dataset`, and groups that each of them states anew."""
+"""Experiments that sweep over data sets (`dataset`), and groups defined separately for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ratecli.config.document import Loc
 from ratecli.errors import did_you_mean
 
 DATASET_AXIS = "dataset"
-"""The swept name whose values are names of data sets: each is then a problem of its own."""
+"""The swept name whose values are names of data sets; each is then a separate problem."""
 
 COMBINED_TABLE_HINT = "without sweep: {dataset: [...]} the rows of all data sets are one table"
 
@@ -49,7 +49,7 @@ GroupCondition = Annotated[
 
 
 def dataset_sweep_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Complaints about data sets that are swept, and about groups stated for each data set."""
+    """Yield errors about swept data sets and about groups defined for each data set."""
     datasets = raw.get("datasets")
     if not isinstance(datasets, dict):
         return
@@ -87,7 +87,7 @@ def _group_conflicts(
 
 
 def _own_dataset_axes(raw: Mapping[str, Any]) -> Iterator[Loc]:
-    """Where an algorithm's own sweep names data sets."""
+    """Yield the locations where an algorithm's own sweep names data sets."""
     entries = raw.get("algorithms")
     for k, entry in enumerate(entries if isinstance(entries, list) else []):
         if DATASET_AXIS in entry_sweep(entry):
@@ -95,7 +95,7 @@ def _own_dataset_axes(raw: Mapping[str, Any]) -> Iterator[Loc]:
 
 
 def _swept_datasets(raw: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
-    """Every value that any sweep gives to `dataset`, and where it stands."""
+    """Yield each value that any sweep gives to `dataset`, with its location."""
     sweeps: dict[Loc, Any] = {("sweep",): raw.get("sweep")}
     for loc in _own_dataset_axes(raw):
         sweeps[loc[:-1]] = entry_sweep(raw["algorithms"][loc[1]])

@@ -1,4 +1,4 @@
-"""A file with its data, and the place of everything in it."""
+"""A YAML document: its data, and the position of everything in it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ HEX_ESCAPES = {"x": 4, "u": 6, "U": 10}
 
 
 def character_offsets(raw: str, value: str, style: str) -> list[tuple[int, int]]:
-    """For each character of `value`, and for its end, where it stands in `raw`: start and end.
+    """Return start and end in `raw` of each character of `value`, and of the end of `value`.
 
-    Walks both texts side by side. What cannot be matched (odd folding) points to where it stopped.
+    Both texts are scanned in parallel. If they cannot be matched (unusual folding), all further
+    characters map to the position where the scan stopped.
     """
     at = _first_character(raw, style)
     found: list[tuple[int, int]] = []
@@ -48,14 +49,14 @@ def _after_indent(raw: str, at: int) -> int:
 
 
 def _skip_fold(raw: str, at: int, character: str) -> int:
-    """A line break with its indentation stands for one blank; blanks of the text stay."""
+    """Skip a line break with its indentation, which represents one space; keep other spaces."""
     while (fold := FOLDED_BREAK.match(raw, at)) and character not in " \n":
         at = fold.end()
     return at
 
 
 def _written_length(raw: str, at: int, style: str) -> int:
-    """How many characters of `raw` the character at `at` was written with."""
+    """Return the number of characters of `raw` that represent the character at `at`."""
     if fold := FOLDED_BREAK.match(raw, at):
         return fold.end() - at
     if style == "'" and raw.startswith("''", at):
@@ -70,7 +71,7 @@ Loc = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Document:
-    """The nodes of one file; overrides are nodes that come from another source."""
+    """The nodes of one file, possibly with overrides, which are nodes of another source."""
 
     path: Path
     text: str
@@ -78,7 +79,7 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """The document of a file; FaultError with E001 to E005."""
+        """Return the document of a file; raise E001 to E005."""
         return cls._of(path, read_source(path))
 
     @classmethod
@@ -107,9 +108,10 @@ class Document:
     def place(
         self, loc: Sequence[str | int], span: Span | None = None, *, key: bool = False
     ) -> SourceLocation:
-        """Where `loc` stands: its value, with `key` its key; what is missing, at its parent's key.
+        """Return the position of the value at `loc`, or of its key if `key` is true.
 
-        `span` counts characters of the value's text and is traced back through quotes and folds.
+        The position of a missing value is that of its parent's key. `span` selects characters of
+        the value's text and is mapped back through quotes and folded lines.
         """
         name, node, complete = self._find(loc)
         if complete and span is not None and isinstance(node, ScalarNode):
@@ -123,7 +125,7 @@ class Document:
         return head.source.place(head.start, head.end)
 
     def _find(self, loc: Sequence[str | int]) -> tuple[ScalarNode | None, YamlNode, bool]:
-        """The deepest node towards `loc`, the key it stands under, and whether it is `loc`."""
+        """Return the deepest key and node on the path to `loc`, and whether it is `loc`."""
         name: ScalarNode | None = None
         node: YamlNode = self.root
         for step in loc:
@@ -137,14 +139,14 @@ class Document:
 
 
 def _is_on_key_line(node: YamlNode) -> bool:
-    """Whether a value stands on its key's line, so that it can be shown itself."""
+    """Return whether a value is on the line of its key, so that an excerpt can show it."""
     if isinstance(node, ScalarNode):
         return node.end > node.start
     return isinstance(node, MapNode | ListNode) and node.flow
 
 
 def _excerpt_node(node: YamlNode) -> YamlNode:
-    """What to show of a node that has no key of its own: all of it, or its beginning."""
+    """Return what to show of a node without a key: the node itself, or its beginning."""
     if isinstance(node, MapNode) and not node.flow and node.entries:
         return next(iter(node.entries.values()))[0]
     if isinstance(node, ListNode) and not node.flow and node.items:

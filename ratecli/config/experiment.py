@@ -1,4 +1,4 @@
-"""An experiment: what a file says, checked, with every default filled in."""
+"""The experiment: the validated content of a file, with all defaults filled in."""
 
 from __future__ import annotations
 
@@ -54,13 +54,16 @@ def _validate_bytes(value: object) -> object:
     hint = "write a text like 512 MiB or 4 GiB"
     found = _parse_amount(value, BYTES_PER_UNIT, hint)
     if not MIN_MEMORY <= found <= MAX_MEMORY:
-        message = f"{LOCATION_MARK} must be from 64 MiB, which Python alone takes, to 1 PiB, not '{value}'"
+        message = (
+            f"{LOCATION_MARK} must be from 64 MiB, which Python alone takes, to 1 PiB, not "
+            f"'{value}'"
+        )
         raise _limit_error("E104", message, hint)
     return int(found)
 
 
 def _parse_amount(value: object, units: dict[str, float], hint: str) -> float:
-    """A number as it is, or a text's number times its unit."""
+    """Return a number unchanged, or the number in a text times its unit."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise _limit_error(
             "E103", f"{LOCATION_MARK} must be a number or a text, not {describe_type(value)}", hint
@@ -91,7 +94,7 @@ MemoryField = Annotated[int, BeforeValidator(_validate_bytes), _amount_schema(BY
 
 
 class LimitsSpec(Spec):
-    """What a trial may take. Numbers do not hang on it: it is not part of a trial's key."""
+    """Time and memory limits of a trial. They do not affect results, so they are not in its key."""
 
     time: DurationField | None = Field(
         None,
@@ -99,8 +102,8 @@ class LimitsSpec(Spec):
     )
     memory: MemoryField | None = Field(
         None,
-        description="A trial whose process holds more is ended as error, and streamed data sets are "
-        "read in pieces that stay within it: a text like 2 GiB.",
+        description="A trial whose process holds more is ended as error, and streamed data sets "
+        "are read in pieces that stay within it: a text like 2 GiB.",
     )
 
 
@@ -148,7 +151,7 @@ def _validate_penalty(value: object) -> object:
         raise _experiment_error("E103", message, hint)
     good = PER_ROW_PATTERN.fullmatch(value) if isinstance(value, str) else 0 < value < float("inf")
     if not good:
-        # without a penalty an SVM on separable rows has no smallest solution
+        # without a penalty, an SVM on separable rows has no minimizer
         raise _experiment_error(
             "E104", f"{LOCATION_MARK} must be greater than 0 and finite, not '{value}'", hint
         )
@@ -194,7 +197,7 @@ class Regularization(Spec):
 
 
 class DeployedSpec(Spec):
-    """Where the deployed model's decisions come from."""
+    """The source of the deployed model's decisions."""
 
     column: ColumnName | None = Field(
         None, description="The column that holds the deployed model's decisions."
@@ -245,23 +248,24 @@ class Experiment(Spec):
     )
     deployed: DeployedSpec | None = Field(
         None,
-        description="The model in use, which churn, wins, losses and of(deployed, ...) compare with.",
+        description="The model in use, which churn, wins, losses and of(deployed, ...) compare "
+        "with.",
     )
     resample: OptionalResample = Field(
         None,
-        description="Training rows of each seed are drawn with replacement from all rows of each data "
-        "set, this share as many as there are (it may exceed 1), and all rows are test rows: what a "
-        "model does is known exactly. A number, or a name of the sweep.",
+        description="Training rows of each seed are drawn with replacement from all rows of each "
+        "data set, this share as many as there are (it may exceed 1), and all rows are test rows: "
+        "what a model does is known exactly. A number, or a name of the sweep.",
     )
     safety: OptionalSafety = Field(
         None,
-        description="A test of every constraint on rows that no algorithm sees: a model that fails it "
-        "is not given, and the trial ends as no_solution_found.",
+        description="A test of every constraint on rows that no algorithm sees: a model that "
+        "fails it is not given, and the trial ends as no_solution_found.",
     )
     filter: OptionalFilter = Field(
         None,
-        description="A balanced filter that training rows go through before any algorithm sees them; its own "
-        "trials are called filter.",
+        description="A balanced filter that training rows go through before any algorithm sees "
+        "them; its own trials are called filter.",
     )
     sweep: SweepField = Field(
         default_factory=Sweep,
@@ -292,12 +296,12 @@ class Experiment(Spec):
         return find_conflicts(raw)
 
     def pool(self, point: SweepPoint) -> tuple[str, ...]:
-        """The data sets whose rows are put together at a sweep point, in alphabetical order."""
+        """Return the data sets whose rows are pooled at a sweep point, in alphabetical order."""
         one = point.get(DATASET_AXIS)
         return tuple(sorted(self.datasets)) if one is None else (str(one),)
 
     def resolved(self) -> dict[str, Any]:
-        """The experiment with every default filled in, as plain data that is a valid file again."""
+        """Return the experiment with all defaults as plain data that is again a valid file."""
         data = self.model_dump(mode="json", exclude={"algorithms", "datasets", "expect", "seeds"})
         special: dict[str, Any] = {
             "datasets": {name: entry.options() for name, entry in self.datasets.items()},
@@ -308,19 +312,19 @@ class Experiment(Spec):
         }
         absent = {
             key for key in ("resample", "safety", "filter") if data[key] is None
-        }  # null says nothing there
+        }  # null would not be valid in a file
         keys = [key for key in type(self).model_fields if key not in absent]
         return {key: special.get(key, data.get(key)) for key in keys}
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Experiment, Document]:
-    """The experiment of a file and where everything in it stands; FaultError with all faults."""
+    """Read an experiment file; raise FaultError with all errors in it."""
     document = apply_overrides(Document.read(path), overrides)
     return read_experiment(document), document
 
 
 def read_experiment(document: Document) -> Experiment:
-    """The experiment of a document; FaultError with all E1xx and E302 faults, placed."""
+    """Validate a document; raise FaultError with the locations of all E1xx and E302 errors."""
     try:
         return Experiment.model_validate(document.data)
     except ValidationError as error:
@@ -329,6 +333,6 @@ def read_experiment(document: Document) -> Experiment:
 
 
 def json_schema() -> dict[str, Any]:
-    """Draft 2020-12; describes the file as it is written, defaults and short forms included."""
+    """Return the JSON schema (draft 2020-12) of files, including defaults and short forms."""
     schema = Experiment.model_json_schema(mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema

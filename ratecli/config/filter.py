@@ -1,4 +1,4 @@
-"""The `filter:` part: training rows are balanced before any algorithm sees them."""
+"""The `filter:` section: training rows are balanced before any algorithm sees them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ratecli.config.complaint import (
 )
 
 FILTER = "filter"
-"""What results call the stage's own trials."""
+"""Label of the filter's own trials in results."""
 TAKE_CHOICES = ("weights", "sample")
 ALPHA_WORDS = "a number from 0 to 1"
 DEFAULT_FILTER = "balanced_tree"
@@ -36,7 +36,7 @@ UNBOUNDED_HINT = "to bound nothing, remove the key"
 
 
 def _validate_columns(value: object) -> object:
-    """One column or several, as a list."""
+    """Return one column or several as a tuple."""
     if isinstance(value, str) and value:
         return (value,)
     if not isinstance(value, list | tuple):
@@ -67,7 +67,7 @@ def _validate_alpha(value: object) -> object:
 
 
 def _validate_algorithm(value: object) -> object:
-    """A name, or a name with options, as the latter."""
+    """Return a name, or a name with options, as a mapping of the name to its options."""
     example = "write `algorithm: NAME` or `algorithm: {NAME: {option: value}}`"
     if isinstance(value, str):
         return {value: {}}
@@ -83,7 +83,7 @@ def _validate_algorithm(value: object) -> object:
 
 def _validate_take(value: object) -> object:
     if isinstance(value, str) and value not in TAKE_CHOICES and IDENTIFIER_PATTERN.fullmatch(value):
-        return value  # of the sweep, or nothing: told where the sweep is known
+        return value  # a name of the sweep; checked once the sweep is known
     if value not in TAKE_CHOICES:
         raise as_validation_error([invalid_choice((), value, TAKE_CHOICES)], "choice")
     return value
@@ -128,8 +128,10 @@ TakeField = Annotated[
 
 
 class FilterSpec(Spec):
-    """A balanced filter before training: it keeps rows so that groups have given shares, and does not see
-    the columns that tell them. Validation, test and safety rows are not filtered.
+    """A filter that balances groups before training.
+
+    It keeps rows so that groups have the desired shares, without using the columns that define the
+    groups. Validation, test and safety rows are not filtered.
     """
 
     balance: Annotated[
@@ -138,33 +140,34 @@ class FilterSpec(Spec):
         require_value("a column or a list of columns", FILTER_GOAL_HINT),
     ] = Field(
         None,
-        description="The column whose values are to have equal shares among the training rows that are "
-        "kept, or several such columns.",
+        description="The column whose values are to have equal shares among the training rows "
+        "that are kept, or several such columns.",
     )
     objective: Annotated[
         RuleText | None, NotNull(), require_value("the text of a rule", FILTER_GOAL_HINT)
     ] = Field(
         None,
-        description="Instead of 'balance' the distance of shares from other targets that is to be small, "
-        "as in sqrt((share[women] - 0.4)**2 + (share[men] - 0.6)**2).",
+        description="Instead of 'balance' the distance of shares from other targets that is to be "
+        "small, as in sqrt((share[women] - 0.4)**2 + (share[men] - 0.6)**2).",
     )
     disclosivity: Annotated[
         AlphaField | None, NotNull(), require_value(ALPHA_WORDS, UNBOUNDED_HINT)
     ] = Field(
         None,
-        description="alpha: by how much at most what the filter's proxy says of a row may move the chance "
-        "of any value of these columns; balanced_tree keeps it. Left out, there is no bound.",
+        description="alpha: by how much at most what the filter's proxy says of a row may move "
+        "the chance of any value of these columns; balanced_tree keeps it. Left out, there is no "
+        "bound.",
     )
     algorithm: FilterAlgorithm = Field(
         default_factory=lambda: dict[str, dict[str, Any]]({DEFAULT_FILTER: {}}),
-        description="balanced_tree, or another filter (`ratecli ls algorithms`), by its name or with its "
-        "options as {name: {option: value}}.",
+        description="balanced_tree, or another filter (`ratecli ls algorithms`), by its name or "
+        "with its options as {name: {option: value}}.",
     )
     take: TakeField = Field(
         "weights",
-        description="weights: each training row counts by the chance that it is kept. sample: each is kept "
-        "or not, drawn by the seed. A row without a chance, or not drawn, does not train and has no say in "
-        "how features are encoded.",
+        description="weights: each training row counts by the chance that it is kept. sample: "
+        "each is kept or not, drawn by the seed. A row without a chance, or not drawn, does not "
+        "train and has no say in how features are encoded.",
     )
 
     @classmethod
@@ -184,11 +187,11 @@ class FilterSpec(Spec):
 
     @property
     def name(self) -> str:
-        """The algorithm's."""
+        """Name of the filter algorithm."""
         return next(iter(self.algorithm))
 
     def given(self) -> dict[str, Any]:
-        """The part as it is written in a file, everything said."""
+        """Return the section as written in a file, with all values explicit."""
         data = self.model_dump(mode="json", exclude_none=True)
         return data | ({"balance": list(self.balance)} if self.balance else {})
 
@@ -200,7 +203,7 @@ OptionalFilter = Annotated[
         "a mapping of keys to values", "write filter: {balance: COLUMN}, or remove the key"
     ),
 ]
-"""None where the key is not there; left empty it is an E103."""
+"""None if the key is absent; an empty value is an E103."""
 
 
 def _validate_off(value: object) -> object:
@@ -213,4 +216,4 @@ def _validate_off(value: object) -> object:
 
 
 AlgorithmFilter = Annotated[Literal[False] | None, NotNull(), BeforeValidator(_validate_off)]
-"""What an algorithm's entry says of the filter: that its training rows are not filtered, or nothing."""
+"""The `filter` of an algorithm's entry: False trains it on unfiltered rows; None if absent."""

@@ -1,4 +1,4 @@
-"""What a YAML text is made of, each node with the stretch it stands on."""
+"""The nodes of a YAML text, with their positions in the source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_INTEGER = 2**63 - 1
 
 
 def resolve_scalar(text: str) -> PlainScalar:
-    """The value of an unquoted scalar; OverflowError for whole numbers beyond 64 bits."""
+    """Return the value of an unquoted scalar; raise OverflowError for integers beyond 64 bits."""
     if text in SCALAR_CONSTANTS:
         return SCALAR_CONSTANTS[text]
     if INTEGER_PATTERN.fullmatch(text):
@@ -42,7 +42,7 @@ def resolve_scalar(text: str) -> PlainScalar:
 def _parse_integer(text: str) -> int:
     base = INTEGER_BASES.get(text[:2], 10)
     digits = text[2:] if base != 10 else text
-    # int() itself refuses thousands of digits, so the length is looked at first
+    # int() rejects thousands of digits, so check the length first
     number = int(digits, base) if len(digits.lstrip("+-0")) <= 64 else MAX_INTEGER + 1
     if abs(number) > MAX_INTEGER:
         raise OverflowError(text)
@@ -67,11 +67,11 @@ class SourceText:
 
     @cached_property
     def _texts(self) -> list[str]:
-        # kept, so that thousands of faults on one long line share its text
+        # cached, so that thousands of errors on one long line share its text
         return [line.rstrip("\r\n\x85\u2028\u2029") for line in self._lines]
 
     def line(self, number: int) -> str:
-        """The text of a line, counted from 0, without its break."""
+        """Return the text of a line, counted from 0, without its line break."""
         return self._texts[number]
 
     def offset(self, line: int, column: int) -> int:
@@ -81,7 +81,7 @@ class SourceText:
         return bisect_right(self._starts, offset) - 1
 
     def place(self, start: int, end: int) -> SourceLocation:
-        """The stretch from `start` to `end`, cut where its first line ends; never empty."""
+        """Return the range from `start` to `end`, cut at the end of its first line; never empty."""
         number = self.line_of(start)
         excerpt, column = self.line(number), start - self._starts[number]
         width = max(1, min(end - start, len(excerpt) - column))
@@ -89,13 +89,13 @@ class SourceText:
 
     @property
     def last(self) -> int:
-        """The offset just behind the last character that is not blank."""
+        """The offset after the last character that is not whitespace."""
         return len(self.text.rstrip())
 
 
 @dataclass(frozen=True)
 class YamlNode:
-    """A stretch of a source; `size` counts nodes and `height` levels, aliases expanded."""
+    """A range of a source; `size` counts nodes and `height` levels, with aliases expanded."""
 
     source: SourceText
     start: int
@@ -106,7 +106,7 @@ class YamlNode:
 
 @dataclass(frozen=True)
 class ScalarNode(YamlNode):
-    """One value; `style` is the quote or block mark it was written with, or empty."""
+    """A single value; `style` is its quote or block indicator, or empty."""
 
     value: PlainScalar
     text: str
@@ -126,7 +126,7 @@ class MapNode(YamlNode):
 
 
 def plain_data(node: YamlNode) -> Any:
-    """The data under a node."""
+    """Return the data of a node."""
     if isinstance(node, MapNode):
         return {name: plain_data(value) for name, (_, value) in node.entries.items()}
     if isinstance(node, ListNode):

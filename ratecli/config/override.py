@@ -1,4 +1,4 @@
-"""`--set path=value`: nodes of the file replaced by nodes that stand on the command line."""
+"""`--set path=value`: replaces nodes of the file by nodes parsed from the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP_PATTERN = re.compile(r"[^.=\s]+")
 
 @dataclass(frozen=True)
 class PathStep:
-    """One part of a dotted path and where it stands in the override."""
+    """One part of a dotted path and its position in the override."""
 
     text: str
     start: int
@@ -35,7 +35,7 @@ class PathStep:
 
 
 def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
-    """The document with every override applied in turn; FaultError with all E107s."""
+    """Return the document with all overrides applied in order; raise FaultError with all E107."""
     faults: list[Diagnostic] = []
     for text in overrides:
         try:
@@ -62,7 +62,10 @@ def _apply_override(document: Document, source: SourceText) -> Document:
 
 
 def _override_value(source: SourceText, start: int) -> YamlNode:
-    """The value as YAML; blanks stand for the path, so that offsets are those of the override."""
+    """Parse the value as YAML.
+
+    The path is replaced by spaces, so that offsets are those of the override.
+    """
     if not source.text[start:].strip():
         return ScalarNode(source, start, start, None, "", "")
     blank = SourceText(source.file, " " * start + source.text[start:])
@@ -80,7 +83,7 @@ def _with_whole_excerpt(fault: Diagnostic, source: SourceText) -> Diagnostic:
 
 
 def _move_to_source(node: YamlNode, source: SourceText) -> YamlNode:
-    """The same nodes, as stretches of another source."""
+    """Return the same nodes as ranges of another source."""
     if isinstance(node, MapNode):
         entries = {
             name: (replace(key, source=source), _move_to_source(value, source))
@@ -94,7 +97,7 @@ def _move_to_source(node: YamlNode, source: SourceText) -> YamlNode:
 
 
 def _replace_node(node: YamlNode, steps: Sequence[PathStep], value: YamlNode) -> YamlNode:
-    """A copy of the tree with `value` at the end of the path."""
+    """Return a copy of the tree with `value` at the end of the path."""
     if not steps:
         return value
     step, *rest = steps

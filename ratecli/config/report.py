@@ -1,4 +1,4 @@
-"""The `report:` part: which tables and plots to make."""
+"""The `report:` and `expect:` sections: tables, plots, and numbers to compare results with."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPLITS = get_args(SplitName)
 
 
 def _as_list(value: object) -> object:
-    """One split is a list of one; raises what pydantic passes on for what is none."""
+    """Return one split or several as a tuple; raise a ValidationError for invalid ones."""
     several = tuple(value) if isinstance(value, list | tuple) else (value,)
     found = [
         invalid_choice((k,) if isinstance(value, list | tuple) else (), each, SPLITS)
@@ -63,7 +63,7 @@ SplitNames = Annotated[
         {"anyOf": [SPLIT_SCHEMA, {"type": "array", "items": SPLIT_SCHEMA, "minItems": 1}]}
     ),
 ]
-"""One, or a list of which each gets panels of its own."""
+"""One split, or a list of splits that get separate panels."""
 ColumnNameList = Annotated[tuple[ColumnName, ...], Field(min_length=1)]
 VariantNames = Annotated[
     ColumnNameList | None,
@@ -81,15 +81,15 @@ class TableSpec(Spec):
         description="What makes a row: algorithm, variant, seed or names of the sweep."
     )
     columns: ColumnNameList = Field(
-        description="What is shown: metrics, objective, violation.CONSTRAINT, solution_rate, failure_rate "
-        "(of any constraint), failure_rate.CONSTRAINT."
+        description="What is shown: metrics, objective, violation.CONSTRAINT, solution_rate, "
+        "failure_rate (of any constraint), failure_rate.CONSTRAINT."
     )
     split: SplitName = Field("test", description="The rows that are measured.")
     file: SlugText | None = Field(None, description="The file's name, without an ending.")
 
 
 class BasePlot(Spec):
-    """What all plots have."""
+    """Options of all plots."""
 
     file: SlugText | None = Field(None, description="The file's name, without an ending.")
     title: StrictText | None = Field(None, description="The plot's title.")
@@ -99,7 +99,7 @@ class BasePlot(Spec):
 
 
 class BasePaneledPlot(BasePlot):
-    """What plots have that draw all of the sweep."""
+    """Options of plots that show the whole sweep."""
 
     by: ColumnName | None = Field(
         None, description="A name of the sweep, of whose values each gets a panel of its own."
@@ -107,13 +107,14 @@ class BasePaneledPlot(BasePlot):
 
 
 class TradeoffPlot(BasePaneledPlot):
-    """A metric against another, one series an algorithm and variant."""
+    """One metric against another, with a series for each algorithm and variant."""
 
     kind: Literal["tradeoff"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
     )
     x: ColumnName = Field(
-        description="What is along: a metric or else a name of the sweep, if its values are numbers."
+        description="What is along: a metric or else a name of the sweep, if its values are "
+        "numbers."
     )
     y: ColumnName = Field(description="The metric upwards.")
     split: SplitNames = Field(
@@ -133,7 +134,7 @@ class TradeoffPlot(BasePaneledPlot):
 
 
 class ConvergencePlot(BasePaneledPlot):
-    """Objective and worst violation on training rows, as each algorithm counts them on its way."""
+    """Objective and largest violation on training rows, as tracked by each algorithm over time."""
 
     kind: Literal["convergence"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
@@ -144,14 +145,14 @@ class ConvergencePlot(BasePaneledPlot):
 
 
 class GuaranteePlot(BasePaneledPlot):
-    """What safety costs: performance, how often there was a solution and how often one failed."""
+    """The cost of a safety test: performance, solution rate and failure rate."""
 
     kind: Literal["guarantee"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
     )
     x: ColumnName = Field(
-        description="What is along: a name of the sweep whose values are numbers, such as an amount of "
-        "data."
+        description="What is along: a name of the sweep whose values are numbers, such as an "
+        "amount of data."
     )
     y: ColumnName = Field(
         description="The metric of the first panel, over the trials that gave a classifier."
@@ -166,23 +167,25 @@ class GuaranteePlot(BasePaneledPlot):
 
 
 class BaseFilterPlot(BasePlot):
-    """What plots of filters have: a panel for each sweep point of each algorithm."""
+    """Options of plots of filters, which have a panel for each sweep point of each algorithm."""
 
     variant: ColumnName | None = Field(
         None, description="Which of an algorithm's variants; without it the main one."
     )
     column: ColumnName | None = Field(
         None,
-        description="The column whose groups are shown; needed where the goals tell groups by several.",
+        description="The column whose groups are shown; needed where the goals tell groups by "
+        "several.",
     )
     at: dict[ColumnName, Annotated[tuple[StrictScalar, ...], Field(min_length=1)]] = Field(
         {},
-        description="Which sweep points: names of the sweep with lists of their values; without it all.",
+        description="Which sweep points: names of the sweep with lists of their values; without "
+        "it all.",
     )
 
 
 class PosteriorsPlot(BaseFilterPlot):
-    """Who the values of a filter's proxy are: a heat map of the shares of groups in each."""
+    """A heat map of the shares of groups at each value of a filter's proxy."""
 
     kind: Literal["posteriors"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
@@ -194,7 +197,7 @@ class PosteriorsPlot(BaseFilterPlot):
 
 
 class GroupSharesPlot(BaseFilterPlot):
-    """What a filter does: shares of groups among all rows and among those that it keeps."""
+    """The effect of a filter: shares of groups among all rows and among those it keeps."""
 
     kind: Literal["group_shares"] = Field(
         description="The kind of plot; `ratecli ls plots` lists them."
@@ -231,14 +234,14 @@ Plot = Annotated[AnyPlot, BeforeValidator(_validate_plot)]
 
 
 class ReportSpec(Spec):
-    """Tables and plots; every metric is stored whether it is shown or not."""
+    """Tables and plots of the report; all metrics are stored in any case."""
 
     tables: tuple[TableSpec, ...] = Field((), description="Tables of the report, in this order.")
     plots: tuple[Plot, ...] = Field((), description="Plots of the report, in this order.")
 
 
 EXPECTATION_KINDS = ("paper", "value", "at_most", "at_least")
-"""Of these every entry has one."""
+"""Keys of which every entry has exactly one."""
 CONFIDENCE_INTERVAL = "ci"
 PERCENT_PATTERN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%")
 WITHIN_HELP = "write a number as 0.01, a share as 2%, or ci for our 95 % interval"
@@ -280,7 +283,7 @@ Tolerance = Annotated[
 
 
 class Expectation(Spec):
-    """What some rows of the results are compared with; further keys are names of the sweep."""
+    """A number to compare results with; additional keys are swept names."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, StrictScalar] = Field(init=False)
@@ -303,14 +306,14 @@ class Expectation(Spec):
     at_least: StrictNumber | None = Field(None, description="What our mean must reach.")
     within: Tolerance | None = Field(
         None,
-        description="How far our mean may lie from the figure or beyond the bound: a number, a share "
-        "of it (2%), or `ci`, our 95 % interval.",
+        description="How far our mean may lie from the figure or beyond the bound: a number, a "
+        "share of it (2%), or `ci`, our 95 % interval.",
     )
     source: StrictText | None = Field(None, description="Where the figure stands, such as Table 3.")
 
     @property
     def point(self) -> dict[str, SweepValue]:
-        """The sweep point that is asked for; names that it leaves out may have any value."""
+        """The values of swept names that the entry specifies; others may have any value."""
         return dict(self.model_extra or {})
 
     @property
@@ -318,7 +321,7 @@ class Expectation(Spec):
         return next(name for name in EXPECTATION_KINDS if getattr(self, name) is not None)
 
     def as_file(self) -> dict[str, Any]:
-        """The entry as it is written in a file."""
+        """Return the entry as plain data, as written in a file."""
         return self.model_dump(mode="json", exclude_none=True)
 
     @classmethod
@@ -347,7 +350,7 @@ class Expectation(Spec):
 
 
 def _misspelt_keys(raw: Mapping[str, Any]) -> list[str]:
-    """Keys that are no names of the sweep but nearly something that is needed and missing."""
+    """Return unknown keys that resemble a required key that is missing."""
     needed = {"algorithm", "metric", *EXPECTATION_KINDS} - raw.keys()
     if raw.keys() & set(EXPECTATION_KINDS):
         needed -= set(EXPECTATION_KINDS)

@@ -1,4 +1,4 @@
-"""The `safety:` part: the test that a trained model has to pass on rows that no algorithm sees."""
+"""The `safety:` section: the test on held-out rows that a trained model must pass."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from ratecli.config.complaint import (
 from ratecli.config.dataset import FRACTION_PATTERN, ColumnNames, as_fraction
 
 DEFAULT_DELTA = 0.05
-"""Of a constraint that `delta` does not name."""
+"""Delta of constraints that a mapping `delta` does not name."""
 
 
 def _validate_number(value: object, within: Callable[[Fraction], bool], words: str) -> object:
-    """A number, a fraction or a name; raises what pydantic passes on (E103, E104)."""
+    """Return a number, a fraction or a name; raise a ValidationError with E103 or E104."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise as_validation_error(
             [wrong_type((), f"{words}, or a name of the sweep", value)], "number"
@@ -51,8 +51,11 @@ def _validate_number(value: object, within: Callable[[Fraction], bool], words: s
 
 
 def _not_a_number(text: str) -> Complaint:
-    """A text such as `5%`, which is meant as a number rather than as a name."""
-    message = f"{LOCATION_MARK} must be a number such as 0.05 or 1/20, or a name of the sweep, not {quote_value(text)}"
+    """Return the error for a text such as `5%`, which was meant as a number, not as a name."""
+    message = (
+        f"{LOCATION_MARK} must be a number such as 0.05 or 1/20, or a name of the sweep, "
+        f"not {quote_value(text)}"
+    )
     return Complaint((), "E104", message)
 
 
@@ -61,7 +64,10 @@ def is_probability(value: Fraction) -> bool:
 
 
 def is_pass_probability(value: Fraction) -> bool:
-    """What a chance to pass may be: that of a coin is no room at all, 1 would be without end."""
+    """Return whether a value is valid as `aim`.
+
+    An aim of 0.5 tightens nothing; 1 would require an infinite margin.
+    """
     return Fraction(1, 2) <= value < 1
 
 
@@ -82,7 +88,10 @@ def _validate_aim(value: object) -> object:
 
 
 def _validate_delta(value: object) -> object:
-    """One for all constraints, or one for each by its name; a fraction as the number that it is."""
+    """Return delta: one for all constraints, or a mapping of constraints to deltas.
+
+    Fractions are converted to numbers.
+    """
     if not isinstance(value, dict):
         given = _validate_chance(value)
         divided = isinstance(given, str) and FRACTION_PATTERN.fullmatch(given)
@@ -129,13 +138,13 @@ AimField = Annotated[
 
 
 class SafetySpec(Spec):
-    """A test of every constraint on rows that no algorithm sees: a model that fails it is not given."""
+    """A test of every constraint on held-out rows; a model that fails it is not returned."""
 
     delta: DeltaField = Field(
         DEFAULT_DELTA,
-        description="How probable a mistake may be: that a model passes which breaks a constraint. A "
-        "number, a fraction such as 1/20, a name of the sweep, or one of these for each constraint by its name (0.05 for those "
-        "that are left out).",
+        description="How probable a mistake may be: that a model passes which breaks a "
+        "constraint. A number, a fraction such as 1/20, a name of the sweep, or one of these for "
+        "each constraint by its name (0.05 for those that are left out).",
     )
     bound: Literal[
         "auto",
@@ -148,43 +157,44 @@ class SafetySpec(Spec):
     ] = Field("auto", description="The confidence bound; `auto` takes one that suits the rates.")
     fraction: ChanceField = Field(
         0.5,
-        description="Fraction of the training rows that is put aside for the test, or a name of the "
-        "sweep.",
+        description="Fraction of the training rows that is put aside for the test, or a name of "
+        "the sweep.",
     )
     method: Literal["leaves", "forms", "pieces"] = Field(
         "pieces",
-        description="What is bounded: every rate (leaves), affine combinations of rates (forms), or "
-        "these for each part of a maximum at the whole delta (pieces).",
+        description="What is bounded: every rate (leaves), affine combinations of rates (forms), "
+        "or these for each part of a maximum at the whole delta (pieces).",
     )
     division: Literal["equal", "optimized"] = Field(
         "equal",
-        description="How a constraint's delta is divided over the bounds that it needs: equally, or as "
-        "suits the candidate best on the rows that it was trained on.",
+        description="How a constraint's delta is divided over the bounds that it needs: equally, "
+        "or as suits the candidate best on the rows that it was trained on.",
     )
     stratify: ColumnNames | None = Field(
         None,
-        description="Columns (or label) whose values get the same shares in the test as in training.",
+        description="Columns (or label) whose values get the same shares in the test as in "
+        "training.",
     )
     order: Literal["shuffled", "positional"] = Field(
         "shuffled",
-        description="Which rows are put aside: some at random, or the last ones in the order of the "
-        "file.",
+        description="Which rows are put aside: some at random, or the last ones in the order of "
+        "the file.",
     )
 
     test: StrictFlag = Field(
         default=True,
-        description="false puts the rows aside and tests nothing, for an algorithm that others are compared "
-        "with by of(...): it must not have seen the rows of their tests.",
+        description="false puts the rows aside and tests nothing, for an algorithm that others "
+        "are compared with by of(...): it must not have seen the rows of their tests.",
     )
     aim: AimField = Field(
         None,
-        description="The probability with which a model is to pass: an algorithm that takes constraints has "
-        "them tightened on training rows until that is likely. Without it the model is tested as it comes. "
-        "A number, or a name of the sweep.",
+        description="The probability with which a model is to pass: an algorithm that takes "
+        "constraints has them tightened on training rows until that is likely. Without it the "
+        "model is tested as it comes. A number, or a name of the sweep.",
     )
 
     def given(self) -> dict[str, Any]:
-        """What the file says here, without defaults."""
+        """Return the keys given in the file, without defaults."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -196,7 +206,7 @@ OptionalSafety = Annotated[
         "`safety: {}` is a test with the defaults; to test nothing, remove the key",
     ),
 ]
-"""The file's test, None where the key is not there; left empty it is an E103."""
+"""The file's test; None if the key is absent. An empty value is an E103."""
 
 
 def _validate_own_safety(value: object) -> object:
@@ -216,8 +226,8 @@ SAFETY_OFF_HINT = (
 AlgorithmSafety = Annotated[
     SafetySpec | Literal[False] | None, NotNull(), BeforeValidator(_validate_own_safety)
 ]
-"""What an algorithm's entry says of the test: keys that stand for those of the file's, or no test.
+"""The `safety` of an algorithm's entry: keys that override those of the file's test, or no test.
 
-None where the key is not there, and the file's test is the algorithm's. Left empty it is an E103: whoever
-emptied it may mean the one as well as the other.
+None if the key is absent: the file's test applies. An empty value is an E103, since it could mean
+either.
 """

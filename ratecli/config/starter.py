@@ -1,4 +1,4 @@
-"""The files that `ratecli init` writes: one a family of goals."""
+"""The files that `ratecli init` writes: one for each family of goals."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ _FOLDER = Path(__file__).with_name("starters")
 
 
 def template_text(template: str = DEFAULT_TEMPLATE) -> str:
-    """A commented experiment that runs offline in seconds; `template` is one of `template_summaries`."""
+    """Return a commented experiment that runs offline in seconds.
+
+    `template` is one of `template_summaries`.
+    """
     return (_FOLDER / f"{template}.yaml").read_text(encoding="utf-8")
 
 
 def template_summaries() -> dict[str, str]:
-    """What each file is about, by its name; the first is the default."""
+    """Return the summary of each template by name, the default first."""
     names = sorted((path.stem for path in _FOLDER.glob("*.yaml")), key=_template_rank)
     return {name: template_text(name).partition("\n")[0].removeprefix("# ") for name in names}
 

@@ -1,7 +1,8 @@
-"""What varies: from a `sweep:` of the file to the points of a grid.
+"""Sweeps: from a `sweep:` of the file to the points of a grid.
 
-As in CI matrices: the product of all axes in the file's order, `zip` walks axes together, `exclude`
-drops points that match all its pairs, `include` completes the points it agrees with or adds one.
+The rules are those of CI matrices. The grid is the product of all axes in the order of the file;
+`zip` advances axes together; `exclude` removes points that match all its pairs; `include` extends
+the points it agrees with, or adds one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SPACE_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class Sweep:
-    """A checked `sweep:`; a text axis is a `linspace` or `logspace` that is expanded when used."""
+    """A validated `sweep:`; an axis that is text is a `linspace` or `logspace`, expanded on use."""
 
     axes: Mapping[str, tuple[SweepValue, ...] | str] = field(default_factory=dict)
     zip: tuple[tuple[str, ...], ...] = ()
@@ -34,12 +35,12 @@ class Sweep:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that points of this sweep give a value."""
+        """All names to which points of this sweep assign a value."""
         extra = (name for point in self.include for name in point)
         return tuple(dict.fromkeys((*self.axes, *extra)))
 
     def as_file(self) -> dict[str, Any]:
-        """The sweep as it is written in a file."""
+        """Return the sweep as written in a file."""
         axes = {
             name: axis if isinstance(axis, str) else list(axis) for name, axis in self.axes.items()
         }
@@ -52,7 +53,10 @@ class Sweep:
 
 
 def sweep_value_loc(sweep: Sweep, name: str, value: SweepValue) -> tuple[str | int, ...]:
-    """Where in a sweep a name is given a value: the entry of a list or of `include`, or the whole axis."""
+    """Return the location in a sweep where a name gets a value.
+
+    That is an entry of a list or of `include`, or the whole axis.
+    """
     axis = sweep.axes.get(name, ())
     for k, each in enumerate(axis if isinstance(axis, tuple) else ()):
         if _value_identity(each) == _value_identity(value):
@@ -64,7 +68,10 @@ def sweep_value_loc(sweep: Sweep, name: str, value: SweepValue) -> tuple[str | i
 
 
 def sweep_points(sweep: Sweep, own: Sweep | None = None) -> list[SweepPoint]:
-    """Every point once. An algorithm's `own` sweep is crossed in and replaces axes of its names."""
+    """Return all points without duplicates.
+
+    The product with an algorithm's `own` sweep is taken; its names replace axes of the same name.
+    """
     if own is None:
         return _unique_points(_with_included(sweep, _kept_points(sweep)))
     inner = sweep_points(own)
@@ -86,7 +93,7 @@ def _kept_points(sweep: Sweep) -> Iterator[SweepPoint]:
 
 
 def _axis_factors(sweep: Sweep) -> list[list[SweepPoint]]:
-    """The axes to multiply; a zipped group stands where its first name stands."""
+    """Return the factors of the product; a zipped group takes the position of its first name."""
     groups = {group_name: group for group in sweep.zip for group_name in group}
     chosen = dict.fromkeys(groups.get(name, (name,)) for name in sweep.axes)
     return [
@@ -110,14 +117,14 @@ def _with_included(sweep: Sweep, kept: Iterator[SweepPoint]) -> list[SweepPoint]
 
 
 def has_values(point: Mapping[str, SweepValue], pairs: Mapping[str, SweepValue]) -> bool:
-    """Whether a point has all these values."""
+    """Return whether a point has all these values."""
     return pairs.keys() <= point.keys() and _points_agree(point, pairs, pairs)
 
 
 def has_one_of_values(
     point: Mapping[str, SweepValue], some: Mapping[str, Sequence[SweepValue]]
 ) -> bool:
-    """Whether a point has one of the values of each name."""
+    """Return whether a point has one of the listed values for each name."""
     return all(
         any(has_values(point, {name: each}) for each in values) for name, values in some.items()
     )
@@ -130,7 +137,7 @@ def _points_agree(
 
 
 def _value_identity(value: SweepValue) -> tuple[bool, SweepValue]:
-    """A key that tells true from 1, but not 1 from 1.0."""
+    """Return a key that distinguishes true from 1, but not 1 from 1.0."""
     return isinstance(value, bool), value
 
 
@@ -143,7 +150,7 @@ def _unique_points(found: Sequence[SweepPoint] | Iterator[SweepPoint]) -> list[S
 
 
 def expand_axis(axis: tuple[SweepValue, ...] | str) -> tuple[SweepValue, ...]:
-    """The values of an axis; ends are exact and each value is the float nearest to the true one."""
+    """Return the values of an axis; ends are exact, other values correctly rounded."""
     if not isinstance(axis, str):
         return axis
     found = SPACE_PATTERN.fullmatch(axis)

@@ -1,4 +1,4 @@
-"""From plain data to a checked sweep, with an E105 for each thing wrong."""
+"""Validation of a `sweep:`, with an E105 for each error."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ratecli.config.document import Loc
 from ratecli.config.sweep import SPACE_PATTERN, Sweep, SweepPoint, sweep_points
 
 MAX_POINTS = 10_000
-"""Each costs milliseconds before anything runs: more would look like a hang."""
+"""Limit on the number of points: each takes milliseconds before anything runs."""
 SWEEP_KEYWORDS = ("zip", "include", "exclude")
 AXIS_HINT = "write a list, linspace(first, last, count) or logspace(first, last, count)"
 
 
 def read_sweep(raw: object) -> Sweep:
-    """A sweep from plain data; raises pydantic's error with every complaint in it."""
+    """Return a sweep from plain data; raise a ValidationError with all errors in it."""
     if isinstance(raw, Sweep):
         return raw
     if not isinstance(raw, dict):
@@ -88,7 +88,8 @@ def _value(loc: Loc, value: object) -> Iterator[Complaint]:
     elif not isinstance(value, str | int | float):
         yield _sweep_complaint(
             loc,
-            f"{describe_location(loc)} must be a number, text, true or false, not {describe_type(value)}",
+            f"{describe_location(loc)} must be a number, text, true or false, not "
+            f"{describe_type(value)}",
         )
 
 
@@ -199,7 +200,7 @@ def _grid_complaints(sweep: Sweep) -> Iterator[Complaint]:
 
 
 def _size(sweep: Sweep) -> int:
-    """The number of points before `exclude` and `include`, without making them."""
+    """Return the number of points before `exclude` and `include`, without creating them."""
     follows = {name for group in sweep.zip for name in group[1:]}
     leading = (_length_of(sweep, name) for name in sweep.axes if name not in follows)
     return math.prod(leading)
@@ -211,7 +212,7 @@ def _length_of(sweep: Sweep, name: str) -> int:
 
 
 def _missing(extra: SweepPoint, found: list[SweepPoint], names: tuple[str, ...]) -> str | None:
-    """Why an included entry leaves points with different names."""
+    """Return why an included entry would leave points with different names, or None."""
     lacking = [name for name in names if name not in extra]
     if lacking and extra in found:
         return f"this point gives no value to '{lacking[0]}'"

@@ -1,8 +1,8 @@
-"""YAML, strictly: PyYAML's safe parser, YAML 1.2 scalars, and none of the clever parts.
+"""A strict YAML reader: PyYAML's safe parser with YAML 1.2 scalars.
 
-Every node keeps where it stood. Nothing is constructed but text, numbers, true, false, null, lists
-and mappings with text keys; depth and the number of nodes after expanding aliases are bounded while
-events come in, before anything recurses.
+Every node keeps its position in the source. Only text, numbers, true, false, null, lists and
+mappings with text keys are accepted. Depth and the number of nodes, with aliases expanded, are
+limited while events are read, before any recursion.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ratecli.errors import Diagnostic, FaultError
 
 
 class SyntaxAdvice(NamedTuple):
-    """What a problem of PyYAML means; `opening` puts the fault where the construct began."""
+    """The explanation of a PyYAML error; `opening` reports it where the construct began."""
 
     problem: str
     message: str
@@ -161,7 +161,7 @@ MISSING_SPACE_PROBLEMS = (
 
 
 def syntax_diagnostic(source: SourceText, error: yaml.MarkedYAMLError) -> Diagnostic:
-    """The E001 that says what a parser's error means to the writer of the file."""
+    """Return an E001 that explains a parser error to the author of the file."""
     problem = str(error.problem)
     problem_mark = error.problem_mark or error.context_mark
     marks = [mark for mark in (error.context_mark, problem_mark) if mark is not None]
@@ -210,12 +210,12 @@ MAX_DEPTH = 50
 MAX_NODES = 20_000
 TAG_PATTERN = re.compile(r"!\S*")
 INVALID_CHARACTERS = re.compile(r"[\0\ud800-\udfff]")
-"""What escapes in double quotes can write that is no character: it could not be printed or stored."""
+"""Characters that escapes in double quotes can produce but that cannot be printed or stored."""
 PROPERTIES_PATTERN = re.compile(r"(?:[&!]\S*\s+)+")
 
 
 def read_source(path: Path) -> SourceText:
-    """The text of a file, or E005."""
+    """Return the text of a file; raise E005 if it cannot be read."""
     try:
         if path.is_dir():
             _raise_unreadable(path, "is a folder, not a file", "name one of the files in it")
@@ -236,7 +236,7 @@ def read_source(path: Path) -> SourceText:
 
 
 def parse_yaml(source: SourceText) -> YamlNode:
-    """The one document of a source as nodes; FaultError with E001 to E005."""
+    """Return the single document of a source as nodes; raise E001 to E005."""
     unprintable = Reader.NON_PRINTABLE.search(source.text)
     if unprintable:
         message = f"the file holds the control character {unprintable.group()!a}"
@@ -261,23 +261,23 @@ def _raise_at(
 
 
 class _Composer:
-    """Turns the parser's events into nodes and collects what strictness refuses."""
+    """Turns parser events into nodes and collects violations of the strict rules."""
 
     def __init__(self, source: SourceText, events: Iterator[yaml.Event]) -> None:
         self.source = source
         self.events = events
         self.faults: list[Diagnostic] = []
-        self.anchors: dict[str, YamlNode | None] = {}  # None while the node is still open
+        self.anchors: dict[str, YamlNode | None] = {}  # None while the node is being read
         self.nodes = 0
 
     def document(self) -> YamlNode:
-        next(self.events)  # the stream's start
+        next(self.events)  # stream start
         opening = next(self.events)
         if isinstance(opening, yaml.StreamEndEvent):
             self._stop("E004", "the file is empty", None, 0, 1)
         self._no_tag_directive(opening)
         root = self._node(next(self.events), 0)
-        next(self.events)  # the document's end
+        next(self.events)  # document end
         following = next(self.events)
         if not isinstance(following, yaml.StreamEndEvent):
             hint = "remove the line '---', or write two files"
@@ -395,7 +395,7 @@ class _Composer:
         )
 
     def _stretch(self, opening: yaml.NodeEvent, closing: yaml.Event) -> tuple[int, int]:
-        """Where the value itself stands, without an anchor before it."""
+        """Return the start and end of the value itself, without an anchor before it."""
         start, end = _event_span(opening)[0], _event_span(closing)[1]
         if opening.anchor is None:
             return start, end
@@ -419,7 +419,10 @@ class _Composer:
         return False
 
     def _not_torn(self, node: YamlNode) -> None:
-        """Stop at `linspace(1` in {kappa: linspace(1, 2, 3)}: YAML ended it at the comma."""
+        """Stop at an unquoted value with an open parenthesis, which YAML ended at a comma.
+
+        An example is `linspace(1` in {kappa: linspace(1, 2, 3)}.
+        """
         if isinstance(node, ScalarNode) and not node.style:
             text = node.text
             if text.count("(") > text.count(")"):
