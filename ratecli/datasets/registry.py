@@ -69,7 +69,7 @@ def source_of_plugin(plugin: plugins.Plugin) -> Source:
 
 
 SOURCE_OPTIONS = ("rows", "seed")
-"""Whole numbers that a file can give a source, beside `preparation_function` (`config.dataset`)."""
+"""Whole numbers that a file can give a source, beside `preparation` (`config.dataset`)."""
 
 
 def providing_plugin(source: Source) -> plugins.Plugin | None:

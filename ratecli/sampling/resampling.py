@@ -47,7 +47,7 @@ class SamplingSpec:
     ----------
     share
         So many times the rows there are, drawn with replacement, train; all rows are then test rows.
-        None: rows are divided as the data set's `assign_split_parts` says.
+        None: rows are divided as the data set's `split` says.
     holdout
         What becomes of training rows before anything is fitted to them.
     unseen
