@@ -187,8 +187,10 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
     takes = found.objectives if objective else found.constraints
     if goal.shape not in takes:
         return (
-            f"it is {SHAPE_NAMES[goal.shape]}, "
-            f"the algorithm takes {' and '.join(sorted(takes))} goals",
+            (
+                f"it is {SHAPE_NAMES[goal.shape]}, "
+                f"the algorithm takes {' and '.join(sorted(takes))} goals"
+            ),
             None,
         )
     both = (

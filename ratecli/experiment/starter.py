@@ -114,8 +114,10 @@ def make_starter(asked: StarterOptions) -> Starter:
     odd = OddColumns.of(frame.drop(columns=[asked.label, asked.group]))
     text = _write_starter(asked, separator, positive, groups, odd)
     notes = (
-        f"label    {_format_value(asked.label)}: {_format_value(positive)} counts as yes, "
-        f"{_format_value(negative)} as no",
+        (
+            f"label    {_format_value(asked.label)}: {_format_value(positive)} counts as yes, "
+            f"{_format_value(negative)} as no"
+        ),
         f"groups   {_format_value(asked.group)}: {_format_counts(groups)}",
         *(f"left out {_format_value(name)}: {why}" for name, why in odd.left_out.items()),
         *(

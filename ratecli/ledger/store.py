@@ -135,17 +135,21 @@ APPLICATION_ID = 0x72617465
 # `numbers.value` is untyped on purpose: in a REAL column SQLite would turn -0.0 into 0.0.
 # NaN is stored as NULL.
 SCHEMA = (
-    "CREATE TABLE plan (\n"
-    "        position INTEGER PRIMARY KEY, key TEXT NOT NULL, label TEXT NOT NULL, "
-    "algorithm TEXT NOT NULL,\n"
-    "        options TEXT NOT NULL, point TEXT NOT NULL, seed TEXT NOT NULL, "
-    "metrics TEXT NOT NULL)",
+    (
+        "CREATE TABLE plan (\n"
+        "        position INTEGER PRIMARY KEY, key TEXT NOT NULL, label TEXT NOT NULL, "
+        "algorithm TEXT NOT NULL,\n"
+        "        options TEXT NOT NULL, point TEXT NOT NULL, seed TEXT NOT NULL, "
+        "metrics TEXT NOT NULL)"
+    ),
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE trials (\n"
-    "        id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, status TEXT NOT NULL, "
-    "reason TEXT NOT NULL,\n"
-    "        seconds REAL NOT NULL, info TEXT NOT NULL, trace TEXT NOT NULL, "
-    "multipliers TEXT NOT NULL)",
+    (
+        "CREATE TABLE trials (\n"
+        "        id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, status TEXT NOT NULL, "
+        "reason TEXT NOT NULL,\n"
+        "        seconds REAL NOT NULL, info TEXT NOT NULL, trace TEXT NOT NULL, "
+        "multipliers TEXT NOT NULL)"
+    ),
     """CREATE TABLE measures (
         id INTEGER PRIMARY KEY, variant TEXT NOT NULL, split TEXT NOT NULL, metric TEXT NOT NULL,
         UNIQUE (variant, split, metric))""",
