@@ -118,8 +118,7 @@ class Case:
         The constraints whose names all have a value at this point.
     metrics
         Everything that is measured and defined at this point, by display name: `objective`, the
-        file's
-        metrics, and `violation.<constraint>`.
+        file's metrics, and `violation.<constraint>`.
     filtering
         The filter that training rows pass through, if any.
     """
@@ -144,9 +143,7 @@ class Case:
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """Columns hidden from the algorithm: those that define the groups of its goals, if it hides
-        them.
-        """
+        """Columns hidden from the algorithm: those of its goals' groups, if it hides groups."""
         if not type(self.solver).hides_groups:
             return ()
         leaves = ex.leaves(*(goal.expression for goal in self.goals()))
@@ -192,8 +189,7 @@ class CaseFilter:
     """A balanced filter of training rows, as a case whose trial computes it.
 
     `take` is `weights`, which multiplies the weight of each row by its chance of being kept, or
-    `sample`,
-    which keeps each row with that chance.
+    `sample`, which keeps each row with that chance.
     """
 
     case: Case

@@ -1,7 +1,7 @@
 """Lists and describes everything that has a name in ratecli, for `ratecli ls` and `ratecli show`.
 
-Listing imports no solver, data set or numeric library, and slow modules only if the listing
-needs them.
+Listing imports no solver, data set or numeric library, and slow modules only if the listing needs
+them.
 """
 
 from __future__ import annotations
@@ -129,9 +129,7 @@ def list_codes() -> list[ListingRow]:
 
 
 def list_experiments() -> list[ListingRow]:
-    """Return the experiments in the folder `experiments`, or in the current folder if it is
-    missing.
-    """
+    """Return the experiments in the folder `experiments`, or else in the current folder."""
     folder = Path("experiments")
     found = folder.rglob("*.yaml") if folder.is_dir() else Path().glob("*.yaml")
     return [_experiment_row(path) for path in sorted(found)]

@@ -256,9 +256,7 @@ def format_tree(node: Expression) -> list[str]:
 
 
 def format_normal_form(goal: Goal) -> list[str]:
-    """Format the goal as solvers get it: bounds on positive combinations, monotone rates, or
-    ratios.
-    """
+    """Format the goal as solvers get it: bounds on combinations, monotone rates, or ratios."""
     return [line for piece in _first_and_last(goal.pieces) for line in _format_piece(piece, goal)]
 
 

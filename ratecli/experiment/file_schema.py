@@ -91,9 +91,7 @@ CONDITION_DESCRIPTION = (
 
 
 def file_schema() -> JsonSchema:
-    """Return the schema (draft 2020-12) of `config.experiment`, with all valid names and their
-    meaning.
-    """
+    """Return the schema (draft 2020-12) of experiment files, with all valid names explained."""
     schema = deepcopy(json_schema())
     parts = schema["$defs"]
     source = parts["Dataset"]["properties"]["source"]

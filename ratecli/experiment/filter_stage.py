@@ -82,8 +82,8 @@ def filter_stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
     """Return the filters that cases use, each once, by key (`CaseFilter.key`).
 
     Each gets the part of the sweep point that all its users share. If two filters share a point,
-    because
-    rows are held out for some users only, the label of the later one includes its first user's.
+    because rows are held out for some users only, the label of the later one includes its first
+    user's.
     """
     users: dict[str, list[Case]] = {}
     for case in cases:
@@ -262,8 +262,7 @@ class FilterStage:
         """Return the disclosivity of the columns; None if it is not bounded and cannot be resolved.
 
         It cannot be resolved if the columns have too many values. The slices of a user's own
-        objective may be
-        of columns of any kind.
+        objective may be of columns of any kind.
         """
         try:
             found = rs.resolve(_column_rate_name(DISCLOSIVITY, columns), self.scope)

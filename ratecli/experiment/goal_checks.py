@@ -140,9 +140,7 @@ def _goal_loc(case: Case, goal: Goal) -> Loc:
 
 
 def check_goal_support(document: Document, case: Case) -> Iterator[Diagnostic]:
-    """Yield an E308 for each goal that the algorithm does not support or its safety test cannot
-    bound.
-    """
+    """Yield an E308 for each goal that the algorithm or its safety test does not support."""
     if case.solver.role == "ignores":
         yield from _check_boundable(document, case)
         return
@@ -181,9 +179,7 @@ def _check_boundable(document: Document, case: Case) -> Iterator[Diagnostic]:
 
 
 def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple[str, Span | None]:
-    """Return why an algorithm does not support a goal, "" if it does, and the span of the part if
-    known.
-    """
+    """Return why an algorithm does not support a goal ("" if it does), and the span if known."""
     takes = found.objectives if objective else found.constraints
     if goal.shape not in takes:
         return (
@@ -306,9 +302,8 @@ def check_filter_compatibility(
 ) -> Iterator[Diagnostic]:
     """Yield an E104 for an algorithm that cannot work with the filtered training rows.
 
-    The prediction of a safety test requires rows of equal weight. The audit of a stored model
-    must encode
-    features as they are without the filter.
+    The prediction of a safety test requires rows of equal weight. The audit of a stored model must
+    encode features as they are without the filter.
     """
     found, place = solver_class(entry.name), document.place(at, key=True)
     predicts = found.needs_promise or (aim is not None and found.role == "enforces")

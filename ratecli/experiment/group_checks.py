@@ -47,9 +47,7 @@ class LabelKinds:
         return cls({name: each is not None for name, each in found.items()})
 
     def with_defaults(self, experiment: Experiment, document: Document) -> Experiment:
-        """Return the experiment, with mse as default objective and metric if all labels are
-        numbers.
-        """
+        """Return the experiment; objective and metrics default to mse if all labels are numbers."""
         if not all(self.numbers.values()):
             return experiment
         new = {"objective": "mse", "metrics": {"mse": "mse"}}
@@ -63,8 +61,8 @@ class LabelKinds:
         ------
         FaultError
             E411 if labels of both kinds are pooled, E306 if a rate needs classes, E308 if an
-            algorithm needs
-            labels of the other kind, E104 if numeric labels are combined with `levels`.
+            algorithm needs labels of the other kind, E104 if numeric labels are combined with
+            `levels`.
         """
         found = dict.fromkeys(self._levels(reading.document))
         for case in cases:
@@ -174,8 +172,7 @@ def check_groups(
     """Return errors and warnings about the groups of filters among cases with the same rows.
 
     E408 for a group without training rows, W401 for a group that is small or missing in another
-    split,
-    E411 for training rows of unknown group, E305 for unreachable targets.
+    split, E411 for training rows of unknown group, E305 for unreachable targets.
     """
     found = dict[Diagnostic, None]()
     for case in (case for case in cases if case.unseen):

@@ -15,9 +15,7 @@ from ratecli.ledger.records import TrialResult
 HAS_PROC = Path("/proc/self/statm").is_file()
 
 MEMORY_POLL_SECONDS = 0.02 if HAS_PROC else 0.25
-"""Interval between memory checks: a process can allocate about 2 GB/s. Without /proc a check takes
-5 ms.
-"""
+"""Seconds between memory checks: a process can fill 2 GB/s; without /proc a check takes 5 ms."""
 
 MIB = 2.0**20
 
@@ -32,9 +30,7 @@ class TrialLimits:
     memory: int | None = None
 
     def wider(self, other: TrialLimits) -> TrialLimits:
-        """Return the wider of the limits, for a trial that two experiments share and that is run
-        once.
-        """
+        """Return the wider of both limits, for a trial that two experiments share."""
         return TrialLimits(
             _smaller_limit(self.time, other.time), _smaller_limit(self.memory, other.memory)
         )

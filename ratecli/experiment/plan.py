@@ -26,8 +26,7 @@ from ratecli.streaming.table import entry_digest
 
 @dataclass(frozen=True)
 class Task:
-    """A trial to run: its key, the keys of the trials that it needs, and the argument of its
-    function.
+    """A trial to run: its key, the keys of the trials that it needs, its function's argument.
 
     `limits` do not affect results, so they are not part of the key.
     """
@@ -93,9 +92,7 @@ class Plan:
         return len({trial.key for trial in self.planned} - {task.key for task in self.tasks})
 
     def first_of_each(self) -> Plan:
-        """Return a smaller plan: the first trial of each algorithm on each data set, with those it
-        needs.
-        """
+        """Return a plan of each algorithm's first trial on each data set, with those it needs."""
         firsts = {
             (trial.label, trial.point.get(DATASET_AXIS)): trial.key
             for trial in reversed(self.planned)
@@ -273,9 +270,8 @@ class _Planner:
     def _check_independent(self, case: Case, label: str) -> None:
         """Raise E310 if a goal of a safety-tested case depends on test rows.
 
-        This happens if `of(...)` refers to an algorithm that was trained on them, because its
-        own safety test
-        holds out other rows or none.
+        This happens if `of(...)` refers to an algorithm that was trained on them, because its own
+        safety test holds out other rows or none.
         """
         asked = (
             part

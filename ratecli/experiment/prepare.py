@@ -297,9 +297,8 @@ def _cases_by_datasets(cases: Sequence[Case]) -> dict[DatasetNames, list[Case]]:
 def _cases_by_rows(cases: Sequence[Case]) -> dict[tuple[DatasetNames, SamplingSpec], list[Case]]:
     """Group the cases by their data sets and the way in which rows are sampled.
 
-    Cases that differ only in the share of sampled training rows count as one, at the largest
-    share: a
-    small sample may lack a group, and then the trial reports it.
+    Cases that differ only in the share of sampled training rows count as one, at the largest share:
+    a small sample may lack a group, and then the trial reports it.
     """
     most = max((case.share for case in cases if case.share is not None), default=None)
     found: dict[tuple[DatasetNames, SamplingSpec], list[Case]] = {}
@@ -314,9 +313,8 @@ def _check_rows(
 ) -> list[Diagnostic]:
     """Return warnings about the rows of each pool of data sets; raise the errors of all pools.
 
-    This includes E208 if a report, metric or expectation uses a split without rows in the
-    relevant data
-    sets.
+    This includes E208 if a report, metric or expectation uses a split without rows in the relevant
+    data sets.
     """
     assert reading.columns is not None
     experiment, document = known.experiment, known.document
@@ -410,9 +408,7 @@ class RunForecast:
 
 
 def forecast_run(prepared: PreparedExperiment, ledger: Path) -> list[RunForecast]:
-    """Return a forecast for each label, in the file's order; `ledger` is only read and may be
-    missing.
-    """
+    """Return a forecast for each label, in the file's order; `ledger` may be missing."""
     look = _read_stored_trials(prepared, ledger)
     labels: dict[str, list[PlannedTrial]] = {}
     for trial in look.trials.values():
@@ -421,12 +417,11 @@ def forecast_run(prepared: PreparedExperiment, ledger: Path) -> list[RunForecast
 
 
 def forecast_runs(several: Sequence[tuple[PreparedExperiment, Path]]) -> list[RunForecast]:
-    """Return a forecast for each experiment, by name, and one for all, which counts shared trials
-    once.
+    """Return a forecast for each experiment, by name, and one for all of them together.
 
-    A trial that one ledger stores counts as stored for all, since a run of all copies it. The
-    time of an
-    algorithm without stored trials is taken from the other experiments.
+    The latter counts shared trials once. A trial that one ledger stores counts as stored for all,
+    since a run of all copies it. The time of an algorithm without stored trials is taken from the
+    other experiments.
     """
     looks = [_read_stored_trials(prepared, ledger) for prepared, ledger in several]
     told = {name: time for look in reversed(looks) for name, time in look.seconds.items()}

@@ -1,12 +1,11 @@
 """Reads an experiment into cases: each algorithm at each sweep point, with its goals resolved.
 
 All checks that need no data are made here: names, syntax, shapes of goals, and whether each
-algorithm
-supports them. If the columns of the data are given, their names and values are checked too.
+algorithm supports them. If the columns of the data are given, their names and values are checked
+too.
 
-A name may vary for some algorithms only. Where it has no value, metrics that use it are left
-out, and
-so are constraints for algorithms that ignore them; for other algorithms a missing value is an
+A name may vary for some algorithms only. Where it has no value, metrics that use it are left out,
+and so are constraints for algorithms that ignore them; for other algorithms a missing value is an
 error.
 """
 
@@ -96,9 +95,8 @@ class ExperimentReader:
     def cases(self, *, refuse: bool = True) -> list[Case]:
         """Return every case; raise FaultError with all errors.
 
-        Without `refuse`, goals that an algorithm does not support (E308) are warnings, so that
-        they can be
-        explained.
+        Without `refuse`, goals that an algorithm does not support (E308) are warnings, so that they
+        can be explained.
         """
         early = list(check_swept_names(self.experiment, self.document))
         if early:
@@ -194,9 +192,7 @@ class ExperimentReader:
         return swept_names(self.experiment)
 
     def _unset(self, entry: AlgorithmSpec, point: SweepPoint) -> dict[str, Diagnostic]:
-        """Return an E203 for each name that varies elsewhere and has no value at this algorithm's
-        point.
-        """
+        """Return an E203 for each name that varies elsewhere and has no value at this point."""
         return {name: self._no_value(name, entry) for name in self._swept if name not in point}
 
     def _no_value(self, name: str, entry: AlgorithmSpec) -> Diagnostic:
@@ -245,10 +241,8 @@ class ExperimentReader:
         """Return the solver with its options at a sweep point; None after collecting errors.
 
         An option whose value is a swept name takes the point's value. An option that the
-        algorithm's own
-        sweep names and the entry does not set takes it, too. `common` are options implied by the
-        file's
-        safety test.
+        algorithm's own sweep names and the entry does not set takes it, too. `common` are options
+        implied by the file's safety test.
         """
         options = {key: value_at_point(value, point) for key, value in entry.options.items()}
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
@@ -376,8 +370,7 @@ class _DiagnosticsAt:
     """Context manager that collects errors, placed at `loc`, so that reading continues.
 
     If the text is not `needed`, it is left out where a name in it has no value. If there are
-    several
-    pools of data sets, errors about columns mention the one in `datasets`.
+    several pools of data sets, errors about columns mention the one in `datasets`.
     """
 
     reading: ExperimentReader
@@ -407,8 +400,7 @@ def _on_training_rows(node: Expression) -> Expression | None:
     """Restrict the rates inside `of(...)` to training rows, for use with `ex.transform`.
 
     A goal compares with what another algorithm reached on training rows, whatever split the goal
-    itself is
-    measured on.
+    itself is measured on.
     """
     if not isinstance(node, ex.AlgorithmMetric):
         return None

@@ -62,12 +62,10 @@ def check_report(experiment: Experiment, document: Document) -> Iterator[Diagnos
 def check_report_splits(
     experiment: Experiment, document: Document, splits: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """Yield an E208 for each table or plot of a split without rows; `splits` are those that have
-    rows.
+    """Yield an E208 for each table or plot of a split that is not in `splits`, those with rows.
 
-    Columns of violations and of the solution rate are exempt: violations are reported for all
-    splits
-    whichever a table selects, and the solution rate has no split.
+    Tables with only violations and solution rates are exempt: violations are reported for all
+    splits, whichever the table selects, and solution rates have no split.
     """
     tables = [
         (("report", "tables", index), table.split)
@@ -97,9 +95,8 @@ def check_plot_variants(
 ) -> Iterator[Diagnostic]:
     """Yield a W208 for each variant that a plot selects and no trial returned.
 
-    `given` are the variants of the trials. If it is empty, nothing is checked: variants are
-    known only
-    once trials have run.
+    `given` are the variants of the trials. If it is empty, nothing is checked: variants are known
+    only once trials have run.
     """
     plots: list[tuple[int, TradeoffPlot | GuaranteePlot]]
     plots = [*tradeoff_plots(experiment), *guarantee_plots(experiment)]
@@ -248,8 +245,8 @@ def check_expectations(
     """Yield a diagnostic for each expectation that no recorded number can match.
 
     E101 for a key that is not swept, E104 for a sweep point that is not run, E202 for an unknown
-    algorithm, E208 for an unknown metric. `cases` may lack those of algorithms with errors of
-    their own.
+    algorithm, E208 for an unknown metric. `cases` may lack those of algorithms with errors of their
+    own.
     """
     labels = [
         *(entry.label for entry in experiment.algorithms),
@@ -367,9 +364,7 @@ def _check_expected_number(
 
 
 def _measures(case: Case, metric: str) -> bool:
-    """Return whether trials of the case record the metric, or what a failure or solution rate
-    needs.
-    """
+    """Return whether the case's trials record the metric, or what an outcome share needs."""
     if metric == FAILURE_RATE:
         return any(name.startswith(VIOLATION_PREFIX) for name in case.metrics)
     name = metric.replace(f"{FAILURE_RATE}.", VIOLATION_PREFIX)
@@ -394,9 +389,8 @@ def check_filter_plots(
     """Yield diagnostics for the plots of filters.
 
     E208 for an algorithm, column, seed or swept name without anything to plot; E104 for sweep
-    points that
-    are not run, or for too many panels. `cases` may lack those of algorithms with errors of
-    their own.
+    points that are not run, or for too many panels. `cases` may lack those of algorithms with
+    errors of their own.
     """
     for index, plot in filter_plots(experiment):
         loc: Loc = ("report", "plots", index)
@@ -440,9 +434,7 @@ def _check_filter_plot(
 def _check_plot_column(
     document: Document, loc: Loc, plot: AnyFilterPlot, own: Sequence[Case]
 ) -> Iterator[Diagnostic]:
-    """Yield an E208 if no goal of the filters defines groups by the column, or if the column is
-    ambiguous.
-    """
+    """Yield an E208 if the column defines no groups in the goals, or if it is ambiguous."""
     columns = list(dict.fromkeys(name for case in own for name in joint_rate_groups(case.goals())))
     if plot.column is not None and plot.column not in columns:
         message = f"no goal tells groups by '{plot.column}'"

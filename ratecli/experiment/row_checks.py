@@ -40,12 +40,10 @@ SPLIT_HINT = "give a data set such rows by its split, or take another split"
 
 
 def find_split_rows(sample: Sample, cases: Sequence[Case]) -> dict[SplitRate, bool]:
-    """Return, for each rate of a named split in the metrics, whether the sample has rows of that
-    split.
+    """Return whether the sample has rows of each split that a rate in the metrics names.
 
     Only the data sets of the rate's slice count. The slice itself may still be empty, which the
-    warnings
-    about groups report. Goals are not included: they are measured on training rows.
+    warnings about groups report. Goals are not included: they are measured on training rows.
     """
     return {
         (loc, leaf): bool(sample.rows(leaf.where.everyone, leaf.split).any())
@@ -83,9 +81,8 @@ def check_constraint_obstacles(
 ) -> Iterator[Diagnostic]:
     """Yield each algorithm's objections to its constraints, placed at the constraints.
 
-    Constraints that depend on another trial (`of(...)`, decisions of a deployed algorithm) are
-    left to
-    the trial.
+    Constraints that depend on another trial (`of(...)`, decisions of a deployed algorithm) are left
+    to the trial.
     """
     matrices: dict[tuple[ex.Leaf, ...], RateMatrix] = {}
     for case in cases:
@@ -213,9 +210,8 @@ def check_sampling(
     Raises
     ------
     FaultError
-        E410 if too few rows are sampled or held out, E205 for unknown columns in `stratify`,
-        E411 if
-        held-out rows are also training rows under another name.
+        E410 if too few rows are sampled or held out, E205 for unknown columns in `stratify`, E411
+        if held-out rows are also training rows under another name.
     """
     seed, faults = experiment.seeds[0], dict[Diagnostic, None]()
     seen = {(case.datasets, case.drawing): case for case in reversed(cases)}
@@ -279,10 +275,8 @@ def check_rows(
     ------
     FaultError
         E306, E408 if there are no rows; E311 if the deployed model has no decision; E410 if an
-        algorithm
-        needs validation rows and there are none. Without any of these, the algorithms'
-        objections to
-        their constraints (E308).
+        algorithm needs validation rows and there are none. Without any of these, the algorithms'
+        objections to their constraints (E308).
     """
     found = [
         *_check_stated_groups(rows, document, reading, cases[0].datasets),

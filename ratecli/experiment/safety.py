@@ -50,8 +50,7 @@ class SafetyTestSettings:
     """The settings of a safety test; `delta` has every constraint of the file.
 
     If it is not `taken`, rows are held out but nothing is tested. `aim` is the probability with
-    which the
-    test should be passed, if specified.
+    which the test should be passed, if specified.
     """
 
     delta: Mapping[str, float]
@@ -65,16 +64,14 @@ class SafetyTestSettings:
     def promise(self, rows: int, *, pooled: bool) -> SafetyTestSpec:
         """Return the test for candidates on this number of rows.
 
-        The same share of each data set is held out, so rates over several data sets (`pooled`)
-        are stratified.
+        The same share of each data set is held out, so rates over several data sets (`pooled`) are
+        stratified.
         """
         at_random = not (pooled or self.holdout.stratify or self.holdout.positional)
         return SafetyTestSpec(self.delta, rows, self.bound, self.method, self.division, at_random)
 
     def content(self, rules: Mapping[str, str]) -> dict[str, Any]:
-        """Return the settings that are part of a trial's key; `rules` are the constraints' texts by
-        name.
-        """
+        """Return the settings for a trial's key; `rules` are the constraints' texts by name."""
         return self.holdout.content() | {
             "version": SAFETY_TEST_VERSION,
             "delta": sorted([name, rule, self.delta[name]] for name, rule in rules.items()),
@@ -98,9 +95,7 @@ class EntryAtPoint:
     unset: Mapping[str, Diagnostic]
 
     def share(self) -> Fraction | None:
-        """Return the number of training rows to sample, as a share of all rows; E104, E203 if
-        invalid.
-        """
+        """Return the share of rows to sample for training; raise E104, E203 if it is invalid."""
         given = self.experiment.resample
         return None if given is None else self.number(given, ("resample",), RESAMPLE_SHARE_RANGE)
 
@@ -139,9 +134,7 @@ class EntryAtPoint:
         return self.number(given, loc, CHANCE_RANGE)
 
     def number(self, given: SweepValue, loc: Loc, limits: NumberRange) -> Fraction:
-        """Return a number of the file, or the value of a name here, which is checked against
-        `limits`.
-        """
+        """Return a number, or the value of a name at this point after checking it."""
         number = exact_fraction(given)
         if number is not None:
             return number

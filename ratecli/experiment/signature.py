@@ -53,9 +53,8 @@ class SolverSignature:
 def algorithm_summary(algorithm: Algorithm) -> str:
     """Return a one-line summary of an algorithm.
 
-    For a plugin it is the first line of its docstring, provided that its module's source is
-    found without
-    importing it.
+    For a plugin it is the first line of its docstring, provided that its module's source is found
+    without importing it.
     """
     if not algorithm.plugged:
         return algorithm.summary

@@ -75,8 +75,7 @@ class Starter:
 
 @dataclass(frozen=True)
 class OddColumns:
-    """Columns that need attention: those left out as features, with the reason, and those with
-    gaps.
+    """Columns that need attention: unusable ones with the reason, and those with gaps.
 
     `gaps` maps each other column with missing numbers to the number of affected rows.
     """
@@ -101,10 +100,9 @@ def make_starter(asked: StarterOptions) -> Starter:
     ------
     FaultError
         E104, E404, E405 if the file is not a table; E205 for a missing column; E406 for a label
-        that does
-        not have two values or whose positive value is unclear; E411 for a column that defines no
-        groups.
-        Anything else that keeps the table from a run raises the same error as the run.
+        that does not have two values or whose positive value is unclear; E411 for a column that
+        defines no groups. Anything else that keeps the table from a run raises the same error as
+        the run.
     """
     separator = asked.separator or own.separator_of(asked.table)
     frame = read_table_file(asked.table, separator, own.read_own_table)

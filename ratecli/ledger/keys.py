@@ -14,9 +14,8 @@ import numpy as np
 def trial_key(content: Mapping[str, Any]) -> str:
     """Return the sha256 of `content`, independent of the order of its keys.
 
-    1 and 1.0 are equal, and so are a tuple and a list; True differs from 1. Types unknown to
-    JSON raise
-    TypeError, since their text may change between runs. NaN raises ValueError.
+    1 and 1.0 are equal, and so are a tuple and a list; True differs from 1. Types unknown to JSON
+    raise TypeError, since their text may change between runs. NaN raises ValueError.
     """
     return hashlib.sha256(_text(_canonical(content)).encode()).hexdigest()
 

@@ -27,9 +27,8 @@ PAUSE = 0.05
 def lock_results(folder: Path) -> Iterator[None]:
     """Lock `folder` against other runs, creating it if missing; a killed process frees the lock.
 
-    The lock file is never deleted: otherwise, a third run could lock a new file while a second
-    one has the
-    old file open.
+    The lock file is never deleted: otherwise, a third run could lock a new file while a second one
+    has the old file open.
 
     Raises
     ------
@@ -48,9 +47,8 @@ def lock_results(folder: Path) -> Iterator[None]:
 def lock_report(folder: Path, *, patience: float = LOCK_TIMEOUT) -> Iterator[None]:
     """Lock the report in `folder`, after waiting for other writers.
 
-    A run takes this lock in addition to the folder's, because `ratecli report` may run
-    meanwhile. The
-    ledger is read while holding the lock, so that the last report written covers all trials.
+    A run takes this lock in addition to the folder's, because `ratecli report` may run meanwhile.
+    The ledger is read while holding the lock, so that the last report written covers all trials.
 
     Raises
     ------

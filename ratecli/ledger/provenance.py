@@ -43,9 +43,8 @@ def build_manifest(
     """Return the manifest stored with the results.
 
     `data` holds the digests; `folder` may be in a Git repository. `deployed_model` is the stored
-    classifier
-    that the run compares with; `plugins` lists the plugins in use with their versions. Environment
-    variables are not recorded, since they may hold secrets.
+    classifier that the run compares with; `plugins` lists the plugins in use with their versions.
+    Environment variables are not recorded, since they may hold secrets.
     """
     return {
         "command": list(command),

@@ -16,9 +16,7 @@ FAILED_STATUSES = frozenset({"timeout", "error"})
 
 
 CONSTRAINT_TOLERANCE = 1e-6
-"""Largest violation, in units of the constraint, that counts as rounding: the constraint is
-satisfied.
-"""
+"""Largest violation, in units of the constraint, that counts as satisfied: it is rounding."""
 
 VIOLATION_PREFIX = "violation."
 """Prefix of the metric that measures the violation of the constraint named after it."""
@@ -41,10 +39,9 @@ FILTER_STAGE_PREFIX = "filter."
 class PlannedTrial:
     """One (algorithm, sweep point, seed) of an experiment.
 
-    `metrics` maps each metric's display name to its canonical text at this sweep point. Values
-    are stored
-    by text, so that they are still found when a metric is renamed. The names are `objective`,
-    `violation.<constraint>` and those in the file.
+    `metrics` maps each metric's display name to its canonical text at this sweep point. Values are
+    stored by text, so that they are still found when a metric is renamed. The names are
+    `objective`, `violation.<constraint>` and those in the file.
     """
 
     key: str
@@ -70,9 +67,8 @@ class MeasuredValue:
 class TrialResult:
     """How a trial ended, with everything that it measured.
 
-    `encoding` describes how the features of its models are made of columns
-    (`sampling.encoding`); it is
-    empty if there are no models.
+    `encoding` describes how the features of its models are made of columns (`sampling.encoding`);
+    it is empty if there are no models.
     """
 
     key: str

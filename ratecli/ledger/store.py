@@ -3,8 +3,8 @@
 A trial is stored completely or not at all. The ledger uses a rollback journal instead of WAL: when
 nobody writes, it is one file that can be copied, read from a read-only folder, or kept on a network
 disk, and a commit takes about a millisecond. While a ledger is open for writing, the empty journal
-file is kept: creating and deleting it for each transaction takes half as long again.
-With `synchronous = FULL` a stored trial survives a power failure, not only `kill -9`.
+file is kept: creating and deleting it for each transaction takes half as long again. With
+`synchronous = FULL` a stored trial survives a power failure, not only `kill -9`.
 """
 
 from __future__ import annotations
@@ -184,8 +184,7 @@ class LedgerStore:
 
     A `readonly` store must exist. It still opens the file for writing if possible, because the next
     process to open the file must roll back what a killed run left unfinished. `patience` is the
-    number
-    of seconds to wait for another process that locks the file.
+    number of seconds to wait for another process that locks the file.
     """
 
     def __init__(self, path: Path, readonly: bool = False, *, patience: float = 30.0) -> None:
@@ -283,9 +282,7 @@ class LedgerStore:
             return parse_trial_result(row, values.get(row[0], ()), models, encoding)
 
     def models(self, key: str) -> dict[str, bytes]:
-        """Return the classifiers of one trial by variant, the main one first; empty if it is not
-        stored.
-        """
+        """Return a trial's classifiers by variant, main one first; empty if it is not stored."""
         with self._transaction() as db:
             return _models(db, key)
 
@@ -477,10 +474,8 @@ class LedgerWriter:
     """Stores results in order from a background thread.
 
     All results that wait are stored in one transaction, so that a slow disk syncs less often. A
-    kill
-    loses the results that are not written yet; an interrupt or any other end that calls `close`
-    loses
-    none. Nobody else may use the store before `flush`.
+    kill loses the results that are not written yet; an interrupt or any other end that calls
+    `close` loses none. Nobody else may use the store before `flush`.
     """
 
     def __init__(self, store: LedgerStore) -> None:

@@ -47,9 +47,7 @@ class Ledger:
             return cls(*store.read())
 
     def once(self, what: Hashable, make: Callable[[], T]) -> T:
-        """Return `make()`, cached under the key `what`, since tables, plots and pages need the same
-        data.
-        """
+        """Return `make()`, cached under `what`, since tables, plots and pages share data."""
         if what not in self._made:
             self._made[what] = make()
         found: T = self._made[what]
@@ -65,9 +63,7 @@ class Ledger:
 
     @property
     def stand_ins(self) -> tuple[str, ...]:
-        """A sentence for each data set that stands in for another, printed at the top of every
-        result.
-        """
+        """A sentence for each data set that stands in for another, shown above every result."""
         data = _mapping(self.meta.get("datasets"))
         return tuple(
             f"The data set {name} is {entry['stand_in']}."
@@ -95,9 +91,7 @@ class Ledger:
 
     @cached_property
     def algorithms(self) -> Ledger:
-        """The ledger without the trials of the filter before training, which have metrics of their
-        own.
-        """
+        """The ledger without trials of the filter before training, which have their own metrics."""
         others = [trial for trial in self.plan if not is_filter_stage(trial)]
         return replace(self, plan=others) if len(others) < len(self.plan) else self
 
@@ -107,9 +101,7 @@ class Ledger:
         return replace(self, plan=[trial for trial in self.plan if is_filter_stage(trial)])
 
     def of(self, metrics: Iterable[str]) -> Ledger:
-        """Return `stage` if all metrics are the filter's, `algorithms` if none is, else the whole
-        ledger.
-        """
+        """Return `stage` if all metrics are the filter's, `algorithms` if none is, else `self`."""
         theirs = [name.startswith(FILTER_STAGE_PREFIX) for name in metrics]
         if theirs and all(theirs):
             return self.stage
@@ -128,9 +120,7 @@ class Ledger:
         return list(_mapping(self.experiment.get("report")).get(what) or [])
 
     def measurements(self) -> Iterator[TrialMeasurement]:
-        """Yield measurements in order of plan, variant, split and metric; unmeasured trials have
-        none.
-        """
+        """Yield all measurements, in order of plan, variant, split and metric."""
         for trial in self.plan:
             for variant, numbers in self.numbers(trial).items():
                 for (split, metric), value in numbers.items():

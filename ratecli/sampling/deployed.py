@@ -86,9 +86,8 @@ def check_model_preserved(
 ) -> None:
     """Raise an error if a run of this command would overwrite or remove the deployed model's file.
 
-    The results would then depend on earlier runs. `results` maps the result folder of each run
-    to the
-    file that it runs; `folder` is the experiment's.
+    The results would then depend on earlier runs. `results` maps the result folder of each run to
+    the file that it runs; `folder` is the experiment's.
 
     Raises
     ------
@@ -126,8 +125,7 @@ def with_stored_decisions(rows: TrialData, blob: bytes) -> TrialData:
     ------
     FaultError
         E411 if the classifier needs another number of features, or columns that the rows do not
-        have;
-        E404 if its scores are not finite.
+        have; E404 if its scores are not finite.
     """
     classifier = loads(blob)
     width = rows.X.shape[1]

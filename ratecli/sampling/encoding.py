@@ -1,6 +1,4 @@
-"""How columns of a trial's rows become features, stored so that classifiers can be applied to new
-rows.
-"""
+"""How a trial's columns become features, stored so that classifiers can be applied to new rows."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from ratecli.rates.sample import Floats, Mask, Sample
 
 
 def read_decisions(column: Any, name: str) -> Floats:
-    """Return the deployed model's decisions; E406 unless the column has only 0, 1 and missing
-    values.
-    """
+    """Return the deployed model's decisions; E406 unless the column has only 0, 1 and gaps."""
     decisions = column if column.dtype.kind == "f" else pd.to_numeric(column, errors="coerce")
     strange = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
     if strange.any():
@@ -44,9 +40,8 @@ def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
     Raises
     ------
     FaultError
-        E411 for a missing column, or text in a column that a slice compares with a number; E301
-        or E302
-        for a slice that cannot be parsed.
+        E411 for a missing column, or text in a column that a slice compares with a number; E301 or
+        E302 for a slice that cannot be parsed.
     """
     wheres = [Slice.of((), parse_conditions(text)) for text in slices]
     faults = list(

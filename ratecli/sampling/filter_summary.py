@@ -38,14 +38,12 @@ def census(
     """Return the summary of every variant that is a filter, by name; empty if there is none.
 
     `answers` are the predictions of the variants on all rows. For a proxy with L values and a
-    column with
-    K groups, over the rows of a split that belong to one of the groups:
+    column with K groups, over the rows of a split that belong to one of the groups:
 
     - `keep` (L,): the chance that a row with a value is kept, the same on every split;
     - `groups` (K,): the names of the groups; `base` (K,): their shares;
     - `size` (L,): the share of each value; `posterior` (L, K): the share of each group among the
-      rows with
-      a value, None for a value without rows;
+      rows with a value, None for a value without rows;
     - `after` (K,): the expected shares of the groups among the kept rows, None if no rows are kept.
     """
     named, splits = joint_rate_groups(goals), tuple(splits)

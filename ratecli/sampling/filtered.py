@@ -1,6 +1,4 @@
-"""Training rows after a balanced filter: weighted by their chance of being kept, or sampled with
-it.
-"""
+"""Training rows after a balanced filter: weighted by their chance to be kept, or sampled."""
 
 from __future__ import annotations
 
@@ -69,10 +67,8 @@ def filter_trial_data(
     """Return the rows of `load_trial_data` after a stored filter, which changes only training rows.
 
     With `take: weights`, the weight of a training row is multiplied by its chance of being kept;
-    with
-    `take: sample`, it is kept with that chance. Dropped rows belong to no split, and features
-    are encoded
-    as the remaining rows require.
+    with `take: sample`, it is kept with that chance. Dropped rows belong to no split, and features
+    are encoded as the remaining rows require.
 
     Raises
     ------

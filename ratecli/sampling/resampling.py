@@ -21,8 +21,7 @@ class Holdout:
     """A share `fraction` of each data set's training rows, held out for a safety test.
 
     The rows are random, stratified by the columns `stratify` (`label` is the label), or the last
-    ones if
-    `positional`.
+    ones if `positional`.
     """
 
     fraction: Fraction
@@ -45,9 +44,8 @@ class SamplingSpec:
     Attributes
     ----------
     share
-        If set, training rows are sampled with replacement, this many times the number of rows,
-        and all
-        rows are test rows. If None, rows are split as the data set's entry specifies.
+        If set, training rows are sampled with replacement, this many times the number of rows, and
+        all rows are test rows. If None, rows are split as the data set's entry specifies.
     holdout
         The training rows held out before anything is fitted.
     unseen

@@ -64,9 +64,7 @@ def check_level_column(table: Table, levels: int) -> None:
 
 
 def column_at_levels(columns: Mapping[str, Any], levels: int) -> Mapping[str, Any]:
-    """Repeat (n,) columns to M n rows, the copies of each row adjacent, and append the level
-    column.
-    """
+    """Repeat (n,) columns to M n rows, with copies adjacent, and append the level column."""
     if levels == 1:
         return columns
     found = {name: np.repeat(column, levels) for name, column in columns.items()}
@@ -94,9 +92,7 @@ def sample_at_levels(sample: Sample, levels: int) -> Sample:
 
 
 def features_at_levels(X: Features, levels: int) -> Features:
-    """Return (M n, d + M) features, sparse if X is: each row M times, with its level one-hot
-    encoded.
-    """
+    """Return (M n, d + M) features, sparse if X is: rows repeated M times, with one-hot levels."""
     n = X.shape[0]
     if isinstance(X, np.ndarray):
         return np.hstack([np.repeat(X, levels, axis=0), np.tile(np.eye(levels), (n, 1))])
@@ -114,8 +110,7 @@ class ExperimentData:
 
     `entries` are JSON texts, which makes the class hashable. Relative paths start from `base`.
     `written` holds the modification times of the user's own files, so that a long-lived process,
-    such as
-    a notebook, reads a changed file again.
+    such as a notebook, reads a changed file again.
     """
 
     entries: tuple[tuple[str, str], ...]
@@ -149,13 +144,11 @@ class ExperimentData:
 class TrialData:
     """All rows of one seed: the sample that rates read, and the features that classifiers read.
 
-    Each row of the data occurs `levels` times. `encoding` is JSON that describes how features
-    are made of
-    columns (`sampling.encoding`). `before` are the rows before a filter weighted or dropped
-    some, None
-    without a filter (`sampling.filtered`). With a `stream`, rows are not in memory: the sample
-    consists of
-    cells of rows with equal rates (`streaming.stream_protocol`), and X has no columns.
+    Each row of the data occurs `levels` times. `encoding` is JSON that describes how features are
+    made of columns (`sampling.encoding`). `before` are the rows before a filter weighted or dropped
+    some, None without a filter (`sampling.filtered`). With a `stream`, rows are not in memory: the
+    sample consists of cells of rows with equal rates (`streaming.stream_protocol`), and X has no
+    columns.
     """
 
     sample: Sample
@@ -170,8 +163,8 @@ class TrialData:
     ) -> dict[str, Predictions]:
         """Return the predictions of each classifier; over a stream, in one pass.
 
-        Set `estimated` if estimates will be used: otherwise measuring them takes another pass
-        over the stream.
+        Set `estimated` if estimates will be used: otherwise measuring them takes another pass over
+        the stream.
         """
         if self.stream is None or not classifiers:
             return {name: self.predictions(each) for name, each in classifiers.items()}
@@ -179,9 +172,7 @@ class TrialData:
         return dict(predict_stream(self.stream, classifiers, label))
 
     def predictions(self, classifier: Classifier) -> Predictions:
-        """Return the predictions on all rows; E411 for slices of missing columns
-        (`sampling.encoding`).
-        """
+        """Return predictions on all rows; E411 for slices of missing columns."""
         if self.stream is not None:
             return self.answers({"": classifier})[""]
         X = append_memberships(self.X, slice_memberships(self.sample, classifier.slices))
@@ -202,9 +193,7 @@ class TrialData:
         return replace(self.before, deployed=self.sample.deployed, _cache={})
 
     def splits(self) -> dict[str, int]:
-        """Return the number of rows of each nonempty split, in the order train, validation, test,
-        safety.
-        """
+        """Return the number of rows of each nonempty split, in the order of `SPLITS`."""
         sample = self.sample
         counts = {name: sample.counted(sample.rows(ALL_ROWS, name)) for name in SPLITS}
         return {name: count for name, count in counts.items() if count}
@@ -236,12 +225,10 @@ def load_trial_data(
     deployed: str | None = None,
     drawing: SamplingSpec = NO_RESAMPLING,
 ) -> TrialData:
-    """Return the stacked rows of a seed; `deployed` names the column of a deployed model's
-    decisions.
+    """Return the stacked rows of a seed; `deployed` is a column with a model's decisions.
 
-    Results that differ only in the rows held out for a safety test have the same rows in the
-    same order,
-    with features encoded as their own training rows require.
+    Results that differ only in the rows held out for a safety test have the same rows in the same
+    order, with features encoded as their own training rows require.
     """
     if is_streamed(data):
         return load_streamed_trial_data(data, seed, deployed)

@@ -103,9 +103,7 @@ class SafetyRows:
     def _measurements(
         self, leaves: Sequence[Leaf], said: Predictions, rows: NDArray[np.intp]
     ) -> Measurements:
-        """Return (n,) values of some rows for each kind of measurement; decisions are always
-        included.
-        """
+        """Return (n,) values for each kind of measurement in the rates, and for decisions."""
         kinds = dict.fromkeys(["decision", *(leaf.rate.of for leaf in leaves)])
         label = self.rows.sample.label
         return {of: said.measure(of, label)[rows] for of in kinds}

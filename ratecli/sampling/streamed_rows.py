@@ -114,16 +114,12 @@ def predict_stream(
 
 
 TableWriteProgress = Callable[[str, int, int | None], None]
-"""Called with a data set's name, its number of rows written so far, and the total or None if
-unknown.
-"""
+"""Called with a data set's name, the rows written so far, and their total or None if unknown."""
 
 
 @dataclass(frozen=True)
 class StreamedSample:
-    """Cells as a sample, the rows in them, and JSON that describes how features are made of
-    columns.
-    """
+    """Cells as a sample, the rows in them, and the encoding of their features as JSON."""
 
     sample: Sample
     stream: RowStream
@@ -138,9 +134,7 @@ class _WriteListener:
 
 
 def open_streamed_table(entry: str, base: str, tell: RecordProgress | None = None) -> StreamedTable:
-    """Return the table of an entry of `datasets:`, given as JSON; `tell` reports rows as they are
-    written.
-    """
+    """Return the table of an entry of `datasets:` (as JSON); `tell` reports written rows."""
     return _open_table(entry, base, _WriteListener(tell))
 
 

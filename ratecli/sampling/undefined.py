@@ -1,14 +1,10 @@
 """Checks for rates and ratios that are undefined on the training rows for every classifier.
 
 A rate over no rows is undefined. A ratio is undefined where its denominator is 0. It is reported
-here
-if that is so for every classifier, or if the numerator is always 0 and the denominator may be,
-as in
-the F-measure of a group without positive rows. If only some classifiers make the denominator 0
-(such as
-the precision of a classifier without positive decisions), the ratio is measured as NaN for them,
-and a
-constraint on it counts as violated.
+here if that is so for every classifier, or if the numerator is always 0 and the denominator may be,
+as in the F-measure of a group without positive rows. If only some classifiers make the denominator
+0 (such as the precision of a classifier without positive decisions), the ratio is measured as NaN
+for them, and a constraint on it counts as violated.
 """
 
 from __future__ import annotations
