@@ -243,7 +243,7 @@ def resolve_goals(
 def case_key_content(case: Case) -> dict[str, Any]:
     """Return everything in a case that affects its numbers, for its key.
 
-    Names of goals and metrics do not.
+    Names of goals and metrics are not included, since they do not affect numbers.
     """
     rules = {goal.name: ex.to_text(goal.expression) for goal in case.constraints}
     algorithm = all_algorithms()[case.algorithm]

@@ -1,4 +1,4 @@
-"""Checks of resolved goals and algorithm entries that need no data."""
+"""Checks of resolved goals and of algorithm entries, made without data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of label kinds, and of the groups that a filter balances or hides, which need rows."""
+"""Checks of label kinds, and of the groups that a filter balances or hides."""
 
 from __future__ import annotations
 

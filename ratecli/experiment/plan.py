@@ -1,4 +1,7 @@
-"""Plans the trials of an experiment: cases times seeds, each with a key of all that affects it."""
+"""Plans the trials of an experiment: each case with each seed, identified by a key.
+
+The key is a hash of everything that affects the trial's numbers.
+"""
 
 from __future__ import annotations
 

@@ -139,10 +139,8 @@ class ExperimentReader:
         for name, loc, text in stated_groups(self.experiment, pool):
             with self._placing(loc, scope):
                 conditions = parse_conditions(text)
-                yield (
-                    name,
-                    conditions,
-                )  # define the group even if its values are wrong: that is reported once
+                # define the group even if its values are wrong, so that this is reported only once
+                yield name, conditions
                 rs.check_conditions(conditions, scope)
 
     @cached_property

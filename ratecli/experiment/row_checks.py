@@ -358,8 +358,7 @@ def _check_deployed_decisions(
 ) -> Iterator[Diagnostic]:
     """Yield an E311 for each rate that counts rows without a decision of the deployed model.
 
-    Checked are rates in `of(deployed, ...)` and, if the deployed model itself is tested, in
-    constraints.
+    This covers rates in `of(deployed, ...)`, and in constraints if the deployed model is audited.
     """
     if sample.deployed is None:  # a trial provides all decisions
         return

@@ -121,9 +121,8 @@ def _find_class(algorithm: Algorithm) -> tuple[ast.Module, ast.ClassDef]:
     module, _, name = algorithm.path.partition(":")
     path = module_source_file(module)
     found = _find_class_in(str(path), name) if path else None
-    if (
-        found is None
-    ):  # the module imports the class from elsewhere: only importing it shows from where
+    if found is None:
+        # the module imports the class from elsewhere: only importing it shows from where
         found = _find_class_in(inspect.getsourcefile(algorithm.load()) or "", name)
     if found is None:
         raise LookupError(f"the source of '{algorithm.path}' has no class '{name}'")

@@ -53,7 +53,7 @@ class StarterOptions:
     positive
         The positive value of the label; None if the labels are 0 and 1, or false and true.
     separator
-        The separator of columns; None to detect it.
+        The separator of columns; None for the default of the file type.
     """
 
     table: Path

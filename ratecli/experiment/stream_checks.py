@@ -85,7 +85,7 @@ def _node_conditions(node: SyntaxNode) -> Iterator[Condition | str]:
 
 
 def check_streams(reading: ExperimentReader, cases: Sequence[Case], *, refuse: bool = True) -> None:
-    """Raise E414 for everything that does not work with a streamed data set, without reading it.
+    """Raise E414 for everything that does not support streamed data sets, which are not read.
 
     Without `refuse`, algorithms and metrics that need rows in memory are warnings, so that the rest
     can be explained.

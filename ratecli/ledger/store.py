@@ -41,7 +41,7 @@ class InvalidRowError(ValueError):
 
 
 def parse_planned_trial(row: SqlRow) -> PlannedTrial:
-    """Convert a row of `plan`, without its position."""
+    """Return the planned trial in a row of `plan`, given without its position."""
     key, label, algorithm = map(_text, row[:3])
     options, point, seed, metrics = map(_parse_json, row[3:])
     if not isinstance(seed, int) or isinstance(seed, bool):
@@ -59,7 +59,7 @@ def parse_trial_result(
     models: Mapping[str, bytes] | None = None,
     encoding: str = "",
 ) -> TrialResult:
-    """Convert a row of `trials`, with the values, models and encoding that belong to it."""
+    """Return the result in a row of `trials`, with its values, models and encoding."""
     _, key, status, reason, seconds, info, trace, multipliers = row
     if status not in KNOWN_STATUSES:
         raise InvalidRowError(f"no trial ends as {status!r}")
@@ -84,7 +84,7 @@ def parse_trial_result(
 
 
 def parse_measured_value(measure: SqlRow, given: object) -> MeasuredValue:
-    """Convert a row of `numbers`; `measure` is (variant, split, metric) and NULL becomes NaN."""
+    """Return a value of `numbers`; `measure` is (variant, split, metric), and NULL is NaN."""
     if len(measure) != 3:
         raise InvalidRowError("a number measures nothing")
     variant, split, metric = map(_text, measure)
@@ -167,9 +167,8 @@ SCHEMA = (
     f"PRAGMA user_version = {LEDGER_VERSION}",
 )
 
-# Trials of the same rows share an encoding, which is stored once. Older ledgers lack these tables
-# and
-# get them when they are next opened for writing.
+# Trials of the same rows share an encoding, which is stored once. Older ledgers lack these tables:
+# they are added when a ledger is opened for writing.
 ENCODINGS = (
     """CREATE TABLE IF NOT EXISTS encodings (
         id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, content TEXT NOT NULL)""",

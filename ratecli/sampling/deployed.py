@@ -151,9 +151,9 @@ def with_classifier_decisions(
 
 
 def column_classifier(rows: TrialData, name: str) -> Classifier:
-    """Return a classifier with the decisions in a column: positive where the column is.
+    """Return a classifier that reproduces the deployed model's decisions in a column.
 
-    It uses a slice of that column and no feature.
+    It decides by a slice of that column and uses no features.
     """
     assert rows.sample.deployed is not None
     column = rows.sample.columns[name]

@@ -23,7 +23,7 @@ from ratecli.sampling.rows import TrialData
 from ratecli.solvers.base import Solution
 
 ACCEPTED_STATUSES = frozenset({"solved", "iteration_limit"})
-"""Statuses with which a solver returns a valid solution."""
+"""Statuses of solutions that the solver considers valid."""
 
 
 @dataclass(frozen=True)
