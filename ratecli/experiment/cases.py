@@ -1,4 +1,4 @@
-"""A case: one algorithm at one sweep point, with its goals understood."""
+"""Cases (one algorithm at one sweep point, with its goals resolved) and the plugins they use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ratecli.solvers.registry import all_algorithms
 
 
 def used_plugins(experiment: Experiment, swept: Collection[str]) -> list[dict[str, str]]:
-    """The plugins that a file names, or whose metrics it is made of, for the manifest.
+    """Return the plugins that a file names, or whose metrics it uses, for the manifest.
 
     `swept` are the names that stand for numbers.
     """
@@ -71,9 +71,9 @@ def _experiment_trees(experiment: Experiment) -> Iterator[SyntaxNode]:
 
 
 def plugin_rate_versions(expressions: Iterable[Expression]) -> dict[str, Any]:
-    """Of a trial's key, what says which rates of other packages are measured.
+    """Return the part of a trial's key that identifies the measured rates of plugins.
 
-    What is composed of rates is spelt out in the goals and metrics themselves.
+    Composites need no entry: they are expanded in the goals and metrics themselves.
     """
     if not plugin_metric_names():
         return {}
@@ -88,25 +88,39 @@ def plugin_rate_versions(expressions: Iterable[Expression]) -> dict[str, Any]:
 
 
 def _measured_elsewhere(part: Expression) -> tuple[Expression, ...]:
-    """What `of(...)` measures of another trial."""
+    """Return what `of(...)` measures in another trial."""
     return (part.metric,) if isinstance(part, ex.AlgorithmMetric) else ()
 
 
 OF_PLACEHOLDER = 0.5
-"""Stands for `of(...)` while the class of a goal is found: any number would do."""
+"""Stands for `of(...)` while the shape of a goal is determined: any number would do."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One algorithm at one sweep point: a trial but for its seed.
+    """One algorithm at one sweep point: a trial without its seed.
 
-    `datasets` are those whose rows are put together, in alphabetical order; `share` is how many of them
-    are drawn to train on, if they are drawn, `holdout` which of them are put aside, and `safety` the test
-    that models have to pass there, if any.
-
-    `metrics` are all that is measured, by display name: `objective`, the file's, and
-    `violation.<constraint>`. What names something that has no value here is not among them, nor
-    among the constraints. `filtering` is what training rows go through first.
+    Attributes
+    ----------
+    label, algorithm
+        The entry's label and the name of its algorithm.
+    guard
+        The margin by which constraints are tightened.
+    share
+        Number of training rows to sample, as a share of all rows; None without resampling.
+    holdout
+        How training rows are held out for a safety test, if they are.
+    safety
+        The test that models have to pass, if any.
+    datasets
+        The data sets whose rows are pooled, in alphabetical order.
+    constraints
+        The constraints whose names all have a value at this point.
+    metrics
+        Everything that is measured and defined at this point, by display name: `objective`, the
+        file's metrics, and `violation.<constraint>`.
+    filtering
+        The filter that training rows pass through, if any.
     """
 
     label: str
@@ -129,19 +143,19 @@ class Case:
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """Columns that the algorithm is not to see: by which its goals tell groups, if it hides them."""
+        """Columns hidden from the algorithm: those of its goals' groups, if it hides groups."""
         if not type(self.solver).hides_groups:
             return ()
         leaves = ex.leaves(*(goal.expression for goal in self.goals()))
         return tuple(sorted({part.column for leaf in leaves for part in leaf.where.conditions}))
 
     def promise(self, rows: int) -> SafetyTestSpec | None:
-        """What a candidate has to pass on so many rows, if there is a test."""
+        """Return the safety test for candidates on this number of rows; None without a test."""
         return None if self.safety is None else self.safety.promise(rows, pooled=self.pooled)
 
     @property
     def pooled(self) -> bool:
-        """Whether a constraint speaks of a rate of rows of several data sets."""
+        """Whether a constraint has a rate over rows of several data sets."""
         leaves = ex.leaves(*(rule.expression for rule in self.constraints))
         return any(len(leaf.where.datasets or self.datasets) > 1 for leaf in leaves)
 
@@ -149,7 +163,7 @@ class Case:
         return (self.objective, *self.constraints)
 
     def texts(self) -> Iterator[tuple[Loc, Expression]]:
-        """Where each expression of the file stands, and the expression."""
+        """Yield each expression of the file with its location."""
         yield ("objective",), self.objective.expression
         yield from ((("constraints", goal.name), goal.expression) for goal in self.constraints)
         names = (name for name in self.metrics if not name.startswith(VIOLATION_PREFIX))
@@ -158,11 +172,11 @@ class Case:
         )
 
     def of(self, *, goals_only: bool = False) -> list[str]:
-        """Labels of the algorithms that must be measured for this one, in alphabetical order."""
+        """Return the labels of the algorithms that must run before this one, sorted."""
         return sorted({node.algorithm for node in self.ofs(goals_only=goals_only)} - {DEPLOYED})
 
     def ofs(self, *, goals_only: bool = False) -> Iterator[ex.AlgorithmMetric]:
-        """Every `of(...)` in it, those of the deployed model too."""
+        """Yield every `of(...)` node, including those of the deployed model."""
         trees = [goal.expression for goal in self.goals()]
         trees += [] if goals_only else self.metrics.values()
         return (
@@ -172,10 +186,10 @@ class Case:
 
 @dataclass(frozen=True)
 class CaseFilter:
-    """A balanced filter of training rows, as a case whose trial finds it.
+    """A balanced filter of training rows, as a case whose trial computes it.
 
-    `take` is `weights`, where rows count by the chance that they are kept, or `sample`, where they are
-    drawn with it.
+    `take` is `weights`, which multiplies the weight of each row by its chance of being kept, or
+    `sample`, which keeps each row with that chance.
     """
 
     case: Case
@@ -183,17 +197,17 @@ class CaseFilter:
 
     @cached_property
     def key(self) -> str:
-        """The same for all sweep points at which all is the same that decides the filter's numbers."""
+        """Key of the filter: equal wherever everything that affects its numbers is equal."""
         return trial_key(case_key_content(self.case) | {"datasets": self.case.datasets})
 
 
 def relevant_goals(case: Case) -> tuple[Goal, ...]:
-    """The goals on which the case's models, and what is shown of them, hang."""
+    """Return the goals that the case's models, and their reported results, depend on."""
     return case.constraints if case.solver.role == "ignores" else case.goals()
 
 
 def uses_deployed_model(goal: Goal) -> bool:
-    """Whether a goal speaks of the deployed model."""
+    """Return whether a goal refers to the deployed model."""
     asked = (part for part in ex.walk(goal.expression) if isinstance(part, ex.AlgorithmMetric))
     leaves = ex.leaves(goal.expression)
     return any(leaf.rate.needs_deployed for leaf in leaves) or any(
@@ -202,7 +216,7 @@ def uses_deployed_model(goal: Goal) -> bool:
 
 
 def case_metrics(cases: Sequence[Case]) -> dict[str, Expression]:
-    """Every metric as the first case that has it measures it."""
+    """Return every metric, as defined by the first case that has it."""
     found: dict[str, Expression] = {}
     for case in cases:
         for name, metric in case.metrics.items():
@@ -213,7 +227,7 @@ def case_metrics(cases: Sequence[Case]) -> dict[str, Expression]:
 def resolve_goals(
     case: Case, value_of: Callable[[ex.AlgorithmMetric], float]
 ) -> tuple[Goal, tuple[Goal, ...]]:
-    """The case's goals with every `of(...)` a number, taken apart for the solver."""
+    """Return the objective and constraints for the solver, with a number for each `of(...)`."""
 
     def number(node: Expression) -> Expression | None:
         return ex.Constant(value_of(node)) if isinstance(node, ex.AlgorithmMetric) else None
@@ -227,7 +241,10 @@ def resolve_goals(
 
 
 def case_key_content(case: Case) -> dict[str, Any]:
-    """All of a case that decides its numbers, for its key; names of goals and metrics do not."""
+    """Return everything in a case that affects its numbers, for its key.
+
+    Names of goals and metrics are not included, since they do not affect numbers.
+    """
     rules = {goal.name: ex.to_text(goal.expression) for goal in case.constraints}
     algorithm = all_algorithms()[case.algorithm]
     needs, plugin = algorithm.needs, algorithm.plugin
@@ -257,7 +274,7 @@ def case_key_content(case: Case) -> dict[str, Any]:
 
 
 def _guard_key_content(guard: MarginSpec) -> dict[str, Any]:
-    """Its part of a trial's key: nothing for the default guard, the aim only where there is one."""
+    """Return the guard's part of a trial's key: empty for the default guard, no aim if unset."""
     if guard == MarginSpec():
         return {}
     asked = {

@@ -1,5 +1,7 @@
-"""All that has a name in ratecli. Listing it loads no numbers, no solver and no data, and of what is
-slow to import only what the listing is about.
+"""Lists and describes everything that has a name in ratecli, for `ratecli ls` and `ratecli show`.
+
+Listing imports no solver, data set or numeric library, and slow modules only if the listing needs
+them.
 """
 
 from __future__ import annotations
@@ -32,11 +34,15 @@ from ratecli.rates.table import (
 ListingRow = dict[str, Any]
 
 PLOT_DESCRIPTIONS = {
-    "tradeoff": "a metric against another or against a swept name, a series an algorithm and variant",
+    "tradeoff": "a metric against another or against a swept name, "
+    "a series an algorithm and variant",
     "convergence": "objective and worst violation on the way, a line an algorithm",
-    "guarantee": "performance, solution rate and failure rate along a swept number, a series an algorithm",
-    "posteriors": "who the values of a filter's proxy are: the shares of groups in each, a heat map a sweep point",
-    "group_shares": "shares of groups among all rows and among those that a filter keeps, bars a sweep point",
+    "guarantee": "performance, solution rate and failure rate along a swept number, "
+    "a series an algorithm",
+    "posteriors": "who the values of a filter's proxy are: the shares of groups in each, "
+    "a heat map a sweep point",
+    "group_shares": "shares of groups among all rows and among those that a filter keeps, "
+    "bars a sweep point",
 }
 OF_DESCRIPTION = (
     "what another algorithm measured, as in of(unconstrained, error), or the deployed model, as in "
@@ -49,7 +55,7 @@ def list_datasets() -> list[ListingRow]:
 
 
 def list_metrics() -> list[ListingRow]:
-    """Rates, what is built from them, measures of scores, and those of all values of a column."""
+    """Return rates, composites, ranking measures, and metrics over all values of a column."""
     found = [{"name": rate.name, "kind": "rate", "means": rate.means} for rate in RATES.values()]
     found += [_describe_composite(name) for name in COMPOSITES]
     found += [{"name": name, "kind": "ranking", "means": RANKINGS[name]} for name in RANKINGS]
@@ -66,7 +72,7 @@ def list_metrics() -> list[ListingRow]:
 
 
 def list_functions() -> list[ListingRow]:
-    """What rules may do with rates beside + - * / **."""
+    """Return the functions that rules may apply to rates besides + - * / **."""
     found = [
         {"name": row.name, "kind": row.curvature, "means": row.means} for row in FUNCTIONS.values()
     ]
@@ -77,8 +83,8 @@ def list_functions() -> list[ListingRow]:
 
 
 def list_solvers() -> list[ListingRow]:
-    from ratecli.experiment.signature import algorithm_summary  # noqa: PLC0415  reads source
-    from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415  reads what is installed
+    from ratecli.experiment.signature import algorithm_summary  # noqa: PLC0415  parses source files
+    from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415  queries packages
 
     return [
         {
@@ -92,14 +98,14 @@ def list_solvers() -> list[ListingRow]:
 
 
 def list_plugins() -> list[ListingRow]:
-    """Every plugin in detail: imported, and what is wrong with it."""
-    from ratecli.experiment.installed_plugins import plugin_rows  # noqa: PLC0415  imports what others wrote
+    """Return every plugin, after importing it, with its error if it cannot be used."""
+    from ratecli.experiment.installed_plugins import plugin_rows  # noqa: PLC0415  imports plugins
 
     return plugin_rows()
 
 
 def listing_warnings(listed: str) -> list[Diagnostic]:
-    """Warnings about plugins among what is listed."""
+    """Return warnings about the plugins in a listing."""
     if listed == "algorithms":
         from ratecli.solvers.registry import BUILT_IN_ALGORITHMS  # noqa: PLC0415
 
@@ -118,12 +124,12 @@ def list_plots() -> list[ListingRow]:
 
 
 def list_codes() -> list[ListingRow]:
-    """What a message's code means."""
+    """Return the meaning of each diagnostic code."""
     return [{"name": row.code, "means": row.means} for row in CODES.values()]
 
 
 def list_experiments() -> list[ListingRow]:
-    """The experiments of the folder of that name, or of the current one if there is none."""
+    """Return the experiments in the folder `experiments`, or else in the current folder."""
     folder = Path("experiments")
     found = folder.rglob("*.yaml") if folder.is_dir() else Path().glob("*.yaml")
     return [_experiment_row(path) for path in sorted(found)]
@@ -142,7 +148,7 @@ LISTINGS: dict[str, Callable[[], list[ListingRow]]] = {
 
 
 def describe(name: str) -> ListingRow | None:
-    """All there is to say about a name, None if nothing is called so."""
+    """Return all details about a name, None if it is unknown."""
     name = SYNONYMS.get(name, name)
     return next(
         (
@@ -155,7 +161,7 @@ def describe(name: str) -> ListingRow | None:
 
 
 def describable_names() -> list[str]:
-    """Everything that `describe` knows, synonyms too."""
+    """Return every name that `describe` knows, including synonyms."""
     listings = (list_datasets, list_solvers, list_metrics, list_functions, list_plots, list_codes)
     rows = (row for listing in listings for row in listing())
     return [*(row["name"] for row in rows), *SYNONYMS]
@@ -176,7 +182,7 @@ def _describe_algorithm(name: str) -> ListingRow | None:
         return None
     algorithm = all_algorithms()[name]
     if algorithm.plugged:
-        algorithm.load()  # what is wrong with it is said now
+        algorithm.load()  # raises if the plugin cannot be used
     found = read_signature(algorithm)
     return {
         "name": name,
@@ -202,7 +208,7 @@ def _describe_code(name: str) -> ListingRow | None:
 
 
 def _describe_term(name: str) -> ListingRow | None:
-    """A metric, function or plot: its row, and what its kind has beside it."""
+    """Return a metric, function or plot: its row in the listing, with details of its kind."""
     whats = {"metric": list_metrics, "function": list_functions, "plot": list_plots}
     for what, listing in whats.items():
         for row in listing():
@@ -213,7 +219,7 @@ def _describe_term(name: str) -> ListingRow | None:
 
 
 def _describe_plugin_metric(name: str) -> ListingRow:
-    """What a metric of another package says of itself; raises E210."""
+    """Describe a plugin's metric; raise E210 if it cannot be used."""
     found = find_metric(name)
     if isinstance(found, Composite):
         return _composite_row(name, found)
@@ -249,7 +255,7 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _plot_keys(name: str) -> list[ListingRow]:
-    # pydantic is for plots only
+    # pydantic is needed for plots only
     from ratecli.config.report import PLOT_TYPES  # noqa: PLC0415
 
     keys = PLOT_TYPES[name].model_fields.items()
@@ -284,7 +290,7 @@ def _synonyms(name: str) -> list[str]:
 
 
 def _experiment_row(path: Path) -> ListingRow:
-    # PyYAML is for this listing only
+    # PyYAML is needed for this listing only
     from ratecli.config.document import Document  # noqa: PLC0415
 
     try:

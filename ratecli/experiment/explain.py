@@ -1,4 +1,4 @@
-"""The problem as it was understood, in lines for a person to read."""
+"""Explain, as lines of text, how ratecli understands an experiment."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_sp
 from ratecli.solvers.registry import all_algorithms
 
 MAX_SAFETY_CASES = 4
-"""Up to so many trees, bounds of a tree, or tests of several algorithms are all shown."""
+"""Maximum number of trees, bounds of a tree, or tests of different algorithms that are listed."""
 SIDE_NAMES = {1: "upper", -1: "lower"}
 
 
 def explain_safety(prepared: PreparedExperiment, name: str) -> list[str]:
-    """What is tested of a constraint, at which delta; nothing where no algorithm is tested.
+    """Return lines about the safety test of a constraint; none if no algorithm is tested.
 
-    The bounds are known once the data is there: rows tell which rates are bounded together.
+    The bounds can be listed only once the data is present: rows determine which rates are bounded
+    together.
     """
     found: dict[tuple[object, ...], list[Case]] = {}
     for case in prepared.cases:
@@ -61,14 +62,14 @@ def explain_safety(prepared: PreparedExperiment, name: str) -> list[str]:
 
 
 def _comparable_test(case: Case, test: SafetyTestSettings, name: str) -> tuple[object, ...]:
-    """What the lines of a case hang on."""
+    """Return a key of everything that the lines of a case depend on."""
     rules = [ex.to_text(goal.expression) for goal in case.constraints if goal.name == name]
     how = test.delta[name], test.bound, test.method, test.division, case.guard.aim
     return *rules, *how, test.holdout, case.datasets
 
 
 def _format_cases(alike: Sequence[Case]) -> str:
-    """The first of some cases, and how many there are."""
+    """Return the first of some cases, with their number."""
     point = (f"{key}={value}" for key, value in alike[0].point.items())
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     return f"of {', '.join([alike[0].label, *point])}{more}"
@@ -99,7 +100,7 @@ def _explain_case_test(prepared: PreparedExperiment, case: Case, name: str) -> I
 
 
 def _describe_safety_rows(case: Case, test: SafetyTestSettings) -> str:
-    """Which rows these are, where they are not just any."""
+    """Describe how the held-out rows are chosen if it is not at random."""
     by = [*(["data set"] if case.pooled else []), *test.holdout.stratify]
     found = [
         *(["the last ones"] if test.holdout.positional else []),
@@ -116,7 +117,7 @@ def _load_safety_data(prepared: PreparedExperiment, case: Case) -> TrialData:
 
 
 def _explain_bounds(goal: Goal, known: GoalTestPlan) -> Iterator[str]:
-    """Each bound that is needed, under its tree where there are several."""
+    """Yield each bound that is needed, below its tree if there are several trees."""
     several = len(known.trees) > 1
     if several:
         yield f"{len(known.trees)} parts, of which each must be at most 0 at the whole delta"
@@ -134,15 +135,18 @@ def _explain_bounds(goal: Goal, known: GoalTestPlan) -> Iterator[str]:
 
 def _explain_bound(asked: OneSidedBound, quantity: Affine) -> str:
     rounded = Affine({leaf: float(f"{c:.6g}") for leaf, c in quantity.coefficients.items()})
-    return f"{SIDE_NAMES[asked.sign]} bound of {ex.to_text(rounded.expression())}, delta {asked.delta:.4g}"
+    return (
+        f"{SIDE_NAMES[asked.sign]} bound of {ex.to_text(rounded.expression())}, "
+        f"delta {asked.delta:.4g}"
+    )
 
 
 MAX_FILTER_CASES = 4
-"""Up to so many filters are all shown."""
+"""Maximum number of filters that are listed."""
 
 
 def explain_filter(prepared: PreparedExperiment) -> list[str]:
-    """What training rows go through, at which sweep points, and whose; nothing without a filter."""
+    """Return lines about the filter of the training rows and who uses it; none without a filter."""
     experiment = prepared.experiment
     if experiment.filter is None:
         return []
@@ -186,7 +190,7 @@ def _explain_filter_case(case: Case) -> Iterator[str]:
 T = TypeVar("T")
 
 MAX_SHOWN_ITEMS = 4
-"""Up to so many sweep points and pieces are all shown; else the first and the last."""
+"""Maximum number of sweep points and pieces listed in full; beyond it, the first and the last."""
 TREE_LINES = 30
 TEXT_LENGTH = 300
 
@@ -194,7 +198,7 @@ ROLE_PHRASES = {1: "grows in", -1: "falls in", 0: "neither grows nor falls for s
 
 
 def explain(prepared: PreparedExperiment) -> list[str]:
-    """All that the file asks: what varies, every goal taken apart, who can take it."""
+    """Return the full explanation: sweeps, and every goal with the algorithms that support it."""
     lines = [prepared.experiment.name, ""]
     lines += ["algorithms", *_indent_lines(_explain_algorithms(prepared.cases))]
     if stage := explain_filter(prepared):
@@ -216,7 +220,7 @@ def explain(prepared: PreparedExperiment) -> list[str]:
 
 
 def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
-    """One goal at each of its sweep points: text, tree, class, normal form, who takes it."""
+    """Explain a goal at its sweep points: text, tree, class, normal form, supporting algorithms."""
     label, goal = goals[0]
     objective = goal.name == "objective"
     verb = "minimize" if objective else "at most 0"
@@ -240,7 +244,7 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
 
 
 def format_tree(node: Expression) -> list[str]:
-    """A tree by indentation, slices spelt out."""
+    """Format an expression as an indented tree, with slices written out."""
     heads = {ex.Sum: "sum", ex.Product: "product", ex.Quotient: "quotient"}
     if isinstance(node, ex.Constant | ex.MeasuredNode | ex.AlgorithmMetric):
         return [ex.to_text(node)]
@@ -252,7 +256,7 @@ def format_tree(node: Expression) -> list[str]:
 
 
 def format_normal_form(goal: Goal) -> list[str]:
-    """What solvers read: bounds on positive combinations, monotone rates, or ratios."""
+    """Format the goal as solvers get it: bounds on combinations, monotone rates, or ratios."""
     return [line for piece in _first_and_last(goal.pieces) for line in _format_piece(piece, goal)]
 
 
@@ -310,14 +314,14 @@ def _of_note(goal: Goal) -> Iterator[str]:
 
 
 def _ratio_note(goal: Goal) -> Iterator[str]:
-    """What holds where a ratio is none."""
+    """Explain how the goal is measured where a denominator is 0."""
     for bottom in dict.fromkeys(part.denominator for part in vanishing_ratios(goal.expression)):
         yield f"undefined where {_shorten_text(ex.to_text(bottom))} is 0: then it is measured as"
         yield "  nan, and a constraint does not count as met"
 
 
 def _accepting_algorithms(goal: Goal, *, objective: bool) -> Iterator[str]:
-    """Every algorithm, and whether it takes the goal."""
+    """Yield every algorithm and whether it supports the goal."""
     yield "algorithms"
     width = max(map(len, all_algorithms()))
     for name in all_algorithms():
@@ -349,7 +353,7 @@ def _explain_algorithms(cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _explain_deployed(deployed: DeployedSpec, prepared: PreparedExperiment) -> str:
-    """What churn, wins and losses compare with, and where its decisions come from."""
+    """Describe where the deployed model's decisions come from."""
     if deployed.column is not None:
         return f"decisions are read from the column '{deployed.column}'"
     if deployed.algorithm is not None:
@@ -365,7 +369,7 @@ def _explain_deployed(deployed: DeployedSpec, prepared: PreparedExperiment) -> s
 
 
 def _goal_by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:
-    """A goal, by the text of each sweep point, in which `of(...)` is a stand-in."""
+    """Return (sweep point, goal) pairs; pieces have `OF_PLACEHOLDER` in place of `of(...)`."""
     found: dict[str, Goal] = {}
     for case in cases:
         label = ", ".join(f"{key}={value}" for key, value in case.point.items())
@@ -379,7 +383,7 @@ def _goal_by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:
 
 
 def _first_and_last(items: Sequence[T]) -> list[T | None]:
-    """All of a few, else the first and the last with None between."""
+    """Return all of a few items, else the first and the last with None in between."""
     return list(items) if len(items) <= MAX_SHOWN_ITEMS else [items[0], None, items[-1]]
 
 

@@ -1,4 +1,4 @@
-"""The JSON schema of the file with all names that this installation knows: data sets, algorithms, rates."""
+"""JSON schema of experiment files, with the data sets, algorithms and rates installed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NULL_TYPE = "null"
 
 
 def option_schema(option: SolverOption) -> OptionJsonSchema:
-    """The schema of an option's values, with what `ratecli show` says of it."""
+    """Return the schema of an option's values, described as in `ratecli show`."""
     kinds = _type_schemas(option.type)
     if not any(kind.get("type") == "string" for kind in kinds):
         kinds.append(SWEPT_NAME_SCHEMA)
@@ -41,7 +41,7 @@ def option_schema(option: SolverOption) -> OptionJsonSchema:
 
 
 def _type_schemas(text: str) -> list[OptionJsonSchema]:
-    """The schemas of a type as `signature` writes it."""
+    """Return the schemas of a type, given as text by `signature`."""
     null: list[OptionJsonSchema] = [{"type": NULL_TYPE}] if text.endswith(f" | {NULL_TYPE}") else []
     text = text.removesuffix(f" | {NULL_TYPE}")
     head = text.split(",")[0]
@@ -72,17 +72,26 @@ def _bound_keywords(text: str) -> OptionJsonSchema:
 
 JsonSchema = dict[str, Any]
 
-RATES_TEXT = "Rates: {rates}. A slice stands in brackets, as in tpr[women] or tpr[sex = Female]; @train, @validation or @test names the rows."
+RATES_TEXT = (
+    "Rates: {rates}. A slice stands in brackets, as in tpr[women] or tpr[sex = Female]; "
+    "@train, @validation or @test names the rows."
+)
 FUNCTIONS_TEXT = "Functions: {functions}."
 RULE_DESCRIPTION = (
     f"Two sums compared, as in tpr[women] >= 0.8 * tpr[men]. {RATES_TEXT} {FUNCTIONS_TEXT}"
 )
-VALUE_DESCRIPTION = f"Rates and arithmetic, as in positive_rate[women] / positive_rate[men]. {RATES_TEXT} {FUNCTIONS_TEXT}"
-CONDITION_DESCRIPTION = "Conditions on columns: sex = Female, age >= 30 (both hold), race = Black | Hispanic (one of them)."
+VALUE_DESCRIPTION = (
+    "Rates and arithmetic, as in positive_rate[women] / positive_rate[men]. "
+    f"{RATES_TEXT} {FUNCTIONS_TEXT}"
+)
+CONDITION_DESCRIPTION = (
+    "Conditions on columns: sex = Female, age >= 30 (both hold), "
+    "race = Black | Hispanic (one of them)."
+)
 
 
 def file_schema() -> JsonSchema:
-    """Draft 2020-12: `config.experiment` and, where names stand, which there are and what they mean."""
+    """Return the schema (draft 2020-12) of experiment files, with all valid names explained."""
     schema = deepcopy(json_schema())
     parts = schema["$defs"]
     source = parts["DatasetSpec"]["properties"]["source"]
@@ -94,7 +103,7 @@ def file_schema() -> JsonSchema:
 
 
 def _enumerate_names(rows: list[dict[str, Any]], means: str) -> JsonSchema:
-    """One of some names, each with its line."""
+    """Return the schema of one of some names, each with its description."""
     return {
         "type": "string",
         "oneOf": [{"const": row["name"], "description": row[means]} for row in rows],
@@ -102,7 +111,7 @@ def _enumerate_names(rows: list[dict[str, Any]], means: str) -> JsonSchema:
 
 
 def _algorithm_entry_schema(part: JsonSchema, parts: dict[str, Any]) -> JsonSchema:
-    """An entry of `algorithms:`: one of the names, alone or with its options."""
+    """Return the schema of an entry of `algorithms:`: a name, alone or with options."""
     _, entry = part["anyOf"]
     own = entry["additionalProperties"]["properties"]
     for algorithm in all_algorithms().values():
@@ -120,7 +129,7 @@ def _options_key(name: str) -> str:
 
 
 def _algorithm_options_schema(algorithm: Algorithm, own: JsonSchema) -> JsonSchema:
-    """What may stand under an algorithm's name; any key where what it needs is not installed."""
+    """Return the schema of an algorithm's options; any key if what it needs is not installed."""
     found = None if algorithm.missing() else read_signature(algorithm).options
     return {
         "type": ["object", "null"],
@@ -131,7 +140,7 @@ def _algorithm_options_schema(algorithm: Algorithm, own: JsonSchema) -> JsonSche
 
 
 def _filter_schema() -> JsonSchema:
-    """The algorithms that are filters, by their name or with options."""
+    """Return the schema of the algorithms that are filters, by name or with options."""
     names = [algorithm.name for algorithm in all_algorithms().values() if _is_filter(algorithm)]
     rows = [row for row in list_solvers() if row["name"] in names]
     named = {name: {"$ref": f"#/$defs/{_options_key(name)}"} for name in names}
@@ -150,7 +159,7 @@ def _is_filter(algorithm: Algorithm) -> bool:
 
 
 def _describe_rules(keys: dict[str, Any]) -> None:
-    """What may stand in a rule, beside each."""
+    """Add the available rates and functions to the description of each rule."""
     rates = ", ".join(row["name"] for row in list_metrics())
     known = {"rates": rates, "functions": ", ".join(row["name"] for row in list_functions())}
     keys["objective"]["description"] += f" {VALUE_DESCRIPTION.format(**known)}"

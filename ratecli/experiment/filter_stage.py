@@ -1,4 +1,4 @@
-"""The filter before training: what the file says of it, at a sweep point, as a case of its own."""
+"""The filter before training: reads `filter:` at a sweep point into a case of its own."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from ratecli.solvers.margin import MarginSpec
 from ratecli.solvers.registry import all_algorithms, loadable_solvers
 
 FILTER_LOC: Loc = (FILTER,)
-"""Where the stage stands in a file."""
+"""Location of the filter in a file."""
 ALPHA_RANGE = NumberRange(lambda n: 0 <= n <= 1, ALPHA_WORDS)
 KEPT_METRIC, LEAST_SHARE_METRIC = f"{FILTER_STAGE_PREFIX}kept", f"{FILTER_STAGE_PREFIX}least_share"
 
 
 def is_filter(found: type[Solver]) -> bool:
-    """Whether what an algorithm finds keeps rows so that groups are balanced."""
+    """Return whether an algorithm returns a filter that keeps rows so that groups are balanced."""
     return found.hides_groups and Shape.BALANCE in found.objectives
 
 
 def filter_algorithm_names() -> list[str]:
-    """The names of the algorithms that are filters."""
+    """Return the names of the algorithms that are filters."""
     there = (
         (name, found)
         for name, found in loadable_solvers()
@@ -51,14 +51,14 @@ def filter_algorithm_names() -> list[str]:
 
 
 def filter_place(document: Document) -> SourceLocation:
-    """Where a file says what its filter is to reach."""
+    """Return the location of the filter's objective in a file."""
     return document.place(
         (*FILTER_LOC, "balance" if "balance" in document.data[FILTER] else "objective")
     )
 
 
 def filter_metric_names(experiment: Experiment) -> list[str]:
-    """The names of what is measured of the file's filter; it has nothing else, nobody else has these."""
+    """Return the metrics of the file's filter, which trials of algorithms do not have."""
     stage = experiment.filter
     if stage is None:
         return []
@@ -74,16 +74,16 @@ def filter_metric_names(experiment: Experiment) -> list[str]:
 
 
 def filter_trial_labels(cases: Sequence[Case]) -> list[str]:
-    """What the trials of the filters are called that cases go through."""
+    """Return the labels of the trials of the filters that cases use."""
     return list(dict.fromkeys(case.label for case in filter_stage_cases(cases).values()))
 
 
 def filter_stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
-    """The filters that cases go through, each once, by its key (`CaseFilter.key`).
+    """Return the filters that cases use, each once, by key (`CaseFilter.key`).
 
-    Each is shown at the sweep point that those who use it have in common. Two that differ though they have
-    one point, since rows are put aside for some only, are told apart by the first algorithm that uses the
-    latter.
+    Each gets the part of the sweep point that all its users share. If two filters share a point,
+    because rows are held out for some users only, the label of the later one includes its first
+    user's.
     """
     users: dict[str, list[Case]] = {}
     for case in cases:
@@ -113,9 +113,11 @@ class FilterStage:
     said
         The algorithm's entry and the point.
     scope
-        What names mean there.
+        Resolves names at that point.
+    pool
+        The data sets whose rows are filtered.
     share, holdout
-        What becomes of the training rows before they are filtered.
+        How training rows are sampled and held out before they are filtered.
     """
 
     said: EntryAtPoint
@@ -125,12 +127,13 @@ class FilterStage:
     holdout: Holdout | None
 
     def filtering(self) -> CaseFilter | None:
-        """What training rows go through, if they do.
+        """Return the filter that training rows pass through, if any.
 
         Raises
         ------
         FaultError
-            E104, E202, E203, E205, E304, E308 and what else is wrong with rules and options; with places.
+            E104, E202, E203, E205, E304, E308 and any other error of rules and options, with
+            places.
         """
         stage = self.said.experiment.filter
         if stage is None or self.said.entry.filter is False:
@@ -204,7 +207,7 @@ class FilterStage:
             raise FaultError(each.under(*at).fault(document) for each in error.complaints) from None
 
     def _objective(self, stage: FilterSpec) -> tuple[Goal, str]:
-        """What is to be small, and the name of the metric that it is."""
+        """Return the goal to minimize, and the name of its metric."""
         if stage.balance is None:
             return self._rule(str(stage.objective)), f"{FILTER_STAGE_PREFIX}objective"
         columns = list[str]()
@@ -216,7 +219,10 @@ class FilterStage:
         ), f"{FILTER_STAGE_PREFIX}{IMBALANCE}"
 
     def _column(self, k: int, name: str, before: Sequence[str]) -> str:
-        """A column to balance behind others, or the one that a swept name stands for; E104, E205, E304 at its place."""
+        """Return column `k` of `balance`, or the column that a swept name stands for there.
+
+        `before` are the columns before it; raises E104, E205, E304 with places.
+        """
         given = self.said.point.get(name, name)
         stage = self.said.document.data[FILTER]["balance"]
         loc = (*FILTER_LOC, "balance", k) if isinstance(stage, list) else (*FILTER_LOC, "balance")
@@ -233,7 +239,7 @@ class FilterStage:
         return given
 
     def _rule(self, text: str) -> Goal:
-        """E308 where the rule is no distance of shares from targets."""
+        """Return the goal of a rule; E308 if it is not a distance of shares from targets."""
         loc, place = (*FILTER_LOC, "objective"), self.said.document.place
         try:
             value = rs.resolve(parse_expression(text), self.scope)
@@ -253,9 +259,10 @@ class FilterStage:
         return goal
 
     def _disclosed(self, stage: FilterSpec, columns: Sequence[str]) -> Disclosure | None:
-        """How much a row's value of the columns is disclosed; None where nobody asks and they have too many.
+        """Return the disclosivity of the columns; None if it is not bounded and cannot be resolved.
 
-        With an objective of one's own its slices may be of columns of any kind.
+        It cannot be resolved if the columns have too many values. The slices of a user's own
+        objective may be of columns of any kind.
         """
         try:
             found = rs.resolve(_column_rate_name(DISCLOSIVITY, columns), self.scope)
@@ -271,7 +278,7 @@ class FilterStage:
         return rs.resolve(parse_expression(text), self.scope)
 
     def _least(self, columns: Sequence[str]) -> Expression:
-        """The least share of any value of the columns."""
+        """Return the smallest share of any value of the columns."""
         tree = replace(_column_rate_name("min", columns), arguments=(parse_expression("share"),))
         return rs.resolve(tree, self.scope)
 
@@ -290,7 +297,7 @@ def _column_rate_name(name: str, columns: Sequence[str]) -> NameNode:
 
 
 def _group_columns(goal: Goal) -> Iterator[str]:
-    """The columns by which a goal tells groups, in its order."""
+    """Yield the columns that define the groups of a goal, in its order."""
     for leaf in ex.leaves(goal.expression):
         yield from (condition.column for condition in leaf.where.conditions)
 

@@ -1,4 +1,4 @@
-"""What can be wrong with goals that were understood, before any data is read."""
+"""Checks of resolved goals and of algorithm entries, made without data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ratecli.solvers.registry import loadable_solvers
 
 
 def check_swept_names(experiment: Experiment, document: Document) -> Iterator[Diagnostic]:
-    """E106 for a swept name that is a metric or function: rules would take the number for it."""
+    """Yield an E106 for each swept name that hides a metric or function."""
     for loc in _swept_name_locs(experiment):
         if loc[-1] in BUILTIN_NAMES:
             message = f"'{loc[-1]}' is a metric or function of the language and cannot be swept"
@@ -51,7 +51,7 @@ def _swept_name_locs(experiment: Experiment) -> Iterator[Loc]:
 
 
 def violation_range(goal: Goal) -> tuple[float, float]:
-    """Least and most by which a rule can be broken, over all rates."""
+    """Return the range of a constraint's violation over all rates; infinite with `of(...)`."""
     known = [
         part
         for part in goal.pieces
@@ -63,14 +63,13 @@ def violation_range(goal: Goal) -> tuple[float, float]:
     ranges = [interval(piece) for piece in shaped.pieces]
     low = max(low for low, _ in ranges)
     if len(goal.pieces) > 1 and shaped.shape is Shape.AFFINE:
-        low = _least_chain_violation(
-            shaped
-        )  # each comparison may be met where all together are not
+        # comparisons may be satisfiable one by one but not together
+        low = _least_chain_violation(shaped)
     return low, max(high for _, high in ranges)
 
 
 def _least_chain_violation(goal: Goal) -> float:
-    """Least, over rates in [0, 1], by which a chain of affine comparisons is broken."""
+    """Return the least violation of a chain of affine comparisons, over rates in [0, 1]."""
     forms = affine_pieces(goal)
     rates = ex.leaves(*goal.pieces)
     coefficients = np.array(
@@ -100,7 +99,7 @@ DEPLOYED_HINT = (
 
 
 def source_text(experiment: Experiment, loc: Sequence[str | int]) -> str:
-    """The text of the objective, a constraint or a metric, as the file has it."""
+    """Return the text of the objective, a constraint or a metric, as written in the file."""
     if tuple(loc) == ("objective",):
         return experiment.objective
     part, name = loc
@@ -109,7 +108,7 @@ def source_text(experiment: Experiment, loc: Sequence[str | int]) -> str:
 
 
 def check_goals(experiment: Experiment, document: Document, case: Case) -> Iterator[Diagnostic]:
-    """E309 where a goal looks at other rows than those of training, E307 without a deployed model."""
+    """Yield an E309 for goals on rows other than training rows, E307 without a deployed model."""
     deployed = experiment.deployed is not None
     for goal in case.goals():
         loc = _goal_loc(case, goal)
@@ -141,9 +140,7 @@ def _goal_loc(case: Case, goal: Goal) -> Loc:
 
 
 def check_goal_support(document: Document, case: Case) -> Iterator[Diagnostic]:
-    """An E308 for each goal that the case's algorithm is given and does not take, or that its safety
-    test cannot bound.
-    """
+    """Yield an E308 for each goal that the algorithm or its safety test does not support."""
     if case.solver.role == "ignores":
         yield from _check_boundable(document, case)
         return
@@ -182,11 +179,14 @@ def _check_boundable(document: Document, case: Case) -> Iterator[Diagnostic]:
 
 
 def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple[str, Span | None]:
-    """Why an algorithm does not take a goal, "" if it does, and where in its text, if it is a part."""
+    """Return why an algorithm does not support a goal ("" if it does), and the span if known."""
     takes = found.objectives if objective else found.constraints
     if goal.shape not in takes:
         return (
-            f"it is {SHAPE_NAMES[goal.shape]}, the algorithm takes {' and '.join(sorted(takes))} goals",
+            (
+                f"it is {SHAPE_NAMES[goal.shape]}, "
+                f"the algorithm takes {' and '.join(sorted(takes))} goals"
+            ),
             None,
         )
     both = (
@@ -210,9 +210,9 @@ def _accepts_goal(found: type[Solver], goal: Goal, *, objective: bool) -> bool:
 def check_goal_ranges(
     document: Document, found: Sequence[Case], names: Iterable[str]
 ) -> Iterator[Diagnostic]:
-    """E305 for a goal that says nothing, or that nothing can meet, whatever the classifier.
+    """Yield an E305 for each goal without a rate, or that always or never holds for any classifier.
 
-    W305 where that is so at some sweep points only; `names` are those of the constraints.
+    W305 if that is so at some sweep points only. `names` are those of the constraints.
     """
     aims = [case.objective.expression for case in found if case.solver.role != "ignores"]
     if aims and not any(True for aim in aims for _ in ex.measured_nodes(aim)):
@@ -231,7 +231,7 @@ def check_goal_ranges(
 
 
 def _check_disclosivity_bound(name: str, goals: Sequence[Goal]) -> Diagnostic | None:
-    """An E305 for a bound on a disclosivity that none can have, at any sweep point."""
+    """Return an E305 if the bound on a disclosivity is outside [0, 1] at any sweep point."""
     bounds = (
         bound for goal in goals for piece in goal.pieces if (bound := disclosure_bound(piece))
     )
@@ -243,7 +243,7 @@ def _check_disclosivity_bound(name: str, goals: Sequence[Goal]) -> Diagnostic | 
 
 
 def _check_rule_range(name: str, goals: Sequence[Goal]) -> Diagnostic | None:
-    """What is wrong with a rule, given at all its sweep points."""
+    """Return an E305 or W305 for a constraint, given its goal at all sweep points."""
     if not any(True for goal in goals for _ in ex.measured_nodes(goal.expression)):
         hint = "a rule compares a rate, such as positive_rate[women], with something"
         return Diagnostic("E305", f"'{name}' speaks of no rate", hint)
@@ -253,16 +253,15 @@ def _check_rule_range(name: str, goals: Sequence[Goal]) -> Diagnostic | None:
         return Diagnostic("E305", f"'{name}' always holds, whatever the classifier does", hint)
     if all(low > 0 for low, _ in ranges):
         return Diagnostic("E305", f"'{name}' can never hold, whatever the classifier does", hint)
-    budgets = all(
-        disclosure_bound(piece) for goal in goals for piece in goal.pieces
-    )  # up to 1, which is none
+    # bounds on a disclosivity may be swept up to 1, which is no restriction
+    budgets = all(disclosure_bound(piece) for goal in goals for piece in goal.pieces)
     if not budgets and any(high <= 0 or low > 0 for low, high in ranges):
         return Diagnostic("W305", f"'{name}' holds always or never at some sweep points", hint)
     return None
 
 
 def _measured_rates(node: Expression) -> Iterator[ex.MeasuredNode]:
-    """Also what `of(...)` measures."""
+    """Yield the measured rates of an expression, including those inside `of(...)`."""
     yield from ex.measured_nodes(node)
     for part in ex.walk(node):
         if isinstance(part, ex.AlgorithmMetric):
@@ -270,15 +269,15 @@ def _measured_rates(node: Expression) -> Iterator[ex.MeasuredNode]:
 
 
 MARGIN_KEYS = ("constraints_on", "margin")
-"""Keys of an entry by which constraints are held more firmly."""
+"""Keys of an entry that tighten its constraints."""
 
 
 def check_algorithm_entry(
     experiment: Experiment, document: Document, entry: AlgorithmSpec, at: Loc
 ) -> Iterator[Diagnostic]:
-    """E307, E102 for what the algorithm needs; E104 for room that does nothing, or is asked for twice.
+    """Yield diagnostics about an algorithm's entry, whose location is `at`.
 
-    `at` is where the entry stands.
+    E307, E102 for what the algorithm needs; E104 for a margin without effect, or specified twice.
     """
     found = solver_class(entry.name)
     place = document.place(at, key=True)
@@ -301,17 +300,17 @@ def check_filter_compatibility(
     take: str,
     aim: float | None,
 ) -> Iterator[Diagnostic]:
-    """E104 for an algorithm that cannot do with the training rows that the file's filter leaves it.
+    """Yield an E104 for an algorithm that cannot work with the filtered training rows.
 
-    Predictions of a safety test count rows alike. An audit of a stored model has to encode features as they
-    are without the filter.
+    The prediction of a safety test requires rows of equal weight. The audit of a stored model must
+    encode features as they are without the filter.
     """
     found, place = solver_class(entry.name), document.place(at, key=True)
     predicts = found.needs_promise or (aim is not None and found.role == "enforces")
     if predicts and take == "weights":
         message = (
-            f"'{entry.label}' predicts its safety test from training rows that count alike, and the filter "
-            "weighs them"
+            f"'{entry.label}' predicts its safety test from training rows that count alike, "
+            "and the filter weighs them"
         )
         hint = "say take: sample of the filter, or filter: false here"
         yield Diagnostic("E104", message, hint, place=place)
@@ -324,7 +323,7 @@ def check_filter_compatibility(
 def _useless_margin_keys(
     experiment: Experiment, entry: AlgorithmSpec
 ) -> Iterator[tuple[Loc, str, str]]:
-    """Keys within the entry that have no part in its trials, why, and what would be right."""
+    """Yield (key, message, hint) for each key of the entry that has no effect on its trials."""
     found, given = solver_class(entry.name), [key for key in MARGIN_KEYS if _states_key(entry, key)]
     if found.role != "enforces":
         for key in given:

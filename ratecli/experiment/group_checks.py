@@ -1,4 +1,4 @@
-"""What only the rows tell of the groups that a filter balances or keeps secret."""
+"""Checks of label kinds, and of the groups that a filter balances or hides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ratecli.sampling.rows import TrialData
 from ratecli.solvers.registry import loadable_solvers
 
 NUMERIC_ERROR_RATES = frozenset({"error", "squared_error"})
-"""The measurements that a label that is a number has (`rates.table.Measurement`)."""
+"""Kinds of measurement that exist for numeric labels (`rates.table.Measurement`)."""
 
 NUMERIC_LABEL_METRICS = " and ".join(
     name for name, rate in RATES.items() if rate.of in NUMERIC_ERROR_RATES
@@ -36,18 +36,18 @@ NUMERIC_LABEL_METRICS = " and ".join(
 
 @dataclass(frozen=True)
 class LabelKinds:
-    """Which data sets have labels that are numbers."""
+    """Whether the labels of each data set are numbers."""
 
     numbers: Mapping[str, bool]
 
     @classmethod
     def of(cls, entries: Mapping[str, Mapping[str, Any]]) -> LabelKinds:
-        """From the entries of `datasets:`, by name."""
+        """Determine the label kinds from the entries of `datasets:`, by name."""
         found = {name: registry.label_range(entry) for name, entry in entries.items()}
         return cls({name: each is not None for name, each in found.items()})
 
     def with_defaults(self, experiment: Experiment, document: Document) -> Experiment:
-        """Where all labels are numbers, an objective or metrics that are not written speak of mse."""
+        """Return the experiment; objective and metrics default to mse if all labels are numbers."""
         if not all(self.numbers.values()):
             return experiment
         new = {"objective": "mse", "metrics": {"mse": "mse"}}
@@ -55,13 +55,14 @@ class LabelKinds:
         return experiment.model_copy(update=absent)
 
     def check(self, reading: ExperimentReader, cases: Sequence[Case]) -> None:
-        """Whether goals, metrics, algorithms and data sets go with the labels.
+        """Check that goals, metrics, algorithms and data sets match the label kinds.
 
         Raises
         ------
         FaultError
-            E411 where labels of both kinds are one table, E306 where a rate needs classes, E308 where an
-            algorithm does, or needs numbers, E104 where decisions at several levels are asked for.
+            E411 if labels of both kinds are pooled, E306 if a rate needs classes, E308 if an
+            algorithm needs labels of the other kind, E104 if numeric labels are combined with
+            `levels`.
         """
         found = dict.fromkeys(self._levels(reading.document))
         for case in cases:
@@ -78,7 +79,10 @@ class LabelKinds:
     def _mixed(self, document: Document, case: Case) -> Iterator[Diagnostic]:
         numbers = next(name for name in case.datasets if self.numbers[name])
         classes = next(name for name in case.datasets if not self.numbers[name])
-        message = f"'{numbers}' and '{classes}' are one table, and only the labels of '{numbers}' are numbers"
+        message = (
+            f"'{numbers}' and '{classes}' are one table, "
+            f"and only the labels of '{numbers}' are numbers"
+        )
         hint = f"take them one by one: sweep: {{dataset: [{', '.join(case.datasets)}]}}"
         yield Diagnostic(
             "E411", message, hint, place=document.place(("datasets", numbers), key=True)
@@ -94,7 +98,7 @@ class LabelKinds:
 
 
 def _check_label_rates(document: Document, case: Case) -> Iterator[Diagnostic]:
-    """An E306 for each rate that counts decisions or ranks rows of two classes."""
+    """Yield an E306 for each rate that counts decisions or ranks rows of two classes."""
     for loc, tree in case.texts():
         for leaf in _label_rates(tree):
             if not isinstance(leaf, Leaf) or leaf.rate.of not in NUMERIC_ERROR_RATES:
@@ -106,7 +110,7 @@ def _check_label_rates(document: Document, case: Case) -> Iterator[Diagnostic]:
 
 
 def _label_rates(node: Expression) -> Iterator[MeasuredNode]:
-    """The rates of an expression, and what `of(...)` measures."""
+    """Yield the rates of an expression, including those inside `of(...)`."""
     yield from ex.measured_nodes(node)
     for part in ex.walk(node):
         if isinstance(part, ex.AlgorithmMetric):
@@ -116,7 +120,7 @@ def _label_rates(node: Expression) -> Iterator[MeasuredNode]:
 def _check_label_support(
     reading: ExperimentReader, case: Case, *, numbers: bool
 ) -> Iterator[Diagnostic]:
-    """An E308 where the algorithm, with the options that it has, learns labels of the other kind."""
+    """Yield an E308 if the algorithm, with its options, learns labels of the other kind."""
     place = reading.option(case.label, "")
     if numbers and not case.solver.takes_numbers:
         message = f"algorithm '{case.label}' needs labels of two classes, and here they are numbers"
@@ -126,7 +130,10 @@ def _check_label_support(
     if not numbers and not case.solver.takes_classes:
         options = solver_class(case.algorithm).numbers or {}
         asked = ", ".join(f"{key}: {value}" for key, value in options.items())
-        message = f"'{asked}' of '{case.label}' estimates labels that are numbers, and here they are of two classes"
+        message = (
+            f"'{asked}' of '{case.label}' estimates labels that are numbers, "
+            "and here they are of two classes"
+        )
         hint = "take another value, or say `target: number` of the data set if its label is one"
         yield Diagnostic(
             "E308", message, hint, place=_option_place(reading, case, options) or place
@@ -136,7 +143,7 @@ def _check_label_support(
 def _option_place(
     reading: ExperimentReader, case: Case, options: Mapping[str, Any]
 ) -> SourceLocation | None:
-    """Where the entry says one of some options."""
+    """Return the location of the first of some options that the entry sets."""
     said = next(
         entry.options for entry in reading.experiment.algorithms if entry.label == case.label
     )
@@ -145,7 +152,7 @@ def _option_place(
 
 
 def _numeric_label_algorithms() -> Iterator[str]:
-    """The algorithms that learn numbers, as a file writes them."""
+    """Yield the algorithms that learn numeric labels, as a file writes them."""
     for name, found in loadable_solvers():
         options = found.numbers
         if options is not None:
@@ -154,7 +161,7 @@ def _numeric_label_algorithms() -> Iterator[str]:
 
 
 SHARE_ROUNDING = 1e-9
-"""How far targets may miss what they have to add up to."""
+"""Tolerance for the sum of target shares."""
 
 PlaceFinder = Callable[[Case, Leaf], SourceLocation]
 
@@ -162,10 +169,10 @@ PlaceFinder = Callable[[Case, Leaf], SourceLocation]
 def check_groups(
     experiment: Experiment, document: Document, rows: TrialData, cases: Sequence[Case]
 ) -> list[Diagnostic]:
-    """Faults and warnings about the groups of those cases that are filters, all given these rows.
+    """Return errors and warnings about the groups of filters among cases with the same rows.
 
-    E408 for a group without training rows, W401 for one of few or without rows of another split, E411 for
-    training rows of no known group, E305 for targets that nothing can have.
+    E408 for a group without training rows, W401 for a group that is small or missing in another
+    split, E411 for training rows of unknown group, E305 for unreachable targets.
     """
     found = dict[Diagnostic, None]()
     for case in (case for case in cases if case.unseen):
@@ -181,12 +188,12 @@ def check_groups(
 
 
 def check_known_groups(sample: Sample, case: Case) -> list[Diagnostic]:
-    """An E411 for each column that a filter tells groups by and that training rows have no value of."""
+    """Return an E411 for each column of a filter's groups with missing values in training rows."""
     return [fault for fault, _ in _check_group_columns(sample, case)] if case.unseen else []
 
 
 def _filter_case_groups(case: Case) -> Iterator[tuple[Leaf, Loc]]:
-    """Every group of a filter's goals, and in which text of an algorithm's."""
+    """Yield every group of a filter's goals, with the location of the goal's text."""
     for goal in case.goals():
         loc: Loc = ("objective",) if goal is case.objective else ("constraints", goal.name)
         for leaf in ex.leaves(goal.expression):
@@ -197,7 +204,7 @@ def _filter_case_groups(case: Case) -> Iterator[tuple[Leaf, Loc]]:
 def _group_place(
     experiment: Experiment, document: Document, case: Case, leaf: Leaf
 ) -> SourceLocation:
-    """Where a file speaks of a group: in a goal, or in `filter:`."""
+    """Return the location of a group in the file: in a goal, or in `filter:`."""
     if case.label not in {entry.label for entry in experiment.algorithms}:
         stage, at = experiment.filter, document.data[FILTER]
         assert stage is not None
@@ -242,7 +249,7 @@ def _check_group_columns(sample: Sample, case: Case) -> Iterator[tuple[Diagnosti
 
 
 def _check_target_shares(sample: Sample, case: Case) -> Iterator[tuple[Diagnostic, Leaf]]:
-    """An E305 for shares of groups without common rows that nothing can have together."""
+    """Yield an E305 for target shares that disjoint groups cannot have together."""
     wanted = balance(case.objective.expression)
     if wanted is None:
         return
@@ -260,7 +267,7 @@ def _check_target_shares(sample: Sample, case: Case) -> Iterator[tuple[Diagnosti
 
 
 def _infeasible_targets(sample: Sample, targets: Mapping[Leaf, float]) -> str:
-    """Why no rows have such shares of groups told by one column, "" if some may."""
+    """Return why no rows have such shares of groups of one column, "" if some may."""
     for leaf, target in targets.items():
         if not -SHARE_ROUNDING <= target <= 1 + SHARE_ROUNDING:
             return (

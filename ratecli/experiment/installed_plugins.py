@@ -1,4 +1,4 @@
-"""The plugins that are installed, each imported and looked at."""
+"""Installed plugins, each imported and checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLUGIN_LOADERS: dict[PluginKind, Callable[[Plugin], object]] = {
 
 
 def load_plugin(plugin: Plugin) -> Any:
-    """The solver's class, the source, or the metric; raises E210 for one that cannot be used."""
+    """Return the plugin's solver class, source or metric; raise E210 if it cannot be used."""
     if plugin.package:
         if plugin.name in BUILT_IN_NAMES[plugin.kind]:
             raise plugin.broken(f"ratecli itself has a {plugin.kind} of that name, which is used")
@@ -34,7 +34,7 @@ def load_plugin(plugin: Plugin) -> Any:
 
 
 def plugin_rows() -> list[dict[str, Any]]:
-    """One row a plugin, for `ratecli ls plugins`."""
+    """Return one row per plugin, for `ratecli ls plugins`."""
     return [
         {
             "name": each.name,

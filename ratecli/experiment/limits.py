@@ -1,4 +1,4 @@
-"""What a trial may take: time and memory, measured from outside its process."""
+"""Time and memory limits of a trial, measured from outside its process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ratecli.ledger.records import TrialResult
 HAS_PROC = Path("/proc/self/statm").is_file()
 
 MEMORY_POLL_SECONDS = 0.02 if HAS_PROC else 0.25
-"""How often a process is looked at: one fills about 2 GB a second. Without /proc a look takes 5 ms."""
+"""Seconds between memory checks: a process can fill 2 GB/s; without /proc a check takes 5 ms."""
 
 MIB = 2.0**20
 
@@ -24,39 +24,39 @@ Amount = TypeVar("Amount", float, int)
 
 @dataclass(frozen=True)
 class TrialLimits:
-    """Seconds that a trial may run, and bytes that its process may hold in memory (resident)."""
+    """Limits on a trial's run time (seconds) and its process's resident memory (bytes)."""
 
     time: float | None = None
     memory: int | None = None
 
     def wider(self, other: TrialLimits) -> TrialLimits:
-        """What is allowed by either: a trial that two experiments share is run once."""
+        """Return the wider of both limits, for a trial that two experiments share."""
         return TrialLimits(
             _smaller_limit(self.time, other.time), _smaller_limit(self.memory, other.memory)
         )
 
     def check(self) -> None:
-        """Raises FaultError, E511, for a limit that cannot be kept here."""
+        """Raise E511 if a limit cannot be enforced on this system."""
         if self.memory is not None and not process_memory(os.getpid()):
             message = "limits.memory cannot be kept: this system does not say what a process holds"
             raise FaultError(Diagnostic("E511", message, "leave it out, or run elsewhere"))
 
     def patience(self, seconds: float) -> float | None:
-        """How long a trial that has run for some seconds may be left alone; None for ever."""
+        """Return how long to wait before checking a running trial again; None without a limit."""
         left = None if self.time is None else max(0.0, self.time - seconds)
         if self.memory is None:
             return left
         return MEMORY_POLL_SECONDS if left is None else min(left, MEMORY_POLL_SECONDS)
 
     def broken(self, key: str, seconds: float, held: int, before: int) -> TrialResult | None:
-        """How a trial ends that runs too long, or whose process holds too much.
+        """Return the result of a trial that exceeds a limit, else None.
 
         Parameters
         ----------
         seconds
-            That it has run.
+            Run time so far.
         held, before
-            Bytes that its process holds, and held when the trial began; 0 where that is not known.
+            Memory of the process in bytes, now and when the trial began; 0 if unknown.
         """
         if self.memory is not None and held > self.memory:
             return TrialResult(key, "error", _memory_message(self.memory, held, before), seconds)
@@ -80,12 +80,12 @@ def _memory_message(limit: int, held: int, before: int) -> str:
 
 
 def format_memory(count: int) -> str:
-    """`230 MiB`, `1.25 GiB`."""
+    """Return `230 MiB`, `1.25 GiB`."""
     return f"{count / MIB:.0f} MiB" if count < 1024 * MIB else f"{count / MIB / 1024:.3g} GiB"
 
 
 def process_memory(pid: int) -> int:
-    """Bytes of memory (resident) that a process holds; 0 where it is gone or nothing tells."""
+    """Return the resident memory of a process in bytes; 0 if it has ended or this is unknown."""
     with suppress(OSError, ValueError, IndexError):
         if HAS_PROC:
             pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]

@@ -1,4 +1,4 @@
-"""What the report is told beside the trials: goals, data, constraint lines, best trade-offs."""
+"""Metadata that the report needs besides the trials: goals, data, constraint lines, frontiers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRONTIER_POINTS = 101
 
 
 def report_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
-    """All that tables, plots and the report need beside the trials."""
+    """Return everything that tables, plots and the report need besides the trials."""
     return {
         "experiment": prepared.experiment.resolved(),
         "goals": _goal_metadata(prepared.cases),
@@ -47,7 +47,7 @@ def _goal_metadata(cases: Sequence[Case]) -> list[dict[str, str]]:
 
 
 def dataset_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
-    """Of each data set what was read, and of a stand-in what it stands for."""
+    """Return digest, rows and files of each data set, and for a stand-in what it replaces."""
     return {
         name: {
             "digest": table.digest,
@@ -66,9 +66,9 @@ def _stand_in_metadata(entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _constraint_lines(plot: Plot, cases: Sequence[Case]) -> dict[str, Any]:
-    """What constraints ask of a plot's x and y; of other kinds of plot nothing.
+    """Return the constraint lines of a tradeoff plot; empty for other kinds of plot.
 
-    What they ask of y is one line only where it does not vary along x.
+    A constraint on y is one horizontal line only if its bound does not vary along x.
     """
     if not isinstance(plot, TradeoffPlot):
         return {}
@@ -78,8 +78,9 @@ def _constraint_lines(plot: Plot, cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def _constraint_levels(cases: Sequence[Case], metric: str, by: str | None) -> list[dict[str, Any]]:
-    """Values of a metric at which a constraint is just met, by label; with `panel`, the value of
-    the name `by` at which that is so.
+    """Return the values of a metric at which a constraint is just met, with their labels.
+
+    `panel` is the value of the name `by` for which the line holds, if it is swept.
     """
     if metric.startswith(VIOLATION_PREFIX):
         return [{"value": 0.0, "label": "limit"}]
@@ -102,7 +103,7 @@ def _unreachable_of(node: ex.AlgorithmMetric) -> float:
 
 
 def _frontiers(prepared: PreparedExperiment) -> dict[str, list[list[float]]]:
-    """The best possible trade-off of each plot that asks for it, where a data set knows it."""
+    """Return the known frontier of each plot with `optimum`, by the plot's index."""
     found = {}
     for index, plot in tradeoff_plots(prepared.experiment):
         frontier = find_frontier(plot, prepared.cases, prepared.data) if plot.optimum else None

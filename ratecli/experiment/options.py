@@ -1,4 +1,4 @@
-"""An algorithm's options in a file, checked against the fields of its class."""
+"""Checks an algorithm's options in a file against the fields of its class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ratecli.solvers.registry import all_algorithms
 
 
 class OptionError(Exception):
-    """What is wrong with options, located within them."""
+    """Invalid options, with locations relative to the options."""
 
     def __init__(self, complaints: list[Complaint]) -> None:
         super().__init__("; ".join(complaint.message for complaint in complaints))
@@ -28,7 +28,7 @@ class OptionError(Exception):
 
 @cache
 def solver_class(name: str) -> type[Solver]:
-    """Raises E202 for an algorithm that does not exist."""
+    """Return the class of an algorithm; raise E202 if it does not exist."""
     known = all_algorithms()
     if name not in known:
         raise FaultError(
@@ -40,13 +40,17 @@ def solver_class(name: str) -> type[Solver]:
 
 
 def option_names(name: str) -> tuple[str, ...]:
-    """What an algorithm may be given; raises E202."""
-    return tuple(field.name for field in dataclasses.fields(solver_class(name)))  # type: ignore[arg-type]
+    """Return the names of an algorithm's options; raise E202 if it does not exist."""
+    return tuple(
+        field.name
+        for field in dataclasses.fields(solver_class(name))  # type: ignore[arg-type]
+    )
 
 
 def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) -> Solver:
-    """The algorithm with its options, given the names of the file's constraints; raises
-    OptionError, E202.
+    """Return the algorithm with its options; raise OptionError, E202.
+
+    `constraints` are the names of the file's constraints.
     """
     found = solver_class(name)
     given, fields = options, option_names(name)
@@ -57,7 +61,7 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
     if wrong:
         raise OptionError(wrong)
     try:
-        # JSON, because strict Python input would have to be the class itself
+        # via JSON: strict validation of Python input requires an instance of the class
         made: Solver = _type_adapter(found).validate_json(json.dumps(options), strict=True)
     except ValidationError as error:
         raise OptionError(complaints_of(error)) from None
@@ -73,7 +77,7 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
 
 
 def value_at_point(value: Any, point: SweepPoint) -> Any:
-    """An option's value at a sweep point, whose names it may hold anywhere."""
+    """Return an option's value at a sweep point; swept names may occur anywhere in it."""
     if isinstance(value, str):
         return point.get(value, value)
     if isinstance(value, dict):
@@ -82,7 +86,7 @@ def value_at_point(value: Any, point: SweepPoint) -> Any:
 
 
 def check_option_values(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
-    """What options that know more of their values than a type say of them."""
+    """Yield the errors of options whose types carry an `OptionCheck`."""
     hints = _option_types(found)
     for key in options.keys() & hints.keys():
         for mark in _type_marks(hints[key]):
@@ -99,12 +103,12 @@ def check_option_values(found: type[Solver], options: Mapping[str, Any]) -> Iter
 
 @cache
 def _option_types(found: type[Solver]) -> dict[str, Any]:
-    """Types of the options with their marks, read once: a sweep asks for each of its points."""
+    """Return the types of the options with their annotations, cached for sweeps."""
     return get_type_hints(found, include_extras=True)
 
 
 def _type_marks(hint: Any) -> Iterator[Any]:
-    """What stands beside a type, also where it is one of several (`OracleOption | None`)."""
+    """Yield the annotations of a type, and of each part of a union (`OracleOption | None`)."""
     for part in (hint, *get_args(hint)):
         yield from getattr(part, "__metadata__", ())
 
@@ -131,7 +135,7 @@ def _unknown_constraint(key: str, name: str, constraints: Collection[str]) -> Co
 
 
 def _constraint_options(made: Solver) -> dict[str, str]:
-    """The constraint that each option of type `ConstraintName` names, where it does."""
+    """Return the constraint named by each option of type `ConstraintName` that is set."""
     hints = _option_types(type(made))
     keys = [key for key, hint in hints.items() if ConstraintName in {hint, *get_args(hint)}]
     return {key: name for key in keys if (name := getattr(made, key)) is not None}
@@ -143,10 +147,10 @@ def _type_adapter(found: type[Solver]) -> TypeAdapter[Solver]:
 
 
 def all_options(made: Solver) -> dict[str, Any]:
-    """Every option of an algorithm, defaults filled in."""
+    """Return every option of an algorithm, including defaults."""
     return dataclasses.asdict(made)  # type: ignore[call-overload,no-any-return]
 
 
 def options_in_key(made: Solver, rules: Mapping[str, str]) -> dict[str, Any]:
-    """What of the options is part of a trial's key; `rules` are the constraints' texts by name."""
+    """Return the options for a trial's key; `rules` are the constraints' texts by name."""
     return all_options(made) | {key: rules[name] for key, name in _constraint_options(made).items()}

@@ -1,4 +1,7 @@
-"""Trials: cases times seeds, each under a key of all that decides its numbers."""
+"""Plans the trials of an experiment: each case with each seed, identified by a key.
+
+The key is a hash of everything that affects the trial's numbers.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ from ratecli.streaming.table import entry_digest
 
 @dataclass(frozen=True)
 class Task:
-    """A trial to run: its key, the keys of the trials it needs, and what its function is called with.
+    """A trial to run: its key, the keys of the trials that it needs, its function's argument.
 
-    `limits` is what it may take; numbers do not hang on it, and neither does the key.
+    `limits` do not affect results, so they are not part of the key.
     """
 
     key: str
@@ -39,13 +42,26 @@ class Task:
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """What a trial's function is called with.
+    """The argument of the function that runs a trial.
 
-    `of` maps a label in `of(...)` to the key of the trial that it means; `deployed` is the key of
-    the trial whose classifier is deployed, `is_deployed` says that it is this one's own,
-    `deployed_column` is the column of a deployed model, and `deployed_model` a stored classifier.
-    `sieve` is what the training rows go through. `elsewhere` says how the rows came about of those trials
-    that saw other training rows than this one.
+    Attributes
+    ----------
+    l2
+        The experiment's L2 regularization.
+    of
+        Maps each label in `of(...)` to the key of the trial that it refers to.
+    deployed
+        Key of the trial whose classifier is the deployed model, if any.
+    is_deployed
+        Whether the trial's own classifier is the deployed model.
+    deployed_column
+        Column with the decisions of the deployed model, if any.
+    deployed_model
+        The deployed model as a stored classifier, if any.
+    sieve
+        The filter that the training rows pass through, if any.
+    elsewhere
+        The training rows of each needed trial whose training rows differ from this one's, by key.
     """
 
     key: str
@@ -68,18 +84,18 @@ class TrialSpec:
 
 @dataclass(frozen=True)
 class Plan:
-    """Trials to be shown and the tasks that make them; two trials of one key are one task."""
+    """The trials to report and the tasks that compute them; trials with equal keys share a task."""
 
     planned: tuple[PlannedTrial, ...]
     tasks: tuple[Task, ...]
 
     @property
     def left_out(self) -> int:
-        """How many of the trials to be shown are not to be run."""
+        """Number of reported trials that are not to be run."""
         return len({trial.key for trial in self.planned} - {task.key for task in self.tasks})
 
     def first_of_each(self) -> Plan:
-        """With fewer tasks: the first trial of each algorithm on each data set, and those that it needs."""
+        """Return a plan of each algorithm's first trial on each data set, with those it needs."""
         firsts = {
             (trial.label, trial.point.get(DATASET_AXIS)): trial.key
             for trial in reversed(self.planned)
@@ -99,12 +115,13 @@ def make_plan(
     data: ExperimentData,
     deployed_model: bytes | None,
 ) -> Plan:
-    """Every trial of an experiment; `deployed_model` is its stored classifier, if it has one.
+    """Plan every trial of an experiment; `deployed_model` is its stored classifier, if any.
 
     Raises
     ------
     FaultError
-        E310 where trials would need one another in a circle, or not just one trial is meant.
+        E310 if trials need one another in a cycle, or if a reference does not match exactly one
+        trial.
     """
     return _Planner(experiment, document, cases, data, deployed_model).plan()
 
@@ -154,12 +171,12 @@ class _Planner:
                 job = self.stage(key, seed)
                 planned.append(replace(_planned_trial(case), key=job.key, seed=seed))
                 tasks[job.key] = Task(job.key, (), job, limits)
-        # a worker keeps the rows of few seeds: those that share rows follow each other
+        # workers cache the rows of few seeds only: keep tasks that share rows together
         ordered = sorted(tasks.values(), key=_row_order)
         return Plan(tuple(planned), tuple(ordered))
 
     def job(self, index: int, seed: int) -> TrialSpec:
-        """The trial of a case and seed, after those that it needs."""
+        """Return the trial of a case and seed; the trials that it needs are made first."""
         at = (index, seed)
         if at in self.open:
             circle = " -> ".join(self.cases[i].label for i, _ in [*self.open, at])
@@ -214,7 +231,7 @@ class _Planner:
         )
 
     def stage(self, key: str, seed: int) -> TrialSpec:
-        """The trial of a filter (see `filter_stage_cases`): it hangs on nothing but rows."""
+        """Return the trial of a filter (see `filter_stage_cases`), which depends on rows only."""
         if (key, seed) in self.of_stage:
             return self.of_stage[key, seed]
         case, l2 = self.stages[key], self.experiment.regularization.l2
@@ -225,7 +242,7 @@ class _Planner:
         return job
 
     def _sieve(self, index: int, seed: int) -> RowFilter | None:
-        """What the training rows of a case go through."""
+        """Return the filter that the training rows of a case pass through."""
         filtering = self.cases[index].filtering
         if filtering is None:
             return None
@@ -233,17 +250,17 @@ class _Planner:
         return RowFilter(job.key, job.case.drawing, filtering.take)
 
     def _rows(self, case: Case) -> dict[str, Any]:
-        """Of a key, what says which data there is."""
+        """Return the part of a trial's key that identifies the data."""
         return {"datasets": {name: self.digests[name] for name in case.datasets}}
 
     def _content(self, index: int) -> dict[str, Any]:
-        """Of a case, which is the same for all seeds."""
+        """Return the part of a trial's key that identifies the case, for any seed."""
         if index not in self.contents:
             self.contents[index] = case_key_content(self.cases[index])
         return self.contents[index]
 
     def _check_own_decisions(self, case: Case) -> None:
-        """Raises E310 where the algorithm that is deployed is given goals that speak of it."""
+        """Raise E310 if the goals of the deployed algorithm refer to the deployed model."""
         if case.solver.needs_deployed:
             message = f"'{case.label}' is the deployed model and takes the deployed model"
         elif case.solver.role != "ignores" and any(map(uses_deployed_model, case.goals())):
@@ -254,9 +271,10 @@ class _Planner:
         raise FaultError(Diagnostic("E310", message, "deploy another algorithm", place=place))
 
     def _check_independent(self, case: Case, label: str) -> None:
-        """Raises E310 where what a test is to show, or is trained for, hangs on rows of the test.
+        """Raise E310 if a goal of a safety-tested case depends on test rows.
 
-        That is so where another algorithm, whose own test takes other rows or none, was trained on them.
+        This happens if `of(...)` refers to an algorithm that was trained on them, because its own
+        safety test holds out other rows or none.
         """
         asked = (
             part
@@ -270,12 +288,15 @@ class _Planner:
 
     def _same_test(self, label: str) -> str:
         return (
-            f"give '{label}' the same fraction, stratify and order of `safety`, and `test: false` if it "
-            "is not to be tested itself"
+            f"give '{label}' the same fraction, stratify and order of `safety`, "
+            "and `test: false` if it is not to be tested itself"
         )
 
     def _check_deployed(self, case: Case, deployed: Case) -> None:
-        """The same of decisions of an algorithm that is deployed; an audit is of the very same rows."""
+        """Raise E310 like `_check_independent` if the deployed algorithm was trained on other rows.
+
+        An algorithm that audits the deployed model must have exactly the same rows.
+        """
         alike, label = case.drawing.same_rows(deployed.drawing), deployed.label
         hint = self._same_test(label)
         audited = case.solver.needs_deployed
@@ -287,14 +308,20 @@ class _Planner:
             and case.safety is not None
             and any(uses_deployed_model(goal) for goal in relevant_goals(case))
         ):
-            message = f"the safety test of '{case.label}' needs rows that '{label}', which is deployed, has not seen"
+            message = (
+                f"the safety test of '{case.label}' needs rows that '{label}', "
+                "which is deployed, has not seen"
+            )
         else:
             return
         place = self.document.place(("deployed", "algorithm"))
         raise FaultError(Diagnostic("E310", message, hint, place=place))
 
     def _others(self, index: int) -> dict[str, int]:
-        """The cases that `of(...)` means by label; what is only measured may be the trial's own."""
+        """Return the cases that `of(...)` refers to, by label, without the case itself.
+
+        Only metrics may refer to the case's own result.
+        """
         case = self.cases[index]
         meant = {label: self._meant(label, case) for label in case.of()}
         own = [label for label, other in meant.items() if other == index]
@@ -304,7 +331,7 @@ class _Planner:
         return {label: other for label, other in meant.items() if other != index}
 
     def _meant(self, label: str, case: Case) -> int:
-        """The one case of another algorithm that agrees with this one's sweep point."""
+        """Return the only case of another algorithm that agrees with this case's sweep point."""
         found = [
             index
             for index, other in enumerate(self.cases)
@@ -322,7 +349,7 @@ class _Planner:
         raise self._refused(case, label, message, hint)
 
     def _refused(self, case: Case, label: str, message: str, hint: str | None = None) -> FaultError:
-        """An E310 where `case` asks for a result of `label`."""
+        """Return an E310 at the text where `case` refers to a result of `label`."""
         found = (
             self.document.place(loc, part.span)
             for loc, tree in case.texts()
@@ -346,14 +373,14 @@ def _needed_keys(job: TrialSpec) -> tuple[str, ...]:
 
 
 def _same_filter(case: Case, other: Case) -> bool:
-    """Whether training rows go through the same filter, or none."""
+    """Return whether the training rows of both cases pass through the same filter, or none."""
     found = [each.filtering for each in (case, other)]
     said = [each and (each.key, each.take) for each in found]
     return said[0] == said[1]
 
 
 def _planned_trial(case: Case) -> PlannedTrial:
-    """What all seeds of a case have in common."""
+    """Return the planned trial of a case, without key and seed."""
     return PlannedTrial(
         key="",
         label=case.label,

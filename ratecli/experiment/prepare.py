@@ -1,4 +1,4 @@
-"""A file read, checked against its data, and planned."""
+"""Reads an experiment file, checks it against its data, plans its trials, forecasts run time."""
 
 from __future__ import annotations
 
@@ -65,21 +65,21 @@ KEYS_BY_CODE = {
     "E409": ("source",),
     "E410": ("split",),
 }
-"""What a code is about; the first of these options that the entry has is shown."""
+"""Options that a code may refer to; the first one present in the entry gets the diagnostic."""
 
 QUOTED_TEXT = re.compile(r"'([^']*)'")
 
 
 @dataclass(frozen=True)
 class DatasetEntryPlaces:
-    """The places of one entry; `options` is what it says."""
+    """The source locations of one entry of `datasets:`; `options` are its options."""
 
     document: Document
     name: str
     options: Mapping[str, Any]
 
     def placed(self, fault: Diagnostic) -> Diagnostic:
-        """The fault at the option that it is about, else at the entry's name."""
+        """Place the diagnostic at the option that it concerns, else at the entry's name."""
         if fault.place is not None:
             return fault
         outer: Loc = ("datasets", self.name)
@@ -103,7 +103,7 @@ class DatasetEntryPlaces:
 
 @dataclass(frozen=True)
 class PreparedExperiment:
-    """An experiment read, checked against its data, and planned."""
+    """An experiment that was read, checked against its data, and planned."""
 
     path: Path
     experiment: Experiment
@@ -118,20 +118,23 @@ class PreparedExperiment:
 def check_file(
     path: Path, overrides: Sequence[str] = (), *, refuse: bool = True
 ) -> PreparedExperiment:
-    """Read a file and check all that can be checked without data; nothing is planned.
+    """Read a file and check everything that needs no data; the plan stays empty.
 
-    Without `refuse`, goals that an algorithm does not take are among the warnings.
+    Without `refuse`, goals that an algorithm does not support are warnings instead of errors.
     """
     return _check_without_data(*load_experiment(path, overrides), refuse=refuse)
 
 
 def check_parsed_document(document: Document) -> PreparedExperiment:
-    """As `check_file`, of an experiment that is in no file; its paths start from the document's folder."""
+    """Check an experiment that is not in a file, like `check_file`.
+
+    Relative paths start from the document's folder.
+    """
     return _check_without_data(read_experiment(document), document)
 
 
 def prepare_document(document: Document) -> PreparedExperiment:
-    """The same with data that is there, and every trial planned."""
+    """Check a document against its data, which must be present, and plan every trial."""
     return _check_with_data(check_parsed_document(document))
 
 
@@ -176,12 +179,12 @@ def _apply_source_defaults(_: str, options: EntryOptions) -> None:
 
 
 def list_missing_files(known: PreparedExperiment) -> list[str]:
-    """Files of registered sources that are not there yet.
+    """Return the files of registered sources that are not downloaded yet.
 
     Raises
     ------
     FaultError
-        E403, E405 for a file of one's own, which nothing can fetch.
+        E403, E405 for a missing or changed file of the user's own, which cannot be downloaded.
     """
     data = known.data
 
@@ -199,7 +202,7 @@ def list_missing_files(known: PreparedExperiment) -> list[str]:
 def fetch_sources(
     known: PreparedExperiment, *, offline: bool, progress: DownloadProgress | None = None
 ) -> list[Path]:
-    """Bring the files of every registered source; E401-E403, E409 with the entry's place."""
+    """Download the files of every registered source; raise E401-E403, E409 at the entry's place."""
     found: list[Path] = []
 
     def bring(_: str, options: EntryOptions) -> None:
@@ -219,7 +222,7 @@ def prepare(
     progress: DownloadProgress | None = None,
     written: TableWriteProgress | None = None,
 ) -> PreparedExperiment:
-    """Read a file, fetch and read its data, check both and plan every trial."""
+    """Read a file, download and read its data, check both and plan every trial."""
     known = check_file(path, overrides)
     return prepare_data(known, offline=offline, progress=progress, written=written)
 
@@ -231,11 +234,12 @@ def prepare_data(
     progress: DownloadProgress | None = None,
     written: TableWriteProgress | None = None,
 ) -> PreparedExperiment:
-    """What is understood with its data, fetched and read, and every trial planned.
+    """Download and read the data of a checked experiment, check it again and plan every trial.
 
-    `progress` is told of bytes fetched, `written` of rows of streamed data sets that become records.
+    `progress` reports downloaded bytes, `written` reports rows of streamed data sets as they are
+    converted to records.
     """
-    list_missing_files(known)  # before a long download: is what nobody can fetch there?
+    list_missing_files(known)  # report missing user files before a long download
     fetch_sources(known, offline=offline, progress=progress)
     return _check_with_data(known, written=written)
 
@@ -247,7 +251,10 @@ def check_available(
     refuse: bool = True,
     written: TableWriteProgress | None = None,
 ) -> PreparedExperiment:
-    """What can be told here and now: as `prepare` where all data is there, else as `check_file`."""
+    """Check as much as possible without downloading: like `prepare` if all data is present.
+
+    Otherwise, check like `check_file`, and check the dependencies between trials.
+    """
     known = check_file(path, overrides, refuse=refuse)
     if not list_missing_files(known):
         return _check_with_data(known, refuse=refuse, written=written)
@@ -280,7 +287,7 @@ def _check_with_data(
 
 
 def _cases_by_datasets(cases: Sequence[Case]) -> dict[DatasetNames, list[Case]]:
-    """The cases that are given the rows of the same data sets."""
+    """Group the cases by their data sets."""
     found: dict[DatasetNames, list[Case]] = {}
     for case in cases:
         found.setdefault(case.datasets, []).append(case)
@@ -288,10 +295,10 @@ def _cases_by_datasets(cases: Sequence[Case]) -> dict[DatasetNames, list[Case]]:
 
 
 def _cases_by_rows(cases: Sequence[Case]) -> dict[tuple[DatasetNames, SamplingSpec], list[Case]]:
-    """The cases that are given the same rows.
+    """Group the cases by their data sets and the way in which rows are sampled.
 
-    Where more and more training rows are drawn, all stand by the most: few rows may lack a group, and
-    then a trial says so.
+    Cases that differ only in the share of sampled training rows count as one, at the largest share:
+    a small sample may lack a group, and then the trial reports it.
     """
     most = max((case.share for case in cases if case.share is not None), default=None)
     found: dict[tuple[DatasetNames, SamplingSpec], list[Case]] = {}
@@ -304,10 +311,10 @@ def _cases_by_rows(cases: Sequence[Case]) -> dict[tuple[DatasetNames, SamplingSp
 def _check_rows(
     known: PreparedExperiment, reading: ExperimentReader, cases: Sequence[Case]
 ) -> list[Diagnostic]:
-    """Warnings about the rows of each pool of data sets; raises the faults of all of them.
+    """Return warnings about the rows of each pool of data sets; raise the errors of all pools.
 
-    Among those E208 where a report shows, a metric names, or an expectation compares, a split that no data
-    set in question has rows of.
+    This includes E208 if a report, metric or expectation uses a split without rows in the relevant
+    data sets.
     """
     assert reading.columns is not None
     experiment, document = known.experiment, known.document
@@ -344,7 +351,7 @@ def _check_rows(
 
 
 def _check_filter_stages(known: PreparedExperiment, cases: Sequence[Case]) -> Iterator[Diagnostic]:
-    """What is wrong with the rows of the filters that training rows go through, and warnings."""
+    """Yield errors and warnings about the rows of the filters that training rows pass through."""
     experiment, document = known.experiment, known.document
     for (pool, drawing), own in _cases_by_rows(list(filter_stage_cases(cases).values())).items():
         try:
@@ -362,7 +369,7 @@ def _read_column_values(data: ExperimentData) -> ColumnValues:
 
 
 def distinct_values(column: Any) -> list[str | float]:
-    """The texts or floats that an (n,) array holds, sorted, without those that are missing."""
+    """Return the distinct non-missing texts or floats of an (n,) array, sorted."""
     if column.dtype.kind == "f":
         return [float(value) for value in np.unique(column[~np.isnan(column)])]
     return sorted({value for value in column if value is not None})
@@ -371,7 +378,7 @@ def distinct_values(column: Any) -> list[str | float]:
 def _each_entry(
     data: ExperimentData, document: Document, look: Callable[[str, EntryOptions], object]
 ) -> None:
-    """Call `look` with name and options of every data set; the faults of all of them, placed."""
+    """Call `look` with name and options of every data set; raise all errors with places."""
     faults: list[Diagnostic] = []
     for name, entry in data.options().items():
         try:
@@ -385,7 +392,10 @@ def _each_entry(
 
 @dataclass(frozen=True)
 class RunForecast:
-    """One algorithm's trials; `seconds` for those to run is None where no stored trial tells."""
+    """Forecast for the trials of one algorithm or experiment.
+
+    `seconds` is the expected time of the trials to run, None if stored trials do not indicate it.
+    """
 
     label: str
     trials: int
@@ -398,7 +408,7 @@ class RunForecast:
 
 
 def forecast_run(prepared: PreparedExperiment, ledger: Path) -> list[RunForecast]:
-    """By label, in the file's order; `ledger` is only read, and need not be there."""
+    """Return a forecast for each label, in the file's order; `ledger` may be missing."""
     look = _read_stored_trials(prepared, ledger)
     labels: dict[str, list[PlannedTrial]] = {}
     for trial in look.trials.values():
@@ -407,10 +417,11 @@ def forecast_run(prepared: PreparedExperiment, ledger: Path) -> list[RunForecast
 
 
 def forecast_runs(several: Sequence[tuple[PreparedExperiment, Path]]) -> list[RunForecast]:
-    """Of each experiment, by its name, and then of all, where trials that some have in common count once.
+    """Return a forecast for each experiment, by name, and one for all of them together.
 
-    What one of them has stored is stored for the others: a run of all takes it from there. How long an
-    algorithm takes that one knows nothing of, others tell.
+    The latter counts shared trials once. A trial that one ledger stores counts as stored for all,
+    since a run of all copies it. The time of an algorithm without stored trials is taken from the
+    other experiments.
     """
     looks = [_read_stored_trials(prepared, ledger) for prepared, ledger in several]
     told = {name: time for look in reversed(looks) for name, time in look.seconds.items()}
@@ -429,7 +440,7 @@ def forecast_runs(several: Sequence[tuple[PreparedExperiment, Path]]) -> list[Ru
 
 @dataclass(frozen=True)
 class _StoredTrials:
-    """An experiment's trials, the keys that its ledger has, the mean seconds of algorithms there."""
+    """The planned trials, the keys stored in the ledger, and mean seconds per algorithm."""
 
     trials: Mapping[str, PlannedTrial]
     kept: frozenset[str]
@@ -455,7 +466,7 @@ def _make_forecast(
     parts: Iterable[tuple[_StoredTrials, Collection[PlannedTrial]]],
     kept: Collection[str],
 ) -> RunForecast:
-    """Of some trials of each of some experiments; `kept` are those that need not run."""
+    """Combine trials of several experiments into one forecast; trials in `kept` need not run."""
     count = stored = 0
     times: list[float | None] = []
     for look, own in parts:

@@ -1,10 +1,12 @@
-"""What a file asks for: each algorithm at each sweep point, with its goals understood.
+"""Reads an experiment into cases: each algorithm at each sweep point, with its goals resolved.
 
-All that can be said without reading data is said here: names, syntax, classes of goals, and whether
-each algorithm takes them. With the columns of the data, their names and values are checked too.
+All checks that need no data are made here: names, syntax, shapes of goals, and whether each
+algorithm supports them. If the columns of the data are given, their names and values are checked
+too.
 
-A name may vary for some algorithms only. Where it has no value, a metric of it is left out, and so is
-a constraint for an algorithm that ignores them all; whoever is given the constraint must have one.
+A name may vary for some algorithms only. Where it has no value, metrics that use it are left out,
+and so are constraints for algorithms that ignore them; for other algorithms a missing value is an
+error.
 """
 
 from __future__ import annotations
@@ -67,19 +69,19 @@ from ratecli.solvers.registry import all_algorithms
 T = TypeVar("T")
 COLUMN_CODES = ("E205", "E206")
 DatasetNames = tuple[str, ...]
-"""The names of data sets whose rows are put together."""
+"""The names of data sets whose rows are pooled."""
 
 
 @dataclass(frozen=True)
 class ColumnValues:
-    """The columns of some data sets: texts or floats that occur in each, sorted."""
+    """The columns of some data sets: the distinct texts or floats of each, sorted."""
 
     values: Mapping[str, Sequence[str | float]]
 
 
 @dataclass
 class ExperimentReader:
-    """One reading of an experiment: gathers every fault and warning on the way."""
+    """Reads an experiment and collects all errors and warnings on the way."""
 
     experiment: Experiment
     document: Document
@@ -91,9 +93,10 @@ class ExperimentReader:
     left_out: dict[Loc, Diagnostic] = field(default_factory=dict)
 
     def cases(self, *, refuse: bool = True) -> list[Case]:
-        """Every case; raises FaultError with all that is wrong.
+        """Return every case; raise FaultError with all errors.
 
-        Goals that an algorithm does not take (E308) are warnings unless `refuse`: to explain them.
+        Without `refuse`, goals that an algorithm does not support (E308) are warnings, so that they
+        can be explained.
         """
         early = list(check_swept_names(self.experiment, self.document))
         if early:
@@ -120,7 +123,7 @@ class ExperimentReader:
     # names
 
     def _scope(self, pool: DatasetNames) -> Scope:
-        """Groups and columns of some data sets; each pool's groups are read once."""
+        """Return the scope of a pool of data sets; the groups of each pool are read once."""
         if self.columns is None:
             scope = Scope(datasets=frozenset(pool))
         else:
@@ -136,21 +139,28 @@ class ExperimentReader:
         for name, loc, text in stated_groups(self.experiment, pool):
             with self._placing(loc, scope):
                 conditions = parse_conditions(text)
-                yield name, conditions  # known, whatever is wrong with its values: said once
+                # define the group even if its values are wrong, so that this is reported only once
+                yield name, conditions
                 rs.check_conditions(conditions, scope)
 
     @cached_property
     def trees(self) -> dict[str, SyntaxNode]:
-        """The objective and the metrics as written."""
+        """Syntax trees of the objective and the metrics, by name."""
         texts: dict[tuple[str, ...], str] = {("objective",): self.experiment.objective}
         texts |= {("metrics", name): text for name, text in self.experiment.metrics.items()}
-        return {loc[-1]: tree for loc, text in texts.items()
-                if (tree := self._parsed(loc, text, parse_expression)) is not None}  # fmt: skip
+        return {
+            loc[-1]: tree
+            for loc, text in texts.items()
+            if (tree := self._parsed(loc, text, parse_expression)) is not None
+        }
 
     @cached_property
     def rules(self) -> dict[str, Relation]:
-        return {name: rule for name, text in self.experiment.constraints.items()
-                if (rule := self._parsed(("constraints", name), text, parse_constraint))}  # fmt: skip
+        return {
+            name: rule
+            for name, text in self.experiment.constraints.items()
+            if (rule := self._parsed(("constraints", name), text, parse_constraint))
+        }
 
     def _parsed(self, loc: Loc, text: str, parse: Callable[[str], T]) -> T | None:
         with self._placing(loc):
@@ -170,7 +180,7 @@ class ExperimentReader:
             (self.faults if fault.is_error else self.warnings)[fault] = None
 
     def _written(self, *loc: str) -> str:
-        """A rule or value as it stands in the file, on one line."""
+        """Return a rule or value as written in the file, on one line."""
         return " ".join(source_text(self.experiment, loc).split())
 
     # names that vary
@@ -180,7 +190,7 @@ class ExperimentReader:
         return swept_names(self.experiment)
 
     def _unset(self, entry: AlgorithmSpec, point: SweepPoint) -> dict[str, Diagnostic]:
-        """Names that vary elsewhere and have no value at this point of an algorithm."""
+        """Return an E203 for each name that varies elsewhere and has no value at this point."""
         return {name: self._no_value(name, entry) for name in self._swept if name not in point}
 
     def _no_value(self, name: str, entry: AlgorithmSpec) -> Diagnostic:
@@ -196,7 +206,7 @@ class ExperimentReader:
         return Diagnostic("E203", f"'{name}' has no value for '{entry.label}'", hint)
 
     def _written_nowhere(self, found: Sequence[Case]) -> Iterator[Diagnostic]:
-        """What is left out at every point, if that is all that is wrong."""
+        """Yield the E203 of texts left out at every sweep point, unless there are other errors."""
         written = {loc for case in found for loc, _ in case.texts()}
         if not self.faults:
             yield from (fault for loc, fault in self.left_out.items() if loc not in written)
@@ -213,7 +223,7 @@ class ExperimentReader:
         return len(self.faults) == before
 
     def option(self, label: str, key: str) -> SourceLocation:
-        """Where a key stands in the entry of an algorithm."""
+        """Return the location of a key in the entry of an algorithm."""
         labels = [entry.label for entry in self.experiment.algorithms]
         index = labels.index(label)
         loc = self._loc(index, self.experiment.algorithms[index], key)
@@ -226,8 +236,11 @@ class ExperimentReader:
     def _solver(
         self, index: int, entry: AlgorithmSpec, point: SweepPoint, common: Mapping[str, Any]
     ) -> Solver | None:
-        """An option whose value is the name of a sweep takes the point's value; so does one that is
-        not given and that the algorithm's own sweep names. `common` are those that the file's test says.
+        """Return the solver with its options at a sweep point; None after collecting errors.
+
+        An option whose value is a swept name takes the point's value. An option that the
+        algorithm's own sweep names and the entry does not set takes it, too. `common` are options
+        implied by the file's safety test.
         """
         options = {key: value_at_point(value, point) for key, value in entry.options.items()}
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
@@ -258,8 +271,11 @@ class ExperimentReader:
         made = self._solver(index, entry, point, inflation_options(found, aim))
         at = self._loc(index, entry)
         self._sort(check_algorithm_entry(self.experiment, self.document, entry, at))
-        values = {name: value for name, tree in self.trees.items()
-                  if (value := self._value(name, tree, scope)) is not None}  # fmt: skip
+        values = {
+            name: value
+            for name, tree in self.trees.items()
+            if (value := self._value(name, tree, scope)) is not None
+        }
         holdout = None if test is None else test.holdout
         filtering = self._filtering(entry, point, scope, (share, holdout))
         if filtering is not None:
@@ -267,8 +283,11 @@ class ExperimentReader:
             self._sort(check_filter_compatibility(*said, take=filtering.take, aim=aim))
         test = test if test is not None and test.taken else None
         held = test is not None or found.role != "ignores"
-        rules = {name: goal for name, rule in self.rules.items()
-                 if (goal := self._rule(name, rule, scope, needed=held))}  # fmt: skip
+        rules = {
+            name: goal
+            for name, rule in self.rules.items()
+            if (goal := self._rule(name, rule, scope, needed=held))
+        }
         if made is None or len(self.faults) > before or "objective" not in values:
             return None
         objective = objective_goal(self._written("objective"), values["objective"])
@@ -285,7 +304,7 @@ class ExperimentReader:
             point=point,
             datasets=pool,
             objective=objective,
-            # a reordered file poses the same problem to the solver, number for number
+            # sorted, so that reordering the file gives the solver exactly the same problem
             constraints=tuple(sorted(rules.values(), key=lambda goal: ex.to_text(goal.expression))),
             metrics=values | {VIOLATION_PREFIX + name: rules[name].expression for name in rules},
             filtering=filtering,
@@ -297,7 +316,7 @@ class ExperimentReader:
     def _rows(
         self, index: int, entry: AlgorithmSpec, point: SweepPoint, unset: Mapping[str, Diagnostic]
     ) -> tuple[Fraction | None, SafetyTestSettings | None]:
-        """How many rows are drawn to train on, and the safety test, at a sweep point."""
+        """Return the share of training rows to sample, and the safety test, at a sweep point."""
         said = EntryAtPoint(self.experiment, self.document, entry, point, unset)
         with self._placing(self._loc(index, entry)):
             return said.share(), said.test()
@@ -310,7 +329,7 @@ class ExperimentReader:
         scope: Scope,
         rows: tuple[Fraction | None, Holdout | None],
     ) -> CaseFilter | None:
-        """What training rows go through before the algorithm sees them."""
+        """Return the filter that training rows pass through before the algorithm sees them."""
         said = EntryAtPoint(self.experiment, self.document, entry, point, scope.unset)
         with self._placing(FILTER_LOC, scope):
             return FilterStage(said, scope, self.experiment.pool(point), *rows).filtering()
@@ -336,7 +355,7 @@ class ExperimentReader:
 
 
 def stated_groups(experiment: Experiment, pool: DatasetNames) -> Iterator[tuple[str, Loc, str]]:
-    """Name, place and condition of every group, as it is stated for these data sets."""
+    """Yield name, location and condition of every group, as defined for these data sets."""
     for name, group in experiment.groups.items():
         if isinstance(group, str):
             yield name, ("groups", name), group
@@ -346,10 +365,10 @@ def stated_groups(experiment: Experiment, pool: DatasetNames) -> Iterator[tuple[
 
 @dataclass(frozen=True)
 class _DiagnosticsAt:
-    """Faults raised inside get the place of `loc`, and the reading goes on.
+    """Context manager that collects errors, placed at `loc`, so that reading continues.
 
-    What is not `needed` is left out where a name in it has no value. Where data sets are taken one by one,
-    what is wrong with columns is said of the one in `datasets`.
+    If the text is not `needed`, it is left out where a name in it has no value. If there are
+    several pools of data sets, errors about columns mention the one in `datasets`.
     """
 
     reading: ExperimentReader
@@ -376,8 +395,10 @@ class _DiagnosticsAt:
 
 
 def _on_training_rows(node: Expression) -> Expression | None:
-    """A goal is held to what another algorithm reached on training rows, on whatever split it is
-    measured itself.
+    """Restrict the rates inside `of(...)` to training rows, for use with `ex.transform`.
+
+    A goal compares with what another algorithm reached on training rows, whatever split the goal
+    itself is measured on.
     """
     if not isinstance(node, ex.AlgorithmMetric):
         return None

@@ -1,4 +1,4 @@
-"""What a `report:` asks to be shown, checked against what there will be."""
+"""Checks of `report:` and `expect:` against the metrics, splits and sweep points."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from ratecli.sampling.filter_summary import joint_rate_groups
 from ratecli.sampling.rows import ExperimentData
 
 TRIAL_COLUMNS = ("algorithm", "variant", "seed")
-"""What tells trials apart beside the names of the sweep."""
+"""Columns that identify a trial, in addition to the swept names."""
 
 MAX_PANELS = 12
-"""Of one plot."""
+"""Maximum number of panels of one plot."""
 
 ReportReference = tuple[Loc, str, Collection[str], str]
-"""A name of the report: where it stands, the name, among which it must be, and what those are."""
+"""A name in the report: its location, the name, the valid names, and a noun for them."""
 
 
 def check_report(experiment: Experiment, document: Document) -> Iterator[Diagnostic]:
-    """An E208 for every row or column of a table, axis, line or panel of a plot, that nothing fills."""
+    """Yield an E208 for each table row or column, axis, line or panel without a matching name."""
     for loc, name, known, what in (*_table_references(experiment), *_plot_references(experiment)):
         if name not in known:
             message = f"the report has no '{name}' to show here"
@@ -62,9 +62,10 @@ def check_report(experiment: Experiment, document: Document) -> Iterator[Diagnos
 def check_report_splits(
     experiment: Experiment, document: Document, splits: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """An E208 for every table or plot of rows that there are none of; `splits` have some.
+    """Yield an E208 for each table or plot of a split that is not in `splits`, those with rows.
 
-    A violation is shown for all splits, whichever a table asks for, and solutions have none.
+    Tables with only violations and solution rates are exempt: violations are reported for all
+    splits, whichever the table selects, and solution rates have no split.
     """
     tables = [
         (("report", "tables", index), table.split)
@@ -92,9 +93,10 @@ def check_report_splits(
 def check_plot_variants(
     experiment: Experiment, document: Document, given: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """A W208 for every variant that a plot asks for and that is none of those that trials gave.
+    """Yield a W208 for each variant that a plot selects and no trial returned.
 
-    Which there are only the trials tell; where none gave any, nothing is known.
+    `given` are the variants of the trials. If it is empty, nothing is checked: variants are known
+    only once trials have run.
     """
     plots: list[tuple[int, TradeoffPlot | GuaranteePlot]]
     plots = [*tradeoff_plots(experiment), *guarantee_plots(experiment)]
@@ -116,21 +118,21 @@ def check_plot_variants(
 
 
 def tradeoff_plots(experiment: Experiment) -> Iterator[tuple[int, TradeoffPlot]]:
-    """The plots of this kind, each with its position among all."""
+    """Yield (index, plot) for the tradeoff plots; the index counts all plots of the report."""
     for index, plot in enumerate(experiment.report.plots):
         if isinstance(plot, TradeoffPlot):
             yield index, plot
 
 
 def guarantee_plots(experiment: Experiment) -> Iterator[tuple[int, GuaranteePlot]]:
-    """As `tradeoff_plots`, of the other kind."""
+    """Yield (index, plot) for the guarantee plots; the index counts all plots of the report."""
     for index, plot in enumerate(experiment.report.plots):
         if isinstance(plot, GuaranteePlot):
             yield index, plot
 
 
 def filter_plots(experiment: Experiment) -> Iterator[tuple[int, AnyFilterPlot]]:
-    """As `tradeoff_plots`, of both kinds that show filters."""
+    """Yield (index, plot) for the plots of filters, of either kind; the index counts all plots."""
     for index, plot in enumerate(experiment.report.plots):
         if isinstance(plot, AnyFilterPlot):
             yield index, plot
@@ -139,7 +141,7 @@ def filter_plots(experiment: Experiment) -> Iterator[tuple[int, AnyFilterPlot]]:
 def check_panels(
     experiment: Experiment, document: Document, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
-    """An E104 for every plot that asks for more panels than there is room for."""
+    """Yield an E104 for each plot that would have more than `MAX_PANELS` panels."""
     for index, plot in enumerate(experiment.report.plots):
         if not isinstance(plot, BasePaneledPlot):
             continue
@@ -157,14 +159,14 @@ def check_panels(
 
 
 def measured_names(experiment: Experiment) -> list[str]:
-    """The names of all numbers that a trial gives."""
+    """Return the names of all numbers that a trial records."""
     violations = [VIOLATION_PREFIX + name for name in experiment.constraints]
     own = filter_metric_names(experiment)
     return list(dict.fromkeys(["objective", *experiment.metrics, *violations, *own]))
 
 
 def possible_filter_labels(experiment: Experiment) -> list[str]:
-    """What the trials of the file's filter may be called: see `stage.stage_cases`."""
+    """Return the labels that trials of the file's filter may get: see `filter_stage_cases`."""
     if experiment.filter is None:
         return []
     entries = (each for each in experiment.algorithms if each.safety is not None or each.sweep)
@@ -172,19 +174,19 @@ def possible_filter_labels(experiment: Experiment) -> list[str]:
 
 
 def outcome_share_names(experiment: Experiment) -> list[str]:
-    """What tables and expectations may ask of how trials ended."""
+    """Return the solution and failure rates that tables and expectations may name."""
     failures = [f"{FAILURE_RATE}.{name}" for name in experiment.constraints]
     return [SOLUTION_RATE, *([FAILURE_RATE, *failures] if failures else [])]
 
 
 def swept_names(experiment: Experiment) -> list[str]:
-    """The names that vary, those of algorithms' own sweeps too."""
+    """Return the swept names, including those of the algorithms' own sweeps."""
     sweeps = [experiment.sweep, *(entry.sweep for entry in experiment.algorithms if entry.sweep)]
     return list(dict.fromkeys(name for sweep in sweeps for name in sweep.names))
 
 
 def _numeric_swept_names(experiment: Experiment) -> list[str]:
-    """The swept names whose values are all numbers."""
+    """Return the swept names whose values are all numbers."""
     sweeps = (experiment.sweep, *(entry.sweep for entry in experiment.algorithms if entry.sweep))
     values = [pair for sweep in sweeps for point in sweep_points(sweep) for pair in point.items()]
     words = {name for name, value in values if isinstance(value, str | bool)}
@@ -234,16 +236,17 @@ def _plot_references(experiment: Experiment) -> Iterator[ReportReference]:
 
 
 MAX_LISTED_VALUES = 12
-"""Values of a swept name that a message still lists."""
+"""Maximum number of a swept name's values that a message lists."""
 
 
 def check_expectations(
     experiment: Experiment, document: Document, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
-    """A fault for every expectation of which no number can come: E101 for a key that nothing sweeps,
-    E104 for a sweep point that is not run, E202 for the algorithm, E208 for the metric.
+    """Yield a diagnostic for each expectation that no recorded number can match.
 
-    `cases` may lack those of algorithms that have faults of their own.
+    E101 for a key that is not swept, E104 for a sweep point that is not run, E202 for an unknown
+    algorithm, E208 for an unknown metric. `cases` may lack those of algorithms with errors of their
+    own.
     """
     labels = [
         *(entry.label for entry in experiment.algorithms),
@@ -268,7 +271,10 @@ def check_expectations(
 
 
 def _left_out(experiment: Experiment, entry: Expectation, cases: Sequence[Case]) -> bool:
-    """Whether it is of a data set of the file that the sweep passes over, as for a look at another."""
+    """Return whether the expectation names a data set of the file that the sweep skips.
+
+    This happens when a run is restricted to some of the data sets.
+    """
     name = entry.point.get(DATASET_AXIS)
     return name in experiment.datasets and not any(case.datasets == (name,) for case in cases)
 
@@ -276,8 +282,9 @@ def _left_out(experiment: Experiment, entry: Expectation, cases: Sequence[Case])
 def check_expected_splits(
     experiment: Experiment, document: Document, splits: Mapping[tuple[str, ...], Collection[str]]
 ) -> Iterator[Diagnostic]:
-    """An E208 for every expectation of rows that there are none of, in any of the data sets that it is
-    about; `splits` are those of some rows, by data sets that are put together.
+    """Yield an E208 for each expectation on a split without rows in any data set that it covers.
+
+    `splits` maps each pool of data sets to the splits that have rows.
     """
     for index, entry in enumerate(experiment.expect):
         name = entry.point.get(DATASET_AXIS)
@@ -294,8 +301,10 @@ def check_expected_splits(
 def check_expected_variants(
     experiment: Experiment, document: Document, given: Collection[tuple[str, str]]
 ) -> Iterator[Diagnostic]:
-    """A W208 for every expectation of a variant that is none of those, each (label, variant), that
-    trials of its algorithm gave; where they gave none, nothing is known.
+    """Yield a W208 for each expectation of a variant that no trial of its algorithm returned.
+
+    `given` are the (label, variant) pairs of the trials. An algorithm without trials is not
+    checked.
     """
     for index, entry in enumerate(experiment.expect):
         known = [variant for label, variant in given if label == entry.algorithm]
@@ -324,7 +333,7 @@ def _check_expected_keys(
 def _check_expected_number(
     document: Document, loc: Loc, entry: Expectation, own: Sequence[Case], metrics: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """Of an algorithm's own cases: values that none has, points that none is at, metrics left out."""
+    """Check an expectation's values, point and metric against the algorithm's cases."""
     point = {
         name: value for name, value in entry.point.items() if any(name in c.point for c in own)
     }
@@ -355,7 +364,7 @@ def _check_expected_number(
 
 
 def _measures(case: Case, metric: str) -> bool:
-    """Whether a case's trials have the number, or what tells the share of those that fail."""
+    """Return whether the case's trials record the metric, or what an outcome share needs."""
     if metric == FAILURE_RATE:
         return any(name.startswith(VIOLATION_PREFIX) for name in case.metrics)
     name = metric.replace(f"{FAILURE_RATE}.", VIOLATION_PREFIX)
@@ -377,10 +386,11 @@ def _format_value_list(values: Sequence[SweepValue]) -> str:
 def check_filter_plots(
     experiment: Experiment, document: Document, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
-    """An E208 for every plot of filters that names an algorithm, column, seed or swept name of which there
-    is nothing to show, an E104 for sweep points that are not run, or that are too many.
+    """Yield diagnostics for the plots of filters.
 
-    `cases` may lack those of algorithms that have faults of their own.
+    E208 for an algorithm, column, seed or swept name without anything to plot; E104 for sweep
+    points that are not run, or for too many panels. `cases` may lack those of algorithms with
+    errors of their own.
     """
     for index, plot in filter_plots(experiment):
         loc: Loc = ("report", "plots", index)
@@ -398,7 +408,7 @@ def check_filter_plots(
 
 
 def filter_cases(cases: Sequence[Case]) -> list[Case]:
-    """Those whose algorithm is not to see the groups: it gives a filter."""
+    """Return the cases whose algorithm returns a filter, that is, must not see the groups."""
     return [case for case in cases if type(case.solver).hides_groups]
 
 
@@ -424,7 +434,7 @@ def _check_filter_plot(
 def _check_plot_column(
     document: Document, loc: Loc, plot: AnyFilterPlot, own: Sequence[Case]
 ) -> Iterator[Diagnostic]:
-    """Of filters' cases: a column by which no goal tells groups, or several of which none is named."""
+    """Yield an E208 if the column defines no groups in the goals, or if it is ambiguous."""
     columns = list(dict.fromkeys(name for case in own for name in joint_rate_groups(case.goals())))
     if plot.column is not None and plot.column not in columns:
         message = f"no goal tells groups by '{plot.column}'"
@@ -444,7 +454,7 @@ def _check_plot_point(
     plot: AnyFilterPlot,
     own: Sequence[Case],
 ) -> Iterator[Diagnostic]:
-    """Of filters' cases: swept names that there are none of, points that none is at, too many panels."""
+    """Check `at` of a filter plot: unknown names, points that are not run, too many panels."""
     names = swept_names(experiment)
     for name in (name for name in plot.at if name not in names):
         message = f"the report has no '{name}' to choose by here"
@@ -485,7 +495,11 @@ def _absent_swept_names(
 def find_frontier(
     plot: TradeoffPlot, cases: Sequence[Case], data: ExperimentData
 ) -> Frontier | None:
-    """What all data sets know alike: a metric without a slice is one over all of them."""
+    """Return the frontier that all data sets share if it matches the axes, else None.
+
+    It must be the same for all, since a metric without a slice is measured over all of them
+    together.
+    """
     metrics = case_metrics(cases)
     asked = [ex.to_text(metrics[name]) for name in (plot.x, plot.y) if name in metrics]
     first, *others = {_dataset_frontier(entry) for entry in data.options().values()}
@@ -495,7 +509,7 @@ def find_frontier(
 
 
 def _dataset_frontier(entry: Mapping[str, Any]) -> Frontier | None:
-    """That of a data set, if its preparation leaves the rows as they were drawn."""
+    """Return the known frontier of a data set, None if its preparation selects rows."""
     known = registry.find_source(entry["source"]).frontier if "source" in entry else None
     if known is None or registry.settle_options(entry)["preparation"] not in known.preparations:
         return None
@@ -505,7 +519,7 @@ def _dataset_frontier(entry: Mapping[str, Any]) -> Frontier | None:
 def check_known_optima(
     experiment: Experiment, document: Document, cases: Sequence[Case], data: ExperimentData
 ) -> Iterator[Diagnostic]:
-    """A W306 for each plot that asks for an optimum which no data set knows."""
+    """Yield a W306 for each plot with `optimum` whose axes have no known optimum."""
     for index, plot in tradeoff_plots(experiment):
         if plot.optimum and find_frontier(plot, cases, data) is None:
             message = f"no data set here knows the best possible '{plot.y}' for each '{plot.x}'"

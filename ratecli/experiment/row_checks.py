@@ -1,4 +1,4 @@
-"""What only the rows can tell: empty groups, rates of nothing, a deployed model's decisions."""
+"""Checks that need rows: empty groups, undefined rates, decisions of the deployed model."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_sp
 from ratecli.sampling.undefined import check_defined_rates, check_defined_ratios
 
 SplitRate = tuple[Loc, MeasuredNode]
-"""A rate of a split by name, and where its text stands."""
+"""A rate of a named split, with the location of its text."""
 SPLIT_HINT = "give a data set such rows by its split, or take another split"
 
 
 def find_split_rows(sample: Sample, cases: Sequence[Case]) -> dict[SplitRate, bool]:
-    """Whether these rows have some of each split that a metric names, of the data sets of its slice.
+    """Return whether the sample has rows of each split that a rate in the metrics names.
 
-    Rows of the slice may still lack: that is what a warning says of groups. Goals are of training rows.
+    Only the data sets of the rate's slice count. The slice itself may still be empty, which the
+    warnings about groups report. Goals are not included: they are measured on training rows.
     """
     return {
         (loc, leaf): bool(sample.rows(leaf.where.everyone, leaf.split).any())
@@ -54,7 +55,7 @@ def find_split_rows(sample: Sample, cases: Sequence[Case]) -> dict[SplitRate, bo
 
 
 def check_split_rates(document: Document, found: Mapping[SplitRate, bool]) -> Iterator[Diagnostic]:
-    """An E208 for each rate of a split that no data set in question has rows of: it would be no number."""
+    """Yield an E208 for each rate of a split without rows, since it would be undefined."""
     for (loc, leaf), there in found.items():
         if not there:
             of = (
@@ -68,7 +69,7 @@ def check_split_rates(document: Document, found: Mapping[SplitRate, bool]) -> It
 
 
 def _split_rates(node: Expression) -> Iterator[MeasuredNode]:
-    """The rates of an expression that name a split, and those that `of(...)` measures."""
+    """Yield the rates of an expression that name a split, including those inside `of(...)`."""
     yield from (part for part in ex.measured_nodes(node) if part.split is not None)
     for part in ex.walk(node):
         if isinstance(part, ex.AlgorithmMetric):
@@ -78,9 +79,10 @@ def _split_rates(node: Expression) -> Iterator[MeasuredNode]:
 def check_constraint_obstacles(
     sample: Sample, document: Document, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
-    """What algorithms say of the constraints that they are given, at the constraints' places.
+    """Yield each algorithm's objections to its constraints, placed at the constraints.
 
-    What hangs on a trial is left to it: `of(...)`, decisions of an algorithm that is deployed.
+    Constraints that depend on another trial (`of(...)`, decisions of a deployed algorithm) are left
+    to the trial.
     """
     matrices: dict[tuple[ex.Leaf, ...], RateMatrix] = {}
     for case in cases:
@@ -98,7 +100,10 @@ def check_constraint_obstacles(
 def check_label_slices(
     sample: Sample, document: Document, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
-    """An E308 for each rate of a goal whose slice tells the label, where classifiers look at slices."""
+    """Yield an E308 for each rate in a goal whose slice reveals the label.
+
+    Only algorithms whose classifiers use slices as features are checked.
+    """
     for case in cases:
         goals = (each for each in case.texts() if each[0][0] != "metrics")
         for loc, tree in goals if case.solver.sees_slices else ():
@@ -116,8 +121,9 @@ def check_label_slices(
 def check_testable_constraints(
     sample: Sample, document: Document, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
-    """What a safety test says of constraints that it cannot bound (E308), or of rows that it cannot
-    take (E411), at the constraints' places.
+    """Yield what a safety test objects to in the constraints, placed at the constraints.
+
+    E308 for constraints that it cannot bound, E411 for rows that it cannot use.
     """
     seen = set[tuple[str, str]]()
     for case in cases:
@@ -139,7 +145,7 @@ def check_testable_constraints(
 
 
 def _reveals_label(condition: Condition, sample: Sample) -> bool:
-    """Whether a condition holds for just the rows of one label."""
+    """Return whether a condition holds for exactly the rows of one label."""
     known = sample.mask("labelled")
     holds = sample.rows(Slice((), (condition,)))[known]
     positive = sample.mask("+")[known]
@@ -147,7 +153,7 @@ def _reveals_label(condition: Condition, sample: Sample) -> bool:
 
 
 def _constant_constraints(case: Case, sample: Sample) -> Iterator[Goal]:
-    """The constraints as solvers get them, where no trial has to run first."""
+    """Return the constraints as solvers get them, except those that depend on another trial."""
     _, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
     open_ones = {goal.name for goal in case.constraints if _depends_on_trials(goal, sample)}
     return (goal for goal in rules if goal.name not in open_ones)
@@ -162,7 +168,10 @@ def _depends_on_trials(goal: Goal, sample: Sample) -> bool:
 
 SMALL_GROUP = 30
 SORTED_ROWS_THRESHOLD = 6.0
-"""Standard errors by which labels differ of the first and the last rows of a file that is in no order."""
+"""Difference of mean labels, in standard errors, above which a file is probably sorted.
+
+It is measured between the first and the last rows of each data set.
+"""
 
 
 def load_checked_rows(
@@ -174,7 +183,7 @@ def load_checked_rows(
     *,
     drawing: SamplingSpec,
 ) -> TrialData:
-    """The rows of some data sets at the first seed; E205, E404, E406, E411 with their places."""
+    """Load the rows at the first seed; raise E205, E404, E406, E411 with places."""
     column = experiment.deployed.column if experiment.deployed else None
     if column is not None and column not in columns.values:
         place = document.place(("deployed", "column"))
@@ -196,8 +205,13 @@ def load_checked_rows(
 def check_sampling(
     experiment: Experiment, document: Document, data: ExperimentData, cases: Sequence[Case]
 ) -> None:
-    """Raises E410 where too few rows are drawn or put aside, E205 for columns to stratify by, E411 where
-    rows that are put aside are trained on under another name.
+    """Check that rows can be resampled and held out as the file specifies.
+
+    Raises
+    ------
+    FaultError
+        E410 if too few rows are sampled or held out, E205 for unknown columns in `stratify`, E411
+        if held-out rows are also training rows under another name.
     """
     seed, faults = experiment.seeds[0], dict[Diagnostic, None]()
     seen = {(case.datasets, case.drawing): case for case in reversed(cases)}
@@ -230,7 +244,11 @@ def check_sampling(
 def _check_shared_rows(
     document: Document, data: ExperimentData, pool: DatasetNames
 ) -> Iterator[Diagnostic]:
-    """An E411 for each data set that has rows of one before it: each draws its own to be tested."""
+    """Yield an E411 for each data set that repeats the rows of an earlier one.
+
+    Each data set holds out its own rows, so a held-out row of one could be a training row of the
+    other.
+    """
     first = dict[object, str]()
     for name in pool:
         rows = get_table(data, name)
@@ -251,14 +269,14 @@ def _check_shared_rows(
 def check_rows(
     rows: TrialData, document: Document, reading: ExperimentReader, cases: Sequence[Case]
 ) -> list[Diagnostic]:
-    """Warnings about the rows of cases that are all given the same ones.
+    """Return warnings about the rows of cases that share the same rows.
 
     Raises
     ------
     FaultError
-        E306, E408 where there are no rows, E311 where the deployed model has no decision, E410 where
-        an algorithm needs validation rows and there are none; without those, what algorithms say of
-        constraints (E308).
+        E306, E408 if there are no rows; E311 if the deployed model has no decision; E410 if an
+        algorithm needs validation rows and there are none. Without any of these, the algorithms'
+        objections to their constraints (E308).
     """
     found = [
         *_check_stated_groups(rows, document, reading, cases[0].datasets),
@@ -296,7 +314,7 @@ def _check_stated_groups(
 
 
 def small_parts(count: int, splits: Mapping[str, int]) -> Iterator[str]:
-    """What of a group is too small: all of it, or its rows of single splits."""
+    """Yield messages about a group that is too small, overall or in single splits."""
     if count < SMALL_GROUP:
         yield f"only {_count_noun(count, 'row')}: its rates say little"
     for split, found in splits.items():
@@ -319,7 +337,7 @@ def _check_goal_rows(
         place = document.place(("datasets",), key=True)
         yield Diagnostic("E306", "no training row has a label", hint, place=place)
         return
-    # groups of filters are looked at by `group_checks`
+    # groups of filters are checked by `group_checks`
     given = (case for case in cases if case.solver.role != "ignores" and not case.unseen)
     goals = {
         (loc, ex.to_text(tree)): tree
@@ -338,10 +356,11 @@ def _check_goal_rows(
 def _check_deployed_decisions(
     sample: Sample, document: Document, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
-    """An E311 for each rate in `of(deployed, ...)`, or of a goal where the deployed model itself is put
-    to a test, that counts rows without a decision.
+    """Yield an E311 for each rate that counts rows without a decision of the deployed model.
+
+    This covers rates in `of(deployed, ...)`, and in constraints if the deployed model is audited.
     """
-    if sample.deployed is None:  # a trial will decide all rows
+    if sample.deployed is None:  # a trial provides all decisions
         return
     texts = {(loc, ex.to_text(tree)): tree for case in cases for loc, tree in case.texts()}
     audited = any(case.solver.needs_deployed for case in cases)
@@ -354,8 +373,8 @@ def _check_deployed_decisions(
             missing = sample.counted(counted[np.isnan(sample.deployed[counted])])
             if missing:
                 message = (
-                    f"the deployed model has no decision on {missing} of the {sample.counted(counted)} rows "
-                    f"that '{ex.to_text(leaf)}' counts"
+                    f"the deployed model has no decision on {missing} of the "
+                    f"{sample.counted(counted)} rows that '{ex.to_text(leaf)}' counts"
                 )
                 hint = "its column is empty there: take a slice of rows that it decides"
                 yield Diagnostic("E311", message, hint, place=document.place(loc, leaf.span))
@@ -364,7 +383,7 @@ def _check_deployed_decisions(
 def _check_validation_rows(
     rows: TrialData, reading: ExperimentReader, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
-    """An E410 for each option that looks at validation rows, where there are none."""
+    """Yield an E410 for each option that needs validation rows if there are none."""
     if "validation" in rows.splits():
         return
     hint = "give a data set some: split: {validation: 1/3}"
@@ -381,7 +400,7 @@ def _check_validation_rows(
 def _check_row_order(
     sample: Sample, document: Document, reading: ExperimentReader, case: Case
 ) -> Iterator[Diagnostic]:
-    """A W403 for each data set whose last rows are tested and are not like the others."""
+    """Yield a W403 for each data set whose last rows are held out and differ from the others."""
     if case.holdout is None or not case.holdout.positional:
         return
     place = document.place(safety_key_loc(reading.experiment, case.label, "order"))
@@ -394,8 +413,8 @@ def _check_row_order(
         error = np.sqrt(sum(part.var() / len(part) for part in parts))
         if abs(first - last) > SORTED_ROWS_THRESHOLD * error:
             message = (
-                f"the last rows of '{name}' are tested, and are not like the others: labels are {last:.4g} "
-                f"there on average, {first:.4g} on the rows that train"
+                f"the last rows of '{name}' are tested, and are not like the others: "
+                f"labels are {last:.4g} there on average, {first:.4g} on the rows that train"
             )
             hint = "is the file sorted? say order: shuffled"
             yield Diagnostic("W403", message, hint, place=place)

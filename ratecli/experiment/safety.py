@@ -1,4 +1,4 @@
-"""The safety test of a case: what the file says of it, at the sweep point."""
+"""The settings of a case's safety test, and how they follow from the file at a sweep point."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ratecli.solvers.base import Solver
 
 
 class NumberRange(NamedTuple):
-    """What a number may be."""
+    """Restriction on a number: a predicate, and its description for messages."""
 
     hold: Callable[[Fraction], bool]
     words: str
@@ -42,15 +42,15 @@ RESAMPLE_SHARE_RANGE = NumberRange(
 )
 
 SAFETY_TEST_VERSION = 1
-"""Of the test, in the key of every trial that has one: counts up where its answers change."""
+"""Version of the safety test in the keys of tested trials; incremented when its results change."""
 
 
 @dataclass(frozen=True)
 class SafetyTestSettings:
-    """What is tested, how, and on which rows; `delta` has every constraint of the file.
+    """The settings of a safety test; `delta` has every constraint of the file.
 
-    Where it is not `taken`, rows are put aside and that is all. `aim` is the probability with which it is to
-    be passed, if the file says one.
+    If it is not `taken`, rows are held out but nothing is tested. `aim` is the probability with
+    which the test should be passed, if specified.
     """
 
     delta: Mapping[str, float]
@@ -62,15 +62,16 @@ class SafetyTestSettings:
     aim: float | None = None
 
     def promise(self, rows: int, *, pooled: bool) -> SafetyTestSpec:
-        """What a candidate has to pass on so many rows.
+        """Return the test for candidates on this number of rows.
 
-        Of each data set the same share is put aside, so rates of rows of several (`pooled`) are stratified.
+        The same share of each data set is held out, so rates over several data sets (`pooled`) are
+        stratified.
         """
         at_random = not (pooled or self.holdout.stratify or self.holdout.positional)
         return SafetyTestSpec(self.delta, rows, self.bound, self.method, self.division, at_random)
 
     def content(self, rules: Mapping[str, str]) -> dict[str, Any]:
-        """What of it is part of a trial's key; its record names the constraints, `rules` by name."""
+        """Return the settings for a trial's key; `rules` are the constraints' texts by name."""
         return self.holdout.content() | {
             "version": SAFETY_TEST_VERSION,
             "delta": sorted([name, rule, self.delta[name]] for name, rule in rules.items()),
@@ -82,9 +83,9 @@ class SafetyTestSettings:
 
 @dataclass(frozen=True)
 class EntryAtPoint:
-    """What a file says of the rows of a trial and of their test, at one sweep point of an algorithm.
+    """The settings of a trial's rows and safety test, for one algorithm at one sweep point.
 
-    `unset` are the faults of names that vary for other algorithms only.
+    `unset` holds the diagnostics for names that vary for other algorithms only.
     """
 
     experiment: Experiment
@@ -94,12 +95,12 @@ class EntryAtPoint:
     unset: Mapping[str, Diagnostic]
 
     def share(self) -> Fraction | None:
-        """How many training rows are drawn, in all rows; E104, E203 where that is no number."""
+        """Return the share of rows to sample for training; raise E104, E203 if it is invalid."""
         given = self.experiment.resample
         return None if given is None else self.number(given, ("resample",), RESAMPLE_SHARE_RANGE)
 
     def test(self) -> SafetyTestSettings | None:
-        """The test, if there is one; E104, E203 where names have no values, or no chances."""
+        """Return the safety test, if any; E104, E203 if names have no value or no valid one."""
         test = merged_safety(self.experiment, self.entry)
         if test is None:
             return None
@@ -133,7 +134,7 @@ class EntryAtPoint:
         return self.number(given, loc, CHANCE_RANGE)
 
     def number(self, given: SweepValue, loc: Loc, limits: NumberRange) -> Fraction:
-        """A number as the file has it, or what a name has here, which nobody has looked at yet."""
+        """Return a number, or the value of a name at this point after checking it."""
         number = exact_fraction(given)
         if number is not None:
             return number
@@ -161,7 +162,7 @@ class EntryAtPoint:
         raise FaultError(Diagnostic("E203", message, hint, place=place))
 
     def _given(self, name: str, value: SweepValue) -> Loc:
-        """Where the sweep, the algorithm's own or the file's, gives a name a value."""
+        """Return where the algorithm's own sweep, or the file's, gives a name its value."""
         own = self.entry.sweep
         if own is not None and name in own.names:
             return (
@@ -173,14 +174,14 @@ class EntryAtPoint:
 
 
 def algorithm_loc(experiment: Experiment, label: str) -> Loc:
-    """Where the options of an algorithm stand."""
+    """Return the location of an algorithm's options."""
     labels = [entry.label for entry in experiment.algorithms]
     index = labels.index(label)
     return ("algorithms", index, experiment.algorithms[index].name)
 
 
 def safety_key_loc(experiment: Experiment, label: str, key: str) -> Loc:
-    """Where a key of an algorithm's test stands, or would stand."""
+    """Return the location of a key of an algorithm's safety test, whether or not it is present."""
     at = algorithm_loc(experiment, label)
     if key in own_safety_keys(experiment.algorithms[int(at[1])]) or experiment.safety is None:
         return (*at, "safety", key)
@@ -188,7 +189,7 @@ def safety_key_loc(experiment: Experiment, label: str, key: str) -> Loc:
 
 
 def merged_safety(experiment: Experiment, entry: AlgorithmSpec) -> SafetySpec | None:
-    """The test of an algorithm: the file's, but for what its own entry says."""
+    """Return the settings of an algorithm's safety test: the file's, updated by its own entry."""
     if entry.safety is False or (entry.safety is None and experiment.safety is None):
         return None
     common = experiment.safety or SafetySpec.model_validate({})
@@ -196,23 +197,23 @@ def merged_safety(experiment: Experiment, entry: AlgorithmSpec) -> SafetySpec | 
 
 
 def is_safety_tested(experiment: Experiment, entry: AlgorithmSpec) -> bool:
-    """Whether what an algorithm finds is tested."""
+    """Return whether models of an algorithm are tested."""
     test = merged_safety(experiment, entry)
     return test is not None and test.test
 
 
 def needs_tightening(found: type[Solver]) -> bool:
-    """Whether it is the runner that tightens an algorithm's constraints for an aim."""
+    """Return whether ratecli, not the algorithm, tightens the constraints to reach an aim."""
     return found.role == "enforces" and not found.needs_promise
 
 
 def inflation_options(found: type[Solver], aim: float | None) -> dict[str, Any]:
-    """What an aim is as an option of algorithms that leave room for the test themselves."""
+    """Return the aim as an option of algorithms that tighten constraints themselves."""
     return {"inflation": {"pass": aim}} if aim is not None and found.needs_promise else {}
 
 
 def own_safety_keys(entry: AlgorithmSpec) -> dict[str, Any]:
-    """The keys of the test that an entry gives itself."""
+    """Return the keys of the safety test that an entry sets itself."""
     own = entry.safety
     return (
         {key: getattr(own, key) for key in own.model_fields_set}
@@ -222,7 +223,7 @@ def own_safety_keys(entry: AlgorithmSpec) -> dict[str, Any]:
 
 
 def exact_fraction(value: SweepValue) -> Fraction | None:
-    """A number, or a text like '1/3', as it is written; None for what is neither."""
+    """Parse a number, or a text such as '1/3', exactly; None for anything else."""
     if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
         return None
     if isinstance(value, str) and (not FRACTION_PATTERN.fullmatch(value) or value.endswith("/0")):

@@ -1,4 +1,4 @@
-"""An algorithm's options, read off its source: importing it would load what it computes with."""
+"""Reads an algorithm's options from its source, since importing it would load numeric libraries."""
 
 from __future__ import annotations
 
@@ -20,14 +20,21 @@ BOUND_WORDS = {
     "MinLen": "of at least",
 }
 ATTRIBUTES_SECTION = re.compile(r"\n\s*Attributes\n\s*-+\n")
-TYPE_WORDS = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text",
-         "ConstraintName": "name of a constraint", "OracleOption": "name, or {name: options}", "ChancesOption": "name, or {name: options}",
-         "InflationOption": "number, at least 0, or {pass: probability}"}  # fmt: skip
+TYPE_WORDS = {
+    "int": "whole number",
+    "float": "number",
+    "bool": "true or false",
+    "str": "text",
+    "ConstraintName": "name of a constraint",
+    "OracleOption": "name, or {name: options}",
+    "ChancesOption": "name, or {name: options}",
+    "InflationOption": "number, at least 0, or {pass: probability}",
+}
 
 
 @dataclass(frozen=True)
 class SolverOption:
-    """A hyper-parameter as a file may give it; `default` None where there is none."""
+    """An option of an algorithm as a file may set it; `default` is None if there is none."""
 
     name: str
     type: str
@@ -37,15 +44,17 @@ class SolverOption:
 
 @dataclass(frozen=True)
 class SolverSignature:
-    """What an algorithm's class says of itself."""
+    """Docstring and options of an algorithm's class."""
 
     text: str
     options: tuple[SolverOption, ...]
 
 
 def algorithm_summary(algorithm: Algorithm) -> str:
-    """One line on what it does: for one of another package's that of its docstring, if its source is
-    where its module should be.
+    """Return a one-line summary of an algorithm.
+
+    For a plugin it is the first line of its docstring, provided that its module's source is found
+    without importing it.
     """
     if not algorithm.plugged:
         return algorithm.summary
@@ -60,7 +69,7 @@ def algorithm_summary(algorithm: Algorithm) -> str:
 
 
 def read_signature(algorithm: Algorithm) -> SolverSignature:
-    """Docstring and options, in the order of the source."""
+    """Return the docstring and the options, in the order of the source."""
     module, found = _find_class(algorithm)
     spelt = _AliasExpander(module)
     text = ast.get_docstring(found) or ""
@@ -80,7 +89,7 @@ def read_signature(algorithm: Algorithm) -> SolverSignature:
 
 
 class _AliasExpander(ast.NodeTransformer):
-    """Names that a module gives to types, replaced by what they stand for."""
+    """Replaces a module's type aliases by their definitions."""
 
     def __init__(self, module: ast.Module) -> None:
         self.meant = {
@@ -108,11 +117,12 @@ class _AliasExpander(ast.NodeTransformer):
 
 
 def _find_class(algorithm: Algorithm) -> tuple[ast.Module, ast.ClassDef]:
-    """The class and the module that it stands in."""
+    """Return an algorithm's class and its module, as syntax trees."""
     module, _, name = algorithm.path.partition(":")
     path = module_source_file(module)
     found = _find_class_in(str(path), name) if path else None
-    if found is None:  # the module takes the class from elsewhere: only importing tells where
+    if found is None:
+        # the module imports the class from elsewhere: only importing it shows from where
         found = _find_class_in(inspect.getsourcefile(algorithm.load()) or "", name)
     if found is None:
         raise LookupError(f"the source of '{algorithm.path}' has no class '{name}'")
@@ -126,7 +136,7 @@ def _find_class_in(path: str, name: str) -> tuple[ast.Module, ast.ClassDef] | No
 
 
 def _parse_attributes(section: str) -> dict[str, str]:
-    """The numpydoc section: a name, then indented what it means."""
+    """Parse a numpydoc section: names, each followed by its indented description."""
     found: dict[str, str] = {}
     name = ""
     for line in section.splitlines():
@@ -155,7 +165,7 @@ def _literal_value(value: ast.expr) -> Any:
 
 
 def _describe_type(annotation: ast.expr) -> str:
-    """`Annotated[int, Ge(1)]` as 'whole number, at least 1'; `Literal` as its choices."""
+    """Describe `Annotated[int, Ge(1)]` as 'whole number, at least 1', `Literal` by its choices."""
     match annotation:
         case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[base, *bounds])):
             return ", ".join([_describe_type(base), *map(_describe_bound, bounds)])

@@ -1,4 +1,7 @@
-"""A starter file for a table of one's own: what its columns and values say, and nothing guessed in silence."""
+"""Writes a starter experiment for a user's table, from its columns and values.
+
+Every assumption is reported as a note.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,30 @@ from ratecli.rates.syntax import Condition, quote
 
 MAX_GROUPS = 8
 MAX_CATEGORIES = 50
-"""Values of a text column that still make sense as a feature each."""
+"""Maximum number of values of a text column to be used as a feature, one indicator each."""
 MIN_KNOWN_NUMBERS = 10
-"""Numbers that a column needs, of which some are missing: training rows should always have some."""
+"""Minimum number of known values of a numeric feature, so that training rows have some."""
 DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:\.\d{3})*,\d+")
 BOOLEAN_LABELS = {"0", "1", "-1", "false", "true"}
-"""Labels that say themselves which of them is the yes."""
+"""Labels for which the positive value is clear."""
 
 
 @dataclass(frozen=True)
 class StarterOptions:
-    """A table, its columns of label and group, the label's value that counts as yes (None where 0 and 1,
-    or false and true, say so), what separates columns, and the experiment that is to be written.
+    """Options of `ratecli init`.
+
+    Attributes
+    ----------
+    table
+        The user's table.
+    label, group
+        Its columns of labels and groups.
+    path
+        The experiment file to write.
+    positive
+        The positive value of the label; None if the labels are 0 and 1, or false and true.
+    separator
+        The separator of columns; None for the default of the file type.
     """
 
     table: Path
@@ -51,7 +66,7 @@ class StarterOptions:
 
 @dataclass(frozen=True)
 class Starter:
-    """The text of the experiment, what was taken for what, and warnings."""
+    """The text of the experiment, notes on what was assumed, and warnings."""
 
     text: str
     notes: tuple[str, ...]
@@ -60,8 +75,9 @@ class Starter:
 
 @dataclass(frozen=True)
 class OddColumns:
-    """Columns that are no features as they are, and why; of the others those that lack numbers, and in how
-    many rows.
+    """Columns that need attention: unusable ones with the reason, and those with gaps.
+
+    `gaps` maps each other column with missing numbers to the number of affected rows.
     """
 
     left_out: dict[str, str]
@@ -76,15 +92,17 @@ class OddColumns:
 
 
 def make_starter(asked: StarterOptions) -> Starter:
-    """An experiment on the table that runs as it is: the least error with both groups picked nearly
-    equally often.
+    """Return an experiment on the table that runs without changes.
+
+    It minimizes the error while both groups get positive decisions nearly equally often.
 
     Raises
     ------
     FaultError
-        E104, E404, E405 for what is no table; E205 for a column that is not there; E406 for a label
-        that has not two values or does not say which is the yes; E411 for a column that tells no groups.
-        What else keeps the table from a run is told as a run would.
+        E104, E404, E405 if the file is not a table; E205 for a missing column; E406 for a label
+        that does not have two values or whose positive value is unclear; E411 for a column that
+        defines no groups. Anything else that keeps the table from a run raises the same error as
+        the run.
     """
     separator = asked.separator or own.separator_of(asked.table)
     frame = read_table_file(asked.table, separator, own.read_own_table)
@@ -94,7 +112,10 @@ def make_starter(asked: StarterOptions) -> Starter:
     odd = OddColumns.of(frame.drop(columns=[asked.label, asked.group]))
     text = _write_starter(asked, separator, positive, groups, odd)
     notes = (
-        f"label    {_format_value(asked.label)}: {_format_value(positive)} counts as yes, {_format_value(negative)} as no",
+        (
+            f"label    {_format_value(asked.label)}: {_format_value(positive)} counts as yes, "
+            f"{_format_value(negative)} as no"
+        ),
         f"groups   {_format_value(asked.group)}: {_format_counts(groups)}",
         *(f"left out {_format_value(name)}: {why}" for name, why in odd.left_out.items()),
         *(
@@ -119,7 +140,7 @@ def _check_columns(asked: StarterOptions, columns: Sequence[str]) -> None:
 
 
 def _label_values(column: pd.Series, asked: StarterOptions) -> tuple[str, str]:
-    """The label's two values, the positive one first, as they stand in the table."""
+    """Return the label's two values as written in the table, the positive one first."""
     shown = {value_key(value): str(value) for value in _column_values(column)}
     if asked.positive is None and len(shown) == 2 and not set(shown) <= BOOLEAN_LABELS:
         one, other = sorted(shown.values())
@@ -129,7 +150,7 @@ def _label_values(column: pd.Series, asked: StarterOptions) -> tuple[str, str]:
         raise FaultError(
             Diagnostic("E406", message, f"say so, as in --positive {json.dumps(other)}")
         )
-    label = read_label(column, asked.label, asked.positive)  # raises what is wrong with it
+    label = read_label(column, asked.label, asked.positive)  # raises if the label cannot be used
     yes = column[label == 1].iloc[0]
     return str(yes), next(word for code, word in shown.items() if code != value_key(yes))
 
@@ -140,19 +161,25 @@ def _column_values(column: pd.Series) -> list[Any]:
 
 
 def _group_counts(column: pd.Series, name: str) -> dict[Any, int]:
-    """The values of the column with their numbers of rows, in order."""
+    """Return the values of the column, sorted, with their numbers of rows."""
     values = _column_values(column)
     if not 2 <= len(values) <= MAX_GROUPS:
         what = "one value only" if len(values) == 1 else f"{len(values)} values"
-        message = f"the column '{name}' has {what}: each value is a group, and 2 to {MAX_GROUPS} can be compared"
-        hint = "name another column with --group, or add one to the table that says who is in which group"
+        message = (
+            f"the column '{name}' has {what}: each value is a group, "
+            f"and 2 to {MAX_GROUPS} can be compared"
+        )
+        hint = (
+            "name another column with --group, "
+            "or add one to the table that says who is in which group"
+        )
         raise FaultError(Diagnostic("E411", message, hint))
     counts = column.value_counts()
     return {value: int(counts[value]) for value in sorted(values)}
 
 
 def _unusable_columns(features: pd.DataFrame) -> dict[str, str]:
-    """Columns that cannot be features as they are, and why."""
+    """Return the columns that cannot be features as they are, with the reason."""
     reasons = {
         str(name): _unusable_text(column)
         if is_text(column)
@@ -184,8 +211,9 @@ def _unusable_text(column: pd.Series) -> str:
 
 
 def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
-    """Warnings on the experiment; raises what would keep it from running, without places of a file that
-    is not there yet.
+    """Return warnings about the experiment; raise the errors that would keep it from running.
+
+    Both come without places, since the file is not written yet.
     """
     try:
         found = prepare_document(Document.of_text(text, path)).warnings
@@ -230,7 +258,7 @@ def _write_starter(
 
 
 def _relative_table_path(asked: StarterOptions) -> str:
-    """The table's path from the experiment's folder, absolute where it is elsewhere."""
+    """Return the table's path, relative if it is in the experiment's folder."""
     base = asked.path.absolute().parent
     table = asked.table.absolute()
     try:
@@ -247,13 +275,13 @@ def _slug(stem: str) -> str:
 
 
 def _without_accents(text: str) -> str:
-    """Letters that are left when their accents are taken off: 'Sud' of 'Süd'."""
+    """Return the text without accents: 'Sud' for 'Süd'."""
     apart = unicodedata.normalize("NFKD", text)
     return "".join(each for each in apart if not unicodedata.combining(each))
 
 
 def _group_names(column: str, values: Iterable[Any]) -> list[str]:
-    """Names for groups that rules can use, each once: `sex_Female`."""
+    """Return unique names for groups that can be used in rules, such as `sex_Female`."""
     found: list[str] = []
     for value in values:
         words = _without_accents(f"{column}_{value}")
@@ -269,7 +297,7 @@ def _yaml_lines(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """On one line, in quotes where YAML needs them."""
+    """Return the value as YAML on one line, quoted if needed."""
     text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9)
     return text.removesuffix("\n").removesuffix("\n...")
 
@@ -285,7 +313,7 @@ def _format_row_count(count: int) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """A column or value in a sentence, one line whatever it holds."""
+    """Quote a column or value for a message, on one line."""
     return json.dumps(str(value), ensure_ascii=False)
 
 
@@ -312,7 +340,8 @@ datasets:
 groups:
 {groups}
 
-# What to minimize, and what to keep: the group with the fewest yes gets at least kappa times as many as
+# What to minimize, and what to keep: the group with the fewest yes gets at least kappa \
+times as many as
 # the one with the most. 0.8 is the 80% rule. `ratecli ls metrics` lists other rates, such as tpr.
 objective: error
 constraints:

@@ -1,4 +1,4 @@
-"""What a streamed data set tells rows apart by, and what it does not go with."""
+"""Checks of streamed data sets: the columns they must index, and what they do not support."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ IN_MEMORY_HINT = "read the table into memory: stream: false"
 
 
 def compared_columns(experiment: Experiment) -> dict[str, list[float]]:
-    """The columns by which an experiment's texts tell groups, and the numbers that each is compared with.
+    """Return the columns that define an experiment's groups, and the numbers each is compared with.
 
-    Texts that cannot be read are reported elsewhere.
+    Texts that cannot be parsed are reported elsewhere.
     """
     found: dict[str, set[float]] = {}
     for condition in _experiment_conditions(experiment):
@@ -85,9 +85,10 @@ def _node_conditions(node: SyntaxNode) -> Iterator[Condition | str]:
 
 
 def check_streams(reading: ExperimentReader, cases: Sequence[Case], *, refuse: bool = True) -> None:
-    """Raises E414 for all that does not go with a streamed data set, at its place; none of it is read.
+    """Raise E414 for everything that does not support streamed data sets, which are not read.
 
-    Algorithms and metrics that need rows in memory are warnings unless `refuse`: to explain the others.
+    Without `refuse`, algorithms and metrics that need rows in memory are warnings, so that the rest
+    can be explained.
     """
     entries = reading.experiment.datasets
     faults: dict[Diagnostic, None] = {}
@@ -105,14 +106,17 @@ def check_streams(reading: ExperimentReader, cases: Sequence[Case], *, refuse: b
 def _check_whole_table_use(
     reading: ExperimentReader, case: Case, name: str
 ) -> Iterator[Diagnostic]:
-    """What looks at all rows at once."""
+    """Yield an E414 for algorithms, margins and metrics that need all rows at once."""
     document = reading.document
     if not case.solver.takes_streams:
         message = f"algorithm '{case.label}' needs its rows in memory, and '{name}' is streamed"
         hint = f"algorithms that can: {', '.join(_streaming_algorithms())}; or {IN_MEMORY_HINT}"
         yield Diagnostic("E414", message, hint, place=reading.option(case.label, ""))
     if case.guard.margin is not None or case.guard.aim is not None:
-        message = f"the room that '{case.label}' is to keep is told from single rows, and '{name}' is streamed"
+        message = (
+            f"the room that '{case.label}' is to keep is told from single rows, "
+            f"and '{name}' is streamed"
+        )
         yield Diagnostic(
             "E414", message, IN_MEMORY_HINT, place=reading.option(case.label, "margin")
         )
@@ -124,7 +128,7 @@ def _check_whole_table_use(
 
 
 def _check_row_changes(reading: ExperimentReader, case: Case, name: str) -> Iterator[Diagnostic]:
-    """What makes other rows of those that there are, or tells more of them."""
+    """Yield an E414 for pooling, resampling, holdouts, filters and deployed models."""
     document, experiment = reading.document, reading.experiment
     if len(case.datasets) > 1:
         message = f"'{name}' is streamed, and rows of other data sets are put together with it"
@@ -156,7 +160,7 @@ def _rankings(tree: Expression) -> Iterator[RankingMeasure]:
 
 
 def _streaming_algorithms() -> Iterator[str]:
-    """The algorithms that learn from streamed rows, as a file writes them."""
+    """Yield the algorithms that support streamed rows, as a file writes them."""
     for name in all_algorithms():
         if all_algorithms()[name].missing() is None:
             options = solver_class(name).streams

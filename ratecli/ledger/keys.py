@@ -1,4 +1,4 @@
-"""Names that decide numbers: the key of a trial and its streams of random numbers."""
+"""Keys of trials, and the random streams derived from seeds and names."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy as np
 
 
 def trial_key(content: Mapping[str, Any]) -> str:
-    """The sha256 of `content`, the same for equal content in whatever order and spelling.
+    """Return the sha256 of `content`, independent of the order of its keys.
 
-    1 and 1.0 are equal, and so are a tuple and a list; True is not 1. Whatever JSON does not know
-    is refused: an object's text may change from run to run.
+    1 and 1.0 are equal, and so are a tuple and a list; True differs from 1. Types unknown to JSON
+    raise TypeError, since their text may change between runs. NaN raises ValueError.
     """
     return hashlib.sha256(_text(_canonical(content)).encode()).hexdigest()
 
 
 def random_stream(root_seed: int, *names: str) -> np.random.Generator:
-    """The random numbers of one purpose, independent of those under any other names.
+    """Return the random numbers for one purpose, independent of those under any other names.
 
-    The bit generator is named, since NumPy may change its default one.
+    The bit generator is explicit, since NumPy may change its default.
     """
     digest = hashlib.sha256(_text([int(root_seed), *map(str, names)]).encode()).digest()
     words = [int.from_bytes(digest[at : at + 4], "big") for at in range(0, len(digest), 4)]

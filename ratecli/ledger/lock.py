@@ -1,4 +1,4 @@
-"""One run at a time in a folder of results, and one writer of its report."""
+"""Locks of a results folder: one run at a time, and one writer of its report."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ if sys.platform != "win32":
 LOCK_FILE = ".lock"
 REPORT_LOCK_FILE = ".report.lock"
 LOCK_TIMEOUT = 60.0
-"""Seconds that a report waits for another of the same folder."""
+"""Seconds to wait for another report in the same folder."""
 PAUSE = 0.05
-"""Seconds between looks at a lock that somebody holds."""
+"""Seconds between attempts to get a lock."""
 
 
 @contextmanager
 def lock_results(folder: Path) -> Iterator[None]:
-    """Hold `folder`, made if it is not there, against other runs; the system frees it on a kill.
+    """Lock `folder` against other runs, creating it if missing; a killed process frees the lock.
 
-    The file stays: if it went, a third run could lock a new one while a second has the old one open.
+    The lock file is never deleted: otherwise, a third run could lock a new file while a second one
+    has the old file open.
 
     Raises
     ------
     FaultError
-        E504 if another process holds it, E505 if the folder cannot be made or written, or leads elsewhere.
+        E504 if another process holds the lock, E505 if the folder cannot be created or written, or
+        contains links that lead elsewhere.
     """
     with _open_lock_file(folder, LOCK_FILE) as file:
         if not _try_lock(file):
@@ -43,15 +45,16 @@ def lock_results(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def lock_report(folder: Path, *, patience: float = LOCK_TIMEOUT) -> Iterator[None]:
-    """Hold the report in `folder` against others who write it, once they have ended.
+    """Lock the report in `folder`, after waiting for other writers.
 
-    A run holds it besides its folder: `ratecli report` may show what is stored so far, and whoever reads
-    the ledger after that knows no less, so that the files of the last are those of all trials.
+    A run takes this lock in addition to the folder's, because `ratecli report` may run meanwhile.
+    The ledger is read while holding the lock, so that the last report written covers all trials.
 
     Raises
     ------
     FaultError
-        E504 if another process holds it for longer than `patience` seconds, E505 as `lock_results` does.
+        E504 if another process holds the lock for longer than `patience` seconds, E505 as
+        `lock_results`.
     """
     deadline = time.monotonic() + patience
     with _open_lock_file(folder, REPORT_LOCK_FILE) as file:
@@ -65,7 +68,7 @@ def lock_report(folder: Path, *, patience: float = LOCK_TIMEOUT) -> Iterator[Non
 
 
 def _open_lock_file(folder: Path, name: str) -> BinaryIO:
-    """Made if it is not there, as the folder is."""
+    """Open the lock file, creating it and its folder if missing."""
     check_no_links(folder, name)
     with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +76,7 @@ def _open_lock_file(folder: Path, name: str) -> BinaryIO:
 
 
 def _try_lock(file: BinaryIO) -> bool:
-    """Where there are no locks (Windows, some network disks) a file is taken unasked."""
+    """Try to lock the file; succeed if locks are unsupported (Windows, some network disks)."""
     if sys.platform != "win32":
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

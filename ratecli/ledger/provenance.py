@@ -1,4 +1,4 @@
-"""What a run was made of: versions, machine, commit, data."""
+"""Provenance of a run: versions, machine, commit and data."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NUMERIC_PACKAGES = ("numpy", "scipy", "scikit-learn")
 
 
 def code_versions() -> dict[str, str]:
-    """The versions that enter every trial's key."""
+    """Return the versions that are part of every trial's key."""
     return {"ratecli": ratecli.__version__} | {name: _version(name) for name in NUMERIC_PACKAGES}
 
 
 @cache
 def _version(name: str) -> str:
-    """Read from a file of the package's; it stays as it is while this process runs."""
+    """Return a package's version, cached because reading it takes a file access."""
     return metadata.version(name)
 
 
@@ -40,12 +40,11 @@ def build_manifest(
     deployed_model: bytes | None = None,
     plugins: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
-    """The record beside the results; `data` holds the digests, `folder` may lie in a Git repository.
+    """Return the manifest stored with the results.
 
-    `deployed_model` is a stored classifier that the run compares with; `plugins` says which names are
-    other packages', and of which version.
-
-    No environment variable enters it: they hold secrets.
+    `data` holds the digests; `folder` may be in a Git repository. `deployed_model` is the stored
+    classifier that the run compares with; `plugins` lists the plugins in use with their versions.
+    Environment variables are not recorded, since they may hold secrets.
     """
     return {
         "command": list(command),
@@ -70,7 +69,7 @@ def _utc(moment: datetime) -> str:
 
 
 def _git_state(folder: Path) -> dict[str, Any] | None:
-    """The commit checked out in `folder`, and whether tracked files differ from it."""
+    """Return the commit checked out in `folder`, and whether tracked files differ from it."""
     commit = _git(folder, "rev-parse", "--verify", "HEAD")
     if not commit:
         return None
@@ -79,10 +78,10 @@ def _git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What Git answers, or None if it has no answer.
+    """Return Git's output, or None if it fails.
 
-    Variables such as GIT_DIR (set inside hooks) would make it speak of another repository, and the
-    repository's own settings may name a program to watch its files.
+    Variables such as GIT_DIR (set inside hooks) would redirect Git to another repository, and the
+    repository's own settings may name a program that watches its files.
     """
     environment = {name: v for name, v in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

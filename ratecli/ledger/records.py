@@ -1,4 +1,4 @@
-"""A planned trial and what became of it."""
+"""Records of planned trials and their results."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from typing import Any
 CACHED_STATUSES = frozenset(
     {"ok", "not_met", "infeasible", "no_solution_found", "iteration_limit", "diverged"}
 )
-"""Statuses that a later run does not try again."""
+"""Final statuses: a later run does not repeat these trials."""
 
 FAILED_STATUSES = frozenset({"timeout", "error"})
-"""Statuses of trials that ended without a solver's answer; never cached."""
+"""Statuses of trials that ended without a solver's result; they are repeated by a later run."""
 
 
 CONSTRAINT_TOLERANCE = 1e-6
-"""A violation up to this is rounding, in the rule's own units: the promise is kept."""
+"""Largest violation, in units of the constraint, that counts as satisfied: it is rounding."""
 
 VIOLATION_PREFIX = "violation."
-"""What the name of a metric begins with that is a constraint's violation; the constraint's follows."""
+"""Prefix of the metric that measures the violation of the constraint named after it."""
 
 END_WARNINGS_KEY = "warnings at the end"
-"""Where a ledger's meta has what a run warned of when all its trials had ended."""
+"""Key of a ledger's metadata for the warnings after the last trial."""
 
 BEST_CONSTANT_KEY = "best constant"
-"""Where `TrialResult.info` has the best objective of a constant decision, by split."""
+"""Key of `TrialResult.info` for the best objective of a constant decision, by split."""
 
 FILTERS_KEY = "filters"
-"""Where `TrialResult.info` says what filters there are (`sampling.filter_summary`)."""
+"""Key of `TrialResult.info` for the summaries of filters (`sampling.filter_summary`)."""
 
 
 FILTER_STAGE_PREFIX = "filter."
-"""What the names of all metrics begin with that are measured of the filter before training."""
+"""Prefix of the metrics of the filter before training."""
 
 
 @dataclass(frozen=True)
 class PlannedTrial:
     """One (algorithm, sweep point, seed) of an experiment.
 
-    `metrics` maps each metric's display name to its canonical text at this sweep point; values are
-    stored by text, so that a renamed metric finds its numbers again. The names are `objective`,
-    `violation.<constraint>` and those of the file.
+    `metrics` maps each metric's display name to its canonical text at this sweep point. Values are
+    stored by text, so that they are still found when a metric is renamed. The names are
+    `objective`, `violation.<constraint>` and those in the file.
     """
 
     key: str
@@ -65,10 +65,10 @@ class MeasuredValue:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """How a trial ended and all that it measured.
+    """How a trial ended, with everything that it measured.
 
-    `encoding` says how the features that its models see are made of columns (`sampling.encoding`); it is
-    empty where there are no models.
+    `encoding` describes how the features of its models are made of columns (`sampling.encoding`);
+    it is empty if there are no models.
     """
 
     key: str

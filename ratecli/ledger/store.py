@@ -1,10 +1,10 @@
-"""The ledger: one SQLite file that holds an experiment's plan and every trial that ended.
+"""The ledger: one SQLite file with an experiment's plan and every finished trial.
 
-A trial is stored whole or not at all. The rollback journal is kept rather than WAL: a ledger at rest is then
-one file that can be copied, read from a folder without write permission, or lie on a network disk,
-and a commit costs about a millisecond. As long as a ledger is written the journal stays, with nothing in
-it between transactions: to make it and to remove it each time takes half as long again. `synchronous = FULL` makes a stored trial survive a power
-cut, not only a `kill -9`.
+A trial is stored completely or not at all. The ledger uses a rollback journal instead of WAL: when
+nobody writes, it is one file that can be copied, read from a read-only folder, or kept on a network
+disk, and a commit takes about a millisecond. While a ledger is open for writing, the empty journal
+file is kept: creating and deleting it for each transaction takes half as long again. With
+`synchronous = FULL` a stored trial survives a power failure, not only `kill -9`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ SCALAR_TYPES = (str, int, float, bool)
 
 
 class InvalidRowError(ValueError):
-    """A row that no run of ours has written."""
+    """A row that ratecli cannot have written."""
 
 
 def parse_planned_trial(row: SqlRow) -> PlannedTrial:
-    """A row of `plan` without its position."""
+    """Return the planned trial in a row of `plan`, given without its position."""
     key, label, algorithm = map(_text, row[:3])
     options, point, seed, metrics = map(_parse_json, row[3:])
     if not isinstance(seed, int) or isinstance(seed, bool):
@@ -59,7 +59,7 @@ def parse_trial_result(
     models: Mapping[str, bytes] | None = None,
     encoding: str = "",
 ) -> TrialResult:
-    """A row of `trials` with what belongs to it."""
+    """Return the result in a row of `trials`, with its values, models and encoding."""
     _, key, status, reason, seconds, info, trace, multipliers = row
     if status not in KNOWN_STATUSES:
         raise InvalidRowError(f"no trial ends as {status!r}")
@@ -84,7 +84,7 @@ def parse_trial_result(
 
 
 def parse_measured_value(measure: SqlRow, given: object) -> MeasuredValue:
-    """A row of `numbers` with the names of what it measures; NULL is NaN."""
+    """Return a value of `numbers`; `measure` is (variant, split, metric), and NULL is NaN."""
     if len(measure) != 3:
         raise InvalidRowError("a number measures nothing")
     variant, split, metric = map(_text, measure)
@@ -100,7 +100,7 @@ def parse_sql_number(given: object) -> float:
 
 
 def parse_meta(name: str, text: object) -> Any:
-    """What `meta` holds under a name."""
+    """Parse the value that `meta` holds under a name."""
     found = _parse_json(text)
     if name in {"warnings", END_WARNINGS_KEY} and not isinstance(found, list):
         raise InvalidRowError(f"{str(found)[:40]!r} stands where a list should")
@@ -127,20 +127,29 @@ def _text(given: object) -> str:
 
 
 LEDGER_VERSION = 1
-"""Stands in the file as `user_version`; counts up when the tables below can no longer be read."""
+"""Stored as `user_version`; incremented when the tables below change incompatibly."""
 
 APPLICATION_ID = 0x72617465
 """`application_id` of a ledger: "rate" in ASCII."""
 
-# `numbers.value` has no type on purpose: SQLite would turn -0.0 in a REAL column into 0.0. NaN is NULL.
+# `numbers.value` is untyped on purpose: in a REAL column SQLite would turn -0.0 into 0.0.
+# NaN is stored as NULL.
 SCHEMA = (
-    """CREATE TABLE plan (
-        position INTEGER PRIMARY KEY, key TEXT NOT NULL, label TEXT NOT NULL, algorithm TEXT NOT NULL,
-        options TEXT NOT NULL, point TEXT NOT NULL, seed TEXT NOT NULL, metrics TEXT NOT NULL)""",
+    (
+        "CREATE TABLE plan (\n"
+        "        position INTEGER PRIMARY KEY, key TEXT NOT NULL, label TEXT NOT NULL, "
+        "algorithm TEXT NOT NULL,\n"
+        "        options TEXT NOT NULL, point TEXT NOT NULL, seed TEXT NOT NULL, "
+        "metrics TEXT NOT NULL)"
+    ),
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    """CREATE TABLE trials (
-        id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, status TEXT NOT NULL, reason TEXT NOT NULL,
-        seconds REAL NOT NULL, info TEXT NOT NULL, trace TEXT NOT NULL, multipliers TEXT NOT NULL)""",
+    (
+        "CREATE TABLE trials (\n"
+        "        id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, status TEXT NOT NULL, "
+        "reason TEXT NOT NULL,\n"
+        "        seconds REAL NOT NULL, info TEXT NOT NULL, trace TEXT NOT NULL, "
+        "multipliers TEXT NOT NULL)"
+    ),
     """CREATE TABLE measures (
         id INTEGER PRIMARY KEY, variant TEXT NOT NULL, split TEXT NOT NULL, metric TEXT NOT NULL,
         UNIQUE (variant, split, metric))""",
@@ -158,8 +167,8 @@ SCHEMA = (
     f"PRAGMA user_version = {LEDGER_VERSION}",
 )
 
-# Trials of the same rows share an encoding, which is stored once. The first ledgers have no such tables:
-# they get them when something is written.
+# Trials of the same rows share an encoding, which is stored once. Older ledgers lack these tables:
+# they are added when a ledger is opened for writing.
 ENCODINGS = (
     """CREATE TABLE IF NOT EXISTS encodings (
         id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, content TEXT NOT NULL)""",
@@ -170,11 +179,11 @@ ENCODINGS = (
 
 
 class LedgerStore:
-    """The ledger at `path`, made if it is not there.
+    """The ledger at `path`, created if it does not exist.
 
-    A `readonly` store must exist. It still opens the file for writing where it may, since what a
-    killed run left half done is rolled back by whoever opens the file next. `patience` is how many
-    seconds to wait for another process that holds the file.
+    A `readonly` store must exist. It still opens the file for writing if possible, because the next
+    process to open the file must roll back what a killed run left unfinished. `patience` is the
+    number of seconds to wait for another process that locks the file.
     """
 
     def __init__(self, path: Path, readonly: bool = False, *, patience: float = 30.0) -> None:
@@ -202,13 +211,13 @@ class LedgerStore:
         self.close()
 
     def close(self) -> None:
-        """The journal goes unless somebody reads just now; it is of no use to anyone any more."""
+        """Close the file, after deleting the journal unless another process is reading."""
         with suppress(sqlite3.Error):
             self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
 
     def begin(self, plan: Sequence[PlannedTrial], meta: Mapping[str, Any]) -> None:
-        """Replace the plan and what is known about it; trials stay as they are."""
+        """Replace the plan and its metadata; trials are kept."""
         with self._transaction("IMMEDIATE") as db:
             db.execute("DELETE FROM plan")
             db.execute("DELETE FROM meta")
@@ -219,22 +228,22 @@ class LedgerStore:
             db.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
     def note(self, name: str, value: Any) -> None:
-        """Add to what is known about the plan, or change it."""
+        """Add or replace one entry of the plan's metadata."""
         with self._transaction("IMMEDIATE") as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps(value)))
 
     def known(self) -> dict[str, str]:
-        """Key and status of the trials that need not run again."""
+        """Return key and status of the trials that need not run again."""
         with self._transaction() as db:
             rows = db.execute("SELECT key, status FROM trials ORDER BY id").fetchall()
         return {key: status for key, status in rows if status in CACHED_STATUSES}
 
     def put(self, result: TrialResult) -> None:
-        """Store a trial. The first answer to a key stays; a failure gives way to what comes later."""
+        """Store a trial: a cached result of its key is kept, a failed one is replaced."""
         self.put_all([result])
 
     def put_all(self, results: Iterable[TrialResult]) -> None:
-        """Store some trials, all or none."""
+        """Store all trials in one transaction."""
         with self._transaction("IMMEDIATE") as db:
             for result in results:
                 query = "SELECT status FROM trials WHERE key = ?"
@@ -244,7 +253,7 @@ class LedgerStore:
                     _insert(db, result)
 
     def read(self) -> tuple[list[PlannedTrial], dict[str, TrialResult], dict[str, Any]]:
-        """`plan`, `results` and `meta` as they are at one moment, whoever writes meanwhile."""
+        """Return `plan`, `results` and `meta` in one transaction, so that they are consistent."""
         with self._transaction() as db:
             return _plan(db), _results(db), _meta(db)
 
@@ -257,12 +266,12 @@ class LedgerStore:
             return _meta(db)
 
     def results(self) -> dict[str, TrialResult]:
-        """Every stored trial by key, failed ones included, without models and encodings."""
+        """Return every stored trial by key, including failed ones, without models and encodings."""
         with self._transaction() as db:
             return _results(db)
 
     def result(self, key: str) -> TrialResult:
-        """One trial with its models and their encoding; KeyError if it is not stored."""
+        """Return a trial with its models and their encoding; raise KeyError if it is not stored."""
         with self._transaction() as db:
             row = db.execute("SELECT * FROM trials WHERE key = ?", (key,)).fetchone()
             if row is None:
@@ -272,12 +281,12 @@ class LedgerStore:
             return parse_trial_result(row, values.get(row[0], ()), models, encoding)
 
     def models(self, key: str) -> dict[str, bytes]:
-        """The classifiers of one trial by variant, the main one first; none if it is not stored."""
+        """Return a trial's classifiers by variant, main one first; empty if it is not stored."""
         with self._transaction() as db:
             return _models(db, key)
 
     def encoding(self, key: str) -> str:
-        """How one trial's features are made of columns; empty if that is not stored."""
+        """Return the encoding of one trial's features; empty if it is not stored."""
         with self._transaction() as db:
             return _encoding(db, key)
 
@@ -322,7 +331,7 @@ class LedgerStore:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn what SQLite says about the file into one message for the user."""
+        """Convert SQLite errors about the file into one diagnostic."""
         try:
             yield
         except InvalidRowError as error:
@@ -330,7 +339,7 @@ class LedgerStore:
             hint = "begin a new one with --fresh, or move it away"
             raise FaultError(Diagnostic("E503", message, help=hint)) from error
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
-            raise  # a mistake of ours, not of the file
+            raise  # a bug in ratecli, not a problem of the file
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code == sqlite3.SQLITE_NOTADB:
@@ -350,7 +359,7 @@ def _connect(path: Path, mode: str, patience: float) -> sqlite3.Connection:
         uri=True,
         timeout=patience,
         isolation_level=None,
-        check_same_thread=False,  # one at a time uses it, not always the same (`ledger.store`)
+        check_same_thread=False,  # used by one thread at a time, which may change (`LedgerWriter`)
     )
 
 
@@ -366,7 +375,7 @@ def _plan_row(planned: PlannedTrial) -> tuple[str, ...]:
 
 
 def result_documents(result: TrialResult) -> tuple[str, ...]:
-    """A result's info, trace and multipliers as they are stored; TypeError if they cannot be."""
+    """Return info, trace and multipliers as JSON; raise TypeError if they cannot be encoded."""
     columns = (dict(result.info), [dict(step) for step in result.trace], dict(result.multipliers))
     return tuple(map(json.dumps, columns))
 
@@ -415,9 +424,12 @@ def _results(db: sqlite3.Connection) -> dict[str, TrialResult]:
 def _values(
     db: sqlite3.Connection, where: str = "", *given: int
 ) -> dict[int, tuple[MeasuredValue, ...]]:
-    """The values of each trial by its id, in the order in which they were put."""
+    """Return the values of each trial by its row ID, in the order in which they were stored."""
     names = {at: (v, s, m) for at, v, s, m in db.execute("SELECT * FROM measures")}
-    query = f"SELECT trial, measure, value FROM numbers {where} ORDER BY trial, position"  # noqa: S608
+    query = (
+        f"SELECT trial, measure, value FROM numbers {where}"  # noqa: S608
+        " ORDER BY trial, position"
+    )
     return {
         trial: tuple(
             parse_measured_value(names.get(measure, ()), given) for _, measure, given in rows
@@ -454,14 +466,15 @@ def _encoding(db: sqlite3.Connection, key: str) -> str:
 
 
 MAX_QUEUED = 64
-"""Results that wait to be stored; when there are more, trials do wait for the disk."""
+"""Maximum number of results that wait to be stored; beyond it, trials wait for the disk."""
 
 
 class LedgerWriter:
-    """Stores results in their order, all that wait in one transaction: a slow disk syncs less often.
+    """Stores results in order from a background thread.
 
-    A kill loses what ended while the disk was at it; an interrupt, or any other end that comes to
-    `close`, loses nothing. Nobody else may use the store before `flush`.
+    All results that wait are stored in one transaction, so that a slow disk syncs less often. A
+    kill loses the results that are not written yet; an interrupt or any other end that calls
+    `close` loses none. Nobody else may use the store before `flush`.
     """
 
     def __init__(self, store: LedgerStore) -> None:
@@ -472,17 +485,20 @@ class LedgerWriter:
         self._thread.start()
 
     def put(self, result: TrialResult) -> None:
-        """Raises what storing an earlier one raised."""
+        """Queue a result; raise the error of an earlier write, if any."""
         self._tell()
         self._waiting.put(result)
 
     def flush(self) -> None:
-        """Wait until all is stored; raises what that raised."""
+        """Wait until all results are stored; raise the error of a write, if any."""
         self._waiting.join()
         self._tell()
 
     def close(self) -> None:
-        """Store what waits and end. What that raises is not told: `flush` before, to hear of it."""
+        """Store the waiting results and stop the thread.
+
+        Errors are not raised here: call `flush` first to get them.
+        """
         if self._thread.is_alive():
             self._waiting.put(None)
             self._thread.join()
@@ -497,13 +513,13 @@ class LedgerWriter:
             try:
                 if self._error is None:
                     self._store.put_all(found)
-            except BaseException as error:  # noqa: BLE001  for whoever puts the next
+            except BaseException as error:  # noqa: BLE001  raised by the next `put` or `flush`
                 self._error = error
             for _ in found:
                 self._waiting.task_done()
 
     def _others(self) -> list[TrialResult]:
-        """What else waits, up to the sign to end, which is put back."""
+        """Return the other waiting results, up to the stop signal, which is put back."""
         found: list[TrialResult] = []
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What an experiment planned and what came of it, as the report sees it."""
+"""A read-only view of an experiment's plan and results, for reports."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX, Planne
 from ratecli.ledger.store import LedgerStore
 
 MEASURED_STATUSES = frozenset({"ok", "not_met", "iteration_limit"})
-"""Statuses that come with numbers. What failed, diverged or found nothing is reported as such."""
+"""Statuses with measured numbers; other trials are reported by their status only."""
 
 NOT_RUN = "not_run"
-"""Shown for a planned trial without a result: the run was interrupted."""
+"""Status of a planned trial without a result, because the run was interrupted."""
 
 T = TypeVar("T")
 SPLITS = ("train", "validation", "test", "safety")
@@ -34,7 +34,7 @@ class TrialMeasurement:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The plan in its order, results by key (trials may share one), and what the runner noted."""
+    """The plan in order, results by key (trials may share one), and the metadata of the run."""
 
     plan: Sequence[PlannedTrial]
     results: Mapping[str, TrialResult]
@@ -47,7 +47,7 @@ class Ledger:
             return cls(*store.read())
 
     def once(self, what: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gives, kept under the name `what`: tables, plots and pages ask for the same again."""
+        """Return `make()`, cached under `what`, since tables, plots and pages share data."""
         if what not in self._made:
             self._made[what] = make()
         found: T = self._made[what]
@@ -63,7 +63,7 @@ class Ledger:
 
     @property
     def stand_ins(self) -> tuple[str, ...]:
-        """A sentence for each data set that stands in for another: the head of every result."""
+        """A sentence for each data set that stands in for another, shown above every result."""
         data = _mapping(self.meta.get("datasets"))
         return tuple(
             f"The data set {name} is {entry['stand_in']}."
@@ -73,12 +73,12 @@ class Ledger:
 
     @cached_property
     def sweep(self) -> tuple[str, ...]:
-        """Names that vary, in the order in which the plan meets them."""
+        """Swept names, in order of first occurrence in the plan."""
         return tuple(dict.fromkeys(name for trial in self.plan for name in trial.point))
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """In the file's order, violations last; not every trial has them all."""
+        """Metrics in the file's order, violations last; a trial need not have all of them."""
         violations = (VIOLATION_PREFIX + name for name in self.constraints)
         order = ["objective", *_mapping(self.experiment.get("metrics")), *violations]
         found = dict.fromkeys(name for trial in self.plan for name in trial.metrics)
@@ -86,22 +86,22 @@ class Ledger:
 
     @cached_property
     def splits(self) -> tuple[str, ...]:
-        """Splits with numbers, train first."""
+        """Splits with measured numbers, train first."""
         return tuple(sorted({item.split for item in self.measurements()}, key=split_rank))
 
     @cached_property
     def algorithms(self) -> Ledger:
-        """Without the trials of the filter before training, which have metrics of their own."""
+        """The ledger without trials of the filter before training, which have their own metrics."""
         others = [trial for trial in self.plan if not is_filter_stage(trial)]
         return replace(self, plan=others) if len(others) < len(self.plan) else self
 
     @cached_property
     def stage(self) -> Ledger:
-        """With these trials only; none without a filter."""
+        """The ledger with the trials of the filter before training only."""
         return replace(self, plan=[trial for trial in self.plan if is_filter_stage(trial)])
 
     def of(self, metrics: Iterable[str]) -> Ledger:
-        """As `stage` where all of the metrics are the filter's, as `algorithms` where none is."""
+        """Return `stage` if all metrics are the filter's, `algorithms` if none is, else `self`."""
         theirs = [name.startswith(FILTER_STAGE_PREFIX) for name in metrics]
         if theirs and all(theirs):
             return self.stage
@@ -116,18 +116,18 @@ class Ledger:
         return result.reason if result else ""
 
     def asked(self, what: str) -> list[Mapping[str, Any]]:
-        """The entries of `report: tables` or `report: plots`."""
+        """Return the entries of `report: tables` or `report: plots`."""
         return list(_mapping(self.experiment.get("report")).get(what) or [])
 
     def measurements(self) -> Iterator[TrialMeasurement]:
-        """By plan order, variant, split, metric; trials without an answer have none."""
+        """Yield all measurements, in order of plan, variant, split and metric."""
         for trial in self.plan:
             for variant, numbers in self.numbers(trial).items():
                 for (split, metric), value in numbers.items():
                     yield TrialMeasurement(trial, variant, split, metric, value)
 
     def numbers(self, trial: PlannedTrial) -> dict[str, dict[tuple[str, str], float]]:
-        """All that was measured in a trial: by variant, then by split and metric."""
+        """Return everything measured in a trial: by variant, then by split and metric."""
         asked = ("numbers", trial.key, *trial.metrics.items())
         return self.once(asked, lambda: self._numbers(trial))
 
@@ -149,7 +149,7 @@ class Ledger:
 
 
 def is_filter_stage(trial: PlannedTrial) -> bool:
-    """Whether a trial finds the filter that training rows go through."""
+    """Return whether a trial computes the filter of the training rows."""
     return any(name.startswith(FILTER_STAGE_PREFIX) for name in trial.metrics)
 
 

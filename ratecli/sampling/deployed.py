@@ -1,4 +1,4 @@
-"""The deployed model's decisions: those of a stored classifier, or of another trial's."""
+"""The deployed model's decisions, from a stored classifier, another trial or a column."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ from ratecli.rates.syntax import Condition
 from ratecli.sampling.rows import TrialData
 
 MAX_MODEL_BYTES = 2**30
-"""Bytes that a file may have of which we read all."""
+"""Maximum size of a model file."""
 
 
 def load_deployed_model(experiment: Experiment, document: Document, folder: Path) -> bytes | None:
-    """The bytes of the file that `deployed` names, if it names one; `folder` is the experiment's.
+    """Return the bytes of the model file named by `deployed`, if any.
+
+    `folder` is the experiment's.
 
     Raises
     ------
     FaultError
-        E405 where there is no such file, E404 where it holds no classifier; with their places.
+        E405 if the file does not exist, E404 if it is not a classifier; with places.
     """
     given = experiment.deployed.model if experiment.deployed else None
     if given is None:
@@ -56,7 +58,7 @@ def _read_model(given: str, folder: Path) -> bytes:
 
 
 def read_model_file(given: str, path: Path) -> bytes:
-    """The bytes of a file that may be a classifier's; E404 for more than any has."""
+    """Return the bytes of a model file; E404 if it is larger than any classifier."""
     if path.stat().st_size > MAX_MODEL_BYTES:
         message = (
             f"'{given}' holds no stored classifier: it is larger than {MAX_MODEL_BYTES:,} bytes"
@@ -66,7 +68,7 @@ def read_model_file(given: str, path: Path) -> bytes:
 
 
 def load_classifier(given: str, blob: bytes) -> Classifier:
-    """The classifier that the file `given` holds; E404 where it holds none."""
+    """Return the classifier stored in the file `given`; E404 if it is not a classifier."""
     try:
         classifier = loads(blob)
         for text in classifier.slices:
@@ -82,10 +84,10 @@ def load_classifier(given: str, blob: bytes) -> Classifier:
 def check_model_preserved(
     experiment: Experiment, document: Document, folder: Path, results: Mapping[Path, Path]
 ) -> None:
-    """Refuse a stored model that a run of the same command would write anew, or remove.
+    """Raise an error if a run of this command would overwrite or remove the deployed model's file.
 
-    The numbers of such a run would depend on what was run before. `results` are the folders of the
-    results of all runs, each with the file that it runs; `folder` is the experiment's.
+    The results would then depend on earlier runs. `results` maps the result folder of each run to
+    the file that it runs; `folder` is the experiment's.
 
     Raises
     ------
@@ -96,7 +98,7 @@ def check_model_preserved(
     if given is None:
         return
     path = find_user_file(given, folder)
-    # by the name that is given and by where it leads: links are replaced, too
+    # compare the path as given and resolved: links are replaced, too
     within = {*path.parents, *path.resolve().parents}
     for place, file in results.items():
         models = place / MODELS_FOLDER
@@ -108,7 +110,7 @@ def check_model_preserved(
 
 
 def _overwritten_model(models: Path, other: Path | None) -> Diagnostic:
-    """The fault of a model among those that this run writes, or that of another file."""
+    """Return the E310 for a model written by this run, or by the run of another file."""
     copy = "copy the model out of there and name the copy"
     if other is None:
         return Diagnostic("E310", f"this run itself writes the models in '{models}'", copy)
@@ -117,13 +119,13 @@ def _overwritten_model(models: Path, other: Path | None) -> Diagnostic:
 
 
 def with_stored_decisions(rows: TrialData, blob: bytes) -> TrialData:
-    """The same rows with the decisions of a stored classifier.
+    """Return the rows with the decisions of a stored classifier as the deployed model's.
 
     Raises
     ------
     FaultError
-        E411 where the rows have another number of features than it takes, or not the columns that it
-        looks at; E404 where its scores are not finite.
+        E411 if the classifier needs another number of features, or columns that the rows do not
+        have; E404 if its scores are not finite.
     """
     classifier = loads(blob)
     width = rows.X.shape[1]
@@ -139,18 +141,19 @@ def with_stored_decisions(rows: TrialData, blob: bytes) -> TrialData:
 def with_classifier_decisions(
     rows: TrialData, classifier: Classifier, seen: TrialData | None = None
 ) -> TrialData:
-    """The same rows with a classifier's likelier decisions as those of the deployed model.
+    """Return the rows with a classifier's more likely decisions as the deployed model's.
 
-    `seen` are the same rows as it was trained on them, if it was with other training rows.
+    `seen` are the same rows with features as in the classifier's training, if its training rows
+    differ.
     """
     decisions = (seen or rows).predictions(classifier).decisions
     return replace(rows, sample=rows.sample.with_deployed(np.where(decisions > 0.5, 1.0, 0.0)))
 
 
 def column_classifier(rows: TrialData, name: str) -> Classifier:
-    """The deployed model whose decisions a column holds: yes for rows with a yes there.
+    """Return a classifier that reproduces the deployed model's decisions in a column.
 
-    It looks at a slice of that column and at no feature.
+    It decides by a slice of that column and uses no features.
     """
     assert rows.sample.deployed is not None
     column = rows.sample.columns[name]
@@ -165,9 +168,9 @@ def column_classifier(rows: TrialData, name: str) -> Classifier:
 
 
 def deployed_predictions(sample: Sample) -> Predictions:
-    """The deployed model as a classifier of which only the decisions are known, NaN where not.
+    """Return predictions of the deployed model; decisions are NaN where unknown.
 
-    The language sees to it that nobody asks for more (`rates.resolve`).
+    Scores and estimates are placeholders: `rates.resolve` rejects rates that need them.
     """
     assert sample.deployed is not None
     return Predictions(sample.deployed, sample.deployed, sample.deployed)

@@ -1,4 +1,4 @@
-"""How the rows of a trial became what its classifiers see: what it takes to show them new rows."""
+"""How a trial's columns become features, stored so that classifiers can be applied to new rows."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ from ratecli.rates.sample import Floats, Mask, Sample
 
 
 def read_decisions(column: Any, name: str) -> Floats:
-    """The deployed model's decisions; raises E406 unless the column holds 0, 1 and gaps only."""
+    """Return the deployed model's decisions; E406 unless the column has only 0, 1 and gaps."""
     decisions = column if column.dtype.kind == "f" else pd.to_numeric(column, errors="coerce")
     strange = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
     if strange.any():
         shown = column[np.flatnonzero(strange)[0]]
         raise FaultError(
-            Diagnostic("E406", f"'{shown}' in the column '{name}' is no decision of a deployed model",
-                  "decisions are 0 and 1; leave the cell empty where there is none")
-        )  # fmt: skip
+            Diagnostic(
+                "E406",
+                f"'{shown}' in the column '{name}' is no decision of a deployed model",
+                "decisions are 0 and 1; leave the cell empty where there is none",
+            )
+        )
     return np.asarray(decisions, dtype=np.float64)
 
 
 def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
-    """Which rows are in each slice: S masks (n,).
+    """Return S masks (n,): which rows are in each slice.
 
     Raises
     ------
     FaultError
-        E411 for a column that the rows do not have, or words where a slice compares numbers; E301 or
-        E302 where a text is no condition at all.
+        E411 for a missing column, or text in a column that a slice compares with a number; E301 or
+        E302 for a slice that cannot be parsed.
     """
     wheres = [Slice.of((), parse_conditions(text)) for text in slices]
     faults = list(
@@ -65,16 +68,16 @@ COLUMN_KINDS: tuple[ColumnKind, ...] = ("number", "text")
 
 @dataclass(frozen=True)
 class Encoding:
-    """What a trial keeps of its rows.
+    """What a trial stores about the encoding of its rows.
 
     Attributes
     ----------
     encoder
-        What the training rows said.
+        The encoder, fitted to the training rows.
     others
-        The columns that are no features, and what each holds: classifiers may look at slices of them.
+        The kinds of the columns that are not features, which slices of classifiers may use.
     levels
-        How often each row stands (`sampling.rows`).
+        Number of copies of each row (`sampling.rows`).
     """
 
     encoder: Encoder
@@ -83,7 +86,7 @@ class Encoding:
 
     @classmethod
     def of(cls, encoder: Encoder, columns: Mapping[str, Any], levels: int) -> Encoding:
-        """`columns` are (n,) arrays, of objects where they hold text."""
+        """Return the encoding; `columns` are (n,) arrays, with dtype object for text."""
         features = encoder.kinds
         others = {
             name: COLUMN_KINDS[columns[name].dtype.kind == "O"]
@@ -93,14 +96,15 @@ class Encoding:
         return cls(encoder, others, levels)
 
     def text(self) -> str:
-        """As JSON, which `from_json` reads again."""
+        """Return the encoding as JSON for `from_json`."""
         content = self.encoder.as_json() | {"others": dict(self.others), "levels": self.levels}
         return json.dumps(content)
 
     @classmethod
     def from_json(cls, content: object) -> Encoding:
-        """Raises ReadyMadeError where features came ready-made, ValueError for what is none; more than
-        is asked for does not matter.
+        """Return the encoding from decoded JSON; unknown keys are ignored.
+
+        Raises ReadyMadeError if the features were provided ready-made, ValueError if it is invalid.
         """
         encoder = Encoder.from_json(content)
         match content:
@@ -113,5 +117,5 @@ class Encoding:
         return cls(encoder, cast("Mapping[str, ColumnKind]", others), levels)
 
     def kind(self, column: str) -> ColumnKind | None:
-        """What a column held in training; None where nobody knows."""
+        """Return the kind of a column in training; None if unknown."""
         return self.encoder.kinds.get(column) or self.others.get(column)

@@ -1,7 +1,7 @@
-"""Who the values of a filter's proxy are, and whom it keeps: what plots of filters show.
+"""Summaries of filters for plots: the groups behind each proxy value, and the groups that are kept.
 
-Groups are told by columns that the goals name (`imbalance(by=job)`); what is counted goes into
-`TrialResult.info` as JSON, beside the trial's numbers, and is no part of its key.
+Groups are defined by columns in the goals (`imbalance(by=job)`). Summaries are stored as JSON in
+`TrialResult.info` and are not part of a trial's key.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.syntax import Condition, number_text
 
 SUMMARY_DIGITS = 10
-"""That are kept of a share."""
+"""Digits to which shares are rounded."""
 
 GroupConditions = dict[str, dict[str, Condition]]
-"""By column the names of its groups, in the order of its values, and what tells each."""
+"""For each column, the names of its groups, in the order of its values, with their conditions."""
 
 
 def census(
@@ -35,35 +35,37 @@ def census(
     variants: Mapping[str, Classifier],
     answers: Mapping[str, Predictions],
 ) -> dict[str, Any]:
-    """What is told of every variant that is a filter, by its name; nothing of other classifiers.
+    """Return the summary of every variant that is a filter, by name; empty if there is none.
 
-    `answers` are what the variants say of all rows. Of L values of a proxy and K groups of a column,
-    on the rows of a split that have a group there:
+    `answers` are the predictions of the variants on all rows. For a proxy with L values and a
+    column with K groups, over the rows of a split that belong to one of the groups:
 
-    - `keep` (L,): the chance that a value is kept, the same on every split;
-    - `groups` (K,): their names; `base` (K,): their shares among these rows;
-    - `size` (L,): the share of each value; `posterior` (L, K): the share of each group among the rows of
-      which it is said, None where it is said of none;
-    - `after` (K,): the shares of the groups among the rows that are expected to be kept, None where
-      none are.
+    - `keep` (L,): the chance that a row with a value is kept, the same on every split;
+    - `groups` (K,): the names of the groups; `base` (K,): their shares;
+    - `size` (L,): the share of each value; `posterior` (L, K): the share of each group among the
+      rows with a value, None for a value without rows;
+    - `after` (K,): the expected shares of the groups among the kept rows, None if no rows are kept.
     """
     named, splits = joint_rate_groups(goals), tuple(splits)
     found = {
         name: {
             "keep": _round_values(variant.keep),
             "columns": {
-                column: {"groups": list(told), "splits": _summary_by_split(told, sample, splits, answers[name])}
+                column: {
+                    "groups": list(told),
+                    "splits": _summary_by_split(told, sample, splits, answers[name]),
+                }
                 for column, told in named.items()
             },
         }
         for name, variant in variants.items()
         if isinstance(variant, ProxyFilter) and named
-    }  # fmt: skip
+    }
     return {FILTERS_KEY: found} if found else {}
 
 
 def joint_rate_groups(goals: Iterable[Goal]) -> GroupConditions:
-    """The groups of which goals speak by `joint_rate`, each told by one condition on a column."""
+    """Return the groups in `joint_rate` terms of the goals that have one condition on a column."""
     found: GroupConditions = {}
     for leaf in ex.leaves(*(goal.expression for goal in goals)):
         if leaf.rate == JOINT_RATE and len(leaf.where.conditions) == 1:
@@ -73,7 +75,7 @@ def joint_rate_groups(goals: Iterable[Goal]) -> GroupConditions:
 
 
 def _group_name(condition: Condition) -> str:
-    """The value that tells the group, if it is one, else the whole condition."""
+    """Return the value that defines the group if there is just one, else the whole condition."""
     if condition.op != "=" or len(condition.values) != 1:
         return str(condition)
     (value,) = condition.values
@@ -83,7 +85,7 @@ def _group_name(condition: Condition) -> str:
 def _summary_by_split(
     told: Mapping[str, Condition], sample: Sample, splits: Iterable[str], said: Predictions
 ) -> dict[str, Any]:
-    """What is counted on each split that has a row of any of the groups."""
+    """Summarize each split that has a row of any of the groups."""
     members = np.stack(
         [sample.rows(ex.Slice.of((), [each])) for each in told.values()], axis=1
     ).astype(float)
@@ -101,7 +103,10 @@ def _summary_by_split(
 
 
 def _count_groups(members: Floats, share: Floats, proxy: Floats, kept: Floats) -> dict[str, Any]:
-    """Of rows with weights (n,) that add up to 1, in groups (n, K): `proxy` (n, L), `kept` (n,)."""
+    """Summarize rows in groups (n, K), with weights `share` (n,) that add up to 1.
+
+    `proxy` is (n, L), `kept` is (n,).
+    """
     size = share @ proxy
     both = (proxy * share[:, None]).T @ members
     chosen = share * kept

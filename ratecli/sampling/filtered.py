@@ -1,4 +1,4 @@
-"""Training rows behind a balanced filter: weighed by the chance that they are kept, or drawn with it."""
+"""Training rows after a balanced filter: weighted by their chance to be kept, or sampled."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from ratecli.sampling.rows import (
 )
 
 MIN_KEEP_CHANCE = 1e-12
-"""A chance below this is what rounding left of none."""
+"""A smaller chance counts as 0: it is a rounding error."""
 DROPPED = "dropped"
-"""The part of training rows that a filter leaves out: it is no split."""
+"""Marks training rows that a filter drops; it is not a split."""
 
 
 @dataclass(frozen=True)
 class RowFilter:
-    """What training rows go through.
+    """The filter that training rows pass through.
 
     Attributes
     ----------
     key
-        Of the trial that finds the filter.
+        Key of the trial that computes the filter.
     drawing
-        How the rows came about of which it is found.
+        How the rows of that trial are chosen.
     take
-        `weights` or `sample` (see `cases.Filtering`).
+        `weights` or `sample` (see `experiment.cases.CaseFilter`).
     """
 
     key: str
@@ -50,7 +50,7 @@ class RowFilter:
 
 @dataclass(frozen=True)
 class TrainingRowsSpec:
-    """How the training rows of a trial come about."""
+    """How the training rows of a trial are chosen and filtered."""
 
     drawing: SamplingSpec
     sieve: RowFilter | None = None
@@ -64,15 +64,16 @@ class NoRowsKeptError(FaultError):
 def filter_trial_data(
     data: ExperimentData, seed: int, deployed: str | None, how: TrainingRowsSpec, blob: bytes
 ) -> TrialData:
-    """The rows of `load_trial_data` after a stored filter; validation, test and safety rows are as they were.
+    """Return the rows of `load_trial_data` after a stored filter, which changes only training rows.
 
-    The weight of a training row is multiplied by its chance, or it is drawn with it. One that does not
-    train any more is in no split, and features are encoded as the others say.
+    With `take: weights`, the weight of a training row is multiplied by its chance of being kept;
+    with `take: sample`, it is kept with that chance. Dropped rows belong to no split, and features
+    are encoded as the remaining rows require.
 
     Raises
     ------
-    NoneKeptError
-        E410 where no training row is left.
+    NoRowsKeptError
+        E410 if no training row is left.
     """
     drawing, sieve = how.drawing, how.sieve
     assert sieve is not None
@@ -94,7 +95,7 @@ def filter_trial_data(
 
 
 def _drop_rows(dealt: Mapping[str, RowSplit], gone: Mask) -> dict[str, RowSplit]:
-    """The rows of all data sets, some of which do not train."""
+    """Mark dropped rows in the splits of all data sets."""
     starts = np.cumsum([0, *(len(each.part) for each in dealt.values())])
     parts = [gone[a:b] for a, b in pairwise(starts)]
     return {
@@ -110,11 +111,11 @@ def load_training_rows(
     seen: TrainingRowsSpec,
     given: Mapping[str, TrialResult],
 ) -> TrialData:
-    """The rows as a trial is given them; `given` holds the result of the filter's.
+    """Return the rows of a trial; `given` holds the result of the filter's trial, by key.
 
     Raises
     ------
-    NoneKeptError
+    NoRowsKeptError
         As `filter_trial_data`.
     """
     if seen.sieve is None:

@@ -1,6 +1,4 @@
-"""Which rows a trial is given, and what of them: drawn anew or as they are, some put aside for a safety
-test, some columns unseen.
-"""
+"""Selects a trial's rows: resampled or split, with some held out for a safety test."""
 
 from __future__ import annotations
 
@@ -20,10 +18,10 @@ from ratecli.ledger.keys import random_stream
 
 @dataclass(frozen=True)
 class Holdout:
-    """Of the training rows of each data set, `fraction` is put aside for a safety test.
+    """A share `fraction` of each data set's training rows, held out for a safety test.
 
-    Some are drawn, with equal shares for all values of the columns `stratify` (`label` is the label), or
-    the last ones are taken if `positional`.
+    The rows are random, stratified by the columns `stratify` (`label` is the label), or the last
+    ones if `positional`.
     """
 
     fraction: Fraction
@@ -31,7 +29,7 @@ class Holdout:
     positional: bool = False
 
     def content(self) -> dict[str, Any]:
-        """What of it is part of a trial's key."""
+        """Return the settings that are part of a trial's key."""
         return {
             "fraction": str(self.fraction),
             "stratify": sorted(self.stratify),
@@ -41,17 +39,17 @@ class Holdout:
 
 @dataclass(frozen=True)
 class SamplingSpec:
-    """How the rows of a seed come about.
+    """How the rows of a seed are chosen.
 
     Attributes
     ----------
     share
-        So many times the rows there are, drawn with replacement, train; all rows are then test rows.
-        None: rows are divided as the data set's `split` says.
+        If set, training rows are sampled with replacement, this many times the number of rows, and
+        all rows are test rows. If None, rows are split as the data set's entry specifies.
     holdout
-        What becomes of training rows before anything is fitted to them.
+        The training rows held out before anything is fitted.
     unseen
-        Columns that are none of the features.
+        Columns that are excluded from the features.
     """
 
     share: Fraction | None = None
@@ -59,7 +57,7 @@ class SamplingSpec:
     unseen: tuple[str, ...] = ()
 
     def same_rows(self, other: SamplingSpec) -> bool:
-        """Whether the same rows train, whatever of their columns is seen."""
+        """Return whether the training rows are the same; their features may differ."""
         return (self.share, self.holdout) == (other.share, other.holdout)
 
 
@@ -68,14 +66,14 @@ NO_RESAMPLING = SamplingSpec()
 
 @dataclass(frozen=True)
 class RowSplit:
-    """Rows of one data set, in the order in which a trial has them.
+    """The rows of one data set, in the order used by a trial.
 
     Attributes
     ----------
     rows
         (m,) positions in the table; None for every row once, in order.
     part
-        (m,) the split that each is in.
+        (m,) the split of each row.
     """
 
     rows: NDArray[np.intp] | None
@@ -85,15 +83,14 @@ class RowSplit:
 def split_dataset_rows(
     table: Table, name: str, options: Mapping[str, Any], seed: int, drawing: SamplingSpec
 ) -> RowSplit:
-    """The rows of the data set `name`, of which `options` are the entry in the file.
+    """Return the rows of the data set `name`, whose entry in the file is `options`.
 
-    Training, validation and test rows are the same whatever is put aside for a safety test, but for that.
-    A `seed` of the split fixes what is put aside, too.
+    A holdout does not affect the other rows. A `seed` in the entry's split also fixes the holdout.
 
     Raises
     ------
     FaultError
-        E205, E410: a part would be empty, or a column to stratify by is not there.
+        E205, E410 if a part would be empty, or a column to stratify by is missing.
     """
     spec = options.get("split", {})
     own = spec.get("seed", seed)
@@ -118,7 +115,7 @@ def split_dataset_rows(
 
 
 def _resample_rows(count: int, share: Fraction, rng: np.random.Generator) -> RowSplit:
-    """Training rows drawn from all, before each row once, which tests."""
+    """Sample training rows from all rows, followed by each row once as a test row."""
     size = round(share * count)
     if not size:
         message = f"a share of {float(share):g} of {count} rows is no row to train on"

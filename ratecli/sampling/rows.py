@@ -1,4 +1,7 @@
-"""The rows of an experiment: tables read once a process, stacked and split once a seed."""
+"""The rows of an experiment: tables are read once per process, then stacked and split per seed.
+
+With `levels: M`, each row occurs M times, once per level. Streamed data sets are included.
+"""
 
 from __future__ import annotations
 
@@ -41,18 +44,18 @@ from ratecli.streaming.table import StreamedTable
 from ratecli.streaming.writing import RecordProgress
 
 LEVEL_COLUMN = "level"
-"""The column that says of each copy of a row which one it is: 0.0 to M - 1."""
+"""Column with the level of each copy of a row: 0.0 to M - 1."""
 
 T = TypeVar("T", bound=np.generic)
 
 
 def level_count(entry: Mapping[str, Any]) -> int:
-    """M of an entry of `datasets:`, 1 where it says nothing."""
+    """Return the number of levels M of an entry of `datasets:`; 1 if it has none."""
     return int(entry.get("levels", 1))
 
 
 def check_level_column(table: Table, levels: int) -> None:
-    """Raises E411 where rows are to stand at levels and their table has such a column of its own."""
+    """Raise E411 if rows are to be copied at levels and their table already has a level column."""
     if levels > 1 and LEVEL_COLUMN in table.frame:
         message = (
             f"with 'levels' each row gets a column '{LEVEL_COLUMN}', and the table already has one"
@@ -61,7 +64,7 @@ def check_level_column(table: Table, levels: int) -> None:
 
 
 def column_at_levels(columns: Mapping[str, Any], levels: int) -> Mapping[str, Any]:
-    """Columns (n,) as those of M n rows, the copies of each row next to each other; the level last."""
+    """Repeat (n,) columns to M n rows, with copies adjacent, and append the level column."""
     if levels == 1:
         return columns
     found = {name: np.repeat(column, levels) for name, column in columns.items()}
@@ -71,7 +74,7 @@ def column_at_levels(columns: Mapping[str, Any], levels: int) -> Mapping[str, An
 
 
 def sample_at_levels(sample: Sample, levels: int) -> Sample:
-    """All that rates read of the M copies of each row: alike in everything but the level."""
+    """Repeat each row of a sample M times; the copies differ only in their level."""
 
     def each(values: NDArray[T]) -> NDArray[T]:
         return np.repeat(values, levels)
@@ -89,7 +92,7 @@ def sample_at_levels(sample: Sample, levels: int) -> Sample:
 
 
 def features_at_levels(X: Features, levels: int) -> Features:
-    """(M n, d + M) features, sparse where X is: those of each row M times, and which level it is."""
+    """Return (M n, d + M) features, sparse if X is: rows repeated M times, with one-hot levels."""
     n = X.shape[0]
     if isinstance(X, np.ndarray):
         return np.hstack([np.repeat(X, levels, axis=0), np.tile(np.eye(levels), (n, 1))])
@@ -103,11 +106,11 @@ RowPositions = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class ExperimentData:
-    """The data sets of an experiment as the file states them, by name in alphabetical order.
+    """The data sets of an experiment as the file specifies them, in alphabetical order of names.
 
-    `entries` are JSON texts, so that two equal ones are one; `base` is the folder that relative
-    paths start from. `written` says when the user's own files were: a process that lives long, such
-    as a notebook, reads one anew that has changed.
+    `entries` are JSON texts, which makes the class hashable. Relative paths start from `base`.
+    `written` holds the modification times of the user's own files, so that a long-lived process,
+    such as a notebook, reads a changed file again.
     """
 
     entries: tuple[tuple[str, str], ...]
@@ -123,7 +126,7 @@ class ExperimentData:
         )
 
     def only(self, names: Collection[str]) -> ExperimentData:
-        """Some of the data sets."""
+        """Return the data restricted to some of the data sets."""
         entries = tuple(each for each in self.entries if each[0] in names)
         return ExperimentData(
             entries, self.base, tuple(each for each in self.written if each[0] in names)
@@ -139,12 +142,13 @@ class ExperimentData:
 
 @dataclass(frozen=True)
 class TrialData:
-    """All rows of one seed: what slices read, and what classifiers see.
+    """All rows of one seed: the sample that rates read, and the features that classifiers read.
 
-    Each row of the data stands `levels` times (`sampling.rows`). `encoding` says how features are made
-    of columns, as JSON (`sampling.encoding`). `before` are the rows before a filter (`sampling.filtered`)
-    weighed or dropped some, if one did. Rows of a `stream` are in no memory: the sample then has cells of
-    rows that count alike (`streaming.stream_protocol`), and X no columns.
+    Each row of the data occurs `levels` times. `encoding` is JSON that describes how features are
+    made of columns (`sampling.encoding`). `before` are the rows before a filter weighted or dropped
+    some, None without a filter (`sampling.filtered`). With a `stream`, rows are not in memory: the
+    sample consists of cells of rows with equal rates (`streaming.stream_protocol`), and X has no
+    columns.
     """
 
     sample: Sample
@@ -157,14 +161,18 @@ class TrialData:
     def answers(
         self, classifiers: Mapping[str, Classifier], *, estimated: bool = False
     ) -> dict[str, Predictions]:
-        """`predict_stream` of each; of a stream in one pass over it, if it is said that estimates are asked for."""
+        """Return the predictions of each classifier; over a stream, in one pass.
+
+        Set `estimated` if estimates will be used: otherwise measuring them takes another pass over
+        the stream.
+        """
         if self.stream is None or not classifiers:
             return {name: self.predictions(each) for name, each in classifiers.items()}
         label = self.sample.label if estimated else None
         return dict(predict_stream(self.stream, classifiers, label))
 
     def predictions(self, classifier: Classifier) -> Predictions:
-        """Raises E411 where it looks at slices of columns that are not there (`sampling.encoding`)."""
+        """Return predictions on all rows; E411 for slices of missing columns."""
         if self.stream is not None:
             return self.answers({"": classifier})[""]
         X = append_memberships(self.X, slice_memberships(self.sample, classifier.slices))
@@ -173,19 +181,19 @@ class TrialData:
         return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
 
     def counted(self, some: RowPositions) -> float:
-        """How many rows some positions are: behind a filter, how many of them are expected to be kept."""
+        """Return the number of rows at some positions; with a filter, the expected number kept."""
         if self.before is None:
             return float(self.sample.counted(some))
         return float((self.sample.weight[some] / self.before.weight[some]).sum())
 
     def unfiltered(self) -> Sample:
-        """The rows with the splits and weights that they have without a filter."""
+        """Return the rows with the splits and weights that they have without a filter."""
         if self.before is None:
             return self.sample
         return replace(self.before, deployed=self.sample.deployed, _cache={})
 
     def splits(self) -> dict[str, int]:
-        """Rows of each split that has any, in the order train, validation, test, safety."""
+        """Return the number of rows of each nonempty split, in the order of `SPLITS`."""
         sample = self.sample
         counts = {name: sample.counted(sample.rows(ALL_ROWS, name)) for name in SPLITS}
         return {name: count for name, count in counts.items() if count}
@@ -195,7 +203,7 @@ SPLITS = ("train", "validation", "test", "safety")
 
 
 def get_tables(data: ExperimentData) -> dict[str, Table]:
-    """Every table by the name it has in the file."""
+    """Return every table by its name in the file."""
     return {name: get_table(data, name) for name in data.options()}
 
 
@@ -205,8 +213,8 @@ def get_table(data: ExperimentData, name: str) -> Table:
 
 @lru_cache(maxsize=8)
 def _read_table(entry: str, base: str, written: int) -> Table:
-    """Files are fetched before any trial: reading a table never touches the network."""
-    del written  # it tells tables apart
+    """Read a table; its files were downloaded before any trial, so this never uses the network."""
+    del written  # only part of the cache key
     return load_entry_table(json.loads(entry), Path(base), offline=True)
 
 
@@ -217,10 +225,10 @@ def load_trial_data(
     deployed: str | None = None,
     drawing: SamplingSpec = NO_RESAMPLING,
 ) -> TrialData:
-    """The stacked rows of a seed; `deployed` names the column of a deployed model's decisions.
+    """Return the stacked rows of a seed; `deployed` is a column with a model's decisions.
 
-    Worlds that differ in what is put aside for a safety test hold the same rows in the same order, each
-    as its own training rows say.
+    Results that differ only in the rows held out for a safety test have the same rows in the same
+    order, with features encoded as their own training rows require.
     """
     if is_streamed(data):
         return load_streamed_trial_data(data, seed, deployed)
@@ -231,7 +239,11 @@ def load_trial_data(
 def build_trial_data(
     data: ExperimentData, found: Mapping[str, RowSplit], deployed: str | None, unseen: Sequence[str]
 ) -> TrialData:
-    """As `load_trial_data`, of rows that are dealt already, by data set; those of no split neither train nor test."""
+    """Return the rows of a seed, like `load_trial_data`, from rows that are already split.
+
+    `found` maps each data set to its split. Rows without a split are neither training nor test
+    rows.
+    """
     named = get_tables(data)
     trained = [_training_positions(found[name]) for name in named]
     encoder = Encoder.fit(list(named.values()), trained, unseen)
@@ -271,7 +283,7 @@ class _StackedTables:
 
 @lru_cache(maxsize=2)
 def _stack_tables(data: ExperimentData) -> _StackedTables:
-    """What all rows of all tables hold, each once: every seed's world reads it."""
+    """Stack all rows of all tables, each once; the data of every seed is taken from it."""
     found = list(get_tables(data).values())
     try:
         weight = relative_weights(np.concatenate([_row_weights(table) for table in found]))
@@ -286,7 +298,7 @@ def _stack_tables(data: ExperimentData) -> _StackedTables:
 def _encode_features(
     encoder: Encoder, named: Mapping[str, Table], found: Mapping[str, RowSplit]
 ) -> Features:
-    """(m, d); each row of a table is encoded once, however often it is drawn."""
+    """Return the features (m, d); each row is encoded once, however often it is sampled."""
     blocks = [
         _take_rows(encoder.transform(table), found[name].rows) for name, table in named.items()
     ]
@@ -294,7 +306,7 @@ def _encode_features(
 
 
 def _training_positions(given: RowSplit) -> RowPositions:
-    """The training rows of a table, as often as they were drawn."""
+    """Return the positions of a table's training rows, repeated as often as they were sampled."""
     train = np.flatnonzero(given.part == "train")
     return train if given.rows is None else given.rows[train]
 
@@ -302,7 +314,7 @@ def _training_positions(given: RowSplit) -> RowPositions:
 def _stacked_positions(
     named: Mapping[str, Table], found: Mapping[str, RowSplit]
 ) -> RowPositions | None:
-    """Where each row stands in all tables, stacked; None where it is every row in order."""
+    """Return the position of each row in the stacked tables; None if it is every row in order."""
     starts = np.cumsum([0, *(len(table) for table in named.values())])
     drawn = [each.rows for each in found.values()]
     if any(rows is None for rows in drawn):
@@ -315,7 +327,7 @@ def _take_rows(values: Any, rows: RowPositions | None) -> Any:
 
 
 def slice_columns(data: ExperimentData) -> Mapping[str, Any]:
-    """Every column that slices may name, over all rows; of streamed rows each value once."""
+    """Return every column that slices may name, over all rows; if streamed, each value once."""
     if is_streamed(data):
         return {
             column: np.array(
@@ -327,7 +339,7 @@ def slice_columns(data: ExperimentData) -> Mapping[str, Any]:
 
 
 def common_level_count(data: ExperimentData) -> int:
-    """Those of all data sets: rows of one table stand at the same ones (`config.conflicts`)."""
+    """Return the number of levels, which all data sets share (`config.conflicts`)."""
     (levels,) = {level_count(entry) for entry in data.options().values()}
     return levels
 
@@ -338,10 +350,10 @@ def check_table(
     bound: int | None = None,
     written: TableWriteProgress | None = None,
 ) -> None:
-    """Reads a table; raises what is wrong with it, E404 to E413.
+    """Read a table and raise its errors, E404 to E413.
 
-    That is E412 for a streamed one that takes more than `bound` bytes; `written` is told of its rows while they
-    become records.
+    E412 if a streamed table takes more than `bound` bytes. `written` reports its rows as they are
+    converted to records.
     """
     own = data.only([name])
     if is_streamed(own):
@@ -354,12 +366,12 @@ def check_table(
 def split_dataset(
     data: ExperimentData, name: str, seed: int, drawing: SamplingSpec = NO_RESAMPLING
 ) -> RowSplit:
-    """The rows of one data set and the split of each, whose copies at all levels go with it."""
+    """Return the rows of one data set and their splits, which copies at all levels share."""
     return split_dataset_rows(get_table(data, name), name, data.options()[name], seed, drawing)
 
 
 def check_split(data: ExperimentData, name: str, seed: int) -> None:
-    """Raises E205, E410 where rows cannot be divided as the entry says."""
+    """Raise E205 or E410 if the rows cannot be split as the entry specifies."""
     if is_streamed(data.only([name])):
         load_trial_data(data.only([name]), seed)
     else:
@@ -367,24 +379,24 @@ def check_split(data: ExperimentData, name: str, seed: int) -> None:
 
 
 def get_any_table(data: ExperimentData, name: str) -> Table | StreamedTable:
-    """A table, in memory or not."""
+    """Return a table, in memory or streamed."""
     own = data.only([name])
     return get_streamed_table(own) if is_streamed(own) else get_table(data, name)
 
 
 def get_streamed_table(data: ExperimentData, tell: RecordProgress | None = None) -> StreamedTable:
-    """The table of the one data set, which is streamed."""
+    """Return the table of the only data set, which is streamed."""
     ((_, entry),) = data.entries
     return open_streamed_table(entry, data.base, tell)
 
 
 def is_streamed(data: ExperimentData) -> bool:
-    """Whether rows are in no memory: such a data set is alone."""
+    """Return whether rows are streamed; a streamed data set is always the only one."""
     return any(options.get("stream") for options in data.options().values())
 
 
 def load_streamed_trial_data(data: ExperimentData, seed: int, deployed: str | None) -> TrialData:
-    """As `load_trial_data`, of a data set whose rows are in no memory."""
+    """Return the rows of a seed, like `load_trial_data`, of a streamed data set."""
     ((name, entry),) = data.entries
     found = load_streamed_rows(name, entry, data.base, seed, deployed)
     X = np.zeros((len(found.sample), 0))
@@ -392,7 +404,7 @@ def load_streamed_trial_data(data: ExperimentData, seed: int, deployed: str | No
 
 
 def _common_range(ranges: Sequence[Interval | None]) -> Interval | None:
-    """That of labels that are numbers; None where they are of two classes."""
+    """Return the range that covers all numeric labels; None for labels of two classes."""
     known = [each for each in ranges if each is not None]
     if not known:
         return None
@@ -412,7 +424,7 @@ def _stack_features(blocks: Sequence[Features]) -> Features:
 
 
 def stack_columns(found: Sequence[Table]) -> Mapping[str, Any]:
-    """Each column over all tables: floats with NaN, or objects with None, where a table lacks it."""
+    """Stack each column over all tables; where missing, floats are NaN and objects None."""
     names = dict.fromkeys(str(name) for table in found for name in table.frame.columns)
     return LazyMapping(names, partial(_stack_column, found=found))
 
@@ -420,12 +432,20 @@ def stack_columns(found: Sequence[Table]) -> Mapping[str, Any]:
 def _stack_column(name: str, found: Sequence[Table]) -> Any:
     present = [table.frame[name] for table in found if name in table.frame]
     if not any(is_text(column) for column in present):
-        return np.concatenate([
-            as_float_array(table.frame[name]) if name in table.frame else np.full(len(table), np.nan)
-            for table in found
-        ])  # fmt: skip
+        return np.concatenate(
+            [
+                as_float_array(table.frame[name])
+                if name in table.frame
+                else np.full(len(table), np.nan)
+                for table in found
+            ]
+        )
     absent = pd.Series([None], dtype=object)
-    return np.concatenate([
-        np.asarray(table.frame[name] if name in table.frame else absent.repeat(len(table)), object)
-        for table in found
-    ])  # fmt: skip
+    return np.concatenate(
+        [
+            np.asarray(
+                table.frame[name] if name in table.frame else absent.repeat(len(table)), object
+            )
+            for table in found
+        ]
+    )

@@ -1,4 +1,4 @@
-"""The safety test of a trial: what of a solution passes it, and the certificates of all of it."""
+"""The safety test of a trial: which variants of a solution pass, and the certificates."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from ratecli.sampling.rows import TrialData
 from ratecli.solvers.base import Solution
 
 ACCEPTED_STATUSES = frozenset({"solved", "iteration_limit"})
-"""What a solver says of a solution that it stands for."""
+"""Statuses of solutions that the solver considers valid."""
 
 
 @dataclass(frozen=True)
 class SafetyTestResult:
-    """What a safety test made of a solution.
+    """Outcome of the safety test of a solution.
 
     Attributes
     ----------
     solution
-        With the variants that passed, none where the main one did not.
+        The solution with the variants that passed; none if the main variant failed.
     status, reason
-        Of the trial: `ok`, `no_solution_found`, or what the solver said that found nothing.
+        Of the trial: `ok`, `no_solution_found`, or the solver's status if it has no valid solution.
     certificates
-        Records of all tests, passed or not, as JSON has them.
+        Records of all tests, passed or not, as JSON values.
     """
 
     solution: Solution
@@ -48,7 +48,7 @@ class SafetyTestResult:
 
 @dataclass(frozen=True)
 class SafetyRows:
-    """Rows that no algorithm saw, with what is promised of them; `seed` is the trial's."""
+    """Held-out rows with the test to pass on them; `seed` is the trial's."""
 
     rows: TrialData
     promise: SafetyTestSpec
@@ -58,9 +58,9 @@ class SafetyRows:
     def verdict(
         self, solution: Solution, answers: Mapping[str, Predictions], rules: Sequence[Goal]
     ) -> SafetyTestResult:
-        """Every variant is put to the test; `answers` are what they say of all rows, by name.
+        """Test every variant; `answers` are their predictions on all rows, by name.
 
-        A solver that does not stand for what it found is not contradicted.
+        If the solver has no valid solution, its status is kept whatever the tests show.
         """
         goals = [without_split_condition(goal) for goal in rules]
         found = {name: self._tested(name, goals, said) for name, said in answers.items()}
@@ -86,7 +86,7 @@ class SafetyRows:
     ) -> list[dict[str, Any]]:
         leaves = goal_leaves(goals)
         rates, rows = rates_on_split(leaves, self.rows.sample, "safety")
-        # what tells how to test must be like the rows that are tested, which no filter weighs
+        # settings of the test are chosen on unfiltered rows, like those that are tested
         seen, train = rates_on_split(leaves, self.rows.unfiltered(), "train")
         candidate = CandidateRows(seen, self._measurements(leaves, said, train))
         certificates = certify(
@@ -103,33 +103,33 @@ class SafetyRows:
     def _measurements(
         self, leaves: Sequence[Leaf], said: Predictions, rows: NDArray[np.intp]
     ) -> Measurements:
-        """(n,) of some rows, by what is measured of them; decisions always."""
+        """Return (n,) values for each kind of measurement in the rates, and for decisions."""
         kinds = dict.fromkeys(["decision", *(leaf.rate.of for leaf in leaves)])
         label = self.rows.sample.label
         return {of: said.measure(of, label)[rows] for of in kinds}
 
 
 def _passed_note(passed: Sequence[str]) -> list[str]:
-    """That other variants passed than the one by which the trial ends: nobody would look for them."""
+    """Return a note that other variants passed although the main one failed."""
     listed = ", ".join(f"'{name}'" for name in passed)
     return [f"its variant{'s' * (len(passed) > 1)} {listed} passed"] if passed else []
 
 
 def goal_leaves(goals: Sequence[Goal]) -> list[Leaf]:
-    """Every rate of some goals, as they are written and taken apart."""
+    """Return every rate of some goals, in their expressions and pieces."""
     return ex.leaves(*(each for goal in goals for each in (goal.expression, *goal.pieces)))
 
 
 def rates_on_split(
     leaves: Sequence[Leaf], sample: Sample, split: str
 ) -> tuple[RateMatrix, NDArray[np.intp]]:
-    """Rates of the rows of a split, and which rows these are."""
+    """Return the rates on the rows of a split, and the positions of these rows."""
     rows = np.flatnonzero(sample.rows(ex.ALL_ROWS, split))
     return build_rate_matrix(leaves, sample, split).on(rows), rows
 
 
 def without_split_condition(goal: Goal) -> Goal:
-    """A goal whose rates may be measured on any rows, though a rule can say `@train`."""
+    """Return the goal without its `@split` conditions, so that it can be measured on any rows."""
 
     def free(part: ex.Expression) -> ex.Expression | None:
         return replace(part, split=None) if isinstance(part, Leaf) else None

@@ -1,4 +1,4 @@
-"""The rows of a seed of a streamed data set, of which only cells are in memory."""
+"""The rows of a seed of a streamed data set: only cells of equivalent rows are in memory."""
 
 from __future__ import annotations
 
@@ -30,12 +30,17 @@ STREAMED_ERRORS: tuple[Measurement, ...] = ("error", "squared_error", "log_loss"
 
 @dataclass(frozen=True)
 class StreamedPredictions(Predictions):
-    """Of C cells; scores and estimates of rows are not known, what rates are means of is.
+    """Predictions of a classifier on C cells.
+
+    Scores and estimates of single rows are unknown, but the cell means needed for rates are
+    available.
 
     Attributes
     ----------
     errors
-        Those of all classifiers that were asked together, of which this is the `place`-th.
+        The errors of all classifiers that were evaluated together.
+    place
+        The position of this classifier among them.
     """
 
     errors: StreamedErrors | None = None
@@ -50,7 +55,7 @@ class StreamedPredictions(Predictions):
 
 @dataclass
 class StreamedErrors:
-    """Means over cells of all that is measured by estimates: one pass, when the first is asked for."""
+    """Cell means of everything measured by estimates, computed in one pass on first use."""
 
     stream: RowStream
     classifiers: tuple[Classifier, ...]
@@ -65,7 +70,7 @@ class StreamedErrors:
 
 @dataclass(frozen=True)
 class _PredictionMeasure:
-    """Of each classifier the errors, before them all decisions if those are asked for."""
+    """Measures the errors of each classifier, preceded by all decisions if `decisions` is set."""
 
     shown: ClassifierInputs
     label: Array
@@ -88,7 +93,10 @@ class _PredictionMeasure:
 def predict_stream(
     stream: RowStream, classifiers: Mapping[str, Classifier], label: Floats | None = None
 ) -> dict[str, StreamedPredictions]:
-    """Of each classifier, by name, in one pass; what estimates tell as well if `label` (C,) is given."""
+    """Return the predictions of each classifier by name, computed in one pass.
+
+    With `label` (C,), the pass also computes what is measured by estimates.
+    """
     asked = tuple(classifiers.values())
     errors = StreamedErrors(stream, asked)
     if label is None:
@@ -106,12 +114,12 @@ def predict_stream(
 
 
 TableWriteProgress = Callable[[str, int, int | None], None]
-"""Told of a data set how many of its rows are records, and how many there are, None if that is not known."""
+"""Called with a data set's name, the rows written so far, and their total or None if unknown."""
 
 
 @dataclass(frozen=True)
 class StreamedSample:
-    """Cells as a sample, the rows in them, and how features are made of columns, as JSON."""
+    """Cells as a sample, the rows in them, and the encoding of their features as JSON."""
 
     sample: Sample
     stream: RowStream
@@ -120,13 +128,13 @@ class StreamedSample:
 
 @dataclass(frozen=True)
 class _WriteListener:
-    """Who is told while records are written: no other table for that."""
+    """A progress callback that compares equal to any other, so that it does not affect caching."""
 
     tell: RecordProgress | None = field(compare=False)
 
 
 def open_streamed_table(entry: str, base: str, tell: RecordProgress | None = None) -> StreamedTable:
-    """The table of an entry of `datasets:`, as JSON; of rows that become records it is told."""
+    """Return the table of an entry of `datasets:` (as JSON); `tell` reports written rows."""
     return _open_table(entry, base, _WriteListener(tell))
 
 
@@ -136,12 +144,12 @@ def _open_table(entry: str, base: str, heard: _WriteListener) -> StreamedTable:
 
 
 def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
-    """Raises E412 for a table that takes more than `bound` bytes to read piece by piece."""
+    """Raise E412 if reading the table piece by piece takes more than `bound` bytes."""
     if bound is None or table.memory <= bound:
         return
     message = (
-        f"to read '{name}' piece by piece takes about {table.memory / 2**20:.0f} MiB, and a trial may "
-        f"take {bound / 2**20:.0f}"
+        f"to read '{name}' piece by piece takes about {table.memory / 2**20:.0f} MiB, "
+        f"and a trial may take {bound / 2**20:.0f}"
     )
     hint = "say limits: {memory: ...} of more, or leave out columns: drop: [...]"
     raise FaultError(Diagnostic("E412", message, hint))
@@ -150,7 +158,9 @@ def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
 def load_streamed_rows(
     name: str, entry: str, base: str, seed: int, deployed: str | None
 ) -> StreamedSample:
-    """The rows of the data set `name`; `deployed` names the column of a deployed model's decisions.
+    """Return the rows of the data set `name`.
+
+    `deployed` names the column of a deployed model's decisions.
 
     Raises
     ------

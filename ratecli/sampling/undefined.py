@@ -1,9 +1,10 @@
-"""Rates and ratios that say nothing on the training rows, whatever is decided.
+"""Checks for rates and ratios that are undefined on the training rows for every classifier.
 
-A rate of no rows has no value. A ratio has none where its bottom is 0: that is found here where it is so
-for every classifier, or where the top is always 0 and the bottom can be, as for the F-measure of a group
-without positive rows. Where only some classifiers make a bottom 0 (the precision of one that says yes to
-nobody), the ratio is measured as NaN there, and a constraint on it does not count as met.
+A rate over no rows is undefined. A ratio is undefined where its denominator is 0. It is reported
+here if that is so for every classifier, or if the numerator is always 0 and the denominator may be,
+as in the F-measure of a group without positive rows. If only some classifiers make the denominator
+0 (such as the precision of a classifier without positive decisions), the ratio is measured as NaN
+for them, and a constraint on it counts as violated.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ from ratecli.rates.matrix import RateMatrix, build_rate_matrix
 from ratecli.rates.sample import Sample
 
 ROUNDING = 1e-12
-ROW_KIND_WORDS = {"+": "is positive", "-": "is negative", "labelled": "has a label",
-         "deployed": "has a decision of the deployed model"}  # fmt: skip
+ROW_KIND_WORDS = {
+    "+": "is positive",
+    "-": "is negative",
+    "labelled": "has a label",
+    "deployed": "has a decision of the deployed model",
+}
 
 
 def check_defined_rates(leaves: Iterable[Leaf], sample: Sample) -> list[Diagnostic]:
-    """An E306 or E408 for each rate that is a mean over no training rows.
+    """Return an E306 or E408 for each rate that is a mean over no training rows.
 
-    What the deployed model decides may not be known yet.
+    Rates that need the deployed model's decisions are skipped while these are unknown.
     """
     known = sample.deployed is not None
     asked = [leaf for leaf in leaves if known or not leaf.rate.needs_deployed]
@@ -38,7 +43,7 @@ def check_defined_rates(leaves: Iterable[Leaf], sample: Sample) -> list[Diagnost
 
 
 def empty_rate(leaf: Leaf, sample: Sample) -> Diagnostic:
-    """Why a rate is a mean over no rows."""
+    """Return a diagnostic that explains why a rate is a mean over no rows."""
     among = sample.rows(leaf.over, leaf.split or "train")
     text = ex.to_text(leaf)
     if leaf.rate.needs_labels and among.any() and not (among & sample.mask("labelled")).any():
@@ -52,9 +57,9 @@ def empty_rate(leaf: Leaf, sample: Sample) -> Diagnostic:
 
 
 def check_defined_ratios(trees: Iterable[Expression], sample: Sample) -> list[Diagnostic]:
-    """An E311 for each ratio that has no value, or no other than 0, whatever is decided.
+    """Return an E311 for each ratio that is undefined, or 0 at best, for every classifier.
 
-    All rates are means over some rows. What hangs on another trial is left to it.
+    All rates must be defined. Ratios that depend on another trial are left to that trial.
     """
     known = sample.deployed is not None
     found = []
@@ -84,7 +89,7 @@ def _ratio_problem(part: Quotient, matrix: RateMatrix) -> str:
 
 
 def _form_range(form: Affine, matrix: RateMatrix) -> Interval:
-    """Least and largest value over all decisions on the rows."""
+    """Return the smallest and largest value over all decisions on the rows."""
     factors = np.array([form.coefficients.get(leaf, 0.0) for leaf in matrix.leaves])
     slopes = matrix.A.T @ factors
     start = float(factors @ matrix.c) + form.constant
@@ -92,15 +97,18 @@ def _form_range(form: Affine, matrix: RateMatrix) -> Interval:
 
 
 def _count_labels(where: Slice, sample: Sample) -> str:
-    """How many rows of each label a slice has."""
+    """Describe how many training rows of each label a slice has."""
     rows = sample.rows(where, "train")
     counts = (sample.counted(rows & sample.mask(label)) for label in ("+", "-"))
     positive, negative = counts
-    return f"{_describe_slice(where, sample)} has {positive} positive and {negative} negative training rows"
+    return (
+        f"{_describe_slice(where, sample)} has {positive} positive "
+        f"and {negative} negative training rows"
+    )
 
 
 def _describe_slice(where: Slice, sample: Sample) -> str:
-    """A slice, and of which data sets."""
+    """Describe a slice and its data sets."""
     names = where.datasets or sorted(set(sample.dataset.tolist()))
     listed = " and ".join(f"'{name}'" for name in names)
     inside = str(where.visible) if where.conditions else "all rows"
