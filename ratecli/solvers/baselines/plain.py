@@ -64,7 +64,7 @@ def fit_plain_classifier(
     short = "" if svm.converged else (
         f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above "
         f"{SVM_GAP:.2g} of its loss"
-    )  # fmt: skip
+    )
     # in rate units the scores, and so the weights, are half those of a margin of 1
     return Threshold(2 * svm.w[:-1], 2 * float(svm.w[-1])), short
 

@@ -74,7 +74,7 @@ class ExponentiatedGradient(Solver):
         reduction = Reduction(
             learner, AffineRowsMoment(slopes, constants), objective=aim, eps=self.eps,
             max_iter=self.iterations, nu=self.gap,
-        )  # fmt: skip
+        )
         signs, _ = problem.labels()
         with warnings.catch_warnings():
             # what pandas will change is fairlearn's business

@@ -128,7 +128,7 @@ class _FixedPriceRun:
         return CertifiedSolution(
             best.w, float(best.values[0]), self.certificate, constraint_excess(best.values[1:]), self.lower,
             max(self.gap, 0.0), self.steps, converged, self.slopes, up, down,
-        )  # fmt: skip
+        )
 
     def _start(self, before: ConvexSolution | None) -> Array:
         """The last weights, and slopes as far between their bounds as the last ones; those of the

@@ -85,7 +85,7 @@ def liblinear_svm(
         found = fit_hinge(
             add_ones_column(X) if ramp.rows.biased else X, signs, costs * 2 / ramp.l2,
             seed=seed, tolerance=tolerance, iterations=passes,
-        )  # fmt: skip
+        )
         return LagrangianMinimum(found.weights / 2, None, found.converged)
 
     return least
@@ -170,7 +170,7 @@ def _inscribed_ball(A: Array, b: Array) -> tuple[Array, float]:
     found = linprog(
         np.append(np.zeros(size), -1.0), A_ub=np.hstack([A, lengths[:, None]]), b_ub=b,
         bounds=[(None, None)] * size + [(0, None)],
-    )  # fmt: skip
+    )
     return (found.x[:size], float(found.x[size])) if found.status == 0 else (np.zeros(size), 0.0)
 
 
@@ -362,7 +362,7 @@ class _CuttingPlaneRun:
         return CutSolution(
             W[:, -1].copy(), float(values[0, -1]), self.plan.multipliers, self.missed,
             self.lower, self.gap, self.svms, converged, W[:, -MAX_KEPT_POINTS:].copy(),
-        )  # fmt: skip
+        )
 
 
 def solve_master(columns: CutColumns, ceiling: float) -> MasterSolution:

@@ -84,7 +84,7 @@ def _solve_by_conjugate_gradients(
     found, _ = cg(
         LinearOperator(shape, matvec=product), right, rtol=CG_TOLERANCE, maxiter=MAX_CG_ITERATIONS,
         M=LinearOperator(shape, matvec=lambda p: p / scale),
-    )  # fmt: skip
+    )
     return np.asarray(found)
 
 
