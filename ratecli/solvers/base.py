@@ -38,8 +38,10 @@ trial's key it is replaced by the constraint's rule.
 
 
 class OptionFaultError(Exception):
-    """Raised for an invalid option value. `loc` is the path within that value, `key` is true if the
-    last part of the path is an invalid key rather than an invalid value.
+    """An invalid option value.
+
+    `loc` is the path to the error within that value; `key` is true if the path ends at an invalid
+    key.
     """
 
     def __init__(self, loc: tuple[str, ...], fault: Diagnostic, *, key: bool = False) -> None:
@@ -49,9 +51,7 @@ class OptionFaultError(Exception):
 
 @dataclass(frozen=True)
 class OptionCheck:
-    """Type annotation with an additional check: `check` raises OptionFaultError for an invalid
-    value.
-    """
+    """Type annotation that adds a check, which raises OptionFaultError for an invalid value."""
 
     check: Callable[[Any], None]
 
@@ -110,8 +110,8 @@ class Solver(ABC):
     streams: ClassVar[Mapping[str, Any] | None] = None
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:  # noqa: ARG002
-        """Return a diagnostic if a constraint cannot be enforced on these rows although its class
-        can.
+        """Return a diagnostic if a constraint of an accepted class cannot be enforced on these
+        rows.
 
         Called before any trial for each constraint, with the rates of its pieces on the training
         set, unless the constraint depends on the result of another trial.
@@ -120,7 +120,7 @@ class Solver(ABC):
 
     @property
     def sees_slices(self) -> bool:
-        """Whether the classifiers use the slices named in goals, which then must not reveal the
+        """Whether the classifiers use the slices named in goals, which must not reveal the
         label.
         """
         return False
@@ -133,9 +133,7 @@ class Solver(ABC):
 
     @property
     def takes_streams(self) -> bool:
-        """Whether the algorithm, with its current options, learns from rows that are not held in
-        memory.
-        """
+        """Whether the algorithm, with its current options, learns from streamed rows."""
         wanted = type(self).streams
         return wanted is not None and all(getattr(self, key) == wanted[key] for key in wanted)
 
@@ -146,15 +144,17 @@ class Solver(ABC):
 
     @property
     def idle(self) -> Mapping[str, str]:
-        """Options that have no effect because of other options, each with the reason. A file that
-        sets one is rejected (E104).
+        """Options without effect under the other options, each with the reason.
+
+        A file that sets one is rejected (E104).
         """
         return {}
 
     @property
     def chooses_by(self) -> str:
-        """The option, if any, that decides how settings are chosen on validation rows, which are
-        then required (E410).
+        """The option, if any, that decides how settings are chosen on validation rows.
+
+        Validation rows are then required (E410).
         """
         return ""
 

@@ -15,12 +15,11 @@ VIOLATION_GAP = 1e-4
 
 
 def min_constraint_excess(coefficients: Array, constants: Array) -> float:
-    """Minimize, over p in [0, 1]^n, the maximum of `coefficients @ p + constants` by a linear
-    program.
+    """Return the minimum over p in [0, 1]^n of the largest of `coefficients @ p + constants`.
 
-    If the result is above 0, no classifier of any kind satisfies all constraints. Rows with equal
-    coefficients are interchangeable and merged; usually there is one kind for each combination of
-    group, label and deployed decision.
+    Solved as a linear program. If the result is above 0, no classifier of any kind satisfies all
+    constraints. Rows with equal coefficients are interchangeable and merged; usually there is one
+    kind for each combination of group, label and deployed decision.
     """
     from scipy.optimize import linprog  # noqa: PLC0415  slow to import and rarely needed
 
@@ -38,8 +37,7 @@ def min_constraint_excess(coefficients: Array, constants: Array) -> float:
 
 
 def min_violation(program: RateProgram, kinds: RowKinds) -> float:
-    """Return a proven lower bound on the violation of the worst constraint under any decisions on
-    the rows.
+    """Return a proven lower bound on the worst violation under any decisions on the rows.
 
     The bound is accurate to `VIOLATION_GAP` and applies to all goals that a `RateProgram` can
     express. Return 0 if no proof was found.

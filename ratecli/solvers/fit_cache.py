@@ -18,8 +18,9 @@ _saved_seconds = 0.0
 
 
 def cache_adjusted_time() -> float:
-    """Return a clock in seconds that includes the original duration of cached fits, so that a
-    trial's time does not depend on work that other trials have done.
+    """Return a clock in seconds that counts the original duration of cached fits.
+
+    A trial's time therefore does not depend on the work of other trials.
     """
     return time.perf_counter() + _saved_seconds
 
@@ -32,7 +33,7 @@ class FitCache(Generic[T]):
         self._known: OrderedDict[bytes, tuple[T, float]] = OrderedDict()
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
-        """Return the cached result for `key`, or compute it with `make`, which must not use random
+        """Return the cached result for `key`, or that of `make`, which must not use random
         numbers.
         """
         global _saved_seconds  # noqa: PLW0603  one clock per process, like the cache

@@ -92,8 +92,9 @@ def _append_rows(X: sparse.csr_array, rows: Array) -> sparse.csr_array:
 
 
 def to_int32_indices(X: Features) -> Features:
-    """Return X with 32-bit sparse indices: LIBLINEAR accepts no others, but files and stacking may
-    produce 64-bit ones.
+    """Return X with 32-bit sparse indices, the only ones that LIBLINEAR accepts.
+
+    Files and stacking may produce 64-bit ones.
     """
     if isinstance(X, np.ndarray) or X.indices.dtype == X.indptr.dtype == np.int32:
         return X

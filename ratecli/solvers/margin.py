@@ -66,14 +66,13 @@ def solve_with_margin(
     rng: np.random.Generator,
     progress: Progress = lambda _: None,
 ) -> Solution:
-    """Solve the problem with constraints tightened until they hold on the judging rows as `guard`
-    requires.
+    """Solve the problem with constraints tightened until they hold as `guard` requires.
 
-    Each round adds the measured shortfall to the constraints. If no model better than a constant
-    decision results, the step was too large and is halved. Of the models tried, return the one with
-    the smallest objective whose main classifier has no shortfall. If there is none, the status is
-    `no_solution_found` if a margin was required (there are too few rows for it), else
-    `iteration_limit` with the model of the smallest shortfall.
+    Each round adds the shortfall measured on the judging rows to the constraints. If no model
+    better than a constant decision results, the step was too large and is halved. Of the models
+    tried, return the one with the smallest objective whose main classifier has no shortfall. If
+    there is none, the status is `no_solution_found` if a margin was required (there are too few
+    rows for it), else `iteration_limit` with the model of the smallest shortfall.
 
     Algorithms that do not enforce constraints, and those that prepare for the safety test
     themselves, run unchanged.
@@ -154,8 +153,8 @@ def _is_tight_enough(by: list[Array], shortfalls: list[Array]) -> bool:
 
 
 def _best_constant(problem: Problem, judge: _ShortfallJudge) -> float:
-    """Return the smallest training objective of a constant decision without shortfall, infinite if
-    none.
+    """Return the smallest training objective of a constant decision without shortfall, or
+    infinity.
     """
     rows, judged = (each.rates.sums.shape[1] for each in (problem, judge.problem))
     found = [
@@ -186,7 +185,7 @@ def _choose_attempt(
 def _rows_needed_message(
     guard: MarginSpec, judge: _ShortfallJudge, best: _Attempt, useful: list[_Attempt]
 ) -> str:
-    """Return why the margin was not achieved, with the number of rows that would suffice if known."""
+    """Return why the margin was not achieved and, if known, how many rows would suffice."""
     where = "training" if guard.split == "train" else guard.split
     if not useful:
         return "no model was found that is better than a constant decision, even without a margin"
@@ -209,15 +208,13 @@ class _ShortfallJudge(Protocol):
         ...
 
     def shortfalls(self, decisions: Array) -> list[Array]:
-        """Return by how much each piece of each constraint is violated, margin included; negative
-        if satisfied.
+        """Return the violation of each piece of each constraint, margin included; negative if
+        slack.
         """
         ...
 
     def rows_needed(self, decisions: Array) -> float:
-        """Return roughly how many rows these decisions need to have no shortfall; infinite if no
-        number suffices.
-        """
+        """Return roughly how many rows these decisions need to have no shortfall, or infinity."""
         ...
 
 
@@ -277,8 +274,8 @@ class _StandardErrorJudge:
         ]
 
     def rows_needed(self, decisions: Array) -> float:
-        """Return the number of rows, assuming standard errors fall with its square root at constant
-        values.
+        """Return the number of rows, assuming standard errors proportional to its inverse square
+        root.
         """
         value, error = map(np.concatenate, zip(*self._estimates(decisions), strict=True))
         noisy = error > 0
@@ -291,9 +288,7 @@ class _StandardErrorJudge:
         return float(self.problem.rates.sums.shape[1] * ratio.max(initial=0.0) ** 2)
 
     def _estimates(self, decisions: Array) -> list[tuple[Array, Array]]:
-        """Return values and standard errors of the pieces of each constraint; errors are 0 if not
-        used.
-        """
+        """Return values and standard errors (0 if not used) of the pieces of each constraint."""
         matrix = self.problem.rates
         rates, index = matrix.rates(decisions), matrix.index()
 

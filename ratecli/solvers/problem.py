@@ -26,8 +26,7 @@ ERROR_RATE = Leaf(RATES["error"])
 
 @dataclass(frozen=True)
 class Problem:
-    """Minimize the objective plus `l2 / 2 |w|^2` subject to every piece of each constraint being at
-    most 0.
+    """Minimize the objective plus `l2 / 2 |w|^2` with every piece of each constraint at most 0.
 
     Attributes
     ----------
@@ -40,9 +39,8 @@ class Problem:
         l2)`. Scores with the ramp's margin of 1/2 are half as large, and the same problem in rate
         units has `lambda = 2 l2` (protocols of Goh et al. 2016, 2.4.2).
     validation
-        The same problem on validation rows, used to choose among settings and to judge constraints,
-        with limits that refer to other algorithms taken from their results there; None without such
-        rows.
+        The same problem on validation rows, used to choose among settings and to judge constraints.
+        Limits that refer to other algorithms use their results there. None without such rows.
     slices
         (n,) membership of the rows in each slice of the goals' rates, keyed by the text of its
         conditions.
@@ -83,17 +81,15 @@ class Problem:
         return (0.0, 1.0) if self.label_range is None else self.label_range
 
     def decisions(self, classifier: Classifier) -> Array:
-        """Return the decisions (n,) of a classifier that uses no slices other than those of the
-        goals.
-        """
+        """Return the decisions (n,) of a classifier that uses only slices of the goals."""
         if self.stream is not None:
             return self.stream.decisions([classifier])[0]
         members = [self.slices[text] for text in classifier.slices]
         return classifier.decide(append_memberships(self.X, members))
 
     def violation(self, classifier: Classifier) -> float:
-        """Return the violation of the worst constraint, 0 if all are satisfied; an undefined value
-        counts as 1.
+        """Return the violation of the worst constraint, 0 if all hold; undefined values count as
+        1.
         """
         rates, index = self.rates.rates(self.decisions(classifier))[:, None], self.rates.index()
         pieces = [piece for goal in self.constraints for piece in goal.pieces]
@@ -113,8 +109,8 @@ class Problem:
         return float(values(self.objective.expression, rates, index)[0])
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
-        """Return `coefficients` (len(forms), n) and `constants` (len(forms),) such that the affine
-        forms equal `coefficients @ p + constants`.
+        """Return affine forms as coefficients (m, n) and constants (m,) in `coefficients @ p +
+        constants`.
         """
         return combine_affine_forms(self.rates, forms)
 
@@ -132,8 +128,7 @@ class Problem:
         return self.rows([Affine({ERROR_RATE: 1.0})])
 
     def labels(self) -> tuple[Array, Array]:
-        """Return signs (n,) in {-1, 0, 1} and weights (n,) >= 0 that sum to 1, as they enter plain
-        error.
+        """Return signs (n,) in {-1, 0, 1} and weights (n,) >= 0 with sum 1, as in plain error.
 
         Raises
         ------
@@ -145,8 +140,9 @@ class Problem:
 
 
 def combine_affine_forms(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Array, Array]:
-    """Return coefficients (m, n) and constants (m,) of affine forms of the rates of n rows, so that
-    the forms equal `coefficients @ p + constants`.
+    """Return affine forms of the rates of n rows as coefficients (m, n) and constants (m,).
+
+    The forms equal `coefficients @ p + constants` for decisions p.
     """
     index = rates.index()
     mix = np.zeros((len(forms), len(index)))

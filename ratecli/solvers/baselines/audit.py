@@ -13,8 +13,7 @@ from ratecli.solvers.problem import Problem
 
 @dataclass(frozen=True)
 class Audit(Solver):
-    """Returns the deployed model unchanged, to compare it with others and to certify it by a safety
-    test.
+    """Returns the deployed model unchanged, to compare it with others and to certify it.
 
     Nothing is fitted. The rows that a stored model was trained on are not known: a certificate is
     valid only if they do not include the rows of the safety test.
@@ -23,7 +22,12 @@ class Audit(Solver):
     role: ClassVar[Role] = "ignores"
     needs_deployed: ClassVar[bool] = True
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
+    def solve(
+        self,
+        problem: Problem,
+        rng: np.random.Generator,  # noqa: ARG002
+        progress: Progress,  # noqa: ARG002
+    ) -> Solution:
         """Return the deployed model.
 
         Raises

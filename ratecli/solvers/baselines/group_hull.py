@@ -21,12 +21,12 @@ from ratecli.solvers.oracles.threshold import all_thresholds
 from ratecli.solvers.problem import ERROR_RATE
 
 CutIndices = NDArray[np.intp]
-"""Indices of cuts of a group: 0 has no positive decisions, and the threshold falls as the index
-rises.
+"""Ascending indices of cuts of a group: 0 has no positive decisions, higher ones lower
+thresholds.
 """
 
 FLAT_DIRECTION = 1e-9
-"""Directions in which values vary by no more than this fraction of the largest variation are
+"""Directions in which values vary by no more than this part of the largest variation are
 ignored.
 """
 MAX_CUTS_KEPT_WHOLE = 256
@@ -55,8 +55,8 @@ class GroupCuts:
         return len(self.thresholds)
 
     def points(self, slopes: Array, chosen: CutIndices | slice) -> Array:
-        """Return (K, ...) what the chosen cuts add to the rates, given the `slopes` (K, all kinds)
-        of kinds.
+        """Return (K, ...) what chosen cuts add to the rates, given slopes (K, all kinds) of
+        kinds.
         """
         return np.asarray(slopes[:, self.kinds] @ self.yes[:, chosen])
 
@@ -91,7 +91,7 @@ def cuts_by_group(
 
 
 def goal_directions(program: RateProgram) -> Array:
-    """Return (F, K) the nonzero slopes in the rates of all quantities that the goals are functions
+    """Return (F, K) the nonzero slopes in the rates of everything that the goals are functions
     of.
     """
     forms = (program.objective, *program.constraints)
@@ -105,8 +105,7 @@ def goal_directions(program: RateProgram) -> Array:
 
 
 def hull_vertices(cell: GroupCuts, moves: Array) -> CutIndices | None:
-    """Return the cuts on the convex hull of the effects of a cell's cuts, or None if it is not
-    known.
+    """Return the cuts on the convex hull of the effects of a cell's cuts, or None if it is unknown.
 
     No other cut can matter to goals that are functions of `moves @ yes`, moves (F, Q), because
     every point of the hull is a random choice among these. In two dimensions the hull is computed
@@ -262,8 +261,10 @@ class GroupHull:
         return replace(found, weights=near.weights, rates=near.rates, value=value)
 
     def cheaper(self, found: HullOptimum) -> tuple[float, list[CutIndices]]:
-        """Return the total saving promised by the cheapest cut of each group that is not whole, and
-        the kept cuts with these added.
+        """Return the total saving promised by each group's cheapest cut, and the kept cuts with
+        these added.
+
+        Groups that are whole are skipped.
         """
         saved, more = 0.0, list(self.kept)
         parts = np.split(found.weights, np.cumsum([len(kept) for kept in self.kept])[:-1])
@@ -276,7 +277,7 @@ class GroupHull:
         return saved, more
 
     def chances(self, weights: Array) -> list[tuple[CutIndices, Array]]:
-        """Return the cuts of each group with positive chances, and these chances, which sum to 1."""
+        """Return each group's cuts with positive chances, and these chances, which sum to 1."""
         parts = np.split(weights, np.cumsum([len(kept) for kept in self.kept])[:-1])
         found = []
         for kept, part in zip(self.kept, parts, strict=True):

@@ -13,8 +13,7 @@ from ratecli.models.base import Array
 
 
 class AffineRowsMoment(ClassificationMoment):  # type: ignore[misc]
-    """The moment `slopes @ decisions + constants`, (m, n) and (m,), at most 0 if used as a
-    constraint.
+    """The moment `slopes @ decisions + constants`, (m, n) and (m,), at most 0 as a constraint.
 
     fairlearn's own moments compare groups with all rows and weight each row by 1 / n; this one
     follows the constraints in the file.

@@ -1,4 +1,4 @@
-"""Plain linear classifiers and regressions without constraints, from which other baselines start."""
+"""Plain linear classifiers and regressors without constraints, used by other baselines."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ SVM_GAP = 1e-5
 LOGISTIC_TOLERANCE = 1e-4
 MAX_ITERATIONS = 20_000
 CACHED_SVMS = 8
-"""Number of recent SVMs that a process caches, because sweep points and baselines fit the same
-ones.
-"""
+"""Number of recent SVMs that a process caches: sweep points and baselines fit the same ones."""
 
 
 class SvmFit(NamedTuple):
@@ -81,8 +79,9 @@ def fit_plain_classifier(
 
 
 def fit_plain_estimate(problem: Problem) -> LinearRegressor:
-    """Minimize the mean squared error plus `l2 / 2 |w|^2`, bias excluded, exactly on the labelled
-    rows.
+    """Minimize the mean squared error plus `l2 / 2 |w|^2`, bias excluded, on the labelled rows.
+
+    The solution is exact.
 
     Raises
     ------

@@ -25,8 +25,8 @@ PAIR_REACH = 25
 MAX_PAIRED_GROUPS = 12
 """With more groups than this, pairs of groups are not moved."""
 SINGLE_REACH = 2000
-"""Number of neighbouring cuts on each side, and of evenly spread ones, that a single group is moved
-to.
+"""A single group is moved to as many neighbouring cuts on each side, and as many evenly spread
+ones.
 """
 REACH_GROWTH = 4.0
 
@@ -46,8 +46,7 @@ class CutChoice:
 def best_deterministic_cuts(
     hull: GroupHull, found: HullOptimum, bound: float, chances: Sequence[tuple[CutIndices, Array]]
 ) -> CutChoice:
-    """Return the choice of one cut per group that minimizes the objective subject to the
-    constraints.
+    """Return the feasible choice of one cut per group with the smallest objective.
 
     `found` is the best point of the hull, `chances` are its cuts with their chances, and no
     feasible point has an objective below `bound`.
@@ -95,8 +94,8 @@ class _CutChoiceSearch:
         return CutChoice(choices[:, k], (float(missed[k]), float(values[k])), exact)
 
     def near(self, found: HullOptimum) -> CutChoice | None:
-        """Return the best choice of cuts with small reduced costs, None if there are too many such
-        choices.
+        """Return the best choice of cuts with small extra costs, None if there are too many of
+        them.
         """
         costs = [cell.costs(found.prices, self.hull.kinds.slopes) for cell in self.hull.cells]
         reduced = [cost - cost.min() for cost in costs]
@@ -118,11 +117,11 @@ class _CutChoiceSearch:
         return None if last is None else replace(last, exact=False)
 
     def _ease(self, found: HullOptimum) -> float:
-        """Return by how much a choice's objective is at least above the bound per unit of extra
-        cost of its cuts; 0 if this is not known.
+        """Return the least increase of the objective over the bound per unit of extra cost of the
+        cuts.
 
-        A ratio changes by the cost of the cuts divided by its denominator at the choice, relative
-        to the denominator at the best point.
+        0 if this is not known. A ratio changes by the cost of the cuts divided by its denominator
+        at the choice, relative to the denominator at the best point.
         """
         program, columns = self.hull.program, self.hull.columns
         if not program.fractions:
@@ -136,9 +135,7 @@ class _CutChoiceSearch:
         return float(bottom.at(found.rates)) / most if all(self.hull.whole) else 0.0
 
     def _within(self, reduced: Sequence[Array], reach: float) -> CutIndices | None:
-        """Return all choices (C, N) with a total extra cost of at most `reach`, None if there are
-        too many.
-        """
+        """Return all choices (C, N) with an extra cost of at most `reach`, None if too many."""
         choices, spent = np.zeros((0, 1), dtype=np.intp), np.zeros(1)
         for costs in reduced:
             cheap = np.flatnonzero(costs <= reach)
@@ -165,9 +162,7 @@ class _CutChoiceSearch:
         return self.best(choices, exact=False)
 
     def moved(self, choice: CutChoice) -> CutChoice:
-        """Return the choice after improving moves of one group, then of two, as long as there are
-        any.
-        """
+        """Return the choice after moving one group, then two, as long as that improves it."""
         for _ in range(PASSES):
             before = choice.key
             for c in range(len(self.hull.cells)):

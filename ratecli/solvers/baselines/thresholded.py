@@ -1,4 +1,4 @@
-"""The `thresholded` algorithm: a plain classifier whose threshold is moved to satisfy constraints."""
+"""The `thresholded` algorithm: a plain classifier with a threshold moved to meet constraints."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ differ between matrix products, and equal rows must get equal decisions.
 """
 
 OUTER_MARGIN = 1.0
-"""Distance from the scores to the thresholds with only positive and only negative decisions: the
-margin of an SVM.
-"""
+"""Distance of the outermost thresholds from the scores: the margin of an SVM."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +47,10 @@ class ThresholdRates:
 
     @classmethod
     def of(cls, scores: Array, matrix: RateMatrix, own: float) -> ThresholdRates:
-        """Return all thresholds on scores (n,), n at least 1, in O(n log n) time plus O(n) for each
-        rate.
+        """Return all thresholds on scores (n,), n at least 1.
 
-        The threshold `own` is kept as it is if it lies between two neighbouring scores.
+        Takes O(n log n) time plus O(n) for each rate. The threshold `own` is kept as it is if it
+        lies between two neighbouring scores.
         """
         order = np.argsort(scores, kind="stable")
         ranked = scores[order]
@@ -64,9 +62,7 @@ class ThresholdRates:
 
 
 def _place_thresholds(ranked: Array, inner: NDArray[np.intp], tie: float, own: float) -> Array:
-    """Return thresholds below the first score, between scores at the indices `inner`, and above the
-    last.
-    """
+    """Return thresholds below all scores, between scores at the indices `inner`, and above all."""
     below, above = ranked[[*(inner - 1), -1]], ranked[[0, *inner]]
     middles = below[:-1] + 0.5 * (above[1:] - below[:-1])
     found = np.concatenate([above[:1] - OUTER_MARGIN, middles, below[-1:] + OUTER_MARGIN])
@@ -162,8 +158,7 @@ class Thresholded(Solver):
 
 
 def _best_cut(cuts: ThresholdRates, values: Array, allowed: Mask, own: float) -> int:
-    """Return the allowed cut of smallest value; among equals the one nearest to the threshold
-    `own`.
+    """Return the allowed cut of smallest value; of equal ones the nearest to the threshold `own`.
 
     An undefined value is worse than any other.
     """

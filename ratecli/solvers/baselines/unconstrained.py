@@ -15,8 +15,7 @@ from ratecli.solvers.problem import Problem
 
 @dataclass(frozen=True)
 class Unconstrained(Solver):
-    """Minimizes plain error on the labelled training rows, whatever the objective and the
-    constraints are.
+    """Minimizes plain error on the labelled training rows, whatever the goals are.
 
     Attributes
     ----------

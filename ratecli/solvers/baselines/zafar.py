@@ -122,8 +122,8 @@ def _one_sided_diagnostic(goal: Rule, rates: RateMatrix) -> Diagnostic | None:
         for way, pushed in (("down", row > 0), ("up", row < 0)):
             if not pushed.any():
                 message = (
-                    f"'{goal.name}' pushes no row {way}: zafar compares the rows that a rule pushes "
-                    "down with those that it pushes up"
+                    f"'{goal.name}' pushes no row {way}: zafar compares the rows that a rule "
+                    "pushes down with those that it pushes up"
                 )
                 hint = "write a rule that holds one group's rate against another's"
                 return Diagnostic("E308", message, hint)
@@ -131,8 +131,7 @@ def _one_sided_diagnostic(goal: Rule, rates: RateMatrix) -> Diagnostic | None:
 
 
 def bounded_covariance_problem(problem: Problem, means: Array, covariance: float) -> ConvexProblem:
-    """Return the SVM with <w, x> at most `covariance` for the rows x of `means`, as a problem of
-    hinges.
+    """Return the SVM with <w, x> at most `covariance` for the rows x of `means`, using hinges.
 
     The problem is in rate units, in which w is half as large and the bound is c / 2. Each x becomes
     an additional row, with scores z = s <w, x>. As c / 2 is above -1 / (2 s), <w, x> is at most c /
