@@ -32,8 +32,9 @@ training set gets the status `not_met`; an algorithm that ignores constraints ne
 """
 
 ConstraintName = NewType("ConstraintName", str)
-"""Type of an option that names a constraint of the file. The name is checked before the run; in a
-trial's key it is replaced by the constraint's rule.
+"""Type of an option that names a constraint of the file.
+
+The name is checked before the run; in a trial's key it is replaced by the constraint's rule.
 """
 
 
@@ -110,8 +111,7 @@ class Solver(ABC):
     streams: ClassVar[Mapping[str, Any] | None] = None
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:  # noqa: ARG002
-        """Return a diagnostic if a constraint of an accepted class cannot be enforced on these
-        rows.
+        """Return a diagnostic if a constraint of an accepted class is not enforceable on the rows.
 
         Called before any trial for each constraint, with the rates of its pieces on the training
         set, unless the constraint depends on the result of another trial.
@@ -120,9 +120,7 @@ class Solver(ABC):
 
     @property
     def sees_slices(self) -> bool:
-        """Whether the classifiers use the slices named in goals, which must not reveal the
-        label.
-        """
+        """Whether classifiers use the slices named in goals, which must not reveal the label."""
         return False
 
     @property

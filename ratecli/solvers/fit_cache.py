@@ -33,9 +33,7 @@ class FitCache(Generic[T]):
         self._known: OrderedDict[bytes, tuple[T, float]] = OrderedDict()
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
-        """Return the cached result for `key`, or that of `make`, which must not use random
-        numbers.
-        """
+        """Return the cached result for `key`, or that of `make`, which must be deterministic."""
         global _saved_seconds  # noqa: PLW0603  one clock per process, like the cache
         known = self._known.pop(key, None)
         if known is None:

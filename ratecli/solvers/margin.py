@@ -153,9 +153,7 @@ def _is_tight_enough(by: list[Array], shortfalls: list[Array]) -> bool:
 
 
 def _best_constant(problem: Problem, judge: _ShortfallJudge) -> float:
-    """Return the smallest training objective of a constant decision without shortfall, or
-    infinity.
-    """
+    """Return the smallest training objective of a constant decision without shortfall, else inf."""
     rows, judged = (each.rates.sums.shape[1] for each in (problem, judge.problem))
     found = [
         problem.value_of(np.full(rows, decision))
@@ -208,9 +206,7 @@ class _ShortfallJudge(Protocol):
         ...
 
     def shortfalls(self, decisions: Array) -> list[Array]:
-        """Return the violation of each piece of each constraint, margin included; negative if
-        slack.
-        """
+        """Return violations of the pieces of each constraint with margin; negative if slack."""
         ...
 
     def rows_needed(self, decisions: Array) -> float:
@@ -274,9 +270,7 @@ class _StandardErrorJudge:
         ]
 
     def rows_needed(self, decisions: Array) -> float:
-        """Return the number of rows, assuming standard errors proportional to its inverse square
-        root.
-        """
+        """Return the number of rows, assuming that standard errors fall with its square root."""
         value, error = map(np.concatenate, zip(*self._estimates(decisions), strict=True))
         noisy = error > 0
         if (

@@ -88,9 +88,7 @@ class Problem:
         return classifier.decide(append_memberships(self.X, members))
 
     def violation(self, classifier: Classifier) -> float:
-        """Return the violation of the worst constraint, 0 if all hold; undefined values count as
-        1.
-        """
+        """Return the violation of the worst constraint, 0 if all hold; undefined counts as 1."""
         rates, index = self.rates.rates(self.decisions(classifier))[:, None], self.rates.index()
         pieces = [piece for goal in self.constraints for piece in goal.pieces]
         broken = [float(values(piece, rates, index)[0]) for piece in pieces]
@@ -109,8 +107,9 @@ class Problem:
         return float(values(self.objective.expression, rates, index)[0])
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
-        """Return affine forms as coefficients (m, n) and constants (m,) in `coefficients @ p +
-        constants`.
+        """Return affine forms as coefficients (m, n) and constants (m,).
+
+        The forms equal `coefficients @ p + constants` for decisions p.
         """
         return combine_affine_forms(self.rates, forms)
 

@@ -21,14 +21,10 @@ from ratecli.solvers.oracles.threshold import all_thresholds
 from ratecli.solvers.problem import ERROR_RATE
 
 CutIndices = NDArray[np.intp]
-"""Ascending indices of cuts of a group: 0 has no positive decisions, higher ones lower
-thresholds.
-"""
+"""Ascending indices of cuts of a group. Cut 0 has no positive decisions; thresholds descend."""
 
 FLAT_DIRECTION = 1e-9
-"""Directions in which values vary by no more than this part of the largest variation are
-ignored.
-"""
+"""Directions in which values vary by at most this part of the largest variation are ignored."""
 MAX_CUTS_KEPT_WHOLE = 256
 """All cuts of a group are kept if it has no more than this."""
 
@@ -55,9 +51,7 @@ class GroupCuts:
         return len(self.thresholds)
 
     def points(self, slopes: Array, chosen: CutIndices | slice) -> Array:
-        """Return (K, ...) what chosen cuts add to the rates, given slopes (K, all kinds) of
-        kinds.
-        """
+        """Return (K, ...) what cuts add to the rates, given slopes (K, all kinds) of kinds."""
         return np.asarray(slopes[:, self.kinds] @ self.yes[:, chosen])
 
     def costs(self, prices: Array, slopes: Array) -> Array:
@@ -91,9 +85,7 @@ def cuts_by_group(
 
 
 def goal_directions(program: RateProgram) -> Array:
-    """Return (F, K) the nonzero slopes in the rates of everything that the goals are functions
-    of.
-    """
+    """Return the nonzero slopes (F, K) in the rates of all that the goals are functions of."""
     forms = (program.objective, *program.constraints)
     rows = [form.line.slopes for form in forms]
     rows += [line.slopes for each in program.fractions for line in (each.top, each.bottom)]
@@ -261,10 +253,9 @@ class GroupHull:
         return replace(found, weights=near.weights, rates=near.rates, value=value)
 
     def cheaper(self, found: HullOptimum) -> tuple[float, list[CutIndices]]:
-        """Return the total saving promised by each group's cheapest cut, and the kept cuts with
-        these added.
+        """Return the total saving promised by each group's cheapest cut, and the cuts to keep.
 
-        Groups that are whole are skipped.
+        These are the kept cuts and the cheapest ones. Groups that are whole are skipped.
         """
         saved, more = 0.0, list(self.kept)
         parts = np.split(found.weights, np.cumsum([len(kept) for kept in self.kept])[:-1])

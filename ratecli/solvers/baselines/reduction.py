@@ -115,9 +115,8 @@ def _mixture_members(reduction: Any) -> tuple[tuple[Classifier, ...], Any]:
 
 
 def _linear_classifier(model: Any, width: int) -> Classifier:
-    if (
-        type(model).__name__ == "DummyClassifier"
-    ):  # fairlearn's fallback if all costs have the same sign
+    if type(model).__name__ == "DummyClassifier":
+        # fairlearn's fallback if all costs have the same sign
         return Threshold(np.zeros(width), 1.0 if model.constant == 1 else -1.0)
     return Logistic(model.coef_[0].astype(float), float(model.intercept_[0]))
 

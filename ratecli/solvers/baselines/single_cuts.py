@@ -25,9 +25,7 @@ PAIR_REACH = 25
 MAX_PAIRED_GROUPS = 12
 """With more groups than this, pairs of groups are not moved."""
 SINGLE_REACH = 2000
-"""A single group is moved to as many neighbouring cuts on each side, and as many evenly spread
-ones.
-"""
+"""Number of neighbouring cuts on each side, and of evenly spread cuts, tried for a single group."""
 REACH_GROWTH = 4.0
 
 ChoiceKey = tuple[float, float]
@@ -94,9 +92,7 @@ class _CutChoiceSearch:
         return CutChoice(choices[:, k], (float(missed[k]), float(values[k])), exact)
 
     def near(self, found: HullOptimum) -> CutChoice | None:
-        """Return the best choice of cuts with small extra costs, None if there are too many of
-        them.
-        """
+        """Return the best choice of cuts with small extra costs, None if there are too many."""
         costs = [cell.costs(found.prices, self.hull.kinds.slopes) for cell in self.hull.cells]
         reduced = [cost - cost.min() for cost in costs]
         longest = sum(float(cost.max()) for cost in reduced)
@@ -117,8 +113,7 @@ class _CutChoiceSearch:
         return None if last is None else replace(last, exact=False)
 
     def _ease(self, found: HullOptimum) -> float:
-        """Return the least increase of the objective over the bound per unit of extra cost of the
-        cuts.
+        """Return a lower bound of the objective's increase per unit of extra cost of the cuts.
 
         0 if this is not known. A ratio changes by the cost of the cuts divided by its denominator
         at the choice, relative to the denominator at the best point.
@@ -151,9 +146,8 @@ class _CutChoiceSearch:
     def coarse(self) -> CutChoice:
         """Return the best choice on a grid of evenly spread cuts, as fine as the limits allow."""
         each = max(int(self.most ** (1 / len(self.hull.cells))), 2)
-        if (
-            each ** len(self.hull.cells) > self.most
-        ):  # only the same fraction of cuts in every group, from none to all
+        if each ** len(self.hull.cells) > self.most:
+            # only the same fraction of cuts in every group, from none to all
             parts = np.linspace(0, 1, each)
             ends = np.array([len(cell) - 1 for cell in self.hull.cells])
             return self.best(np.outer(ends, parts).astype(np.intp), exact=False)

@@ -109,9 +109,7 @@ class FilterTarget:
 
     @property
     def combinations(self) -> RowIndices:
-        """(n,) index of the combination of balanced groups of a row; with one column, of its
-        group.
-        """
+        """(n,) index of each row's combination of balanced groups; with one column, its group."""
         inside = self.kinds.patterns[self.balanced]
         return np.unique(-inside, axis=1, return_inverse=True)[1].ravel()[self.kinds.of]
 
@@ -120,16 +118,12 @@ class FilterTarget:
         return self.kinds.rates(np.asarray(self.shares @ chances))
 
     def values(self, masses: Array) -> tuple[Array, Array]:
-        """Return the shares (L, K) of balanced groups in values of masses (L, R), and their
-        sizes (L,).
-        """
+        """Return the balanced groups' shares (L, K) in values of masses (L, R), and sizes (L,)."""
         sizes = masses[:, -1]
         return masses[:, self.balanced] / sizes[:, None], sizes
 
     def disclosed(self, masses: Array) -> float:
-        """Return the largest excess of disclosivity over alpha for masses (L, R); 0 without
-        secrets.
-        """
+        """Return the largest excess over alpha of values of masses (L, R); 0 without secrets."""
         if not len(self.secret):
             return 0.0
         own, told = self.told(masses)
@@ -139,15 +133,12 @@ class FilterTarget:
         return float((np.abs(shares - self.base) - self.alpha).max())
 
     def told(self, masses: Array) -> tuple[Array, Array]:
-        """Return the masses of the secret groups, and of all groups of their columns, (L, S)
-        each.
-        """
+        """Return masses (L, S) of the secret groups, and of all groups of their columns."""
         own = masses[:, self.secret]
         return own, own @ np.equal.outer(self.column, self.column).astype(float)
 
     def beyond(self, masses: Array) -> Array:
-        """Return linear functions (2 S, L) of masses (L, R) that are at most 0 if groups stay
-        secret.
+        """Return linear functions (2 S, L) of masses (L, R), at most 0 if groups stay secret.
 
         These are the disclosivity constraints multiplied by the mass of the column's groups.
         """

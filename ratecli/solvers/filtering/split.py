@@ -158,9 +158,7 @@ class _LeafProgram:
     own: int
 
     def solved(self, masses: Array) -> LeastSquaresOptimum:
-        """Solve the program for answers of masses (T, R); columns of the unsplit leaves come
-        first.
-        """
+        """Solve the program for answers of masses (T, R); columns of unsplit leaves come first."""
         others = np.stack([leaf.mass for leaf in self.leaves])
         squares, right, total = self._objective(np.vstack([others, masses]))
         limited = np.hstack([self._as_they_are(others), self._limits(masses)])
@@ -173,9 +171,7 @@ class _LeafProgram:
         return groups - np.outer(target, sizes), np.zeros(len(target)), sizes
 
     def _as_they_are(self, masses: Array) -> Array:
-        """Return (M, L) terms of the unsplit leaves in the limits, nonzero only for the kept
-        share.
-        """
+        """Return (M, L) terms of unsplit leaves in the limits, nonzero only for the kept share."""
         count = len(self._limits(masses[:1]))
         limited = np.zeros((count, len(masses)))
         if self.terms.kept > 0:
@@ -301,14 +297,13 @@ OFFSET_CHOICES = {"zero": (False,), "literal": (True,), "both": (False, True)}
 
 @dataclass(frozen=True)
 class ProgressSplitter:
-    """Splits a leaf by the largest progress `<R(V1) - R(V), U - U'> w(V1)` with secret groups kept
-    secret.
+    """Splits a leaf by the largest progress `<R(V1) - R(V), U - U'> w(V1)` under secrecy.
 
     R are the shares of groups in a leaf, w its mass, U the target and U' its projection on the hull
-    of the leaves. With the offset `literal`, each unit of mass must yield `|U - U'| f(gamma)`
-    (Lemma 4, with the sign of its last term corrected). Progress and limits are linear in the
-    split, so this is a problem for `ColumnGeneration`, on the rows of the leaf weighted by their
-    chances.
+    of the leaves. Both children must keep the secret groups secret. With the offset `literal`, each
+    unit of mass must yield `|U - U'| f(gamma)` (Lemma 4, with the sign of its last term corrected).
+    Progress and limits are linear in the split, so this is a problem for `ColumnGeneration`, on the
+    rows of the leaf weighted by their chances.
     """
 
     aim: FilterTarget
@@ -347,9 +342,7 @@ class ProgressSplitter:
         )
 
     def _program(self, leaf: TreeLeaf, projection: Array, literal: bool) -> RateProgram:
-        """Return the linear program in masses (R,) of the positive child, relative to the leaf's
-        mass.
-        """
+        """Return the linear program in masses (R,) of the positive child over the leaf's mass."""
         away = projection - self.aim.target
         shares = leaf.mass[self.aim.balanced] / leaf.mass[-1]
         step = float(shares @ away)

@@ -99,9 +99,7 @@ class FilterTreeBuilder:
         return np.stack([leaf.mass for leaf in self.leaves])
 
     def _next(self) -> tuple[int, LeafSplit, list[TreeLeaf], SamplingWeights] | None:
-        """Return the leaf to split, its split, and leaves and weights after it; None if none
-        helps.
-        """
+        """Return the leaf to split, its split, and leaves and weights after it, or None."""
         best = None
         limit = (1 - self.rules.shrink) * self.weights.imbalance
         for own, leaf in enumerate(self.leaves):

@@ -122,8 +122,7 @@ def maximize_kept_rows(A: Array, shares: Array, found: SamplingWeights) -> Sampl
     mix /= mix.sum()
     keep = np.divide(mix, shares, out=np.zeros_like(mix), where=shares > MIN_SHARE)
     keep /= keep.max()
-    if (
-        keep @ shares < found.keep @ shares
-    ):  # the program's rounding error is large for a rare value
+    if keep @ shares < found.keep @ shares:
+        # the program's rounding error is large for a rare value
         return found
     return replace(found, mix=mix, keep=keep)

@@ -53,8 +53,7 @@ class HullOptimum:
 
 
 def optimize_over_hull(relaxation: Relaxation, gap: float) -> HullOptimum | None:
-    """Return the best point, up to a gap between value and bound, or None if no feasible point
-    exists.
+    """Return the best point, up to a gap between value and bound, or None if none is feasible.
 
     If the relaxation has no levels, its first program is exact. Otherwise boxes of levels are split
     in two at the level with the largest error. An elastic relaxation ends with any point that
@@ -144,9 +143,7 @@ def _point_value(relaxation: Relaxation, point: RelaxationOptimum) -> float:
 def _candidate_points(
     relaxation: Relaxation, relaxed: RelaxationOptimum
 ) -> list[RelaxationOptimum]:
-    """Return the relaxation's point and, if it can be solved, the exact optimum at the point's
-    levels.
-    """
+    """Return the relaxation's point and, if solvable, the exact optimum at the point's levels."""
     if relaxation.is_flat:
         return [relaxed]
     try:
@@ -157,8 +154,9 @@ def _candidate_points(
 
 
 def _split_box(boxes: Array, relaxed: RelaxationOptimum) -> list[Array]:
-    """Return the box split at the level with the largest error, or an empty list if there is no
-    error.
+    """Return the two halves of the box, split at the level with the largest error.
+
+    Empty if there is no error.
     """
     if not len(boxes) or relaxed.off.max() <= EXACT_GAP:
         return []
@@ -204,9 +202,7 @@ def _polished_optimum(
 
 
 def _linearized_relaxation(relaxation: Relaxation, rates: Array) -> Relaxation:
-    """Return the relaxation with fractions linearized at `rates` and constraints that hold
-    there.
-    """
+    """Return the relaxation with fractions linearized at `rates`, where constraints hold."""
     aim = relaxation.bilinear.scaled is None and not relaxation.elastic
     flat = relaxation.program.expanded(rates, objective=aim)
     excess = 0.0 if relaxation.elastic else max(float(flat.excess(rates)), 0.0)

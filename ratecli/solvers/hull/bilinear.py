@@ -102,9 +102,7 @@ class BilinearProgram:
 
 
 def single_fraction(objective: ProgramForm) -> int | None:
-    """Return the fraction that an objective consists of, apart from a constant; None if there is
-    not one.
-    """
+    """Return the only fraction of an objective that has no other terms but a constant, or None."""
     (own,) = np.nonzero(objective.shares)
     return int(own[0]) if objective.is_fractions and len(own) == 1 else None
 
@@ -150,17 +148,13 @@ class _BilinearBuilder:
         )
 
     def _aimed(self) -> set[int]:
-        """Return the fractions of the objective, which need a level each unless there is only
-        one.
-        """
+        """Return the fractions of the objective, which need levels unless there is only one."""
         if self.elastic or self.single is not None:
             return set()
         return set(np.flatnonzero(self.program.objective.shares).tolist())
 
     def _leveled(self) -> list[int]:
-        """Return the fractions that need a level; a fraction's position is the index of its
-        level.
-        """
+        """Return the fractions that need a level, in the order of the levels."""
         kept = set(self.aimed)
         forms = [self.program.constraints[i] for i in self.others]
         often = np.sum([form.shares != 0 for form in forms], axis=0) if forms else np.zeros(0)

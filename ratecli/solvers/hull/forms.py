@@ -63,9 +63,7 @@ class Fraction:
             return np.asarray(np.divide(self.top.at(rates), self.bottom.at(rates)))
 
     def in_terms_of(self, other: Fraction) -> tuple[float, float] | None:
-        """Return share and constant if it equals `share * other + constant` for all rates, else
-        None.
-        """
+        """Return share and constant if it equals `share * other + constant`, else None."""
         mine, top, bottom = (
             np.append(line.slopes, line.constant) for line in (self.top, other.top, other.bottom)
         )
@@ -254,8 +252,9 @@ def _split_form(node: Expression, index: RateIndex) -> _FormParts:
 
 
 def _fraction_shares(parts: _FormParts, known: list[Fraction]) -> tuple[LinearTerm, Array]:
-    """Return the parts' line, and their shares of the fractions in `known`, to which new ones
-    are added.
+    """Return the parts' line and their shares of the `known` fractions.
+
+    Fractions that are not multiples of known ones are added to `known`.
     """
     line, shares = parts.line, np.zeros(len(known) + len(parts.fractions))
     for fraction in parts.fractions:
@@ -275,8 +274,9 @@ def _fraction_shares(parts: _FormParts, known: list[Fraction]) -> tuple[LinearTe
 
 
 def _summands(node: Expression) -> Iterator[Expression]:
-    """Yield the summands of an expression; ratios stay together so that equal denominators are
-    merged.
+    """Yield the summands of an expression.
+
+    Ratios stay together so that those with equal denominators are merged.
     """
     if not isinstance(node, ex.Sum):
         yield node

@@ -49,8 +49,7 @@ class LpOptimum:
 
 @dataclass(frozen=True)
 class LevelLp:
-    """Minimize `cost @ x` over x >= 0, with the first row equal to 1, the next ones to 0, others at
-    most 0.
+    """Minimize `cost @ x` over x >= 0, with rows equal to 1 (the first), equal to 0, or at most 0.
 
     Each column is taken at levels anywhere in a box, possibly at several. Its entry in row i is
     `fixed[i, j]` plus `levels[p] * times[l, j]` for each l whose `places[l]` is (p, i).
@@ -64,7 +63,7 @@ class LevelLp:
     cost, cost_times
         (n,) costs, and (P, n) costs per unit of each level.
     equal
-        Number of rows that are equations.
+        Number of rows that are equations, which come first.
     """
 
     fixed: Array
@@ -123,8 +122,7 @@ class LevelLp:
         return float(np.abs(basis.x[basis.head >= sum(self.fixed.shape)]).sum())
 
     def _is_sure(self, basis: SimplexBasis) -> bool:
-        """Whether the basis satisfies its rows and its cost agrees with the duals, in scaled
-        numbers.
+        """Whether the basis satisfies its rows and its cost agrees with the duals, when scaled.
 
         That no column has a negative reduced cost was checked by the simplex method.
         """

@@ -122,14 +122,13 @@ class Relaxation:
                 break
         return relaxed
 
-    # Columns: the points, and for each curve its height above its minimum. Rows: the line that is 1; equal
-    # weights of blocks, then equal mean levels of blocks; the rows of the program; tangents of curves.
+    # Columns: the points, and for each curve its height above its minimum.
+    # Rows: the line that is 1; equal weights and equal mean levels of blocks; the rows of the
+    # program; tangents of curves.
 
     @cached_property
     def _points(self) -> Array:
-        """(K + 1, T) factors of a line's slopes and constant; the origin is part of the first
-        block.
-        """
+        """(K + 1, T) factors of a line's slopes and constant; the first block has the origin."""
         first = (self.columns.block == 0).astype(float)
         return np.vstack([self.columns.points + np.outer(self.columns.origin, first), first])
 
@@ -266,9 +265,7 @@ class Relaxation:
         return np.vstack([one, *rows])
 
     def prices(self, relaxed: RelaxationOptimum) -> Array:
-        """Return (K,) the cost of a unit of each rate: slopes of the Lagrangian with levels
-        fixed.
-        """
+        """Return (K,) the cost of a unit of each rate: Lagrangian slopes with levels fixed."""
         places, slopes, _ = self._products
         duals = relaxed.duals
         held = [line.slopes for line, _ in self._held]

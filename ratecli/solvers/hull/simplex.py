@@ -27,6 +27,7 @@ MIN_PIVOT = 1e-9
 MIN_ARTIFICIAL_PIVOT = 1e-7
 """The same if an artificial column leaves."""
 RATIO_TIE = 1e-13
+"""Ratios whose cross products differ by no more than this are tied."""
 REFRESH_INTERVAL = 60
 """Number of pivots after which the inverse is recomputed."""
 
@@ -104,8 +105,7 @@ def run_simplex(
     slopes: Array,
     spare: Array,
 ) -> bool:
-    """Pivot until no reduced cost is negative with a fresh inverse; return whether that was
-    reached.
+    """Pivot until no reduced cost is negative by a fresh inverse; return whether that was reached.
 
     Parameters
     ----------
@@ -230,8 +230,7 @@ def fill_column(rows: SimplexRows, j: int, slopes: Array, column: Array) -> None
 
 @numba.njit(cache=True)
 def leaving_row(basis: SimplexBasis, moved: Array, missing: int) -> int:
-    """Return the row of the lexicographically least ratio (x, inverse) / moved, -1 if there is
-    none.
+    """Return the row of the lexicographically least ratio (x, inverse) / moved, -1 if none.
 
     Artificial columns, from `missing` on, that have reached 0 stay at 0.
     """

@@ -57,9 +57,7 @@ PRICE_GROWTH = 10.0
 
 @dataclass(frozen=True)
 class CertifiedSolution(ConvexSolution):
-    """Solution with the slopes (n,) and their bounds, from which the next problem on these rows
-    starts.
-    """
+    """Solution with slopes (n,) and their bounds, from which the next problem can start."""
 
     slopes: Array
     up: Array
@@ -148,8 +146,7 @@ class _FixedPriceRun:
         )
 
     def _start(self, before: ConvexSolution | None) -> Array:
-        """Return the weights to start from, and set slopes and multipliers, using `before` if
-        possible.
+        """Return the initial weights, and set slopes and multipliers, from `before` if possible.
 
         Slopes keep their relative position between their bounds. Rows whose hinges have changed get
         the slopes of the hinges at the last weights.
@@ -167,9 +164,7 @@ class _FixedPriceRun:
         return before.w
 
     def _round(self, w: Array, sigma: float) -> Array:
-        """Take Newton steps on one envelope, use its slopes as the next shift and return the
-        last weights.
-        """
+        """Take Newton steps on one envelope, whose slopes become the next shift; return weights."""
         envelope = MoreauEnvelope(self._prox(sigma), self.slopes / sigma)
         here = envelope.enter(w, self.v)
         for step in range(MAX_NEWTON_STEPS):
@@ -184,8 +179,9 @@ class _FixedPriceRun:
         return here.w
 
     def _prox(self, sigma: float) -> ProximalOperator:
-        """Return the proximal operator, with margins on binding constraints whose cost is part
-        of the gap.
+        """Return the proximal operator.
+
+        Binding constraints get a margin whose cost is part of the gap.
         """
         cost = MARGIN_SHARE * self.tolerance / max(len(self.v), 1)
         margin = cost / np.maximum(self.v, cost / MAX_CONSTRAINT_MARGIN)
@@ -235,10 +231,10 @@ class _FixedPriceRun:
         return left <= GRADIENT_SHARE * max(missing, self.tolerance)
 
     def _learn(self, here: EnvelopePoint) -> float:
-        """Update the lower bound, and the best point by this one or one between the two that is
-        feasible.
+        """Update the lower bound and the best point.
 
-        Return the gap at these multipliers, which is that of an SVM.
+        If the point is infeasible, a feasible one between it and the best one is used. Return the
+        gap at these multipliers, which is that of an SVM.
         """
         v, slopes = here.near.v, self._balanced(here.near.slopes, here.near.v)
         pull = here.pull if slopes is here.near.slopes else None
@@ -279,9 +275,7 @@ class _FixedPriceRun:
         return near
 
     def _balanced(self, slopes: Array, v: Array) -> Array:
-        """Return the slopes, shifted within their bounds to sum to 0 if the bias is not
-        regularized.
-        """
+        """Return the slopes, shifted within bounds to sum to 0 if the bias is not regularized."""
         rows = self.problem.ramp.rows
         if rows.intercept != "unregularized":
             return slopes

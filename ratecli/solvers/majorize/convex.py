@@ -41,9 +41,7 @@ class RampProblem:
 
     @classmethod
     def of(cls, rows: FeatureRows, coefficients: Array, constants: Array, l2: float) -> RampProblem:
-        """Create it from coefficients (m + 1, n) in `coefficients @ p + constants` of the
-        decisions p.
-        """
+        """Return the problem with `coefficients @ p + constants`, coefficients (m + 1, n)."""
         up, down = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
         return cls(rows, up, down, constants, l2)
 
@@ -77,10 +75,10 @@ class RampProblem:
 
 @dataclass(frozen=True)
 class ConvexProblem:
-    """A convex bound of a `RampProblem`: hinges with weights `up` on +z and `down` on -z, and
-    constants.
+    """A convex bound of a `RampProblem`, made of hinges and constants.
 
-    `up` and `down` are (m + 1, n) and at least 0; the constants `flat` are (m + 1,).
+    Hinges have weights `up` on +z and `down` on -z, both (m + 1, n) and at least 0; the constants
+    `flat` are (m + 1,).
     """
 
     ramp: RampProblem
@@ -108,9 +106,7 @@ class ConvexProblem:
         return len(self.flat) - 1
 
     def at(self, z: Array) -> Array:
-        """Return (m + 1,) objective without regularizer, and constraint values, at scores z
-        (n,).
-        """
+        """Return (m + 1,) objective without regularizer, and constraint values, at scores (n,)."""
         return np.asarray(self.up @ hinge(z) + self.down @ hinge(-z) + self.flat)
 
     def values(self, w: Array) -> Array:
@@ -125,9 +121,7 @@ class ConvexProblem:
         return mix @ self.up, mix @ self.down
 
     def lagrangian(self, multipliers: Array) -> ConvexProblem:
-        """Return the Lagrangian at multipliers (m,): one weighted SVM without constraints
-        (appendix F).
-        """
+        """Return the Lagrangian at multipliers (m,): one weighted SVM (appendix F)."""
         up, down = self.bounds(multipliers)
         flat = self.flat[:1] + multipliers @ self.flat[1:]
         return ConvexProblem(self.ramp, up[None, :], down[None, :], flat)

@@ -94,9 +94,7 @@ def liblinear_svm(
 
 
 MAX_EXACT_DIMENSIONS = 4
-"""With up to so many multipliers the center of mass is computed exactly; otherwise it is
-sampled.
-"""
+"""With up to so many multipliers the center of mass is computed exactly, otherwise sampled."""
 SAMPLES_PER_DIMENSION = 200
 """Number of points sampled per dimension."""
 MIN_INNER_RADIUS = 1e-9
@@ -105,9 +103,7 @@ MIN_INNER_RADIUS = 1e-9
 
 @dataclass(frozen=True)
 class UpperModel:
-    """Objective and constraint values (m + 1, S) of the columns, the box, L, and the maximizer
-    of h.
-    """
+    """Objective and constraint values (m + 1, S) of columns, the box, L, and the maximizer of h."""
 
     columns: Array
     ceiling: float
@@ -157,9 +153,7 @@ def _model_polytope(model: UpperModel) -> tuple[Array, Array]:
 
 
 def _bounding_box(body: tuple[Array, Array], size: int) -> tuple[Array, Array]:
-    """Return the smallest and largest value of each coordinate; equal values if the body is
-    empty.
-    """
+    """Return smallest and largest value of each coordinate; equal ones if the body is empty."""
     A, b = body
     ends = np.zeros((2, size))
     for sign, row in zip((1.0, -1.0), ends, strict=True):
@@ -197,9 +191,7 @@ def _exact_center(A: Array, b: Array, inside: Array) -> Array | None:
 
 
 def _sampled_center(A: Array, b: Array, inside: Array) -> Array:
-    """Return the mean of a random walk with a fixed seed (hit and run; Bertsimas and Vempala
-    2004).
-    """
+    """Return the mean of a reproducible random walk (hit and run; Bertsimas and Vempala 2004)."""
     rng = np.random.default_rng(0)
     size = A.shape[1]
     x, total, count = inside, np.zeros(size), SAMPLES_PER_DIMENSION * size
@@ -218,9 +210,7 @@ MAX_KEPT_POINTS = 48
 """Number of newest points kept for the start of the next problem."""
 
 LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""Well below `FEASIBILITY_TOLERANCE`, so that the violation added in each step stays below it
-too.
-"""
+"""Well below `FEASIBILITY_TOLERANCE`, so that the violation added by each step is too."""
 
 
 @dataclass(frozen=True)
@@ -245,9 +235,7 @@ class CutColumns:
 
 @dataclass(frozen=True)
 class MasterSolution:
-    """Best mixture q (S,) of the columns, excess (m,) at the price `ceiling` per unit, and
-    duals.
-    """
+    """Best mixture q (S,) of the columns, excess (m,) at `ceiling` per unit, and duals."""
 
     mixture: Array
     excess: Array
@@ -264,9 +252,7 @@ class CutSolution(ConvexSolution):
 
 @dataclass(frozen=True)
 class CuttingPlane:
-    """Solves with at most `cuts` SVMs, each at the multipliers that `chooser` selects from the
-    model.
-    """
+    """Algorithm 2 with at most `cuts` SVMs at multipliers that `chooser` takes from the model."""
 
     goal: StoppingRule
     svm: SvmOptimizer
@@ -335,9 +321,7 @@ class _CuttingPlaneRun:
         self.svms, self.certain = 0, True
 
     def cut(self, v: Array, fit: LagrangianMinimum) -> None:
-        """Add the column of the SVM at v, the value that it proves, and the column of the new
-        mixture.
-        """
+        """Add the column of the SVM at v, the bound it proves, and the new mixture's column."""
         self.columns = self.columns.with_point(self.problem, fit.w)
         reached = fit.lower
         if reached is None:

@@ -30,9 +30,7 @@ CHEAP_PRODUCTS = 1e8
 UNPENALIZED_CURVATURE = 1e-6
 """Curvature of unpenalized weights, in mean penalties, because there may be no row at a corner."""
 CG_TOLERANCE = 0.01
-"""Relative residual of conjugate gradients; smaller values cost more than they save Newton
-steps.
-"""
+"""Relative residual of conjugate gradients; smaller ones cost more than they save."""
 MAX_CG_ITERATIONS = 500
 
 
@@ -95,9 +93,7 @@ def _solve_by_conjugate_gradients(
 
 NEWTON_ARMIJO = 1e-4
 MIN_NEWTON_STEP = 1e-12
-"""Newton's step can be too long by this factor if the penalty is tiny and few rows are at
-corners.
-"""
+"""Newton's step can be too long by this factor if penalty and number of corners are tiny."""
 MIN_STEP_FACTOR, MAX_STEP_FACTOR = 0.1, 0.6
 """Bounds on the factor by which a step is shortened."""
 NEWTON_RIDGE = 1e-12

@@ -56,8 +56,9 @@ class ProxPoint:
 
 @dataclass(frozen=True)
 class ProximalOperator:
-    """`margin` (m,) is how far below 0 the constraints must be; `tolerance` applies to their
-    values.
+    """The operator of a convex problem with constraints at most `-margin` (m,).
+
+    `tolerance` is the accuracy of the constraints' values.
     """
 
     problem: ConvexProblem
@@ -109,9 +110,7 @@ class ProximalOperator:
         return np.asarray(((v > 0) | (gradient > 0)) & ((v < self.price) | (gradient < 0)))
 
     def _step(self, u: Array, here: ProxPoint, free: NDArray[np.intp]) -> ProxPoint | None:
-        """Take Newton's step in the free multipliers, which are at most doubled, halving it if
-        necessary.
-        """
+        """Take Newton's step in the free multipliers, at most doubling them; halve it if needed."""
         gradient = here.values[1:]
         curvature = here.tilt[free] @ here.tilt[free].T / self.sigma
         most = 2 * np.maximum(here.v, self._unit)

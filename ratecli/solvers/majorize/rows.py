@@ -46,8 +46,7 @@ class FeatureRows:
         return np.asarray(self.X @ w[:-1] + w[-1])
 
     def pull(self, slopes: Array) -> Array:
-        """Return (width,) the derivative in the weights of a function with `slopes` (n,) in the
-        scores.
+        """Return (width,) the derivative in the weights, given `slopes` (n,) in the scores.
 
         For several functions at a time, slopes are (n, k) and the result is (width, k).
         """
@@ -76,9 +75,7 @@ class FeatureRows:
 
     @cached_property
     def _small(self) -> Array | None:
-        """All rows as a dense array if that is small, which makes selecting rows ten times as
-        fast.
-        """
+        """All rows as a dense array if it is small: selecting rows is then ten times as fast."""
         return self.filled if len(self) * self.width <= MAX_DENSE_ENTRIES else None
 
     @property

@@ -39,7 +39,7 @@ EXCESS_PRICES = (10.0, 100.0, 1e3, 1e4)
 At too high a price the bound is satisfied, if at all, by a w that is far too large.
 """
 MAX_USEFUL_OBJECTIVE = 10.0
-"""Points whose objective exceeds the ramp objective by more than this many ranges are useless."""
+"""Points are useless if they exceed the largest ramp objective by more of its ranges than this."""
 MAX_PHASE_ONE_STEPS = 30
 """Maximum number of steps towards a first feasible point, which do not count as iterations."""
 RAMP_TIE = 1e-6
@@ -205,9 +205,7 @@ class Majorize(Solver):
         return run
 
     def method(self, ramp: RampProblem, rng: np.random.Generator, price: float) -> ConvexMethod:
-        """Return the solver of the convex problems of `ramp`, with a price of at most `price`
-        for excess.
-        """
+        """Return the solver of the convex problems of `ramp`; excess costs at most `price`."""
         ceiling = price * (ramp.spread or 1.0)
         goal = StoppingRule(self.gap, ceiling, ramp.beyond(MAX_USEFUL_OBJECTIVE))
         if self.inner == "newton":
@@ -232,9 +230,7 @@ class Majorize(Solver):
         return ramp, [goal.name for goal in problem.constraints for _ in affine_pieces(goal)]
 
     def variants(self, w: Array, rng: np.random.Generator) -> Mapping[str, Classifier]:
-        """Return classifiers with the same scores that decide randomly by the ramp, and by the
-        sign.
-        """
+        """Return classifiers that decide randomly by the ramp, and by the sign of the score."""
         weights, bias = (w, 0.0) if self.intercept == "none" else (w[:-1], float(w[-1]))
         found: dict[str, Classifier] = {
             "stochastic": Ramp(weights, bias),
@@ -247,9 +243,7 @@ class Majorize(Solver):
     def _ending(
         self, run: _MajorizationState, problem: Problem, names: list[str]
     ) -> tuple[str, str]:
-        """Return status and reason; `infeasible` only if no decisions at all satisfy the
-        constraints.
-        """
+        """Return status and reason; `infeasible` only if no decisions at all are feasible."""
         missed, last = constraint_excess(run.values[1:]), run.found[-1]
         if missed.any():
             worst = int(np.argmax(missed))

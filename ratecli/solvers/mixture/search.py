@@ -87,8 +87,9 @@ class ColumnGeneration:
         self._touching: list[list[LinearTerm]] = []
 
     def start(self, prices: Array) -> None:
-        """Add both constant classifiers and one that is cheap at prices (K,), unless all cost
-        the same.
+        """Add both constant classifiers and one that is cheap at `prices` (K,).
+
+        The latter is skipped if all decisions cost the same.
         """
         for yes in (True, False):
             self.pool.add(self.pool.ground.constant(yes=yes))
@@ -105,9 +106,7 @@ class ColumnGeneration:
         return self.objective - float(self.trace[-1]["gap"])
 
     def turn_to(self, room: Problem | None) -> None:
-        """Continue with the problem `room` if the constraints do not affect the optimal
-        objective.
-        """
+        """Continue with the problem `room` if constraints do not affect the optimum."""
         price = float(np.abs(self.found.multipliers).sum())
         if room is not None and self.feasible and self.ended and price <= self.gap:
             self._aim, self._touching, self.ended = RateProgram.of(room), [], False
@@ -136,9 +135,7 @@ class ColumnGeneration:
         )
 
     def _best(self) -> HullOptimum:
-        """Return the best mixture of the pool, or the one of least violation if none is
-        feasible.
-        """
+        """Return the best mixture of the pool, or that of least violation if none is feasible."""
         columns = RatePoints.classifiers(self.pool.rates)
         gap = 0.5 * self.gap
         found = optimize_over_hull(Relaxation(self._aim, columns, touching=self._touching), gap)

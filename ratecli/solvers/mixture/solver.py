@@ -36,8 +36,7 @@ CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
 
 
 def max_slack_problem(problem: Problem, objective: float) -> Problem | None:
-    """Return the problem of maximizing the least slack of the constraints with the objective
-    bounded.
+    """Return the problem of maximizing the least slack at an objective of at most `objective`.
 
     None if there are no constraints or the problem is not convex.
     """
@@ -82,9 +81,10 @@ class Mixture(Solver):
         `{plugin: {groups: true}}` (the groups named in goals are known when a row is classified,
         and each has a threshold on the probability of a positive label).
     sweeps
-        Number of final passes of the linear oracle over all features, in each of which every weight
-        is set to the value of least 0-1 cost. This lowers the training objective and raises the
-        test error: on a9a, at a ratio of 1.25, from .1590 to .1564 and from .1642 to .1671.
+        Number of passes over all features with which the linear oracle ends each answer. A pass
+        sets every weight to the value of least 0-1 cost. This lowers the training objective and
+        raises the test error: on a9a, at a ratio of 1.25, from .1590 to .1564 and from .1642 to
+        .1671.
     hashed
         Whether to add the variant `hashed`, which selects a member by a hash of the row.
     """
@@ -146,8 +146,7 @@ class _SearchOutcome:
         return found if salt is None else found | {"hashed": HashedMixture(members, chances, salt)}
 
     def _single(self, members: Sequence[Classifier]) -> Classifier:
-        """Return the best single classifier that satisfies the constraints, or the one nearest to
-        that.
+        """Return the best single classifier: the feasible one of least objective, else the nearest.
 
         Candidates are all classifiers found, and those with positive chances at every threshold.
         """
@@ -181,6 +180,9 @@ class _SearchOutcome:
         if self.search.feasible:
             promised = f"an answer promised {last['gap']:.2g} of the objective"
             return "iteration_limit", f"after {len(self.search.trace)} rounds {promised}"
-        reason = f"every mixture of {len(self.search.pool.members)} classifiers misses some constraint by "
+        reason = (
+            f"every mixture of {len(self.search.pool.members)} classifiers misses some "
+            "constraint by "
+        )
         reason += f"{last['violation']:.3g} or more"
         return unmet_status(self.search.program, self.search.pool.ground.kinds, reason)
