@@ -157,4 +157,9 @@ class Solver(ABC):
         return ""
 
     @abstractmethod
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution: ...
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        """Return a solution of the problem.
+
+        All random numbers come from `rng`; `progress` is called with short messages.
+        """
+        ...

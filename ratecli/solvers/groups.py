@@ -36,6 +36,7 @@ class Groups:
 
     @classmethod
     def of_problem(cls, problem: Problem) -> Groups:
+        """Return the groups of a problem's rows."""
         pieces = [p for goal in (problem.objective, *problem.constraints) for p in goal.pieces]
         moving = (leaf for leaf in ex.leaves(*pieces) if leaf.rate.yes != leaf.rate.no)
         texts = sorted({str(leaf.where.visible) for leaf in moving if leaf.where.conditions})

@@ -205,6 +205,7 @@ class GroupHull:
 
     @property
     def columns(self) -> RatePoints:
+        """The kept cuts as points of the hull, one block for each group."""
         parts = zip(self.cells, self.kept, strict=True)
         points = [cell.points(self.kinds.slopes, kept) for cell, kept in parts]
         sizes = [len(kept) for kept in self.kept]

@@ -50,6 +50,7 @@ class RatePoints:
 
     @property
     def blocks(self) -> int:
+        """Number of blocks."""
         return int(self.block[-1]) + 1
 
     @property

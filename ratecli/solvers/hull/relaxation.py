@@ -84,6 +84,7 @@ class Relaxation:
 
     @cached_property
     def bilinear(self) -> BilinearProgram:
+        """The bilinear form of the program."""
         return BilinearProgram.of(
             self.program, self.columns, elastic=self.elastic, floor=self.floor
         )
@@ -146,6 +147,7 @@ class Relaxation:
 
     @property
     def _equal(self) -> int:
+        """Number of rows that are equations."""
         return 1 + len(self._balance) * (1 + len(self.boxes))
 
     @cached_property
@@ -246,6 +248,7 @@ class Relaxation:
         return self.program.objective.line.constant if self.bilinear.scaled else 0.0
 
     def _off(self, found: LpOptimum, mean: Array) -> Array:
+        """(P,) error at each level, weighted by the duals of the rows."""
         places, _, times = self._products
         levels, rows = places.T
         each = times[:, found.columns]

@@ -190,6 +190,7 @@ class _FixedPriceRun:
 
     @property
     def gap(self) -> float:
+        """Gap between the best point, with excess at its price, and the lower bound."""
         return self.best.worth - self.lower
 
     @property
@@ -199,6 +200,7 @@ class _FixedPriceRun:
 
     @property
     def tolerance(self) -> float:
+        """The required gap in the objective's units."""
         return self.goal.tolerance(self.lower, self.problem.ramp.spread)
 
     @property
@@ -208,10 +210,12 @@ class _FixedPriceRun:
 
     @property
     def certain(self) -> bool:
+        """Whether the best point is feasible and its gap small enough."""
         return self.best.feasible and self.gap <= self.tolerance
 
     @property
     def done(self) -> bool:
+        """Whether the run can stop."""
         if self.certain:
             return True
         # A higher price may help, or no point may be feasible: a rough answer is then enough.

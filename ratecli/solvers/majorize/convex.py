@@ -47,10 +47,12 @@ class RampProblem:
 
     @cached_property
     def coefficients(self) -> Array:
+        """(m + 1, n) net effect of a positive decision for each row."""
         return self.up - self.down
 
     @cached_property
     def penalties(self) -> Array:
+        """(width,) curvature of the regularizer in each weight."""
         return self.rows.penalties(self.l2)
 
     @cached_property
@@ -103,6 +105,7 @@ class ConvexProblem:
 
     @property
     def constraints(self) -> int:
+        """m, the number of constraints."""
         return len(self.flat) - 1
 
     def at(self, z: Array) -> Array:
@@ -218,6 +221,7 @@ class ConvexSolution:
 
     @property
     def feasible(self) -> bool:
+        """Whether the point satisfies all constraints."""
         return not self.excess.any()
 
 

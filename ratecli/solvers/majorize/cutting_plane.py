@@ -225,6 +225,7 @@ class CutColumns:
         return cls(W, np.stack([problem.values(w) for w in W.T], axis=1))
 
     def with_point(self, problem: ConvexProblem, w: Array) -> CutColumns:
+        """Return the columns with the point w added."""
         values = np.hstack([self.values, problem.values(w)[:, None]])
         return CutColumns(np.hstack([self.W, w[:, None]]), values)
 
@@ -332,11 +333,13 @@ class _CuttingPlaneRun:
         self.columns = self.columns.with_point(self.problem, self.columns.W @ self.plan.mixture)
 
     def widen(self) -> None:
+        """Increase the box fourfold, up to the ceiling."""
         self.box = min(4 * self.box, self.goal.ceiling)
         self.plan = solve_master(self.columns, self.box)
 
     @property
     def asked(self) -> float:
+        """The required gap in the objective's units."""
         return self.goal.tolerance(self.lower, self.problem.ramp.spread)
 
     @property
@@ -345,6 +348,7 @@ class _CuttingPlaneRun:
 
     @property
     def missed(self) -> Array:
+        """(m,) excess of the newest column."""
         return constraint_excess(self.columns.values[1:, -1])
 
     @property
@@ -361,6 +365,7 @@ class _CuttingPlaneRun:
 
     @property
     def final(self) -> bool:
+        """Whether the box need not grow: no excess is left, or a higher price is useless."""
         dear = self.box >= self.goal.ceiling or self.lower > self.goal.hopeless
         return dear or not self.missed.any()
 

@@ -33,10 +33,12 @@ class FeatureRows:
 
     @property
     def biased(self) -> bool:
+        """Whether there is a bias."""
         return self.intercept != "none"
 
     @property
     def width(self) -> int:
+        """Number of weights, bias included."""
         return int(self.X.shape[1]) + self.biased
 
     def scores(self, w: Array) -> Array:

@@ -61,9 +61,11 @@ class _MajorizationState:
 
     @property
     def missed(self) -> float:
+        """Total excess over all constraints."""
         return float(constraint_excess(self.values[1:]).sum())
 
     def step(self, found: ConvexSolution, values: Array, seconds: float) -> None:
+        """Move to the solution of a convex problem and record the step in the trace."""
         self.w, self.values = found.w, values
         self.found.append(found)
         self.trace.append(

@@ -41,6 +41,7 @@ class ClassifierPool:
         return np.stack(self._rates, axis=1)
 
     def cheapest(self, prices: Array) -> Classifier:
+        """Return the member of least cost at prices (K,)."""
         return self.members[int(np.argmin(prices @ self.rates))]
 
     def some(self, chances: Array) -> tuple[tuple[Classifier, ...], Array]:
@@ -98,6 +99,7 @@ class ColumnGeneration:
 
     @property
     def objective(self) -> float:
+        """The objective of the best mixture."""
         return float(self.program.value(self.program.objective, self.found.rates))
 
     @property
@@ -148,6 +150,7 @@ class ColumnGeneration:
         return found
 
     def _saving(self, found: HullOptimum, near: Classifier | None) -> float:
+        """Return how much the oracle's answer, sought from `near`, saves at the prices."""
         if not self.pool.ground.costs(found.prices).any():
             return 0.0  # all decisions cost the same
         answer = self.ask(found.prices, near)
