@@ -1,4 +1,4 @@
-"""What a solver is given and what it gives back."""
+"""The solver interface: `Solver`, its result `Solution`, and the types of options and progress."""
 
 from __future__ import annotations
 
@@ -17,27 +17,33 @@ from ratecli.solvers.problem import Problem
 
 Progress = Callable[[str], None]
 Role = Literal["enforces", "reads", "ignores"]
-"""What an algorithm does with the goals of a file.
+"""How an algorithm treats the goals of a file.
 
 `enforces`
-    Is given them and promises to meet the constraints.
+    Receives the goals and aims to satisfy the constraints.
 `reads`
-    Is given them and promises nothing: a baseline that takes groups or one limit from them.
+    Receives the goals without aiming to satisfy them: a baseline that takes only the groups or one
+    limit from them.
 `ignores`
-    Is given plain error and no constraints, whatever they are.
+    Receives plain error as its objective and no constraints, whatever the file says.
 
-All of them are measured on the goals. A trial that was given a constraint and violates it on
-training rows is `not_met`; what ignores constraints never is.
+All algorithms are evaluated on the goals. A trial that received a constraint and violates it on the
+training set gets the status `not_met`; an algorithm that ignores constraints never does.
 """
 
 ConstraintName = NewType("ConstraintName", str)
-"""An option that names a constraint of the file: checked before the run; in a trial's key the rule
-stands for its name.
+"""Type of an option that names a constraint of the file.
+
+The name is checked before the run; in a trial's key it is replaced by the constraint's rule.
 """
 
 
 class OptionFaultError(Exception):
-    """What is wrong with the value of an option, `loc` within that value; `key` if it is a key."""
+    """An invalid option value.
+
+    `loc` is the path to the error within that value; `key` is true if the path ends at an invalid
+    key.
+    """
 
     def __init__(self, loc: tuple[str, ...], fault: Diagnostic, *, key: bool = False) -> None:
         super().__init__(fault.message)
@@ -46,29 +52,30 @@ class OptionFaultError(Exception):
 
 @dataclass(frozen=True)
 class OptionCheck:
-    """Beside an option's type: `check` knows more of its values, and raises OptionFaultError."""
+    """Type annotation that adds a check, which raises OptionFaultError for an invalid value."""
 
     check: Callable[[Any], None]
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Named classifiers and how they came about.
+    """Result of a solver: named classifiers, status and trace.
 
     Attributes
     ----------
     variants
-        The classifiers, the main one first: its rates are what the solver optimized.
+        The classifiers, the main one first: its rates are the ones that the solver optimized.
     status
-        `solved`, `iteration_limit`, `infeasible`, `no_solution_found` or `diverged`. What is `solved`
-        meets the constraints on training rows.
+        `solved`, `iteration_limit`, `infeasible`, `no_solution_found` or `diverged`. A `solved`
+        solution satisfies the constraints on the training set.
     reason
-        One sentence where the status is not `solved`.
+        One sentence if the status is not `solved`.
     multipliers
-        Constraint name to its final multiplier (rate units of the objective per unit of constraint).
+        Final multiplier of each constraint, by name (objective units per unit of the constraint).
     trace
-        One mapping an iteration: `iteration`, `objective`, `violation` (the worst, at least 0) on
-        training rows, `seconds` since the solver began, and what else it knows, such as `gap`.
+        One mapping per iteration: `iteration`, `objective`, `violation` (of the worst constraint,
+        at least 0) on the training set, `seconds` since the start, and solver-specific values such
+        as `gap`.
     """
 
     variants: Mapping[str, Classifier]
@@ -79,16 +86,17 @@ class Solution:
 
 
 class Solver(ABC):
-    """Hyper-parameters as dataclass fields, one method. `version` is part of every trial's key.
+    """Base class of algorithms: a frozen dataclass of hyperparameters with one method, `solve`.
 
-    `role` says what it does with goals. `objectives` and `constraints` name the classes of goals
-    (see `rates.analysis.Shape`) it takes; goals of other classes are refused (E308) unless it
-    `ignores` them all. `one_sided` says that it holds each rate from one side, so that goals must grow
-    or fall in it (see `rates.analysis.find_two_sided_rate`). `needs_promise` and `needs_deployed` say that it trains
-    for a safety test (`Problem.promise`), or takes the deployed model (`Problem.deployed`). `hides_groups`
-    says that the columns by which its goals tell groups are none of its features. `streams` are the options
-    without which it does not learn from rows that are in no memory (`Problem.stream`); None where it never
-    does.
+    `version` is part of every trial's key. `role` says how the algorithm treats goals. `objectives`
+    and `constraints` are the classes of goals (see `rates.analysis.Shape`) that it accepts; other
+    goals are rejected (E308) unless the algorithm `ignores` all of them. A `one_sided` algorithm
+    bounds each rate from one side only, so goals must be monotone in it (see
+    `rates.analysis.find_two_sided_rate`). `needs_promise` is set if it trains for a safety test
+    (`Problem.promise`), `needs_deployed` if it requires the deployed model (`Problem.deployed`),
+    and `hides_groups` if the columns that define the groups of its goals are excluded from its
+    features. `numbers` and `streams` are the option values with which it learns numeric labels and
+    rows that are not held in memory (`Problem.stream`), or None if it never does.
     """
 
     version: ClassVar[int] = 1
@@ -103,46 +111,55 @@ class Solver(ABC):
     streams: ClassVar[Mapping[str, Any] | None] = None
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:  # noqa: ARG002
-        """Why a constraint cannot be taken though its class can: a fault of which only rows tell.
+        """Return a diagnostic if a constraint of an accepted class is not enforceable on the rows.
 
-        Asked before any trial for each constraint, with the rates of its pieces on training rows,
-        unless it hangs on what a trial will find.
+        Called before any trial for each constraint, with the rates of its pieces on the training
+        set, unless the constraint depends on the result of another trial.
         """
         return None
 
     @property
     def sees_slices(self) -> bool:
-        """Whether its classifiers look at the slices that goals name: these must not tell the label."""
+        """Whether classifiers use the slices named in goals, which must not reveal the label."""
         return False
 
     @property
     def takes_numbers(self) -> bool:
-        """Whether it learns labels that are numbers with the options that it has."""
+        """Whether the algorithm, with its current options, learns numeric labels."""
         wanted = type(self).numbers
         return wanted is not None and all(getattr(self, key) == wanted[key] for key in wanted)
 
     @property
     def takes_streams(self) -> bool:
-        """Whether it learns from rows that are in no memory with the options that it has."""
+        """Whether the algorithm, with its current options, learns from streamed rows."""
         wanted = type(self).streams
         return wanted is not None and all(getattr(self, key) == wanted[key] for key in wanted)
 
     @property
     def takes_classes(self) -> bool:
-        """Whether it learns labels of two classes with the options that it has."""
+        """Whether the algorithm, with its current options, learns labels of two classes."""
         return True
 
     @property
     def idle(self) -> Mapping[str, str]:
-        """Options that have no part in what it does, by what others say: a file that gives one is refused
-        with the reason (E104).
+        """Options without effect under the other options, each with the reason.
+
+        A file that sets one is rejected (E104).
         """
         return {}
 
     @property
     def chooses_by(self) -> str:
-        """The option, if any, by which settings are chosen on validation rows (E410 without any)."""
+        """The option, if any, that decides how settings are chosen on validation rows.
+
+        Validation rows are then required (E410).
+        """
         return ""
 
     @abstractmethod
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution: ...
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        """Return a solution of the problem.
+
+        All random numbers come from `rng`; `progress` is called with short messages.
+        """
+        ...

@@ -1,4 +1,4 @@
-"""Whether constraints on rates can be met at all, by any decisions on the rows."""
+"""Check whether any decisions on the rows can satisfy constraints on rates."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.forms import RateProgram
 
 SURE_VIOLATION = 1e-5
-"""Above this a violation that no decisions avoid is none of rounding."""
+"""Largest unavoidable violation that may be a rounding error."""
 VIOLATION_GAP = 1e-4
-"""How near the proven violation is to the least one."""
+"""Accuracy of the lower bound on the violation."""
 
 
 def min_constraint_excess(coefficients: Array, constants: Array) -> float:
-    """Least, over p in [0, 1]^n, of the largest of `coefficients @ p + constants`: a linear program.
+    """Return the minimum over p in [0, 1]^n of the largest of `coefficients @ p + constants`.
 
-    Above 0 no classifier of any kind meets all constraints. Rows with the same coefficients are
-    interchangeable; mostly there is one kind for each group, label and deployed decision.
+    Solved as a linear program. If the result is above 0, no classifier of any kind satisfies all
+    constraints. Rows with equal coefficients are interchangeable and merged; usually there is one
+    kind for each combination of group, label and deployed decision.
     """
-    from scipy.optimize import linprog  # noqa: PLC0415  slow, and a file without rules needs none
+    from scipy.optimize import linprog  # noqa: PLC0415  slow to import and rarely needed
 
     kinds, counts = np.unique(coefficients, axis=1, return_counts=True)
     m, count = kinds.shape
@@ -36,10 +37,12 @@ def min_constraint_excess(coefficients: Array, constants: Array) -> float:
 
 
 def min_violation(program: RateProgram, kinds: RowKinds) -> float:
-    """What the worst constraint is at least, whatever is decided on the rows, by a proof that holds to
-    `VIOLATION_GAP`: for goals of any class that a `RateProgram` can be made of. Where no proof was found, 0.
+    """Return a proven lower bound on the worst violation under any decisions on the rows.
+
+    The bound is accurate to `VIOLATION_GAP` and applies to all goals that a `RateProgram` can
+    express. Return 0 if no proof was found.
     """
-    # they import numba, which takes every process a third of a second
+    # imported here because they import numba, which takes a third of a second in every process
     from ratecli.solvers.hull.best import optimize_over_hull  # noqa: PLC0415
     from ratecli.solvers.hull.columns import RatePoints  # noqa: PLC0415
     from ratecli.solvers.hull.relaxation import Relaxation  # noqa: PLC0415
@@ -52,8 +55,10 @@ def min_violation(program: RateProgram, kinds: RowKinds) -> float:
 def unmet_status(
     program: RateProgram, kinds: RowKinds, reason: str, status: str = "no_solution_found"
 ) -> tuple[str, str]:
-    """Status and reason where an algorithm met not all constraints, which its own `reason` tells: only
-    what no decisions at all could meet is `infeasible`.
+    """Return status and reason for an algorithm that did not satisfy all constraints.
+
+    The status is `infeasible` only if no decisions at all could satisfy them; otherwise `status`
+    and `reason` are returned unchanged.
     """
     least = min_violation(program, kinds)
     if least <= SURE_VIOLATION:

@@ -1,4 +1,4 @@
-"""What a process has made lately: trials of one seed ask for the same fits."""
+"""Per-process cache of recent fits, because trials with the same seed repeat some of them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ _saved_seconds = 0.0
 
 
 def cache_adjusted_time() -> float:
-    """Seconds, with those that what is remembered had taken: no trial is quicker for another's work."""
+    """Return a clock in seconds that counts the original duration of cached fits.
+
+    A trial's time therefore does not depend on the work of other trials.
+    """
     return time.perf_counter() + _saved_seconds
 
 
 class FitCache(Generic[T]):
-    """Of what was made for a key, the `most` that were asked for last, with the seconds that each took."""
+    """LRU cache of the last `most` results, each with the seconds it took to compute."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: OrderedDict[bytes, tuple[T, float]] = OrderedDict()
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
-        """The same whether it was made before or is made now, as long as `make` draws nothing."""
-        global _saved_seconds  # noqa: PLW0603  of the process, as what is remembered is
+        """Return the cached result for `key`, or that of `make`, which must be deterministic."""
+        global _saved_seconds  # noqa: PLW0603  one clock per process, like the cache
         known = self._known.pop(key, None)
         if known is None:
             begun = time.perf_counter()
@@ -45,7 +48,7 @@ class FitCache(Generic[T]):
 
 
 def array_digest(said: object, X: Features, *arrays: NDArray[Any]) -> bytes:
-    """A key for what is made of rows and arrays, the rest in words."""
+    """Return a cache key for features, arrays and other parameters (`said`, hashed by its repr)."""
     rows = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
     found = blake2b(repr((said, X.shape)).encode())
     for array in (*rows, *arrays):

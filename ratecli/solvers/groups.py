@@ -1,4 +1,4 @@
-"""Groups of rows that can be told apart by the slices of goals."""
+"""Partition of rows into the groups that the slices of goals distinguish."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ HASH_BOUND = 2**62
 
 @dataclass(frozen=True)
 class Groups:
-    """The cells that the slices of the goals' rates cut the rows into.
+    """The cells into which the slices of the goals' rates partition the rows.
 
-    Only slices that a decision counts in; from which data set a row was drawn is no group.
+    Only slices of rates that depend on decisions count. The data set that a row comes from does not
+    define a group.
 
     Attributes
     ----------
@@ -35,6 +36,7 @@ class Groups:
 
     @classmethod
     def of_problem(cls, problem: Problem) -> Groups:
+        """Return the groups of a problem's rows."""
         pieces = [p for goal in (problem.objective, *problem.constraints) for p in goal.pieces]
         moving = (leaf for leaf in ex.leaves(*pieces) if leaf.rate.yes != leaf.rate.no)
         texts = sorted({str(leaf.where.visible) for leaf in moving if leaf.where.conditions})
@@ -44,8 +46,8 @@ class Groups:
 
     @classmethod
     def by(cls, slices: tuple[str, ...], members: NDArray[np.bool_]) -> Groups:
-        """The cells of (n, S) memberships."""
+        """Return the cells of memberships (n, S)."""
         words = np.random.default_rng(0).integers(-HASH_BOUND, HASH_BOUND, size=len(slices))
-        # sums modulo 2^64: equal for equal patterns, exactly
+        # Integer sums modulo 2^64 are exact, so equal patterns have equal sums.
         _, first, of = np.unique(members @ words, return_index=True, return_inverse=True)
         return cls(slices, members[first], of)

@@ -1,4 +1,4 @@
-"""Weighted linear classifiers by LIBLINEAR, through scikit-learn."""
+"""Weighted linear classifiers fitted by LIBLINEAR through scikit-learn."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from ratecli.models.base import Array, Features
 
 @cache
 def import_sklearn_linear() -> Any:
-    """scikit-learn with its linear models. To import it takes longer than to check a file, which
-    needs no more than the names of algorithms and their options.
+    """Return scikit-learn with its linear models, imported on first use.
+
+    The import takes longer than checking a file, which only needs the names and options of
+    algorithms.
     """
     import sklearn.linear_model  # noqa: PLC0415
     import sklearn.svm  # noqa: PLC0415
@@ -26,14 +28,14 @@ def import_sklearn_linear() -> Any:
 
 @dataclass(frozen=True)
 class LiblinearFit:
-    """Weights (d,), and whether the tolerance was met."""
+    """Weights (d,) and whether the tolerance was reached."""
 
     weights: Array
     converged: bool
 
 
 def add_ones_column(X: Features) -> Features:
-    """X with a column of ones: a bias that is regularized like any weight."""
+    """Return X with a column of ones, which makes the bias a regularized weight."""
     ones = np.ones((X.shape[0], 1))
     if isinstance(X, np.ndarray):
         return np.hstack([X, ones])
@@ -45,9 +47,14 @@ def fit_hinge(
 ) -> LiblinearFit:
     """Minimize `|w|^2 / 2 + sum of weights * max(0, 1 - signs * Xw)` by dual coordinate descent."""
     model = import_sklearn_linear().svm.LinearSVC(
-        loss="hinge", dual=True, fit_intercept=False, C=1.0, tol=tolerance, max_iter=iterations,
+        loss="hinge",
+        dual=True,
+        fit_intercept=False,
+        C=1.0,
+        tol=tolerance,
+        max_iter=iterations,
         random_state=seed,
-    )  # fmt: skip
+    )
     return _fit_sklearn_model(model, X, signs, weights)
 
 
@@ -56,15 +63,19 @@ def fit_logistic(
 ) -> LiblinearFit:
     """Minimize `|w|^2 / 2 + sum of weights * log(1 + exp(-signs * Xw))` by trust region Newton."""
     model = import_sklearn_linear().linear_model.LogisticRegression(
-        solver="liblinear", fit_intercept=False, C=1.0, tol=tolerance, max_iter=iterations,
+        solver="liblinear",
+        fit_intercept=False,
+        C=1.0,
+        tol=tolerance,
+        max_iter=iterations,
         random_state=seed,
-    )  # fmt: skip
+    )
     return _fit_sklearn_model(model, X, signs, weights)
 
 
 def _fit_sklearn_model(model: Any, X: Features, signs: Array, weights: Array) -> LiblinearFit:
     if len(np.unique(signs)) == 1:
-        # LIBLINEAR refuses a single class; a row of zeros of the other one changes nothing.
+        # LIBLINEAR rejects a single class; a zero row of the other class does not change the fit.
         zeros = np.zeros((1, X.shape[1]))
         X = np.vstack([X, zeros]) if isinstance(X, np.ndarray) else _append_rows(X, zeros)
         signs, weights = np.append(signs, -signs[0]), np.append(weights, weights.min())
@@ -81,7 +92,10 @@ def _append_rows(X: sparse.csr_array, rows: Array) -> sparse.csr_array:
 
 
 def to_int32_indices(X: Features) -> Features:
-    """LIBLINEAR takes 32-bit indices only; files and stacking may give 64-bit ones."""
+    """Return X with 32-bit sparse indices, the only ones that LIBLINEAR accepts.
+
+    Files and stacking may produce 64-bit ones.
+    """
     if isinstance(X, np.ndarray) or X.indices.dtype == X.indptr.dtype == np.int32:
         return X
     indices, starts = X.indices.astype(np.int32), X.indptr.astype(np.int32)

@@ -1,4 +1,4 @@
-"""Constraints that must hold with room to spare, or on validation rows, for any algorithm."""
+"""Enforce constraints with a margin or on validation rows, for any algorithm."""
 
 from __future__ import annotations
 
@@ -21,36 +21,37 @@ from ratecli.solvers.seldonian.measures import DecisionMeasurements
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 
 GUARD_VERSION = 2
-"""Part of the key of each guarded trial: counted up when its numbers change."""
+"""Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
-"""Times a problem is solved, at most."""
+"""Maximum number of times that a problem is solved."""
 MAX_SPARE_ROOM = 1e-3
-"""How much more room than required a tightened constraint may end with."""
+"""Largest unneeded slack that a tightened constraint may end with."""
 MAX_IGNORED_SHORTFALL = 1e-5
 """Largest shortfall that counts as none."""
 UNDEFINED_SHORTFALL = 1.0
-"""Shortfall of a constraint without a value: as much as a rate can be too large."""
+"""Shortfall of an undefined constraint: the most by which a rate can exceed a limit."""
 USABLE_STATUSES = {"solved", "iteration_limit"}
 
 
 @dataclass(frozen=True)
 class MarginSpec:
-    """How constraints are made to hold on new rows.
+    """How constraints are made to hold on new data.
 
-    A model satisfies its constraints on the rows it is fitted to, and on others a little less (Cotter
-    et al. 2019, "Training well-generalizing classifiers"). So constraints are judged on other rows, or
-    with a margin, and are tightened on the training rows until the judge finds no shortfall.
+    A model satisfies its constraints on the rows it was fitted to, but slightly less well on others
+    (Cotter et al. 2019, "Training well-generalizing classifiers"). Therefore constraints are judged
+    on other rows or with a margin, and are tightened on the training rows until no shortfall is
+    left.
 
     Attributes
     ----------
     split
         The rows on which constraints are judged.
     margin
-        Confidence of a one-sided normal interval whose upper end must satisfy the constraint; above a
-        half.
+        Confidence level, above one half, of a one-sided normal interval whose upper end must
+        satisfy the constraint.
     aim
-        Probability with which the safety test that follows is to be passed, at least a half. Training
-        rows predict the result of the test (see `seldonian.inflation.calibrated`).
+        Required probability, at least one half, of passing the safety test that follows. The result
+        of the test is predicted from training rows (see `seldonian.inflation.calibrate_inflation`).
     """
 
     split: Literal["train", "validation"] = "train"
@@ -65,21 +66,21 @@ def solve_with_margin(
     rng: np.random.Generator,
     progress: Progress = lambda _: None,
 ) -> Solution:
-    """Solve the problem with its constraints tightened until the guard's judge is satisfied.
+    """Solve the problem with constraints tightened until they hold as `guard` requires.
 
-    Each round adds the judged shortfall to the constraints. Where that leaves no model better than a
-    constant decision, the step was too large and is halved. Of the models tried, return the one of the
-    least objective whose main classifier satisfies the judge. If there is none, the status is
-    `no_solution_found` where a margin was to be kept (there are too few rows for it), else
-    `iteration_limit` with the model of the least shortfall.
+    Each round adds the shortfall measured on the judging rows to the constraints. If no model
+    better than a constant decision results, the step was too large and is halved. Of the models
+    tried, return the one with the smallest objective whose main classifier has no shortfall. If
+    there is none, the status is `no_solution_found` if a margin was required (there are too few
+    rows for it), else `iteration_limit` with the model of the smallest shortfall.
 
-    An algorithm that enforces nothing is run as it is, and so is one that prepares for the safety test
-    itself.
+    Algorithms that do not enforce constraints, and those that prepare for the safety test
+    themselves, run unchanged.
 
     Raises
     ------
     FaultError
-        E410 where constraints are judged on validation rows and there are none.
+        E410 if constraints are judged on validation rows and there are none.
     """
     if (
         guard == MarginSpec()
@@ -96,13 +97,13 @@ def solve_with_margin(
         by = [a + step * (b - a) for a, b in zip(start, target, strict=True)]
         solution = solver.solve(_tighten_problem(problem, by), rng, progress)
         if not tried and not (solution.variants and solution.status in USABLE_STATUSES):
-            return solution  # constraints that cannot be met cannot be met with room to spare
+            return solution  # infeasible constraints stay infeasible when tightened
         found = _evaluate_attempt(solution, problem, judge) if solution.variants else None
         if found is not None:
             tried.append(found)
         if found is None or found.objective >= constant:
             if attempt == 0:
-                break  # untightened already: tightening cannot help
+                break  # the untightened problem already fails, so tightening cannot help
             step /= 2
             continue
         if found.missed == 0 and _is_tight_enough(by, found.shortfalls):
@@ -116,9 +117,10 @@ def solve_with_margin(
 
 
 class _Attempt(NamedTuple):
-    """A solution, the decisions that were judged, and its objective on training rows.
+    """A solution with its judged decisions and its objective on the training set.
 
-    `missed` is the largest shortfall, 0 up to `MAX_IGNORED_SHORTFALL`, and `name` the constraint that has it.
+    `missed` is the largest shortfall, reduced by `MAX_IGNORED_SHORTFALL` and at least 0; `name` is
+    the constraint that has it.
     """
 
     missed: float
@@ -143,7 +145,7 @@ def _evaluate_attempt(solution: Solution, problem: Problem, judge: _ShortfallJud
 
 
 def _is_tight_enough(by: list[Array], shortfalls: list[Array]) -> bool:
-    """Whether no tightened constraint ends with more than `MAX_SPARE_ROOM` room that is not needed."""
+    """Whether no tightened constraint has unneeded slack above `MAX_SPARE_ROOM`."""
     return all(
         float(b[s < -MAX_SPARE_ROOM].max(initial=0.0)) == 0.0
         for b, s in zip(by, shortfalls, strict=True)
@@ -151,7 +153,7 @@ def _is_tight_enough(by: list[Array], shortfalls: list[Array]) -> bool:
 
 
 def _best_constant(problem: Problem, judge: _ShortfallJudge) -> float:
-    """Least training objective of a constant decision that satisfies the judge, infinite if none does."""
+    """Return the smallest training objective of a constant decision without shortfall, else inf."""
     rows, judged = (each.rates.sums.shape[1] for each in (problem, judge.problem))
     found = [
         problem.value_of(np.full(rows, decision))
@@ -173,7 +175,7 @@ def _choose_attempt(
         return best.solution
     judged = "by what the safety test will find" if guard.aim else f"on {guard.split} rows"
     reason = f"judged {judged} '{best.name}' is missed by {best.missed:.3g}"
-    if not best.missed:  # only a constraint with more room than was needed could not be met
+    if not best.missed:  # only constraints tightened more than necessary could not be satisfied
         reason = "the constraints hold with the room asked for, but not at the least objective"
     return replace(best.solution, status="iteration_limit", reason=reason)
 
@@ -181,7 +183,7 @@ def _choose_attempt(
 def _rows_needed_message(
     guard: MarginSpec, judge: _ShortfallJudge, best: _Attempt, useful: list[_Attempt]
 ) -> str:
-    """Why a margin cannot be kept, and with how many rows it could be."""
+    """Return why the margin was not achieved and, if known, how many rows would suffice."""
     where = "training" if guard.split == "train" else guard.split
     if not useful:
         return "no model was found that is better than a constant decision, even without a margin"
@@ -192,7 +194,7 @@ def _rows_needed_message(
 
 
 def _round_row_count(count: float) -> str:
-    """A number of rows, rounded up to two digits."""
+    """Format a number of rows, rounded up to two significant digits."""
     unit = 10 ** max(int(math.log10(count)) - 1, 0)
     return f"{math.ceil(count / unit) * unit:,}"
 
@@ -200,27 +202,27 @@ def _round_row_count(count: float) -> str:
 class _ShortfallJudge(Protocol):
     @property
     def problem(self) -> Problem:
-        """The rows that judge, with the goals there."""
+        """The problem on the judging rows."""
         ...
 
     def shortfalls(self, decisions: Array) -> list[Array]:
-        """By how much each piece of each constraint is missed, room included; negative if it is met."""
+        """Return violations of the pieces of each constraint with margin; negative if slack."""
         ...
 
     def rows_needed(self, decisions: Array) -> float:
-        """With about how many rows such decisions have no shortfall; infinite if no number is enough."""
+        """Return roughly how many rows these decisions need to have no shortfall, or infinity."""
         ...
 
 
 @dataclass(frozen=True)
 class _SafetyTestJudge:
-    """Judges by the predicted result of a safety test, which is to be passed with probability `aim`.
+    """Judges by the predicted result of a safety test, which must pass with probability `aim`.
 
     Attributes
     ----------
     problem
-        With each piece of the constraints as a constraint of its own, in order; where the method is not
-        `pieces`, they share the delta as if each had bounds of its own.
+        The problem with each piece of the constraints as a separate constraint, in order. Unless
+        the test's method is `pieces`, the pieces share their constraint's delta equally.
     counts
         The number of pieces of each constraint.
     """
@@ -250,7 +252,7 @@ class _SafetyTestJudge:
         ends = np.maximum.reduceat(np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL), starts)
         return np.split(ends, np.cumsum(self.counts)[:-1])
 
-    def rows_needed(self, decisions: Array) -> float:  # noqa: ARG002  the safety test tells
+    def rows_needed(self, decisions: Array) -> float:  # noqa: ARG002  the safety test reports it
         return math.inf
 
 
@@ -268,7 +270,7 @@ class _StandardErrorJudge:
         ]
 
     def rows_needed(self, decisions: Array) -> float:
-        """Standard errors fall with the square root of the number of rows; values stay as they are."""
+        """Return the number of rows, assuming that standard errors fall with its square root."""
         value, error = map(np.concatenate, zip(*self._estimates(decisions), strict=True))
         noisy = error > 0
         if (
@@ -280,7 +282,7 @@ class _StandardErrorJudge:
         return float(self.problem.rates.sums.shape[1] * ratio.max(initial=0.0) ** 2)
 
     def _estimates(self, decisions: Array) -> list[tuple[Array, Array]]:
-        """Value and standard error of each piece of each constraint; 0 errors where none are used."""
+        """Return values and standard errors (0 if not used) of the pieces of each constraint."""
         matrix = self.problem.rates
         rates, index = matrix.rates(decisions), matrix.index()
 

@@ -1,4 +1,4 @@
-"""A goal over rates of given rows: all that a solver sees."""
+"""The optimization problem that a solver receives: features, rates and goals."""
 
 from __future__ import annotations
 
@@ -26,37 +26,39 @@ ERROR_RATE = Leaf(RATES["error"])
 
 @dataclass(frozen=True)
 class Problem:
-    """Minimize the objective plus `l2 / 2 |w|^2` so that every piece of a constraint is at most 0.
+    """Minimize the objective plus `l2 / 2 |w|^2` with every piece of each constraint at most 0.
 
     Attributes
     ----------
     X
-        (n, d) features of the training rows; (n, 0) where there is a stream.
+        (n, d) features of the training rows; (n, 0) if the rows are streamed.
     rates
-        Every rate of the goals' pieces and ratios, and `error` of all labelled rows, on those rows.
+        All rates of the goals' pieces and ratios, and `error` of all labelled rows, on those rows.
     l2
-        Weight of `|w|^2 / 2` beside the mean hinge loss with margin 1, as LIBLINEAR has it:
-        `C = 1 / (n l2)`. Scores with the margin 1/2 of the ramp are half as large, and the same
-        problem in rate units has `lambda = 2 l2` (protocols of Goh et al. 2016, 2.4.2).
+        Weight of `|w|^2 / 2` beside the mean hinge loss with margin 1, as in LIBLINEAR: `C = 1 / (n
+        l2)`. Scores with the ramp's margin of 1/2 are half as large, and the same problem in rate
+        units has `lambda = 2 l2` (protocols of Goh et al. 2016, 2.4.2).
     validation
-        The same goals on validation rows, to choose among settings and to judge constraints, held to
-        what other algorithms reach there; None where there are none.
+        The same problem on validation rows, used to choose among settings and to judge constraints.
+        Limits that refer to other algorithms use their results there. None without such rows.
     slices
-        (n,) which rows are in each slice of the goals' rates, by the text of its conditions.
+        (n,) membership of the rows in each slice of the goals' rates, keyed by the text of its
+        conditions.
     known
-        (n,) which rows have a value of each column by which the goals' rates tell slices, by its name.
+        (n,) whether a row has a value in each column that defines slices of the goals' rates, keyed
+        by column name.
     label
-        (n,) what is to be estimated: 1 or 0, or a number; NaN where a row has none.
+        (n,) the label: 1 or 0, or a number; NaN where a row has none.
     label_range
-        Least and largest value of labels that are numbers, infinite where none is known; None for
+        Smallest and largest possible value of numeric labels, infinite where unknown; None for
         labels of two classes.
     promise
-        The safety test that the solution will have to pass, if any.
+        The safety test that the solution has to pass, if any.
     deployed
         The deployed model, for algorithms that need it.
     stream
-        The rows where they are in no memory; what is said here of n rows is then said of n cells of rows
-        that count alike (`streaming.stream_protocol`).
+        The rows, if they are not held in memory. Arrays over n rows are then arrays over n cells of
+        rows that count alike (`streaming.stream_protocol`).
     """
 
     X: Features
@@ -75,18 +77,18 @@ class Problem:
 
     @property
     def label_ends(self) -> Interval:
-        """Between which numbers all labels lie."""
+        """Smallest and largest possible label."""
         return (0.0, 1.0) if self.label_range is None else self.label_range
 
     def decisions(self, classifier: Classifier) -> Array:
-        """(n,) of a classifier that looks at no other slices than those of the goals."""
+        """Return the decisions (n,) of a classifier that uses only slices of the goals."""
         if self.stream is not None:
             return self.stream.decisions([classifier])[0]
         members = [self.slices[text] for text in classifier.slices]
         return classifier.decide(append_memberships(self.X, members))
 
     def violation(self, classifier: Classifier) -> float:
-        """By how much the worst constraint is broken, 0 if none is; what has no value counts as 1."""
+        """Return the violation of the worst constraint, 0 if all hold; undefined counts as 1."""
         rates, index = self.rates.rates(self.decisions(classifier))[:, None], self.rates.index()
         pieces = [piece for goal in self.constraints for piece in goal.pieces]
         broken = [float(values(piece, rates, index)[0]) for piece in pieces]
@@ -96,25 +98,28 @@ class Problem:
         return float(np.nan_to_num(broken, nan=1.0).max(initial=0.0))
 
     def value(self, classifier: Classifier) -> float:
-        """The objective of a classifier, NaN where it is undefined."""
+        """Return the objective of a classifier, NaN if it is undefined."""
         return self.value_of(self.decisions(classifier))
 
     def value_of(self, decisions: Array) -> float:
-        """The objective of decisions (n,), NaN where it is undefined."""
+        """Return the objective of decisions (n,), NaN if it is undefined."""
         rates, index = self.rates.rates(decisions)[:, None], self.rates.index()
         return float(values(self.objective.expression, rates, index)[0])
 
     def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
-        """Affine forms as `coefficients @ p + constants`: shapes (len(forms), n) and (len(forms),)."""
+        """Return affine forms as coefficients (m, n) and constants (m,).
+
+        The forms equal `coefficients @ p + constants` for decisions p.
+        """
         return combine_affine_forms(self.rates, forms)
 
     def error(self) -> tuple[Array, Array]:
-        """Plain error as `rows` gives it: shapes (1, n) and (1,).
+        """Return plain error in the form of `rows`: shapes (1, n) and (1,).
 
         Raises
         ------
         FaultError
-            E306 where no row has a label.
+            E306 if no row has a label.
         """
         if not self.rates.totals[self.rates.index()[ERROR_RATE]] > 0:
             hint = "say under the data set which column is its 'label'"
@@ -122,13 +127,22 @@ class Problem:
         return self.rows([Affine({ERROR_RATE: 1.0})])
 
     def labels(self) -> tuple[Array, Array]:
-        """Signs (n,) in {-1, 0, 1} and weights (n,) >= 0, summing to 1, of plain error; E306."""
+        """Return signs (n,) in {-1, 0, 1} and weights (n,) >= 0 with sum 1, as in plain error.
+
+        Raises
+        ------
+        FaultError
+            E306 if no row has a label.
+        """
         (coefficients,), _ = self.error()
         return -np.sign(coefficients), np.abs(coefficients)
 
 
 def combine_affine_forms(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Array, Array]:
-    """Affine forms of rates of n rows as `coefficients @ p + constants`: (m, n) and (m,)."""
+    """Return affine forms of the rates of n rows as coefficients (m, n) and constants (m,).
+
+    The forms equal `coefficients @ p + constants` for decisions p.
+    """
     index = rates.index()
     mix = np.zeros((len(forms), len(index)))
     for j, form in enumerate(forms):
@@ -139,7 +153,7 @@ def combine_affine_forms(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Ar
 
 
 def sum_by_goal(owners: Sequence[str], found: Array) -> dict[str, float]:
-    """Numbers (J,) of the pieces of constraints, summed over those of each, by the constraints' names."""
+    """Return the sum of `found` (J,) over the pieces of each constraint, by constraint name."""
     total = dict.fromkeys(owners, 0.0)
     for name, value in zip(owners, found, strict=True):
         total[name] += float(value)

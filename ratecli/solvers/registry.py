@@ -1,4 +1,4 @@
-"""Algorithms by the name YAML uses. Listing them imports none of them."""
+"""Registry of algorithms by the name used in YAML. Listing them does not import them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Name, one line on what it does, where it comes from, `module:Class`, the package beside our own
-    that it needs (an optional one, of the extra of that name), options in the place of the class's
-    defaults, and whether another package brings it.
+    """Registry entry of an algorithm.
+
+    Attributes
+    ----------
+    name, summary, source
+        The name, one line on what the algorithm does, and the publication or package it comes from.
+    path
+        `module:Class`.
+    needs
+        An optional package that the algorithm requires; the extra of ratecli has the same name.
+    preset
+        Options that replace the class's defaults.
+    plugged
+        Whether another package provides the algorithm.
     """
 
     name: str
@@ -34,7 +45,7 @@ class Algorithm:
     plugged: bool = False
 
     def missing(self) -> Diagnostic | None:
-        """E202 where what it needs is not installed."""
+        """Return an E202 diagnostic if the required optional package is not installed."""
         if not self.needs or find_spec(self.needs) is not None:
             return None
         message = f"'{self.name}' needs {self.needs}, which is not installed"
@@ -42,11 +53,23 @@ class Algorithm:
 
     @property
     def plugin(self) -> plugins.Plugin | None:
-        """Of another package's, the entry point; raises E210 where several packages claim the name."""
+        """The entry point of an algorithm from another package, else None.
+
+        Raises
+        ------
+        FaultError
+            E210 if several packages claim the name.
+        """
         return plugins.find_plugin("algorithm", self.name) if self.plugged else None
 
     def load(self) -> type[Solver]:
-        """Raises E210 for a plugin that cannot be used."""
+        """Import and return the solver class.
+
+        Raises
+        ------
+        FaultError
+            E210 for a plugin that cannot be used.
+        """
         plugin = self.plugin
         if plugin is not None:
             return plugin_solver_class(plugin)
@@ -76,7 +99,8 @@ BUILT_IN_ALGORITHMS = (
     ),
     Algorithm(
         "post_shift",
-        "the best thresholds of groups on a plain classifier's score, randomized where that is better",
+        "the best thresholds of groups on a plain classifier's score, "
+        "randomized where that is better",
         "Hardt, Price, Srebro 2016; Narasimhan, Cotter, Gupta 2019, table 3",
         "ratecli.solvers.baselines.post_shift:PostShift",
     ),
@@ -119,13 +143,16 @@ BUILT_IN_ALGORITHMS = (
     ),
     Algorithm(
         "seldonian",
-        "linear model, randomized, deterministic or of a number, that is expected to pass its safety test",
-        "Thomas, Castro da Silva, Barto, Giguere, Brun, Brunskill 2019; the Seldonian Toolkit's tutorial",
+        "linear model, randomized, deterministic or of a number, "
+        "that is expected to pass its safety test",
+        "Thomas, Castro da Silva, Barto, Giguere, Brun, Brunskill 2019; "
+        "the Seldonian Toolkit's tutorial",
         "ratecli.solvers.seldonian.solver:Seldonian",
     ),
     Algorithm(
         "balanced_tree",
-        "filter that balances groups by a tree of randomized splits, none of which says much of a group",
+        "filter that balances groups by a tree of randomized splits, "
+        "none of which says much of a group",
         "Deng, Diana, Kearns, Roth 2023; its splits are ours",
         "ratecli.solvers.filtering.solver:BalancedTree",
     ),
@@ -154,7 +181,7 @@ BUILT_IN_ALGORITHMS = (
 
 @cache
 def all_algorithms() -> dict[str, Algorithm]:
-    """All algorithms, those of other packages after our own; ours cannot be replaced."""
+    """Return all algorithms by name, built-in ones first. Plugins cannot replace built-in ones."""
     found = {algorithm.name: algorithm for algorithm in BUILT_IN_ALGORITHMS}
     for name, claimed in plugins.plugins_by_name("algorithm").items():
         origin = " and ".join(each.origin for each in claimed)
@@ -164,8 +191,14 @@ def all_algorithms() -> dict[str, Algorithm]:
 
 
 def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:
-    """The class that a plugin is; raises E210 where it is none of a solver."""
-    from ratecli.solvers.base import Solver  # noqa: PLC0415  listings do without NumPy
+    """Return the class that a plugin provides.
+
+    Raises
+    ------
+    FaultError
+        E210 if it is not a usable solver class.
+    """
+    from ratecli.solvers.base import Solver  # noqa: PLC0415  keeps NumPy out of listings
 
     found = plugin.load()
     if not (isinstance(found, type) and issubclass(found, Solver)):
@@ -175,7 +208,7 @@ def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:
     parameters = getattr(found, "__dataclass_params__", None)
     if "__dataclass_params__" not in vars(found) or not getattr(parameters, "frozen", False):
         raise plugin.broken("its class must be decorated with @dataclass(frozen=True)")
-    options = fields(found)  # type: ignore[arg-type]  # which mypy cannot know to be a dataclass
+    options = fields(found)  # type: ignore[arg-type]  # mypy does not know that it is a dataclass
     without = [each.name for each in options if each.default is each.default_factory is MISSING]
     if without:
         raise plugin.broken(f"its option '{without[0]}' has no default")
@@ -183,7 +216,7 @@ def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:
 
 
 def loadable_solvers() -> Iterator[tuple[str, type[Solver]]]:
-    """Name and class of every algorithm but the plugins that are broken: of those `ls` warns."""
+    """Yield name and class of every algorithm except broken plugins, about which `ls` warns."""
     for name, algorithm in all_algorithms().items():
         with suppress(FaultError):
             yield name, algorithm.load()

@@ -1,4 +1,4 @@
-"""The model in use, looked at as any other."""
+"""The `audit` algorithm, which evaluates the deployed model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,28 @@ from ratecli.solvers.problem import Problem
 
 @dataclass(frozen=True)
 class Audit(Solver):
-    """The deployed model itself, as it is: measured beside the others and, with a safety test, certified.
+    """Returns the deployed model unchanged, to compare it with others and to certify it.
 
-    Nothing is fitted. What a stored model was trained on nobody knows: a certificate holds if these were
-    not the rows of the test.
+    Nothing is fitted. The rows that a stored model was trained on are not known: a certificate is
+    valid only if they do not include the rows of the safety test.
     """
 
     role: ClassVar[Role] = "ignores"
     needs_deployed: ClassVar[bool] = True
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
-        """Raises ValueError where the problem has no deployed model: files without one are refused."""
+    def solve(
+        self,
+        problem: Problem,
+        rng: np.random.Generator,  # noqa: ARG002
+        progress: Progress,  # noqa: ARG002
+    ) -> Solution:
+        """Return the deployed model.
+
+        Raises
+        ------
+        ValueError
+            If the problem has no deployed model. Files without one are rejected before a run.
+        """
         if problem.deployed is None:
             raise ValueError("there is no deployed model to audit")
         return Solution({"deployed": problem.deployed})

@@ -1,4 +1,4 @@
-"""The best random choice among cuts, one for each group."""
+"""The best randomized choice of one threshold per group, as a point of a hull of rates."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ratecli.solvers.oracles.threshold import all_thresholds
 from ratecli.solvers.problem import ERROR_RATE
 
 CutIndices = NDArray[np.intp]
-"""Numbers of cuts of a group, 0 for no yes, ascending as the threshold falls."""
+"""Ascending indices of cuts of a group. Cut 0 has no positive decisions; thresholds descend."""
 
 FLAT_DIRECTION = 1e-9
-"""A direction in which nothing moves by more than this part of what moves most does not count."""
+"""Directions in which values vary by at most this part of the largest variation are ignored."""
 MAX_CUTS_KEPT_WHOLE = 256
-"""A group with so few cuts keeps them all."""
+"""All cuts of a group are kept if it has no more than this."""
 
 
 @dataclass(frozen=True)
 class GroupCuts:
-    """The T cuts of a group: who is decided yes above each of T thresholds.
+    """The T cuts of a group: positive decisions for the rows above each of T thresholds.
 
     Attributes
     ----------
@@ -51,20 +51,20 @@ class GroupCuts:
         return len(self.thresholds)
 
     def points(self, slopes: Array, chosen: CutIndices | slice) -> Array:
-        """(K, ...) what some cuts add to the rates, where kinds have `slopes` (K, all kinds)."""
+        """Return (K, ...) what cuts add to the rates, given slopes (K, all kinds) of kinds."""
         return np.asarray(slopes[:, self.kinds] @ self.yes[:, chosen])
 
     def costs(self, prices: Array, slopes: Array) -> Array:
-        """(T,) what each cut costs where rates have the prices (K,)."""
+        """Return (T,) the cost of each cut at the prices (K,) of the rates."""
         return np.asarray((prices @ slopes[:, self.kinds]) @ self.yes)
 
 
 def cuts_by_group(
     scores: Array, groups: Groups, kinds: RowKinds, directions: Array
 ) -> list[GroupCuts]:
-    """The cuts of each group on scores (n,).
+    """Return the cuts of each group on scores (n,).
 
-    A group whose decisions move the goals in none of their `directions` (F, K) has one cut, that of
+    A group whose decisions affect the goals in none of their `directions` (F, K) has one cut, at
     the threshold 0.
     """
     found = []
@@ -85,7 +85,7 @@ def cuts_by_group(
 
 
 def goal_directions(program: RateProgram) -> Array:
-    """(F, K) slopes in the rates of all that the goals are functions of, none of them 0."""
+    """Return the nonzero slopes (F, K) in the rates of all that the goals are functions of."""
     forms = (program.objective, *program.constraints)
     rows = [form.line.slopes for form in forms]
     rows += [line.slopes for each in program.fractions for line in (each.top, each.bottom)]
@@ -97,11 +97,11 @@ def goal_directions(program: RateProgram) -> Array:
 
 
 def hull_vertices(cell: GroupCuts, moves: Array) -> CutIndices | None:
-    """The cuts on the convex hull of all that the cell's cuts do, None where it is not known.
+    """Return the cuts on the convex hull of the effects of a cell's cuts, or None if it is unknown.
 
-    No other cut can matter to goals that are functions of `moves @ yes`, moves (F, Q): any point of
-    the hull is a random choice among these. In two dimensions the hull is found exactly, as that of
-    a ROC curve is; in more, all cuts are kept where there are few.
+    No other cut can matter to goals that are functions of `moves @ yes`, moves (F, Q), because
+    every point of the hull is a random choice among these. In two dimensions the hull is computed
+    exactly, like that of a ROC curve; in more dimensions all cuts are kept if there are few.
     """
     if len(cell) <= MAX_CUTS_KEPT_WHOLE:
         return np.arange(len(cell))
@@ -124,10 +124,11 @@ def _are_collinear(points: Array) -> bool:
 
 
 def couple_group_cuts(chances: Sequence[tuple[CutIndices, Array]]) -> tuple[CutIndices, Array]:
-    """Cuts of all groups at once: (M, C) and their M chances, of each group's cuts and chances.
+    """Combine the cuts and chances of each group into joint cuts (M, C) with chances (M,).
 
-    One number drawn for all of them, so that M is at most the number of cuts less that of groups,
-    and 1 more, and so that who draws a lower threshold in one group does so in all.
+    A single random number determines the cuts of all groups. Hence M is at most the number of cuts
+    minus the number of groups plus 1, and a number that selects a lower threshold in one group does
+    so in all.
     """
     ends = [np.cumsum(each) for _, each in chances]
     steps = np.unique(np.concatenate([[0.0, 1.0], *(each[:-1] for each in ends)]).clip(0, 1))
@@ -142,28 +143,28 @@ def couple_group_cuts(chances: Sequence[tuple[CutIndices, Array]]) -> tuple[CutI
 
 
 OBJECTIVE_TIE = 1e-8
-"""Objectives that differ by no more are the same."""
+"""Objectives that differ by no more than this count as equal."""
 INITIAL_CUTS = 33
-"""Cuts, spread evenly, that a group begins with where not all that matter are known."""
+"""Number of evenly spread cuts that a group starts with if its relevant cuts are not all known."""
 MIN_CUT_CHANCE = 1e-9
-"""Below this a chance is what rounding left of none."""
+"""Smaller chances are treated as rounding errors of 0."""
 
 
 @dataclass
 class GroupHull:
     """A hull with a block of points for each group (Hardt, Price, Srebro 2016, for any goal).
 
-    Where a group's cuts can be thinned out to the vertices of their own hull, the best point is that
-    of all cuts. Elsewhere cuts are added that are cheap at the prices of the best point so far, until
-    none promises more than the gap; by duality that is as certain where no goal has fractions, and
-    only as far as one can see from the point where some has.
+    If the cuts of every group can be reduced to the vertices of their own hull, the best point is
+    the optimum over all cuts. Otherwise cuts that are cheap at the prices of the current best point
+    are added until none promises to improve it by more than the gap. By duality this is equally
+    certain if no goal has fractions; with fractions it only holds locally.
 
     Attributes
     ----------
     kept
         The cuts of each group that are points of the hull.
     whole
-        Of each group, whether no others can matter.
+        For each group, whether no other cuts can matter.
     """
 
     program: RateProgram
@@ -188,31 +189,33 @@ class GroupHull:
 
     @property
     def error(self) -> Array:
-        """(K,) 1 where the rate is plain error."""
+        """(K,) 1 for plain error, 0 for other rates."""
         index = self.kinds.matrix.index()
         return np.asarray(np.eye(len(index))[index[ERROR_RATE]])
 
     @property
     def origin(self) -> Array:
-        """(K,) the rates where nobody is decided yes."""
+        """(K,) the rates when all decisions are negative."""
         return np.nan_to_num(self.kinds.matrix.c)
 
     @property
     def sure(self) -> bool:
-        """Whether bounds and gaps are of all cuts, not only of those that are kept."""
+        """Whether bounds and gaps hold for all cuts, not only for those that are kept."""
         return all(self.whole) or not self.program.fractions
 
     @property
     def columns(self) -> RatePoints:
+        """The kept cuts as points of the hull, one block for each group."""
         parts = zip(self.cells, self.kept, strict=True)
         points = [cell.points(self.kinds.slopes, kept) for cell, kept in parts]
         sizes = [len(kept) for kept in self.kept]
         return RatePoints(np.hstack(points), np.repeat(np.arange(len(sizes)), sizes), self.origin)
 
     def best(self) -> HullOptimum:
-        """The best point, or where none meets the constraints the one of least violation.
+        """Return the best point, or the one of least violation if none satisfies the constraints.
 
-        That one may meet them all: then the search for the best one gave up, and there is no bound.
+        If the latter satisfies them after all, the search for the best point gave up and there is
+        no bound.
         """
         relaxation = Relaxation(self.program, self.columns, touching=self._touching)
         found = optimize_over_hull(relaxation, 0.5 * self.gap)
@@ -231,10 +234,10 @@ class GroupHull:
         return found
 
     def settled(self, found: HullOptimum) -> HullOptimum:
-        """Of points as good as the best one that of least error; it alone where the objective has
-        fractions.
+        """Return the point of least error among those as good as `found`.
 
-        A divergence may be 0 for choices that have little more in common than that.
+        Distinguishes between optima of objectives such as divergences, which are 0 for very
+        different choices. Returns `found` if it is infeasible or if the objective has fractions.
         """
         aim, most = self.program.objective, found.value + OBJECTIVE_TIE
         if not self.feasible or aim.shares.any():
@@ -251,8 +254,9 @@ class GroupHull:
         return replace(found, weights=near.weights, rates=near.rates, value=value)
 
     def cheaper(self, found: HullOptimum) -> tuple[float, list[CutIndices]]:
-        """What the cheapest cut of each group that is not whole promises to save, all in all, and the
-        cuts to keep with those.
+        """Return the total saving promised by each group's cheapest cut, and the cuts to keep.
+
+        These are the kept cuts and the cheapest ones. Groups that are whole are skipped.
         """
         saved, more = 0.0, list(self.kept)
         parts = np.split(found.weights, np.cumsum([len(kept) for kept in self.kept])[:-1])
@@ -265,7 +269,7 @@ class GroupHull:
         return saved, more
 
     def chances(self, weights: Array) -> list[tuple[CutIndices, Array]]:
-        """Of each group the cuts that have a chance, and their chances, which add up to 1."""
+        """Return each group's cuts with positive chances, and these chances, which sum to 1."""
         parts = np.split(weights, np.cumsum([len(kept) for kept in self.kept])[:-1])
         found = []
         for kept, part in zip(self.kept, parts, strict=True):
@@ -274,7 +278,7 @@ class GroupHull:
         return found
 
     def rates(self, combinations: CutIndices) -> Array:
-        """(K, N) of N combinations (C, N) of a cut of each group."""
+        """Return (K, N) the rates of N combinations (C, N) of one cut per group."""
         parts = zip(self.cells, combinations, strict=True)
         each = (cell.points(self.kinds.slopes, chosen) for cell, chosen in parts)
         return np.asarray(sum(each, self.origin[:, None]))

@@ -1,4 +1,4 @@
-"""Affine goals in fairlearn's terms. Importing this needs fairlearn."""
+"""Affine goals as fairlearn moments. Importing this module requires fairlearn."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ratecli.models.base import Array
 
 
 class AffineRowsMoment(ClassificationMoment):  # type: ignore[misc]
-    """`slopes @ decisions + constants`, each at most 0 as a constraint: (m, n) and (m,).
+    """The moment `slopes @ decisions + constants`, (m, n) and (m,), at most 0 as a constraint.
 
-    fairlearn's own moments compare groups with all rows, and weigh each row by 1 / n; these are what
-    the rules of the file say.
+    fairlearn's own moments compare groups with all rows and weight each row by 1 / n; this one
+    follows the constraints in the file.
     """
 
     def __init__(self, slopes: Array, constants: Array) -> None:
@@ -40,6 +40,6 @@ class AffineRowsMoment(ClassificationMoment):  # type: ignore[misc]
         return lambda_vec
 
     def signed_weights(self, lambda_vec: pd.Series[float] | None = None) -> pd.Series[float]:
-        """What a yes of each row is worth, in units of 1 / n."""
+        """Return the value of a positive decision for each row, in units of 1 / n."""
         prices = np.ones(len(self.constants)) if lambda_vec is None else lambda_vec.to_numpy()
         return pd.Series(-self.total_samples * (prices @ self.slopes))

@@ -1,4 +1,4 @@
-"""The plain linear classifier that other baselines start from."""
+"""Plain linear classifiers and regressors without constraints, used by other baselines."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LossName = Literal["hinge", "logistic", "squared"]
 ClassificationLoss = Literal["hinge", "logistic"]
 
 SVM_GAP = 1e-5
-"""Of the SVM, relative to the mean hinge loss."""
+"""Duality gap of the SVM, relative to the mean hinge loss."""
 LOGISTIC_TOLERANCE = 1e-4
 MAX_ITERATIONS = 20_000
 CACHED_SVMS = 8
-"""How many SVMs a process remembers, the latest ones: sweep points and baselines ask for the same."""
+"""Number of recent SVMs that a process caches: sweep points and baselines fit the same ones."""
 
 
 class SvmFit(NamedTuple):
-    """Weights and bias (d + 1,), how near they are to the best, and after how many Newton steps."""
+    """Weights and bias (d + 1,), convergence, duality gap and the number of Newton steps."""
 
     w: Array
     converged: bool
@@ -45,34 +45,48 @@ _svm_cache = FitCache[SvmFit](CACHED_SVMS)
 def fit_plain_classifier(
     problem: Problem, loss: ClassificationLoss, rng: np.random.Generator
 ) -> tuple[Threshold, str]:
-    """Least mean loss plus `l2 / 2 |w|^2`, the bias in it, on the labelled rows.
+    """Minimize the mean loss plus `l2 / 2 |w|^2`, bias included, on the labelled rows.
 
-    The SVM to a certified gap, logistic regression by LIBLINEAR. Also why it is not quite the least
-    one, "" if it is. Raises E306 where no row has a label, E406 where labels are numbers.
+    The SVM is solved to a certified gap, logistic regression by LIBLINEAR. Also returns why the
+    solution is not quite optimal, "" if it is.
+
+    Raises
+    ------
+    FaultError
+        E306 if no row has a label, E406 if labels are numbers.
     """
     if score_model_of(problem).numeric:
         message = f"the labels are numbers, and {loss} loss tells two classes apart"
         raise FaultError(Diagnostic("E406", message, "say unconstrained: {loss: squared}"))
     if problem.stream is not None:
-        # it imports numba, which takes every process a fifth of a second
+        # imported here because it imports numba, which takes a fifth of a second in every process
         from ratecli.solvers.streamed.plain import fit_plain_streamed  # noqa: PLC0415
 
         return fit_plain_streamed(problem, loss)
     if loss == "logistic":
         return _fit_logistic(problem, rng)
     svm = _fit_svm_cached(problem)
-    short = "" if svm.converged else (
-        f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above "
-        f"{SVM_GAP:.2g} of its loss"
-    )  # fmt: skip
-    # in rate units the scores, and so the weights, are half those of a margin of 1
+    short = (
+        ""
+        if svm.converged
+        else (
+            f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above "
+            f"{SVM_GAP:.2g} of its loss"
+        )
+    )
+    # In rate units the scores, and so the weights, are half as large as with a margin of 1.
     return Threshold(2 * svm.w[:-1], 2 * float(svm.w[-1])), short
 
 
 def fit_plain_estimate(problem: Problem) -> LinearRegressor:
-    """Least mean squared error plus `l2 / 2 |w|^2`, the bias not in it, on the labelled rows: exact.
+    """Minimize the mean squared error plus `l2 / 2 |w|^2`, bias excluded, on the labelled rows.
 
-    Raises E306 where no row has a label, E406 where labels are two classes.
+    The solution is exact.
+
+    Raises
+    ------
+    FaultError
+        E306 if no row has a label, E406 if labels are two classes.
     """
     model = score_model_of(problem)
     if not model.numeric:

@@ -1,4 +1,4 @@
-"""A threshold for each group on the score of a plain classifier: the baseline of Narasimhan et al."""
+"""The `post_shift` algorithm: one threshold per group on a plain classifier's score."""
 
 from __future__ import annotations
 
@@ -37,27 +37,28 @@ MAX_ROUNDS = 100
 class PostShift(Solver):
     """The best thresholds of groups on one score (Hardt, Price, Srebro 2016), for any goal.
 
-    The score is that of `unconstrained`. The groups are the cells that the slices of the goals' rates
-    cut the rows into: where two share a threshold, it is because that is best. They have to be known
-    of whoever is decided, and need not be features. From which data set a row was drawn is not known
-    then and makes no groups.
+    The score is that of `unconstrained`. The groups are the cells into which the slices of the
+    goals' rates partition the rows; two groups share a threshold only if that is optimal. Group
+    membership must be known when a row is classified, but need not be a feature. The data set that
+    a row comes from is not known then and does not define a group.
 
-    A random choice among thresholds, `stochastic`, meets all constraints on training rows with the
-    least objective there is for such a choice. It is the best point of a hull with a block for each
-    group, whose points are the group's cuts; few groups need a choice of two, the others have one
-    threshold. Exact to `gap` (`gap` in the trace), but where a goal has ratios of rates and a group
-    has more than two sorts of rows that count differently (labels and a deployed model's decisions,
-    or several data sets): there it is as good as any near by, and the trace has no gap.
+    The variant `stochastic` is a random choice among thresholds, which satisfies all constraints on
+    the training set with the smallest objective of any such choice. It is the best point of a hull
+    with a block for each group, whose points are the group's cuts; most groups have a single
+    threshold, few need a random choice between two. It is optimal within `gap` (`gap` in the trace)
+    unless a goal has ratios of rates and a group has more than two kinds of rows that count
+    differently (labels and a deployed model's decisions, or several data sets): then it is a local
+    optimum, and the trace has no gap.
 
-    `deterministic` is the best single threshold for each group. It is the best of all where `exact` in
-    the trace is true: where choices are few, or no goal is a comparison of ratios.
+    The variant `deterministic` is the best single threshold for each group. It is a global optimum
+    if `exact` in the trace is true: if there are few choices, or if no goal compares ratios.
 
     Attributes
     ----------
     loss
-        Of the score: `logistic` or `hinge`, as that of `unconstrained`.
+        Loss of the score, as in `unconstrained`: `logistic` or `hinge`.
     gap
-        How far the objective may be from the least one.
+        How far the objective may be from the optimum.
     """
 
     loss: Literal["logistic", "hinge"] = "logistic"
@@ -92,6 +93,8 @@ class PostShift(Solver):
 
 
 class _GroupThresholdSearch:
+    """Column generation over the cuts of groups, with its trace and result."""
+
     def __init__(self, hull: GroupHull, scorer: Threshold, groups: Groups, begun: float) -> None:
         self.hull, self.scorer, self.groups, self.begun = hull, scorer, groups, begun
         self.trace: list[dict[str, Any]] = []
@@ -102,7 +105,7 @@ class _GroupThresholdSearch:
         return not self.ended and len(self.trace) < MAX_ROUNDS
 
     def step(self) -> str:
-        """The best point of the hull so far, and cuts that are cheap at its prices."""
+        """Find the best point of the current hull, then add cuts that are cheap at its prices."""
         program = self.hull.program
         found = self.hull.best()
         promised, more = self.hull.cheaper(found)
@@ -125,7 +128,11 @@ class _GroupThresholdSearch:
         return f"objective {row['objective']:.5g}, violation {row['violation']:.2g}, {kept} cuts"
 
     def variants(self) -> Mapping[str, Classifier]:
-        """The single choice takes the place of a random one that is worse, as of a search cut short."""
+        """Return the variants by name.
+
+        The deterministic choice replaces a worse random one, which an interrupted search may
+        return.
+        """
         choices, chances = couple_group_cuts(self.chances)
         single = best_deterministic_cuts(self.hull, self.found, self.bound, self.chances)
         found = self.found.value - self.hull.gap if self.hull.feasible else -np.inf
@@ -145,7 +152,7 @@ class _GroupThresholdSearch:
         return GroupThreshold(self.scorer, groups.slices, groups.patterns, np.array(chosen))
 
     def ending(self) -> tuple[str, str]:
-        """Status and reason."""
+        """Return status and reason."""
         if self.hull.feasible and self.hull.program.missed(self.found.rates) == np.inf:
             return "iteration_limit", UNDEFINED_RATIO_REASON
         if self.hull.feasible and self.ended and self.left <= self.hull.gap:

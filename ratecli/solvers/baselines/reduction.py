@@ -1,4 +1,4 @@
-"""fairlearn's reduction of fair classification to weighted classification, on our goals."""
+"""The `exponentiated_gradient` algorithm: fairlearn's reduction to weighted classification."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.problem import Problem
 
 MIN_CHANCE = 1e-9
-"""Below this a chance is what rounding left of none."""
+"""Smaller chances are treated as rounding errors of 0."""
 
 
 @dataclass(frozen=True)
 class ExponentiatedGradient(Solver):
-    """fairlearn's `ExponentiatedGradient` (Agarwal et al. 2018, algorithm 1) as it is.
+    """fairlearn's `ExponentiatedGradient` (Agarwal et al. 2018, algorithm 1), unchanged.
 
-    Multipliers grow exponentially with what their constraint misses; the learner is LIBLINEAR's
-    logistic regression with a regularized bias, fitted to the signs of the costs and weighted by
-    their size. After each step a linear program finds the best mixture of the classifiers so far.
-    Every affine constraint is taken as it is written, by moments of our own: demographic parity, equal
-    opportunity, equalized odds and error rate parity, as differences or as ratios, are among them.
-    A constraint may be missed by up to twice the gap that is left (`not_met`).
+    Multipliers grow exponentially with the violation of their constraint. The learner is
+    LIBLINEAR's logistic regression with a regularized bias, fitted to the signs of the costs and
+    weighted by their size. After each step a linear program finds the best mixture of the
+    classifiers so far. Any affine constraint is enforced exactly as written, through ratecli's own
+    moments; this includes demographic parity, equal opportunity, equalized odds and error rate
+    parity, as differences or as ratios. A constraint may be violated by up to twice the remaining
+    gap (`not_met`).
 
     Attributes
     ----------
     eps
-        Inverse of the most that multipliers add up to.
+        Inverse of the largest sum of multipliers.
     iterations
-        Most steps.
+        Maximum number of steps.
     gap
-        Duality gap at which it stops; by default half a standard error of the error of the first
-        classifier, as fairlearn has it.
+        Duality gap at which the algorithm stops. The default is fairlearn's: half a standard error
+        of the first classifier's error.
     """
 
     eps: Annotated[float, Gt(0)] = 0.01
@@ -64,7 +65,7 @@ class ExponentiatedGradient(Solver):
         slopes, constants = problem.rows(
             [form for goal in problem.constraints for form in affine_pieces(goal)]
         )
-        if not len(constants):  # fairlearn wants a constraint: one that always holds
+        if not len(constants):  # fairlearn requires a constraint: add one that always holds
             slopes, constants = np.zeros((1, problem.X.shape[0])), np.full(1, -1.0)
         learner = LogisticRegression(
             solver="liblinear",
@@ -72,12 +73,16 @@ class ExponentiatedGradient(Solver):
             random_state=int(rng.integers(2**31)),
         )
         reduction = Reduction(
-            learner, AffineRowsMoment(slopes, constants), objective=aim, eps=self.eps,
-            max_iter=self.iterations, nu=self.gap,
-        )  # fmt: skip
+            learner,
+            AffineRowsMoment(slopes, constants),
+            objective=aim,
+            eps=self.eps,
+            max_iter=self.iterations,
+            nu=self.gap,
+        )
         signs, _ = problem.labels()
         with warnings.catch_warnings():
-            # what pandas will change is fairlearn's business
+            # pandas deprecations concern fairlearn's code
             warnings.simplefilter("ignore", DeprecationWarning)
             reduction.fit(to_int32_indices(problem.X), (signs > 0).astype(int))
         members, chances = _mixture_members(reduction)
@@ -100,7 +105,7 @@ class ExponentiatedGradient(Solver):
 
 
 def _mixture_members(reduction: Any) -> tuple[tuple[Classifier, ...], Any]:
-    """The classifiers with a chance, and their chances, which add up to 1."""
+    """Return the classifiers with positive chances, and these chances, which sum to 1."""
     chances = reduction.weights_.to_numpy(dtype=float)
     numbers = reduction.weights_.index[chances > MIN_CHANCE]
     width = reduction.constraints_.X.shape[1]
@@ -110,7 +115,8 @@ def _mixture_members(reduction: Any) -> tuple[tuple[Classifier, ...], Any]:
 
 
 def _linear_classifier(model: Any, width: int) -> Classifier:
-    if type(model).__name__ == "DummyClassifier":  # where all costs have one sign
+    if type(model).__name__ == "DummyClassifier":
+        # fairlearn's fallback if all costs have the same sign
         return Threshold(np.zeros(width), 1.0 if model.constant == 1 else -1.0)
     return Logistic(model.coef_[0].astype(float), float(model.intercept_[0]))
 

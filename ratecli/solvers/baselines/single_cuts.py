@@ -1,4 +1,4 @@
-"""The best single cut of each group: the deterministic choice."""
+"""Search for the best deterministic choice of one threshold per group."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from ratecli.solvers.baselines.group_hull import CutIndices, GroupHull
 from ratecli.solvers.hull.best import HullOptimum
 
 ROUNDING = 1e-12
-"""What a sum of a few exact rates may be off by."""
+"""Rounding error of a sum of a few exact rates."""
 MAX_CHOICES_AT_ONCE = 100_000
-"""Choices that are looked at at once."""
+"""Maximum number of choices evaluated together."""
 MAX_ENTRIES_AT_ONCE = 20_000_000
-"""Rates, or costs, of those."""
+"""Maximum number of rates or costs computed together."""
 STARTS = 64
 PASSES = 20
 PAIR_REACH = 25
-"""How many cuts up and down two groups are moved together."""
+"""Distance, in cuts, by which two groups are moved together in either direction."""
 MAX_PAIRED_GROUPS = 12
-"""With more groups than this no two are moved together."""
+"""With more groups than this, pairs of groups are not moved."""
 SINGLE_REACH = 2000
-"""Cuts near by, and cuts spread evenly, that a group is moved to alone."""
+"""Number of neighbouring cuts on each side, and of evenly spread cuts, tried for a single group."""
 REACH_GROWTH = 4.0
 
 ChoiceKey = tuple[float, float]
-"""What a choice misses and its objective: the less the better, in this order."""
+"""Violation and objective of a choice, compared in this order; smaller is better."""
 
 
 @dataclass(frozen=True)
 class CutChoice:
-    """A cut of each group (C,), and whether no other choice is better."""
+    """One cut per group (C,), and whether it is proven to be optimal."""
 
     cuts: CutIndices
     key: ChoiceKey
@@ -44,17 +44,18 @@ class CutChoice:
 def best_deterministic_cuts(
     hull: GroupHull, found: HullOptimum, bound: float, chances: Sequence[tuple[CutIndices, Array]]
 ) -> CutChoice:
-    """The choice of one cut in each group that meets the constraints and has the least objective.
+    """Return the feasible choice of one cut per group with the smallest objective.
 
-    `found` is the best point of the hull, `chances` those of its cuts, and no point that meets the
-    constraints is below `bound`.
+    `found` is the best point of the hull, `chances` are its cuts with their chances, and no
+    feasible point has an objective below `bound`.
 
-    All choices are looked at where that is few. Else those are whose cuts cost little more than the
-    best random choice at its prices, more and more of them: by duality a choice that meets the
-    constraints has at least the bound of the random one plus what its cuts cost more, so the search
-    ends with the best of all. That is not so where goals have fractions, but for an objective that is
-    one; then, and where there are too many, a coarse grid of choices is looked at, and single groups
-    and pairs of them are moved from the best one as long as it gets better.
+    If there are few choices, all are evaluated. Otherwise the search evaluates the choices whose
+    cuts cost little more than the best random choice at its prices, in growing sets: by duality the
+    objective of a feasible choice is at least the bound of the random one plus the extra cost of
+    its cuts, so the search ends with the optimum. This does not hold if goals have fractions,
+    except for an objective that is a single one. In that case, and if there are too many choices, a
+    coarse grid is evaluated, and single groups and pairs of them are moved from its best choice as
+    long as that improves it.
     """
     search = _CutChoiceSearch(hull, bound)
     every = np.prod([float(len(cell)) for cell in hull.cells])
@@ -79,11 +80,11 @@ class _CutChoiceSearch:
 
     @staticmethod
     def slack(found: HullOptimum) -> float:
-        """What the bound may be off by: rounding of a linear program."""
+        """Return the rounding error that the bound may have as the result of a linear program."""
         return 1e-8 * (1.0 + float(np.abs(found.multipliers).sum()))
 
     def best(self, choices: CutIndices, *, exact: bool) -> CutChoice:
-        """The best of choices (C, N)."""
+        """Return the best of choices (C, N)."""
         program, rates = self.hull.program, self.hull.rates(choices)
         missed = program.missed(rates, ROUNDING)
         values = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
@@ -91,7 +92,7 @@ class _CutChoiceSearch:
         return CutChoice(choices[:, k], (float(missed[k]), float(values[k])), exact)
 
     def near(self, found: HullOptimum) -> CutChoice | None:
-        """The best choice of cuts that cost little, None if there is none that meets the constraints."""
+        """Return the best choice of cuts with small extra costs, None if there are too many."""
         costs = [cell.costs(found.prices, self.hull.kinds.slopes) for cell in self.hull.cells]
         reduced = [cost - cost.min() for cost in costs]
         longest = sum(float(cost.max()) for cost in reduced)
@@ -112,10 +113,10 @@ class _CutChoiceSearch:
         return None if last is None else replace(last, exact=False)
 
     def _ease(self, found: HullOptimum) -> float:
-        """What a choice's objective lies above the bound, at least, where its cuts cost 1 more; 0 if
-        that cannot be said.
+        """Return a lower bound of the objective's increase per unit of extra cost of the cuts.
 
-        A ratio changes by what its cuts cost, over its bottom there in units of that at the best point.
+        0 if this is not known. A ratio changes by the cost of the cuts divided by its denominator
+        at the choice, relative to the denominator at the best point.
         """
         program, columns = self.hull.program, self.hull.columns
         if not program.fractions:
@@ -129,7 +130,7 @@ class _CutChoiceSearch:
         return float(bottom.at(found.rates)) / most if all(self.hull.whole) else 0.0
 
     def _within(self, reduced: Sequence[Array], reach: float) -> CutIndices | None:
-        """All choices (C, N) whose cuts cost at most `reach` more in sum, None if they are too many."""
+        """Return all choices (C, N) with an extra cost of at most `reach`, None if too many."""
         choices, spent = np.zeros((0, 1), dtype=np.intp), np.zeros(1)
         for costs in reduced:
             cheap = np.flatnonzero(costs <= reach)
@@ -143,11 +144,10 @@ class _CutChoiceSearch:
         return choices
 
     def coarse(self) -> CutChoice:
-        """The best choice of cuts that are spread evenly, as many as can be looked at."""
+        """Return the best choice on a grid of evenly spread cuts, as fine as the limits allow."""
         each = max(int(self.most ** (1 / len(self.hull.cells))), 2)
-        if (
-            each ** len(self.hull.cells) > self.most
-        ):  # no more than the same for all, from none to all
+        if each ** len(self.hull.cells) > self.most:
+            # only the same fraction of cuts in every group, from none to all
             parts = np.linspace(0, 1, each)
             ends = np.array([len(cell) - 1 for cell in self.hull.cells])
             return self.best(np.outer(ends, parts).astype(np.intp), exact=False)
@@ -156,7 +156,7 @@ class _CutChoiceSearch:
         return self.best(choices, exact=False)
 
     def moved(self, choice: CutChoice) -> CutChoice:
-        """The choice after moves of one group, then of two, as long as they make it better."""
+        """Return the choice after moving one group, then two, as long as that improves it."""
         for _ in range(PASSES):
             before = choice.key
             for c in range(len(self.hull.cells)):

@@ -1,4 +1,4 @@
-"""A plain classifier whose threshold is moved until a goal is met: the baseline of figure 3."""
+"""The `thresholded` algorithm: a plain classifier with a threshold moved to meet constraints."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from ratecli.solvers.hull.forms import PROGRAM_SHAPES, RateProgram
 from ratecli.solvers.problem import Problem
 
 SCORE_TIE = 1e-12
-"""Scores nearer than this, relative to the largest, are one: in another matrix product the same row
-may get another last bit, and is to be decided alike."""
+"""Scores closer than this, relative to the largest, are equal: the last bit of a row's score may
+differ between matrix products, and equal rows must get equal decisions.
+"""
 
 OUTER_MARGIN = 1.0
-"""How far the thresholds of all yes and of all no lie beyond the scores: that of an SVM."""
+"""Distance of the outermost thresholds from the scores: the margin of an SVM."""
 
 
 @dataclass(frozen=True)
 class ThresholdRates:
-    """The T ways to say yes above a threshold, from all yes to all no.
+    """Rates of the T thresholds on scores, from only positive to only negative decisions.
 
     Attributes
     ----------
     thresholds
         (T,) ascending, midway between neighbouring scores.
     rates
-        (K, T) the rates of the matrix at each: sums of row weights, divided last, so that with
-        weights of 1 they are exact to the last bit.
+        (K, T) rates of the matrix at each threshold. Sums of row weights are divided last, so that
+        with weights of 1 they are exact to the last bit.
     """
 
     thresholds: Array
@@ -46,9 +47,10 @@ class ThresholdRates:
 
     @classmethod
     def of(cls, scores: Array, matrix: RateMatrix, own: float) -> ThresholdRates:
-        """All cuts of scores (n,), n at least 1: n log n steps, and n for each rate.
+        """Return all thresholds on scores (n,), n at least 1.
 
-        The threshold `own` stays as it is where it lies between two neighbours.
+        Takes O(n log n) time plus O(n) for each rate. The threshold `own` is kept as it is if it
+        lies between two neighbouring scores.
         """
         order = np.argsort(scores, kind="stable")
         ranked = scores[order]
@@ -60,7 +62,7 @@ class ThresholdRates:
 
 
 def _place_thresholds(ranked: Array, inner: NDArray[np.intp], tie: float, own: float) -> Array:
-    """Thresholds below the first, between the others at `inner`, and above the last score."""
+    """Return thresholds below all scores, between scores at the indices `inner`, and above all."""
     below, above = ranked[[*(inner - 1), -1]], ranked[[0, *inner]]
     middles = below[:-1] + 0.5 * (above[1:] - below[:-1])
     found = np.concatenate([above[:1] - OUTER_MARGIN, middles, below[-1:] + OUTER_MARGIN])
@@ -69,34 +71,34 @@ def _place_thresholds(ranked: Array, inner: NDArray[np.intp], tie: float, own: f
 
 
 def _suffix_sums(ranked: Array) -> Array:
-    """(n + 1,) sums of the last n, n - 1, ..., 0 numbers."""
+    """Return (n + 1,) sums of the last n, n - 1, ..., 0 numbers."""
     return np.append(np.cumsum(ranked[::-1])[::-1], 0.0)
 
 
 ROUNDING = 1e-12
-"""What a sum of a few exact rates may be off by."""
+"""Rounding error of a sum of a few exact rates."""
 
 
 @dataclass(frozen=True)
 class Thresholded(Solver):
-    """A linear classifier whose bias is shifted until goals are met (Goh et al. 2016, figure 3).
+    """A linear classifier whose bias is shifted to satisfy constraints (Goh et al. 2016, figure 3).
 
-    The classifier is that of `unconstrained`, an SVM to a certified gap. Of all thresholds on its
-    scores that meet the goals on training rows it takes the one of least objective, and of equally
-    good ones the nearest to the classifier's own: every threshold is looked at, so goals may be of
-    any class that can be measured on decisions. Goals that one threshold cannot meet together need
-    not be named: `meets` chooses one.
+    The classifier is that of `unconstrained`, an SVM with a certified gap. Of all thresholds on its
+    scores that satisfy the constraints on the training set, the one with the smallest objective is
+    chosen, and among equally good ones the one nearest to the classifier's own. Every threshold is
+    evaluated, so goals may be of any class that can be computed from decisions. If one threshold
+    cannot satisfy all constraints together, `meets` selects one of them.
 
-    With `loss: logistic`, `free: true` and the objective `1 - f1` it is the plug-in classifier for
-    the F-measure (UncF1 of Narasimhan et al. 2019, table 4), but that the paper chooses among 1000
-    quantiles of the validation scores and this one among all training scores.
+    With `loss: logistic`, `free: true` and the objective `1 - f1` this is the plug-in classifier
+    for the F-measure (UncF1 of Narasimhan et al. 2019, table 4), except that the paper chooses
+    among 1000 quantiles of the validation scores, and this algorithm among all training scores.
 
     Attributes
     ----------
     meets
-        The constraint to meet; all of them if none is named.
+        The constraint to satisfy; all of them by default.
     free
-        Whether no constraint is to be met: the least objective of all thresholds.
+        Whether to ignore the constraints and minimize the objective over all thresholds.
     loss
         `hinge` (linear SVM) or `logistic` (by LIBLINEAR).
     """
@@ -142,7 +144,13 @@ class Thresholded(Solver):
         return Solution({"deterministic": classifier}, status, short, trace=(row,))
 
     def _to_meet(self, constraints: tuple[Goal, ...]) -> tuple[Goal, ...]:
-        """Raises KeyError where none has the name that `meets` says: runs never come so far."""
+        """Return the constraints to satisfy.
+
+        Raises
+        ------
+        KeyError
+            If none has the name given by `meets`. Files like that are rejected before a run.
+        """
         if self.free:
             return ()
         named = {goal.name: goal for goal in constraints}
@@ -150,9 +158,9 @@ class Thresholded(Solver):
 
 
 def _best_cut(cuts: ThresholdRates, values: Array, allowed: Mask, own: float) -> int:
-    """Of the allowed cuts the one of least value, of equals the nearest to the threshold `own`.
+    """Return the allowed cut of smallest value; of equal ones the nearest to the threshold `own`.
 
-    What has no value is worse than all that has one.
+    An undefined value is worse than any other.
     """
     known = np.nan_to_num(values, nan=np.inf)
     least = allowed & (known <= known[allowed].min() + ROUNDING)
@@ -160,7 +168,7 @@ def _best_cut(cuts: ThresholdRates, values: Array, allowed: Mask, own: float) ->
 
 
 def _unmet_reason(cuts: ThresholdRates, program: RateProgram, cut: int) -> str:
-    """Why there is no solution: what the cut of least excess misses."""
+    """Return why there is no solution: the violations of the cut with the smallest one."""
     missed = dict.fromkeys(program.owners, -np.inf)
     for name, form in zip(program.owners, program.constraints, strict=True):
         missed[name] = max(missed[name], float(program.value(form, cuts.rates[:, cut])))

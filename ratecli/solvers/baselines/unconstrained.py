@@ -1,4 +1,4 @@
-"""The plain classifier: what the labels alone would give."""
+"""The `unconstrained` algorithm: a plain model fitted to the labels alone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from ratecli.solvers.problem import Problem
 
 @dataclass(frozen=True)
 class Unconstrained(Solver):
-    """Least error on the labelled training rows, whatever the objective and the constraints are.
+    """Minimizes plain error on the labelled training rows, whatever the goals are.
 
     Attributes
     ----------
     loss
-        `hinge` (a linear SVM, to a certified gap) or `logistic` (by LIBLINEAR), with the bias
-        regularized, both by passes of Newton's method where rows are streamed; for labels that are numbers `squared` (exact ridge regression, the bias free).
+        `hinge` (a linear SVM with a certified gap) or `logistic` (by LIBLINEAR), both with a
+        regularized bias, and both fitted by passes of Newton's method if rows are streamed; for
+        numeric labels `squared` (exact ridge regression with an unregularized bias).
     """
 
     loss: LossName = "hinge"

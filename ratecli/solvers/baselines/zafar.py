@@ -1,4 +1,4 @@
-"""An SVM whose scores may not differ between groups by much: the baseline of figure 2."""
+"""The `zafar` algorithm: an SVM whose mean scores may differ little between groups (figure 2)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.problem import Problem, combine_affine_forms
 
 ZAFAR_GAP = 5e-7
-"""Accuracy in rate units, in which w = 0 has a hinge loss of 1/2."""
+"""Duality gap in rate units, in which w = 0 has a hinge loss of 1/2."""
 MAX_MULTIPLIER = 1e4
-"""Largest multiplier."""
 CONTRAST_LENGTH = 100.0
-"""Length given to the rows of means. One row carries the weight of a constraint, where others weigh
-1 / n: longer and as much lighter it is no exception to the SVM, which is then solved 20 times as
-fast (measured on a9a).
+"""Length to which the rows of means are scaled. One such row carries the weight of a constraint,
+while other rows have weight 1 / n. Made longer and correspondingly lighter, it is like other rows
+to the SVM, which is then solved 20 times as fast (measured on a9a).
 """
 
 
@@ -38,18 +37,18 @@ fast (measured on a9a).
 class Zafar(Solver):
     """A linear SVM with bounded covariance (Zafar et al. 2015; Goh et al. 2016, equation 8).
 
-    Minimizes the mean hinge loss plus `l2 / 2 |w|^2`, as `unconstrained` does, with <w, x> at most
-    `covariance` for each constraint: x is the mean of the rows that the constraint wants fewer
-    yeses of, less that of those it wants more of. For `positive_rate[men] <= t *
-    positive_rate[women]` that is the mean over men less the mean over women, whatever t is: the
-    limits of the rules are not looked at, nor is the objective. One-sided, as in Goh et al.; the
-    original is two-sided, with a logistic loss.
+    Minimizes the mean hinge loss plus `l2 / 2 |w|^2`, like `unconstrained`, subject to <w, x> being
+    at most `covariance` for each constraint. Here x is the mean of the rows for which the
+    constraint demands fewer positive decisions, minus the mean of those for which it demands more.
+    For `positive_rate[men] <= t * positive_rate[women]` that is the mean over men minus the mean
+    over women for every t: the limits of the constraints have no effect, nor has the objective. The
+    bound is one-sided, as in Goh et al.; the original is two-sided, with a logistic loss.
 
     Attributes
     ----------
     covariance
-        Most that the mean scores may differ by (c), in units of the SVM's scores, whose margin is
-        1. From 0 to what the plain SVM has.
+        Largest difference of mean scores (c), in units of the SVM's scores, whose margin is 1.
+        Useful values range from 0 to the difference of the plain SVM.
     """
 
     covariance: Annotated[float, Ge(0)] = 0.0
@@ -65,14 +64,14 @@ class Zafar(Solver):
     def solve(
         self,
         problem: Problem,
-        rng: np.random.Generator,  # noqa: ARG002  nothing is left to chance
+        rng: np.random.Generator,  # noqa: ARG002  deterministic
         progress: Progress,
     ) -> Solution:
         begun = time.perf_counter()
         names, means = group_contrasts(problem)
         found = solve_bounded_problem(bounded_covariance_problem(problem, means, self.covariance))
         progress("hinge loss fitted")
-        w = 2 * found.w  # scores of margin 1/2 become those of margin 1
+        w = 2 * found.w  # from scores with margin 1/2 to scores with margin 1
         reached = means @ w
         classifier = Threshold(w[:-1], float(w[-1]))
         row = {
@@ -92,15 +91,15 @@ class Zafar(Solver):
 
 
 def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
-    """Of each piece of a constraint its name, and the difference of means (m, d + 1), bias last.
+    """Return the constraint name of each piece, and its difference of means (m, d + 1), bias last.
 
-    A row counts by its coefficient in the constraint; the bias cancels.
+    A row is weighted by its coefficient in the constraint; the bias cancels.
 
     Raises
     ------
     FaultError
-        E308 for a constraint that pushes no row up, or none down. A run has found most of them
-        before (`Zafar.obstacle`), but for what hangs on another trial.
+        E308 for a constraint that pushes no row up, or none down. Most of them are rejected before
+        a run (`Zafar.obstacle`), except those that depend on another trial.
     """
     found = [
         fault
@@ -118,13 +117,13 @@ def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
 
 
 def _one_sided_diagnostic(goal: Rule, rates: RateMatrix) -> Diagnostic | None:
-    """An E308 where a piece of the rule pushes all rows that it counts the same way, or none."""
+    """Return an E308 diagnostic if a piece of the constraint pushes no row down, or no row up."""
     for row in combine_affine_forms(rates, affine_pieces(goal))[0]:
         for way, pushed in (("down", row > 0), ("up", row < 0)):
             if not pushed.any():
                 message = (
-                    f"'{goal.name}' pushes no row {way}: zafar compares the rows that a rule pushes "
-                    "down with those that it pushes up"
+                    f"'{goal.name}' pushes no row {way}: zafar compares the rows that a rule "
+                    "pushes down with those that it pushes up"
                 )
                 hint = "write a rule that holds one group's rate against another's"
                 return Diagnostic("E308", message, hint)
@@ -132,11 +131,11 @@ def _one_sided_diagnostic(goal: Rule, rates: RateMatrix) -> Diagnostic | None:
 
 
 def bounded_covariance_problem(problem: Problem, means: Array, covariance: float) -> ConvexProblem:
-    """The SVM with <w, x> at most `covariance` for the rows x of `means`, as a problem of hinges.
+    """Return the SVM with <w, x> at most `covariance` for the rows x of `means`, using hinges.
 
-    In rate units, in which w is half as large and the bound is c / 2. Each x is a row of its own,
-    with scores z = s <w, x>. As c / 2 is above -1 / (2 s), <w, x> is at most c / 2 exactly where
-    (max(0, 1/2 + z) - 1/2) / s is.
+    The problem is in rate units, in which w is half as large and the bound is c / 2. Each x becomes
+    an additional row, with scores z = s <w, x>. As c / 2 is above -1 / (2 s), <w, x> is at most c /
+    2 if and only if (max(0, 1/2 + z) - 1/2) / s is.
     """
     X = add_ones_column(problem.X)
     m, n = len(means), X.shape[0]
@@ -151,7 +150,7 @@ def bounded_covariance_problem(problem: Problem, means: Array, covariance: float
 
 
 def solve_bounded_problem(problem: ConvexProblem) -> ConvexSolution:
-    """From w = 0, which meets every bound, to a certified gap."""
+    """Solve to a certified gap, starting from w = 0, which satisfies every bound."""
     goal = StoppingRule(gap=0.0, ceiling=MAX_MULTIPLIER, hopeless=np.inf, absolute=ZAFAR_GAP)
     return AugmentedLagrangian(goal).solve(problem, np.zeros(problem.ramp.rows.width))
 

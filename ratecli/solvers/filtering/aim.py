@@ -1,4 +1,4 @@
-"""What a filter is to reach, as numbers of rows in groups."""
+"""The target of a filter: weights of rows in groups to balance and in groups to keep secret."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ NO_KNOWN_GROUPS = "no training row has a value of every column by which groups a
 class FilterTarget:
     """Groups to balance and groups to keep secret, on training rows.
 
-    Rows are told apart by the groups they are in and by nothing else; of a set of rows, or of chances of
-    rows, what counts is its *mass*: the R joint rates of all groups and, last, of all rows.
+    Rows are distinguished only by the groups they are in. A set of rows, possibly with chances, is
+    represented by its *mass*: the R joint rates of all groups and, last, of all rows.
 
     Attributes
     ----------
     X
         (n, d) features.
     kinds
-        Of the rows; its rates are the masses.
+        Kinds of the rows; its rates are the masses.
     balanced, target
-        (K,) the masses of the groups to balance, and the shares that they are to have.
+        (K,) indices of the masses of the groups to balance, and their target shares.
     secret, base, alpha
-        (S,) the masses of the groups to keep secret, what is known of a row beforehand, and by how much
-        a value of the proxy may shift that (Definition 5).
+        (S,) indices of the masses of the secret groups, their shares before the proxy is known, and
+        by how much a value of the proxy may change these (Definition 5).
     column
-        (S,) which of these are of one column of one rule: what is known of a row is which of them it is in,
-        given that it is in any.
+        (S,) index of the column and constraint that each secret group belongs to. A group's share
+        is relative to the rows in any group of its column.
     """
 
     X: Features
@@ -56,15 +56,15 @@ class FilterTarget:
 
     @classmethod
     def of(cls, problem: Problem, *, leave_out: bool = False) -> FilterTarget:
-        """Of a problem whose objective is a balance and whose constraints bound disclosivities.
+        """Return the target of a problem with a balance objective and bounds on disclosivity.
 
-        Without constraints nothing is secret. With `leave_out`, rows without a value of some column that
-        tells groups count for nothing: what is known of a row beforehand is known of the others.
+        Without constraints no group is secret. With `leave_out`, rows without a value in some
+        column that defines groups have weight 0, and base shares are those among the other rows.
 
         Raises
         ------
         FaultError
-            E408 where no row is left of those that the objective or a constraint speaks of.
+            E408 if no row is left of those that the objective or a constraint refers to.
         """
         wanted = balance(problem.objective.expression)
         assert wanted is not None
@@ -91,13 +91,13 @@ class FilterTarget:
             np.repeat(np.arange(len(columns)), sizes),
         )
         own, told = aim.told(kinds.rates(kinds.totals)[None])
-        if not (told > 0).all():  # NaN is neither
+        if not (told > 0).all():  # also false for NaN
             raise FaultError(Diagnostic("E408", NO_KNOWN_GROUPS))
         return replace(aim, base=(own / told)[0])
 
     @property
     def masses(self) -> int:
-        """R, one more than there are groups."""
+        """R, the number of groups plus one."""
         return len(self.kinds.matrix.leaves)
 
     @cached_property
@@ -109,21 +109,21 @@ class FilterTarget:
 
     @property
     def combinations(self) -> RowIndices:
-        """(n,) in which of the balanced groups a row is, as a number: with one column the group's own."""
+        """(n,) index of each row's combination of balanced groups; with one column, its group."""
         inside = self.kinds.patterns[self.balanced]
         return np.unique(-inside, axis=1, return_inverse=True)[1].ravel()[self.kinds.of]
 
     def mass(self, chances: Array) -> Array:
-        """(R, ...) of rows that count with chances (n, ...)."""
+        """Return the masses (R, ...) of rows with chances (n, ...)."""
         return self.kinds.rates(np.asarray(self.shares @ chances))
 
     def values(self, masses: Array) -> tuple[Array, Array]:
-        """Of values with masses (L, R) the shares of the groups to balance, (L, K), and of all rows, (L,)."""
+        """Return the balanced groups' shares (L, K) in values of masses (L, R), and sizes (L,)."""
         sizes = masses[:, -1]
         return masses[:, self.balanced] / sizes[:, None], sizes
 
     def disclosed(self, masses: Array) -> float:
-        """By how much values with masses (L, R) exceed alpha at most; 0 where nothing is secret."""
+        """Return the largest excess over alpha of values of masses (L, R); 0 without secrets."""
         if not len(self.secret):
             return 0.0
         own, told = self.told(masses)
@@ -133,19 +133,22 @@ class FilterTarget:
         return float((np.abs(shares - self.base) - self.alpha).max())
 
     def told(self, masses: Array) -> tuple[Array, Array]:
-        """Of masses (L, R) those of the secret groups, (L, S), and those of all groups of their columns."""
+        """Return masses (L, S) of the secret groups, and of all groups of their columns."""
         own = masses[:, self.secret]
         return own, own @ np.equal.outer(self.column, self.column).astype(float)
 
     def beyond(self, masses: Array) -> Array:
-        """(2 S, L) at most 0 where masses (L, R) keep groups secret: linear, alpha times what is told."""
+        """Return linear functions (2 S, L) of masses (L, R), at most 0 if groups stay secret.
+
+        These are the disclosivity constraints multiplied by the mass of the column's groups.
+        """
         own, told = self.told(masses)
         shift, room = own - self.base * told, self.alpha * told
         return np.hstack([shift - room, -shift - room]).T
 
 
 def _select_rates(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
-    """Some of the rates, in this order."""
+    """Return the rates of `leaves`, in this order."""
     index = rates.index()
     at = [index[leaf] for leaf in leaves]
     parts = (rates.sums, rates.against, rates.members)
@@ -153,7 +156,7 @@ def _select_rates(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
 
 
 def _rates_of_known_rows(rates: RateMatrix, known: Mapping[str, Mask]) -> RateMatrix:
-    """The rates over the rows that have a value of every column that tells the groups."""
+    """Return the rates over the rows that have a value in every column that defines groups."""
     columns = {each.column for leaf in rates.leaves for each in leaf.where.conditions}
     kept = np.logical_and.reduce([known[name] for name in sorted(columns)])
     if not (kept & (rates.sums[[-1]].toarray()[0] != 0)).any():

@@ -1,4 +1,4 @@
-"""Filters by a classifier of the group itself: what a proxy that says little is compared with."""
+"""Baseline filters that keep rows by a predicted group, `qp_proxy` and `naive_proxy`."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ from ratecli.solvers.problem import Problem
 
 @dataclass(frozen=True)
 class GuessedGroup(Solver):
-    """Keeps rows by the group that a classifier guesses (the naive and the QP proxies of section 5).
+    """Keeps rows by the group that a classifier predicts (naive and QP proxies of section 5).
 
-    The classifier is trained to tell the group from the features, or with several columns the
-    combination, so that a guess says as much of a group as the classifier is good for; constraints on
-    disclosivity are measured and not kept.
+    The classifier is trained to predict the group from the features, or the combination of groups
+    if there are several columns. A prediction therefore reveals as much about the group as the
+    classifier's accuracy allows: constraints on disclosivity are measured but not enforced.
 
     Attributes
     ----------
     weights
-        `naive`: as many rows are kept of each guess; `qp`: the chances that balance the groups best
-        (Algorithm 1).
+        `naive`: keep equally many rows of each predicted group; `qp`: use the chances that balance
+        the groups best (Algorithm 1).
     classifier
-        Of scikit-learn, by its name, with options behind it if there are any: LogisticRegression,
+        Name of a scikit-learn classifier, optionally with options: LogisticRegression,
         {DecisionTreeClassifier: {max_depth: 20}}.
     noise
-        eta: with this chance a guess is replaced by any other, each alike, while the chances stay
-        (appendix A.1.1). What it says and keeps is then known in closed form.
+        eta: probability with which a prediction is replaced by one of the others, uniformly, while
+        the chances of keeping stay as they are (appendix A.1.1). The effect on disclosivity and
+        balance is computed in closed form.
     kept
-        Least share of all rows that is kept, for `qp`.
+        Minimum share of all rows that is kept, for `qp`.
     sampled
-        Whether a variant `sampled` is added: one sample, drawn by a hash of each row.
+        Whether to add the variant `sampled`: a single sample, drawn by a hash of each row.
     missing
-        Training rows without a value of a column that tells groups: `refuse` them before any trial, or
-        `leave_out`, where the filter is found without them. It decides on them as on any row, and shares
-        that are measured count them among all.
+        What to do with training rows without a value in a column that defines groups: `refuse` them
+        with an error before any trial, or `leave_out` these rows when the filter is fitted. The
+        filter decides on them like on any row, and measured shares include them.
     """
 
     weights: Literal["naive", "qp"] = "qp"
@@ -65,18 +66,24 @@ class GuessedGroup(Solver):
 
     @property
     def idle(self) -> Mapping[str, str]:
-        """Naive weights follow from the guesses alone."""
+        """Options without effect: naive weights depend only on the predictions."""
         if self.weights == "qp":
             return {}
         return {"kept": "'kept' is of 'weights: qp', and these are naive"}
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        """Raises FaultError, E501, where the classifier refuses rows or options."""
+        """Fit the classifier and the chances of keeping.
+
+        Raises
+        ------
+        FaultError
+            E501 if the classifier rejects the rows or its options.
+        """
         aim = FilterTarget.of(problem, leave_out=self.missing == "leave_out")
         chances = self._fitted(aim, problem.l2, rng)
         progress(f"a classifier of {chances.classes} groups is fitted")
         likeliest = chances.of(aim.X).argmax(axis=1)
-        groups = np.unique(likeliest[aim.kinds.weight > 0])  # rows that are left out have no say
+        groups = np.unique(likeliest[aim.kinds.weight > 0])  # ignore rows that are left out
         masses = aim.mass(np.equal.outer(likeliest, groups).astype(float)).T
         keep = self._keep(aim, masses)
         found = ProxyFilter(ClassifierProxy(chances, groups.astype(np.intp), self.noise), keep)
@@ -90,7 +97,7 @@ class GuessedGroup(Solver):
         return fit_probability_classifier(self.classifier, rows, l2, rng)
 
     def _keep(self, aim: FilterTarget, masses: Array) -> Array:
-        """(L,) chances of guesses with masses (L, R)."""
+        """Return (L,) chances of keeping predicted groups with masses (L, R)."""
         A, sizes = aim.values(masses)
         if self.weights == "naive":
             return np.asarray(sizes.min() / sizes)

@@ -1,4 +1,4 @@
-"""Filters by a tree of randomized splits that says little of anybody's group."""
+"""The `balanced_tree` algorithm: filters that reveal little about a row's group."""
 
 from __future__ import annotations
 
@@ -23,57 +23,65 @@ from ratecli.solvers.problem import Problem
 
 @dataclass(frozen=True)
 class BalancedTree(Solver):
-    """Keeps rows so that groups are balanced, by a proxy of which no value says much of a row's group.
+    """Keeps rows so that groups are balanced, by a proxy that reveals little about a row's group.
 
-    The objective is `imbalance(by=column)` or another distance of shares from given ones, the constraints
-    bound `disclosivity(by=column)`. A tree of randomized splits is grown; its leaves are the proxy's
-    values (Algorithm 4), the chances of keeping come from a quadratic program (Algorithm 1). Neither the
-    groups nor the columns that tell them are looked at when a row is kept.
+    The objective is `imbalance(by=column)` or another distance of shares from target shares; the
+    constraints bound `disclosivity(by=column)`. The algorithm grows a tree of randomized splits,
+    whose leaves are the proxy's values (Algorithm 4), and computes the chances of keeping rows by a
+    quadratic program (Algorithm 1). The resulting filter uses neither the groups nor the columns
+    that define them.
 
-    All that a filter by leaves does can be done by two: what is kept is a mixture of the leaves, and so is
-    what is dropped, and neither says more of a group than they do. So the split `nearest` at the root is the
-    best filter of all randomized ones over the oracle's classifiers, but for the `gap`; deeper splits are
-    of use as far as products of classifiers are new ones.
+    Any filter that uses the leaves is equivalent to one with two leaves: the kept rows are a
+    mixture of the leaves, and so are the dropped ones, and neither reveals more about a group than
+    the leaves do. So the split `nearest` at the root is the best of all randomized filters over the
+    oracle's classifiers, up to `gap`; deeper splits help only as far as products of classifiers are
+    not in the oracle's class.
 
     Attributes
     ----------
     split
-        `nearest`: the split after which the hull of the leaves is nearest to the target, of all mixtures
-        of the oracle's classifiers: a convex program, solved by column generation to a duality gap.
-        `progress`: the paper's linear objective (Algorithm 3), the same way.
+        `nearest`: the split that brings the hull of the leaves nearest to the target, among all
+        mixtures of the oracle's classifiers; a convex program, solved by column generation to a
+        duality gap. `progress`: the paper's linear objective (Algorithm 3), maximized in the same
+        way.
     offset
-        Of `progress`, what a step towards the target has to bring: `zero`; `literal`, the paper's f(gamma)
-        (Lemma 4, its sign corrected), at which there is almost never a split; `both`, whichever then
-        comes nearer.
+        For `progress`, the required gain of a step towards the target: `zero`; `literal`, the
+        paper's f(gamma) (Lemma 4 with its sign corrected), which almost no split achieves; `both`,
+        the one that then comes nearer.
     relaxed
-        Whether the weights of leaves need not add up to 1 while the tree grows (section 5).
+        Whether the weights of leaves need not sum to 1 while the tree grows (section 5).
     gamma
-        A split must bring the distance from the target to at most 1 - gamma times what it was.
+        A split must reduce the distance from the target to at most 1 - gamma times its previous
+        value.
     depth
-        Most splits above a leaf.
+        Maximum number of splits above a leaf.
     stop
-        The imbalance at which the tree is good enough.
+        The imbalance at which the tree stops growing.
     kept
-        Least share of all rows that the filter keeps. With 0 there is no limit, and of the rows that are
-        kept in the end there may be few.
+        Minimum share of all rows that the filter keeps. With 0 there is no limit, and the filter
+        may keep very few rows.
     child
-        Least share of all rows in a leaf. Where groups are balanced on some data sets only, of their rows.
+        Minimum share of all rows in a leaf. If groups are balanced on some data sets only, the
+        share is of their rows.
     order
-        `best`: of all leaves that one is split where it helps most; `first`: the oldest where it is enough.
+        Which leaf to split next: `best`, the one that helps most; `first`, the oldest one that
+        helps enough.
     oracle
-        What finds classifiers for splits: `plugin`, which fits chances of the groups once,
-        `regression` (the paper's paired regression), faster and often a little less good, or any other
-        oracle of `mixture`.
+        Finds classifiers for splits: `plugin`, which fits probabilities of the groups once;
+        `regression` (the paper's paired regression), which is faster and often slightly worse; or
+        any other oracle of `mixture`.
     gap
-        By how much another answer of the oracle must promise to come nearer.
+        Column generation stops when another answer of the oracle promises to reduce the distance by
+        no more than this.
     calls
-        Most answers for one split.
+        Maximum number of oracle answers per split.
     sampled
-        Whether a variant `sampled` is added: one sample, drawn by a hash of each row.
+        Whether to add the variant `sampled`: a single sample, drawn by a hash of each row.
     missing
-        Training rows without a value of a column that tells groups: `refuse` them before any trial, or
-        `leave_out`, where the filter is found without them. It decides on them as on any row, and shares
-        that are measured count them among all. With several columns those are left out that lack any.
+        What to do with training rows without a value in a column that defines groups: `refuse` them
+        with an error before any trial, or `leave_out` these rows when the filter is fitted. The
+        filter decides on them like on any row, and measured shares include them. With several
+        columns, rows that lack any of them are left out.
     """
 
     split: Literal["nearest", "progress"] = "nearest"
@@ -103,7 +111,7 @@ class BalancedTree(Solver):
 
     @property
     def idle(self) -> Mapping[str, str]:
-        """Progress is what the paper's split is after."""
+        """Options without effect: `offset` only applies to the paper's split."""
         if self.split == "progress":
             return {}
         return {"offset": "'offset' is of 'split: progress', and this is nearest"}
@@ -133,7 +141,7 @@ class BalancedTree(Solver):
 def filter_variants(
     found: ProxyFilter, rng: np.random.Generator, *, sampled: bool
 ) -> dict[str, Classifier]:
-    """The filter by its chances, and one sample by it if that is asked for."""
+    """Return the filter as `expected` and, if `sampled`, a single sample by it as `sampled`."""
     both: dict[str, Classifier] = {"expected": found}
     if sampled:
         both["sampled"] = SampledFilter(found.proxy, found.keep, salt=int(rng.integers(2**31)))

@@ -1,4 +1,4 @@
-"""The split that brings the hull of a tree's leaves nearest to the target."""
+"""Randomized splits of a leaf: `nearest` to the target, or by the paper's linear `progress`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.oracles.threshold import with_threshold
 
 QP_TOLERANCE = 1e-11
-"""Of the interior point method, relative and absolute: gap and infeasibility."""
+"""Relative and absolute tolerance of the interior point method for gap and infeasibility."""
 QP_ZERO = 1e-9
-"""Below this, relative to the largest, a part of a solution is what an interior point leaves of none."""
+"""Components smaller than this, relative to the largest, are treated as 0."""
 ACCEPTED_QP_STATUSES = ("Solved", "AlmostSolved", "InsufficientProgress")
-"""What the method says of solutions that are as good as double precision lets them be."""
+"""Statuses of solutions that are as accurate as double precision allows."""
 
 
 @dataclass(frozen=True)
 class LeastSquaresOptimum:
-    """The x of least `|P x - b|^2 / 2` with `x >= 0`, `C x <= 0` and, unless e is None, `e @ x = 1`.
+    """The x >= 0 that minimizes `|P x - b|^2 / 2` with `C x <= 0` and, if e is given, `e @ x = 1`.
 
     Attributes
     ----------
@@ -38,9 +38,9 @@ class LeastSquaresOptimum:
     residual
         (D,) `P x - b`.
     prices
-        (M,) multipliers of the limits, at least 0.
+        (M,) multipliers of the inequalities, at least 0.
     level
-        Multiplier of the equality: a new column (p, c, e) would be of use where
+        Multiplier of the equality. A new column (p, c, e) improves the optimum if
         `residual @ p + prices @ c + level * e` is negative.
     """
 
@@ -56,8 +56,16 @@ class LeastSquaresOptimum:
 
 
 def solve_least_squares_qp(P: Array, b: Array, C: Array, e: Array | None) -> LeastSquaresOptimum:
-    """Of (D, T), (D,), (M, T) and (T,); by an interior point method (Clarabel: Goulart, Chen 2024)."""
-    import clarabel  # noqa: PLC0415  slow to import, and for filters only
+    """Solve the program for P (D, T), b (D,), C (M, T) and e (T,) by an interior point method.
+
+    Uses Clarabel (Goulart, Chen 2024).
+
+    Raises
+    ------
+    FaultError
+        E501 if it ends without a solution.
+    """
+    import clarabel  # noqa: PLC0415  slow to import and only needed for filters
 
     (D, T), M = P.shape, len(C)
     size = np.maximum(np.abs(np.vstack([P, C])).max(axis=0, initial=0.0), QP_ZERO)
@@ -91,25 +99,25 @@ def _clarabel_settings(clarabel: Any) -> Any:
 
 
 THRESHOLD_SHARES = (0.005, 0.01, 0.03, 0.1, 0.3, 0.6)
-"""Least shares of a leaf for which the cheapest threshold is tried."""
+"""Minimum shares of a leaf for each of which the cheapest threshold is tried."""
 
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """What is asked of a split.
+    """Requirements on a split.
 
     Attributes
     ----------
     relaxed
-        See `weights.sampling`.
+        See `weights.optimal_sampling_weights`.
     kept
-        Least share of all rows that a filter by the leaves keeps.
+        Minimum share of all rows that a filter by the leaves keeps.
     child
-        Least share of all rows in a new leaf.
+        Minimum share of all rows in a new leaf.
     gap
-        How much nearer another answer of the oracle must promise to come.
+        Stop when another answer of the oracle promises to reduce the distance by no more than this.
     calls
-        Most answers.
+        Maximum number of answers.
     """
 
     relaxed: bool
@@ -121,7 +129,7 @@ class SplitOptions:
 
 @dataclass(frozen=True)
 class TreeLeaf:
-    """A leaf of a growing tree: where it is, the chance (n,) that a row comes there, its mass (R,)."""
+    """A leaf of a growing tree: its position, each row's chance (n,) to reach it, its mass (R,)."""
 
     node: int
     depth: int
@@ -133,14 +141,15 @@ class TreeLeaf:
 
 @dataclass(frozen=True)
 class _LeafProgram:
-    """The quadratic program of one leaf that is split while the others stay.
+    """The quadratic program that splits one leaf while the others stay as they are.
 
-    A randomized split sends mass y to the yes child and m - y to the other, y any mean of masses that
-    the oracle's classifiers decide yes. What is kept of the leaf is some t (m - y) + (s + t) y, that is
-    `t m + s y`, a sum of columns: of the leaf as it is, and of the answers with chances times s. So the
-    distance of the hull after the best split is a convex program in s times the chances. All limits are
-    linear and homogeneous in that: disclosivity of either child (the four families of appendix A.4, each
-    multiplied by its denominator), how much is kept, and how large a child is at least.
+    A randomized split sends mass y to the positive child and m - y to the other one; y can be any
+    mean of the masses of the oracle's classifiers. The kept part of the leaf is t (m - y) + (s + t)
+    y = t m + s y for some s and t: a sum of columns for the leaf as it is, and for the answers with
+    chances times s. Hence the distance of the hull after the best split is a convex program in s
+    times the chances. All limits are linear and homogeneous in these variables: disclosivity of
+    either child (the four families of appendix A.4, each multiplied by its denominator), the kept
+    share, and the minimum size of a child.
     """
 
     aim: FilterTarget
@@ -149,7 +158,7 @@ class _LeafProgram:
     own: int
 
     def solved(self, masses: Array) -> LeastSquaresOptimum:
-        """With answers of masses (T, R): the leaves as they are come first."""
+        """Solve the program for answers of masses (T, R); columns of unsplit leaves come first."""
         others = np.stack([leaf.mass for leaf in self.leaves])
         squares, right, total = self._objective(np.vstack([others, masses]))
         limited = np.hstack([self._as_they_are(others), self._limits(masses)])
@@ -162,7 +171,7 @@ class _LeafProgram:
         return groups - np.outer(target, sizes), np.zeros(len(target)), sizes
 
     def _as_they_are(self, masses: Array) -> Array:
-        """(M, L) what the leaves themselves add to what is limited: only how much is kept."""
+        """Return (M, L) terms of unsplit leaves in the limits, nonzero only for the kept share."""
         count = len(self._limits(masses[:1]))
         limited = np.zeros((count, len(masses)))
         if self.terms.kept > 0:
@@ -180,8 +189,10 @@ class _LeafProgram:
         return np.vstack(parts)
 
     def largest(self, chances: Array, masses: Array) -> Array:
-        """(T,) of answers with masses (T, R), the second of which is no to all: the same yes child, as large
-        as the limits let it be. How large it is makes no difference to the distance.
+        """Return chances (T,) of the same positive child at the largest size that the limits allow.
+
+        The answers have masses (T, R); the second one is negative for all rows. The size of the
+        child does not affect the distance.
         """
         others = np.where(np.arange(len(chances)) == 1, 0.0, chances)
         own = others.sum() / chances.sum()
@@ -196,7 +207,10 @@ class _LeafProgram:
         return larger
 
     def prices(self, found: LeastSquaresOptimum) -> tuple[Array, float]:
-        """(R,) on an answer's mass, and what any answer costs: of use is one of less than 0 in sum."""
+        """Return prices (R,) of an answer's mass and a constant.
+
+        An answer improves the optimum if its total cost is negative.
+        """
         corners = np.vstack([np.zeros(self.aim.masses), np.eye(self.aim.masses)])
         squares, _, total = self._objective(corners)
         costs = found.residual @ squares + found.prices @ self._limits(corners)
@@ -205,10 +219,10 @@ class _LeafProgram:
         return costs[1:] - costs[0], float(costs[0])
 
     def gap(self, found: LeastSquaresOptimum, cost: float) -> float:
-        """By how much the distance may still fall, if no answer costs less.
+        """Return by how much the distance can still fall if no answer costs less than `cost`.
 
-        All answers together have at most the chances at which `kept` of all rows are kept, or a child's
-        least size; without either limit, a thousandth.
+        The chances of all answers sum to at most the inverse of the largest of `kept`, `child` and
+        0.001.
         """
         most = max(self.terms.kept, self.terms.child, 1e-3)
         floor = max(found.distance**2 + 2 * min(cost, 0.0) / most, 0.0)
@@ -217,7 +231,7 @@ class _LeafProgram:
 
 @dataclass(frozen=True)
 class LeafSplit:
-    """A randomized split, and how far from the target the hull is after it."""
+    """A randomized split, with the distance of the hull from the target after it."""
 
     classifier: MixtureClassifier
     distance: float
@@ -227,10 +241,10 @@ class LeafSplit:
 def nearest_split(
     aim: FilterTarget, terms: SplitOptions, leaves: Sequence[TreeLeaf], own: int
 ) -> LeafSplit | None:
-    """The best split of a leaf, by column generation over its oracle's answers.
+    """Return the best split of a leaf, found by column generation over its oracle's answers.
 
-    None where the oracle knows none that helps. What is promised is the optimum over all mixtures of
-    classifiers that the oracle can answer, but for the `gap`, as far as its answers are the cheapest.
+    Returns None if the oracle knows none that helps. The result is optimal over all mixtures of the
+    oracle's classifiers, up to the `gap`, provided that the oracle's answers are the cheapest.
     """
     system, leaf = _LeafProgram(aim, terms, leaves, own), leaves[own]
     answers: list[Classifier] = [leaf.ground.constant(yes=True), leaf.ground.constant(yes=False)]
@@ -258,11 +272,11 @@ def nearest_split(
 
 
 def _oracle_candidates(leaf: TreeLeaf, prices: Array) -> list[tuple[Classifier, Array]]:
-    """The oracle's answer, and what it ranks by at the thresholds at which a yes is cheapest for its mass;
-    each with its mass (R,).
+    """Return the oracle's answer, and thresholds on its ranking, each with its mass (R,).
 
-    Which mass a split needs is seen only with the other answers: beside the cheapest in sum there is one
-    for each of some least shares of the leaf. They cost next to nothing, and save calls.
+    The thresholds are those at which a positive decision is cheapest for its mass, for each of
+    several minimum shares of the leaf, because the mass that a split needs depends on the other
+    answers. These candidates cost almost nothing and save oracle calls.
     """
     answer, ground = leaf.oracle.answer(prices, None), leaf.ground
     found = [(answer, ground.rates(ground.decide(answer)))]
@@ -283,12 +297,13 @@ OFFSET_CHOICES = {"zero": (False,), "literal": (True,), "both": (False, True)}
 
 @dataclass(frozen=True)
 class ProgressSplitter:
-    """Splits a leaf by the most progress `<R(V1) - R(V), U - U'> w(V1)` that keeps both children secret.
+    """Splits a leaf by the largest progress `<R(V1) - R(V), U - U'> w(V1)` under secrecy.
 
-    R are the shares of groups in a leaf, w its mass, U the target and U' its projection on the hull of the
-    leaves. With the offset `literal` each unit of mass has to bring `|U - U'| f(gamma)` (Lemma 4, the
-    sign of its last term corrected). Progress and limits are linear in the split: the program is one of
-    `mixture`, on the rows of the leaf with their chances as weights.
+    R are the shares of groups in a leaf, w its mass, U the target and U' its projection on the hull
+    of the leaves. Both children must keep the secret groups secret. With the offset `literal`, each
+    unit of mass must yield `|U - U'| f(gamma)` (Lemma 4, with the sign of its last term corrected).
+    Progress and limits are linear in the split, so this is a problem for `ColumnGeneration`, on the
+    rows of the leaf weighted by their chances.
     """
 
     aim: FilterTarget
@@ -297,7 +312,7 @@ class ProgressSplitter:
     gamma: float
 
     def __call__(self, leaves: Sequence[TreeLeaf], own: int) -> LeafSplit | None:
-        """Of the offsets that are tried, the split after which the hull is nearest to the target."""
+        """Return the split, over the offsets tried, that brings the hull nearest to the target."""
         found = (self._split(leaves, own, literal) for literal in OFFSET_CHOICES[self.offset])
         return min((each for each in found if each), key=lambda each: each.distance, default=None)
 
@@ -327,7 +342,7 @@ class ProgressSplitter:
         )
 
     def _program(self, leaf: TreeLeaf, projection: Array, literal: bool) -> RateProgram:
-        """In masses (R,) of the yes child, over the mass of the leaf."""
+        """Return the linear program in masses (R,) of the positive child over the leaf's mass."""
         away = projection - self.aim.target
         shares = leaf.mass[self.aim.balanced] / leaf.mass[-1]
         step = float(shares @ away)
@@ -347,14 +362,14 @@ class ProgressSplitter:
         )
 
     def _secrets(self, leaf: TreeLeaf) -> Iterator[LinearTerm]:
-        """The four families of appendix A.4 for each group, multiplied by their denominators."""
+        """Yield the four families of appendix A.4 for each group, times their denominators."""
         for slopes in self.aim.beyond(np.eye(self.aim.masses)):
             yield LinearTerm(slopes, 0.0)
             yield LinearTerm(-slopes, float(slopes @ leaf.mass))
 
 
 def required_progress(gamma: float, off: float) -> float:
-    """f(gamma) of Lemma 3, where the leaf is `off` away from the projection."""
+    """Return f(gamma) of Lemma 3 for a leaf at the distance `off` from the projection."""
     g = 2 * gamma - gamma**2
     inner = float(np.sqrt(max(2 - g * off**2, 0.0)))
     return float(np.sqrt(g * max(2 - off**2 + 2 * off * (1 - gamma) * inner, 0.0)))

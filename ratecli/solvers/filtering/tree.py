@@ -1,4 +1,4 @@
-"""The tree of splits whose leaves are the values of a proxy (Algorithm 4)."""
+"""Growth of the tree of splits whose leaves are the values of a proxy (Algorithm 4)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.oracles.choice import reweight_oracle
 
 DISCLOSURE_TOLERANCE = 1e-6
-"""By how much a leaf may disclose more than it is allowed to, in shares: what rounding leaves."""
+"""Rounding tolerance, in shares, for the disclosivity of a leaf."""
 
 Splitter = Callable[[Sequence[TreeLeaf], int], LeafSplit | None]
-"""Finds a split of one of the leaves."""
+"""Returns a split of the leaf with the given index, or None."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,14 @@ class GrowthOptions:
     Attributes
     ----------
     shrink
-        gamma: a split must bring the imbalance to at most `1 - gamma` times what it was. That of the sample,
-        also with relaxed weights.
+        gamma: a split must reduce the imbalance to at most `1 - gamma` times its previous value.
+        This is the imbalance of the sample, even with relaxed weights.
     depth
-        Splits above a leaf, at most.
+        Maximum number of splits above a leaf.
     stop
-        beta: near enough.
+        beta: the imbalance at which growth stops.
     order
-        `best`: of all leaves that one is split where it helps most; `first`: the oldest one where it is
-        enough.
+        `best`: split the leaf where it helps most; `first`: the oldest one where it helps enough.
     """
 
     shrink: float
@@ -55,7 +54,7 @@ class GrowthOptions:
 
 @dataclass
 class FilterTreeBuilder:
-    """A tree that grows; `leaves` are in the order of their nodes, which is that of the values."""
+    """A growing tree. `leaves` are in the order of their nodes, and so are the proxy's values."""
 
     aim: FilterTarget
     rules: GrowthOptions
@@ -75,7 +74,7 @@ class FilterTreeBuilder:
         self._note(0.0)
 
     def grow(self) -> Iterator[str]:
-        """One split after the other; says what each has brought."""
+        """Add one split after the other, and yield a message about each."""
         while self.weights.imbalance > self.rules.stop:
             found = self._next()
             if found is None:
@@ -89,18 +88,18 @@ class FilterTreeBuilder:
             yield f"{len(leaves)} leaves, {weights.imbalance:.4g} from the target"
 
     def filter(self) -> ProxyFilter:
-        """By the leaves, with the weights that keep most of those that are best."""
+        """Return the filter by the leaves, with the best weights that keep most rows."""
         splits = tuple(self.splits[node] for node in sorted(self.splits))
         tree = SplitTree(self.aim.X.shape[1], np.array(self.children, dtype=np.intp), splits)
         most = maximize_kept_rows(*self.aim.values(self.masses()), self.weights)
         return ProxyFilter(tree, most.keep)
 
     def masses(self) -> Array:
-        """(L, R) of the leaves."""
+        """Return the masses (L, R) of the leaves."""
         return np.stack([leaf.mass for leaf in self.leaves])
 
     def _next(self) -> tuple[int, LeafSplit, list[TreeLeaf], SamplingWeights] | None:
-        """The leaf to split, with the leaves and weights that there are then."""
+        """Return the leaf to split, its split, and leaves and weights after it, or None."""
         best = None
         limit = (1 - self.rules.shrink) * self.weights.imbalance
         for own, leaf in enumerate(self.leaves):
@@ -121,7 +120,10 @@ class FilterTreeBuilder:
         return best
 
     def _after(self, own: int, split: LeafSplit) -> list[TreeLeaf] | None:
-        """The leaves after a split, its children last; None where a child is too small or says too much."""
+        """Return the leaves after a split, its children last.
+
+        None if a child is too small or discloses too much.
+        """
         parent = self.leaves[own]
         said = split.classifier.decide(self.aim.X)
         ways = (parent.chances * (1 - said), parent.chances * said)
@@ -142,7 +144,11 @@ class FilterTreeBuilder:
         return TreeLeaf(node, depth, chances, self.aim.mass(chances), ground, self._oracle(ground))
 
     def _oracle(self, ground: OracleRows) -> Oracle:
-        """Where a row goes hangs on its features: what these say of its group is the same in every leaf."""
+        """Return an oracle for the rows of a leaf, reusing the root's fit if possible.
+
+        The path of a row depends on its features only, so the probability of its group given the
+        features is the same in every leaf.
+        """
         known = reweight_oracle(self.leaves[0].oracle, ground) if self.leaves else None
         return known or self.oracle(ground)
 

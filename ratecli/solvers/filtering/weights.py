@@ -1,4 +1,4 @@
-"""Sampling weights: with which chance each value of a proxy is kept (Algorithm 1)."""
+"""Sampling weights: the chances with which each value of a proxy is kept (Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 
 MIN_SHARE = 1e-12
-"""Below this a share of all rows is what rounding left of none."""
+"""Smaller shares of all rows are treated as rounding errors of 0."""
 
 SUM_PENALTY = 1e3
-"""How strongly weights are pulled to a sum of 1, beside distances of shares."""
+"""Weight of the penalty that makes weights sum to 1, relative to distances of shares."""
 
 
 @dataclass(frozen=True)
 class SamplingWeights:
-    """Chances that bring the groups of what is kept near their target.
+    """Chances of keeping that bring the groups of the kept rows near their target.
 
     Attributes
     ----------
     mix
-        (L,) q: of what is kept, the share of each value; adds up to 1.
+        (L,) q: the share of each value among the kept rows; sums to 1.
     keep
         (L,) rho, in [0, 1], the largest 1.
     induced
-        (K,) shares of the groups in what is kept, `q A`.
+        (K,) shares of the groups among the kept rows, `q A`.
     imbalance
-        Euclidean distance of that from the target.
+        Euclidean distance of `induced` from the target.
     nearest
-        (K,) the point that is nearest to the target: the same, or, relaxed, `q A` with a q that need not add
-        up to 1, which then is that of no sample.
+        (K,) the point nearest to the target: `induced` or, if relaxed, `q A` with a q that need not
+        sum to 1 and then corresponds to no sample.
     """
 
     mix: Array
@@ -46,27 +46,27 @@ class SamplingWeights:
 def optimal_sampling_weights(
     A: Array, shares: Array, target: Array, *, kept: float = 0.0, relaxed: bool = False
 ) -> SamplingWeights:
-    """The best chances for values with these groups: the quadratic program of Algorithm 1.
+    """Return the best chances for values with these groups: the quadratic program of Algorithm 1.
 
     Parameters
     ----------
     A
-        (L, K) shares of the groups in each value. With intersecting groups (appendix A.2) those of all
-        attributes stand side by side, and each attribute's add up to 1.
+        (L, K) shares of the groups in each value. With intersecting groups (appendix A.2) the
+        shares of all attributes are concatenated, and those of each attribute sum to 1.
     shares
-        (L,) how often each value occurs; one that never does is never kept.
+        (L,) how often each value occurs; a value that never occurs is never kept.
     target
-        (K,) what the shares of the groups are to be.
+        (K,) target shares of the groups.
     kept
-        Least share of all rows that is kept, in [0, 1]; not for relaxed weights.
+        Minimum share of all rows that is kept, in [0, 1]; not for relaxed weights.
     relaxed
-        Leaves q free to add up to anything (section 5); the chances are scaled afterwards all the same.
+        Whether q may have any sum (section 5); the chances are scaled afterwards in either case.
     """
     occurs = shares > MIN_SHARE
     rows, sizes = A[occurs], shares[occurs]
     q = nnls(rows.T, target)[0] if relaxed else _nearest_on_simplex(rows - target, sizes, kept)
     nearest = q @ rows
-    if not q.any():  # relaxed, and no value holds any of what is wanted
+    if not q.any():  # relaxed, and no value contains any of the wanted groups
         q = sizes
     q = q / q.sum()
     mix, keep = np.zeros(len(shares)), np.zeros(len(shares))
@@ -79,15 +79,21 @@ def optimal_sampling_weights(
 
 
 def _nearest_on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
-    """(L,) q of least `|q @ offsets|` with `0 <= q <= sizes / kept` and, nearly, a sum of 1; by active sets.
+    """Minimize `|q @ offsets|` over q (L,) with `0 <= q <= sizes / kept` and a sum of nearly 1.
 
-    The sum is pulled to 1 rather than held there: of `s^2 |d|^2 + w^2 (1 - s)^2` that d is least which is
-    least for s = 1, but for what the upper limits have to do with s, which is near 1.
+    Solved by active sets. The sum is pulled to 1 by a penalty instead of being fixed: the d that
+    minimizes `s^2 |d|^2 + w^2 (1 - s)^2` is the one that does so for s = 1, except that the upper
+    limits depend on s, which is near 1.
+
+    Raises
+    ------
+    FaultError
+        E501 if there are too many active sets.
     """
     system = np.vstack([offsets.T, np.full(len(sizes), SUM_PENALTY)])
     right = np.append(np.zeros(offsets.shape[1]), SUM_PENALTY)
     most = np.minimum(sizes / kept, 1.0) if kept > 0 else np.ones(len(sizes))
-    most = np.maximum(most, sizes)  # to keep all is always possible
+    most = np.maximum(most, sizes)  # keeping all rows is always allowed
     found = lsq_linear(
         system, right, (0.0, most), method="bvls", tol=1e-15, max_iter=50 * len(sizes)
     )
@@ -97,10 +103,10 @@ def _nearest_on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
 
 
 def maximize_kept_rows(A: Array, shares: Array, found: SamplingWeights) -> SamplingWeights:
-    """Weights that induce the same shares of groups and keep as many rows as such weights can.
+    """Return weights with the same induced shares of groups that keep as many rows as possible.
 
-    Where there are more values than groups many weights are best. A linear program in the mix and the
-    largest of its quotients by the shares, of which 1 over it is kept.
+    With more values than groups many weights are optimal. This is a linear program in the mix and
+    the largest quotient of mix and share; the share of kept rows is the inverse of that quotient.
     """
     used = np.flatnonzero(shares > MIN_SHARE)
     one = np.ones((1, len(used)))
@@ -109,13 +115,14 @@ def maximize_kept_rows(A: Array, shares: Array, found: SamplingWeights) -> Sampl
     most = np.hstack([np.eye(len(used)), -shares[used][:, None]])
     last = np.append(np.zeros(len(used)), 1.0)
     solved = linprog(last, most, np.zeros(len(used)), equal, right, bounds=(0, None))
-    if not solved.success:  # the mix itself is a solution, but for rounding
+    if not solved.success:  # only due to rounding: the given mix is a solution
         return found
     mix = np.zeros(len(shares))
     mix[used] = np.maximum(solved.x[:-1], 0.0)
     mix /= mix.sum()
     keep = np.divide(mix, shares, out=np.zeros_like(mix), where=shares > MIN_SHARE)
     keep /= keep.max()
-    if keep @ shares < found.keep @ shares:  # what the program rounds is much of a rare value
+    if keep @ shares < found.keep @ shares:
+        # the program's rounding error is large for a rare value
         return found
     return replace(found, mix=mix, keep=keep)

@@ -13,34 +13,34 @@ from ratecli.solvers.hull.forms import LinearTerm
 from ratecli.solvers.hull.relaxation import Relaxation, RelaxationOptimum
 
 MAX_EXCESS = 5e-7
-"""Up to which a constraint counts as met."""
+"""Largest excess at which a constraint counts as satisfied."""
 EXACT_GAP = 1e-12
-"""Up to which a relaxation counts as its program at these levels, in units of the objective."""
+"""Largest error, in units of the objective, at which a relaxation counts as exact."""
 MAX_NODES = 2000
 MAX_POLISH_ROUNDS = 4
-"""Programs with lines for fractions that are solved in the end, each at the last one's optimum."""
+"""Maximum number of final programs with linearized fractions, each at the last one's optimum."""
 MIN_IMPROVEMENT = 1e-9
-"""What such a program must improve the objective by for another one."""
+"""Improvement of the objective by such a program that justifies another one."""
 MIN_CUT_DISTANCE = 0.1
-"""A box is cut no nearer to its ends than this part of its width."""
+"""Minimum distance of a cut from the ends of a box, relative to its width."""
 
 
 @dataclass(frozen=True)
 class HullOptimum:
-    """A point of the hull that meets the constraints.
+    """A point of the hull that satisfies the constraints.
 
     Attributes
     ----------
     weights, rates
-        (T,) chances, adding up to 1 in each block, and (K,) rates.
+        (T,) chances, with sum 1 in each block, and (K,) rates.
     value, bound
-        Its objective, and what no other point of the hull that meets the constraints is below.
+        Its objective, and a lower bound on that of all feasible points of the hull.
     prices
         (K,) slopes of the Lagrangian there: a point whose rates cost less improves it.
     multipliers
-        (J,) of the constraints.
+        (J,) multipliers of the constraints.
     touching
-        Lines below the curves of the program, for a relaxation over more points.
+        Tangents of the program's curves, for a relaxation over more points.
     """
 
     weights: Array
@@ -53,16 +53,17 @@ class HullOptimum:
 
 
 def optimize_over_hull(relaxation: Relaxation, gap: float) -> HullOptimum | None:
-    """The best point to a gap between value and bound, None where no point meets the constraints.
+    """Return the best point, up to a gap between value and bound, or None if none is feasible.
 
-    Where the relaxation has no levels its first program is exact. Otherwise boxes of levels are cut in
-    two at the level that most is off at. An elastic one ends with any point that meets all
-    constraints.
+    If the relaxation has no levels, its first program is exact. Otherwise boxes of levels are split
+    in two at the level with the largest error. An elastic relaxation ends with any point that
+    satisfies all constraints.
 
-    None is certain where every box was shown to be empty. After `MAX_NODES` boxes, or where one was
-    left out that could neither be cut nor gave a point, the bound holds all the same but may be more
-    than `gap` away; and if no point was found so, one of least violation is looked for with as many
-    boxes, and taken if it meets the constraints, before None is said.
+    None is a proof of infeasibility if all boxes were shown to be empty. After `MAX_NODES` boxes,
+    or if a box was dropped that could neither be split nor gave a point, the bound is still valid,
+    but may be further than `gap` away. If no point was found then, the same number of boxes is
+    searched for a point of least violation, which is returned if it satisfies the constraints;
+    otherwise None.
     """
     search = _BranchAndBound(relaxation, gap)
     search.run()
@@ -79,7 +80,7 @@ def optimize_over_hull(relaxation: Relaxation, gap: float) -> HullOptimum | None
 
 @dataclass
 class _BranchAndBound:
-    """Boxes by their bounds, the best point so far, and the least bound of boxes that were left out."""
+    """Boxes by their bounds, the best point so far, and the lowest bound of dropped boxes."""
 
     relaxation: Relaxation
     gap: float
@@ -90,7 +91,7 @@ class _BranchAndBound:
     count: itertools.count[int] = field(default_factory=itertools.count)
 
     def run(self) -> None:
-        """Until the gap is closed; no constraint need be met by more than enough."""
+        """Run until the gap is closed or, if elastic, until all constraints are satisfied."""
         enough = 0.0 if self.relaxation.elastic else -np.inf
         self._open(self.relaxation.boxes, -np.inf)
         for _ in range(MAX_NODES):
@@ -107,10 +108,10 @@ class _BranchAndBound:
                 self._open(part, lower)
 
     def _open(self, boxes: Array, lower: float) -> None:
-        """Put a box that is part of one with a bound in its place, if it may have a better point."""
+        """Add a part of a box with the bound `lower`, if it may contain a better point."""
         try:
             inside = self.relaxation.solve(boxes)
-        except ArithmeticError:  # so narrow that nobody can tell; it has the other box's bound
+        except ArithmeticError:  # too narrow to solve: use the parent's bound
             self.left_out = min(self.left_out, lower)
             return
         if inside is None:
@@ -127,7 +128,10 @@ class _BranchAndBound:
 
 
 def _point_value(relaxation: Relaxation, point: RelaxationOptimum) -> float:
-    """The objective of a point, infinite where it breaks a constraint or is undefined."""
+    """Return the objective of a point, infinite if it violates a constraint or is undefined.
+
+    For elastic relaxations, return its excess.
+    """
     program = relaxation.program
     if relaxation.elastic:
         return float(program.excess(point.rates))
@@ -139,7 +143,7 @@ def _point_value(relaxation: Relaxation, point: RelaxationOptimum) -> float:
 def _candidate_points(
     relaxation: Relaxation, relaxed: RelaxationOptimum
 ) -> list[RelaxationOptimum]:
-    """The relaxation's own point, and the best one at its levels, where it is exact."""
+    """Return the relaxation's point and, if solvable, the exact optimum at the point's levels."""
     if relaxation.is_flat:
         return [relaxed]
     try:
@@ -150,7 +154,10 @@ def _candidate_points(
 
 
 def _split_box(boxes: Array, relaxed: RelaxationOptimum) -> list[Array]:
-    """The box cut at the level that most is off at; nothing where nothing is off."""
+    """Return the two halves of the box, split at the level with the largest error.
+
+    Empty if there is no error.
+    """
     if not len(boxes) or relaxed.off.max() <= EXACT_GAP:
         return []
     p = int(np.argmax(relaxed.off))
@@ -165,16 +172,16 @@ def _split_box(boxes: Array, relaxed: RelaxationOptimum) -> list[Array]:
 def _polished_optimum(
     relaxation: Relaxation, found: RelaxationOptimum, value: float, bound: float
 ) -> HullOptimum:
-    """With prices from the program that has lines for fractions, which touch them at the point.
+    """Return the optimum with prices from the program with fractions linearized at the point.
 
-    The optimum of that program is taken for the point where it is better, again and again.
+    While the optimum of that program is a better point, it replaces the current one.
     """
     priced, at = relaxation, found
     for _ in range(0 if relaxation.is_flat else MAX_POLISH_ROUNDS):
         near = _linearized_relaxation(relaxation, found.rates)
         try:
             step = near.solve(near.boxes)
-        except ArithmeticError:  # the point at hand is as good, only its prices are less sharp
+        except ArithmeticError:  # keep the point; only its prices are less accurate
             step = None
         if step is None:
             break
@@ -195,7 +202,7 @@ def _polished_optimum(
 
 
 def _linearized_relaxation(relaxation: Relaxation, rates: Array) -> Relaxation:
-    """With lines for fractions, and constraints that are met at `rates`."""
+    """Return the relaxation with fractions linearized at `rates`, where constraints hold."""
     aim = relaxation.bilinear.scaled is None and not relaxation.elastic
     flat = relaxation.program.expanded(rates, objective=aim)
     excess = 0.0 if relaxation.elastic else max(float(flat.excess(rates)), 0.0)

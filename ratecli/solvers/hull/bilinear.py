@@ -1,16 +1,16 @@
 """Programs over a hull without their fractions: lines in the rates, and levels times such lines.
 
-That `top / bottom` is at most v is that `top - v * bottom` is at most 0. So a constraint on fractions
-is rows of lines and of levels times lines, and as few levels as will do stand for fractions:
+`top / bottom` is at most v if `top - v * bottom` is at most 0. So a constraint on fractions
+consists of rows of lines, and of levels times lines. As few levels as possible represent fractions:
 
-- of the fractions of a constraint with nothing else one needs none: the constraint is multiplied by
-  its bottom;
-- all differences within a group of fractions are at most d where all of them lie in [v, v + d], which
+- one fraction of a constraint that has no other terms needs none: the constraint is multiplied by
+  its denominator;
+- all differences within a group of fractions are at most d if all of them lie in [v, v + d], which
   is one level for the group;
-- an objective that is one fraction needs none: weights are scaled until its bottom is 1, and its top
-  is minimized (Charnes and Cooper 1962).
+- an objective that is a single fraction needs none: weights are scaled until its denominator is 1,
+  and its numerator is minimized (Charnes and Cooper 1962).
 
-A level is no less than its fraction where more of it would only be worse, no more where less would.
+A level is a lower or an upper bound of its fraction, depending on the sign with which it is used.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from ratecli.solvers.hull.columns import RatePoints
 from ratecli.solvers.hull.forms import Fraction, LinearTerm, ProgramForm, RateProgram
 
 MIN_DENOMINATOR_SHARE = 1e-3
-"""Of the largest value that a bottom has, the least that is allowed."""
+"""Minimum allowed value of a denominator, relative to its maximum."""
 MAX_FRACTION = 1e6
-"""Fractions beyond this are taken for it: their bottom is as good as 0."""
+"""Larger fractions are clipped to this value: their denominator is practically 0."""
 ELASTIC_FLOOR_ROOM = 1.0
-"""Below what the largest constraint can be: rows have no prices where the slack is at its end. Where
-nothing but numbers is multiplied with it, a wider box costs nothing.
+"""How far the slack's lower end is below the least possible maximum constraint. Rows have no prices
+while the slack is at its end, and a wider box costs nothing if only constants are multiplied by it.
 """
 EQUAL_TOLERANCE = 1e-12
-"""Up to which numbers of a program are the same."""
+"""Numbers of a program that differ by no more than this are equal."""
 
 
 @dataclass(frozen=True)
 class BilinearRow:
-    """`line + levels @ times + sum of curves`, an objective, or what is to be at most 0.
+    """`line + levels @ times + sum of curves`: an objective, or a row that must be at most 0.
 
     Attributes
     ----------
     times
-        What each level is multiplied by, by its number.
+        The factor of each level, by index of the level.
     curves
-        Numbers of curves.
+        Indices of curves.
     owner
-        The number of the constraint that this is; it is multiplied by `by`.
+        Index of the constraint that the row represents, multiplied by `by`.
     """
 
     line: LinearTerm
@@ -59,7 +59,7 @@ class BilinearRow:
 
 @dataclass(frozen=True)
 class FractionSpread:
-    """Fractions, times a share of each, that differ by at most `most`."""
+    """Fractions, each multiplied by its share, that differ by at most `most`."""
 
     members: tuple[int, ...]
     shares: tuple[float, ...]
@@ -69,14 +69,14 @@ class FractionSpread:
 
 @dataclass(frozen=True)
 class BilinearProgram:
-    """Minimize a row so that others are at most 0, over a hull and a box of P levels.
+    """Minimize a row subject to others being at most 0, over a hull and a box of P levels.
 
     Attributes
     ----------
     boxes
-        (P, 2) of levels: all that need be looked at.
+        (P, 2) ranges of the levels that have to be searched.
     scaled
-        The line that is 1, by the scale of the weights; None where that is 1.
+        The line that equals 1 after scaling the weights; None if the scale is 1.
     """
 
     objective: BilinearRow
@@ -93,19 +93,23 @@ class BilinearProgram:
         elastic: bool,
         floor: float = MIN_DENOMINATOR_SHARE,
     ) -> BilinearProgram:
-        """With `elastic` the objective is the least amount that no constraint is above. Of the largest
-        value that a bottom has, `floor` is the least that is allowed.
+        """Return the bilinear form of a program.
+
+        With `elastic`, the objective is the largest constraint. `floor` is the minimum allowed
+        value of a denominator, relative to its maximum.
         """
         return _BilinearBuilder(program, columns, elastic, floor).made()
 
 
 def single_fraction(objective: ProgramForm) -> int | None:
-    """The fraction that an objective consists of, with a constant, if it does of one."""
+    """Return the only fraction of an objective that has no other terms but a constant, or None."""
     (own,) = np.nonzero(objective.shares)
     return int(own[0]) if objective.is_fractions and len(own) == 1 else None
 
 
 class _BilinearBuilder:
+    """Builds the bilinear form of a program."""
+
     def __init__(
         self, program: RateProgram, columns: RatePoints, elastic: bool, floor: float
     ) -> None:
@@ -144,13 +148,13 @@ class _BilinearBuilder:
         )
 
     def _aimed(self) -> set[int]:
-        """Fractions of the objective, which need a level each but where there is one alone."""
+        """Return the fractions of the objective, which need levels unless there is only one."""
         if self.elastic or self.single is not None:
             return set()
         return set(np.flatnonzero(self.program.objective.shares).tolist())
 
     def _leveled(self) -> list[int]:
-        """Fractions that need a level, each that of its place."""
+        """Return the fractions that need a level, in the order of the levels."""
         kept = set(self.aimed)
         forms = [self.program.constraints[i] for i in self.others]
         often = np.sum([form.shares != 0 for form in forms], axis=0) if forms else np.zeros(0)
@@ -170,7 +174,7 @@ class _BilinearBuilder:
         return BilinearRow(aim.line, self._times(aim, self.unit), tuple(range(len(aim.curves))))
 
     def _times(self, form: ProgramForm, by: LinearTerm) -> dict[int, LinearTerm]:
-        """Of the fractions of a form that have levels."""
+        """Return the factors of the levels for the fractions of a form."""
         return {p: by * float(form.shares[m]) for p, m in enumerate(self.leveled) if form.shares[m]}
 
     def _constraint(self, number: int) -> BilinearRow:
@@ -190,7 +194,7 @@ class _BilinearBuilder:
         return BilinearRow(line, times, tuple(range(start, start + len(form.curves))), number, by)
 
     def _levels(self) -> Iterator[BilinearRow]:
-        """That levels are no less, and no more, than fractions, as far as it matters."""
+        """Yield rows that make levels lower or upper bounds of fractions, as far as needed."""
         aims = [] if self.elastic else [self.program.objective]
         forms = [*aims, *(self.program.constraints[i] for i in self.others)]
         for p, m in enumerate(self.leveled):
@@ -211,7 +215,7 @@ class _BilinearBuilder:
             yield BilinearRow(top + bottom * -spread.most, times)
 
     def _start(self, spread: FractionSpread) -> tuple[float, float]:
-        """Where the least of the fractions of a spread can lie."""
+        """Return the range of the smallest fraction of a spread."""
         pairs = zip(spread.members, spread.shares, strict=True)
         ends = [np.sort(share * np.array(self.ranges[m])) for m, share in pairs]
         low, high = np.array(ends).T
@@ -219,7 +223,7 @@ class _BilinearBuilder:
         return float(least), float(max(high.min(), least))
 
     def _slack(self) -> tuple[float, float]:
-        """What the largest constraint cannot be below, and what it is somewhere."""
+        """Return a lower bound of the largest constraint, and a value that it has at some point."""
         low = max((self._least(form) for form in self.program.constraints), default=0.0)
         known = self.columns.middle[:, None]
         if self.columns.blocks == 1:
@@ -228,13 +232,15 @@ class _BilinearBuilder:
         for row in self._floors():
             allowed &= row.line.at(known) <= 0
         found = np.where(allowed, self.program.excess(known), np.inf)
-        high = max(low, float(np.fmin.reduce(found)))  # undefined is not known to be any good
+        high = max(
+            low, float(np.fmin.reduce(found))
+        )  # ignore points where constraints are undefined
         if not any(form.shares.any() for form in self.program.constraints):
             low -= ELASTIC_FLOOR_ROOM
         return low, high if np.isfinite(high) else MAX_FRACTION
 
     def _least(self, form: ProgramForm) -> float:
-        """A bound on a constraint from below."""
+        """Return a lower bound of a constraint."""
         total, _ = self.columns.range(form.line.slopes, form.line.constant)
         for share, ends in zip(form.shares, self.ranges, strict=True):
             total += min(share * end for end in ends)
@@ -244,22 +250,23 @@ class _BilinearBuilder:
         return float(total)
 
     def _floors(self) -> Iterator[BilinearRow]:
-        """No bottom is nearly 0: there a fraction is not defined, and near it anything."""
+        """Yield rows that keep denominators away from 0, where a fraction is undefined."""
         for fraction in self.program.fractions:
             _, most = self.columns.range(fraction.bottom.slopes, fraction.bottom.constant)
             yield BilinearRow(fraction.bottom * -1.0 + self.unit * (self.floor * most))
 
 
 def _fraction_sign(fraction: Fraction) -> float:
-    """-1 of what is never positive, as where a fraction was taken off another."""
+    """Return -1 for a fraction that is never positive, such as a subtracted one, else 1."""
     return -1.0 if fraction.range[1] <= 0 else 1.0
 
 
 def find_fraction_spreads(
     constraints: Sequence[ProgramForm], signs: Sequence[float]
 ) -> list[FractionSpread]:
-    """Sets of constraints that say of all pairs of some fractions that they differ by no more than this,
-    times signs and a common share.
+    """Return sets of constraints that bound the differences of all pairs of some fractions equally.
+
+    The fractions are multiplied by signs and a common share.
     """
     pairs: dict[tuple[float, float], dict[tuple[int, int], int]] = {}
     for number, form in enumerate(constraints):
@@ -283,10 +290,10 @@ def find_fraction_spreads(
 
 
 def fraction_range(fraction: Fraction, columns: RatePoints) -> tuple[float, float]:
-    """Least and largest value of a fraction over the hull.
+    """Return the smallest and largest value of a fraction over the hull.
 
-    Of one block's points the fraction of a mixture lies between theirs; of several its top and bottom
-    are bounded each.
+    With a single block, the fraction of a mixture lies between those of its points; with several
+    blocks, numerator and denominator are bounded separately.
     """
     low, high = max(fraction.range[0], -MAX_FRACTION), min(fraction.range[1], MAX_FRACTION)
     if columns.blocks == 1:

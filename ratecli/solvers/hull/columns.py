@@ -13,17 +13,17 @@ from ratecli.rates.matrix import RowKinds
 
 @dataclass(frozen=True)
 class RatePoints:
-    """Of each block one point is chosen, at random; the rates are the sum of those of the blocks.
+    """Blocks of points: one point of each block is chosen at random, and the rates are their sum.
 
-    Classifiers are points of one block. The thresholds that a group may have are those of a block of
-    their own, for each adds its group's part to the rates.
+    Classifiers are points of a single block. The possible thresholds of a group form a block of
+    their own, because each group adds its part to the rates.
 
     Attributes
     ----------
     points
         (K, T) what each point adds to the rates.
     block
-        (T,) the block of each, 0 to the number of blocks - 1, ascending.
+        (T,) the block of each point, 0 to the number of blocks - 1, ascending.
     origin
         (K,) the rates before anything is added.
     """
@@ -34,12 +34,15 @@ class RatePoints:
 
     @classmethod
     def classifiers(cls, rates: Array) -> RatePoints:
-        """Of (K, T) rates of T classifiers."""
+        """Return the points of T classifiers with rates (K, T)."""
         return cls(rates, np.zeros(rates.shape[1], dtype=np.intp), np.zeros(len(rates)))
 
     @classmethod
     def decisions(cls, kinds: RowKinds) -> RatePoints:
-        """Of all decisions on given rows, random ones too: each kind of row has a share of yes."""
+        """Return the points of all decisions on the given rows, random ones included.
+
+        Each kind of row is a block, with a share of positive decisions.
+        """
         all_yes = kinds.slopes * kinds.totals
         points = np.stack([np.zeros_like(all_yes), all_yes], axis=2).reshape(len(all_yes), -1)
         block = np.repeat(np.arange(kinds.count), 2)
@@ -47,20 +50,21 @@ class RatePoints:
 
     @property
     def blocks(self) -> int:
+        """Number of blocks."""
         return int(self.block[-1]) + 1
 
     @property
     def middle(self) -> Array:
-        """(K,) the rates where every point of a block has the same chance."""
+        """(K,) the rates if all points of a block have equal chances."""
         sizes = np.bincount(self.block)
         return np.asarray(self.origin + self.points @ (1 / sizes[self.block]))
 
     def membership(self) -> Array:
-        """(blocks, T) 1 where a point belongs to a block."""
+        """Return (blocks, T) with 1 where a point belongs to a block."""
         return np.asarray(self.block == np.arange(self.blocks)[:, None], dtype=float)
 
     def range(self, slopes: Array, constant: float) -> tuple[float, float]:
-        """Least and largest value of a line over the hull."""
+        """Return the smallest and largest value of a line over the hull."""
         values = slopes @ self.points
         low = np.full(self.blocks, np.inf)
         high = np.full(self.blocks, -np.inf)

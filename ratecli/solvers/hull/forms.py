@@ -1,4 +1,4 @@
-"""Goals as functions of K rates in the three forms a linear program can hold on to."""
+"""Goals as functions of K rates: sums of linear terms, fractions and convex terms."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ RateIndex = dict[Leaf, int]
 
 ROUNDING = 1e-12
 PROGRAM_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
-"""The classes of goals that a `RateProgram` can be made of."""
+"""The classes of goals that a `RateProgram` can represent."""
 UNDEFINED_RATIO_REASON = "a ratio in a constraint is undefined for the best mixture"
-"""Why the best point of a hull is no solution, though it meets the cleared constraints."""
+"""Why the best point of a hull is not a solution although it satisfies the constraints after they
+were multiplied by their denominators.
+"""
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,11 @@ class LinearTerm:
     constant: float
 
     def at(self, rates: Array) -> Array:
-        """Of rates (K,) or (K, T)."""
+        """Return the values at rates (K,) or (K, T)."""
         return self.slopes @ rates + self.constant
 
     def reach(self) -> tuple[float, float]:
-        """Least and largest value over all rates in [0, 1]."""
+        """Return the smallest and largest value over all rates in [0, 1]."""
         up, down = np.maximum(self.slopes, 0.0).sum(), np.minimum(self.slopes, 0.0).sum()
         return self.constant + float(down), self.constant + float(up)
 
@@ -49,19 +51,19 @@ class LinearTerm:
 
 @dataclass(frozen=True)
 class Fraction:
-    """`top / bottom`, the bottom never negative; `range` holds its values whatever is decided."""
+    """`top / bottom` with a nonnegative bottom; `range` contains its values for all decisions."""
 
     top: LinearTerm
     bottom: LinearTerm
     range: tuple[float, float] = (-np.inf, np.inf)
 
     def at(self, rates: Array) -> Array:
-        """Of rates (K,) or (K, T); NaN for 0 / 0."""
+        """Return the values at rates (K,) or (K, T); NaN for 0 / 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.divide(self.top.at(rates), self.bottom.at(rates)))
 
     def in_terms_of(self, other: Fraction) -> tuple[float, float] | None:
-        """Share and constant where it is `share * other + constant` for all rates, else None."""
+        """Return share and constant if it equals `share * other + constant`, else None."""
         mine, top, bottom = (
             np.append(line.slopes, line.constant) for line in (self.top, other.top, other.bottom)
         )
@@ -74,7 +76,7 @@ class Fraction:
         return (float(share), float(constant)) if same else None
 
     def expansion(self, rates: Array) -> LinearTerm:
-        """The line that touches it at `rates`."""
+        """Return the tangent at `rates`."""
         value, bottom = float(self.at(rates)), float(self.bottom.at(rates))
         return (self.top + self.bottom * -value) * (1 / bottom) + LinearTerm(
             0 * self.top.slopes, value
@@ -83,27 +85,27 @@ class Fraction:
 
 @dataclass(frozen=True)
 class ConvexTerm:
-    """A convex expression, known by the lines that touch it from below."""
+    """A convex expression, represented by its tangents."""
 
     expression: Expression
     index: RateIndex
 
     def at(self, rates: Array) -> Array:
-        """Of rates (K,) or (K, T)."""
+        """Return the values at rates (K,) or (K, T)."""
         found = values(self.expression, rates.reshape(len(rates), -1), self.index)
         return found.reshape(rates.shape[1:])
 
     def touching(self, rates: Array) -> LinearTerm:
-        """A line nowhere above the curve that touches it at `rates` (see `rates.tangent`)."""
+        """Return a tangent at `rates`, which is nowhere above the curve (see `rates.tangent`)."""
         found = tangent(self.expression, rates, self.index)
         return LinearTerm(found.slopes, found.value - float(found.slopes @ rates))
 
 
 @dataclass(frozen=True)
 class ProgramForm:
-    """`line + shares @ fractions + sum of curves`: an objective, or what is to be at most 0.
+    """`line + shares @ fractions + sum of curves`: an objective, or a constraint to be at most 0.
 
-    `shares` (M,) are of the program's fractions.
+    `shares` (M,) refer to the program's fractions.
     """
 
     line: LinearTerm
@@ -112,13 +114,13 @@ class ProgramForm:
 
     @property
     def is_fractions(self) -> bool:
-        """Whether it is fractions and a constant, nothing else."""
+        """Whether it consists of fractions and a constant only."""
         return bool(self.shares.any()) and not self.curves and not self.line.slopes.any()
 
 
 @dataclass(frozen=True)
 class RateProgram:
-    """Minimize the objective so that every constraint is at most 0, over a set of rates (K,).
+    """Minimize the objective with every constraint at most 0, over a set of rates (K,).
 
     Attributes
     ----------
@@ -127,7 +129,7 @@ class RateProgram:
     owners
         (J,) names of the goals that the constraints are pieces of.
     index
-        Which of the K rates is which.
+        The index of each of the K rates.
     ratios
         The ratios of the constraints as written that can be undefined (see `Goal.ratios`).
     """
@@ -141,7 +143,13 @@ class RateProgram:
 
     @classmethod
     def of(cls, problem: Problem) -> RateProgram:
-        """Raises ValueError where a goal is neither convex, nor a sum of ratios, nor of both."""
+        """Return the program of a problem.
+
+        Raises
+        ------
+        ValueError
+            If a goal is neither convex, nor a sum of ratios, nor a sum of both.
+        """
         index = problem.rates.index()
         pieces = [(goal.name, piece) for goal in problem.constraints for piece in goal.pieces]
         parts = [
@@ -164,17 +172,17 @@ class RateProgram:
         )
 
     def value(self, form: ProgramForm, rates: Array) -> Array:
-        """Of rates (K,) or (K, T); NaN where the form is undefined."""
+        """Return the values of a form at rates (K,) or (K, T); NaN where it is undefined."""
         shared = zip(form.shares, self.fractions, strict=True)
         fractions = (share * fraction.at(rates) for share, fraction in shared if share)
         curves = (curve.at(rates) for curve in form.curves)
         return sum([*fractions, *curves], form.line.at(rates))
 
     def excess(self, rates: Array) -> Array:
-        """The largest constraint at rates (K,) or (K, T): minus infinity without any, infinite where
-        one is undefined.
+        """Return the largest constraint at rates (K,) or (K, T).
 
-        Constraints that were cleared of a denominator are defined everywhere (see `missed`).
+        Minus infinity if there are no constraints, infinite where one is undefined. Constraints
+        that were multiplied by a denominator are defined everywhere (see `missed`).
         """
         found = [self.value(constraint, rates) for constraint in self.constraints]
         none = np.full(rates.shape[1:], -np.inf)
@@ -183,21 +191,23 @@ class RateProgram:
         )
 
     def missed(self, rates: Array, room: float = 0.0) -> Array:
-        """By how much classifiers with rates (K,) or (K, T) violate the worst constraint beyond
-        `room`, 0 if they violate none; infinite where a constraint as it is written is undefined.
+        """Return by how much rates (K,) or (K, T) violate the worst constraint beyond `room`.
+
+        0 if no constraint is violated; infinite where a constraint as written is undefined.
         """
         found = np.maximum(self.excess(rates) - room, 0.0)
         unknown = any_undefined(self.ratios, rates.reshape(len(rates), -1), self.index)
         return np.where(unknown.reshape(found.shape), np.inf, found)
 
     def by_goal(self, found: Array) -> dict[str, float]:
-        """Numbers (J,) of the constraints, summed over the pieces of each goal."""
+        """Return the sum of numbers (J,) of the constraints over the pieces of each goal."""
         return sum_by_goal(self.owners, found)
 
     def expanded(self, rates: Array, *, objective: bool) -> RateProgram:
-        """The same with lines that touch the fractions at `rates`; those of the objective if asked.
+        """Return the program with fractions replaced by tangents at `rates`.
 
-        Fractions that are left as they are need not be defined there.
+        Those of the objective are only replaced if `objective` is true. Fractions that are not
+        replaced need not be defined there.
         """
 
         def lines(form: ProgramForm) -> ProgramForm:
@@ -210,7 +220,7 @@ class RateProgram:
         return replace(self, objective=aim, constraints=constraints)
 
     def loosened(self, by: float) -> RateProgram:
-        """The same with constraints that may be up to `by`."""
+        """Return the program with constraints that may be up to `by`."""
 
         def loose(form: ProgramForm) -> ProgramForm:
             return replace(form, line=form.line + LinearTerm(0.0 * form.line.slopes, -by))
@@ -220,6 +230,8 @@ class RateProgram:
 
 @dataclass(frozen=True)
 class _FormParts:
+    """The linear term, fractions and convex terms of an expression."""
+
     line: LinearTerm
     fractions: tuple[Fraction, ...]
     curves: tuple[ConvexTerm, ...]
@@ -240,7 +252,10 @@ def _split_form(node: Expression, index: RateIndex) -> _FormParts:
 
 
 def _fraction_shares(parts: _FormParts, known: list[Fraction]) -> tuple[LinearTerm, Array]:
-    """The parts' line and shares of known fractions; those that are not of known ones are added."""
+    """Return the parts' line and their shares of the `known` fractions.
+
+    Fractions that are not multiples of known ones are added to `known`.
+    """
     line, shares = parts.line, np.zeros(len(known) + len(parts.fractions))
     for fraction in parts.fractions:
         m, share, constant = next(
@@ -259,7 +274,10 @@ def _fraction_shares(parts: _FormParts, known: list[Fraction]) -> tuple[LinearTe
 
 
 def _summands(node: Expression) -> Iterator[Expression]:
-    """The summands of an expression; ratios stay together, so that equal bottoms are gathered."""
+    """Yield the summands of an expression.
+
+    Ratios stay together so that those with equal denominators are merged.
+    """
     if not isinstance(node, ex.Sum):
         yield node
         return
@@ -276,7 +294,7 @@ def _make_fraction(ratio: RatioTerm, index: RateIndex) -> Fraction:
 
 
 def linear_term_of(form: Affine, index: RateIndex) -> LinearTerm:
-    """An affine form as a line."""
+    """Return an affine form as a linear term."""
     slopes = np.zeros(len(index))
     for leaf, coefficient in form.coefficients.items():
         slopes[index[leaf]] = coefficient

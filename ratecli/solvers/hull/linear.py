@@ -1,5 +1,6 @@
-"""Linear programs over columns with levels in boxes: by the simplex method of this room, whose answers are
-checked, and by HiGHS where they do not pass.
+"""Linear programs over columns with levels in boxes.
+
+They are solved by `simplex`, whose results are verified, and by HiGHS if the verification fails.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from ratecli.solvers.hull.simplex import (
 )
 
 DUALITY_TOLERANCE = 1e-8
-"""What a value may differ by from that of its duals, relative to 1 and the value."""
+"""Largest difference of primal and dual value, relative to 1 plus the value."""
 MAX_HIGHS_COLUMNS = 200_000
-"""Columns that HiGHS is asked about, where each corner of the box makes one."""
+"""Maximum number of columns passed to HiGHS, which needs one per column and corner of the box."""
 HIGHS_INFEASIBLE = 2
 
 
@@ -35,9 +36,9 @@ class LpOptimum:
     Attributes
     ----------
     columns, levels, x
-        (N,) columns that are not 0, the levels (N, P) that they are taken at, and (N,) their values.
+        (N,) nonzero columns, the levels (N, P) at which they are taken, and (N,) their values.
     duals
-        (m,) of the rows; the value is the first of them.
+        (m,) duals of the rows; the first one is the optimal value.
     """
 
     columns: NDArray[np.int64]
@@ -48,10 +49,10 @@ class LpOptimum:
 
 @dataclass(frozen=True)
 class LevelLp:
-    """Minimize `cost @ x`, the first row equal to 1, the next ones to 0, the others at most 0; x >= 0.
+    """Minimize `cost @ x` over x >= 0, with rows equal to 1 (the first), equal to 0, or at most 0.
 
-    Each column is taken at levels anywhere in a box, and may be taken at several: in row i it is
-    `fixed[i, j]` and `levels[p] * times[l, j]` for each l whose `places[l]` is (p, i).
+    Each column is taken at levels anywhere in a box, possibly at several. Its entry in row i is
+    `fixed[i, j]` plus `levels[p] * times[l, j]` for each l whose `places[l]` is (p, i).
 
     Attributes
     ----------
@@ -60,9 +61,9 @@ class LevelLp:
     places
         (L, 2).
     cost, cost_times
-        (n,), and (P, n) by what the levels are multiplied.
+        (n,) costs, and (P, n) costs per unit of each level.
     equal
-        How many rows are equations.
+        Number of rows that are equations, which come first.
     """
 
     fixed: Array
@@ -74,7 +75,7 @@ class LevelLp:
 
     @cached_property
     def _sizes(self) -> Array:
-        """(m,) of the rows, which are divided by them."""
+        """(m,) scales of the rows, by which they are divided."""
         found = np.abs(self.fixed).max(axis=1)
         np.maximum.at(found, self.places[:, 1], np.abs(self.times).max(axis=1))
         return np.where(found > 0, found, 1.0)
@@ -85,12 +86,12 @@ class LevelLp:
         return self.fixed / sizes[:, None], self.times / sizes[self.places[:, 1], None]
 
     def solve(self, boxes: Array) -> LpOptimum | None:
-        """An optimum for levels in boxes (P, 2), None where no point meets the rows.
+        """Return an optimum for levels in boxes (P, 2), None if it is infeasible.
 
         Raises
         ------
         ArithmeticError
-            Where HiGHS cannot tell either.
+            If HiGHS does not find out either.
         """
         fixed, times = self._scaled
         rows = SimplexRows(fixed, self.places, times, boxes, self.equal)
@@ -106,7 +107,7 @@ class LevelLp:
         return LpOptimum(basis.head[own], basis.levels[own], x / sizes[0], basis.duals / sizes)
 
     def _descended(self, rows: SimplexRows, basis: SimplexBasis, *, missing: float) -> bool:
-        """To the least that misses of the equations where that costs anything, else to the least cost."""
+        """Run the simplex method: phase one if `missing` is positive, else phase two."""
         cost, cost_times = self._nothing if missing else (self.cost, self.cost_times)
         m, n = rows.fixed.shape
         reduced, slopes, spare = np.empty(n), np.empty(cost_times.shape), np.empty((2 + m, m))
@@ -117,13 +118,13 @@ class LevelLp:
         return 0.0 * self.cost, 0.0 * self.cost_times
 
     def _missed(self, basis: SimplexBasis) -> float:
-        """Of the equations, all in all."""
+        """Return the total violation of the equations."""
         return float(np.abs(basis.x[basis.head >= sum(self.fixed.shape)]).sum())
 
     def _is_sure(self, basis: SimplexBasis) -> bool:
-        """Whether the basis meets its rows and costs what the duals say, by scaled numbers.
+        """Whether the basis satisfies its rows and its cost agrees with the duals, when scaled.
 
-        That no column is cheaper at these duals was what the method ended with.
+        That no column has a negative reduced cost was checked by the simplex method.
         """
         x, own = basis.x, basis.head < len(self.cost)
         columns, levels = basis.head[own], basis.levels[own]

@@ -1,12 +1,12 @@
 """A linear program that bounds a program over a hull from below.
 
-In the bilinear form of a program levels multiply lines in the rates. With weights q of the points the
-products are `sum_j q_j * level_j * line_j`, where each point is taken at levels of its own within the
-box: the hull of all points at all levels there, which nothing linear is closer to. It is exact where
-the box has no width. Where points of several blocks are added, each block's are taken at levels of the
-same mean.
+In the bilinear form of a program, levels multiply lines in the rates. With weights q of the points
+the products are `sum_j q_j * level_j * line_j`, where each point is taken at its own levels within
+the box: the hull of all points at all levels, which is the tightest linear relaxation. It is exact
+if the box has width 0. If points of several blocks are added, the mean levels of all blocks are
+equal.
 
-Curves are held from below by lines that touch them (Kelley 1960).
+Curves are bounded from below by tangents (Kelley 1960).
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from ratecli.solvers.hull.forms import ConvexTerm, LinearTerm, RateProgram
 from ratecli.solvers.hull.linear import LevelLp, LpOptimum
 
 CURVE_TOLERANCE = 1e-8
-"""How far a curve may lie above the lines that hold it, in its own units."""
+"""How far a curve may lie above its tangents, in its own units."""
 MAX_ROUNDS = 60
 MIN_DUAL = 0.1
-"""Added to the dual of a row where it is asked how far levels are off: one that costs nothing in a wide box
-may be what the optimum breaks. Between .03 and .3 as few boxes do, with 1e-6 fifty times as many.
+"""Added to the duals of rows that weight the errors of levels, because a row without a price in a
+wide box may be the one that the optimum violates. Values from .03 to .3 need equally few boxes,
+1e-6 fifty times as many.
 """
 
 
@@ -39,18 +40,17 @@ class RelaxationOptimum:
     Attributes
     ----------
     value
-        Its objective: no point of the hull with levels in the boxes has less.
+        Its objective, a lower bound for all points of the hull with levels in the boxes.
     weights, rates
-        (T,) chances, adding up to 1 in each block, and (K,) rates.
+        (T,) chances, with sum 1 in each block, and (K,) rates.
     levels
-        (P,) means of the levels that points are taken at.
+        (P,) mean levels of the points.
     off
-        (P,) how far the program is from what it would be at these levels, in units of the objective:
-        0 where it is exact.
+        (P,) error of the relaxation at each level, in units of the objective: 0 if it is exact.
     scale
-        What the weights added up to before they were divided by it.
+        The sum of the weights before they were normalized.
     duals
-        (m,) of the rows, times the scale.
+        (m,) duals of the rows, times the scale.
     """
 
     value: float
@@ -64,10 +64,10 @@ class RelaxationOptimum:
 
 @dataclass
 class Relaxation:
-    """Lines that hold the curves are kept from one call to the next.
+    """A relaxation that keeps the tangents of curves from one call to the next.
 
-    With `elastic` the objective is the least amount that no constraint is above. `floor` 0 lets bottoms be
-    0, where their ratios count as any number: for proofs.
+    With `elastic` the objective is the largest constraint. `floor` 0 allows denominators of 0,
+    where ratios may have any value, as proofs require.
     """
 
     program: RateProgram
@@ -84,34 +84,35 @@ class Relaxation:
 
     @cached_property
     def bilinear(self) -> BilinearProgram:
+        """The bilinear form of the program."""
         return BilinearProgram.of(
             self.program, self.columns, elastic=self.elastic, floor=self.floor
         )
 
     @property
     def boxes(self) -> Array:
-        """(P, 2) all levels that need be looked at."""
+        """(P, 2) ranges of the levels that have to be searched."""
         return self.bilinear.boxes
 
     @cached_property
     def is_flat(self) -> bool:
-        """Whether its one linear program is exact but for curves, and so its prices are right."""
+        """Whether one linear program is exact except for curves, so that its prices are right."""
         aims = () if self.elastic or self.bilinear.scaled else (self.program.objective,)
         return not any(form.shares.any() for form in (*aims, *self.program.constraints))
 
     @cached_property
     def curves(self) -> tuple[ConvexTerm, ...]:
-        """The objective's first."""
+        """The convex terms, those of the objective first."""
         forms = (*(() if self.elastic else (self.program.objective,)), *self.program.constraints)
         return tuple(curve for each in forms for curve in each.curves)
 
     def solve(self, boxes: Array) -> RelaxationOptimum | None:
-        """The optimum for levels within boxes (P, 2), None where there is none.
+        """Return the optimum for levels within boxes (P, 2), None if it is infeasible.
 
         Raises
         ------
         ArithmeticError
-            Where a linear program cannot be solved.
+            If a linear program cannot be solved.
         """
         for _ in range(MAX_ROUNDS):
             found = self._linear.solve(boxes)
@@ -122,34 +123,36 @@ class Relaxation:
                 break
         return relaxed
 
-    # Columns are the points, and a height above its least of each curve. Rows: what is 1; that blocks
-    # have the weight of the first, and its mean levels; the rows of the program; lines below curves.
+    # Columns: the points, and for each curve its height above its minimum.
+    # Rows: the line that is 1; equal weights and equal mean levels of blocks; the rows of the
+    # program; tangents of curves.
 
     @cached_property
     def _points(self) -> Array:
-        """(K + 1, T) what slopes and constant of a line are multiplied by: the origin is in the first block."""
+        """(K + 1, T) factors of a line's slopes and constant; the first block has the origin."""
         first = (self.columns.block == 0).astype(float)
         return np.vstack([self.columns.points + np.outer(self.columns.origin, first), first])
 
     @cached_property
     def _least(self) -> list[float]:
-        """Of each curve, by the first line below it."""
+        """Lower bounds of the curves, each from its first tangent."""
         lines = (each[0] for each in self.touching)
         return [self.columns.range(line.slopes, line.constant)[0] for line in lines]
 
     @cached_property
     def _balance(self) -> Array:
-        """(B - 1, T) of a block less those of the first."""
+        """(B - 1, T) membership in each further block minus membership in the first."""
         members = self.columns.membership()
         return np.asarray(members[1:] - members[0])
 
     @property
     def _equal(self) -> int:
+        """Number of rows that are equations."""
         return 1 + len(self._balance) * (1 + len(self.boxes))
 
     @cached_property
     def _rows(self) -> tuple[Array, Array]:
-        """(m, n) of all rows but those of lines below curves, and (n,) the objective."""
+        """(m, n) all rows except tangents of curves, and (n,) the objective."""
         bilinear, curves = self.bilinear, len(self.curves)
         one = bilinear.scaled or LinearTerm(0.0 * self.columns.origin, 1.0)
         rows = np.stack(
@@ -168,8 +171,10 @@ class Relaxation:
 
     @cached_property
     def _products(self) -> tuple[NDArray[np.int64], Array, Array]:
-        """Places (L, 2) of levels in rows, and what they are multiplied by, (L, K + 1) slopes and
-        constants, and (L, n) in columns.
+        """Terms that depend on levels.
+
+        (L, 2) level and row of each, (L, K + 1) slopes and constants of its factor, and (L, n) its
+        factor in the columns.
         """
         blocks, count = len(self._balance), len(self.boxes)
         places, slopes, times = [], [], []
@@ -199,7 +204,7 @@ class Relaxation:
 
     @cached_property
     def _held(self) -> list[tuple[LinearTerm, Array]]:
-        """Lines below curves, and their rows (n,)."""
+        """Tangents of curves with their rows (n,)."""
         each = enumerate(self.touching)
         return [(line, self._below(curve, line)) for curve, lines in each for line in lines]
 
@@ -239,10 +244,11 @@ class Relaxation:
 
     @property
     def _constant(self) -> float:
-        """What is not among the rates of an objective that is scaled."""
+        """The constant of a scaled objective, which its row does not contain."""
         return self.program.objective.line.constant if self.bilinear.scaled else 0.0
 
     def _off(self, found: LpOptimum, mean: Array) -> Array:
+        """(P,) error at each level, weighted by the duals of the rows."""
         places, _, times = self._products
         levels, rows = places.T
         each = times[:, found.columns]
@@ -253,7 +259,7 @@ class Relaxation:
 
     @cached_property
     def _slopes(self) -> Array:
-        """(m, K) in the rates, of the rows but those of lines below curves."""
+        """(m, K) slopes in the rates of all rows except tangents."""
         bilinear = self.bilinear
         one = np.zeros((self._equal, len(self.columns.origin)))
         if bilinear.scaled:
@@ -262,17 +268,19 @@ class Relaxation:
         return np.vstack([one, *rows])
 
     def prices(self, relaxed: RelaxationOptimum) -> Array:
-        """(K,) what a unit of each rate costs there: the slopes of the Lagrangian, levels held."""
+        """Return (K,) the cost of a unit of each rate: Lagrangian slopes with levels fixed."""
         places, slopes, _ = self._products
         duals = relaxed.duals
         held = [line.slopes for line, _ in self._held]
-        lines = np.vstack([self._slopes, *held])[: len(duals)]  # a last line may have come later
+        lines = np.vstack([self._slopes, *held])[
+            : len(duals)
+        ]  # tangents may have been added after the last solution
         costs = self.bilinear.objective.line.slopes * relaxed.scale - duals @ lines
         taken = duals[places[:, 1]] * relaxed.levels[places[:, 0]]
         return np.asarray(costs - taken @ slopes[:, :-1])
 
     def multipliers(self, relaxed: RelaxationOptimum) -> Array:
-        """(J,) of the constraints, in units of the objective; 0 of those that are in a spread."""
+        """Return (J,) multipliers in units of the objective; 0 for constraints in a spread."""
         found = np.zeros(len(self.program.constraints))
         for row, dual in zip(self.bilinear.rows, relaxed.duals[self._equal :], strict=False):
             if row.owner is not None and row.by is not None:
@@ -280,7 +288,7 @@ class Relaxation:
         return found
 
     def _touch(self, rates: Array, found: LpOptimum) -> bool:
-        """Add a line to each curve that lies above its height; whether any did."""
+        """Add a tangent to each curve that lies above its height, and return whether any did."""
         if not self.curves:
             return False
         count = self.columns.points.shape[1]
@@ -299,5 +307,5 @@ class Relaxation:
 
 
 def _slopes_and_constant(line: LinearTerm) -> Array:
-    """(K + 1,) slopes and constant."""
+    """Return (K + 1,) slopes and constant."""
     return np.append(line.slopes, line.constant)

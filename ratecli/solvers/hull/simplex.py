@@ -1,11 +1,11 @@
-"""The simplex method for programs of few rows and many columns that come at levels. Compiled.
+"""A compiled simplex method for programs with few rows and many columns at variable levels.
 
-A column is taken at any levels in a box, and at several if need be: what it adds to a row is affine in
-them. Only corners of the box matter, and the cheapest of a column is found without a list of them.
+A column is taken at any levels in a box, possibly at several; its entries are affine in the levels.
+Only corners of the box matter, and the cheapest corner of a column is found without enumeration.
 
-The method is the revised one with an explicit inverse. The least reduced cost enters, and of equal
-ratios the least by the lexicographic order leaves (Dantzig, Orden and Wolfe 1955): the right side is the
-first unit vector, so nearly all vertices are degenerate.
+This is the revised simplex method with an explicit inverse. The column of least reduced cost
+enters, and ties in the ratio test are broken by the lexicographic order (Dantzig, Orden and Wolfe
+1955), because the right side is the first unit vector and nearly all vertices are degenerate.
 """
 
 from __future__ import annotations
@@ -16,34 +16,37 @@ import numba
 import numpy as np
 
 Array = Any
-"""Of floats or of whole numbers: what runs is compiled for the types it is called with."""
+"""An array of floats or integers; functions are compiled for the types they are called with."""
 
 TOLERANCE = 1e-9
-"""Of rows that are about 1 large, and of reduced costs."""
+"""Tolerance for rows, whose entries are about 1, and for reduced costs."""
 LARGE_DUAL = 1e6
-"""Of duals beyond this reduced costs are as rounded as the duals are."""
+"""If duals exceed this, the tolerance for reduced costs grows with their rounding errors."""
 MIN_PIVOT = 1e-9
-"""No row leaves whose entry in the column that enters is less."""
+"""A row only leaves if its entry in the entering column is larger."""
 MIN_ARTIFICIAL_PIVOT = 1e-7
-"""At least this is it where an artificial column leaves."""
+"""The same if an artificial column leaves."""
 RATIO_TIE = 1e-13
+"""Ratios whose cross products differ by no more than this are tied."""
 REFRESH_INTERVAL = 60
-"""Pivots after which the inverse is made anew."""
+"""Number of pivots after which the inverse is recomputed."""
 
 
 class SimplexRows(NamedTuple):
-    """The m rows of n columns, P levels.
+    """The m rows of a program with n columns and P levels.
 
     Attributes
     ----------
     fixed
-        (m, n) of the columns what no level changes.
+        (m, n) the part of the columns that does not depend on levels.
     places, times
-        (L, 2) of level and row, and (L, n) what a unit of the level adds to the row in each column.
+        (L, 2) pairs of level and row, and (L, n) what a unit of the level adds to the row in each
+        column.
     boxes
-        (P, 2) of the levels.
+        (P, 2) ranges of the levels.
     equal
-        The number of rows that are equations: the first is equal to 1, these to 0, the others at most 0.
+        Number of rows that are equations. The first row equals 1, other equations 0, the rest is at
+        most 0.
     """
 
     fixed: Array
@@ -54,20 +57,21 @@ class SimplexRows(NamedTuple):
 
 
 class SimplexBasis(NamedTuple):
-    """Of m members.
+    """A basis of m columns.
 
     Attributes
     ----------
     head
-        (m,) their columns: n on are slacks of the rows, n + m on what misses of equations.
+        (m,) the columns: from n on slacks of the rows, from n + m on artificial columns of
+        equations.
     levels
-        (m, P) at which they are taken.
+        (m, P) levels at which they are taken.
     matrix, inverse
-        (m, m) their entries, and its inverse.
+        (m, m) their entries, and the inverse.
     x
         (m,) their values.
     duals
-        (m,) of the rows.
+        (m,) duals of the rows.
     """
 
     head: Array
@@ -79,7 +83,7 @@ class SimplexBasis(NamedTuple):
 
 
 def initial_basis(rows: SimplexRows) -> SimplexBasis:
-    """What misses of equations, and slacks."""
+    """Return the basis of artificial columns for equations and slacks for the other rows."""
     m, n = rows.fixed.shape
     first = np.zeros(m)
     first[0] = 1.0
@@ -101,16 +105,16 @@ def run_simplex(
     slopes: Array,
     spare: Array,
 ) -> bool:
-    """Pivot until no column has a negative reduced cost, by a fresh inverse; whether that was reached.
+    """Pivot until no reduced cost is negative by a fresh inverse; return whether that was reached.
 
     Parameters
     ----------
     cost, cost_times
         (n,) and (P, n): a column at levels costs `cost + levels @ cost_times`.
     missing
-        What a unit that misses of an equation costs.
+        Cost per unit of an artificial column.
     reduced, slopes, spare
-        (n,), (P, n) and (2 + m, m) to work with.
+        (n,), (P, n) and (2 + m, m) work arrays.
     """
     m, n = rows.fixed.shape
     column, moved = spare[0], spare[1]
@@ -155,7 +159,7 @@ def prefers_higher_level(slopes: Array, p: int, j: int) -> bool:
 def compute_duals(
     cost: Array, cost_times: Array, missing: float, n: int, basis: SimplexBasis
 ) -> None:
-    """The duals of the basis."""
+    """Update the duals of the basis."""
     m = len(basis.head)
     for k in range(m):
         basis.duals[k] = 0.0
@@ -175,9 +179,9 @@ def compute_duals(
 def entering_column(
     rows: SimplexRows, cost: Array, cost_times: Array, duals: Array, reduced: Array, slopes: Array
 ) -> int:
-    """The column of least reduced cost at its best levels, from n on a slack, -1 where none is below 0.
+    """Return the column of least reduced cost at its best levels, -1 if none is negative.
 
-    Leaves in `slopes` (P, n) what a unit of each level would cost.
+    Numbers from n on are slacks. Stores in `slopes` (P, n) the reduced cost per unit of each level.
     """
     m, n = rows.fixed.shape
     for j in range(n):
@@ -213,7 +217,7 @@ def entering_column(
 
 @numba.njit(cache=True)
 def fill_column(rows: SimplexRows, j: int, slopes: Array, column: Array) -> None:
-    """(m,) the entries of a column at its best levels."""
+    """Store the entries (m,) of a column at its best levels."""
     m, n = rows.fixed.shape
     for i in range(m):
         column[i] = rows.fixed[i, j] if j < n else (1.0 if i == j - n else 0.0)
@@ -226,9 +230,9 @@ def fill_column(rows: SimplexRows, j: int, slopes: Array, column: Array) -> None
 
 @numba.njit(cache=True)
 def leaving_row(basis: SimplexBasis, moved: Array, missing: int) -> int:
-    """The row of least ratio by the lexicographic order of (x, inverse) / moved, -1 where none is.
+    """Return the row of the lexicographically least ratio (x, inverse) / moved, -1 if none.
 
-    What misses of an equation stays at 0 once it is: from `missing` on.
+    Artificial columns, from `missing` on, that have reached 0 stay at 0.
     """
     x, inverse = basis.x, basis.inverse
     m, found = len(x), -1
@@ -252,7 +256,7 @@ def leaving_row(basis: SimplexBasis, moved: Array, missing: int) -> int:
 
 @numba.njit(cache=True)
 def pivot_basis(basis: SimplexBasis, r: int, moved: Array, column: Array) -> None:
-    """The column in the place of member r."""
+    """Replace member r of the basis by the column."""
     x, inverse = basis.x, basis.inverse
     m = len(x)
     for k in range(m):
@@ -268,7 +272,7 @@ def pivot_basis(basis: SimplexBasis, r: int, moved: Array, column: Array) -> Non
 
 @numba.njit(cache=True)
 def refactorize_basis(basis: SimplexBasis, left: Array) -> bool:
-    """The inverse and the values anew, by elimination; whether the matrix has an inverse."""
+    """Recompute inverse and values by elimination; return whether the matrix is invertible."""
     inverse = basis.inverse
     m = len(inverse)
     for i in range(m):

@@ -1,12 +1,13 @@
-"""Problem 3 with all its constraints to a certificate: the method of multipliers.
+"""Problem 3 with all its constraints, solved to a certified gap by the method of multipliers.
 
-Kept on the scores y = X w (Rockafellar 1976), its multipliers are slopes, one a row: a dual point. Each
-round solves a smooth problem by Newton's method (`newton`), the constraints inside (`prox`), so
-that there is no search over multipliers outside, as there is in Algorithm 2.
+The method is applied to the scores y = X w (Rockafellar 1976). Its multipliers are slopes, one per
+row, which form a dual point. Each round solves a smooth problem by Newton's method (`newton`), with
+the constraints inside (`prox`), so no outer search over multipliers is needed, unlike in Algorithm
+2.
 
-Chosen over dual coordinate ascent because both ends of the gap come with every step, whatever the
-conditioning, and over an interior-point method because that forms X' D X of all rows at every step,
-for wide X not at all, and cannot start from the last solution.
+Compared with dual coordinate ascent, each step yields both ends of the gap, however ill-conditioned
+the problem is. Interior-point methods form X' D X of all rows in each step, which is infeasible for
+wide X, and cannot be warm-started.
 """
 
 from __future__ import annotations
@@ -29,34 +30,34 @@ from ratecli.solvers.majorize.newton import EnvelopePoint, MoreauEnvelope
 from ratecli.solvers.majorize.prox import ProximalOperator
 
 MAX_ROUNDS = 60
-"""Updates of the slopes."""
+"""Maximum number of slope updates."""
 MAX_NEWTON_STEPS = 40
-"""Newton steps between two updates."""
+"""Maximum number of Newton steps between two updates."""
 INITIAL_SIGMA = 1.5
 """Sigma of the first round, in mean weights of a row."""
 SIGMA_GROWTH = 1.5
-"""Of sigma from round to round."""
+"""Factor on sigma from round to round."""
 GRADIENT_SHARE = 0.3
-"""Part of what is missing that the gradient may be to blame for when the slopes are updated."""
+"""Slopes are updated once the gradient accounts for at most this part of the gap."""
 MARGIN_SHARE = 0.2
-"""Part of the gap that keeping off the constraints may cost."""
+"""Part of the gap that margins on the constraints may cost."""
 MAX_CONSTRAINT_MARGIN = 1e-4
 """Largest margin (rate units)."""
 MARGIN_TOLERANCE = 0.5
-"""How exactly constraints are kept there, in margins."""
+"""Accuracy of the constraints in the proximal step, in margins."""
 CHORD_POINTS = 6
-"""Points tried on the way to one that is not feasible."""
+"""Number of points tried on the way to an infeasible one."""
 MIN_CHORD_SHARE = 0.1
-"""Part of a chord that is worth going."""
+"""Smallest part of a chord that is worth moving along."""
 MAX_REPAIR_DISTANCE = 3.0
-"""In tolerances: how near the bound a point must be to be made feasible."""
+"""How close to the bound, in tolerances, an infeasible point must be to be made feasible."""
 PRICE_GROWTH = 10.0
-"""By what the price of excess grows."""
+"""Factor by which the price of excess grows."""
 
 
 @dataclass(frozen=True)
 class CertifiedSolution(ConvexSolution):
-    """With what the next problem on these rows starts from: slopes (n,) and their bounds."""
+    """Solution with slopes (n,) and their bounds, from which the next problem can start."""
 
     slopes: Array
     up: Array
@@ -65,7 +66,10 @@ class CertifiedSolution(ConvexSolution):
 
 @dataclass(frozen=True)
 class AugmentedLagrangian:
-    """All constraints at once; `price` is where that of excess starts, in ranges of the objective."""
+    """The method of multipliers with all constraints at once.
+
+    `price` is the initial price of excess, in ranges of the objective.
+    """
 
     goal: StoppingRule
     price: float = 100.0
@@ -73,8 +77,10 @@ class AugmentedLagrangian:
     def solve(
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
     ) -> CertifiedSolution:
-        """Raise the price of excess while the multipliers stop at it and a constraint is missed, or
-        the point that meets all costs more than one that misses some.
+        """Minimize, raising the price of excess while that may help.
+
+        The price is raised while a multiplier reaches it and a constraint is violated, or while the
+        feasible point found costs more than an infeasible one.
         """
         price = min(self.price * (problem.ramp.spread or 1.0), self.goal.ceiling)
         while True:
@@ -88,7 +94,7 @@ class AugmentedLagrangian:
 
 @dataclass(frozen=True)
 class _Iterate:
-    """Weights with their scores and values; `worth` is the objective with excess at its price."""
+    """Weights with their scores and values; `worth` is the objective plus the price of excess."""
 
     w: Array
     z: Array
@@ -101,7 +107,7 @@ class _Iterate:
 
 
 class _FixedPriceRun:
-    """One run at one price of excess: the best point, the best lower bound, the slopes so far."""
+    """A run at one price of excess: the best point, the best lower bound and the current slopes."""
 
     def __init__(
         self, problem: ConvexProblem, goal: StoppingRule, price: float, anchor: Array
@@ -126,13 +132,24 @@ class _FixedPriceRun:
         best, (up, down) = self.best, self.problem.bounds(self.v)
         converged = self.certain if best.feasible else self.done
         return CertifiedSolution(
-            best.w, float(best.values[0]), self.certificate, constraint_excess(best.values[1:]), self.lower,
-            max(self.gap, 0.0), self.steps, converged, self.slopes, up, down,
-        )  # fmt: skip
+            best.w,
+            float(best.values[0]),
+            self.certificate,
+            constraint_excess(best.values[1:]),
+            self.lower,
+            max(self.gap, 0.0),
+            self.steps,
+            converged,
+            self.slopes,
+            up,
+            down,
+        )
 
     def _start(self, before: ConvexSolution | None) -> Array:
-        """The last weights, and slopes as far between their bounds as the last ones; those of the
-        hinges where a row has other hinges than it had.
+        """Return the initial weights, and set slopes and multipliers, from `before` if possible.
+
+        Slopes keep their relative position between their bounds. Rows whose hinges have changed get
+        the slopes of the hinges at the last weights.
         """
         if not isinstance(before, CertifiedSolution):
             return self.best.w
@@ -147,7 +164,7 @@ class _FixedPriceRun:
         return before.w
 
     def _round(self, w: Array, sigma: float) -> Array:
-        """Newton steps on one envelope, whose slopes are the next shift; where they end."""
+        """Take Newton steps on one envelope, whose slopes become the next shift; return weights."""
         envelope = MoreauEnvelope(self._prox(sigma), self.slopes / sigma)
         here = envelope.enter(w, self.v)
         for step in range(MAX_NEWTON_STEPS):
@@ -162,25 +179,28 @@ class _FixedPriceRun:
         return here.w
 
     def _prox(self, sigma: float) -> ProximalOperator:
-        """Constraints that bind are kept a little below 0, at a cost that is part of the gap."""
+        """Return the proximal operator.
+
+        Binding constraints get a margin whose cost is part of the gap.
+        """
         cost = MARGIN_SHARE * self.tolerance / max(len(self.v), 1)
         margin = cost / np.maximum(self.v, cost / MAX_CONSTRAINT_MARGIN)
         kept = MARGIN_TOLERANCE * float(margin.min(initial=MAX_CONSTRAINT_MARGIN))
         return ProximalOperator(self.problem, sigma, margin * (self.v > 0), self.price, kept)
 
-    # where it stands
-
     @property
     def gap(self) -> float:
+        """Gap between the best point, with excess at its price, and the lower bound."""
         return self.best.worth - self.lower
 
     @property
     def left(self) -> float:
-        """The gap at this price: what meets the constraints may never be the cheapest."""
+        """The gap at this price; a feasible point may never be the cheapest."""
         return self.cheapest - self.lower
 
     @property
     def tolerance(self) -> float:
+        """The required gap in the objective's units."""
         return self.goal.tolerance(self.lower, self.problem.ramp.spread)
 
     @property
@@ -190,19 +210,23 @@ class _FixedPriceRun:
 
     @property
     def certain(self) -> bool:
+        """Whether the best point is feasible and its gap small enough."""
         return self.best.feasible and self.gap <= self.tolerance
 
     @property
     def done(self) -> bool:
+        """Whether the run can stop."""
         if self.certain:
             return True
-        # a higher price may help, or no point be feasible: then a rough answer will do
+        # A higher price may help, or no point may be feasible: a rough answer is then enough.
         rough = 0.0 if self.best.feasible and self.price >= self.goal.ceiling else COMPROMISE_GAP
         return self.priced_out and self.left <= max(self.tolerance, rough * abs(self.lower))
 
     def _close(self, here: EnvelopePoint, missing: float) -> bool:
-        """Whether the smooth problem is solved well enough: of what is missing at these multipliers,
-        its gradient is to blame for a part, and the slopes for the rest.
+        """Whether the smooth problem is solved well enough.
+
+        The gap at these multipliers, `missing`, is due to the gradient and to the slopes; the
+        gradient may account for a fixed part of it.
         """
         penalties, gradient = self.problem.ramp.penalties, here.gradient
         curved = penalties > 0
@@ -211,9 +235,10 @@ class _FixedPriceRun:
         return left <= GRADIENT_SHARE * max(missing, self.tolerance)
 
     def _learn(self, here: EnvelopePoint) -> float:
-        """Keep the lower bound of the slopes, and the point or one between it and a feasible one.
+        """Update the lower bound and the best point.
 
-        Returns what is missing between them at these multipliers: the gap of an SVM.
+        If the point is infeasible, a feasible one between it and the best one is used. Return the
+        gap at these multipliers, which is that of an SVM.
         """
         v, slopes = here.near.v, self._balanced(here.near.slopes, here.near.v)
         pull = here.pull if slopes is here.near.slopes else None
@@ -237,8 +262,10 @@ class _FixedPriceRun:
         return _Iterate(w, z, values, worth)
 
     def _between(self, beyond: _Iterate) -> _Iterate:
-        """The last feasible point on the way from the best one, nearly. Each constraint is convex: it
-        lies below its chord and is met up to where that crosses 0; a chord that starts there is halved.
+        """Return nearly the last feasible point on the way from the best one to `beyond`.
+
+        Each constraint is convex: it lies below its chord and is satisfied up to where the chord
+        crosses 0. Chords that cross near their start are halved instead.
         """
         near = self.best
         for _ in range(CHORD_POINTS):
@@ -252,7 +279,7 @@ class _FixedPriceRun:
         return near
 
     def _balanced(self, slopes: Array, v: Array) -> Array:
-        """Slopes shifted within their bounds to add up to 0 where the bias is not regularized."""
+        """Return the slopes, shifted within bounds to sum to 0 if the bias is not regularized."""
         rows = self.problem.ramp.rows
         if rows.intercept != "unregularized":
             return slopes
@@ -261,9 +288,9 @@ class _FixedPriceRun:
 
 
 def balance_slopes(slopes: Array, up: Array, down: Array) -> Array:
-    """The nearest slopes in [-down, up] that add up to 0; `up` and `down` (n,) are at least 0.
+    """Return the nearest slopes in [-down, up] that sum to 0; `up` and `down` (n,) are at least 0.
 
-    They are `clip(slopes - t, -down, up)` for some t, found where the sum changes its sign.
+    They are `clip(slopes - t, -down, up)` for the t at which the sum changes its sign.
     """
     corners = np.sort(np.concatenate([slopes - up, slopes + down]))
     first, last = 0, len(corners) - 1

@@ -1,4 +1,4 @@
-"""The highest point of a concave quadratic in a box of a few dimensions."""
+"""Maximization of a concave quadratic function over a box of a few dimensions."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import numpy as np
 from ratecli.models.base import Array
 
 BOX_RIDGE = 1e-12
-"""Curvature given to directions without any, relative to the mean."""
+"""Curvature added to all directions, relative to the mean, because some may have none."""
 BOX_PASSES = 4
-"""Most changes of the active set, in dimensions."""
+"""Maximum number of active-set changes per dimension."""
 BOX_SLOPE_TOLERANCE = 1e-12
-"""Relative slope below which a bound is not left again."""
+"""Relative slope below which a bound stays active."""
 
 
 def maximize_in_box(gradient: Array, curvature: Array, low: Array, high: Array) -> Array:
     """Maximize `gradient s - s' curvature s / 2` over s, (m,), from low <= 0 to high >= 0.
 
-    By active sets: Newton's step up to the first bound in its way, which is kept until its slope
-    points inside. Constraints on every pair of groups depend on each other; along what they have in
-    common the quadratic is straight, and its highest point on a bound.
+    Active-set method: take Newton's step up to the first bound in its way, and keep that bound
+    active until its slope points inside. Constraints on all pairs of groups are linearly dependent;
+    along such dependencies the function is linear and has its maximum on a bound.
     """
     size = len(gradient)
     ridged = curvature.copy()

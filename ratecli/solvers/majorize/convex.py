@@ -1,4 +1,7 @@
-"""Problem 3 of Goh et al. 2016: every ramp rate replaced by its convex bound at an anchor."""
+"""Problem 3 of Goh et al. 2016, with every ramp rate replaced by a convex bound at an anchor.
+
+Also contains Problem 2, and the stopping rule and solution that solvers of Problem 3 share.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ class RampProblem:
     rows
         n rows.
     up, down
-        (m + 1, n), at least 0: what a yes of each row adds to the objective (row 0) and to the
-        constraints, and what it takes away. Both are positive where merged rows differ.
+        (m + 1, n), at least 0: how much a positive decision for each row increases or decreases the
+        objective (row 0) and the constraints. Both are positive where merged rows differ.
     constants
-        (m + 1,): values when all decisions are no. Constraints are to be at most 0.
+        (m + 1,) values if all decisions are negative. Constraints must be at most 0.
     l2
         Weight of |w|^2 / 2 in rate units (lambda of the paper).
     """
@@ -38,42 +41,46 @@ class RampProblem:
 
     @classmethod
     def of(cls, rows: FeatureRows, coefficients: Array, constants: Array, l2: float) -> RampProblem:
-        """From `coefficients @ p + constants` in the decisions p, coefficients (m + 1, n)."""
+        """Return the problem with `coefficients @ p + constants`, coefficients (m + 1, n)."""
         up, down = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
         return cls(rows, up, down, constants, l2)
 
     @cached_property
     def coefficients(self) -> Array:
+        """(m + 1, n) net effect of a positive decision for each row."""
         return self.up - self.down
 
     @cached_property
     def penalties(self) -> Array:
+        """(width,) curvature of the regularizer in each weight."""
         return self.rows.penalties(self.l2)
 
     @cached_property
     def spread(self) -> float:
-        """By how much decisions can change the objective."""
+        """The range of the objective over all decisions."""
         return float((self.up[0] + self.down[0]).sum())
 
     def regularizer(self, w: Array) -> float:
         return float(self.penalties @ (w * w)) / 2
 
     def values(self, w: Array) -> Array:
-        """(m + 1,) ramp objective plus regularizer, and constraint values."""
+        """Return (m + 1,) the ramp objective plus regularizer, and the constraint values."""
         values = self.coefficients @ ramp(self.rows.scores(w)) + self.constants
         values[0] += self.regularizer(w)
         return values
 
     def beyond(self, times: float) -> float:
-        """An objective that exceeds the largest of any decisions by `times` its whole range."""
+        """Return the largest objective of any decisions plus `times` the objective's range."""
         worst = float(np.maximum(self.coefficients[0], 0).sum() + self.constants[0])
         return worst + times * (self.spread or 1.0)
 
 
 @dataclass(frozen=True)
 class ConvexProblem:
-    """A bound of a `RampProblem`: hinges with weights `up` on +z and `down` on -z, both (m + 1, n)
-    and at least 0, and constants `flat`, (m + 1,).
+    """A convex bound of a `RampProblem`, made of hinges and constants.
+
+    Hinges have weights `up` on +z and `down` on -z, both (m + 1, n) and at least 0; the constants
+    `flat` are (m + 1,).
     """
 
     ramp: RampProblem
@@ -83,12 +90,12 @@ class ConvexProblem:
 
     @classmethod
     def tight_at(cls, ramp: RampProblem, anchor: Array, ties: float = 0.0) -> ConvexProblem:
-        """The bound that is tight at the scores `anchor`, shape (n,).
+        """Return the bound that is tight at the scores `anchor`, shape (n,).
 
         A term `a p` with a > 0 is a times the positive bound; with a < 0 it is |a| (1 - p) - |a|,
-        and |a| times the negative bound. A bound is a hinge where the anchor lies on its slope (a
-        tie does), else 1. On a corner both are bounds: with `ties`, a score as near as that to one
-        gets the 1, which is less tight there by as much.
+        which uses |a| times the negative bound. A bound is a hinge if the anchor lies on the
+        hinge's slope, or at its corner, else the constant 1. At a corner both are bounds: anchors
+        within `ties` of it get the constant 1, which is less tight there by at most `ties`.
         """
         up, down = ramp.up, ramp.down
         up_sloped, down_sloped = anchor <= HALF - ties, -anchor <= HALF - ties
@@ -98,34 +105,35 @@ class ConvexProblem:
 
     @property
     def constraints(self) -> int:
+        """m, the number of constraints."""
         return len(self.flat) - 1
 
     def at(self, z: Array) -> Array:
-        """(m + 1,) objective without the regularizer, and constraint values, at scores z (n,)."""
+        """Return (m + 1,) objective without regularizer, and constraint values, at scores (n,)."""
         return np.asarray(self.up @ hinge(z) + self.down @ hinge(-z) + self.flat)
 
     def values(self, w: Array) -> Array:
-        """(m + 1,) objective with the regularizer, and constraint values, at weights w."""
+        """Return (m + 1,) objective with regularizer, and constraint values, at weights w."""
         values = self.at(self.ramp.rows.scores(w))
         values[0] += self.ramp.regularizer(w)
         return values
 
     def bounds(self, multipliers: Array) -> tuple[Array, Array]:
-        """(n,) largest slope of the Lagrangian in each score, and the negative of the least."""
+        """Return (n,) the largest slope of the Lagrangian in each score, and minus the smallest."""
         mix = np.concatenate([[1.0], multipliers])
         return mix @ self.up, mix @ self.down
 
     def lagrangian(self, multipliers: Array) -> ConvexProblem:
-        """The Lagrangian at multipliers (m,): one weighted SVM, no constraint (appendix F)."""
+        """Return the Lagrangian at multipliers (m,): one weighted SVM (appendix F)."""
         up, down = self.bounds(multipliers)
         flat = self.flat[:1] + multipliers @ self.flat[1:]
         return ConvexProblem(self.ramp, up[None, :], down[None, :], flat)
 
     def dual(self, multipliers: Array, slopes: Array, pull: Array | None = None) -> float:
-        """The lower bound of the least value that multipliers (m,) >= 0 and slopes (n,) give.
+        """Return the lower bound of the optimum given by multipliers (m,) >= 0 and slopes (n,).
 
-        The slopes must lie within `bounds`, and add up to 0 if the bias is not regularized. With
-        `pull`, X' slopes, the bound is -|pull|^2 / (2 l2) less the conjugate of the hinges.
+        The slopes must lie within `bounds`, and sum to 0 if the bias is not regularized. With
+        `pull`, X' slopes, the bound is -|pull|^2 / (2 l2) minus the conjugate of the hinges.
         """
         up, down = self.bounds(multipliers)
         conjugate = np.maximum(-HALF * slopes - down, HALF * slopes - up).sum()
@@ -136,36 +144,37 @@ class ConvexProblem:
 
 
 FEASIBILITY_TOLERANCE = 1e-8
-"""A constraint value (rate units) that counts as at most 0. A rule about a ratio is missed by that over
-its denominator: with 1e-6 as what a kept promise may miss, by rates down to a hundredth.
+"""Largest constraint value (rate units) that counts as at most 0. A constraint on a ratio is
+violated by this amount divided by the denominator: at most 1e-6, the tolerance of the violation
+check, for rates down to 0.01.
 """
 
 MIN_GAP_SCALE = 0.01
-"""Part of the objective's range below which a value is not what a gap is relative to."""
+"""Relative gaps refer to at least this part of the objective's range."""
 
 COMPROMISE_GAP = 0.05
-"""Relative accuracy of a best compromise, when no point meets the constraints."""
+"""Relative accuracy of the best compromise if no point satisfies the constraints."""
 
 
 def constraint_excess(values: Array) -> Array:
-    """By how much constraint values miss 0, up to rounding."""
+    """Return by how much constraint values exceed 0, up to rounding."""
     return np.where(values > FEASIBILITY_TOLERANCE, values, 0.0)
 
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """Where to stop.
+    """When to stop.
 
     Attributes
     ----------
     gap
-        Relative: of the objective's value, or of a hundredth of its range where that is more.
+        Gap relative to the objective's value, or to a hundredth of its range if that is larger.
     ceiling
         Largest multiplier.
     hopeless
-        An objective that no point worth having has: a lower bound above it ends the search.
+        Objective that every useful point is below; a lower bound above it ends the search.
     absolute
-        A gap in the objective's units that is good enough in any case.
+        Gap in the objective's units that is always small enough.
     """
 
     gap: float
@@ -174,7 +183,7 @@ class StoppingRule:
     absolute: float = 0.0
 
     def tolerance(self, lower: float, spread: float) -> float:
-        """The gap in the objective's units, once a lower bound is known."""
+        """Return the gap in the objective's units, given a lower bound."""
         size = abs(lower) if np.isfinite(lower) else 0.0
         return max(self.absolute, self.gap * max(size, MIN_GAP_SCALE * (spread or 1.0)))
 
@@ -188,17 +197,17 @@ class ConvexSolution:
     w, value
         The best point and its objective, regularizer included.
     multipliers
-        (m,) those of the lower bound.
+        (m,) multipliers of the lower bound.
     excess
-        (m,) by how much the point misses each constraint, all 0 if it is feasible.
+        (m,) by how much the point violates each constraint, all 0 if it is feasible.
     lower
-        Best dual value seen.
+        Best dual value found.
     gap
-        The objective, with excess at the price paid for it, less `lower` (rate units).
+        The objective, plus the price of its excess, minus `lower` (rate units).
     work
-        Newton steps, or weighted SVMs of a cutting plane.
+        Number of Newton steps, or of weighted SVMs in a cutting plane method.
     converged
-        Whether the gap is as small as was asked, and certain (for LIBLINEAR: as its tolerance is).
+        Whether the requested gap is reached and certified (for LIBLINEAR: up to its tolerance).
     """
 
     w: Array
@@ -212,14 +221,18 @@ class ConvexSolution:
 
     @property
     def feasible(self) -> bool:
+        """Whether the point satisfies all constraints."""
         return not self.excess.any()
 
 
 class ConvexMethod(Protocol):
-    """Solves convex problems, one after another on the same rows."""
+    """Solves a sequence of convex problems on the same rows."""
 
     def solve(
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
     ) -> ConvexSolution:
-        """Minimize; no worse than `anchor`, weights worth having. `before` solved one like it."""
+        """Return a solution that is no worse than the weights `anchor`.
+
+        `before` is the solution of a similar problem.
+        """
         ...

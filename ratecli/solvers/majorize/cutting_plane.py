@@ -1,11 +1,11 @@
-"""Algorithm 2 of Goh et al. 2016: cutting planes over the multipliers, an SVM inside.
+"""Algorithm 2 of Goh et al. 2016: cutting planes over the multipliers, with an SVM as inner solver.
 
-The dual function z(v) = min_w Psi(w, v) is concave. Every w that was seen gives a linear upper
-bound of it, and every minimization a value of it. The upper model's own dual is a small linear
-program over the columns seen: the mixture q of least objective whose mean constraint values are at
-most 0. The objective and the constraints being convex, the mean `W q` does at least as well as the
-mixture: a feasible point with a known gap, without which the best column seen would be infeasible
-by the square root of the tolerance.
+The dual function z(v) = min_w Psi(w, v) is concave. Every w evaluated gives a linear upper bound of
+it, and every minimization a value of it. The dual of this upper model is a small linear program
+over the columns found so far: the mixture q of least objective whose mean constraint values are at
+most 0. As objective and constraints are convex, the mean `W q` is at least as good as the mixture.
+It is a feasible point with a known gap, whereas the best single column would be infeasible by the
+square root of the tolerance.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ MAX_LIBLINEAR_PASSES = 20_000
 
 @dataclass(frozen=True)
 class LagrangianMinimum:
-    """Weights (d,), a lower bound of the least value (None if none is known), and whether the
-    accuracy was reached.
-    """
+    """Weights (d,), a lower bound of the minimum or None, and whether the accuracy was reached."""
 
     w: Array
     lower: float | None
@@ -45,11 +43,11 @@ class LagrangianMinimum:
 
 
 SvmOptimizer = Callable[[ConvexProblem, Array, float], LagrangianMinimum]
-"""(problem without constraints, weights to start from, accuracy in the objective's units) -> fit."""
+"""(problem without constraints, initial weights, accuracy in the objective's units) -> minimum."""
 
 
 def newton_svm() -> SvmOptimizer:
-    """To a certified gap; each call starts where the last one on as many rows ended."""
+    """Return an SVM solver with a certified gap, warm-started from the last fit on as many rows."""
     last: CertifiedSolution | None = None
 
     def least(problem: ConvexProblem, start: Array, accuracy: float) -> LagrangianMinimum:
@@ -66,11 +64,11 @@ def newton_svm() -> SvmOptimizer:
 def liblinear_svm(
     seed: int, tolerance: float = LIBLINEAR_TOLERANCE, passes: int = MAX_LIBLINEAR_PASSES
 ) -> SvmOptimizer:
-    """LIBLINEAR from a cold start, as in the paper; it keeps its dual point to itself, so nothing is
-    certified.
+    """Return an SVM solver by LIBLINEAR from a cold start, as in the paper.
 
-    In rate units a row costs `c max(0, 1/2 - y z)`; with weights twice as large that is
-    `c / 2 max(0, 1 - y z)`, and LIBLINEAR's C of the row is `2 c / lambda`.
+    LIBLINEAR does not return its dual point, so nothing is certified. In rate units a row costs `c
+    max(0, 1/2 - y z)`; with weights twice as large that is `c / 2 max(0, 1 - y z)`, and LIBLINEAR's
+    C of the row is `2 c / lambda`.
     """
 
     def least(problem: ConvexProblem, _: Array, __: float) -> LagrangianMinimum:
@@ -83,25 +81,29 @@ def liblinear_svm(
         signs = np.repeat([-1.0, 1.0], [len(pushed), len(pulled)])
         X = ramp.rows.X[chosen]
         found = fit_hinge(
-            add_ones_column(X) if ramp.rows.biased else X, signs, costs * 2 / ramp.l2,
-            seed=seed, tolerance=tolerance, iterations=passes,
-        )  # fmt: skip
+            add_ones_column(X) if ramp.rows.biased else X,
+            signs,
+            costs * 2 / ramp.l2,
+            seed=seed,
+            tolerance=tolerance,
+            iterations=passes,
+        )
         return LagrangianMinimum(found.weights / 2, None, found.converged)
 
     return least
 
 
 MAX_EXACT_DIMENSIONS = 4
-"""Multipliers up to which the center of mass is computed; beyond, it is sampled."""
+"""With up to so many multipliers the center of mass is computed exactly, otherwise sampled."""
 SAMPLES_PER_DIMENSION = 200
-"""Points sampled for each dimension."""
+"""Number of points sampled per dimension."""
 MIN_INNER_RADIUS = 1e-9
-"""Inner radius, in a body scaled to the unit box, below which it has no center worth the name."""
+"""Inner radius, in a body scaled to the unit box, below which the center is not well defined."""
 
 
 @dataclass(frozen=True)
 class UpperModel:
-    """Columns (m + 1, S) of objective and constraint values, the box, L, and the maximizer of h."""
+    """Objective and constraint values (m + 1, S) of columns, the box, L, and the maximizer of h."""
 
     columns: Array
     ceiling: float
@@ -113,15 +115,15 @@ CutChooser = Callable[[UpperModel], Array]
 
 
 def model_maximizer(model: UpperModel) -> Array:
-    """The maximizer of the model (E.1, Kelley's method)."""
+    """Return the maximizer of the model (E.1, Kelley's method)."""
     return model.maximizer
 
 
 def center_of_mass(model: UpperModel) -> Array:
-    """The center of mass of {(v, t): v in the box, L <= t <= h(v)} (E.2).
+    """Return the center of mass of {(v, t): v in the box, L <= t <= h(v)} (E.2).
 
-    A cut through it leaves at most 1 - 1/e of the volume (Gruenbaum 1960), whatever its slope. The
-    maximizer where the body has no inside.
+    A cut through it leaves at most 1 - 1/e of the volume (Gruenbaum 1960), whatever its slope.
+    Returns the maximizer if the body has an empty interior.
     """
     body = _model_polytope(model)
     low, high = _bounding_box(body, len(model.maximizer) + 1)
@@ -141,7 +143,7 @@ def center_of_mass(model: UpperModel) -> Array:
 
 
 def _model_polytope(model: UpperModel) -> tuple[Array, Array]:
-    """A x <= b of x = (v, t)."""
+    """Return A and b of the body A x <= b of x = (v, t)."""
     objective, constraints = model.columns[0], model.columns[1:]
     m = len(constraints)
     cuts = np.hstack([-constraints.T, np.ones((len(objective), 1))])
@@ -151,7 +153,7 @@ def _model_polytope(model: UpperModel) -> tuple[Array, Array]:
 
 
 def _bounding_box(body: tuple[Array, Array], size: int) -> tuple[Array, Array]:
-    """Least and largest value of each coordinate; equal ones where the body is empty."""
+    """Return smallest and largest value of each coordinate; equal ones if the body is empty."""
     A, b = body
     ends = np.zeros((2, size))
     for sign, row in zip((1.0, -1.0), ends, strict=True):
@@ -164,18 +166,20 @@ def _bounding_box(body: tuple[Array, Array], size: int) -> tuple[Array, Array]:
 
 
 def _inscribed_ball(A: Array, b: Array) -> tuple[Array, float]:
-    """Center and radius of the largest ball within."""
+    """Return center and radius of the largest ball inside the body."""
     lengths = np.linalg.norm(A, axis=1)
     size = A.shape[1]
     found = linprog(
-        np.append(np.zeros(size), -1.0), A_ub=np.hstack([A, lengths[:, None]]), b_ub=b,
+        np.append(np.zeros(size), -1.0),
+        A_ub=np.hstack([A, lengths[:, None]]),
+        b_ub=b,
         bounds=[(None, None)] * size + [(0, None)],
-    )  # fmt: skip
+    )
     return (found.x[:size], float(found.x[size])) if found.status == 0 else (np.zeros(size), 0.0)
 
 
 def _exact_center(A: Array, b: Array, inside: Array) -> Array | None:
-    """Simplices of the corners, weighted by volume; None where rounding gets in the way."""
+    """Return the volume-weighted mean of simplices of the corners; None after rounding problems."""
     try:
         corners = HalfspaceIntersection(np.hstack([A, -b[:, None]]), inside).intersections
         simplices = corners[Delaunay(corners).simplices]
@@ -187,7 +191,7 @@ def _exact_center(A: Array, b: Array, inside: Array) -> Array | None:
 
 
 def _sampled_center(A: Array, b: Array, inside: Array) -> Array:
-    """The mean of a random walk (hit and run; Bertsimas and Vempala 2004). Always the same walk."""
+    """Return the mean of a reproducible random walk (hit and run; Bertsimas and Vempala 2004)."""
     rng = np.random.default_rng(0)
     size = A.shape[1]
     x, total, count = inside, np.zeros(size), SAMPLES_PER_DIMENSION * size
@@ -203,15 +207,15 @@ def _sampled_center(A: Array, b: Array, inside: Array) -> Array:
 
 
 MAX_KEPT_POINTS = 48
-"""Newest points kept: the next problem starts from them."""
+"""Number of newest points kept for the start of the next problem."""
 
 LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""Well below `FEASIBILITY_TOLERANCE`, so that what every step may add to a violation stays below it too."""
+"""Well below `FEASIBILITY_TOLERANCE`, so that the violation added by each step is too."""
 
 
 @dataclass(frozen=True)
 class CutColumns:
-    """Points seen, W (d, S), and their objective and constraint values (m + 1, S)."""
+    """Points W (d, S) with their objective and constraint values (m + 1, S)."""
 
     W: Array
     values: Array
@@ -221,17 +225,18 @@ class CutColumns:
         return cls(W, np.stack([problem.values(w) for w in W.T], axis=1))
 
     def with_point(self, problem: ConvexProblem, w: Array) -> CutColumns:
+        """Return the columns with the point w added."""
         values = np.hstack([self.values, problem.values(w)[:, None]])
         return CutColumns(np.hstack([self.W, w[:, None]]), values)
 
     def model(self, v: Array) -> float:
-        """h(v): the least Lagrangian of a column."""
+        """Return h(v), the smallest Lagrangian of a column."""
         return float((self.values[0] + v @ self.values[1:]).min())
 
 
 @dataclass(frozen=True)
 class MasterSolution:
-    """Best mixture q (S,) of the columns under prices `ceiling` for excess (m,), and its duals."""
+    """Best mixture q (S,) of the columns, excess (m,) at `ceiling` per unit, and duals."""
 
     mixture: Array
     excess: Array
@@ -241,14 +246,14 @@ class MasterSolution:
 
 @dataclass(frozen=True)
 class CutSolution(ConvexSolution):
-    """With the newest points seen, (d, S), from which the next problem starts."""
+    """Solution with the newest points (d, S), from which the next problem starts."""
 
     seen: Array
 
 
 @dataclass(frozen=True)
 class CuttingPlane:
-    """At most `cuts` SVMs, each at the multipliers that `chooser` takes from the model."""
+    """Algorithm 2 with at most `cuts` SVMs at multipliers that `chooser` takes from the model."""
 
     goal: StoppingRule
     svm: SvmOptimizer
@@ -261,13 +266,14 @@ class CuttingPlane:
         """Minimize `problem`.
 
         The box of multipliers is also the price of excess. It grows fourfold when the best
-        compromise at that price is known roughly and still exceeds a constraint. An SVM need only be
-        so exact that either the best value rises or the model falls by half of what lies between
-        them: to (h(v) - L) / 2. At the maximizer that is half the gap or more, at a center of mass
-        in m + 1 dimensions 1/(m + 2) of it; no SVM is asked for more than half of that.
+        compromise at the current price is roughly known and still violates a constraint. An SVM
+        only has to be accurate enough that either the best value rises or the model falls by half
+        of the distance between them: to (h(v) - L) / 2. At the maximizer this is at least half the
+        gap, at a center of mass in m + 1 dimensions 1/(m + 2) of it; the required accuracy is never
+        higher than half of that.
         """
         columns, v = self._start(problem, anchor, before)
-        lower = float(problem.flat[0] + v @ problem.flat[1:])  # no hinge is below 0
+        lower = float(problem.flat[0] + v @ problem.flat[1:])  # hinges are at least 0
         search = _CuttingPlaneRun(problem, self.goal, columns, lower, 2 * float(v.max(initial=0.0)))
         for _ in range(self.cuts):
             least = search.asked / (2 * problem.constraints + 4)
@@ -283,21 +289,24 @@ class CuttingPlane:
     def _start(
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None
     ) -> tuple[CutColumns, Array]:
-        """The anchor and what was seen before as columns, and likely multipliers."""
+        """Return the anchor and the points of `before` as columns, and likely multipliers."""
         if not isinstance(before, CutSolution):
             return CutColumns.of(problem, anchor[:, None]), np.zeros(problem.constraints)
         seen = np.hstack([before.seen, anchor[:, None]])
         return CutColumns.of(problem, seen), before.multipliers
 
     def _choose(self, model: UpperModel, plan: MasterSolution) -> Array:
-        """While no mixture is feasible the maximizer: its cut says whether a higher price helps."""
+        """Return the next multipliers: the maximizer while no mixture is feasible.
+
+        Its cut shows whether a higher price helps.
+        """
         if plan.excess.max(initial=0.0) > FEASIBILITY_TOLERANCE or not len(plan.multipliers):
             return plan.multipliers
         return self.chooser(model)
 
 
 class _CuttingPlaneRun:
-    """Columns, best dual value and box so far, and the best mixture of the columns."""
+    """Current columns, best dual value and box, and the best mixture of the columns."""
 
     def __init__(
         self,
@@ -313,7 +322,7 @@ class _CuttingPlaneRun:
         self.svms, self.certain = 0, True
 
     def cut(self, v: Array, fit: LagrangianMinimum) -> None:
-        """A column of the SVM at v, the value it proves, and the column of the new mixture."""
+        """Add the column of the SVM at v, the bound it proves, and the new mixture's column."""
         self.columns = self.columns.with_point(self.problem, fit.w)
         reached = fit.lower
         if reached is None:
@@ -324,11 +333,13 @@ class _CuttingPlaneRun:
         self.columns = self.columns.with_point(self.problem, self.columns.W @ self.plan.mixture)
 
     def widen(self) -> None:
+        """Increase the box fourfold, up to the ceiling."""
         self.box = min(4 * self.box, self.goal.ceiling)
         self.plan = solve_master(self.columns, self.box)
 
     @property
     def asked(self) -> float:
+        """The required gap in the objective's units."""
         return self.goal.tolerance(self.lower, self.problem.ramp.spread)
 
     @property
@@ -337,22 +348,24 @@ class _CuttingPlaneRun:
 
     @property
     def missed(self) -> Array:
+        """(m,) excess of the newest column."""
         return constraint_excess(self.columns.values[1:, -1])
 
     @property
     def gap(self) -> float:
-        """Of the newest column, which is the mean over the best mixture."""
+        """The gap of the newest column, which is the mean over the best mixture."""
         worth = float(self.columns.values[0, -1]) + self.box * float(self.missed.sum())
         return max(worth - self.lower, 0.0)
 
     @property
     def settled(self) -> bool:
-        """Whether the best point at this price of excess is known well enough."""
+        """Whether the best point at this price of excess is known accurately enough."""
         rough = COMPROMISE_GAP * abs(self.lower) if self.missed.any() else 0.0
         return self.gap <= max(self.asked, rough)
 
     @property
     def final(self) -> bool:
+        """Whether the box need not grow: no excess is left, or a higher price is useless."""
         dear = self.box >= self.goal.ceiling or self.lower > self.goal.hopeless
         return dear or not self.missed.any()
 
@@ -360,13 +373,20 @@ class _CuttingPlaneRun:
         W, values = self.columns.W, self.columns.values
         converged = self.certain and self.settled and self.final
         return CutSolution(
-            W[:, -1].copy(), float(values[0, -1]), self.plan.multipliers, self.missed,
-            self.lower, self.gap, self.svms, converged, W[:, -MAX_KEPT_POINTS:].copy(),
-        )  # fmt: skip
+            W[:, -1].copy(),
+            float(values[0, -1]),
+            self.plan.multipliers,
+            self.missed,
+            self.lower,
+            self.gap,
+            self.svms,
+            converged,
+            W[:, -MAX_KEPT_POINTS:].copy(),
+        )
 
 
 def solve_master(columns: CutColumns, ceiling: float) -> MasterSolution:
-    """The linear program dual to the upper model of z(v) on the box [0, ceiling]^m."""
+    """Solve the linear program dual to the upper model of z(v) on the box [0, ceiling]^m."""
     objective, constraints = columns.values[0], columns.values[1:]
     m, count = constraints.shape
     if m == 0:

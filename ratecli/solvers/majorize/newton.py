@@ -1,9 +1,9 @@
-"""The smooth problem of the method of multipliers, in the weights alone, and Newton's step on it.
+"""The smooth problem of the method of multipliers in the weights alone, and Newton's method for it.
 
     minimize over w   regularizer(w) + (distance of X w + shift from hinges and constraints)
 
-It is piecewise quadratic. Only rows on a corner of their hinge enter its Hessian, hundreds of tens of
-thousands, and each constraint that binds as one row more (second-order sparsity: Li, Sun, Toh
+It is piecewise quadratic. Only rows at a corner of their hinge enter its Hessian, hundreds out of
+tens of thousands, and each binding constraint adds one row (second-order sparsity: Li, Sun, Toh
 2018). So a step costs two products with X and a small Gram matrix.
 """
 
@@ -22,24 +22,24 @@ from ratecli.solvers.majorize.prox import Mask, ProximalOperator, ProxPoint
 from ratecli.solvers.majorize.rows import MAX_DENSE_ENTRIES, FeatureRows
 
 CG_COST = 4000
-"""What conjugate gradients cost for each stored entry, in multiplications of dense matrices: about a
-hundred steps of two products, an entry as dear as twenty multiplications.
+"""Cost of conjugate gradients per stored entry, in multiplications of dense matrices: about a
+hundred iterations of two products, where an entry costs as much as twenty multiplications.
 """
 CHEAP_PRODUCTS = 1e8
-"""Multiplications that are done at once."""
+"""Number of multiplications whose cost is negligible."""
 UNPENALIZED_CURVATURE = 1e-6
-"""Curvature given to weights without a penalty, in mean penalties: no row may be on a corner."""
+"""Curvature of unpenalized weights, in mean penalties, because there may be no row at a corner."""
 CG_TOLERANCE = 0.01
-"""Relative residual of conjugate gradients: more costs more of them than it saves Newton steps."""
+"""Relative residual of conjugate gradients; smaller ones cost more than they save."""
 MAX_CG_ITERATIONS = 500
 
 
 def solve_newton_system(
     ramp: RampProblem, chosen: NDArray[np.intp], extra: Array, sigma: float, right: Array
 ) -> Array:
-    """(diag(penalties) + sigma (A' A + E' E))^-1 right.
+    """Return (diag(penalties) + sigma (A' A + E' E))^-1 right.
 
-    A are the `chosen` rows of the problem; E is `extra`, (k, width), a row for each constraint.
+    A contains the `chosen` rows of the problem; E is `extra`, (k, width), one row per constraint.
     """
     rows, penalties = ramp.rows, ramp.penalties
     diagonal = np.maximum(penalties, UNPENALIZED_CURVATURE * float(penalties.max()))
@@ -61,7 +61,7 @@ def _solve_in_weights(matrix: Array, diagonal: Array, right: Array) -> Array:
 
 
 def _solve_in_rows(rows: Array, sigma: float, diagonal: Array, right: Array) -> Array:
-    """Woodbury: (D + s A'A)^-1 = D^-1 - D^-1 A' (I/s + A D^-1 A')^-1 A D^-1."""
+    """Solve by Woodbury: (D + s A'A)^-1 = D^-1 - D^-1 A' (I/s + A D^-1 A')^-1 A D^-1."""
     scaled = rows / diagonal
     matrix = scaled @ rows.T
     matrix[np.diag_indices(len(rows))] += 1 / sigma
@@ -72,7 +72,7 @@ def _solve_in_rows(rows: Array, sigma: float, diagonal: Array, right: Array) -> 
 def _solve_by_conjugate_gradients(
     rows: FeatureRows, extra: Array, sigma: float, diagonal: Array, right: Array
 ) -> Array:
-    """Conjugate gradients with the diagonal as preconditioner; nothing is formed."""
+    """Solve by conjugate gradients with a diagonal preconditioner, without forming a matrix."""
     scale = diagonal + sigma * (rows.squares() + (extra**2).sum(axis=0))
 
     def product(p: Array) -> Array:
@@ -82,26 +82,29 @@ def _solve_by_conjugate_gradients(
 
     shape = (len(right), len(right))
     found, _ = cg(
-        LinearOperator(shape, matvec=product), right, rtol=CG_TOLERANCE, maxiter=MAX_CG_ITERATIONS,
+        LinearOperator(shape, matvec=product),
+        right,
+        rtol=CG_TOLERANCE,
+        maxiter=MAX_CG_ITERATIONS,
         M=LinearOperator(shape, matvec=lambda p: p / scale),
-    )  # fmt: skip
+    )
     return np.asarray(found)
 
 
 NEWTON_ARMIJO = 1e-4
 MIN_NEWTON_STEP = 1e-12
-"""With a tiny penalty and few rows on corners Newton's step is that much too long."""
+"""Newton's step can be too long by this factor if penalty and number of corners are tiny."""
 MIN_STEP_FACTOR, MAX_STEP_FACTOR = 0.1, 0.6
-"""What part of a step may remain when it is cut back."""
+"""Bounds on the factor by which a step is shortened."""
 NEWTON_RIDGE = 1e-12
 
 
 @dataclass(frozen=True)
 class EnvelopePoint:
-    """Weights w, scores z = X w, what is nearest to z + shift, and the energy with its gradient.
+    """Weights w, scores z = X w, the point nearest to z + shift, and the energy with its gradient.
 
-    `binding` (m,) marks the constraints whose multipliers follow the scores; `pull` (width,) is X'
-    times the slopes.
+    `binding` (m,) marks the constraints whose multipliers depend on the scores; `pull` (width,) is
+    X' times the slopes.
     """
 
     w: Array
@@ -115,6 +118,8 @@ class EnvelopePoint:
 
 @dataclass(frozen=True)
 class MoreauEnvelope:
+    """The smooth objective for one proximal operator and shift."""
+
     prox: ProximalOperator
     shift: Array
 
@@ -128,13 +133,14 @@ class MoreauEnvelope:
         return EnvelopePoint(w, z, near, binding, pull, energy, self.ramp.penalties * w + pull)
 
     def enter(self, w: Array, v: Array) -> EnvelopePoint:
-        """At weights w, the multipliers searched from v on."""
+        """Return the point at weights w, searching the multipliers from v on."""
         z = self.ramp.rows.scores(w)
         return self.at(w, z, self.prox.nearest(z + self.shift, v))
 
     def step(self, here: EnvelopePoint) -> EnvelopePoint | None:
-        """Newton's step, cut back to where a parabola falls lowest until the energy falls enough; None
-        if it does not.
+        """Take Newton's step, shortened until the energy decreases enough; None if it does not.
+
+        Each time the step is shortened to the minimum of a parabola.
         """
         p = -self._newton(here)
         along, slope = self.ramp.rows.scores(p), float(here.gradient @ p)
@@ -154,16 +160,19 @@ class MoreauEnvelope:
         return None
 
     def _longest(self, w: Array, p: Array) -> float:
-        """1, or less where a weight without a penalty would more than double: with no row on a
-        corner the energy is straight along it, and Newton's step without end.
+        """Return 1, or less if an unpenalized weight would more than double.
+
+        Without rows at corners the energy is linear in such a weight and Newton's step unbounded.
         """
         free = self.ramp.penalties == 0
         far = float((np.abs(p[free]) / (1 + np.abs(w[free]))).max(initial=0.0))
         return 1.0 / max(far, 1.0)
 
     def _newton(self, here: EnvelopePoint) -> Array:
-        """The Hessian is `penalties + sigma X' (corner rows + projection on the tilts) X`: along the
-        constraints that bind, rows off the corners may move only at a cost.
+        """Return the Hessian's inverse times the gradient.
+
+        The Hessian is `penalties + sigma X' (corner rows + projection on the tilts) X`: along
+        binding constraints, rows off the corners can move, but only at a cost.
         """
         ramp, tilt = self.ramp, here.near.tilt[here.binding]
         extra = np.zeros((0, ramp.rows.width))
@@ -174,7 +183,7 @@ class MoreauEnvelope:
         return solve_newton_system(ramp, corner, extra, self.prox.sigma, here.gradient)
 
     def _multipliers(self, here: EnvelopePoint, along: Array) -> Array:
-        """(m,) by how much the multipliers change, to first order, when the scores move `along`."""
+        """Return (m,) the first-order change of the multipliers when the scores move by `along`."""
         change = np.zeros(len(here.binding))
         if here.binding.any():
             tilt = here.near.tilt[here.binding]

@@ -2,9 +2,9 @@
 
     minimize over y   F(y) + sigma/2 |y - u|^2
 
-F is the objective of Problem 3 where the constraints hold, and beyond them pays `price` for each unit
-of excess. At given multipliers v the rows part and each has a closed form; the best v, a handful of
-numbers, maximizes a concave, piecewise quadratic function, by Newton's method.
+F is the objective of Problem 3 plus `price` per unit of constraint excess. At given multipliers v
+the rows are independent and each has a closed-form solution. The best v, a handful of numbers,
+maximizes a concave, piecewise quadratic function and is found by Newton's method.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ MIN_PROX_STEP = 1e-4
 
 @dataclass(frozen=True)
 class ProxPoint:
-    """What is nearest to u (n,) at multipliers v (m,).
+    """The point nearest to u (n,) at multipliers v (m,).
 
     Attributes
     ----------
     y, slopes
         (n,) the point, and sigma (u - y): a slope of the Lagrangian's hinges at y.
     corner
-        (n,) rows that stay on a corner of their hinge (-1/2 or 1/2) when u moves a little.
+        (n,) rows that stay at a corner of their hinge (-1/2 or 1/2) under small changes of u.
     tilt
-        (m, n) slopes of the constraints at y, 0 on those rows.
+        (m, n) slopes of the constraints at y, 0 for those rows.
     values
         (m + 1,) objective without the regularizer and constraint values at y, margins added.
     value
@@ -56,7 +56,10 @@ class ProxPoint:
 
 @dataclass(frozen=True)
 class ProximalOperator:
-    """`margin` (m,) is how far below 0 the constraints are to be; `tolerance` is for their values."""
+    """The operator of a convex problem with constraints at most `-margin` (m,).
+
+    `tolerance` is the accuracy of the constraints' values.
+    """
 
     problem: ConvexProblem
     sigma: float
@@ -65,12 +68,15 @@ class ProximalOperator:
     tolerance: float
 
     def at(self, u: Array, v: Array) -> ProxPoint:
-        """Each row moves towards its hinges by their slope over sigma, and stops at a corner."""
+        """Return the nearest point at fixed multipliers.
+
+        Each row moves towards its hinges by their slope over sigma, and stops at a corner.
+        """
         up, down = self.problem.bounds(v)
         middle = up - down
         scaled = self.sigma * u
         low, high = scaled + HALF * self.sigma, scaled - (HALF * self.sigma + middle)
-        # minimum and maximum are twice as fast as clip; the sum may pass `up` by rounding
+        # minimum and maximum are twice as fast as clip; rounding may lift the sum above `up`
         first = np.minimum(np.maximum(low, -down), middle)
         slopes = np.minimum(first + np.minimum(np.maximum(high, 0.0), down), up)
         y = u - slopes / self.sigma
@@ -82,7 +88,10 @@ class ProximalOperator:
         return ProxPoint(v, y, slopes, ~(above | between | below), tilt, values, value)
 
     def nearest(self, u: Array, v: Array, most: float = np.inf) -> ProxPoint:
-        """At the best multipliers, from v on; or at others whose value already exceeds `most`."""
+        """Return the nearest point at the best multipliers, searched from v on.
+
+        The search ends early at multipliers whose value exceeds `most`.
+        """
         here = self.at(u, v)
         for _ in range(MAX_PROX_STEPS if len(v) else 0):
             if here.value > most:
@@ -101,7 +110,7 @@ class ProximalOperator:
         return np.asarray(((v > 0) | (gradient > 0)) & ((v < self.price) | (gradient < 0)))
 
     def _step(self, u: Array, here: ProxPoint, free: NDArray[np.intp]) -> ProxPoint | None:
-        """Newton's step in the free multipliers, at most what doubles them, and halved from there on."""
+        """Take Newton's step in the free multipliers, at most doubling them; halve it if needed."""
         gradient = here.values[1:]
         curvature = here.tilt[free] @ here.tilt[free].T / self.sigma
         most = 2 * np.maximum(here.v, self._unit)
@@ -119,8 +128,9 @@ class ProximalOperator:
 
     @cached_property
     def _unit(self) -> Array:
-        """Multipliers at which a constraint weighs as much as the objective (one that is constant
-        counts as 1).
+        """Multipliers at which a constraint weighs as much as the objective.
+
+        A constant constraint counts as 1.
         """
         weights = (self.problem.up + self.problem.down).sum(axis=1)
         return np.asarray((weights[0] or 1.0) / np.where(weights[1:] > 0, weights[1:], 1.0))

@@ -1,4 +1,4 @@
-"""Rows whose scores are linear in the weights: features, and a bias that need not be a column."""
+"""Rows whose scores are linear in the weights, with a bias that need not be a column."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ratecli.solvers.liblinear import add_ones_column
 Intercept = Literal["regularized", "unregularized", "none"]
 
 MAX_DENSE_ENTRIES = 2**22
-"""Entries up to which features are held again, dense and with their ones (32 MiB)."""
+"""Up to so many entries, a dense copy of the features with their ones is kept (32 MiB)."""
 
 MAX_MERGED_SHARE = 0.9
-"""Rows are merged if at most this part of them remains: it costs a copy of the features."""
+"""Rows are merged if at most this part of them remains, because it copies the features."""
 
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """Features X (n, d) and how the score is shifted; weights w are (d,) or, with a bias, (d + 1,)."""
+    """Features X (n, d) and the kind of bias; weights w are (d,) or, with a bias, (d + 1,)."""
 
     X: Features
     intercept: Intercept = "regularized"
@@ -33,22 +33,24 @@ class FeatureRows:
 
     @property
     def biased(self) -> bool:
+        """Whether there is a bias."""
         return self.intercept != "none"
 
     @property
     def width(self) -> int:
+        """Number of weights, bias included."""
         return int(self.X.shape[1]) + self.biased
 
     def scores(self, w: Array) -> Array:
-        """(n,) scores; the last weight is the bias, if there is one."""
+        """Return (n,) scores; the last weight is the bias, if there is one."""
         if not self.biased:
             return np.asarray(self.X @ w)
         return np.asarray(self.X @ w[:-1] + w[-1])
 
     def pull(self, slopes: Array) -> Array:
-        """(width,) derivative in the weights of a function with `slopes` (n,) in the scores.
+        """Return (width,) the derivative in the weights, given `slopes` (n,) in the scores.
 
-        Of several functions at a time, (width, k), where slopes are (n, k).
+        For several functions at a time, slopes are (n, k) and the result is (width, k).
         """
         pulled = np.asarray(self.X.T @ slopes)
         if not self.biased:
@@ -56,40 +58,40 @@ class FeatureRows:
         return np.concatenate([pulled, np.sum(slopes, axis=0, keepdims=True)])
 
     def penalties(self, l2: float) -> Array:
-        """(width,) curvature of the regularizer in each weight."""
+        """Return (width,) the curvature of the regularizer in each weight."""
         found = np.full(self.width, l2)
         if self.intercept == "unregularized":
             found[-1] = 0.0
         return found
 
     def squares(self) -> Array:
-        """(width,) sum of the squares of each feature."""
+        """Return (width,) the sum of squares of each feature."""
         return FeatureRows(self.X**2, self.intercept).pull(np.ones(len(self)))
 
     def some(self, chosen: NDArray[np.intp]) -> FeatureRows:
         return FeatureRows(self.X[chosen], self.intercept)
 
     def dense(self, chosen: NDArray[np.intp]) -> Array:
-        """(len(chosen), width) features of some rows, the bias a column of ones."""
+        """Return dense features (len(chosen), width) of some rows, the bias as a column of ones."""
         return self.some(chosen).filled if self._small is None else self._small[chosen]
 
     @cached_property
     def _small(self) -> Array | None:
-        """All rows dense, where that is small: rows are picked ten times as fast."""
+        """All rows as a dense array if it is small: selecting rows is then ten times as fast."""
         return self.filled if len(self) * self.width <= MAX_DENSE_ENTRIES else None
 
     @property
     def filled(self) -> Array:
-        """(n, width) features, dense, the bias a column of ones."""
+        """(n, width) dense features, the bias as a column of ones."""
         X = add_ones_column(self.X) if self.biased else self.X
         return X if isinstance(X, np.ndarray) else np.asarray(X.toarray())
 
 
 def merge_equal_rows(X: Features, costs: Array) -> tuple[Features, Array]:
-    """Rows with equal features as one row with the sum of their costs, shape (k, n).
+    """Merge rows with equal features into one row with the sum of their costs, shape (k, n).
 
-    Rows that cost nothing are left out. Equal rows have equal products with any vector; rows that
-    share the product with a random one are compared before they are merged.
+    Rows without costs are dropped. Equal rows have equal products with any vector; rows that share
+    the product with a random one are compared before they are merged.
     """
     used = np.flatnonzero(costs.any(axis=0))
     keys = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))[used]

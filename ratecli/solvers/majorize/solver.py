@@ -35,22 +35,24 @@ from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
 from ratecli.solvers.problem import Problem, sum_by_goal
 
 EXCESS_PRICES = (10.0, 100.0, 1e3, 1e4)
-"""What excess costs, in ranges of the objective per unit, until a point is feasible: the bound at a
-price too high is met, if at all, by a w far too large.
+"""Prices per unit of excess, in ranges of the objective, tried in order until a point is feasible.
+At too high a price the bound is satisfied, if at all, by a w that is far too large.
 """
 MAX_USEFUL_OBJECTIVE = 10.0
-"""How many ranges of the ramp objective above it no point is worth having."""
+"""Points are useless if they exceed the largest ramp objective by more of its ranges than this."""
 MAX_PHASE_ONE_STEPS = 30
-"""Most steps towards a first feasible point; they are not counted as iterations."""
+"""Maximum number of steps towards a first feasible point, which do not count as iterations."""
 RAMP_TIE = 1e-6
-"""How near a corner of the ramp a score lies on it, once a step did not help: the other bound may."""
+"""After a step without progress, scores this close to a corner of the ramp count as lying on it,
+because the other bound may help there.
+"""
 MIN_PROGRESS_FACTOR = 0.99
-"""An excess that a step does not bring below this part of itself has come to rest."""
+"""A step that does not reduce the excess below this part of its value has stalled."""
 
 
 @dataclass
 class _MajorizationState:
-    """Where majorization stands: weights, (m + 1,) ramp values, convex solutions, trace."""
+    """State of majorization: weights, (m + 1,) ramp values, convex solutions, trace."""
 
     w: Array
     values: Array
@@ -59,9 +61,11 @@ class _MajorizationState:
 
     @property
     def missed(self) -> float:
+        """Total excess over all constraints."""
         return float(constraint_excess(self.values[1:]).sum())
 
     def step(self, found: ConvexSolution, values: Array, seconds: float) -> None:
+        """Move to the solution of a convex problem and record the step in the trace."""
         self.w, self.values = found.w, values
         self.found.append(found)
         self.trace.append(
@@ -82,34 +86,34 @@ class _MajorizationState:
 class Majorize(Solver):
     """Ramp rates under affine constraints (Goh et al. 2016, Algorithms 1 and 2).
 
-    Each iteration replaces every ramp by a convex bound that is tight at the current classifier and
-    solves that problem to a certified gap. Once an iterate is feasible all later ones are and the
-    ramp objective never rises. Until then (the zero vector need not be feasible) a step takes the
-    best compromise, and the bounds that are tight there may admit a feasible one.
+    Each iteration replaces every ramp by a convex bound that is tight at the current classifier,
+    and solves that problem to a certified gap. Once an iterate is feasible all later ones are, and
+    the ramp objective never rises. Until then (the zero vector need not be feasible) a step takes
+    the best compromise, and the bounds that are tight there may admit a feasible one.
 
-    Bounds on both sides of a rate lie apart but where they are tight, so an exact equality leaves
-    next to no room to move: allow a difference, say `<= 0.001`.
+    Upper and lower bounds of a rate coincide only where they are tight, so an exact equality leaves
+    almost no room for improvement: allow a difference, such as `<= 0.001`.
 
     Attributes
     ----------
     iterations
-        Most majorization steps (the paper's T) from the first feasible one on; a step that changes
-        nothing is the last.
+        Maximum number of majorization steps (the paper's T), counted from the first feasible one. A
+        step without any change is the last.
     gap
         Accuracy of each convex problem, relative to its objective.
     intercept
         `regularized` (a constant feature), `unregularized` (appendix F.2) or `none`.
     inner
-        What solves each convex problem: `newton`, the method of multipliers with all constraints at
+        Solver of each convex problem: `newton`, the method of multipliers with all constraints at
         once; `cutting_plane`, the paper's Algorithm 2 over exact SVMs; `liblinear`, the same over
-        LIBLINEAR's.
+        LIBLINEAR's SVMs.
     chooser
         Where Algorithm 2 cuts: `center` (of mass, appendix E.2) or `maximization` (E.1).
     cuts
-        Most SVMs that Algorithm 2 spends on one convex problem.
+        Maximum number of SVMs that Algorithm 2 fits for one convex problem.
     hashed
-        Add the variant `hashed`: the random decisions drawn from a hash of the row (appendix A),
-        so that equal rows are always decided alike.
+        Whether to add the variant `hashed`, which draws random decisions from a hash of the row
+        (appendix A), so that equal rows always get equal decisions.
     """
 
     iterations: Annotated[int, Ge(1)] = 8
@@ -134,11 +138,11 @@ class Majorize(Solver):
     def path(
         self, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
     ) -> list[Solution]:
-        """Solve problems on the same rows, neighbours on a sweep, faster than one by one: a convex
-        problem starts from the solution of the same step of the problem before.
+        """Solve problems on the same rows, neighbours on a sweep, faster than separately.
 
-        Each convex problem is solved to the same gap, but the points within it differ, and with
-        them the later steps: a solution may be another local optimum than `solve` finds.
+        Each convex problem starts from the solution of the same step of the previous problem. It is
+        solved to the same gap, but the points within the gap differ, and with them the later steps:
+        a solution may be another local optimum than that of `solve`.
         """
         solutions, near = [], list[ConvexSolution]()
         for problem in problems:
@@ -153,7 +157,7 @@ class Majorize(Solver):
         progress: Progress,
         near: Sequence[ConvexSolution],
     ) -> tuple[Solution, list[ConvexSolution]]:
-        """Algorithm 1; also the solution of every convex problem on the way."""
+        """Run Algorithm 1; also return the solutions of all convex problems on the way."""
         ramp, names = self.ramp_problem(problem)
         methods = [self.method(ramp, rng, price) for price in EXCESS_PRICES]
         run = self._descend(ramp, methods, near, progress)
@@ -172,8 +176,10 @@ class Majorize(Solver):
         near: Sequence[ConvexSolution],
         progress: Progress,
     ) -> _MajorizationState:
-        """Majorization steps from w = 0. Until a point is feasible the methods, each of which puts a
-        higher price on excess, take turns as they come to rest; from there on it is the last one's.
+        """Take majorization steps from w = 0.
+
+        Until a point is feasible, each method is used until it stalls; later ones put a higher
+        price on excess. After that the last one is used.
         """
         w = np.zeros(ramp.rows.width)
         run, left, begun = (
@@ -187,7 +193,7 @@ class Majorize(Solver):
             method = methods[0] if before else methods[-1]
             found = method.solve(convex, run.w, _most_similar_solution(run.found, near))
             values = ramp.values(found.w)
-            # with ties the bound is a little above the ramps at w
+            # with ties the bound is slightly above the ramps at w
             worse = constraint_excess(values[1:]).any() or values[0] >= run.values[0]
             if ties and worse and not before:
                 break
@@ -201,7 +207,7 @@ class Majorize(Solver):
         return run
 
     def method(self, ramp: RampProblem, rng: np.random.Generator, price: float) -> ConvexMethod:
-        """What solves the convex problems of `ramp`, excess costing at most `price`."""
+        """Return the solver of the convex problems of `ramp`; excess costs at most `price`."""
         ceiling = price * (ramp.spread or 1.0)
         goal = StoppingRule(self.gap, ceiling, ramp.beyond(MAX_USEFUL_OBJECTIVE))
         if self.inner == "newton":
@@ -215,7 +221,7 @@ class Majorize(Solver):
         return CuttingPlane(goal, least, chooser, self.cuts)
 
     def ramp_problem(self, problem: Problem) -> tuple[RampProblem, list[str]]:
-        """Problem 2 of the goals on merged rows, and the name of each constraint."""
+        """Return Problem 2 of the goals on merged rows, and the name of each constraint."""
         goals = [problem.objective, *problem.constraints]
         forms = _affine_forms(goals)
         coefficients, constants = problem.rows(forms)
@@ -226,7 +232,7 @@ class Majorize(Solver):
         return ramp, [goal.name for goal in problem.constraints for _ in affine_pieces(goal)]
 
     def variants(self, w: Array, rng: np.random.Generator) -> Mapping[str, Classifier]:
-        """The same scores, decided at random by the ramp and by their sign."""
+        """Return classifiers that decide randomly by the ramp, and by the sign of the score."""
         weights, bias = (w, 0.0) if self.intercept == "none" else (w[:-1], float(w[-1]))
         found: dict[str, Classifier] = {
             "stochastic": Ramp(weights, bias),
@@ -239,7 +245,7 @@ class Majorize(Solver):
     def _ending(
         self, run: _MajorizationState, problem: Problem, names: list[str]
     ) -> tuple[str, str]:
-        """Status and reason. Only what no decisions at all could meet is called infeasible."""
+        """Return status and reason; `infeasible` only if no decisions at all are feasible."""
         missed, last = constraint_excess(run.values[1:]), run.found[-1]
         if missed.any():
             worst = int(np.argmax(missed))
@@ -272,7 +278,7 @@ def _affine_forms(goals: Sequence[RateGoal]) -> list[Affine]:
 
 
 def _has_converged(trace: list[Mapping[str, Any]]) -> bool:
-    """Whether the last step improved on the one before by no more than it can be trusted."""
+    """Whether the last step's improvement was within its gap."""
     if len(trace) < 2:
         return False
     before, last = trace[-2:]
@@ -282,9 +288,11 @@ def _has_converged(trace: list[Mapping[str, Any]]) -> bool:
 def _most_similar_solution(
     found: Sequence[ConvexSolution], near: Sequence[ConvexSolution]
 ) -> ConvexSolution | None:
-    """The solution of a problem most like the next: this step's of the problem before, or the last.
+    """Return the solution of the problem most similar to the next one, or None.
 
-    Not one that misses a constraint: its multipliers are prices, far above those of the next.
+    That is the solution of the same step of the previous problem, or the last one. Solutions that
+    violate a constraint are not used: their multipliers are prices, far above those of the next
+    problem.
     """
     like = near[len(found)] if len(found) < len(near) else found[-1] if found else None
     return like if like is None or like.feasible else None

@@ -1,4 +1,4 @@
-"""Column generation: the best mixture of the classifiers known, and an oracle that prices new ones."""
+"""Column generation: best mixtures of known classifiers, and an oracle that adds classifiers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.problem import Problem
 
 MIN_MEMBER_CHANCE = 1e-9
-"""Below this a chance is what rounding left of none."""
+"""Smaller chances are treated as rounding errors of 0."""
 
 
 @dataclass
 class ClassifierPool:
-    """Classifiers, and their rates (K, T) on the rows."""
+    """Classifiers with their rates (K, T) on the rows."""
 
     ground: OracleRows
     members: list[Classifier] = field(default_factory=list)
     _rates: list[Array] = field(default_factory=list)
 
     def add(self, classifier: Classifier) -> Array:
-        """Returns the rates (K,) of the classifier."""
+        """Add a classifier and return its rates (K,)."""
         rates = self.ground.rates(self.ground.decide(classifier))
         self.members.append(classifier)
         self._rates.append(rates)
@@ -41,32 +41,33 @@ class ClassifierPool:
         return np.stack(self._rates, axis=1)
 
     def cheapest(self, prices: Array) -> Classifier:
+        """Return the member of least cost at prices (K,)."""
         return self.members[int(np.argmin(prices @ self.rates))]
 
     def some(self, chances: Array) -> tuple[tuple[Classifier, ...], Array]:
-        """The members with a chance, and their chances, which add up to 1."""
+        """Return the members with positive chances, and these chances, which sum to 1."""
         kept = np.flatnonzero(chances > MIN_MEMBER_CHANCE)
         return tuple(self.members[k] for k in kept), chances[kept] / chances[kept].sum()
 
 
 @dataclass
 class ColumnGeneration:
-    """Rounds of the best mixture of a pool and an oracle's answer to its prices.
+    """Alternates between the best mixture of a pool and an oracle's answer to its prices.
 
     Attributes
     ----------
     program
         The goals as functions of rates.
     pool
-        The classifiers that are known, one at least before the first round.
+        The known classifiers, at least one before the first round.
     gap
-        What an answer must promise to improve the objective by for another round.
+        The search ends when an answer promises to improve the objective by no more than this.
     calls
-        Most rounds.
+        Maximum number of rounds.
     found
         The best mixture, after a round.
     feasible
-        Whether it meets the constraints; if not it is the one of least violation.
+        Whether it satisfies the constraints; otherwise it is the mixture of least violation.
     ended
         Whether no answer promises more than the gap.
     """
@@ -87,7 +88,10 @@ class ColumnGeneration:
         self._touching: list[list[LinearTerm]] = []
 
     def start(self, prices: Array) -> None:
-        """All yes, all no, and a classifier that is cheap at prices (K,), unless all cost the same."""
+        """Add both constant classifiers and one that is cheap at `prices` (K,).
+
+        The latter is skipped if all decisions cost the same.
+        """
         for yes in (True, False):
             self.pool.add(self.pool.ground.constant(yes=yes))
         if self.pool.ground.costs(prices).any():
@@ -95,15 +99,16 @@ class ColumnGeneration:
 
     @property
     def objective(self) -> float:
+        """The objective of the best mixture."""
         return float(self.program.value(self.program.objective, self.found.rates))
 
     @property
     def least(self) -> float:
-        """What the objective is certain not to fall below, as far as the oracle knows."""
+        """Lower bound of the objective, provided that the oracle's answers are the cheapest."""
         return self.objective - float(self.trace[-1]["gap"])
 
     def turn_to(self, room: Problem | None) -> None:
-        """Go on with what the objective leaves free, where it is reached at no price of a constraint."""
+        """Continue with the problem `room` if constraints do not affect the optimum."""
         price = float(np.abs(self.found.multipliers).sum())
         if room is not None and self.feasible and self.ended and price <= self.gap:
             self._aim, self._touching, self.ended = RateProgram.of(room), [], False
@@ -112,7 +117,7 @@ class ColumnGeneration:
         return not self.ended and len(self.trace) < self.calls
 
     def step(self) -> str:
-        """The best mixture, then the oracle's answer to its prices."""
+        """Find the best mixture and ask the oracle at its prices; return a message."""
         found = self.found = self._best()
         near = self.pool.cheapest(found.prices)
         saved = self._saving(found, near)
@@ -132,7 +137,7 @@ class ColumnGeneration:
         )
 
     def _best(self) -> HullOptimum:
-        """The best mixture of the pool, or where none is feasible the one of least violation."""
+        """Return the best mixture of the pool, or that of least violation if none is feasible."""
         columns = RatePoints.classifiers(self.pool.rates)
         gap = 0.5 * self.gap
         found = optimize_over_hull(Relaxation(self._aim, columns, touching=self._touching), gap)
@@ -145,11 +150,12 @@ class ColumnGeneration:
         return found
 
     def _saving(self, found: HullOptimum, near: Classifier | None) -> float:
+        """Return how much the oracle's answer, sought from `near`, saves at the prices."""
         if not self.pool.ground.costs(found.prices).any():
-            return 0.0  # no decision is cheaper than another
+            return 0.0  # all decisions cost the same
         answer = self.ask(found.prices, near)
         return float(found.prices @ (found.rates - answer))
 
     def ask(self, prices: Array, near: Classifier | None) -> Array:
-        """An answer goes into the pool; returns its rates (K,)."""
+        """Add the oracle's answer to the pool and return its rates (K,)."""
         return self.pool.add(self.oracle.answer(prices, near))

@@ -1,4 +1,4 @@
-"""The best mixture of classifiers: column generation over an oracle's answers."""
+"""The `mixture` algorithm: the best mixture of an oracle's classifiers, by column generation."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
 
 
 def max_slack_problem(problem: Problem, objective: float) -> Problem | None:
-    """Keep the constraints with most to spare, by the worst of them, at no more than an objective.
+    """Return the problem of maximizing the least slack at an objective of at most `objective`.
 
-    None where there is nothing to spare, or the problem is not convex.
+    None if there are no constraints or the problem is not convex.
     """
     goals = (problem.objective, *problem.constraints)
     pieces = [piece for goal in problem.constraints for piece in goal.pieces]
@@ -57,33 +57,36 @@ MIXTURE_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO
 class Mixture(Solver):
     """The best stochastic classifier over an oracle's answers, fully corrective.
 
-    What rates a randomized choice among classifiers can have is the hull of theirs, and over a hull a
-    goal is a small program. So: find the best mixture of the classifiers known, ask an oracle for a
-    classifier that is cheap at the prices this optimum puts on the rates, and go on until its answer
-    would improve the objective by no more than `gap`. At most a few members have a chance in the end.
+    The rates of random choices among classifiers form the hull of the classifiers' rates, and
+    optimizing goals over a hull is a small program. The algorithm alternates between the best
+    mixture of the known classifiers and an oracle that returns a classifier that is cheap at the
+    prices which this optimum puts on the rates, until the answer would improve the objective by no
+    more than `gap`. Only a few classifiers have positive chances in the end.
 
-    Where that leaves a choice, because the constraints of a convex problem cost nothing, the mixture is
-    taken that keeps them with most to spare: on new rows they are kept less well.
+    If the optimum is not unique because the constraints of a convex problem cost nothing, the
+    mixture with the most slack is chosen, because constraints hold less well on new data.
 
     Attributes
     ----------
     gap
-        What an answer of the oracle must promise to improve the objective by.
+        The search ends when an answer of the oracle promises to improve the objective by no more
+        than this.
     calls
-        Most rounds of a mixture and the oracle's answer to it.
+        Maximum number of rounds, each with a mixture and the oracle's answer to it.
     oracle
-        What finds a cheap classifier: `linear`; `plugin`, which fits chances once and weighs them with
-        the prices; or any classifier of scikit-learn whose fit takes sample weights, by its name, such
-        as `HistGradientBoostingClassifier`. Options stand behind it: `{DecisionTreeClassifier:
-        {max_depth: 3}}`, `{plugin: {probabilities: GaussianNB}}` (by default LogisticRegression),
-        `{plugin: {groups: true}}` (the groups that the goals name are known of whoever is decided, and
-        each has a threshold on the chance of a positive label).
+        Finds a cheap classifier: `linear`; `plugin`, which fits probabilities once and weighs them
+        with the prices; or the name of any scikit-learn classifier whose fit takes sample weights,
+        such as `HistGradientBoostingClassifier`. Options follow the name: `{DecisionTreeClassifier:
+        {max_depth: 3}}`, `{plugin: {probabilities: GaussianNB}}` (default: LogisticRegression),
+        `{plugin: {groups: true}}` (the groups named in goals are known when a row is classified,
+        and each has a threshold on the probability of a positive label).
     sweeps
-        How often the linear oracle passes over all features in the end, changing each weight to where the
-        counted cost is least. The training objective falls further, and test error rises: on a9a, at
-        a ratio of 1.25, from .1590 to .1564 and from .1642 to .1671.
+        Number of passes over all features with which the linear oracle ends each answer. A pass
+        sets every weight to the value of least 0-1 cost. This lowers the training objective and
+        raises the test error: on a9a, at a ratio of 1.25, from .1590 to .1564 and from .1642 to
+        .1671.
     hashed
-        Whether a variant `hashed` is added, which draws a member by a hash of the row.
+        Whether to add the variant `hashed`, which selects a member by a hash of the row.
     """
 
     gap: Annotated[float, Gt(0)] = 1e-4
@@ -129,7 +132,7 @@ class Mixture(Solver):
 
 @dataclass(frozen=True)
 class _SearchOutcome:
-    """What is given of a search that has ended."""
+    """Variants and status of a finished search."""
 
     search: ColumnGeneration
 
@@ -143,8 +146,9 @@ class _SearchOutcome:
         return found if salt is None else found | {"hashed": HashedMixture(members, chances, salt)}
 
     def _single(self, members: Sequence[Classifier]) -> Classifier:
-        """Of the classifiers found, and those with a chance at any threshold, the best that meets the
-        constraints, or the one that is nearest to that.
+        """Return the best single classifier: the feasible one of least objective, else the nearest.
+
+        Candidates are all classifiers found, and those with positive chances at every threshold.
         """
         key, k = self._ranked(self.search.pool.rates)
         options = [(key, self.search.pool.members[k])]
@@ -158,7 +162,7 @@ class _SearchOutcome:
         return min(options, key=lambda option: option[0])[1]
 
     def _ranked(self, rates: Array) -> tuple[tuple[float, float], int]:
-        """What the best column misses and its objective, and which it is."""
+        """Return violation and objective of the best column, and its index."""
         missed = self.search.program.missed(rates, MAX_EXCESS)
         values = np.nan_to_num(
             self.search.program.value(self.search.program.objective, rates), nan=np.inf
@@ -167,7 +171,7 @@ class _SearchOutcome:
         return (float(missed[k]), float(values[k])), k
 
     def ending(self) -> tuple[str, str]:
-        """Status and reason."""
+        """Return status and reason."""
         last = self.search.trace[-1]
         if self.search.feasible and self.search.program.missed(self.search.found.rates) == np.inf:
             return "iteration_limit", UNDEFINED_RATIO_REASON
@@ -176,6 +180,9 @@ class _SearchOutcome:
         if self.search.feasible:
             promised = f"an answer promised {last['gap']:.2g} of the objective"
             return "iteration_limit", f"after {len(self.search.trace)} rounds {promised}"
-        reason = f"every mixture of {len(self.search.pool.members)} classifiers misses some constraint by "
+        reason = (
+            f"every mixture of {len(self.search.pool.members)} classifiers misses some "
+            "constraint by "
+        )
         reason += f"{last['violation']:.3g} or more"
         return unmet_status(self.search.program, self.search.pool.ground.kinds, reason)
