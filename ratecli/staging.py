@@ -6,6 +6,7 @@ A process that is killed leaves them behind, so whoever writes in the same folde
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -56,9 +57,10 @@ def _of_machine(kind: str) -> str:
 
 
 def _is_stale(path: Path, kind: str) -> bool:
-    process = path.name.removeprefix(_of_machine(kind)).split("-")[0]
-    if path.name.startswith(_of_machine(kind)) and process.isdecimal() and sys.platform != "win32":
-        return not _runs(int(process))
+    # A whole match: machine 'node' must not take '12' of a file of machine 'node-12' for a process.
+    ours = re.fullmatch(rf"{re.escape(_of_machine(kind))}([0-9]+)-[0-9a-f]+\.tmp", path.name)
+    if ours and sys.platform != "win32":
+        return not _runs(int(ours[1]))
     return time.time() - path.lstat().st_mtime > ABANDONED
 
 
