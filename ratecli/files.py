@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -57,9 +58,10 @@ def _of_machine(kind: str) -> str:
 
 
 def _is_stale(path: Path, kind: str) -> bool:
-    process = path.name.removeprefix(_of_machine(kind)).split("-")[0]
-    if path.name.startswith(_of_machine(kind)) and process.isdecimal() and sys.platform != "win32":
-        return not _runs(int(process))
+    # A whole match: machine 'node' must not take '12' of a file of machine 'node-12' for a process.
+    own = re.fullmatch(rf"{re.escape(_of_machine(kind))}([0-9]+)-[0-9a-f]+\.tmp", path.name)
+    if own and sys.platform != "win32":
+        return not _runs(int(own[1]))
     return time.time() - path.lstat().st_mtime > ABANDONED_SECONDS
 
 

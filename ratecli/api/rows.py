@@ -164,7 +164,8 @@ def check_indices(arguments: Mapping[str, Any]) -> None:
         if row is None:
             continue
         one, another = pairs[row]
-        reorder = f"give {name}.loc[{first}.index], or, " if set(index) == set(other) else ""
+        same = index.is_unique and set(index) == set(other)  # repeated ones `loc` would multiply
+        reorder = f"give {name}.loc[{first}.index], or, " if same else ""
         raise ValueError(
             f"{first} and {name} have different indices ({one!r} and {another!r} in row "
             f"{row + 1}), so it "

@@ -85,6 +85,8 @@ def fit_stream_encoder(table: StreamedTable, train: FileStream) -> tuple[Encoder
     numbers = [table.store.numbers[k].name for k in coding.of_number]
     blocks: dict[str, NumericBlock | OneHotBlock] = {}
     for name, a, n, total, each in zip(numbers, center, known, sums, squares.T, strict=True):
+        if not np.isfinite(a):
+            check_scale(name, np.inf)
         if not n:
             raise FaultError(no_mean_error(name))
         scale = _deviation(n, total, each)
@@ -138,7 +140,7 @@ def _center(train: FileStream) -> NDArray[np.float64]:
     found = some.numbers[:, train.encoded.coding.of_number].astype(np.float64)
     known = ~np.isnan(found)
     found[~known] = 0.0
-    with np.errstate(over="ignore"):  # `check_scale` refuses what follows from an infinite one
+    with np.errstate(over="ignore", invalid="ignore"):  # `fitted` refuses one that is not finite
         return np.asarray(found.sum(axis=0) / np.maximum(known.sum(axis=0), 1))
 
 

@@ -305,6 +305,10 @@ def test_rows_are_not_matched_by_guess(loans, call):
     with pytest.raises(ValueError, match=r"7 and 0 in row 1.*reset_index\(drop=True\)") as caught:
         call(X, y, sex.reset_index(drop=True))
     assert ".loc[" not in str(caught.value)
+    X, y, sex = (each.set_axis(np.arange(len(X)) // 2) for each in (X, y, sex))
+    with pytest.raises(ValueError, match="different indices") as caught:
+        call(X, y, sex[::-1])
+    assert ".loc[" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

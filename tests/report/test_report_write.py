@@ -75,12 +75,14 @@ def test_what_a_killed_report_leaves_is_gone_after_the_next(reported, tmp_path, 
     shutil.copy(left, unwritten)
     alive = left.with_name(f".unfinished-{socket.gethostname()}-{os.getpid()}-0.tmp")
     elsewhere = left.with_name(".unfinished-other-1-0.tmp")
+    ended = left.name.rsplit("-", 2)[1]  # of a machine that is called like this one and that number
+    namesake = left.with_name(f".unfinished-{socket.gethostname()}-{ended}-77-0.tmp")
     old = left.with_name(".unfinished-other-1-1.tmp")
-    for path in (alive, elsewhere, old):
+    for path in (alive, elsewhere, namesake, old):
         path.touch()
     os.utime(old, (0, 0))
     write_report(tmp_path)
-    assert set(tmp_path.rglob("*.tmp")) == {alive, elsewhere}
+    assert set(tmp_path.rglob("*.tmp")) == {alive, elsewhere, namesake}
     assert contents(tmp_path) == contents(reported)
 
 
