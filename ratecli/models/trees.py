@@ -88,8 +88,10 @@ class TreeEnsemble:
     def _sums(self, rows: Array) -> Array:
         if self.rounded:
             rows = rows.astype(np.float32)
-        return sum((self.values[self._leaves(rows, root)] for root in self.roots),
-                   np.tile(self.start, (len(rows), 1)))  # fmt: skip
+        return sum(
+            (self.values[self._leaves(rows, root)] for root in self.roots),
+            np.tile(self.start, (len(rows), 1)),
+        )
 
     def _leaves(self, rows: Array, root: int) -> NDArray[np.intp]:
         """(n,) the leaf of one tree that each row comes to."""

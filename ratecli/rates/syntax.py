@@ -125,7 +125,10 @@ class BinaryOperation:
     def __str__(self) -> str:
         level = PRECEDENCE[self.op]
         if self.op == "**":
-            return f"{_parenthesize(self.left, level + 1)} ** {_parenthesize(self.right, SIGN_PRECEDENCE)}"
+            return (
+                f"{_parenthesize(self.left, level + 1)} ** "
+                f"{_parenthesize(self.right, SIGN_PRECEDENCE)}"
+            )
         return f"{_parenthesize(self.left, level)} {self.op} {_parenthesize(self.right, level + 1)}"
 
 
