@@ -41,10 +41,11 @@ class Sample:
     deployed
         (n,) decisions of the deployed model, 0 or 1, NaN where it has none; None without one.
     label_range
-        Where labels are numbers: the least and the largest that they can be. None where they are of two
-        classes.
+        Where labels are numbers: the least and the largest that they can be. None where they are of
+        two classes.
     count
-        (n,) how many rows of a stream each stands for (`streaming.stream_protocol`); None where each is one.
+        (n,) how many rows of a stream each stands for (`streaming.stream_protocol`); None where
+        each is one.
     """
 
     columns: Mapping[str, NDArray[np.object_] | Floats]
@@ -131,8 +132,8 @@ def _all_masks(masks: list[Mask]) -> Mask:
 def relative_weights(weight: Floats) -> Floats:
     """Weights (n,) in a unit of their own, so that a constant factor changes nothing but rounding.
 
-    Where they are whole multiples of the smallest one (0 aside), that is the unit, and each counts how
-    often its row is repeated. Otherwise the unit is the mean of those above 0.
+    Where they are whole multiples of the smallest one (0 aside), that is the unit, and each counts
+    how often its row is repeated. Otherwise the unit is the mean of those above 0.
 
     Raises
     ------

@@ -77,8 +77,8 @@ def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tang
     """The expansions of an expression at T points, rates (K, T).
 
     Where the expression is convex by the rules of `analysis.curvature`, the line lies below it
-    everywhere. It touches it too, but where a function has no finite slope (a rate of 0 in `kl`): the
-    slope is then that of a point near by, and the line is a little lower.
+    everywhere. It touches it too, but where a function has no finite slope (a rate of 0 in `kl`):
+    the slope is then that of a point near by, and the line is a little lower.
     """
     match node:
         case ex.Constant(value=value):
