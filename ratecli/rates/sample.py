@@ -71,7 +71,7 @@ class Sample:
         return int(rows.sum()) if rows.dtype == bool else len(rows)
 
     def rows(self, where: Slice, split: str | None = None) -> Mask:
-        """Return the mask of a slice on one split (None: all splits). KeyError if a column is missing."""
+        """Return the mask of a slice on a split (None: all). KeyError if a column is missing."""
         masks = [
             self._kept(("rows", item), partial(self._holds, item)) for item in where.conditions
         ]
@@ -82,7 +82,7 @@ class Sample:
         return _all_masks([np.ones(len(self), dtype=bool), *masks])
 
     def mask(self, name: str) -> Mask:
-        """Return a mask of the rate table (`rates.table`): all, none, labelled, +, -, deployed, ..."""
+        """Return a mask of the rate table (`rates.table`): all, none, labelled, +, deployed, ..."""
         return self._kept(("mask", name), partial(self._mask, name))
 
     def _kept(self, key: object, make: Callable[[], Mask]) -> Mask:
