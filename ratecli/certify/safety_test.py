@@ -41,11 +41,10 @@ class SafetyTestSpec:
     rows
         The number of rows of the test, over all data sets.
     at_random
-        Whether the rows are a simple random sample. No bound is exact otherwise. If groups, or data
-        sets whose rows a rate pools, are stratified to have the same shares as among the candidate
-        rows, the test rows share part of the candidate rows' chance: a mean over several groups is
-        off by the same error in the shares on both. And the last rows of a file resemble the others
-        only if the file is in random order.
+        Whether the rows are a simple random sample; no bound is exact otherwise. If groups (or
+        pooled data sets) have the same shares as among the candidate rows, as after stratification,
+        the test rows are not independent of those: wrong shares cause the same error on both. The
+        last rows of a file are representative only if the file is in random order.
     """
 
     delta: Mapping[str, float]
