@@ -114,7 +114,7 @@ ROUNDING = 1e-9
 
 
 class Bound(ABC):
-    """An upper confidence bound on `sum_i c_i mu_i`, a weighted sum of means of independent samples.
+    """An upper confidence bound on `sum_i c_i mu_i`, where mu_i are means of independent samples.
 
     Subclasses bound a plain sum of means: every sample has been multiplied by its coefficient, lies
     within its range, is finite, and has at least `least_rows` rows. Constants (a coefficient of 0,
