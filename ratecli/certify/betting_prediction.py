@@ -57,8 +57,8 @@ def _growth(  # noqa: PLR0917  compiled code takes arrays and numbers
 ) -> Any:
     """Return the expected log wealth where the sum of means is D above the true one.
 
-    Also return its derivative in D. `means` and `spreads` (P,) are shares of the ranges. Among all
-    means with that sum, each one is moved in proportion to its squared standard error at equal
+    Also return its derivative in D. `means` and `spreads` (P,) are shares of the ranges. The
+    excess D is distributed over the means in proportion to their squared standard errors at equal
     variances. The function is analytic, and concave in D. Stakes are those of `bets.stake_size` at
     T times.
     """

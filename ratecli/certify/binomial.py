@@ -45,11 +45,11 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
 
     counts, rows and weights are (2,) arrays, the weights positive. Outcomes are ordered by the
     approximate limit of `_Rate.order`; the outcomes up to the observed one form a region R. The
-    limit u is Buehler's (1957; Kabaila and Lloyd 2003): for no p with `weights @ p >= u` is the
-    probability of R greater than delta. With each outcome, R contains those with smaller counts, so
-    its probability decreases in both rates. The worst p with a sum of at least u is therefore on
-    the line `weights @ p = u`, and for the piece of the line in a grid cell, the cell's lower
-    corner is worse still.
+    limit u is Buehler's (1957; Kabaila and Lloyd 2003): R has a probability of at most delta for
+    every p with `weights @ p >= u`. If R contains an outcome, it contains all outcomes with smaller
+    counts, so its probability decreases in both rates. The worst p with a sum of at least u is
+    therefore on the line `weights @ p = u`, and for the piece of the line in a grid cell, the
+    cell's lower corner is worse still.
 
     Rates are restricted to limits of their own, each with error probability NUISANCE delta / 4; R
     gets the rest of delta (Berger and Boos 1994).
@@ -169,7 +169,7 @@ def _last_in_region(few: _Rate, many: _Rate, delta: float) -> NDArray[np.intp]:
 
 
 def _first_accepted(accepts: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the smallest number in [low, high] that is accepted; all larger numbers are, too."""
+    """Return the smallest accepted number in [low, high] by bisection; `high` must be accepted."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if accepts(middle) else (middle + 1, high)

@@ -337,7 +337,7 @@ def _scaled_sample(part: WeightedSample) -> BoundedSample:
             np.isfinite(values), np.clip(values, low, high), values
         )
     ends = _scaled_range(part.coefficient, part.sample.range)
-    # with a coefficient of 0, too, a measurement that is not finite must not pass as finite
+    # measurements that are not finite become NaN, even if the coefficient is 0
     return BoundedSample(np.where(np.isfinite(values), scaled, math.nan), ends)
 
 

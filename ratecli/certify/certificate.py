@@ -230,10 +230,9 @@ def certify(  # noqa: PLR0917  the arguments are unrelated
 ) -> tuple[Certificate, ...]:
     """Test goals on safety rows, each at its own delta.
 
-    A candidate is returned only if it passes all tests. If it violates some goals, it must also
-    pass the tests of those, so it is returned with at most the smallest delta among them. Therefore
-    any violating candidate is returned with at most the largest of all deltas, and delta need not
-    be divided among goals.
+    A candidate is returned only if it passes all tests. A candidate that violates some goals must
+    pass the tests of those goals, so the probability that it is returned is at most the smallest of
+    their deltas, and never more than the largest delta. Hence delta is not divided among goals.
 
     Parameters
     ----------

@@ -41,9 +41,9 @@ class SafetyTestSpec:
     rows
         The number of rows of the test, over all data sets.
     at_random
-        Whether the rows are a simple random sample; no bound is exact otherwise. If groups (or
-        pooled data sets) have the same shares as among the candidate rows, as after stratification,
-        the test rows are not independent of those: wrong shares cause the same error on both. The
+        Whether the rows are a simple random sample; no bound is exact otherwise. After
+        stratification, groups (or pooled data sets) have the same shares among the test rows as
+        among the candidate rows, so that means over several groups have the same error on both. The
         last rows of a file are representative only if the file is in random order.
     """
 

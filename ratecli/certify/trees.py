@@ -39,7 +39,7 @@ from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 
 RATIO_DIGITS = 12
-"""Forms count as multiples of one quantity if their coefficient ratios agree to so many digits."""
+"""Forms are multiples of one quantity if their coefficient ratios agree to this many digits."""
 COEFFICIENT_TOLERANCE = 1e-9
 
 

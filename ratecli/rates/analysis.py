@@ -1,8 +1,10 @@
-"""Classify goals by the kind of optimization problem they pose; bounds and monotonicity.
-The class is derived from the expression tree by the rules of disciplined convex programming.
-Curvature refers to the rates, which are linear in randomized decisions. Each node contributes local
-facts, and one composition rule does the rest: a convex function is convex in its arguments if each
-of them is affine, or convex where the function increases, or concave where it decreases.
+"""Classify goals by the kind of optimization problem they pose.
+
+The module also bounds expressions and finds in which rates they are monotone. The class of a goal
+is derived from the expression tree by the rules of disciplined convex programming. Curvature refers
+to the rates, which are linear in randomized decisions. Each node contributes local facts, and one
+composition rule does the rest: a convex function is convex in its arguments if each of them is
+affine, or convex where the function increases, or concave where it decreases.
 """
 
 from __future__ import annotations

@@ -80,6 +80,7 @@ class NumberLiteral:
 @dataclass(frozen=True)
 class NameNode:
     """A metric, function or parameter, such as `recall[women]@test` or `max_gap(tpr, by=sex)`.
+
     `by` are the columns of `by=`, empty without one, and `by_spans` their spans.
     """
 

@@ -21,7 +21,10 @@ Measurement = Literal["decision", "error", "squared_error", "log_loss"]
 
 @dataclass(frozen=True)
 class Rate:
-    """A rate: share of `among` rows that match `yes` or `no`, depending on their decision.
+    """A rate: the share of `among` rows that count, by the masks `yes` and `no`.
+
+    Rows count if they match `yes` and are decided positively, or match `no` and are decided
+    negatively.
 
     `complement` is the name of the rate with `yes` and `no` exchanged, if there is one. If `whole`,
     it is a share of all rows of the data sets instead of the rows of the slice.
