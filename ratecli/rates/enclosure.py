@@ -157,7 +157,8 @@ class Enclosure:
                 left += [
                     (part, other, weight * slope)
                     for slope, other, part in zip(slopes, end.point.ends, node.inside, strict=True)
-                    if other and slope and math.isfinite(slope)  # infinite arguments
+                    # slopes are not finite at infinite arguments
+                    if other and slope and math.isfinite(slope)
                 ]
         return total
 
