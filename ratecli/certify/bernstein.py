@@ -14,8 +14,8 @@ from ratecli.models.base import Array
 class EmpiricalBernstein(Bound):
     """Mean plus `s sqrt(2 ln(2/delta) / n) + 7 (b - a) ln(2/delta) / (3 (n - 1))`.
 
-    Theorem 4 of Maurer and Pontil (2009), s^2 with n - 1 in its denominator. Several means are bounded
-    one by one, each at most by the end of its range: delta is divided as `split_delta` says.
+    Theorem 4 of Maurer and Pontil (2009); s^2 has n - 1 in its denominator. Several means are
+    bounded separately, each at most by the end of its range, with delta divided by `split_delta`.
     """
 
     name: ClassVar[str] = "empirical_bernstein"
@@ -27,7 +27,7 @@ class EmpiricalBernstein(Bound):
         self,
         samples: Sequence[BoundedSample],
         delta: float,
-        rng: np.random.Generator,  # noqa: ARG002  nothing is drawn
+        rng: np.random.Generator,  # noqa: ARG002  nothing is random
     ) -> float:
         rows = np.array([float(sample.values.size) for sample in samples])
         ranges = np.array([sample.range for sample in samples])
@@ -47,6 +47,6 @@ class EmpiricalBernstein(Bound):
 
 
 def _terms(widths: Array, rows: Array, delta: float) -> tuple[Array, Array]:
-    """Return what the deviations are multiplied by, and what does not depend on them."""
+    """Return the factors of the deviations, and the terms that do not depend on them."""
     logs = np.log(2 / (delta * split_delta(widths, rows)))
     return np.sqrt(2 * logs / rows), 7 * widths * logs / (3 * (rows - 1))

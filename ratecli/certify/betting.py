@@ -1,4 +1,4 @@
-"""Bounds by betting against a mean."""
+"""Confidence bounds by betting against a mean."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SampleSi
 from ratecli.models.base import Array
 
 MAX_BRACKET = 100.0
-"""Values are cut here, so that one infinite end does not slow the search."""
+"""Values are clipped here, so that an infinite end does not slow down the search."""
 
 
 def find_root_above(
     value: Callable[[float], float], low: float, high: float, tolerance: float
 ) -> float:
-    """Return a point at which the value is at least 0, mostly the first to within the tolerance.
+    """Return a point where the value is at least 0, usually the first one to within the tolerance.
 
-    Every point that is returned has been tried, but for `high`, which the caller must know to do:
-    a bound made by this search is as sound as one trial, whatever the function is.
+    Every returned point has been tested, except `high`, where the caller must know that the value
+    is at least 0. A bound found by this search is thus as sound as one evaluation, for any
+    function.
     """
 
     def cut(point: float) -> float:
@@ -40,24 +41,26 @@ def find_root_above(
 
 
 NUISANCE = 0.02
-"""Share of delta for the upper limits of the single means of a sum."""
+"""Share of delta for the upper limits of the single means in a sum."""
 TOLERANCE = 1e-9
 LogWealth = Callable[[float], float]
 
 
 class Betting(Bound):
-    """The mean at which a gambler who bets that it is too high has 1/delta times the first stake.
+    """The mean at which a gambler betting that it is too high has 1/delta times the initial wealth.
 
-    Waudby-Smith and Ramdas (2024), section 4: predictable plug-in bets (`compute_stakes`) on rows in random
-    order. They do not depend on the mean m that is tested, so the wealth grows in m and the bound is
-    a root. If the mean is m or more, the wealth is a supermartingale: the bound is exact.
+    Waudby-Smith and Ramdas (2024), section 4: predictable plug-in bets (`compute_stakes`) on rows
+    in random order. The bets do not depend on the tested mean m, so the wealth increases in m and
+    the bound is a root. If the mean is at least m, the wealth is a supermartingale, so the bound is
+    exact.
 
-    Several means share one game, their bets in proportion to w_i / n_i for weights w_i. The product of
-    the wealths is a supermartingale for the true means, so these are in the set where it is below
-    1/delta; the bound is the largest sum in that set. To a bound c on the sum belongs the smallest
-    wealth over all means with that sum: each logarithm is concave, so it is above its chord over what
-    a mean can be, and the least sum of chords is found greedily. That the single means are below their
-    own limits, which keeps the chords short, is asserted at a share NUISANCE of delta.
+    Several means share one game, with bets proportional to w_i / n_i for weights w_i. The product
+    of the wealths is a supermartingale for the true means, so they are in the set where it is below
+    1/delta. The bound is the largest sum in that set. Whether a sum c is in the set is decided by
+    the smallest wealth over all means with that sum: each logarithm is concave, hence above its
+    chord over the possible range of its mean, and a greedy algorithm finds the smallest sum of
+    chords. A share NUISANCE of delta is spent on upper limits of the single means, which shorten
+    the chords.
     """
 
     name: ClassVar[str] = "betting"
@@ -80,7 +83,7 @@ class Betting(Bound):
     def expected(
         self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
     ) -> PredictedBound:
-        # it imports numba, which takes every process a third of a second
+        # imports numba, which takes about 0.3 s
         from ratecli.certify.betting_prediction import expected_excess  # noqa: PLC0415
 
         level = delta if means.size == 1 else (1 - NUISANCE) * delta
@@ -104,7 +107,7 @@ def _mean_limit(values: Array, delta: float) -> float:
 
 
 def _sum_limit(values: Sequence[Array], weights: Array, limits: Array, delta: float) -> float:
-    """Return the largest sum of weighted means, none above its limit, that is not ruled out."""
+    """Return the largest weighted sum of means, each below its limit, that is not ruled out."""
     games = zip(values, compute_stakes(values, weights, delta), strict=True)
     wealths = [_log_wealth(column, stakes) for column, stakes in games]
     goal, high = math.log(1 / delta), float(weights @ limits)
@@ -118,10 +121,10 @@ def _sum_limit(values: Sequence[Array], weights: Array, limits: Array, delta: fl
 def _lower_bound_wealth(
     wealths: Sequence[LogWealth], weights: Array, limits: Array, total: float
 ) -> float:
-    """Bound the sum of concave functions from below, over means with this weighted sum.
+    """Bound a sum of concave functions from below, over all means with this weighted sum.
 
-    Each mean is at least what the limits of the others leave; between its ends a function is above its
-    chord, and the chords that rise least are climbed first.
+    Each mean is at least the total minus the limits of the others. Between its ends, a function is
+    above its chord; the chords with the smallest slopes are used first.
     """
     lows = np.maximum(0.0, limits - (weights @ limits - total) / weights)
     highs = np.minimum(limits, lows + (total - weights @ lows) / weights)

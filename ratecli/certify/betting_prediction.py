@@ -1,4 +1,4 @@
-"""What betting is expected to reach, from the moments of samples."""
+"""Predict the bound that betting is expected to reach, from the moments of samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ratecli.models.base import Array
 
 NODES = 32
 COMPLEX_STEP = 1e-30
-"""Complex step: derivatives of analytic functions to the last digit, as nothing is subtracted."""
+"""Complex-step differentiation: exact to the last digit for analytic functions, no subtraction."""
 MIN_MEAN = 1e-9
 TOLERANCE, STEPS = 1e-12, 100
 
@@ -23,26 +23,25 @@ TOLERANCE, STEPS = 1e-12, 100
 def expected_excess(
     sizes: SampleSizes, sums: Array, deviations: Array, delta: float
 ) -> PredictedBound:
-    """Return the width D of the bound above the sum of means (P,), with its slopes.
+    """Return the expected excess D of the bound over the sum of means, with its (P,) slopes.
 
-    D is where the expected logarithm of the wealth is ln(1/delta), for values that are 0 or one larger
-    number and have the moments given (0/1 decisions are that). The bets are those for the expected
-    running variances. Slopes are those of an implicit function.
+    D is where the expected logarithm of the wealth is ln(1/delta), for values that are either 0 or
+    one larger number and have the given moments (true of 0/1 decisions). The bets are those for the
+    expected running variances. The slopes are found by implicit differentiation.
     """
     widths, rows = sizes.widths, sizes.rows
     means, spreads = np.maximum((sums - sizes.lows) / widths, MIN_MEAN), deviations / widths
     goal, room = math.log(1 / delta), float(widths @ (1 - means))
     game = (rows, widths, *_nodes(float(rows.max())), goal)
     if not room > 0 or _growth(means, spreads, *game, room)[0] < goal:
-        return PredictedBound(
-            room, -np.ones(means.size), np.zeros(means.size)
-        )  # no wealth rules it out
+        # no wealth rules out any mean
+        return PredictedBound(room, -np.ones(means.size), np.zeros(means.size))
     errors = (widths * spreads) ** 2 / rows
     excess, rise = min(math.sqrt(2 * goal * float(errors.sum())), room / 2), 0.0
     for k in range(STEPS):
         grown, rise = _growth(means, spreads, *game, excess)
         step = max((goal - grown) / rise, -excess)
-        # the growth is concave: all steps but the first lead up, until there is nothing but rounding
+        # The growth is concave: every step but the first is upward, until only rounding is left.
         if k and step <= TOLERANCE * room:
             break
         excess += step
@@ -53,15 +52,15 @@ def expected_excess(
 
 
 @numba.njit(cache=True)
-def _growth(  # noqa: PLR0917  what runs compiled takes arrays and numbers
+def _growth(  # noqa: PLR0917  compiled code takes arrays and numbers
     means: Any, spreads: Any, rows: Any, widths: Any, times: Any, spans: Any, goal: Any, excess: Any
 ) -> Any:
-    """Return the expected logarithm of the wealth where the sum of means is D above the true one, and
-    its derivative in D, for (P,) means and deviations as shares of the ranges.
+    """Return the expected log wealth where the sum of means is D above the true one.
 
-    Of all means with that sum the wealth is taken where each is above the true one in proportion to
-    its squared standard error at equal variances. An analytic function, concave in D. Stakes are those
-    of `bets.stake_size`, at T times.
+    Also return its derivative in D. `means` and `spreads` (P,) are shares of the ranges. The
+    excess D is distributed over the means in proportion to their squared standard errors at equal
+    variances. The function is analytic, and concave in D. Stakes are those of `bets.stake_size` at
+    T times.
     """
     ratios = widths / rows
     most, share = ratios.max(), 1 / (widths * ratios).sum()
@@ -92,6 +91,6 @@ def _growth(  # noqa: PLR0917  what runs compiled takes arrays and numbers
 
 @lru_cache
 def _nodes(rows: float) -> tuple[Array, Array]:
-    """Return times in (0, 1), close together where little has been seen, and the spans around them."""
+    """Return times in (0, 1), denser near 0 where few rows are seen, and the spans around them."""
     edges = np.concatenate(([0.0], np.geomspace(1 / rows, 1.0, NODES)))
     return (edges[1:] + edges[:-1]) / 2, np.diff(edges)

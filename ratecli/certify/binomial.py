@@ -1,4 +1,4 @@
-"""Exact bounds on rates of decisions, from counts."""
+"""Exact bounds on rates of decisions, computed from counts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ratecli.models.base import Array
 def clopper_pearson_upper(
     counts: Array | float, rows: Array | float, delta: Array | float
 ) -> Array:
-    """Return upper limits of rates, wrong with a probability of delta (Clopper and Pearson 1934).
+    """Return upper limits of rates with error probability delta (Clopper and Pearson 1934).
 
-    Counts may be fractions. The lower limit is 1 minus the upper limit for rows - counts.
+    Counts may be fractional. The lower limit is 1 minus the upper limit for rows - counts.
     """
     counts, rows = np.asarray(counts, dtype=np.float64), np.asarray(rows, dtype=np.float64)
     full = counts >= rows
@@ -31,12 +31,12 @@ def clopper_pearson_upper(
 NUISANCE = 0.005
 """Share of delta for the limits of the single rates."""
 LINES = 700
-"""Of the grid, for each rate: the loss is 1/1400 of what the sum can be within those limits."""
+"""Grid lines for each rate; the loss is 1/1400 of the range of the sum within those limits."""
 MIN_LINES = 100
 ELEMENTS = 2_000_000
-"""Of the tables of probabilities: where counts are many, lines are fewer."""
+"""Maximum size of the probability tables: there are fewer lines for large counts."""
 DEVIATIONS = 6.5
-"""Counts further away are not looked at one by one; all of their probability is added."""
+"""Counts beyond so many standard deviations are not enumerated; their probability is added."""
 ROUNDING = 1e-9
 
 
@@ -44,14 +44,15 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
     """Return an upper limit on `weights @ p` from independent counts ~ Binomial(rows, p).
 
     counts, rows and weights are (2,) arrays, the weights positive. Outcomes are ordered by the
-    approximate limit `_Rate` makes; those no later than the one seen are a region R. The limit u is
-    Buehler's (1957; Kabaila and Lloyd 2003): no p with `weights @ p >= u` makes R more probable than
-    delta. With an outcome R contains those of smaller counts, so its probability falls in both
-    rates: of all p with a sum of u or more, those on the line `weights @ p = u` are the worst, and of
-    a piece of the line that is in a cell of a grid, the cell's lower corner is worse still.
+    approximate limit of `_Rate.order`; the outcomes up to the observed one form a region R. The
+    limit u is Buehler's (1957; Kabaila and Lloyd 2003): R has a probability of at most delta for
+    every p with `weights @ p >= u`. If R contains an outcome, it contains all outcomes with smaller
+    counts, so its probability decreases in both rates. The worst p with a sum of at least u is
+    therefore on the line `weights @ p = u`, and for the piece of the line in a grid cell, the
+    cell's lower corner is worse still.
 
-    Rates are looked at within limits of their own, each of which is wrong with a probability of a
-    quarter of NUISANCE delta; R has what is left of delta (Berger and Boos 1994).
+    Rates are restricted to limits of their own, each with error probability NUISANCE delta / 4; R
+    gets the rest of delta (Berger and Boos 1994).
     """
     pair = [
         _Rate.around(*each, NUISANCE * delta / 4)
@@ -62,7 +63,7 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
     step = (few.room + many.room) / (2 * lines)
     masses, missed = few.masses(step)
     table, beyond = many.masses(step)
-    # (lines of many, counts of few): how probable it is that the outcome is in R
+    # (lines of many, counts of few): probability of being in R
     last = _last_in_region(few, many, min(delta, 0.5))
     below = np.where(last < 0, 0.0, np.cumsum(table, axis=1)[:, np.maximum(last, 0)])
     goal = (1 - NUISANCE) * delta * (1 - ROUNDING)
@@ -72,7 +73,7 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
         second = steps - 1 - first
         if not first.size:
             return True
-        # along the line one rate grows as the other falls
+        # along the line, one rate increases as the other decreases
         falling = below[second[-1] : second[0] + 1][::-1]
         region = np.einsum("ij,ij->i", masses[first[0] : first[-1] + 1], falling)
         return bool((region + missed[first] + beyond[second]).max() <= goal)
@@ -85,7 +86,7 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
 
 @dataclass(frozen=True)
 class _Rate:
-    """A rate between limits, and the (W,) counts that are likely for it there."""
+    """A rate between limits, and the (W,) counts that are likely for rates between them."""
 
     count: float
     rows: float
@@ -96,7 +97,7 @@ class _Rate:
 
     @classmethod
     def around(cls, count: float, rows: float, weight: float, delta: float) -> _Rate:
-        """Make one from a count; each limit is wrong with a probability of delta at most."""
+        """Build from a count; each limit has an error probability of at most delta."""
         high = float(clopper_pearson_upper(count, rows, delta))
         low = 1 - float(clopper_pearson_upper(rows - count, rows, delta))
         first, last = (
@@ -111,21 +112,21 @@ class _Rate:
         return self.weight * (self.high - self.low)
 
     def order(self, delta: float) -> tuple[Array, Array]:
-        """Return (W,) weighted estimates, and squares of what their limits are above them.
+        """Return (W,) weighted estimates, and squared distances of their limits from them.
 
-        Estimates are added, and the root of the sum of squares (Zou and Donner 2008): the sum grows in
-        each count, since limits do. It is near the limit that is sought, so R hardly prefers a rate to
-        another on its line, and little is lost in the worst.
+        Outcomes are ordered by the sum of estimates plus the root of the sum of squares (Zou and
+        Donner 2008), which increases in each count because limits do. It is close to the limit that
+        is sought, so R hardly favours either rate along a line, and little is lost at the worst p.
         """
         estimates = self.window / self.rows
         above = np.maximum(clopper_pearson_upper(self.window, self.rows, delta) - estimates, 0.0)
         return self.weight * estimates, (self.weight * above) ** 2
 
     def masses(self, step: float) -> tuple[Array, Array]:
-        """Return (L, W) probabilities of likely counts and (L,) those of all others together.
+        """Return (L, W) probabilities of the likely counts and (L,) the total of all other counts.
 
-        L lines are `step` of the sum apart, from the lower limit of the rate. The W probabilities are
-        scaled to sum to 1, which makes each a little more than it is.
+        The L lines are `step` apart in the sum, starting at the lower limit of the rate. The W
+        probabilities are scaled to sum to 1, which slightly overestimates each of them.
         """
         lines = max(1, math.ceil(self.room / step))
         rates = self.low + np.arange(lines) * step / self.weight
@@ -146,9 +147,9 @@ class _Rate:
 
 
 def _last_in_region(few: _Rate, many: _Rate, delta: float) -> NDArray[np.intp]:
-    """Return, for each count of one rate, the place of the last count of the other in R; -1: none.
+    """Return, for each count of `few`, the index of the last count of `many` in R; -1 if none.
 
-    What counts as a tie by rounding is in R, which makes R larger.
+    Ties up to rounding are included in R, which makes R larger.
     """
     estimates, squares = few.order(delta)
     others, other_squares = many.order(delta)
@@ -168,7 +169,7 @@ def _last_in_region(few: _Rate, many: _Rate, delta: float) -> NDArray[np.intp]:
 
 
 def _first_accepted(accepts: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the first number in [low, high] from which on all are accepted; the last one is."""
+    """Return the smallest accepted number in [low, high] by bisection; `high` must be accepted."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if accepts(middle) else (middle + 1, high)
@@ -176,19 +177,21 @@ def _first_accepted(accepts: Callable[[int], bool], low: int, high: int) -> int:
 
 
 SLOPE_STEP = 1e-4
-"""Of the difference of a limit in the (fractional) count, relative to the root of the rows."""
+"""Step in the (fractional) count for numerical slopes, relative to the root of the rows."""
 
 
 class ClopperPearson(Bound):
     """Limits of Clopper and Pearson (1934) for one rate, and of `pair_limit` for the sum of two.
 
-    Of three rates or more, delta is divided over pairs: rates are sorted by width / sqrt(rows), which
-    their largest standard errors are in proportion to, neighbours are bounded together, and shares are
-    in proportion to the errors of the pairs. This looks at sizes alone.
+    For three or more rates, delta is divided among pairs: rates are sorted by width / sqrt(rows),
+    to which their largest standard errors are proportional, neighbours are bounded together, and
+    the shares of delta are proportional to the errors of the pairs. Only sizes are used, not
+    measurements.
 
-    Measurements that are not at an end of their range (the probabilities of a randomized classifier)
-    are decided first: each row is 1 with the probability that its place in the range says, drawn once.
-    The mean stays the same, so the bound is exact for it, and for the randomized classifier.
+    Measurements that are not at an end of their range (the probabilities of a randomized
+    classifier) are first turned into decisions: each row is sampled once as 1 with the probability
+    given by its position in the range. The mean does not change, so the bound is exact for it and
+    for the randomized classifier.
     """
 
     name: ClassVar[str] = "clopper_pearson"
@@ -216,7 +219,7 @@ class ClopperPearson(Bound):
     def expected(
         self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
     ) -> PredictedBound:
-        """Predict the limit of a pair by what orders its outcomes (Zou and Donner 2008)."""
+        """Predict the limit of a pair by the order of its outcomes (Zou and Donner 2008)."""
         rows, widths = sizes.rows, sizes.widths
         rates = (means - sizes.lows) / widths
         slopes = np.ones(rates.size)
@@ -231,7 +234,7 @@ class ClopperPearson(Bound):
 
 
 def _mean_pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], float]]:
-    """Return the places of means that are bounded together, and the share of delta they have."""
+    """Return the indices of means that are bounded together, and their share of delta."""
     errors = widths / np.sqrt(rows)
     order = np.argsort(-errors, kind="stable")
     pairs = [order[i : i + 2] for i in range(0, order.size, 2)]
@@ -240,7 +243,7 @@ def _mean_pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], floa
 
 
 def _limits(rates: Array, rows: Array, delta: float) -> tuple[Array, Array]:
-    """Return upper limits of rates and their slopes, by the difference of two limits near by."""
+    """Return upper limits of rates and their slopes, by central differences."""
     step, counts = SLOPE_STEP * np.sqrt(rows), rates * rows
     above, below = np.minimum(counts + step, rows), np.maximum(counts - step, 0)
     limits, highs, lows = clopper_pearson_upper(np.stack([counts, above, below]), rows, delta)

@@ -1,4 +1,4 @@
-"""The bootstrap's BCa limit."""
+"""The BCa bootstrap limit."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ratecli.models.base import Array
 
 RESAMPLES, MAX_RESAMPLES = 1999, 49_999
 BEYOND = 20
-"""So many resamples are expected above the limit: a small delta takes more of them."""
+"""Expected number of resamples above the limit: a small delta takes more resamples."""
 TIE_TOLERANCE = 1e-9
-"""Of a standard error: means of resamples so close to the mean are the mean."""
+"""Resampled means within this share of a standard error of the mean count as equal to it."""
 BATCH = 2**18
 DISTINCT = 64
 
@@ -24,8 +24,8 @@ DISTINCT = 64
 class Bootstrap(Bound):
     """The bias-corrected and accelerated limit of Efron (1987), each sample resampled on its own.
 
-    The acceleration is the jackknife's; for a sum of means it has a closed form. A sample without
-    variance is bounded by its mean. Predictions are those of the normal distribution.
+    The acceleration is the jackknife's, which has a closed form for a sum of means. A sample
+    without variance is bounded by its mean. Predictions use the normal distribution.
     """
 
     name: ClassVar[str] = "bootstrap"
@@ -44,7 +44,7 @@ class Bootstrap(Bound):
             return mean
         third = sum(float((column**3).sum()) / column.size**3 for column in centred)
         size = min(max(RESAMPLES, math.ceil(BEYOND / delta)), MAX_RESAMPLES)
-        # of centred values: sums of resamples are then compared with 0, without rounding of the mean
+        # centred values: sums of resamples can then be compared with 0 without rounding errors
         sums = sum((_resample_means(column, size, rng) for column in centred), np.zeros(size))
         tie = TIE_TOLERANCE * math.sqrt(variance)
         below = ((sums < -tie).mean() + (sums <= tie).mean()) / 2
@@ -60,14 +60,14 @@ class Bootstrap(Bound):
         rows = sizes.rows
         quantile = float(special.ndtri(1 - delta))
         error = float(np.hypot.reduce(deviations / np.sqrt(rows)))
-        # where all deviations are 0, the slopes are those in the direction of each alone
+        # if all deviations are 0, the slopes are the one-sided ones in each deviation alone
         slopes = deviations / rows / error if error > 0 else 1 / np.sqrt(rows)
         value = float(means.sum()) + quantile * error
         return PredictedBound(value, np.ones(rows.size), quantile * slopes)
 
 
 def _resample_means(values: Array, size: int, rng: np.random.Generator) -> Array:
-    """Return (size,) means of samples of the values with replacement."""
+    """Return (size,) means of resamples of the values."""
     distinct, counts = np.unique(values, return_counts=True)
     if distinct.size <= DISTINCT:
         drawn = rng.multinomial(values.size, counts / values.size, size=size)

@@ -1,4 +1,4 @@
-"""What every one-sided confidence bound answers, and what is the same for all of them."""
+"""Interface of one-sided confidence bounds, and the scaling and clipping they share."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from ratecli.rates.interval import Interval
 
 
 def power_of_2(coefficients: Sequence[float]) -> float:
-    """One near the largest of finite coefficients, 1 if there is none but 0.
+    """Return a power of 2 near the largest of finite coefficients, 1 if all are 0.
 
-    In units of it squares of coefficients are numbers that there are, and nothing else changes: a power
-    of 2 is divided by without rounding.
+    Dividing coefficients by it keeps their squares from overflowing and causes no rounding.
     """
     most = max(map(abs, coefficients), default=0.0)
     return math.ldexp(1.0, math.frexp(most)[1] - 1) if most else 1.0
@@ -28,14 +27,14 @@ def power_of_2(coefficients: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class BoundedSample:
-    """Independent measurements of rows of one group, each within a range known beforehand.
+    """Independent measurements of the rows of one group, each within a range known beforehand.
 
     Attributes
     ----------
     values
         (n,) measurements.
     range
-        Least and largest value that could be measured, whatever the rows are; it may be infinite.
+        Minimum and maximum that could be measured on any row; possibly infinite.
     """
 
     values: Array
@@ -49,7 +48,7 @@ class BoundedSample:
 
 @dataclass(frozen=True)
 class WeightedSample:
-    """`coefficient` times the mean of a group; parts of one sum are of groups without common rows."""
+    """`coefficient` times the mean of a group; the groups of one sum must be disjoint."""
 
     coefficient: float
     sample: BoundedSample
@@ -57,16 +56,16 @@ class WeightedSample:
 
 @dataclass(frozen=True)
 class SampleMoments:
-    """What can be said of a part before its rows are seen: from a mean and a standard deviation.
+    """What is known about a term before its rows are seen: its mean and standard deviation.
 
     Attributes
     ----------
     coefficient, range
-        As those of a part.
+        As in `WeightedSample` and its sample.
     mean, deviation
-        Of the measurements; the deviation with n - 1 in the denominator.
+        Of the measurements; the deviation has n - 1 in its denominator.
     rows
-        How many rows the sample is expected to have.
+        Expected number of rows of the sample.
     """
 
     coefficient: float
@@ -78,7 +77,7 @@ class SampleMoments:
 
 @dataclass(frozen=True)
 class SampleSizes:
-    """What moments do not change of samples: (k,) rows, and the least and largest measurements."""
+    """The parts of samples that moments do not change: (k,) rows, minimum and maximum values."""
 
     rows: Array
     lows: Array
@@ -99,7 +98,7 @@ class SampleSizes:
 
 @dataclass(frozen=True)
 class PredictedBound:
-    """An upper bound that is expected, and its (P,) slopes in the means and deviations of the parts."""
+    """A predicted upper bound, and its (P,) slopes in the means and deviations of the terms."""
 
     value: float
     by_mean: Array
@@ -107,31 +106,31 @@ class PredictedBound:
 
 
 Measurements = Mapping[str, Array]
-"""(n,) arrays by `rates.table.Measurement`: what a classifier says of n rows, each in the place of p."""
+"""(n,) arrays of a classifier's outputs on n rows, by `rates.table.Measurement`."""
 
 
 ROUNDING = 1e-9
-"""How far outside its range a measurement may be, relative to the larger of 1 and the range's ends."""
+"""Tolerance for measurements outside their range, relative to max(1, |ends of the range|)."""
 
 
 class Bound(ABC):
-    """An upper confidence bound on `sum_i c_i mu_i`, the mu_i being means of independent samples.
+    """An upper confidence bound on `sum_i c_i mu_i`, where mu_i are means of independent samples.
 
-    What a subclass sees is a sum of means: every sample has been multiplied by its coefficient, lies
-    within its range, is finite, and has at least `least_rows` rows. Constants (a coefficient of 0, or
-    a range that is one point) cost nothing: they are added. So is the upper end of the range of a
-    sample that teaches nothing, which is sound: one with too few rows, or of an unbounded range where
-    the bound `needs_range`. Which samples these are depends on sizes and ranges alone.
+    Subclasses bound a plain sum of means: every sample has been multiplied by its coefficient, lies
+    within its range, is finite, and has at least `least_rows` rows. Constants (a coefficient of 0,
+    or a range of one point) are simply added. For uninformative samples, the upper end of the range
+    is added, which is sound: samples with too few rows, or with an unbounded range if the bound
+    `needs_range`. Which samples these are depends only on sizes and ranges.
 
     Attributes
     ----------
     name
         As in an experiment file.
     exact
-        Whether the probability of a mistake is at most delta for every distribution in the range and
-        every number of rows; otherwise it tends to delta as rows are added.
+        Whether the error probability is at most delta for every distribution in the range and every
+        number of rows; otherwise it tends to delta as the number of rows grows.
     means
-        What the bound assumes and promises, in a sentence.
+        What the bound assumes and guarantees, in one sentence.
     """
 
     name: ClassVar[str]
@@ -143,15 +142,16 @@ class Bound(ABC):
     def upper(
         self, parts: Sequence[WeightedSample], delta: float, rng: np.random.Generator
     ) -> float:
-        """At least the sum with probability 1 - delta at least, within the sum's range.
+        """Return a number that is at least the sum with probability at least 1 - delta.
 
-        A lower bound is minus the upper bound of the sum with coefficients negated. A measurement
-        that is not finite gives infinity, whatever its coefficient is.
+        The result is clipped to the sum's range. For a lower bound, negate the coefficients and the
+        result. A measurement that is not finite gives infinity, whatever its coefficient is.
 
         Raises
         ------
         ValueError
-            If delta is not in (0, 1), or measurements are outside their range by more than rounding.
+            If delta is not in (0, 1), a coefficient is not finite, or measurements are outside
+            their range by more than rounding.
         """
         _check_delta(delta)
         scale = _coefficient_unit(parts)
@@ -170,7 +170,7 @@ class Bound(ABC):
         return scale * _clipped(known, ranges)
 
     def predicted(self, parts: Sequence[SampleMoments], delta: float) -> PredictedBound:
-        """The bound that is expected on samples with such moments; never a certificate.
+        """Return the bound to expect on samples with these moments; never use it as a certificate.
 
         Its slopes are 0 where it is at an end of the sum's range. Moments that are not finite give
         infinity.
@@ -185,12 +185,12 @@ class Bound(ABC):
         return self.forecast(parts, delta)(means, deviations)
 
     def forecast(self, parts: Sequence[SampleMoments], delta: float) -> BoundPredictor:
-        """`predicted` for samples of such sizes and ranges, whatever their moments are.
+        """Return `predicted` as a function of the moments of samples with these sizes and ranges.
 
         Raises
         ------
         ValueError
-            If delta is not in (0, 1), or there is no such range.
+            If delta is not in (0, 1), or a range is invalid.
         """
         _check_delta(delta)
         for part in parts:
@@ -226,29 +226,29 @@ class Bound(ABC):
     def _above(
         self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
     ) -> float:
-        """Bound the sum of the means of one sample or more; clipping is the caller's."""
+        """Bound the sum of the means of at least one sample; the caller clips the result."""
 
     @abstractmethod
     def expected(
         self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
     ) -> PredictedBound:
-        """Predict the bound on the sum of the means (k,) of one sample or more; all coefficients are 1."""
+        """Predict the bound on the sum of (k,) means of at least one sample; coefficients are 1."""
 
 
 @dataclass(frozen=True)
 class BoundPredictor:
-    """What a bound is expected to be at moments of k samples: see `Bound.predicted`.
+    """Predicts a bound from the moments of k samples; see `Bound.predicted`.
 
     Attributes
     ----------
     scale
-        What coefficients are in units of.
+        Unit of the coefficients.
     coefficients, sizes
         Of all samples as they are measured.
     live, scaled
-        Which samples teach something, and their sizes once they are multiplied by their coefficients.
+        Indices of the informative samples, and their sizes after multiplication by coefficients.
     known
-        Upper ends of the others, added up.
+        Sum of the upper ends of the other samples.
     ends
         The range of the sum.
     """
@@ -264,9 +264,9 @@ class BoundPredictor:
     ends: Interval
 
     def __call__(self, means: Array, deviations: Array) -> PredictedBound:
-        """At (k,) means and deviations; ValueError for a mean outside its range."""
+        """Predict at (k,) means and deviations. ValueError if a mean is outside its range."""
         by_mean, by_deviation = np.zeros((2, means.size))
-        # of a few numbers Python asks faster than NumPy, and this is asked for every candidate
+        # This runs for every candidate, and for a few numbers Python is faster than NumPy.
         if not all(map(math.isfinite, means.tolist() + deviations.tolist())):
             return PredictedBound(math.inf, by_mean, by_deviation)
         value, live, inside = self.known, self.live, self._inside(means)
@@ -285,12 +285,12 @@ class BoundPredictor:
 
     @cached_property
     def _factors(self) -> tuple[Array, Array]:
-        """Of the live samples, and their sizes."""
+        """Coefficients of the informative samples, and their absolute values."""
         factors = self.coefficients[self.live]
         return factors, np.abs(factors)
 
     def _inside(self, means: Array) -> Array:
-        """Within their ranges, where they are but for rounding."""
+        """Clip means to their ranges; raise ValueError if one is outside by more than rounding."""
         inside = np.minimum(np.maximum(means, self.sizes.lows), self.sizes.highs)
         if inside.tolist() != means.tolist():
             for i in np.flatnonzero(inside != means).tolist():
@@ -300,16 +300,16 @@ class BoundPredictor:
 
 
 def scale_to_unit(sample: BoundedSample) -> tuple[float, Array]:
-    """Return the width of a finite range, and the values as shares of it in [0, 1]."""
+    """Return the width of a finite range, and the values rescaled from the range to [0, 1]."""
     low, high = sample.range
     return high - low, (sample.values - low) / (high - low)
 
 
 def split_delta(widths: Array, rows: Array) -> Array:
-    """Divide delta over bounds of several means, in proportion to width / sqrt(rows).
+    """Divide delta among bounds of several means, in proportion to width / sqrt(rows).
 
-    That is what the largest standard errors are in proportion to, and nearly what makes the sum of
-    the bounds least. It looks at no measurement, as it must not.
+    The largest possible standard errors are proportional to this, and it nearly minimizes the sum
+    of the bounds. It depends on no measurement, which keeps the bounds valid.
     """
     errors = widths / np.sqrt(rows)
     return np.asarray(errors / errors.sum())
@@ -328,7 +328,7 @@ def _coefficient_unit(parts: Sequence[WeightedSample] | Sequence[SampleMoments])
 
 
 def _scaled_sample(part: WeightedSample) -> BoundedSample:
-    """Multiply a sample by its coefficient: values within their range, NaN and infinity kept."""
+    """Multiply a sample by its coefficient; clip its values, and turn non-finite ones into NaN."""
     values = np.asarray(part.sample.values, dtype=np.float64)
     low, high = part.sample.range
     _check_range(part.sample.range, values[np.isfinite(values)])
@@ -337,7 +337,7 @@ def _scaled_sample(part: WeightedSample) -> BoundedSample:
             np.isfinite(values), np.clip(values, low, high), values
         )
     ends = _scaled_range(part.coefficient, part.sample.range)
-    # 0 times infinity is not a number either: a broken measurement stays one
+    # measurements that are not finite become NaN, even if the coefficient is 0
     return BoundedSample(np.where(np.isfinite(values), scaled, math.nan), ends)
 
 
@@ -359,7 +359,7 @@ def _check_range(ends: Interval, values: Array) -> None:
 
 
 def _clipped(value: float, ranges: Sequence[Interval]) -> float:
-    """Return the value within the range of a sum; infinity for what is not a number."""
+    """Clip the value to the range of a sum; return infinity for NaN."""
     if math.isnan(value):
         return math.inf
     return min(max(value, sum(low for low, _ in ranges)), sum(high for _, high in ranges))

@@ -1,4 +1,4 @@
-"""The confidence bounds there are, by name, and which of them suits which samples."""
+"""Registry of confidence bounds by name, and the choice of a bound for given samples."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ BOUNDS: dict[str, Bound] = {bound.name: bound for bound in (*_EXACT, *_APPROXIMA
 
 
 def choose_bound(name: str, parts: Sequence[WeightedSample] | Sequence[SampleMoments]) -> Bound:
-    """Return the bound of a name; `auto` is the best exact one where ranges are known.
+    """Return the bound of a name; `auto` chooses the best exact one if ranges are known.
 
-    `clopper_pearson` where all measurements are 0/1 (or at the ends of another range), `betting` for
-    other finite ranges, and `student_t`, which is approximate, where a range is not known.
+    That is `clopper_pearson` if all measurements are 0/1 (or at the ends of another range) and
+    `betting` for other finite ranges. For unknown ranges, `auto` is `student_t`, which is
+    approximate.
 
-    A choice must not depend on the rows it is tested on. Ranges do not; whether measurements are 0/1
-    is known of a deterministic classifier. Of a randomized one all probabilities could be 0 or 1 by
-    chance: to be strict, choose by other rows' measurements or by moments.
+    The choice must not depend on the tested rows. Ranges do not, and a deterministic classifier is
+    known to have 0/1 measurements. The probabilities of a randomized one could all be 0 or 1 by
+    chance: to be strict, choose by measurements of other rows or by moments.
 
     Raises
     ------
@@ -51,9 +52,10 @@ def _range(part: WeightedSample | SampleMoments) -> tuple[float, float]:
 
 
 def _binary(part: WeightedSample | SampleMoments) -> bool:
-    """Tell whether measurements are at the ends of their range; of moments, by the variance.
+    """Whether all measurements are at the ends of their range; for moments, judged by the variance.
 
-    No variance is larger at that mean; with n - 1 in its denominator it is a little more.
+    Such measurements have the largest possible variance for their mean (slightly more with n - 1 in
+    the denominator).
     """
     if isinstance(part, WeightedSample):
         return part.sample.binary

@@ -1,4 +1,4 @@
-"""The safety test: what rows that no solver saw say of a candidate, and with which confidence."""
+"""The safety test: certify a candidate's goals on rows that no solver has seen."""
 
 from __future__ import annotations
 
@@ -36,30 +36,31 @@ from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 
 MIN_DELTA_SHARE = 0.1
-"""Least share of a bound, in equal shares: what is expected may turn out otherwise."""
+"""Minimum share of delta for a bound, relative to equal shares, as expectations may be wrong."""
 INTERPOLATION_KNOTS = 25
-"""Shares at which limits are found; between them they are interpolated."""
+"""Number of shares at which limits are computed; between them they are interpolated."""
 SIMPLEX_STEPS = 15
-"""Steps of the simplex for each share."""
+"""Steps of the simplex search for each share."""
 SIMPLEX_SPAN = 0.1
-"""By how much the simplex changes the logarithm of a share at first."""
+"""Initial change of the logarithms of the shares in the simplex search."""
 INFINITE_END = 1e12
 
 
 def optimize_delta_shares(expected: ExpectedOutcome) -> tuple[float, ...]:
-    """(B,) shares of the delta for which the upper end of each tree is expected to be least.
+    """Return (B,) shares of delta that minimize the expected upper end of each tree.
 
-    They depend on what is expected alone, which must not come from the rows that are tested: then
-    limits hold as they do for any other deltas fixed beforehand. Shares of one tree add up to 1, and
-    lead to no larger end than equal ones, which they are where some limit is infinite.
+    The shares depend only on expectations, which must not come from the tested rows. Limits then
+    hold as for any other deltas fixed beforehand. The shares of a tree add up to 1 and never lead
+    to a larger expected end than equal shares; they are equal if some limit is infinite.
 
-    The least end is sought by L-BFGS from equal shares, and then by a simplex (Nelder and Mead): ends
-    have kinks where the arguments of a maximum change places, and there a gradient stops too early.
+    L-BFGS searches from equal shares, then a simplex search (Nelder and Mead) refines the result:
+    ends have kinks where another argument of a maximum becomes the largest, and gradients fail
+    there.
 
     Parameters
     ----------
     expected
-        With the delta divided equally.
+        The expected outcome with delta divided equally.
     """
     asked = expected.tested.asked
     shares = np.ones(len(asked))
@@ -72,7 +73,7 @@ def optimize_delta_shares(expected: ExpectedOutcome) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class _TreeAllocation:
-    """Shares (b,) of the bounds of one tree, those at `own` among all B."""
+    """Optimizes the shares (b,) of one tree's bounds, whose indices among all B are `own`."""
 
     expected: ExpectedOutcome
     tree: int
@@ -91,7 +92,7 @@ class _TreeAllocation:
         return shares if self._end(self._limits(shares)) < self._end(self._limits(equal)) else equal
 
     def _smooth(self, x: Array) -> tuple[float, Array]:
-        """The end at the shares that x (b - 1,) gives, and its slopes, of interpolated limits."""
+        """Return the end and its slopes at x (b - 1,), from interpolated limits."""
         shares = self._shares(x)
         at = np.log(shares)
         limits = np.array([curve(each) for curve, each in zip(self._curves, at, strict=True)])
@@ -103,14 +104,14 @@ class _TreeAllocation:
         return self._shown(found.high), by_weight[:-1]
 
     def _shares(self, x: Array) -> Array:
-        """Any x (b - 1,) gives shares of at least the floor."""
+        """Map any x (b - 1,) to shares that add up to 1 and are at least the minimum."""
         floor = MIN_DELTA_SHARE / len(self.own)
         weights = np.exp(np.append(x, 0.0) - max(x.max(), 0.0))
         return np.asarray(floor + (1 - MIN_DELTA_SHARE) * weights / weights.sum())
 
     @cached_property
     def _curves(self) -> list[PchipInterpolator]:
-        """Limits in the logarithms of shares: monotone, as they are."""
+        """Limits as functions of the logarithms of shares; like the limits, they are monotone."""
         return [PchipInterpolator(np.log(self._knots), row) for row in self._table]
 
     @cached_property
@@ -119,7 +120,7 @@ class _TreeAllocation:
 
     @cached_property
     def _table(self) -> Array:
-        """(b, KNOTS) limits."""
+        """(b, INTERPOLATION_KNOTS) limits."""
         return np.array([self._limits(np.full(len(self.own), share)) for share in self._knots]).T
 
     def _limits(self, shares: Array) -> Array:
@@ -145,44 +146,43 @@ class _TreeAllocation:
 
     @staticmethod
     def _shown(end: float) -> float:
-        """A large number for an infinite end: searches subtract them."""
+        """Replace an infinite end by a large number, because the searches subtract ends."""
         return min(end, INFINITE_END) if not math.isnan(end) else INFINITE_END
 
 
 ClassifierKind = Literal["deterministic", "randomized", "estimate"]
-"""Of which classifier a certificate speaks.
+"""Which classifier a certificate applies to.
 
 `deterministic`
-    Of the decisions themselves: all of them were 0 or 1.
+    The decisions themselves: all of them were 0 or 1.
 `randomized`
-    Of decisions that are drawn anew with the probabilities that were measured, never of a threshold
-    on these.
+    Decisions sampled with the measured probabilities, never a threshold on these probabilities.
 `estimate`
-    Of numbers that are estimated, not of decisions.
+    Numeric estimates instead of decisions.
 """
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """That a goal holds for the distribution that rows are drawn from, or that it was not shown to.
+    """The outcome of testing whether a goal holds for the distribution of the rows.
 
     Attributes
     ----------
     constraint
         The goal's name.
     delta
-        With at most this probability, over the draw of the safety rows, does a candidate pass that
-        breaks the goal: at most so where `exact`, nearly so with many rows otherwise.
+        A candidate that violates the goal passes with at most this probability over the sampling of
+        the safety rows. If not `exact`, this holds approximately, for many rows.
     bound
-        The name of the confidence bound, or names.
+        The name of the confidence bound, or several names.
     upper, estimate
-        The upper end of what is tested, and its value on the safety rows. With the method `pieces` that
-        is the goal with denominators cleared, which has the goal's sign.
+        The upper end of the tested expression, and its value on the safety rows. With the method
+        `pieces`, denominators are cleared, which does not change the sign.
     passed
-        Whether `upper` is a number and at most 0, and the goal itself has a value on the safety rows:
-        a ratio of 0 and 0 has none, and cleared of its denominator it is 0.
+        Whether `upper` is finite and at most 0 and the goal itself is defined on the safety rows: a
+        ratio 0 / 0 is not, although it is 0 once its denominator is cleared.
     explanation
-        Why it did not pass, and what it would have taken; empty where it did.
+        Why the test failed, and what it would have taken; empty if it was passed.
     """
 
     constraint: str
@@ -202,7 +202,7 @@ class Certificate:
         return 1 - self.delta
 
     def record(self) -> dict[str, Any]:
-        """All of it as JSON has it: infinities and NaN by name."""
+        """Return the certificate as JSON-compatible data, with infinities and NaN as strings."""
         return {
             "constraint": self.constraint,
             "classifier": self.classifier,
@@ -219,7 +219,7 @@ class Certificate:
         }
 
 
-def certify(  # noqa: PLR0917  each is a thing of its own
+def certify(  # noqa: PLR0917  the arguments are unrelated
     goals: Sequence[Goal],
     promise: SafetyTestSpec,
     rates: RateMatrix,
@@ -230,30 +230,30 @@ def certify(  # noqa: PLR0917  each is a thing of its own
 ) -> tuple[Certificate, ...]:
     """Test goals on safety rows, each at its own delta.
 
-    A candidate that breaks some goals is returned only if it passes all tests, that of a broken goal
-    among them. So it is returned with at most the least delta of those it breaks, and whatever it
-    breaks with at most the largest of all deltas: nothing is divided among goals.
+    A candidate is returned only if it passes all tests. A candidate that violates some goals must
+    pass the tests of those goals, so the probability that it is returned is at most the smallest of
+    their deltas, and never more than the largest delta. Hence delta is not divided among goals.
 
     Parameters
     ----------
     rates
         Every rate of the goals, on the safety rows.
     measurements
-        What the classifier says of the rows of `rates`.
+        The classifier's outputs on the rows of `rates`.
     label_range
-        Least and largest label; infinite where that is not known.
+        Minimum and maximum label; infinite if unknown.
     rng
-        For bounds that draw: a resampling, or the decisions of a randomized classifier.
+        For randomized bounds: resampling, or sampling the decisions of a randomized classifier.
     candidate
-        The rows that the candidate was chosen on: they tell what the division `optimized` is, and
-        which bound `auto`, and have a say in which groups are disjoint. Without them the delta is
-        divided equally, and the rest is told by the rows that are tested (see `bounds.chosen` and
-        `tested.tested`).
+        The rows that the candidate was chosen on. They determine the division `optimized` and the
+        bound that `auto` selects, and help to decide which groups are disjoint. Without them, delta
+        is divided equally, and the tested rows decide the rest (see `bounds.choose_bound` and
+        `trees.plan_goal_test`).
 
     Raises
     ------
     FaultError
-        E308 for a goal that no bound is known for, E411 for weighted rows.
+        E308 for a goal without a known bound, E411 for weighted rows.
     """
     found = []
     for goal in goals:
@@ -274,7 +274,7 @@ def _choose_bounds(
     candidate: CandidateRows | None,
     label_range: Interval,
 ) -> Sequence[Bound] | None:
-    """The bound of each quantity as candidate rows choose it; None without any."""
+    """Return the bound of each quantity as chosen on candidate rows; None without such rows."""
     if candidate is None:
         return None
     rows = _require_rows(given, candidate.rates, label_range)
@@ -316,7 +316,7 @@ class _GoalTest:
         limits = np.array([self._limit(each, rng) for each in self.tested.asked])
         ends, _ = self.tested.upper(limits)
         estimates = np.array(self.tested.values(self._value))
-        upper = float(ends.max())  # NaN if any is
+        upper = float(ends.max())  # NaN if any end is
         goal = self.tested.goal
         undefined = math.isnan(ex.evaluate(goal.expression, self._value))
         passed = math.isfinite(upper) and upper <= 0 and not undefined
@@ -337,7 +337,7 @@ class _GoalTest:
         )
 
     def _limit(self, asked: plan.OneSidedBound, rng: np.random.Generator) -> float:
-        """A lower limit is minus the upper one of the negated sum; infinite where nothing is known."""
+        """Return one limit; a lower limit is minus the upper limit of the negated sum."""
         parts = self._parts[asked.quantity]
         if any(map(is_unusable, parts)):
             return asked.sign * math.inf
@@ -363,7 +363,7 @@ class _GoalTest:
 
     @cached_property
     def _known(self) -> Mapping[Leaf, float]:
-        """The rates, without any confidence."""
+        """The rates measured on the safety rows."""
         leaves = self.rates.leaves
         found = {leaf.rate.of: self.measurements[leaf.rate.of] for leaf in leaves}
         return dict(zip(leaves, self.rates.measured(found).tolist(), strict=True))

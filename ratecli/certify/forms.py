@@ -1,10 +1,10 @@
-"""Affine combinations of rates as sums of independent samples, whose means are bounded together.
+"""Affine combinations of rates as sums of independent samples whose means are bounded jointly.
 
-Rows are drawn independently of each other. Given how many of them fall in each of some groups without
-common rows, the measurements of one group are independent draws, and independent of those of another
-group: a bound on `sum of coefficient * mean` may use that. Rates of the same rows are one measurement of
-each row, so that what they have in common cancels row by row. Rates of groups that overlap otherwise are
-neither, and have no joint bound here.
+Rows are sampled independently. Given how many of them fall into each of several disjoint groups,
+the measurements within a group are independent, and independent of those in other groups, so they
+can share one bound on `sum of coefficient * mean`. Rates over the same rows are combined into one
+measurement per row, so that common terms cancel row by row. Rates of groups that overlap in any
+other way have no joint bound here.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from ratecli.rates.sample import Sample
 from ratecli.rates.table import Measurement
 
 ROUNDING = 1e-9
-"""How far, in widths of its range, a measurement may lie outside by rounding."""
+"""Tolerance for measurements outside their range by rounding, relative to the range's width."""
 AVAILABILITY_MASKS = frozenset({"all", "labelled", "deployed"})
-"""Masks of rows that tell what is known of a row, and nothing else."""
+"""Masks that only depend on whether a row has a label or a deployed decision."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class FormRows:
     Attributes
     ----------
     rows
-        (n_g,) places of the group's rows among those of the rate matrix, in ascending order.
+        (n_g,) indices of the group's rows among those of the rate matrix, ascending.
     slope, offset
-        (n_g,) of what is measured of each row: 1 or -1, 1 or 0 where the group has a single rate.
+        (n_g,) map m to the measurement of each row: 1 or -1, and 1 or 0, if the group has one rate.
     of
         Which measurement m is.
     range
-        Least and largest `slope * m + offset` that a row could have, whatever the rows at hand are.
+        Minimum and maximum of `slope * m + offset` over all rows that could occur.
     """
 
     coefficient: float
@@ -64,14 +64,14 @@ class FormRows:
     range: Interval
 
     def values(self, measurements: Measurements) -> Array:
-        """(n_g,) what is measured of each row."""
+        """Return (n_g,) the measurement of each row."""
         return np.asarray(self.slope * measurements[self.of][self.rows] + self.offset, dtype=float)
 
     def measured(self, measurements: Measurements) -> WeightedSample:
-        """The sample that a bound is made of.
+        """Return the sample to bound.
 
-        Its range is infinite where a row was measured outside of the one that was thought to be known,
-        as with estimates that are not clipped to the range of the labels.
+        If a row was measured outside the assumed range, as with estimates that are not clipped to
+        the range of the labels, the range becomes infinite on that side.
         """
         values = self.values(measurements)
         low, high = self.range
@@ -85,10 +85,10 @@ class FormRows:
         )
 
     def moments(self, measurements: Measurements) -> SampleMoments:
-        """What these rows say of a sample that is as large.
+        """Return moments of these rows, to predict the bound on a sample of the same size.
 
-        The deviation is NaN with fewer than 2 rows here, so is the mean without any, and both are where
-        a measurement is not finite.
+        The deviation is NaN with fewer than 2 rows, the mean is NaN without rows, and both are NaN
+        if a measurement is not finite.
         """
         part = self.measured(measurements)
         values, size = part.sample.values, len(self.rows)
@@ -101,17 +101,18 @@ class FormRows:
 def independent_parts(
     form: Affine, rates: RateMatrix, label_range: Interval
 ) -> tuple[FormRows, ...] | None:
-    """A form, less its constant, as a sum of independent parts; None where it is not known to be one.
+    """Return a form without its constant as a sum of independent parts.
 
-    Rates are of one sample where they measure the same of the same rows by what is written: slices
-    that are told apart by no row at hand differ all the same, by rows that are rare. Whether rows have
-    a label or a deployed decision is seen on those at hand, and so is whether slices are disjoint:
-    see `tested.tested` for whose rows these are.
+    Return None if it is not known to be one. Rates share a sample if, judging by their definitions,
+    they measure the same thing on the same rows. Slices that differ by definition are distinct even
+    if no given row tells them apart, because rare rows may. Whether rows have a label or a deployed
+    decision, and whether slices are disjoint, is judged by the given rows; `trees.plan_goal_test`
+    documents which rows these are.
 
     Raises
     ------
     FaultError
-        E411 where the rows of a rate have different weights.
+        E411 if the rows of a rate have different weights.
     """
     groups = _groups(form, rates)
     if groups is None:
@@ -120,12 +121,12 @@ def independent_parts(
 
 
 def has_joint_bound(form: Affine, rates: RateMatrix) -> bool:
-    """Whether `independent_parts` finds parts; raises what it raises."""
+    """Whether `independent_parts` finds parts; raises the same errors."""
     return _groups(form, rates) is not None
 
 
 def _groups(form: Affine, rates: RateMatrix) -> tuple[tuple[Leaf, ...], ...] | None:
-    """The rates of a form, those of the same rows together; None if groups overlap."""
+    """Return the rates of a form, grouped by their rows; None if groups overlap."""
     taken = np.zeros(rates.members.shape[1], dtype=bool)
     found: list[tuple[NDArray[np.intp], list[Leaf]]] = []
     for leaf in form.coefficients:
@@ -146,7 +147,7 @@ def _groups(form: Affine, rates: RateMatrix) -> tuple[tuple[Leaf, ...], ...] | N
 
 
 def _same_measurement(one: Leaf, other: Leaf) -> bool:
-    """Whether two rates measure the same of the same rows, but for labels and decisions that lack."""
+    """Whether two rates measure the same rows, apart from rows without a label or decision."""
     if (one.rate.of, one.over) != (other.rate.of, other.over):
         return False
     words = {*one.rate.among.split("&"), *other.rate.among.split("&")}
@@ -154,7 +155,7 @@ def _same_measurement(one: Leaf, other: Leaf) -> bool:
 
 
 def _members(leaf: Leaf, rates: RateMatrix) -> tuple[NDArray[np.intp], float]:
-    """The rows that a rate is a mean over, ascending, and the weight that all of them have."""
+    """Return the rows that a rate averages over, ascending, and the weight they all have."""
     rows, weights = _entries(rates.members, rates.index()[leaf])
     weight = float(weights[0]) if len(weights) else 1.0
     if not (weights == weight).all():
@@ -193,13 +194,13 @@ def _form_rows(
 def _measured_range(
     leaves: Sequence[Leaf], coefficients: Sequence[float], label_range: Interval
 ) -> Interval:
-    """The extremes of what is measured of a row: over all kinds of row, at the ends of m.
+    """Return the extremes of a row's measurement, over all kinds of rows and both ends of m.
 
-    A row may be in any of the slices of rates that are shares of all rows, whatever others it is in.
+    For rates that are shares of all rows, a row may be in any combination of their slices.
     """
     kinds = _all_row_kinds()
     counted = np.all([kinds.mask(leaf.rate.among) for leaf in leaves], axis=0)
-    if not counted.any():  # two rates of no rows, which are the same for that reason alone
+    if not counted.any():  # two rates of no rows, which are equal only for that reason
         return -math.inf, math.inf
     totals: dict[Slice, Array] = {}
     for leaf, coefficient in zip(leaves, coefficients, strict=True):
@@ -216,21 +217,21 @@ def _measured_range(
 
 
 def _values_at(total: Array, m: float) -> Array:
-    """`slope * m + offset` of each kind of row, with 0 times infinity 0."""
+    """Return `slope * m + offset` for each kind of row, with 0 * infinity = 0."""
     slope, offset = total
     scaled = np.multiply(slope, m, out=np.zeros_like(slope), where=slope != 0)
     return np.asarray(scaled + offset)
 
 
 def measurement_range(leaf: Leaf, label_range: Interval) -> Interval:
-    """Least and largest m of a row, where estimates lie in the range of the labels."""
+    """Return the minimum and maximum m of a row, for estimates within the range of the labels."""
     width = label_range[1] - label_range[0]
     known = {"error": (-width, width), "squared_error": (0.0, width**2)}
     return known.get(leaf.rate.of, leaf.rate.range)
 
 
 def _all_row_kinds() -> Sample:
-    """A row of every kind that a mask of the rate table can tell."""
+    """Return a sample with one row of every kind that masks of the rate table can distinguish."""
     pairs = np.array(list(itertools.product((1.0, 0.0, math.nan), repeat=2)))
     names = np.full(len(pairs), "")
     return Sample({}, pairs[:, 0], names, names, np.ones(len(pairs)), pairs[:, 1])

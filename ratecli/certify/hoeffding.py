@@ -15,8 +15,8 @@ from ratecli.models.base import Array
 class Hoeffding(Bound):
     """Mean plus `sqrt(ln(1/delta)/2 sum_i (b_i - a_i)^2 / n_i)` (Hoeffding 1963, Theorem 2).
 
-    The theorem is about sums of independent variables of any ranges, so several means need no division
-    of delta.
+    The theorem covers sums of independent variables with any ranges, so delta need not be divided
+    among several means.
     """
 
     name: ClassVar[str] = "hoeffding"
@@ -27,7 +27,7 @@ class Hoeffding(Bound):
         self,
         samples: Sequence[BoundedSample],
         delta: float,
-        rng: np.random.Generator,  # noqa: ARG002  nothing is drawn
+        rng: np.random.Generator,  # noqa: ARG002  nothing is random
     ) -> float:
         mean = sum(float(sample.values.mean()) for sample in samples)
         squares = ((s.range[1] - s.range[0]) ** 2 / s.values.size for s in samples)

@@ -1,4 +1,4 @@
-"""What a safety test is expected to find, from moments of rows that are like those it will see."""
+"""Predict the outcome of a safety test from moments of similar rows, and explain failed tests."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ratecli.rates.matrix import RateMatrix
 
 @dataclass(frozen=True)
 class CandidateRows:
-    """The rows that a candidate was chosen on, and what it says of them.
+    """The rows that a candidate was chosen on, and its outputs on them.
 
     Attributes
     ----------
     rates
-        Every rate of the goals on n rows, no others: the safety test sees as large a share of each
-        group among its own rows.
+        Every rate of the goals on these n rows only. Each group is assumed to have the same share
+        among the rows of the safety test.
     """
 
     rates: RateMatrix
@@ -36,12 +36,12 @@ class CandidateRows:
 
 @dataclass(frozen=True)
 class ExpectedOutcome:
-    """Limits and upper ends to be expected.
+    """Confidence limits and upper ends to expect.
 
     Attributes
     ----------
     moments
-        Of the parts of every quantity.
+        Moments of the parts of every quantity.
     bound
         The name of the confidence bound, or `auto`.
     """
@@ -56,18 +56,18 @@ class ExpectedOutcome:
         return tuple(choose_bound(self.bound, parts) for parts in self.moments)
 
     def limit(self, asked: OneSidedBound) -> float:
-        """One confidence limit, upper or lower."""
+        """Return one confidence limit, upper or lower."""
         parts = self.moments[asked.quantity]
         turned = [replace(part, coefficient=asked.sign * part.coefficient) for part in parts]
         return asked.sign * self.bounds[asked.quantity].predicted(turned, asked.delta).value
 
     def upper(self) -> Array:
-        """(P,) the upper end of each tree."""
+        """Return (P,) the upper end of each tree."""
         limits = np.array([self.limit(each) for each in self.tested.asked])
         return self.tested.upper(limits)[0]
 
     def scaled(self, share: float) -> ExpectedOutcome:
-        """With so many times the rows."""
+        """Return the outcome to expect with `share` times as many rows."""
         moments = tuple(
             tuple(replace(part, rows=round(share * part.rows)) for part in parts)
             for parts in self.moments
@@ -78,9 +78,9 @@ class ExpectedOutcome:
 def quantity_rows(
     tested: GoalTestPlan, rates: RateMatrix, label_range: Interval
 ) -> list[tuple[FormRows, ...]] | None:
-    """The independent parts of every quantity on given rows; None where one has none there.
+    """Return the independent parts of every quantity on given rows; None if one has none there.
 
-    Raises what `forms.parts_of` raises.
+    Raises the same errors as `forms.independent_parts`.
     """
     found = [independent_parts(form, rates, label_range) for form in tested.quantities]
     known = [parts for parts in found if parts is not None]
@@ -90,21 +90,21 @@ def quantity_rows(
 def predict_outcome(
     tested: GoalTestPlan, rows: Sequence[Sequence[FormRows]], measurements: Measurements, bound: str
 ) -> ExpectedOutcome:
-    """Of as many rows as these, given the parts of every quantity."""
+    """Return the outcome to expect on as many rows as these, given the parts of every quantity."""
     moments = (tuple(part.moments(measurements) for part in parts) for parts in rows)
     return ExpectedOutcome(tested, tuple(moments), bound)
 
 
 MAX_ROWS_NEEDED = 10**9
-"""Rows beyond which nobody is told a number."""
+"""Numbers of rows beyond this are reported as "more than"."""
 ROWS_PRECISION = 2e-3
-"""To which share of itself a number of rows is told."""
+"""Relative precision of the number of rows needed."""
 MIN_GROUP_ROWS = 2
-"""Rows of a group without which nothing is said of it: no deviation can be told from fewer."""
+"""Groups with fewer rows certify nothing: their deviation cannot be estimated."""
 
 
 def is_unusable(part: WeightedSample) -> bool:
-    """Whether a sample certifies nothing: too few rows, or measurements that are no finite numbers."""
+    """Whether a sample certifies nothing: too few rows, or measurements that are not finite."""
     values = part.sample.values
     return len(values) < MIN_GROUP_ROWS or not bool(np.isfinite(values).all())
 
@@ -116,18 +116,18 @@ def explain_failure(
     estimates: Array,
     rows: int,
 ) -> str:
-    """One or two sentences on a test that was not passed.
+    """Explain in one or two sentences why a test was not passed.
 
     Parameters
     ----------
     expected
-        From moments of the tested rows themselves.
+        Prediction from the moments of the tested rows themselves.
     parts
         The samples of every quantity.
     ends, estimates
-        (P,) the upper end reached by each tree, and its value without any confidence.
+        (P,) the upper end of each tree, and its value on the tested rows.
     rows
-        How many rows were tested.
+        The number of tested rows.
     """
     name = expected.tested.goal.name
     reached = f"'{name}': the upper bound reached {_format_value(ends.max())}, it must be at most 0"
@@ -139,14 +139,14 @@ def explain_failure(
         return f"{reached}; on the safety rows its value is not defined"
     if worst >= 0:
         return (
-            f"{reached}. Its estimate on the safety rows is {_format_value(worst)} itself: no number of "
-            "rows would be enough for this candidate"
+            f"{reached}. Its estimate on the safety rows is {_format_value(worst)} itself: "
+            "no number of rows would be enough for this candidate"
         )
     needed = rows_needed(expected, ends, estimates, rows)
     enough = f"more than {MAX_ROWS_NEEDED:,}" if needed is None else f"about {_round_up(needed):,}"
     return (
-        f"{reached}. Its estimate on the safety rows is {_format_value(worst)}: for this candidate to pass "
-        f"it would take {enough} safety rows instead of {rows:,}"
+        f"{reached}. Its estimate on the safety rows is {_format_value(worst)}: "
+        f"for this candidate to pass it would take {enough} safety rows instead of {rows:,}"
     )
 
 
@@ -160,11 +160,11 @@ def _explain_unusable(what: str, part: WeightedSample) -> str:
 
 
 def rows_needed(expected: ExpectedOutcome, ends: Array, estimates: Array, rows: int) -> int | None:
-    """About the least number of safety rows at which all trees are expected to pass; None beyond `MAX_ROWS_NEEDED`.
+    """Return roughly how many safety rows it takes until all trees are expected to pass.
 
-    Groups keep their shares of the rows, and measurements their moments. What is expected of `rows`
-    rows is not quite what was found of them, as bounds look at more than moments: for each tree the
-    distance of its end from its estimate is taken in proportion.
+    None beyond `MAX_ROWS_NEEDED`. Groups keep their shares of the rows, and measurements their
+    moments. The prediction for `rows` rows differs a little from what was found, because bounds use
+    more than moments, so the predicted distance of each end from its estimate is rescaled to match.
     """
     if rows < 1 or not (estimates < 0).all():
         return None
@@ -191,7 +191,7 @@ def rows_needed(expected: ExpectedOutcome, ends: Array, estimates: Array, rows: 
 
 
 def _round_up(count: int) -> int:
-    """To three digits."""
+    """Round up to three digits."""
     unit = int(10 ** max(len(str(count)) - 3, 0))
     return -(-count // unit) * unit
 

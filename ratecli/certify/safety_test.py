@@ -1,4 +1,4 @@
-"""What a safety test is asked to show, and with how many rows."""
+"""Specification of a safety test: deltas, bounds, and the rows it uses."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from dataclasses import dataclass
 from typing import Literal
 
 SafetyMethod = Literal["leaves", "forms", "pieces"]
-"""Of what confidence bounds are made.
+"""How confidence bounds are combined.
 
 `leaves`
-    Of every rate that a goal speaks of, as in the tutorial of the Seldonian Toolkit: their intervals are
-    passed up the tree, and the delta is divided over all sides that the tree needs.
+    Bound every rate of a goal, as in the tutorial of the Seldonian Toolkit: the intervals are
+    propagated up the tree, and delta is divided among all sides that the tree needs.
 `forms`
-    As `leaves`, but an affine combination of rates is bounded as one where that is sound: rates of
-    disjoint groups (a difference of two means), or means over the same rows.
+    Like `leaves`, but an affine combination of rates is bounded as a whole where that is sound:
+    rates of disjoint groups (a difference of two means), or means over the same rows.
 `pieces`
-    As `forms`, and each part of a maximum that must be at most 0 is tested at the whole delta: all of
-    them must pass, so a goal that is broken is broken in one that passes by mistake with a probability of
-    at most delta (intersection-union test, Berger 1982).
+    Like `forms`, and each part of a maximum that must be at most 0 is tested at the whole delta.
+    All of them must pass. If the goal is violated, so is one of its parts, which passes by mistake
+    with a probability of at most delta (intersection-union test, Berger 1982).
 """
 DeltaDivision = Literal["equal", "optimized"]
 
 
 @dataclass(frozen=True)
 class SafetyTestSpec:
-    """The test that a candidate has to pass.
+    """The safety test that a candidate has to pass.
 
     Attributes
     ----------
     delta
-        Probability of a mistake for each constraint, by its name, in (0, 1).
+        Error probability for each constraint, by its name, in (0, 1).
     bound
-        The name of a confidence bound (`safety.bounds.BOUNDS`), or `auto`.
+        The name of a confidence bound (`certify.bounds.BOUNDS`), or `auto`.
     method
-        Of what bounds are made.
+        How bounds are combined: `leaves`, `forms` or `pieces`.
     division
-        How the delta of a constraint is divided over the bounds that it needs: equally, or as suits the
-        candidate best on the rows it was trained on.
+        How the delta of a constraint is divided among its bounds: equally, or optimized on the rows
+        that the candidate was trained on.
     rows
-        How many rows the test has, of all data sets.
+        The number of rows of the test, over all data sets.
     at_random
-        Whether they are drawn at random, all alike. Where groups, or data sets that a rate is pooled of,
-        have the same shares as among candidate rows, the rows tell a little of the same chance as
-        those: a mean over several groups is as far from the truth on both as their shares are. And the
-        last rows of a file are like the others only if its order is that of chance. No bound is exact then.
+        Whether the rows are a simple random sample; no bound is exact otherwise. After
+        stratification, groups (or pooled data sets) have the same shares among the test rows as
+        among the candidate rows, so that means over several groups have the same error on both. The
+        last rows of a file are representative only if the file is in random order.
     """
 
     delta: Mapping[str, float]

@@ -20,8 +20,8 @@ T_SLOPE_STEP = 1e-4
 class StudentT(Bound):
     """Mean plus a t quantile times the standard error (Student 1908).
 
-    The degrees of freedom of several means are those of Welch (1947) and Satterthwaite (1946). A sample
-    without variance is bounded by its mean: this is one reason why the bound is not exact.
+    For several means, the degrees of freedom are those of Welch (1947) and Satterthwaite (1946). A
+    sample without variance is bounded by its mean, which is one reason why the bound is not exact.
     """
 
     name: ClassVar[str] = "student_t"
@@ -36,7 +36,7 @@ class StudentT(Bound):
         self,
         samples: Sequence[BoundedSample],
         delta: float,
-        rng: np.random.Generator,  # noqa: ARG002  nothing is drawn
+        rng: np.random.Generator,  # noqa: ARG002  nothing is random
     ) -> float:
         mean = sum(float(sample.values.mean()) for sample in samples)
         deviations = np.array([sample.values.std(ddof=1) for sample in samples])
@@ -53,9 +53,9 @@ class StudentT(Bound):
 def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Array]:
     """Return t times the standard error, and its slopes in the deviations.
 
-    Where all deviations are 0 the slopes are those in the direction of each alone.
+    If all deviations are 0, the slopes are the one-sided ones in each deviation alone.
     """
-    if deviations.size == 1:  # asked for every candidate, and a quantile takes long
+    if deviations.size == 1:  # needed for every candidate, and quantiles are slow
         slope = _single_half_width(float(rows[0]), delta)
         return slope * float(deviations[0]), np.array([slope])
     variances = deviations**2 / rows
@@ -80,5 +80,5 @@ def _half_width(deviations: Array, rows: Array, delta: float) -> tuple[float, Ar
 
 @lru_cache(maxsize=1024)
 def _single_half_width(rows: float, delta: float) -> float:
-    """Return the half-width of one mean per deviation."""
+    """Return the half-width for one mean with a deviation of 1."""
     return float(special.stdtrit(rows - 1, 1 - delta)) / math.sqrt(rows)

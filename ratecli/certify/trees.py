@@ -1,16 +1,17 @@
-"""A goal as the trees that a safety test climbs: what is bounded, on which side, at what delta.
+"""Plan which confidence bounds a safety test of a goal needs, and record the resulting tree.
 
-The quantities of a tree are bounded by confidence limits, and limits go up the tree by interval
-arithmetic. All limits of a tree hold together with a probability of at least 1 less the sum of their
-deltas (Boole), and where they do, the upper end of the root is at least its true value. Only those
-sides are bounded that the upper end of the root needs, each distinct one once.
+The quantities in a tree are bounded by confidence limits, which interval arithmetic propagates to
+the root. All limits of a tree hold simultaneously with probability at least 1 minus the sum of
+their deltas (Boole), and if they do, the upper end of the root is at least its true value. Only the
+sides that the upper end of the root needs are bounded, each distinct one once.
 
-With the method `pieces` a goal is a maximum of trees, each of which has the whole delta for its own
-bounds. That is sound, though more limits hold together with a smaller probability: the goal's true
-value is that of one tree, the largest, whichever that is; the largest upper end found is below it only
-if that tree's own is, which has a probability of at most delta. It is the intersection-union test
-(Berger 1982, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24, theorem 1):
-a goal that is broken has a tree that is broken, and passes only if that tree does.
+With the method `pieces`, a goal is a maximum of trees, and each tree gets the whole delta for its
+own bounds. This is sound although all limits hold simultaneously with a smaller probability: the
+goal's true value is that of one tree, the largest. The largest upper end is below the true value
+only if the upper end of that tree is, which has probability at most delta. This is the
+intersection-union test (Berger 1982, "Multiparameter hypothesis testing and acceptance sampling",
+Technometrics 24, theorem 1): if a goal is violated, so is one of its trees, and the goal passes
+only if that tree passes.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 
 RATIO_DIGITS = 12
-"""Digits to which ratios of coefficients agree if two forms are multiples of one quantity."""
+"""Forms are multiples of one quantity if their coefficient ratios agree to this many digits."""
 COEFFICIENT_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class OneSidedBound:
-    """A one-sided bound: of a quantity's upper end (sign 1) or lower end (-1), for one tree."""
+    """A one-sided bound on a quantity for one tree: upper (sign 1) or lower (sign -1)."""
 
     quantity: int
     sign: int
@@ -54,7 +55,7 @@ class OneSidedBound:
 
 @dataclass(frozen=True)
 class BoundedNode:
-    """A node that is bounded as one: `factor * quantity + constant`, factor not 0."""
+    """A node that is bounded as a whole: `factor * quantity + constant`, factor not 0."""
 
     quantity: int
     factor: float
@@ -63,17 +64,18 @@ class BoundedNode:
 
 @dataclass(frozen=True)
 class GoalTestPlan:
-    """What a safety test makes of a goal.
+    """The confidence bounds that a safety test of a goal needs, and how to combine them.
 
     Attributes
     ----------
     quantities
-        What is bounded: affine combinations of rates with constants 0.
+        What is bounded: affine combinations of rates with constant 0.
     trees
-        P expressions; the goal holds where all of them are at most 0. One, except with the method
-        `pieces`.
+        P expressions; the goal holds if all of them are at most 0. There is one tree, except with
+        the method `pieces`.
     asked
-        B one-sided bounds. The deltas of those of one tree add up to the constraint's, or to less.
+        B one-sided bounds. The deltas of one tree's bounds add up to at most the constraint's
+        delta.
     places
         Nodes of the trees that are bounded as one quantity.
     """
@@ -85,9 +87,9 @@ class GoalTestPlan:
     places: Mapping[Expression, BoundedNode] = field(repr=False)
 
     def upper(self, limits: Array) -> tuple[Array, Array]:
-        """The upper end of each tree (P,) and its slopes in the limits (P, B).
+        """Return the upper end of each tree (P,) and its slopes in the limits (P, B).
 
-        `limits` (B,) are the confidence limits themselves, upper or lower as was asked.
+        `limits` (B,) are the confidence limits of `asked`, each upper or lower by its sign.
         """
         found = [root(limits) for root in self._roots]
         ends = np.array([each.high for each in found])
@@ -95,8 +97,9 @@ class GoalTestPlan:
         return ends, slopes.reshape(len(found), len(self.asked))
 
     def inclusion(self, node: Expression, tree: int) -> InclusionFunction:
-        """The interval of a node of a tree at any limits; ends that nobody asked for are as far off as
-        can be.
+        """Return the interval of a tree's node as a function of the limits.
+
+        An end without a bound in `asked` is the end of the quantity's range.
         """
 
         def known(part: Expression) -> BoundedEnds | None:
@@ -111,7 +114,7 @@ class GoalTestPlan:
 
     @cached_property
     def _numbers(self) -> Mapping[tuple[int, int, int], int]:
-        """Of each limit that is asked for, by tree, quantity and sign."""
+        """Index of each bound in `asked`, by tree, quantity and sign."""
         return {(each.tree, each.quantity, each.sign): b for b, each in enumerate(self.asked)}
 
     @cached_property
@@ -130,7 +133,7 @@ class GoalTestPlan:
         return ends if place.factor > 0 else ends[::-1]
 
     def values(self, value_of: Callable[[Expression], float]) -> list[float]:
-        """(P,) the numbers of the trees themselves, NaN where they are undefined."""
+        """Return (P,) values of the trees themselves, NaN where they are undefined."""
         return [ex.evaluate(tree, value_of) for tree in self.trees]
 
 
@@ -141,26 +144,27 @@ def plan_goal_test(
     shares: Sequence[float] | None = None,
     candidate: RateMatrix | None = None,
 ) -> GoalTestPlan:
-    """What is to be bounded of a goal; the delta of each tree divided equally over its bounds.
+    """Return the bounds that a goal needs, dividing the delta of each tree equally among them.
 
     Parameters
     ----------
     rates
-        Of the rows that are tested, or others like them: they tell which rates have a joint bound.
+        Rates on the tested rows (or similar rows), which determine which rates have a joint bound.
     candidate
-        Of as many other rows, or more, which must say the same. A share r of rows may be common to two
-        groups though none of n tested ones is: taken for disjoint then, they break a goal and
-        pass with a probability of at most (1 + r)^n delta, as their likelihood is less than that
-        of n rows of disjoint groups with these rates. That m others have no common row either has
-        one of (1 - r)^m, and the product is at most delta where m >= n.
+        Rates on at least as many other rows, which must agree. Two groups may have a share r of all
+        rows in common although they have none in common among the n tested rows. If such groups are
+        treated as disjoint, a violated goal passes with a probability of at most (1 + r)^n delta,
+        because the likelihood of the rows is at most that factor times the likelihood of n rows of
+        disjoint groups with these rates. The probability that m other rows show no common row
+        either is (1 - r)^m, and the product is at most delta if m >= n.
     shares
-        (B,) the share of the constraint's delta that each bound gets instead, adding up to at most 1
-        over those of each tree.
+        (B,) the share of the constraint's delta for each bound, in place of equal shares. The
+        shares of each tree must add up to at most 1.
 
     Raises
     ------
     FaultError
-        E308 where the goal speaks of what no bound is known for; E411 for weighted rows.
+        E308 if the goal contains a metric without a known bound; E411 for weighted rows.
     """
     _check_measurable(goal)
     whole = goal.pieces if promise.method == "pieces" else (goal.expression,)
@@ -185,13 +189,16 @@ def plan_goal_test(
 def _check_measurable(goal: Goal) -> None:
     for part in ex.walk(goal.expression):
         if isinstance(part, ex.RankingMeasure | ex.Disclosure | ex.AlgorithmMetric):
-            message = f"'{goal.name}' speaks of '{ex.to_text(part)}', which no confidence bound is known for"
+            message = (
+                f"'{goal.name}' speaks of '{ex.to_text(part)}', "
+                "which no confidence bound is known for"
+            )
             help_ = "take rates, or turn the test off: 'safety: false'"
             raise FaultError(Diagnostic("E308", message, help_, part.span))
 
 
 def _gather_affine_terms(node: Expression) -> Expression | None:
-    """A node with its affine terms as one term, each rate once; None if its parts must be looked at."""
+    """Merge the affine terms of a node, each rate once; None to continue in its children."""
     form = affine(node)
     if form is not None:
         return form.expression()
@@ -211,15 +218,15 @@ def _gather_affine_terms(node: Expression) -> Expression | None:
 
 @dataclass
 class _Quantities:
-    """Quantities as they are met, and where."""
+    """Quantities collected from trees, and the nodes where they occur."""
 
     forms: list[Affine] = field(default_factory=list)
     places: dict[Expression, BoundedNode] = field(default_factory=dict)
     _known: dict[frozenset[tuple[Leaf, float]], int] = field(default_factory=dict)
 
     def put(self, node: Expression, form: Affine) -> None:
-        """One quantity for all forms that are multiples of each other."""
-        # ratios to the largest are numbers that there are; of equals the same one is taken each time
+        """Add a node; forms that are multiples of each other share one quantity."""
+        # Divide by the largest coefficient to avoid overflow; break ties deterministically.
         most = max(map(abs, form.coefficients.values()))
         large = (
             leaf
@@ -266,7 +273,7 @@ def _find_quantities(
 def _needed_bounds(
     tree: Expression, places: Mapping[Expression, BoundedNode]
 ) -> list[tuple[int, int]]:
-    """The (quantity, sign) of the bounds that the upper end of a tree needs, in a fixed order."""
+    """Return the (quantity, sign) of each bound that a tree's upper end needs, in fixed order."""
 
     def known(node: Expression) -> tuple[int, int] | None:
         place = places.get(node)
@@ -282,35 +289,35 @@ def _needed_bounds(
 
 
 def _quantity_direction(place: BoundedNode) -> tuple[int, int]:
-    """A quantity, and whether the node grows (1) or falls (-1) in it."""
+    """Return a quantity and whether the node increases (1) or decreases (-1) in it."""
     return place.quantity, 1 if place.factor > 0 else -1
 
 
 MAX_RECORDED_TREES = 12
-"""How many trees of a maximum are recorded: those whose upper ends are largest."""
+"""How many trees of a maximum are recorded: the ones with the largest upper ends."""
 
 TreeRecord = dict[str, Any]
 
 
 def json_number(value: float) -> float | str:
-    """A number that JSON has, else its name."""
+    """Return a finite number as it is and any other as its name, since JSON cannot express it."""
     return float(value) if math.isfinite(value) else str(float(value))
 
 
 @dataclass(frozen=True)
 class GoalTreeRecorder:
-    """What there is to be drawn of a goal that was tested.
+    """Builds the record of a tested goal from which reports draw its tree.
 
     Attributes
     ----------
     limits
-        (B,) the limits found.
+        (B,) the confidence limits.
     estimates
-        Of each quantity, without any confidence.
+        For each quantity, its value on the tested rows.
     rows
-        Of each quantity, how many rows each of its parts has.
+        For each quantity, the number of rows of each of its parts.
     bounds
-        Of each quantity, the name of the confidence bound.
+        For each quantity, the name of the confidence bound.
     """
 
     tested: GoalTestPlan
@@ -320,7 +327,7 @@ class GoalTreeRecorder:
     bounds: Sequence[str]
 
     def node(self) -> TreeRecord:
-        """The tree, or the largest of several; each node with its interval."""
+        """Return the tree, or the maximum of several trees; each node with its interval."""
         ends = self.tested.upper(self.limits)[0].tolist()
         trees = [_TreeRecorder(self, p) for p in range(len(ends))]
         if len(trees) == 1:
@@ -376,7 +383,7 @@ class _TreeRecorder:
         return self._placed(BoundedNode(place.quantity, -place.factor, -place.constant))
 
     def _placed(self, place: BoundedNode) -> TreeRecord:
-        """`factor * quantity + constant`, spelt out as far as it is more than the quantity."""
+        """Return `factor * quantity + constant`, written out unless it is the quantity itself."""
         size, shift = abs(place.factor), place.constant
         (low, high), _ = self._limits(place.quantity)
         node = self._quantity(place.quantity)
@@ -394,7 +401,7 @@ class _TreeRecorder:
         return _node(sign, (low + shift, high + shift), node, _constant(abs(shift)))
 
     def _limits(self, k: int) -> tuple[Interval, list[float | None]]:
-        """The ends of a quantity, and the deltas of those that were asked for."""
+        """Return the ends of a quantity, and the delta of each end that has a bound."""
         ends = list(self.picture.tested.quantities[k].range())
         deltas: list[float | None] = [None, None]
         for limit, asked in zip(self.picture.limits, self.picture.tested.asked, strict=True):

@@ -1,4 +1,4 @@
-"""What every classifier answers."""
+"""The interface of classifiers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Features: TypeAlias = NDArray[np.float64] | sparse.csr_array
 class Classifier(Protocol):
     """A rule that maps rows of features, shape (n, d), to decisions.
 
-    `decide` gives the probability of the positive decision, in [0, 1]: 0 or 1 if the rule is
-    deterministic, the expectation over its randomness otherwise. `score` gives what rows are ranked
-    by; `estimate` the predicted label on the label's own scale (mse, mean_error).
+    `decide` returns the probability of a positive decision, in [0, 1]: 0 or 1 for deterministic
+    rules, the expectation over the randomness of other rules. `score` returns values to rank rows
+    by, and `estimate` the predicted label on the label's own scale (mse, mean_error).
 
-    A classifier that looks at slices is shown X of shape (n, d + S): behind the features a column
-    of 0 and 1 for each of its `slices`, whether the row is in it.
+    A classifier with `slices` expects X of shape (n, d + S): after the features, one 0/1 column for
+    each slice, 1 if the row is in it.
     """
 
     kind: ClassVar[str]
@@ -32,7 +32,7 @@ class Classifier(Protocol):
 
     @property
     def slices(self) -> tuple[str, ...]:
-        """S conditions as text, such as `age >= 30, sex = Female`; mostly there are none."""
+        """S conditions as text, such as `age >= 30, sex = Female`; usually empty."""
         ...
 
     def decide(self, X: Features) -> Array: ...
@@ -42,5 +42,5 @@ class Classifier(Protocol):
     def estimate(self, X: Features) -> Array: ...
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Arrays from which `models.storage` makes the classifier again."""
+        """Return arrays from which `models.storage` can restore the classifier."""
         ...

@@ -1,7 +1,7 @@
-"""Rows as records have them, numbers and codes of words, and what turns them into features.
+"""Rows as stored records (numbers and coded words), and their conversion to features.
 
-Features of 20 million rows fill 30 GB, and the records from which they are made 3: whoever sums over rows
-makes them on the way, in compiled loops (`models.decode`).
+The features of 20 million rows take 30 GB, their records 3 GB. Code that sums over rows therefore
+computes features on the fly, in compiled loops (`models.decode`).
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ Numbers = NDArray[np.floating]
 Codes = NDArray[np.unsignedinteger]
 
 SPARSE_BELOW = 0.3
-"""Share of entries that are not zero under which features are held sparse."""
+"""Features are stored as sparse if a smaller share of entries than this is not zero."""
 
 
 class FeatureCoding(NamedTuple):
-    """What compiled code needs to know of d features.
+    """How records are turned into d features, as compiled code needs it.
 
     Attributes
     ----------
     of_number
-        (P,) which numbers of a record are features.
+        (P,) indices of the record's numbers that are features.
     mean, scale
         (P,) the feature is (number - mean) / scale.
     number_at
-        (P,) which feature it is.
+        (P,) index of the feature.
     missing_at
-        (P,) which feature is 1 where a row has no such number, -1 where none is: the feature is 0 there.
+        (P,) index of the feature that is 1 if the number is missing (the feature itself is then 0),
+        -1 if there is none.
     of_code
-        (G,) which codes of a record are.
+        (G,) indices of the record's codes that are features.
     first
-        (G,) where each one's levels begin in `level_at`.
+        (G,) index in `level_at` of each code's first level.
     level_at
-        (L,) which feature each level is, -1 where it is none.
+        (L,) index of the feature of each level, -1 if it has none.
     """
 
     of_number: NDArray[np.intp]
@@ -54,16 +55,16 @@ class FeatureCoding(NamedTuple):
 
 
 class RecordBatch(NamedTuple):
-    """m rows of a stream, the first of which stands at `start` in the table.
+    """m rows of a stream, starting at row `start` of the table.
 
     Attributes
     ----------
     numbers, codes
-        (m, ...) of their records.
+        (m, ...) the rows' records.
     cell
-        (m,) what each row counts as (`streaming.stream_protocol`); -1 where it is left out.
+        (m,) the cell of each row (`streaming.stream_protocol`); -1 if the row is left out.
     weight
-        (m,) how much each counts.
+        (m,) the weight of each row.
     """
 
     start: int
@@ -73,27 +74,27 @@ class RecordBatch(NamedTuple):
     weight: Array
 
     def some(self, which: Any) -> RecordBatch:
-        """Those of the rows, in the order of `which`."""
+        """Return selected rows, in the order of `which`."""
         return RecordBatch(self.start, *(part[which] for part in self[1:]))
 
     def followed_by(self, others: RecordBatch) -> RecordBatch:
-        """These rows, then the others."""
+        """Return these rows followed by the others."""
         pairs: Any = zip(self[1:], others[1:], strict=True)
         return RecordBatch(self.start, *(np.concatenate(pair) for pair in pairs))
 
 
 @dataclass(frozen=True)
 class RecordEncoder:
-    """d features in their order: the columns that they are made of, and how.
+    """d features in order: the columns they are made of, and how.
 
     Attributes
     ----------
     places
-        (P + G,) which column of the features' order each number, then each code, is.
+        (P + G,) position of each number, then each code, in the order of the features' columns.
     firsts
-        (P + G,) the first feature of each.
+        (P + G,) index of the first feature of each.
     shares
-        (d,) of the training rows that have each feature.
+        (d,) share of the training rows that have each feature.
     """
 
     coding: FeatureCoding
@@ -103,8 +104,8 @@ class RecordEncoder:
     shares: Array
 
     def entries(self, rows: RecordBatch) -> tuple[NDArray[np.int64], Array]:
-        """(m, P + G) which feature each column of a row is, in their order, and its value."""
-        # it imports numba, which takes every process a fifth of a second
+        """Return (m, P + G) the feature index of each column of a row, in order, and its value."""
+        # imports numba, which takes 0.2 s in every process
         from ratecli.models.decode import fill_entries  # noqa: PLC0415
 
         columns = np.empty((len(rows.cell), len(self.places)), np.int64)
@@ -115,7 +116,7 @@ class RecordEncoder:
         return columns, values
 
     def features(self, rows: RecordBatch) -> Features:
-        """(m, d) as an encoder in memory gives them (`datasets.encode`), to the last bit."""
+        """Return (m, d) features, bit for bit as an in-memory encoder does (`datasets.encode`)."""
         columns, values = self.entries(rows)
         blocks = len(self.places)
         if not len(self.coding.of_code) and blocks == self.width:
@@ -128,7 +129,10 @@ class RecordEncoder:
         return matrix
 
     def scores(self, rows: RecordBatch, weights: Array) -> Array:
-        """(m, M) `features @ weights` of weights (d, M), without the features; each column lies together."""
+        """Return (m, M) `features @ weights` for weights (d, M), in Fortran order.
+
+        The features are not stored.
+        """
         from ratecli.models.decode import score_records  # noqa: PLC0415
 
         found = np.empty((weights.shape[1], len(rows.cell))).T

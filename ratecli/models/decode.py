@@ -1,6 +1,7 @@
-"""Compiled loops over records: `decode_row` is inlined in all of them, here and in solvers.
+"""Compiled loops over records; `decode_row` is inlined in all of them, here and in solvers.
 
-Arguments are those of `models.coded`: numbers and codes of m records, and their `Coding`.
+Arguments are the arrays of `models.coded`: numbers and codes of m records, and their
+`FeatureCoding`.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import numba
 import numpy as np
 
 SAFE_MAX, SAFE_MIN = 1e150, 1e-150
-"""Between these, squares can be added up as they are."""
+"""Squares of numbers between these can be added without overflow or underflow."""
 SQUARE_SHIFT = 600
-"""Power of two by which larger numbers are divided, and smaller ones multiplied, before they are squared."""
+"""Larger numbers are divided by this power of two before squaring, smaller ones multiplied."""
 _SHRINK, _GROW = 2.0**-SQUARE_SHIFT, 2.0**SQUARE_SHIFT
 MAX_REGISTERS = 8
-"""Weights up to which sums of products are held in registers."""
+"""Up to so many weights, sums of products are kept in registers."""
 
 
 @numba.njit(inline="always")
 def number_feature(numbers: Any, i: Any, k: Any, coding: Any) -> Any:
-    """The feature that number k of row i makes, and its value."""
+    """Return the index and value of the feature that number k of row i gives."""
     number = np.float64(numbers[i, coding.of_number[k]])
     if np.isnan(number):
         at = coding.missing_at[k]
@@ -31,7 +32,7 @@ def number_feature(numbers: Any, i: Any, k: Any, coding: Any) -> Any:
 
 @numba.njit(inline="always")
 def decode_row(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any) -> Any:
-    """Features of row i that are not 0: which, and their values; gives back how many."""
+    """Write the indices and values of row i's nonzero features; return how many there are."""
     count = len(coding.of_number)
     for k in range(count):
         at[k], values[k] = number_feature(numbers, i, k, coding)
@@ -45,9 +46,9 @@ def decode_row(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: A
 
 @numba.njit(cache=True, nogil=True)
 def score_records(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> None:
-    """Put into `found` (m, M) the scores of m records under weights (d, M).
+    """Write the scores of m records under weights (d, M) into `found` (m, M).
 
-    Those of few weights are added up four at a time, in registers.
+    For few weights, four at a time are summed in registers.
     """
     most, count = len(coding.of_number) + len(coding.of_code), found.shape[1]
     at, values, own = np.empty(most, np.int64), np.empty(most), np.empty(count)
@@ -83,7 +84,10 @@ def score_records(numbers: Any, codes: Any, coding: Any, weights: Any, found: An
 def fill_entries(
     numbers: Any, codes: Any, coding: Any, places: Any, firsts: Any, columns: Any, values: Any
 ) -> None:
-    """Put which feature each column of m records is, and its value, where the columns stand (m, P + G)."""
+    """Write the feature index and value of each column of m records into `columns`, `values`.
+
+    Both have shape (m, P + G), in the order of the columns.
+    """
     count = len(coding.of_number)
     for i in range(len(columns)):
         for k in range(count):
@@ -109,11 +113,12 @@ def add_moments(
     squares: Any,
     seen: Any,
 ) -> None:
-    """Add rows, those with each number (P,), numbers less `center` (P,), those squared (3, P), and rows of
-    each level (L,) to sums of them.
+    """Add rows to running sums.
 
-    Squares of small, medium and large numbers are added up apart, so that none is 0 or infinite (Blue 1978,
-    "A portable Fortran program to find the Euclidean norm of a vector").
+    The sums are the count of rows, of rows with each number (P,) and with each level (L,), and the
+    numbers minus `center` (P,) and their squares (3, P). Squares of small, medium and large numbers
+    are summed separately, to avoid underflow and overflow (Blue 1978, "A portable Fortran program
+    to find the Euclidean norm of a vector").
     """
     for i in range(len(cell)):
         if cell[i] < 0:

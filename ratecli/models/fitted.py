@@ -1,4 +1,4 @@
-"""A fitted scikit-learn classifier, stored by skops: data of trusted types, never a pickle."""
+"""Fitted scikit-learn classifiers, stored by skops as data of trusted types, never as a pickle."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ratecli.models.base import Array, Features
 
 
 class ZipBombError(ValueError):
-    """A zip archive that is more than itself."""
+    """A zip archive whose contents are larger than the archive."""
 
 
 def reject_zip_bomb(blob: bytes) -> None:
-    """Raises BombError for a zip archive that is compressed, or has bytes that count more than once.
+    """Raise ZipBombError if a zip archive is compressed or counts some of its bytes more than once.
 
-    What we write is neither, so that nothing takes more memory than the file has bytes; BadZipFile and
-    the like for what is no zip archive.
+    The archives that ratecli writes are not, so reading one never takes more memory than the size
+    of the file. Raises BadZipFile and similar errors for data that is not a zip archive.
     """
     with zipfile.ZipFile(io.BytesIO(blob)) as archive:
         parts = archive.infolist()
@@ -39,32 +39,34 @@ TRUSTED_TYPES = (
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
 )
-"""Parts of classifiers that skops does not list though they are plain Python objects. Trees are not
-among them: scikit-learn follows their nodes without looking where they lead (see `models.trees`).
+"""Plain Python objects inside classifiers that skops does not trust by default.
+
+Trees are not included: scikit-learn follows their node indices without bounds checks (see
+`models.trees`).
 """
 UNNUMBERED_NODES = ("JsonNode", "TypeNode")
-"""Numbers, words and types: Python may hold equal ones once or several times."""
+"""Numbers, words and types are not numbered: Python may or may not share equal ones."""
 SCHEMA = "schema.json"
 MAX_FEATURES = 10**7
-"""Features that a classifier may see: what it says of itself is tried on one row."""
+"""Maximum number of features of a classifier, since loading it tests it on one row."""
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
 class SklearnModel:
-    """What a fitted scikit-learn classifier of Q classes says of rows.
+    """The class probabilities or scores of a fitted scikit-learn classifier with Q classes.
 
     Raises
     ------
     ValueError
-        If it is none, or cannot decide a row.
+        If the object is not a fitted classifier, or cannot classify a row.
     """
 
     kind: ClassVar[str] = "fitted"
     model: Any
 
     def __post_init__(self) -> None:
-        from sklearn.base import ClassifierMixin  # noqa: PLC0415  slow, and few models need it
+        from sklearn.base import ClassifierMixin  # noqa: PLC0415  slow, and rarely needed
 
         width = getattr(self.model, "n_features_in_", None)
         right = isinstance(width, int) and 0 < width <= MAX_FEATURES
@@ -82,8 +84,9 @@ class SklearnModel:
         return len(self.model.classes_)
 
     def of(self, X: Features) -> Array:
-        """(n, Q) chances of the classes of rows (n, d); of a classifier of two that knows none, its
-        score with either sign.
+        """Return (n, Q) class probabilities of rows (n, d).
+
+        A two-class classifier without probabilities gives minus and plus its score.
         """
         from sklearn.utils import get_tags  # noqa: PLC0415
 
@@ -99,16 +102,16 @@ class SklearnModel:
 
 
 def dump_skops(model: Any) -> bytes:
-    """The classifier in skops' format, the same bytes for the same numbers.
+    """Return the classifier in skops' format; equal classifiers give equal bytes.
 
-    skops names objects by where they lie in memory; here they are numbered as they come.
+    skops names objects by their memory addresses; here they are numbered in order of appearance.
 
     Raises
     ------
     ValueError
         If it has parts that `load_skops` would not trust.
     """
-    from skops.io import dumps  # noqa: PLC0415  slow to import, and for few models only
+    from skops.io import dumps  # noqa: PLC0415  slow, and rarely needed
 
     try:
         blob = dumps(model)
@@ -127,8 +130,10 @@ def dump_skops(model: Any) -> bytes:
 
 
 def load_skops(blob: bytes) -> SklearnModel:
-    """Raises ValueError for anything but a scikit-learn classifier of trusted types, as stored by
-    the version of scikit-learn that is installed.
+    """Load a classifier that `dump_skops` wrote.
+
+    Raise ValueError unless it is a scikit-learn classifier of trusted types, stored by the
+    installed version of scikit-learn.
     """
     from sklearn.exceptions import InconsistentVersionWarning  # noqa: PLC0415
     from skops.io import loads  # noqa: PLC0415
@@ -155,9 +160,7 @@ def _refuse_untrusted(blob: bytes) -> None:
 
 
 def _renumber(node: Any, numbers: dict[int, int], files: dict[str, str]) -> None:
-    """Number the objects of a schema and the files of arrays, in place, in the order in which they
-    come.
-    """
+    """Number a schema's objects and array files in place, in order of appearance."""
     parts = node
     if isinstance(node, dict):
         own = node.pop("__id__", None)

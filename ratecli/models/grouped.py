@@ -1,4 +1,4 @@
-"""A score with a threshold for each group."""
+"""A classifier with a score threshold for each group."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ratecli.models.base import Array, Classifier, Features
 
 @dataclass(frozen=True)
 class GroupThreshold:
-    """Deterministic: yes where the score is above the threshold of the row's group.
+    """Deterministic: positive if the score is above the threshold of the row's group.
 
-    A group is a combination of slices that a row is in. A row of none of the groups is decided as
-    the scorer does: above 0.
+    A group is a combination of slices that a row is in. A row in none of the groups gets the
+    threshold 0.
 
     Attributes
     ----------
     scorer
-        Gives the scores of d features; it looks at no slices itself.
+        Returns scores from d features; has no slices itself.
     slices
         S conditions as text, such as `sex = Female`.
     groups
-        (C, S) which slices the rows of each group are in; no two groups are alike.
+        (C, S) which slices the rows of each group are in; the groups are distinct.
     thresholds
-        (C,).
+        (C,) the threshold of each group.
     """
 
     kind: ClassVar[str] = "group_threshold"
@@ -42,7 +42,8 @@ class GroupThreshold:
         count = len(self.thresholds)
         if self.scorer.slices or self.groups.shape != (count, len(self.slices)):
             raise ValueError(
-                f"{count} thresholds, groups of shape {self.groups.shape}, {len(self.slices)} slices"
+                f"{count} thresholds, groups of shape {self.groups.shape}, "
+                f"{len(self.slices)} slices"
             )
 
     @property
@@ -50,7 +51,7 @@ class GroupThreshold:
         return self.scorer.width
 
     def score(self, X: Features) -> Array:
-        """By how much the score is above the threshold; X is (n, d + S), memberships last."""
+        """Return the score minus the threshold; X is (n, d + S) with memberships last."""
         if X.shape[1] != self.width + len(self.slices):
             raise ValueError(
                 f"{X.shape[1]} columns, not {self.width} and {len(self.slices)} slices"
@@ -60,7 +61,7 @@ class GroupThreshold:
         )
 
     def shifted(self, scores: Array, members: Array) -> Array:
-        """The scorer's scores (n,) less the thresholds, of rows with memberships (n, S)."""
+        """Return scores (n,) minus thresholds, for rows with memberships (n, S)."""
         scores = scores.copy()
         for group, threshold in zip(self.groups, self.thresholds, strict=True):
             scores[_matches_group(members, group)] -= threshold
@@ -83,7 +84,7 @@ class GroupThreshold:
 
 
 def append_memberships(X: Features, members: Sequence[NDArray[np.bool_]]) -> Features:
-    """(n, d + S) features and behind them who is in each of S slices, each (n,)."""
+    """Return (n, d + S) features followed by a 0/1 column for each of S masks of shape (n,)."""
     if not len(members):
         return X
     columns = np.stack(members, axis=1).astype(float)
@@ -93,12 +94,12 @@ def append_memberships(X: Features, members: Sequence[NDArray[np.bool_]]) -> Fea
 
 
 def extract_memberships(X: Features, width: int) -> Array:
-    """(n, S) of X with S memberships behind `width` features."""
+    """Return the memberships (n, S) that follow the `width` features in X."""
     shown = X[:, width:]
     return shown if isinstance(shown, np.ndarray) else shown.toarray()
 
 
 def _matches_group(members: Array, group: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(n,) whether a row is in just the slices (S,) of a group: nothing of (n, S) differs."""
+    """Return (n,) whether a row is in exactly the slices (S,) of a group."""
     apart = members @ np.where(group, -1.0, 1.0) + float(group.sum())
     return np.asarray(apart < 0.5)

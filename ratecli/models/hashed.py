@@ -1,4 +1,4 @@
-"""Random decisions that come out the same again: the chance is drawn from a hash of the row."""
+"""Repeatable random decisions: the random number of a row is a hash of its features."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Words = NDArray[np.uint64]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 ENTRIES = 2**18
-"""Entries of X that are hashed at a time: few enough to stay in the cache."""
+"""Number of entries of X to hash at a time, few enough to stay in the cache."""
 
 
 class _HashedClassifier(ABC):
-    """What decides each row by a hash of it and of a salt."""
+    """Base of classifiers that decide each row by a hash of the row and a salt."""
 
     salt: int
 
@@ -41,16 +41,16 @@ class _HashedClassifier(ABC):
 
     @abstractmethod
     def _decisions(self, rows: sparse.csr_array) -> Array:
-        """Of rows in the form of `_blocks`."""
+        """Return the decisions for rows in the form of `_blocks`."""
 
 
 @dataclass(frozen=True)
 class HashedRamp(_HashedClassifier, Linear):
-    """Randomized, and repeatable: yes where sigma(f(x)) > U(x) (Goh et al. 2016, appendix A).
+    """Randomized but repeatable: positive if sigma(f(x)) > U(x) (Goh et al. 2016, appendix A).
 
-    U is uniform in [0, 1) and drawn from a hash of the row's features and of `salt`, an integer from
-    0 to 2^64 - 1. Rows with equal features are decided alike, wherever they stand and whether X is
-    dense or sparse; over many salts the share of yes is the ramp's chance.
+    U is uniform in [0, 1), computed from a hash of the row's features and `salt`, an integer from 0
+    to 2^64 - 1. Rows with equal features get equal decisions, wherever they are in X and whether X
+    is dense or sparse. Over many salts, the share of positive decisions is the ramp's probability.
     """
 
     kind: ClassVar[str] = "hashed_ramp"
@@ -68,10 +68,11 @@ class HashedRamp(_HashedClassifier, Linear):
 
 @dataclass(frozen=True)
 class HashedMixture(_HashedClassifier, MixtureClassifier):
-    """A mixture that always draws the same member for a row (Cotter, Narasimhan, Gupta 2019).
+    """A mixture that always selects the same member for a row (Cotter, Narasimhan, Gupta 2019).
 
-    The member is the one whose interval of the chances U(x) lies in, U as in `HashedRamp`. Rows with
-    equal features are decided alike; over many salts the share of yes is that of the mixture.
+    U(x), defined as in `HashedRamp`, falls into the interval of one member's probability. Rows with
+    equal features get equal decisions. Over many salts, the share of positive decisions is that of
+    the mixture.
     """
 
     kind: ClassVar[str] = "hashed_mixture"
@@ -94,15 +95,15 @@ class HashedMixture(_HashedClassifier, MixtureClassifier):
 
 
 def uniforms_for_features(X: Features, salt: int) -> Array:
-    """U(x) of each row of X, shape (n,)."""
+    """Return U(x) for each row of X, shape (n,)."""
     return np.concatenate([np.empty(0), *(uniforms_for_rows(rows, salt) for rows in _blocks(X))])
 
 
 def uniforms_for_rows(rows: sparse.csr_array, salt: int) -> Array:
-    """U(x) of each row, shape (n,), multiples of 2^-53 in [0, 1); `rows` hold no zeros.
+    """Return U(x) for each row, shape (n,), multiples of 2^-53 in [0, 1); `rows` store no zeros.
 
-    A row's hash is the sum modulo 2^64 over its features of a hash of column and value, so that
-    neither order nor storage matters, and the salt is mixed into that sum.
+    The hash of a row is the sum modulo 2^64 of hashes of its features' columns and values, so it
+    does not depend on their order or storage. The salt is mixed into that sum.
     """
     columns = _splitmix64(np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * GOLDEN)
     values = rows.data.view(np.uint64)
@@ -114,7 +115,7 @@ def uniforms_for_rows(rows: sparse.csr_array, salt: int) -> Array:
 
 
 def _splitmix64(words: Words) -> Words:
-    """The finalizer of splitmix64 (Steele, Lea, Flood 2014): a bijection that looks random."""
+    """The finalizer of splitmix64 (Steele, Lea, Flood 2014): a bijection that mixes all bits."""
     mixed = (words ^ (words >> np.uint64(30))) * FIRST
     mixed ^= mixed >> np.uint64(27)
     mixed *= SECOND
@@ -123,12 +124,12 @@ def _splitmix64(words: Words) -> Words:
 
 
 def _blocks(X: Features) -> Iterator[sparse.csr_array]:
-    """X by rows in one form: sparse, columns in order, no zeros (0.0 and -0.0 are one).
+    """Yield blocks of rows of X as sparse arrays with sorted columns, without 0.0 and -0.0.
 
-    Scores of rows in this form do not depend on where a row stands, not even in the last bit.
+    In this form, the scores of a row do not depend on its position, not even in the last bit.
     """
     n = X.shape[0]
-    step = max(1, n * ENTRIES // max(X.size, 1))  # the size of sparse X is what it stores
+    step = max(1, n * ENTRIES // max(X.size, 1))  # the size of a sparse X is its stored entries
     for start in range(0, n, step):
         rows = sparse.csr_array(X[start : start + step], dtype=float, copy=True)
         rows.sum_duplicates()

@@ -14,12 +14,12 @@ HALF = 0.5
 
 
 def ramp(z: Array) -> Array:
-    """sigma(z) = max(0, min(1, 1/2 + z)): chance of a yes at score z, in the paper's units."""
+    """sigma(z) = max(0, min(1, 1/2 + z)): P(positive decision) at score z, in the paper's units."""
     return np.clip(HALF + z, 0.0, 1.0)
 
 
 def hinge(z: Array) -> Array:
-    """max(0, 1/2 + z): the convex bound of the ramp that is tight for z <= 1/2."""
+    """max(0, 1/2 + z): the convex upper bound of the ramp that is tight for z <= 1/2."""
     return np.maximum(0.0, HALF + z)
 
 
@@ -30,7 +30,7 @@ def logistic(scores: Array) -> Array:
 
 @dataclass(frozen=True)
 class Linear:
-    """f(x) = <w, x> + b with the ways to decide from it; w has shape (d,)."""
+    """Base of linear classifiers with the score f(x) = <w, x> + b; w has shape (d,)."""
 
     kind: ClassVar[str]
     weights: Array
@@ -53,7 +53,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Threshold(Linear):
-    """Deterministic: yes where f(x) > 0, a tie is a no."""
+    """Deterministic: positive if f(x) > 0, negative in a tie."""
 
     kind: ClassVar[str] = "threshold"
 
@@ -76,9 +76,9 @@ class Logistic(Threshold):
 
 @dataclass(frozen=True)
 class Ramp(Linear):
-    """Randomized: yes with probability sigma(f(x)) (Goh et al. 2016, equation 2, appendix A).
+    """Randomized: positive with probability sigma(f(x)) (Goh et al. 2016, equation 2, appendix A).
 
-    The score is in the paper's units: only |f| < 1/2 is left to chance.
+    The score is in the paper's units: decisions are random only for |f| < 1/2.
     """
 
     kind: ClassVar[str] = "ramp"
@@ -92,7 +92,7 @@ class Ramp(Linear):
 
 @dataclass(frozen=True)
 class RandomizedLogistic(Linear):
-    """Randomized: yes with probability 1 / (1 + exp(-f(x))), which is the label's estimate as well."""
+    """Randomized: positive with probability 1 / (1 + exp(-f(x))), which is also the estimate."""
 
     kind: ClassVar[str] = "chance"
 
@@ -105,9 +105,9 @@ class RandomizedLogistic(Linear):
 
 @dataclass(frozen=True)
 class LinearRegressor(Linear):
-    """Regression: the score, cut off at the ends of the label's range, is the estimate of a number.
+    """Regression: the estimate is the score, clipped to the range of the label.
 
-    It decides nothing: its decisions are NaN, and so are rates of them.
+    It makes no decisions: its decisions are NaN, and so are rates of decisions.
     """
 
     kind: ClassVar[str] = "estimate"

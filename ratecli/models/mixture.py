@@ -1,4 +1,4 @@
-"""A classifier drawn at random from several."""
+"""Mixtures of classifiers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ratecli.models.linear import HALF
 
 @dataclass(frozen=True)
 class MixtureClassifier:
-    """Member k decides with probability `chances[k]`; every answer is the mean over members.
+    """Member k decides with probability `chances[k]`; every output is the mean over members.
 
-    Rates are linear in decisions, so those of the mean decision are the expected rates. A function
-    of rates must be applied after: never average a metric.
+    Rates are linear in decisions, so the rates of the mean decision are the expected rates. Apply
+    nonlinear metrics to those rates; do not average metrics of members.
     """
 
     kind: ClassVar[str] = "mixture"
@@ -51,7 +51,7 @@ class MixtureClassifier:
         return np.asarray(self.chances @ answers)
 
     def decide(self, X: Features) -> Array:
-        return np.clip(self._mean(lambda member: member.decide(X)), 0.0, 1.0)  # of rounding
+        return np.clip(self._mean(lambda member: member.decide(X)), 0.0, 1.0)  # rounding errors
 
     def score(self, X: Features) -> Array:
         return self._mean(lambda member: member.score(X))
@@ -69,7 +69,7 @@ class MixtureClassifier:
 
 @dataclass(frozen=True)
 class MajorityVote(MixtureClassifier):
-    """Deterministic: yes where the chance that the mixture says yes is above a half."""
+    """Deterministic: positive if the mixture's P(positive decision) is above 1/2."""
 
     kind: ClassVar[str] = "vote"
 

@@ -1,7 +1,7 @@
-"""Proxies of groups, and the filters that keep rows by them (Deng, Diana, Kearns, Roth 2023).
+"""Proxies of groups, and filters that subsample rows by them (Deng, Diana, Kearns, Roth 2023).
 
-A proxy maps features to one of L values, at random perhaps, without being told the group. What a filter
-decides is whether a row is kept: each value has a chance of that.
+A proxy maps features to one of L values, possibly at random, without access to the group. A filter
+keeps a row with a probability that depends on its value.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ StateArrays = dict[str, NDArray[np.generic]]
 
 
 class Proxy(Protocol):
-    """What says of each row, from d features, one of L values."""
+    """Maps d features of a row to one of L values, possibly at random."""
 
     kind: ClassVar[str]
 
     @property
     def width(self) -> int:
-        """How many features it looks at, d."""
+        """d, the number of features."""
         ...
 
     @property
     def values(self) -> int:
-        """How many values there are, L."""
+        """L, the number of values."""
         ...
 
     def memberships(self, X: Features) -> Array:
-        """(n, L) the chance of each value; rows add up to 1."""
+        """Return (n, L) the probability of each value; rows add up to 1."""
         ...
 
     def state(self) -> StateArrays: ...
@@ -48,17 +48,18 @@ class Proxy(Protocol):
 class SplitTree:
     """A tree of randomized splits whose leaves are the values (Definitions 8 to 12).
 
-    At an inner node a row goes to the second child where the node's classifier says yes: to each with
-    the chance of that.
+    At an inner node, a row goes to the second child with the probability that the node's classifier
+    decides positively, else to the first.
 
     Attributes
     ----------
     size
         d, the number of features.
     children
-        (N, 2) nodes that stand behind their parent, LEAF in the rows of leaves. The root is node 0.
+        (N, 2) child nodes, which have larger indices than their parent; LEAF for leaves. The root
+        is node 0.
     splits
-        The classifiers of the inner nodes, in the order of these.
+        The classifiers of the inner nodes, in the order of the nodes.
     """
 
     kind: ClassVar[str] = "split_tree"
@@ -88,7 +89,7 @@ class SplitTree:
 
     @property
     def leaves(self) -> IntArray:
-        """(L,) the nodes that are the values 0 to L - 1."""
+        """(L,) the nodes of the values 0 to L - 1."""
         return np.flatnonzero(self.children[:, 0] == LEAF)
 
     @property
@@ -96,7 +97,7 @@ class SplitTree:
         return len(self.splits) + 1
 
     def memberships(self, X: Features) -> Array:
-        """Products of the chances along each way down (Definition 10)."""
+        """Return the products of the probabilities along each path (Definition 10)."""
         reached = np.ones((len(self.children), X.shape[0]))
         for node, split in self._inner():
             no, yes = self.children[node]
@@ -118,17 +119,18 @@ class SplitTree:
 
 @dataclass(frozen=True)
 class ClassifierProxy:
-    """The likeliest of the groups that it ever guesses: a classifier of the group itself.
+    """A classifier of the group itself: guesses the most probable of the groups it ever guesses.
 
     Attributes
     ----------
     chances
-        Gives each row's chances of Q groups.
+        Returns the probabilities of Q groups for each row.
     groups
-        (L,) those of the Q groups that are guessed in training, ascending; others are not guessed later
-        either.
+        (L,) the groups among Q that were guessed in training, ascending; no others are ever
+        guessed.
     noise
-        With this chance, in [0, 1], the guess is replaced by any of the L, each alike (appendix A.1.1).
+        Probability in [0, 1] that a guess is replaced by one of the L groups, sampled uniformly
+        (appendix A.1.1).
     """
 
     kind: ClassVar[str] = "guess"
@@ -170,12 +172,12 @@ class ClassifierProxy:
 
 @dataclass(frozen=True)
 class ProxyFilter:
-    """Keeps a row with the chance of its value (Algorithm 2): a yes means that it is kept.
+    """Keeps a row with the probability of its value (Algorithm 2); a positive decision keeps it.
 
     Attributes
     ----------
     keep
-        (L,) the chances, in [0, 1].
+        (L,) the probabilities, in [0, 1].
     """
 
     kind: ClassVar[str] = "filter"
@@ -198,12 +200,12 @@ class ProxyFilter:
         return ()
 
     def memberships(self, X: Features) -> Array:
-        """(n, L) of the proxy."""
+        """Return (n, L) the probability of each value of the proxy."""
         return self.proxy.memberships(X)
 
     def chance(self, X: Features) -> Array:
-        """(n,) that a row is kept, in [0, 1]."""
-        return np.clip(self.memberships(X) @ self.keep, 0.0, 1.0)  # of rounding
+        """Return (n,) the probability of keeping each row, in [0, 1]."""
+        return np.clip(self.memberships(X) @ self.keep, 0.0, 1.0)  # rounding errors
 
     def decide(self, X: Features) -> Array:
         return self.chance(X)
@@ -215,11 +217,11 @@ class ProxyFilter:
         return self.decide(X)
 
     def drawn(self, X: Features, rng: np.random.Generator) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Of each row the value that was drawn, (n,), and whether it is kept, (n,).
+        """Sample the value of each row, (n,), and whether it is kept, (n,).
 
-        The value is drawn by its chances all at once, which is as good as one classifier drawn for the row
-        at each split (Definition 9). A row takes two random numbers: what is drawn for it hangs on its
-        place, and on no other row.
+        Sampling the value once from its probabilities is equivalent to sampling a classifier at
+        each split (Definition 9). Each row takes two random numbers, so its result depends on its
+        position but on no other row.
         """
         draws = rng.random((X.shape[0], 2))
         ends = np.cumsum(self.memberships(X), axis=1)
@@ -234,10 +236,11 @@ class ProxyFilter:
 
 @dataclass(frozen=True)
 class SampledFilter(ProxyFilter):
-    """One sample by a filter, the same whenever it is drawn: by a hash of the row and of `salt`.
+    """One repeatable sample of a filter, determined by a hash of the row and `salt`.
 
-    Rows with equal features are kept or dropped together; over many salts the share kept is that of the
-    filter. What it keeps is what measurements of it speak of; its proxy is the filter's.
+    Rows with equal features are kept or dropped together. Over many salts, the share kept is that
+    of the filter. Decisions are the sampled ones, while the memberships are those of the filter's
+    proxy.
     """
 
     kind: ClassVar[str] = "sampled_filter"
@@ -256,7 +259,7 @@ class SampledFilter(ProxyFilter):
 
 
 def load_classifier_proxy(arrays: StateArrays) -> ClassifierProxy:
-    """From `state`; ValueError, KeyError or TypeError if it is none."""
+    """Restore a proxy from `state`. Raise ValueError, KeyError or TypeError if it is invalid."""
     inside = {
         name.removeprefix("chances."): array
         for name, array in arrays.items()

@@ -1,4 +1,4 @@
-"""Classifiers as bytes and back: plain arrays in an npz, never a pickle."""
+"""Save classifiers as bytes and load them: plain arrays in an npz file, never a pickle."""
 
 from __future__ import annotations
 
@@ -29,36 +29,39 @@ from ratecli.models.weighed import CostSensitiveClassifier, load_probability_mod
 LINEAR_KINDS = {model.kind: model for model in (Threshold, Logistic, Ramp, RandomizedLogistic)}
 MIXTURE_KINDS = {model.kind: model for model in (MixtureClassifier, MajorityVote)}
 READ_ERRORS = (
-    AttributeError,  # a part that is no array
+    AttributeError,  # a part that is not an array
     EOFError,
-    ImportError,  # a type that is not there
-    LookupError,  # a directory that names what is not there
-    MemoryError,  # a shape that is no shape
+    ImportError,  # a type that does not exist
+    LookupError,  # a directory with an entry that does not exist
+    MemoryError,  # an invalid shape
     NotImplementedError,  # a compression that zipfile does not know
     OSError,
-    RuntimeError,  # encrypted, or mixtures without end
-    TypeError,  # a lone array, not an archive of several
+    RuntimeError,  # encrypted, or endlessly nested mixtures
+    TypeError,  # a single array instead of an archive
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What NumPy and zipfile raise, beside ValueError, for bytes that `dumps` did not write."""
+"""Errors of NumPy and zipfile, besides ValueError, for bytes that `dumps` did not write."""
 ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
-"""What a zip file begins with, and one that holds nothing."""
+"""First bytes of a zip file, and of an empty one."""
 NamedArrays = Mapping[str, NDArray[np.generic]]
 
 
 def dumps(classifier: Classifier) -> bytes:
-    """The same classifier gives the same bytes."""
+    """Return the classifier as bytes; equal classifiers give equal bytes."""
     buffer = io.BytesIO()
-    np.savez(buffer, kind=np.asarray(classifier.kind), **classifier.state())  # type: ignore[arg-type]
+    np.savez(
+        buffer,
+        kind=np.asarray(classifier.kind),
+        **classifier.state(),  # type: ignore[arg-type]
+    )
     return buffer.getvalue()
 
 
 def loads(blob: bytes) -> Classifier:
-    """Raises ValueError if the bytes hold no classifier of a known kind."""
-    if not blob.startswith(
-        ZIP_SIGNATURES
-    ):  # NumPy would take it for a pickle and say how to open that
+    """Load a classifier. Raise ValueError if the bytes contain no classifier of a known kind."""
+    # NumPy would take other bytes for a pickle and suggest how to load it
+    if not blob.startswith(ZIP_SIGNATURES):
         raise ValueError("no stored classifier: it is no .npz file")
     try:
         return _read_classifier(_read_arrays(blob))
@@ -73,9 +76,9 @@ def _read_arrays(blob: bytes) -> NamedArrays:
             found = dict(arrays)
     except ZipBombError as error:
         raise ValueError(f"no stored classifier: {error}") from error
-    except ValueError as error:  # such as an array of Python objects
+    except ValueError as error:  # for example an array of Python objects
         raise ValueError("no stored classifier: its arrays cannot be read") from error
-    if any(array.size > len(blob) for array in found.values()):  # of elements without a byte
+    if any(array.size > len(blob) for array in found.values()):  # elements of zero bytes
         raise ValueError("no stored classifier: it says it holds more than it does")
     return found
 
@@ -110,7 +113,7 @@ def _get_array(arrays: NamedArrays, name: str) -> NDArray[np.generic]:
 
 
 def _read_linear(arrays: NamedArrays) -> tuple[Array, float]:
-    """Weights and bias."""
+    """Return weights and bias."""
     weights, bias = (
         _as_floats(_get_array(arrays, "weights"), 1),
         _as_floats(_get_array(arrays, "bias"), 0),
@@ -119,7 +122,7 @@ def _read_linear(arrays: NamedArrays) -> tuple[Array, float]:
 
 
 def _read_label_range(arrays: NamedArrays) -> tuple[float, float]:
-    """Least and largest value of a label."""
+    """Return the minimum and maximum of a label."""
     ends = _as_floats(_get_array(arrays, "range"), 1).tolist()
     if len(ends) != 2 or not ends[0] <= ends[1]:
         raise ValueError(f"no stored classifier: {ends} is no range")
@@ -127,7 +130,7 @@ def _read_label_range(arrays: NamedArrays) -> tuple[float, float]:
 
 
 def _read_members(arrays: NamedArrays) -> tuple[tuple[Classifier, ...], Array]:
-    """Members and chances."""
+    """Return the members and their probabilities."""
     chances = _as_floats(_get_array(arrays, "chances"), 1)
     return tuple(
         _read_classifier(_strip_prefix(arrays, str(k))) for k in range(len(chances))
@@ -164,7 +167,7 @@ def _read_cost_sensitive(arrays: NamedArrays) -> CostSensitiveClassifier:
 
 
 def _read_filter(arrays: NamedArrays) -> tuple[Proxy, Array]:
-    """A proxy, and the chances of its values."""
+    """Return a proxy, and the probabilities of its values."""
     return _read_proxy(_strip_prefix(arrays, "proxy")), _as_floats(_get_array(arrays, "keep"), 1)
 
 

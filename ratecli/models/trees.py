@@ -1,4 +1,4 @@
-"""Decision trees as plain arrays: what is stored of forests and of boosting."""
+"""Decision trees as plain arrays, the storage format of forests and boosting."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from ratecli.models.base import Array, Features
 
 LEAF = -1
 BLOCK_ENTRIES = 2**22
-"""Entries of X that are made dense at a time (32 MiB)."""
+"""Number of entries of X to make dense at a time (32 MiB)."""
 
 
 @dataclass(frozen=True)
 class TreeEnsemble:
-    """T trees of N nodes in all, each leaf with a value for each of Q classes; values add up.
+    """T trees with N nodes in total; the leaf values for each of Q classes are summed over trees.
 
     Attributes
     ----------
     width
         d, the number of features.
     roots
-        (T,) the node at which each tree starts.
+        (T,) the root node of each tree.
     feature
-        (N,) the feature that an inner node looks at, or LEAF.
+        (N,) the feature that an inner node tests, or LEAF.
     threshold
-        (N,) a row goes to the first child where its feature is at most this.
+        (N,) a row goes to the first child if its feature is at most this.
     children
-        (N, 2) nodes that stand behind their parent; of leaves whatever.
+        (N, 2) child nodes, which have larger indices than their parent; ignored for leaves.
     values
-        (N, Q) of leaves; of inner nodes whatever.
+        (N, Q) values of leaves; ignored for inner nodes.
     start
-        (Q,) what the values are added to.
+        (Q,) initial values of the sums.
     rounded
-        Whether features are compared as 32-bit numbers, as scikit-learn's exact trees do.
+        Whether features are compared as 32-bit floats, as in scikit-learn's exact trees.
     softmax
-        Whether the sums are log-odds of the classes' chances, not the chances themselves.
+        Whether the sums are log-odds instead of probabilities of the classes.
     """
 
     kind: ClassVar[str] = "trees"
@@ -65,7 +65,7 @@ class TreeEnsemble:
             and self.values.shape == (n, len(self.start))
             and bool(((self.roots >= 0) & (self.roots < n)).all())
             and bool(((self.feature >= LEAF) & (self.feature < self.width)).all())
-            # behind the parent: no way leads in a circle
+            # children after their parent: no cycles
             and bool(((self.children[inner] > own) & (self.children[inner] < n)).all())
         )
         if not fits:
@@ -76,7 +76,7 @@ class TreeEnsemble:
         return len(self.start)
 
     def of(self, X: Features) -> Array:
-        """(n, Q) chances of the classes, of rows (n, d)."""
+        """Return (n, Q) class probabilities of rows (n, d)."""
         found = [self._sums(rows) for rows in _dense_blocks(X)]
         sums = np.concatenate([np.empty((0, self.classes)), *found])
         return np.asarray(softmax(sums, axis=1)) if self.softmax else sums
@@ -88,11 +88,13 @@ class TreeEnsemble:
     def _sums(self, rows: Array) -> Array:
         if self.rounded:
             rows = rows.astype(np.float32)
-        return sum((self.values[self._leaves(rows, root)] for root in self.roots),
-                   np.tile(self.start, (len(rows), 1)))  # fmt: skip
+        return sum(
+            (self.values[self._leaves(rows, root)] for root in self.roots),
+            np.tile(self.start, (len(rows), 1)),
+        )
 
     def _leaves(self, rows: Array, root: int) -> NDArray[np.intp]:
-        """(n,) the leaf of one tree that each row comes to."""
+        """Return (n,) the leaf that each row reaches in one tree."""
         at = np.full(len(rows), root, dtype=np.intp)
         moving = np.arange(len(rows))
         while len(moving := moving[self.feature[at[moving]] != LEAF]):
@@ -103,7 +105,7 @@ class TreeEnsemble:
 
 
 def _dense_blocks(X: Features) -> Iterator[Array]:
-    """X by rows, dense."""
+    """Yield blocks of rows of X as dense arrays."""
     if isinstance(X, np.ndarray):
         yield X
         return

@@ -1,4 +1,4 @@
-"""Decisions by expected cost: chances of classes, and what a yes costs in each."""
+"""Decisions by expected cost, given class probabilities and costs of a positive decision."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ratecli.models.fitted import SklearnModel, load_skops
 from ratecli.models.trees import TreeEnsemble
 
 ARGMAX_COSTS = np.array([1.0, -1.0])
-"""Costs at which a yes is what a classifier of two classes finds likelier: the second class."""
+"""Costs that make a decision positive if the second of two classes is the likelier one."""
 
 
 @dataclass(frozen=True)
 class CostSensitiveClassifier:
-    """Deterministic: yes where its expected cost is below `-cut`, a tie is a no.
+    """Deterministic: positive if its expected cost is below `-cut`, negative in a tie.
 
     Attributes
     ----------
     chances
-        Gives each row's chances (n, Q) of Q classes.
+        Returns the probabilities (n, Q) of Q classes for each row.
     costs
-        (Q,) what a yes costs in each.
+        (Q,) cost of a positive decision for each class.
     """
 
     kind: ClassVar[str] = "weighed"
@@ -47,7 +47,7 @@ class CostSensitiveClassifier:
         return ()
 
     def gains(self, X: Features) -> Array:
-        """(n,) what a yes is expected to bring: minus its cost."""
+        """Return (n,) the expected gain of a positive decision: minus its expected cost."""
         return np.asarray(self.chances.of(X) @ -self.costs)
 
     def score(self, X: Features) -> Array:
@@ -71,12 +71,12 @@ class CostSensitiveClassifier:
 def load_probability_model(
     arrays: Mapping[str, NDArray[np.generic]],
 ) -> TreeEnsemble | SklearnModel:
-    """Trees or a fitted classifier from `state`, its kind beside it.
+    """Restore trees or a fitted classifier from `state`, with its kind under `kind`.
 
     Raises
     ------
     ValueError, KeyError, TypeError
-        If it is none.
+        If the arrays are invalid.
     """
     kind = str(arrays["kind"])
     if kind == SklearnModel.kind:

@@ -1,7 +1,7 @@
-"""Normal forms: affine combinations of rates, and sums of ratios of them.
+"""Normal forms of expressions: affine combinations of rates, and sums of ratios of them.
 
-Clearing a denominator is sound where it cannot be negative: a rate lies in [0, 1], and so does what
-adds up from rates with positive coefficients. `N / D <= c` becomes `N - c D <= 0`; where N = D = 0 the
+Clearing a denominator is sound if it cannot be negative. Rates lie in [0, 1], so sums of rates with
+positive coefficients are never negative. `N / D <= c` becomes `N - c D <= 0`; where N = D = 0, the
 ratio is undefined and the affine form holds with equality.
 """
 
@@ -22,7 +22,7 @@ from ratecli.rates.syntax import Condition, parse_number
 from ratecli.rates.table import RATES
 
 Ray = tuple[Leaf, ...]
-"""Rates that are 1 together while all others of their bundle are 0."""
+"""Rates that can all be 1 while all others of their bundle are 0."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Affine:
         return Affine(scaled, factor * self.constant)
 
     def range(self) -> Interval:
-        """Least and largest value over all rates in their ranges, each rate once; see `group_by_joint_bound`."""
+        """Return the minimum and maximum over all possible rates (see `group_by_joint_bound`)."""
         terms = (self._bundle(rays) for rays in group_by_joint_bound(self.coefficients))
         return add(*terms, (self.constant, self.constant))
 
     def along(self, ray: Ray) -> float:
-        """What is added where the rates of a ray are all 1."""
+        """Return the sum of the coefficients of a ray's rates."""
         return sum(self.coefficients.get(leaf, 0.0) for leaf in ray)
 
     def _bundle(self, rays: Sequence[Ray]) -> Interval:
@@ -64,10 +64,10 @@ class Affine:
 
 
 def group_by_joint_bound(leaves: Iterable[Leaf]) -> list[list[Ray]]:
-    """Rates that bound each other, together: what they can be is a mixture of 0 and of their rays.
+    """Group rates into bundles: the possible values of a bundle are mixtures of 0 and its rays.
 
-    Shares of all rows are parts of the rate of a yes of all rows, and parts that no row has in common
-    add up to no more than it. All other rates are by themselves.
+    Joint rates of disjoint slices and the positive rate of all rows form a bundle, because the
+    former add up to at most the latter. Every other rate is a bundle of its own.
     """
     found = dict[object, list[Ray]]()
     for leaf in sorted(dict.fromkeys(leaves), key=lambda leaf: leaf.rate == JOINT_RATE):
@@ -89,7 +89,7 @@ def group_by_joint_bound(leaves: Iterable[Leaf]) -> list[list[Ray]]:
 
 
 def _are_disjoint(one: Leaf, other: Leaf) -> bool:
-    """Whether no row is in both slices, by what is written."""
+    """Whether two slices have no row in common, judging by their conditions alone."""
     return any(
         a.column == b.column
         and a.op == b.op == "="
@@ -100,7 +100,7 @@ def _are_disjoint(one: Leaf, other: Leaf) -> bool:
 
 
 def _condition_values(condition: Condition) -> set[str | float]:
-    """Values, of which a number and its text are the same."""
+    """Return the values of a condition, with texts of numbers converted to numbers."""
     return {
         value if math.isnan(parse_number(value)) else parse_number(value)
         for value in condition.values
@@ -109,14 +109,14 @@ def _condition_values(condition: Condition) -> set[str | float]:
 
 @dataclass(frozen=True)
 class RatioTerm:
-    """`weight * numerator / denominator`, denominator never negative."""
+    """`weight * numerator / denominator`, where the denominator is never negative."""
 
     weight: float
     numerator: Affine
     denominator: Affine
 
     def range(self) -> Interval:
-        """Bounds on `numerator / denominator`: it lies between the quotients of their terms."""
+        """Return bounds on `numerator / denominator`: the extreme quotients of their terms."""
         top, bottom = self.numerator, self.denominator
         leaves = {*top.coefficients, *bottom.coefficients}
         terms = [
@@ -133,20 +133,20 @@ class RatioTerm:
 
 @dataclass(frozen=True)
 class RatioSum:
-    """`affine + sum of ratios`; ratios over the same denominator are gathered in one."""
+    """`affine + sum of ratios`, with one ratio for each denominator."""
 
     affine: Affine
     ratios: tuple[RatioTerm, ...] = ()
 
 
 def affine(node: Expression) -> Affine | None:
-    """The affine form of an expression, None if it has none."""
+    """Return the affine form of an expression, None if it is not affine."""
     form = ratio_sum(node)
     return form.affine if form is not None and not form.ratios else None
 
 
 def ratio_sum(node: Expression) -> RatioSum | None:
-    """An expression as an affine part and ratios of affine parts, None if it is neither."""
+    """Return an expression as an affine part plus ratios of affine forms, None if it is not one."""
     match node:
         case ex.Constant(value=value):
             return RatioSum(Affine({}, value))
@@ -192,7 +192,7 @@ def _sum_forms(parts: Iterable[RatioSum]) -> RatioSum:
 
 
 def clear_denominators(node: Expression) -> Affine | None:
-    """An affine form that is at most 0 exactly where `node` is, or None if there is none."""
+    """Return an affine form that is at most 0 exactly where `node` is, or None if there is none."""
     form = ratio_sum(node)
     if form is None:
         return None
@@ -205,10 +205,11 @@ def clear_denominators(node: Expression) -> Affine | None:
 
 
 def positive_combination(form: Affine) -> Affine:
-    """The same with no negative coefficient (Goh et al. 2016, Problem 1 and appendix B).
+    """Rewrite a form without negative coefficients (Goh et al. 2016, Problem 1 and appendix B).
 
-    A coefficient -a on a rate is a on its complement, less a times what both add up to. Rates
-    without a named complement keep their sign: `base_rate` is no decision's, `wins` and `losses`.
+    A coefficient -a on a rate becomes a on its complement, minus a times the sum of both. Rates
+    without a named complement keep their sign: `wins`, `losses`, and `base_rate`, which does not
+    depend on decisions.
     """
     total = Affine({}, form.constant)
     for leaf, coefficient in form.coefficients.items():
@@ -221,7 +222,7 @@ def positive_combination(form: Affine) -> Affine:
 
 
 def _sum_with_complement(leaf: Leaf) -> Affine:
-    """What a rate and its complement add up to: the share of rows that either speaks of."""
+    """Return the sum of a rate and its complement: the share of rows that either rate counts."""
     base = Affine({replace(leaf, rate=RATES["base_rate"]): 1.0})
     whole = Affine({}, 1.0)
     spoken = {leaf.rate.yes, leaf.rate.no} - {"none"}
@@ -229,7 +230,10 @@ def _sum_with_complement(leaf: Leaf) -> Affine:
 
 
 def bound_text(form: Affine) -> str:
-    """`sum of positive rates <= bound`, as in Goh's Table 2; what no decision changes is bound."""
+    """Return `sum of rates <= bound` as in Goh's Table 2.
+
+    Rates that do not depend on decisions are moved to the bound.
+    """
     moving, fixed = dict[Leaf, float](), dict[Leaf, float]()
     for leaf, coefficient in form.coefficients.items():
         side = fixed if leaf.rate.yes == leaf.rate.no else moving
@@ -239,9 +243,9 @@ def bound_text(form: Affine) -> str:
 
 
 def implied_threshold(metric: Expression, piece: Expression) -> float | None:
-    """The value t of `metric` at which `piece` is 0, if `piece` bounds nothing but that metric.
+    """Return the value t of `metric` at which `piece` is 0, None if `piece` bounds anything else.
 
-    With metric N / D (or N) that is so where the piece is `a D + b N`; then t = -a / b.
+    For a metric N / D (or N), the piece must have the form `a D + b N`; then t = -a / b.
     """
     form, bound = ratio_sum(metric), affine(piece)
     if form is None or bound is None or len(form.ratios) > 1:
@@ -258,7 +262,7 @@ def implied_threshold(metric: Expression, piece: Expression) -> float | None:
 
 
 def _solve_threshold(whole: Affine, first: Affine, second: Affine) -> float | None:
-    """Solve `whole = b (second - t first)` for t; None if there is no such b and t."""
+    """Solve `whole = b (second - t first)` for t; return None if there are no such b and t."""
     forms = (first, second, whole)
     leaves = dict.fromkeys(leaf for form in forms for leaf in form.coefficients)
     rows = [[form.coefficients.get(leaf, 0.0) for form in forms] for leaf in leaves]
@@ -269,19 +273,19 @@ def _solve_threshold(whole: Affine, first: Affine, second: Affine) -> float | No
 
 
 FACTOR_TOLERANCE = 1e-12
-"""How far, relative to each other, factors of shares may differ by rounding."""
+"""Relative difference up to which factors of shares count as equal."""
 
 
 @dataclass(frozen=True)
 class Balance:
-    """`factor * sqrt(sum of (share of group k - target k) ** 2)`, factor positive.
+    """`factor * sqrt(sum of (share of group k - target k) ** 2)` with a positive factor.
 
     Attributes
     ----------
     groups
-        `joint_rate` of K slices; a share is its quotient by `positive_rate` of all rows.
+        `joint_rate` of K slices; a group's share is its quotient by `positive_rate` of all rows.
     target
-        K shares that are aimed at.
+        The K target shares.
     """
 
     groups: tuple[Leaf, ...]
@@ -290,9 +294,9 @@ class Balance:
 
 
 def balance(node: Expression) -> Balance | None:
-    """An expression as a distance of shares from their targets, None if it is none.
+    """Return an expression as a distance of shares from their targets, None if it is not one.
 
-    Written as `rms` of differences, or as the square root of a sum of their squares.
+    Recognized are `rms` of differences and the square root of a sum of squared differences.
     """
     match node:
         case ex.Product(left=ex.Constant(value=factor), right=right) if factor > 0:
@@ -318,7 +322,7 @@ def _squared_base(node: Expression) -> Expression | None:
 
 
 def _distance(parts: tuple[Expression, ...], factor: float) -> Balance | None:
-    """The root of the sum of the parts' squares, times a factor."""
+    """Match `factor` times the root of the sum of the parts' squares."""
     found = [_share_difference(part) for part in parts]
     terms = [each for each in found if each is not None]
     if len(terms) < len(found) or len({_denominator(leaf) for leaf, _, _ in terms}) != 1:
@@ -331,7 +335,7 @@ def _distance(parts: tuple[Expression, ...], factor: float) -> Balance | None:
 
 
 def _share_difference(node: Expression) -> tuple[Leaf, float, float] | None:
-    """A group, and c and t of `c * (share of the group - t)`, None where the node is not that."""
+    """Match `c * (share of a group - t)`: return the group, c and t, or None."""
     form = ratio_sum(node)
     if form is None or form.affine.coefficients or len(form.ratios) != 1:
         return None
@@ -348,7 +352,7 @@ def _share_difference(node: Expression) -> tuple[Leaf, float, float] | None:
 
 
 def _is_share(ratio: RatioTerm, group: Leaf) -> bool:
-    """Whether a ratio is of a group's joint rate and the rate of all rows only, over the latter."""
+    """Whether a ratio is (a * joint rate of a group + b * positive rate) / positive rate."""
     whole, top, bottom = _denominator(group), ratio.numerator, ratio.denominator
     return (
         not (bottom.constant or top.constant)
@@ -362,7 +366,7 @@ def _denominator(group: Leaf) -> Leaf:
 
 
 def disclosure_bound(piece: Expression) -> tuple[Disclosure, float] | None:
-    """The node and alpha of what is at most 0 where `disclosivity(by=...) <= alpha`, else None."""
+    """Return the node and alpha of `disclosivity(by=...) - alpha`, None for other expressions."""
     match piece:
         case Disclosure():
             return piece, 0.0

@@ -1,9 +1,10 @@
-"""What kind of problem a goal is: found once, on the tree, in the manner of disciplined convex
-programming. Curvature is meant in the rates, which are linear in the randomized decisions.
+"""Classify goals by the kind of optimization problem they pose.
 
-Every node states local facts and one rule of composition does the rest: a function that is convex,
-of an argument that is affine, or convex where the function grows, or concave where it falls, is
-convex.
+The module also bounds expressions and finds in which rates they are monotone. The class of a goal
+is derived from the expression tree by the rules of disciplined convex programming. Curvature refers
+to the rates, which are linear in randomized decisions. Each node contributes local facts, and one
+composition rule does the rest: a convex function is convex in its arguments if each of them is
+affine, or convex where the function increases, or concave where it decreases.
 """
 
 from __future__ import annotations
@@ -33,17 +34,18 @@ MAX_PIECES = 2000
 
 
 NodeFacts = tuple[Interval, Sequence[int]]
-"""In which interval an expression lies, and the direction that it has in each of its parts."""
+"""The interval of an expression, and its direction (1, -1 or 0) in each of its operands."""
 
 
 class Shape(StrEnum):
-    """Classes of goals, the easier ones first; a solver states which it takes.
+    """Classes of goals, from easiest to hardest; a solver states which ones it supports.
 
-    Goals of decisions have the first six; `BALANCE` is a distance of shares among the rows decided yes
-    from given ones (`rates.affine`), of objectives only: a rule of it is `OTHER`. `ESTIMATE` is any goal
-    that speaks of estimates of the label (mean_error, mse, log_loss). `DISCLOSURE` is a rule
-    `disclosivity(by=...) <= alpha` and nothing else. What is `RANKING` speaks of scores (roc_auc,
-    pr_auc), which are no means over rows, and what is `REPORTED` does something else with a disclosivity.
+    The first six are goals of decisions only. `BALANCE` is a distance of shares among the positive
+    decisions from target shares (`rates.affine`), as an objective; a constraint on it is `OTHER`.
+    `ESTIMATE` is any goal with estimates of the label (mean_error, mse, log_loss). `DISCLOSURE` is
+    a constraint `disclosivity(by=...) <= alpha` and nothing else. `RANKING` goals use scores
+    (roc_auc, pr_auc), which are not means over rows. `REPORTED` goals use a disclosivity in any
+    other way.
     """
 
     AFFINE = "affine"
@@ -72,15 +74,15 @@ class Curvature(StrEnum):
 
 @dataclass(frozen=True)
 class Goal:
-    """An objective, or what must be at most 0, ready for solvers.
+    """An objective, or a constraint as expressions that must be at most 0, ready for solvers.
 
     Attributes
     ----------
     expression
-        As measured: the objective, or by how much the rule is broken.
+        What is measured: the objective, or the violation of the constraint.
     pieces
-        For a rule: expressions that must all be at most 0 (`max`, `abs` and templates taken apart,
-        denominators cleared where that is sound). For an objective: itself.
+        For a constraint, expressions that must all be at most 0 (`max`, `abs` and templates taken
+        apart, denominators cleared where that is sound). For an objective, the objective itself.
     shape
         The hardest class among the pieces.
     """
@@ -93,10 +95,10 @@ class Goal:
 
     @property
     def ratios(self) -> tuple[ex.Quotient, ...]:
-        """The ratios of the rule as written that can be 0 / 0.
+        """The ratios in `expression` that can be 0 / 0.
 
-        A rule counts as not met where one is, though its pieces, which may be cleared of the
-        denominator, are then at most 0.
+        If one of them is, the constraint counts as violated, although its pieces, whose
+        denominators may have been cleared, are then at most 0.
         """
         return tuple(vanishing_ratios(self.expression))
 
@@ -108,7 +110,7 @@ def objective_goal(text: str, node: Expression) -> Goal:
 def constraint_goal(
     name: str, text: str, differences: tuple[Expression, ...], whole: Expression
 ) -> Goal:
-    """A rule given as differences that must be at most 0 (see `resolve.differences`)."""
+    """Build a goal from differences that must be at most 0 (`resolve.constraint_differences`)."""
     parts = tuple(part for difference in differences for part in pieces(difference))
     normal = tuple(
         form.expression() if (form := clear_denominators(part)) else part for part in parts
@@ -120,7 +122,7 @@ def constraint_goal(
 
 
 def _constraint_shape(piece: Expression) -> Shape:
-    """The class of what is to be at most 0."""
+    """Return the class of an expression that must be at most 0."""
     if disclosure_bound(piece) is not None:
         return Shape.DISCLOSURE
     found = shape(piece)
@@ -128,17 +130,17 @@ def _constraint_shape(piece: Expression) -> Shape:
 
 
 def pieces(node: Expression) -> tuple[Expression, ...]:
-    """Expressions that are all at most 0 exactly where `node` is.
+    """Return expressions that are all at most 0 exactly where `node` is.
 
-    `max(a, b) + c <= 0` is `a + c <= 0` and `b + c <= 0`; likewise `-min`, `abs`, and positive
-    multiples. More than `MAX_PIECES` are left together.
+    `max(a, b) + c <= 0` becomes `a + c <= 0` and `b + c <= 0`; the same works for `-min`, `abs` and
+    positive multiples. If there were more than `MAX_PIECES`, the node is returned unsplit.
     """
     found = _maximum_alternatives(node, 1.0)
     return found if len(found) <= MAX_PIECES else (node,)
 
 
 def _maximum_alternatives(node: Expression, factor: float) -> tuple[Expression, ...]:
-    """Expressions whose largest is `factor * node`; one more than `MAX_PIECES` if there are more."""
+    """Return expressions whose maximum is `factor * node`, at most `MAX_PIECES` + 1 of them."""
     options: Iterable[Expression]
     match node:
         case ex.Sum(terms=terms):
@@ -161,7 +163,7 @@ def _maximum_alternatives(node: Expression, factor: float) -> tuple[Expression, 
 
 
 def shape(node: Expression) -> Shape:
-    """The class of an expression that is to be small."""
+    """Return the class of an expression that is to be minimized."""
     parts = [*ex.measured_nodes(node)]
     if any(isinstance(part, ex.Disclosure) for part in parts):
         return Shape.REPORTED
@@ -181,8 +183,9 @@ def shape(node: Expression) -> Shape:
 
 
 def interval(node: Expression) -> Interval:
-    """Bounds on an expression over all rates in their ranges; `of(...)` may be any number, and so may
-    what is not defined everywhere.
+    """Return bounds on an expression over all possible rates.
+
+    `of(...)` and expressions that are not defined everywhere may be any number.
     """
     if isinstance(node, ex.Constant):
         return node.value, node.value
@@ -190,7 +193,7 @@ def interval(node: Expression) -> Interval:
 
 
 def _range(node: Expression, inside: Sequence[Interval]) -> Interval:
-    """Bounds on an expression whose parts lie in intervals."""
+    """Return bounds on an expression, given the intervals of its operands."""
     form = affine(node)
     if form is not None:
         return form.range()
@@ -210,7 +213,7 @@ def vanishing_ratios(node: Expression) -> Iterator[ex.Quotient]:
 
 
 def curvature(node: Expression) -> Curvature:
-    """Curvature in the rates."""
+    """Return the curvature of an expression in the rates."""
     match node:
         case ex.Constant() | ex.AlgorithmMetric():
             return Curvature.CONSTANT
@@ -259,7 +262,7 @@ def _applied(name: str, arguments: tuple[Expression, ...]) -> Curvature:
         return Curvature.CONSTANT
     ranges = [interval(argument) for argument in arguments]
     bend = function.bend(ranges)
-    if bend == "either" or not function.operation.defined(ranges):  # beyond its domain `kl` clips
+    if bend == "either" or not function.operation.defined(ranges):  # `kl` clips outside its domain
         return Curvature.UNKNOWN
     own = Curvature(bend)
     for part, grown in zip(inner, function.operation.directions(ranges), strict=True):
@@ -272,7 +275,7 @@ def _applied(name: str, arguments: tuple[Expression, ...]) -> Curvature:
 
 
 def monotonicity(node: Expression) -> dict[Leaf, int]:
-    """For each rate: +1 if the expression grows in it, -1 if it falls, 0 if neither is known."""
+    """Return for each rate whether the expression increases (1) or decreases (-1) in it, else 0."""
     return monotonicity_in(node, lambda part: part if isinstance(part, Leaf) else None, _node_facts)
 
 
@@ -286,9 +289,10 @@ def monotonicity_in(
     named: Callable[[Expression], NameT | None],
     facts: Callable[[Expression, Sequence[Interval]], NodeFacts],
 ) -> dict[NameT, int]:
-    """`monotonicity` in other quantities than rates: in the parts that `named` names, parents asked first.
+    """Like `monotonicity`, but in the nodes that `named` returns a name for.
 
-    `facts` gives the range and the directions of a node whose parts lie in intervals.
+    `named` is called for parents first and skips the operands of a named node. `facts` returns the
+    interval and directions of a node, given the intervals of its operands.
     """
 
     def signs(node: Expression) -> tuple[Interval, dict[NameT, int]]:
@@ -305,7 +309,7 @@ def monotonicity_in(
 def _combine_directions(
     directions: Sequence[int], parts: Sequence[dict[NameT, int]]
 ) -> dict[NameT, int]:
-    """Signs of a node's parts, turned by the node's directions; 0 where they are of two minds."""
+    """Combine the directions of a node with those inside its operands; 0 where they disagree."""
     total: dict[NameT, int] = {}
     for direction, signs in zip(directions, parts, strict=True):
         for name, own in signs.items():
@@ -315,11 +319,11 @@ def _combine_directions(
 
 
 def find_two_sided_rate(node: Expression) -> tuple[Expression, Leaf] | None:
-    """A part of an expression that is to be small, and a rate that may neither be too high nor too low
-    for it; None where each part that is no sum of ratios grows or falls in each of its rates.
+    """Return a part of a minimized expression and a rate that it penalizes both above and below.
 
-    A divergence from a share that no decision moves is none: it is a sum of two logarithms, of which
-    one falls in the share of yes and the other in that of no.
+    Return None if every part that is not a sum of ratios is monotone in each of its rates. A
+    divergence from a share that decisions cannot change does not count: it is a sum of two
+    logarithms, one decreasing in the positive share and one decreasing in the negative share.
     """
     if ratio_sum(node) is not None:
         return None
@@ -335,12 +339,12 @@ def find_two_sided_rate(node: Expression) -> tuple[Expression, Leaf] | None:
 
 
 def _depends_on_decisions(node: Expression) -> bool:
-    """Whether decisions change it."""
+    """Whether decisions affect the value of an expression."""
     return any(leaf.rate.yes != leaf.rate.no for leaf in ex.leaves(node))
 
 
 def affine_pieces(goal: Goal) -> tuple[Affine, ...]:
-    """The pieces of a goal of shape affine, in normal form.
+    """Return the pieces of an affine goal in normal form.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Confidence intervals on the way up a tree: what its ends are, how fast they move, which are needed."""
+"""Propagate confidence limits up an expression tree, with derivatives of the resulting ends."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BOTH_SIDES = frozenset({1, -1})
 
 
 class AffineEnd(NamedTuple):
-    """An end of what is bounded as a whole: `factor` times a confidence limit, plus `constant`.
+    """An end of a node bounded as a whole: `factor` times a confidence limit, plus `constant`.
 
-    Without the number of a limit it is the constant alone.
+    If `limit`, the index of the confidence limit, is None, the end is the constant.
     """
 
     constant: float
@@ -35,11 +35,11 @@ class AffineEnd(NamedTuple):
 
 
 BoundedEnds = tuple[AffineEnd, AffineEnd]
-"""The lower and the upper end of a node."""
+"""The lower and upper end of a node."""
 
 
 class _OperationNode(NamedTuple):
-    """A node that is made of others, which are known by their numbers."""
+    """A node that combines other nodes, given by their indices."""
 
     operation: Operation
     inside: tuple[int, ...]
@@ -47,12 +47,12 @@ class _OperationNode(NamedTuple):
 
 @dataclass(frozen=True)
 class InclusionFunction:
-    """The inclusion function of a tree (Moore 1966): its interval at any confidence limits.
+    """The inclusion function of a tree (Moore 1966): its interval given confidence limits.
 
     Attributes
     ----------
     nodes
-        Each distinct one once, parts before what is made of them; the last is the root.
+        Each distinct node once, operands before the nodes that use them; the last is the root.
     size
         B, the number of limits.
     """
@@ -64,10 +64,11 @@ class InclusionFunction:
     def of(
         cls, node: Expression, known: Callable[[Expression], BoundedEnds | None], size: int
     ) -> InclusionFunction:
-        """Of a root.
+        """Build the inclusion function of a root.
 
-        `known` is asked for every node, parents first: the ends of one that is bounded as a whole, else
-        None. What has no parts and is not known lies anywhere in its range (`analysis.interval`).
+        `known` is called for every node, parents first, and returns the ends of a node that is
+        bounded as a whole, else None. Other nodes without operands may be anywhere in their range
+        (`analysis.interval`).
         """
         nodes, numbers = list[BoundedEnds | _OperationNode](), dict[Expression, int]()
 
@@ -92,7 +93,7 @@ class InclusionFunction:
         return cls(tuple(nodes), size)
 
     def __call__(self, limits: Floats) -> Enclosure:
-        """Interval arithmetic; all numbers where a node may have no value, such as a logarithm."""
+        """Evaluate by interval arithmetic; nodes that may be undefined get the whole real line."""
         given, ends = limits.tolist(), list[tuple[Endpoint, Endpoint]]()
         for node in self.nodes:
             if isinstance(node, _OperationNode):
@@ -106,12 +107,12 @@ class InclusionFunction:
 
 @dataclass(frozen=True)
 class Enclosure:
-    """Between which numbers a quantity lies, and how its ends move with B confidence limits.
+    """An interval that contains a quantity, and its derivatives in the B confidence limits.
 
     Attributes
     ----------
     ends
-        Lower and upper one of every node of `inclusion`.
+        Lower and upper end of every node of `inclusion`.
     """
 
     inclusion: InclusionFunction
@@ -127,19 +128,19 @@ class Enclosure:
 
     @property
     def low_slopes(self) -> Floats:
-        """(B,) derivatives of `low` in the limits: see `high_slopes`."""
+        """(B,) derivatives of `low` in the limits; see `high_slopes`."""
         return self._slopes(-1)
 
     @property
     def high_slopes(self) -> Floats:
-        """(B,) derivatives of `high` in the limits; 0 where an end is infinite.
+        """(B,) derivatives of `high` in the limits; 0 if the end is infinite.
 
-        At a kink, such as a maximum of equal numbers, those of one side.
+        One-sided derivatives at a kink, such as a maximum of equal numbers.
         """
         return self._slopes(1)
 
     def _slopes(self, side: int) -> Floats:
-        """The chain rule from the root down, at the points where ends are reached."""
+        """Apply the chain rule from the root down, at the points where the ends are attained."""
         total = np.zeros(self.inclusion.size)
         left = [(len(self.ends) - 1, side, 1.0)]
         while left:
@@ -156,7 +157,8 @@ class Enclosure:
                 left += [
                     (part, other, weight * slope)
                     for slope, other, part in zip(slopes, end.point.ends, node.inside, strict=True)
-                    if other and slope and math.isfinite(slope)  # not so at an infinite argument
+                    # slopes are not finite at infinite arguments
+                    if other and slope and math.isfinite(slope)
                 ]
         return total
 
@@ -164,19 +166,20 @@ class Enclosure:
 def needed_sides(
     node: Expression, known: Callable[[Expression], Hashable | None]
 ) -> dict[Hashable, frozenset[int]]:
-    """Which ends of which quantities the upper end of a tree can depend on: 1 upper, -1 lower.
+    """Return which ends of which quantities the upper end of a tree may depend on.
 
-    `known` is asked for every node, parents first: the name of one that is bounded as a whole, else
-    None. What grows in a part needs the same end of it, what falls the other, and else both, as does
-    what is not defined everywhere. That is judged by the intervals that the tree has while its
-    quantities are anywhere in their ranges (`analysis.interval`), so limits must be clipped to these.
+    Sides are 1 (upper) and -1 (lower). `known` is called for every node, parents first, and returns
+    the name of a node that is bounded as a whole, else None. An increasing node needs the same end
+    of its operand, a decreasing one the opposite end, and any other node, or one that may be
+    undefined, needs both. This assumes that every quantity is within its range
+    (`analysis.interval`), so limits must be clipped to that range.
     """
     signs = monotonicity_in(node, known, _enclosure_facts)
     return {name: frozenset({sign}) if sign else BOTH_SIDES for name, sign in signs.items()}
 
 
 def _enclosure_facts(node: Expression, inside: Sequence[Interval]) -> NodeFacts:
-    """As `InclusionFunction` has it, which knows nothing of parts that occur twice."""
+    """Facts as `InclusionFunction` uses them, ignoring that operands may share parts."""
     operation = ex.operation(node)
     if operation is None:
         return interval(node), ()

@@ -1,8 +1,9 @@
-"""A rule with its names looked up: arithmetic over rates of slices.
+"""Resolved expressions: arithmetic over rates of slices, with every name looked up.
 
-Built through `add`, `multiply`, `divide` and `apply`, which fold constants, so that two ways to
-write the same number make the same tree. `str` gives canonical text in the language itself, with
-groups spelt out as conditions: renaming a group changes nothing that is stored.
+Build expressions with `add`, `multiply`, `divide` and `apply`. They fold constants, so that two
+spellings of the same number give the same tree. `to_text` returns canonical text in ratecli's own
+language, with groups written out as conditions, so that renaming a group does not change stored
+text. The module also expands the templates and metrics with `by=` (`max_gap`, `imbalance`, ...).
 """
 
 from __future__ import annotations
@@ -23,20 +24,23 @@ from ratecli.rates.table import BALANCE_METRICS, DISCLOSIVITY, RATES, TEMPLATES,
 
 @dataclass(frozen=True)
 class Slice:
-    """The rows a rate speaks of: of these data sets (all, if none is named), under these conditions."""
+    """The rows a rate is measured on: rows of these data sets that satisfy all conditions.
+
+    Without `datasets`, rows of all data sets are included.
+    """
 
     datasets: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
     @classmethod
     def of(cls, datasets: Iterable[str], conditions: Iterable[Condition]) -> Slice:
-        """In canonical order, nothing twice."""
+        """Return the slice with its data sets and conditions sorted and without duplicates."""
         unique = {str(condition): condition for condition in conditions}
         return cls(tuple(sorted(set(datasets))), tuple(unique[text] for text in sorted(unique)))
 
     @property
     def visible(self) -> Slice:
-        """What can be told of a row from its columns: from which data set it was drawn cannot."""
+        """The slice without its data sets, which cannot be told from a row's columns."""
         return Slice((), self.conditions)
 
     @property
@@ -62,7 +66,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A rate of a slice; `split` None means the split that is being looked at."""
+    """A rate of a slice. If `split` is None, the rate is measured on the split being evaluated."""
 
     rate: Rate
     where: Slice = ALL_ROWS
@@ -74,7 +78,7 @@ class Leaf:
 
     @property
     def over(self) -> Slice:
-        """The rows that it is a mean over: those of the slice, or all where only they count."""
+        """The rows to average over: the slice, or all rows of its data sets for a `whole` rate."""
         return self.where.everyone if self.rate.whole else self.where
 
 
@@ -90,15 +94,15 @@ class RankingMeasure:
 
 @dataclass(frozen=True)
 class Disclosure:
-    """`disclosivity(by=...)`: most by which what is decided of a row tells of its value of a column.
+    """`disclosivity(by=...)`: how much the decision on a row reveals about its value of a column.
 
     Attributes
     ----------
     by
-        The columns, of which the worst counts.
+        The columns. The largest disclosivity among them counts.
     groups
-        `joint_rate` of each value of each column, one column after the other: they say which rows are
-        of which value.
+        `joint_rate` of each value of each column, one column after the other; these leaves define
+        which rows have which value.
     """
 
     by: tuple[str, ...]
@@ -108,21 +112,21 @@ class Disclosure:
 
     @property
     def where(self) -> Slice:
-        """The rows that it is measured on."""
+        """The rows that the disclosivity is measured on."""
         return self.groups[0].over
 
     @property
     def columns(self) -> tuple[tuple[Leaf, ...], ...]:
-        """The groups of each column."""
+        """The leaves in `groups`, one tuple per column."""
         named = [(leaf.where.conditions[0].column, leaf) for leaf in self.groups]
         return tuple(tuple(leaf for name, leaf in named if name == column) for column in self.by)
 
 
 @dataclass(frozen=True)
 class AlgorithmMetric:
-    """`of(algorithm, metric)`: what another algorithm measured, a number once its trial has run.
+    """`of(algorithm, metric)`: a metric of another algorithm, known once its trial has run.
 
-    The deployed model is called `rates.table.DEPLOYED`; it needs no trial of that name.
+    `algorithm` is `rates.table.DEPLOYED` for the deployed model, which needs no trial of its own.
     """
 
     algorithm: str
@@ -158,13 +162,13 @@ class Apply:
 
 
 MeasuredNode = Leaf | RankingMeasure | Disclosure
-"""What is measured on rows by itself."""
+"""Nodes that are measured directly on rows."""
 
 Expression = Constant | MeasuredNode | AlgorithmMetric | Sum | Product | Quotient | Apply
 
 
 def add(*terms: Expression, span: Span = NO_SPAN) -> Expression:
-    """Sum with nested sums flattened and constants gathered at the end."""
+    """Return the sum, with nested sums flattened and constants combined into one last term."""
     flat: list[Expression] = []
     constant = 0.0
     for term in terms:
@@ -179,7 +183,7 @@ def add(*terms: Expression, span: Span = NO_SPAN) -> Expression:
 
 
 def multiply(left: Expression, right: Expression, span: Span = NO_SPAN) -> Expression:
-    """Product with a constant in front, drawn into sums and other constants."""
+    """Return the product with a constant factor first, distributed over sums and folded."""
     if isinstance(right, Constant) and not isinstance(left, Constant):
         left, right = right, left
     if not isinstance(left, Constant):
@@ -206,7 +210,7 @@ def subtract(left: Expression, right: Expression, span: Span = NO_SPAN) -> Expre
 
 
 def divide(numerator: Expression, denominator: Expression, span: Span = NO_SPAN) -> Expression:
-    """Raises E311 where the denominator is the number 0."""
+    """Return the quotient. Raise E311 if the denominator is the constant 0."""
     if not isinstance(denominator, Constant):
         return Quotient(numerator, denominator, span)
     if denominator.value == 0:
@@ -217,7 +221,7 @@ def divide(numerator: Expression, denominator: Expression, span: Span = NO_SPAN)
 
 
 def apply(function: str, arguments: tuple[Expression, ...], span: Span = NO_SPAN) -> Expression:
-    """Raises E311 where constant arguments lie outside the function's domain."""
+    """Return a function call. Raise E311 if a constant argument is outside its domain."""
     if function == POWER:
         return power(arguments[0], arguments[1], span)
     row = FUNCTIONS[function]
@@ -225,9 +229,13 @@ def apply(function: str, arguments: tuple[Expression, ...], span: Span = NO_SPAN
         if isinstance(argument, Constant) and not row.domain[0] <= argument.value <= row.domain[1]:
             low, high = row.domain
             raise FaultError(
-                Diagnostic("E311", f"{function} of {argument.value:g} is not defined",
-                      f"it takes numbers from {low:g} to {high:g}", argument.span)
-            )  # fmt: skip
+                Diagnostic(
+                    "E311",
+                    f"{function} of {argument.value:g} is not defined",
+                    f"it takes numbers from {low:g} to {high:g}",
+                    argument.span,
+                )
+            )
     if all(isinstance(argument, Constant) for argument in arguments):
         values = [argument.value for argument in arguments if isinstance(argument, Constant)]
         return Constant(row.value(*values), span)
@@ -235,7 +243,7 @@ def apply(function: str, arguments: tuple[Expression, ...], span: Span = NO_SPAN
 
 
 def power(base: Expression, exponent: Expression, span: Span = NO_SPAN) -> Expression:
-    """Raises E304 where the exponent is no number, E311 for a root of a negative number."""
+    """Return a power. Raise E304 for a non-constant exponent, E311 for an undefined constant."""
     if not isinstance(exponent, Constant):
         hint = "where x is positive, x ** y is exp(y * log(x))"
         raise FaultError(Diagnostic("E304", "an exponent must be a number", hint, exponent.span))
@@ -255,9 +263,10 @@ def power(base: Expression, exponent: Expression, span: Span = NO_SPAN) -> Expre
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
-    """The parts of a node; what `of(...)` measures belongs to another trial and is no part.
+    """Return the operands of a node.
 
-    Those of a disclosivity are its groups, from whose numbers it cannot be told.
+    The metric inside `of(...)` is not a child, because another trial measures it. The children of a
+    disclosivity are its groups, although its value cannot be computed from theirs.
     """
     match node:
         case Sum(terms=terms):
@@ -275,7 +284,7 @@ def children(node: Expression) -> tuple[Expression, ...]:
 
 
 def operation(node: Expression) -> Operation | None:
-    """What a node does with its `operands`, None for one that has none."""
+    """Return the operation a node applies to its `operands`, or None for a node without one."""
     match node:
         case Sum():
             return iv.add
@@ -290,26 +299,26 @@ def operation(node: Expression) -> Operation | None:
 
 
 def operands(node: Expression) -> tuple[Expression, ...]:
-    """The arguments of a node's operation, if it has one: its children, but for a square one of both."""
+    """Return the arguments of a node's operation: its children, or one of them for a square."""
     own = operation(node)
     return () if own is None else children(node)[:1] if own is iv.square else children(node)
 
 
 def walk(node: Expression) -> Iterator[Expression]:
-    """Every node, parents first."""
+    """Yield every node, parents before children."""
     yield node
     for child in children(node):
         yield from walk(child)
 
 
 def leaves(*nodes: Expression) -> list[Leaf]:
-    """The rates that occur, each once, in order of appearance."""
+    """Return the distinct rates of some expressions in order of appearance."""
     found = (part for node in nodes for part in walk(node) if isinstance(part, Leaf))
     return list(dict.fromkeys(found))
 
 
 def measured_nodes(node: Expression) -> Iterator[MeasuredNode]:
-    """All that is measured in an expression; a disclosivity, and not its groups."""
+    """Yield all measured nodes of an expression; a disclosivity is one, its groups are not."""
     if isinstance(node, MeasuredNode):
         yield node
         return
@@ -318,7 +327,7 @@ def measured_nodes(node: Expression) -> Iterator[MeasuredNode]:
 
 
 def transform(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """The tree with every node for which `change` gives another one replaced, parents first."""
+    """Replace, from the root down, every node for which `change` returns another expression."""
     replaced = change(node)
     if replaced is not None:
         return replaced
@@ -337,9 +346,9 @@ def transform(node: Expression, change: Callable[[Expression], Expression | None
 
 
 def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float:
-    """The number of an expression, NaN where it is undefined (a rate of no rows, 0/0).
+    """Return the value of an expression, NaN where it is undefined (a rate of no rows, 0/0).
 
-    `value_of` gives the numbers of `MeasuredNode` and `Of` nodes.
+    `value_of` returns the values of `MeasuredNode` and `AlgorithmMetric` nodes.
     """
     if isinstance(node, Constant):
         return node.value
@@ -366,7 +375,7 @@ def _quotient(numerator: float, denominator: float) -> float:
 
 
 def to_text(node: Expression) -> str:
-    """Canonical text; parsed and looked up again it gives the same tree."""
+    """Return canonical text; parsing and resolving it gives the same tree."""
     return str(to_syntax(node))
 
 
@@ -436,18 +445,18 @@ def _leading_sign(term: Expression) -> float:
 
 JOINT_RATE = RATES["joint_rate"]
 POSITIVE_RATE = RATES["positive_rate"]
-"""A share is the one of a slice over the other of all rows."""
+"""The share of a group is its `joint_rate` divided by the `positive_rate` of all rows."""
 
 VARIADIC_FUNCTIONS = tuple(name for name, row in FUNCTIONS.items() if row.arity is None)
-"""Functions of any number of arguments: also of a metric's values, as in `min(tpr, by=sex)`."""
+"""Functions that take any number of arguments, or one metric and `by=`: `min(tpr, by=sex)`."""
 COLUMN_FUNCTIONS = (*TEMPLATES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS)
-"""All that has a `by=`."""
+"""Everything that takes a `by=` argument."""
 SINGLE_COLUMN_TEMPLATES = {"max_gap": "max", "min_ratio": "min"}
-"""What compares values with each other, and which of those of two columns is then the worse."""
+"""Templates that compare the values of one column, and the function that combines two of them."""
 
 
 def apply_template(name: str, parts: Sequence[Expression], span: Span) -> Expression:
-    """A template or function of one metric's parts, one for each value of a column."""
+    """Apply a template or variadic function to a metric's parts, one for each value of a column."""
     if name in VARIADIC_FUNCTIONS:
         return apply(name, tuple(parts), span)
     if name == "mean":
@@ -459,14 +468,15 @@ def apply_template(name: str, parts: Sequence[Expression], span: Span) -> Expres
 
 
 def group_share(group: Leaf) -> Expression:
-    """The share of a `joint_rate`'s slice among the rows decided yes."""
+    """Return the share of a `joint_rate`'s slice among the rows with a positive decision."""
     return divide(group, Leaf(POSITIVE_RATE, group.over, group.split, group.span), group.span)
 
 
 def imbalance_expression(columns: Sequence[Sequence[Leaf]], span: Span) -> Expression:
-    """Euclidean distance of the shares of each column's K groups from 1/K each.
+    """Return the Euclidean distance of the shares of each column's K groups from 1/K each.
 
-    Of several columns that of the concatenated vectors (Deng, Diana, Kearns, Roth 2023, appendix A.2).
+    With several columns it is the distance of the concatenated vectors (Deng, Diana, Kearns, Roth
+    2023, appendix A.2).
     """
     parts = [
         subtract(group_share(group), Constant(1 / len(groups), span), span)

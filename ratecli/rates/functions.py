@@ -1,7 +1,8 @@
-"""The functions of the language: a row of local facts each; composition is in `analysis`.
+"""The functions of the rule language as a table of local facts, which `analysis` composes.
 
-In the manner of disciplined convex programming a function states its curvature and, by its operation
-(`rates.interval`), in which arguments it grows or falls, and between which ends its values lie.
+As in disciplined convex programming, a function has a curvature, and its operation
+(`rates.interval`) knows in which arguments it increases or decreases and where its extreme values
+lie.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ Convexity = Literal["convex", "concave", "either"]
 
 @dataclass(frozen=True)
 class Function:
-    """`arity` None means any number of arguments, one at least.
+    """A function of rules. `arity` None means any number of arguments, at least one.
 
-    What bends `either` way tells which by `bends`, from the intervals its arguments lie in.
+    If the curvature is "either", `bends` returns it, given the intervals of the arguments.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Function:
         return self.operation.domain
 
     def bend(self, arguments: Sequence[Interval]) -> Convexity:
-        """The curvature over intervals; "either" if none is known."""
+        """Return the curvature over intervals; "either" if it is unknown."""
         return self.bends(arguments) if self.bends else self.curvature
 
 
@@ -73,7 +74,7 @@ def _rms(*values: float) -> float:
 
 
 def kl(p: float, q: float) -> float:
-    """KL(p || q) of two Bernoulli distributions, in nats; the true prevalence p first.
+    """Return KL(p || q) of two Bernoulli distributions in nats; p is the true prevalence.
 
     q is clipped to [1e-10, 1 - 1e-10] (protocols of Narasimhan et al. 2019), 0 ln 0 = 0; NaN for p
     outside [0, 1].
@@ -87,7 +88,7 @@ def kl(p: float, q: float) -> float:
 
 
 def _kl_points(arguments: Sequence[Interval]) -> iv.ArgumentPoints:
-    """It falls towards p = q in either argument, and is 0 there."""
+    """Return corners and a point with p = q, if any: KL decreases towards p = q, where it is 0."""
     yield from iv.corner_extremes(arguments)
     low, high = max(low for low, _ in arguments), min(high for _, high in arguments)
     if low <= high:
@@ -112,7 +113,7 @@ def _rms_slopes(*values: float) -> Sequence[float]:
 
 
 def _power_convexity(arguments: Sequence[Interval]) -> Convexity:
-    """Of a power with one exponent, by the side of 0 that its base is on."""
+    """Return the curvature of a power with a fixed exponent, given the sign of its base."""
     (low, high), (exponent, most) = arguments
     if exponent != most:
         return "either"
@@ -131,26 +132,66 @@ def _table(*rows: Function) -> dict[str, Function]:
 
 _POSITIVE = (0.0, INFINITY), clip_between(SLOPE_MARGIN, INFINITY)
 
-# fmt: off
 FUNCTIONS = _table(
-    Function("abs",  1,    "convex",  iv.absolute, "absolute value"),
-    Function("max",  None, "convex",  iv.maximum,  "largest of its arguments"),
-    Function("min",  None, "concave", iv.minimum,  "smallest of its arguments"),
-    Function("sqrt", 1,    "concave", iv.sqrt,     "square root"),
-    Function("log",  1,    "concave", iv.log,      "natural logarithm"),
-    Function("exp",  1,    "convex",  iv.exp,      "exponential"),
-    Function(POWER,  2,    "either",  iv.power,
-             "first argument to the power of a number, also written x ** 2", _power_convexity),
-    Function("kl",   2,    "convex",
-             Operation(kl, _kl_slopes, _kl_points, iv.unknown_directions, (0.0, 1.0), clip_between(SLOPE_MARGIN, 1.0 - SLOPE_MARGIN)),
-             "Kullback-Leibler divergence of two shares, the true one first"),
-    Function("geo_mean", 2, "concave",
-             Operation(_geo_mean, _geo_mean_slopes, iv.increasing_extremes, iv.increasing_directions, *_POSITIVE),
-             "geometric mean"),
-    Function("harmonic_mean", 2, "concave",
-             Operation(_harmonic_mean, _harmonic_mean_slopes, iv.increasing_extremes, iv.increasing_directions, *_POSITIVE),
-             "harmonic mean"),
-    Function("rms", None, "convex",
-             Operation(_rms, _rms_slopes, iv.magnitude_extremes, iv.sign_directions), "quadratic mean"),
+    Function("abs", 1, "convex", iv.absolute, "absolute value"),
+    Function("max", None, "convex", iv.maximum, "largest of its arguments"),
+    Function("min", None, "concave", iv.minimum, "smallest of its arguments"),
+    Function("sqrt", 1, "concave", iv.sqrt, "square root"),
+    Function("log", 1, "concave", iv.log, "natural logarithm"),
+    Function("exp", 1, "convex", iv.exp, "exponential"),
+    Function(
+        POWER,
+        2,
+        "either",
+        iv.power,
+        "first argument to the power of a number, also written x ** 2",
+        _power_convexity,
+    ),
+    Function(
+        "kl",
+        2,
+        "convex",
+        Operation(
+            kl,
+            _kl_slopes,
+            _kl_points,
+            iv.unknown_directions,
+            (0.0, 1.0),
+            clip_between(SLOPE_MARGIN, 1.0 - SLOPE_MARGIN),
+        ),
+        "Kullback-Leibler divergence of two shares, the true one first",
+    ),
+    Function(
+        "geo_mean",
+        2,
+        "concave",
+        Operation(
+            _geo_mean,
+            _geo_mean_slopes,
+            iv.increasing_extremes,
+            iv.increasing_directions,
+            *_POSITIVE,
+        ),
+        "geometric mean",
+    ),
+    Function(
+        "harmonic_mean",
+        2,
+        "concave",
+        Operation(
+            _harmonic_mean,
+            _harmonic_mean_slopes,
+            iv.increasing_extremes,
+            iv.increasing_directions,
+            *_POSITIVE,
+        ),
+        "harmonic mean",
+    ),
+    Function(
+        "rms",
+        None,
+        "convex",
+        Operation(_rms, _rms_slopes, iv.magnitude_extremes, iv.sign_directions),
+        "quadratic mean",
+    ),
 )
-# fmt: on

@@ -1,13 +1,13 @@
-"""Interval arithmetic that has an answer for everything.
+"""Interval arithmetic that is defined for all inputs.
 
-Each end of a result is the value of the operation at one point of its arguments: at ends of theirs, or
-at a fixed place between, such as 0 for a square. An operation names these few points, and that is the
-only rule it has for intervals: the ends, and how fast they move with those of the arguments
-(`rates.enclosure`), both follow.
+Each end of a result is the value of the operation at one point of its arguments, whose coordinates
+are ends of the arguments or a fixed value between them, such as 0 for a square. An operation only
+lists these few candidate points. Both the ends and their derivatives in the ends of the arguments
+(`rates.enclosure`) follow from them.
 
-Results hold every value that the operation has where it is defined: a logarithm of [-1, 2] is at most
-log 2. Where it has no finite value at all, and where a NaN comes in, the result is all numbers. Nothing
-is raised, nothing is rounded outwards.
+A result contains every value that the operation has where it is defined: the logarithm of [-1, 2]
+is at most log 2. If the operation has no finite value at all, or if an argument is NaN, the result
+is the real line. Nothing is raised and nothing is rounded outwards.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ INFINITY = math.inf
 REAL_LINE: Interval = (-INFINITY, INFINITY)
 ROUNDING = 1e-9
 SLOPE_MARGIN = 1e-6
-"""How near to the end of a domain slopes are taken where they grow beyond all bounds."""
+"""Slopes that are unbounded at an end of a domain are evaluated at this distance from it."""
 
 
 class ArgumentPoint(NamedTuple):
-    """A point of the arguments: at the lower (-1) or the upper end (1) of each, or fixed (0)."""
+    """A point in argument space: each coordinate is a lower (-1) or upper (1) end or fixed (0)."""
 
     at: tuple[float, ...]
     ends: tuple[int, ...]
 
 
 class Endpoint(NamedTuple):
-    """An end of a result, and where it is reached; None where that is nowhere in particular."""
+    """An end of a result and the point where it is attained; None if there is no such point."""
 
     value: float
     point: ArgumentPoint | None = None
@@ -52,32 +52,33 @@ def _identity(*point: float) -> Sequence[float]:
 
 
 def clip_between(low: float, high: float) -> Callable[..., Sequence[float]]:
-    """The nearest point whose coordinates lie between two numbers."""
+    """Return a function that clips all coordinates of a point to [low, high]."""
     return lambda *point: tuple(min(max(x, low), high) for x in point)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What is known of one operation; called with intervals, it gives the interval of its values.
+    """An operation on numbers. Called with intervals, it returns the interval of its values.
 
     Attributes
     ----------
     value
-        Of numbers within `domain`; NaN where there is none.
+        Value at numbers within `domain`; NaN where it is undefined.
     slopes
-        A derivative for each argument, a subgradient at a kink; finite where `near` leads to.
+        Partial derivatives, a subgradient at a kink; finite at the points that `near` returns.
     points
-        Where its least and largest value over given intervals are among: of these, the ends are the
-        least and the largest. None where nothing can be said.
+        Candidate points over given intervals: the operation attains its minimum and maximum at two
+        of them. Empty if nothing is known.
     directions
-        For each argument whether it grows in it (1), falls (-1) or neither for sure (0) while all
-        arguments stay within given intervals.
+        For each argument whether the operation increases (1) or decreases (-1) in it while all
+        arguments stay within given intervals; 0 if neither is certain.
     domain
-        Of each argument.
+        Allowed range of every argument.
     near
-        The point nearest to a point of the domain at which all slopes are finite.
+        Map a point of the domain to the nearest point at which all slopes are finite.
     everywhere
-        Whether there is a value for all numbers of given intervals; None if `domain` says so.
+        Whether the operation is defined for all numbers of given intervals. If None, it is defined
+        exactly on `domain`.
     """
 
     value: Callable[..., float]
@@ -93,18 +94,18 @@ class Operation:
         return low.value, high.value
 
     def defined(self, arguments: Sequence[Interval]) -> bool:
-        """Whether there is a value, be it infinite, for all numbers of intervals, but for rounding."""
+        """Whether the (possibly infinite) value is defined on whole intervals, up to rounding."""
         if self.everywhere:
             return self.everywhere(arguments)
         least, most = self.domain
         return all(least - ROUNDING <= low and high <= most + ROUNDING for low, high in arguments)
 
     def certain(self, arguments: Sequence[Interval]) -> tuple[Endpoint, Endpoint]:
-        """As `ends`, and nothing is known where some numbers of the intervals have no value."""
+        """Return `ends`, or unknown ends if the operation is undefined somewhere inside."""
         return self.ends(arguments) if self.defined(arguments) else UNKNOWN_ENDS
 
     def ends(self, arguments: Sequence[Interval]) -> tuple[Endpoint, Endpoint]:
-        """Lower and upper end over intervals."""
+        """Return the lower and upper end over intervals, ignoring points outside the domain."""
         for low, high in arguments:
             if math.isnan(low) or math.isnan(high):
                 return UNKNOWN_ENDS
@@ -126,7 +127,7 @@ class Operation:
     def _end(
         self, value: float, side: int, found: Sequence[Endpoint], arguments: Sequence[Interval]
     ) -> Endpoint:
-        """Of equal values that which leans on the end that the operation goes with."""
+        """Among equal values, prefer the point that follows the operation's directions."""
         equal = [end for end in found if end.value == value]
         if len(equal) == 1:
             return equal[0]
@@ -143,20 +144,20 @@ class Operation:
 
 
 def increasing_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
-    """Of what grows in every argument: all lower ends, all upper ends."""
+    """Return all lower and all upper ends, for an operation that increases in every argument."""
     size = len(arguments)
     yield ArgumentPoint(tuple(low for low, _ in arguments), (-1,) * size)
     yield ArgumentPoint(tuple(high for _, high in arguments), (1,) * size)
 
 
 def corner_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
-    """Of what grows or falls in each argument while the others stand still."""
+    """Return all corners, for an operation that is monotone in each argument separately."""
     choices = (((low, -1), (high, 1)) for low, high in arguments)
     yield from (_point(*corner) for corner in itertools.product(*choices))
 
 
 def even_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
-    """Of what is least at 0 and grows away from it, in one argument."""
+    """For a function of one argument that increases away from its minimum at 0, such as abs."""
     ((low, high),) = arguments
     yield from corner_extremes(arguments)
     if low < 0 < high:
@@ -164,7 +165,7 @@ def even_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
 
 
 def magnitude_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
-    """Of what grows in the size of every argument: each as near to 0 as it gets, and as far."""
+    """For an operation that increases in each |x|: the points nearest to and farthest from 0."""
     yield _point(*map(_nearest, arguments))
     yield _point(*((high, 1) if high >= -low else (low, -1) for low, high in arguments))
 
@@ -186,7 +187,7 @@ def increasing_directions(arguments: Sequence[Interval]) -> Sequence[int]:
 
 
 def sign_directions(arguments: Sequence[Interval]) -> Sequence[int]:
-    """Of what grows in the size of each argument."""
+    """For an operation that increases in |x| for each argument x."""
     return tuple(map(sign, arguments))
 
 
@@ -195,7 +196,7 @@ def unknown_directions(arguments: Sequence[Interval]) -> Sequence[int]:
 
 
 def sign(argument: Interval) -> int:
-    """1 where no number of an interval is negative, -1 where none is positive, else 0."""
+    """Return 1 if an interval has no negative number, -1 if it has no positive number, else 0."""
     return 1 if argument[0] >= 0 else -1 if argument[1] <= 0 else 0
 
 
@@ -210,12 +211,12 @@ def _sum(*values: float) -> float:
 
 
 def _product_value(x: float, y: float) -> float:
-    """An interval ends in infinity where its numbers have no bound: 0 times any of them is 0."""
+    """Return x * y with 0 * infinity = 0: an infinite end only means that there is no bound."""
     return x * y if x and y else 0.0
 
 
 def _quotient_value(x: float, y: float) -> float:
-    """The sign of a 0 below tells from which side it is approached."""
+    """Return x / y; the sign of a zero denominator tells from which side 0 is approached."""
     return x / y if y else math.copysign(INFINITY, x) * math.copysign(1.0, y)
 
 
@@ -224,7 +225,10 @@ def _quotient_slopes(x: float, y: float) -> Sequence[float]:
 
 
 def _quotient_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
-    """None where the bottom has numbers of both signs, unless the top is 0, or is nothing but 0."""
+    """Return the corners where the quotient is defined.
+
+    Return nothing for a denominator of 0, or one that changes sign under a nonzero numerator.
+    """
     top, (low, high) = arguments
     if low < 0 < high and top != (0.0, 0.0):
         return
@@ -241,7 +245,7 @@ def _quotient_directions(arguments: Sequence[Interval]) -> Sequence[int]:
 
 
 def _one_sign(bottom: Interval) -> bool:
-    """Whether it is clear what a bottom of 0 makes of a fraction: in a tree, as if from above."""
+    """Whether a denominator cannot approach 0 from below, so that 0 counts as +0."""
     return not bottom[0] < 0 <= bottom[1]
 
 
@@ -284,7 +288,7 @@ def _is_odd(exponent: float) -> bool:
 
 
 def power_value(x: float, exponent: float) -> float:
-    """NaN for a root of a negative number; 1 for 0 ** 0; infinite for a negative power of 0."""
+    """NaN for a root of a negative number, 1 for 0 ** 0, infinite for a negative power of 0."""
     if x == 0 and exponent < 0:
         return math.copysign(INFINITY, x) if _is_odd(exponent) else INFINITY
     try:
@@ -301,13 +305,13 @@ def _power_slopes(x: float, exponent: float) -> Sequence[float]:
 
 
 def _nearest_power_point(x: float, exponent: float) -> tuple[float, float]:
-    """The nearest point at which a power has finite slopes."""
+    """Return the nearest point at which a power has finite slopes."""
     steep = SLOPE_MARGIN if exponent < 0 else SLOPE_MARGIN**2 if exponent < 1 else 0.0
     return (math.copysign(steep, x) if abs(x) < steep else x), exponent
 
 
 def _power_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
-    """Nothing is known of negative numbers under exponents that vary."""
+    """Return nothing for a base that can be negative if the exponent varies."""
     (low, high), (least, most) = arguments
     if least < most or not is_whole(least):
         if low < 0 and least < most:
@@ -319,7 +323,7 @@ def _power_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
 
 
 def _root_extremes(base: Interval, exponents: Interval) -> ArgumentPoints:
-    """Corners of what is defined from 0 on."""
+    """Return the corners of a power that is only defined for bases of at least 0."""
     low, high = base
     if high < 0 or ((low, high) == (0.0, 0.0) and exponents[1] < 0):
         return
@@ -329,7 +333,7 @@ def _root_extremes(base: Interval, exponents: Interval) -> ArgumentPoints:
 
 
 def _whole_power_extremes(low: float, high: float, exponent: float) -> Iterator[ArgumentPoint]:
-    """A power is monotone on each side of 0."""
+    """Return the ends and, if 0 is inside, both zeros: the power is monotone on each side of 0."""
     for x, end in ((0.0 if low == 0 else low, -1), (-0.0 if high == 0 else high, 1)):
         yield ArgumentPoint((x, exponent), (end, 1))
     if low < 0 < high:
@@ -337,7 +341,7 @@ def _whole_power_extremes(low: float, high: float, exponent: float) -> Iterator[
 
 
 def _power_directions(arguments: Sequence[Interval]) -> Sequence[int]:
-    """Of numbers at least 0, or under one whole exponent."""
+    """Directions for a nonnegative base, or for a single integer exponent."""
     base, (least, most) = arguments
     if least < most:
         grown = sign((least, most)) if base[0] >= 0 else 0
@@ -394,13 +398,27 @@ def _min_slopes(*values: float) -> Sequence[float]:
     return _max_slopes(*(-value for value in values))
 
 
-# fmt: off
 absolute = Operation(abs, _sign_of, even_extremes, sign_directions)
-maximum = Operation(lambda *values: max(values), _max_slopes, increasing_extremes, increasing_directions)
-minimum = Operation(lambda *values: min(values), _min_slopes, increasing_extremes, increasing_directions)
-sqrt = Operation(_sqrt, lambda x: (0.5 / math.sqrt(x),), increasing_extremes, increasing_directions,
-                 (0.0, INFINITY), clip_between(SLOPE_MARGIN**2, INFINITY))
-log = Operation(_log, lambda x: (1 / x,), increasing_extremes, increasing_directions,
-                (0.0, INFINITY), clip_between(SLOPE_MARGIN, INFINITY))
+maximum = Operation(
+    lambda *values: max(values), _max_slopes, increasing_extremes, increasing_directions
+)
+minimum = Operation(
+    lambda *values: min(values), _min_slopes, increasing_extremes, increasing_directions
+)
+sqrt = Operation(
+    _sqrt,
+    lambda x: (0.5 / math.sqrt(x),),
+    increasing_extremes,
+    increasing_directions,
+    (0.0, INFINITY),
+    clip_between(SLOPE_MARGIN**2, INFINITY),
+)
+log = Operation(
+    _log,
+    lambda x: (1 / x,),
+    increasing_extremes,
+    increasing_directions,
+    (0.0, INFINITY),
+    clip_between(SLOPE_MARGIN, INFINITY),
+)
 exp = Operation(_exp, lambda x: (_exp(x),), increasing_extremes, increasing_directions)
-# fmt: on

@@ -1,4 +1,7 @@
-"""r = A p + c: every rate an experiment speaks of, as one sparse matrix over the stacked rows."""
+"""r = A p + c: the rates of an experiment as one sparse matrix over the stacked rows.
+
+Also metrics that are not means over rows (ranking measures and disclosivity).
+"""
 
 from __future__ import annotations
 
@@ -23,27 +26,27 @@ from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.table import Measurement
 
 MIN_PROXY_SHARE = 1e-12
-"""What a proxy says of less than this share of the rows, it does not say."""
+"""Proxy values with a smaller share of the rows than this are ignored."""
 
 
 def disclosivity(proxy: Floats, groups: Floats, weight: Floats) -> float:
-    """Largest `|P(group k | proxy says j) - P(group k)|` over all j and k, from 0 to 1.
+    """Return the largest `|P(group k | proxy value j) - P(group k)|` over all j and k, from 0 to 1.
 
-    Of rows with a group: rows without one are left out, and so is what the proxy never says.
+    Rows without a group and values that the proxy never takes are left out.
 
     Parameters
     ----------
     proxy
-        (n, L) chances that it says j of a row, adding up to 1.
+        (n, L) probabilities of each proxy value; rows add up to 1.
     groups
-        (n, K) 1 in a row's group and 0 elsewhere; all 0 where it has none.
+        (n, K) 1 in a row's group and 0 elsewhere; all 0 for a row without a group.
     weight
-        (n,) of rows.
+        (n,) weights of the rows.
 
     Returns
     -------
     float
-        NaN where no row has a group.
+        NaN if no row has a group.
     """
     inside = groups.sum(axis=1) > 0
     share = weight[inside]
@@ -51,19 +54,19 @@ def disclosivity(proxy: Floats, groups: Floats, weight: Floats) -> float:
         return float("nan")
     share = share / share.sum()
     base = share @ groups[inside]
-    both = (proxy[inside] * share[:, None]).T @ groups[inside]  # (L, K): says j, and is of k
+    both = (proxy[inside] * share[:, None]).T @ groups[inside]  # (L, K): P(value j and group k)
     said = both.sum(axis=1)
     kept = said > MIN_PROXY_SHARE
     return float(np.abs(both[kept] / said[kept, None] - base).max())
 
 
 def _two_class_measure(name: str) -> Callable[[Floats, Floats, Floats], float]:
-    """A measure of scikit-learn, of labels, scores and weights (n,); NaN where one class is absent."""
+    """Wrap a scikit-learn metric of labels, scores and weights (n,); NaN if a class is absent."""
 
     def value(label: Floats, score: Floats, weight: Floats) -> float:
         if len(np.unique(label)) < 2:
             return float("nan")
-        from sklearn import metrics  # noqa: PLC0415  slow, and to look at a file takes none
+        from sklearn import metrics  # noqa: PLC0415  slow, not needed to check a file
 
         return float(getattr(metrics, name)(label, score, sample_weight=weight))
 
@@ -78,10 +81,10 @@ RANKING_MEASURES = {
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a classifier says of n rows: chance of a yes in [0, 1], score, estimate of the label.
+    """A classifier's outputs on n rows: P(positive decision) in [0, 1], score, estimated label.
 
-    `memberships` (n, L) are the chances of each value of a proxy for a column, where the classifier is
-    made of one; None means that yes and no are all that it says.
+    `memberships` (n, L) are the probabilities of each value of a proxy for a column, if the
+    classifier is based on a proxy. If None, its values are the positive and the negative decision.
     """
 
     decisions: Floats
@@ -91,13 +94,13 @@ class Predictions:
 
     @property
     def proxy(self) -> Floats:
-        """(n, L) chances of all that can be said of each row, adding up to 1."""
+        """(n, L) probabilities of each proxy value; rows add up to 1."""
         if self.memberships is not None:
             return self.memberships
         return np.stack([self.decisions, 1 - self.decisions], axis=1)
 
     def measure(self, of: Measurement, label: Floats) -> Floats:
-        """The per-row measurement that takes the place of p; 0 on rows without a label."""
+        """Return the per-row measurement to use in place of p; 0 on rows without a label."""
         if of == "decision":
             return self.decisions
         if of == "log_loss":
@@ -106,14 +109,14 @@ class Predictions:
         return error if of == "error" else error**2
 
     def measurements(self, leaves: Iterable[Leaf], label: Floats) -> dict[Measurement, Floats]:
-        """(n,) arrays of all that rates are means of."""
+        """Return (n,) arrays of every measurement that some rate is a mean of."""
         return {of: self.measure(of, label) for of in {leaf.rate.of: None for leaf in leaves}}
 
 
 def log_loss(estimates: Floats, label: Floats) -> Floats:
-    """(n,) -y log e - (1 - y) log(1 - e) of chances e and labels y of 0 and 1, with 0 log 0 = 0.
+    """Return (n,) -y log e - (1 - y) log(1 - e) for estimates e and labels y, with 0 log 0 = 0.
 
-    Infinite where e is 0 or 1 and wrong, or no chance; 0 on rows without a label.
+    Infinite where e is 0 or 1 and wrong, or outside [0, 1]; 0 on rows without a label.
     """
     chance = np.clip(estimates, 0.0, 1.0)
     with np.errstate(divide="ignore"):
@@ -126,17 +129,19 @@ def log_loss(estimates: Floats, label: Floats) -> Floats:
 class RateMatrix:
     """Rates of a sample on one split: `r = A p + c`.
 
-    Kept as sums of row weights over a total, and divided last: with weights of 1 and decisions of 0
-    and 1 all sums are of whole numbers, and a rate is exact to the last bit.
+    Rates are stored as sums of row weights and divided by the total last. With weights of 1 and
+    decisions of 0 and 1, all sums are integers and rates are exact to the last bit.
 
     Attributes
     ----------
     leaves
         The K rates.
     sums
-        (K, n) sparse; a row's weight where it counts with a yes, less that where it does with a no.
+        (K, n) sparse; a row's weight if it counts when decided positively, minus its weight if it
+        counts when decided negatively.
     against, members
-        (K, n) sparse; a row's weight where it counts with a no, and where the rate is a mean over it.
+        (K, n) sparse; a row's weight if it counts when decided negatively; a row's weight if the
+        rate averages over it.
     """
 
     leaves: tuple[Leaf, ...]
@@ -146,36 +151,36 @@ class RateMatrix:
 
     @cached_property
     def constants(self) -> Floats:
-        """(K,) weight of the rows that count with a no."""
+        """(K,) total weight of the rows that count when decided negatively."""
         return np.asarray(self.against.sum(axis=1), dtype=float)
 
     @cached_property
     def totals(self) -> Floats:
-        """(K,) weight of all that the rate is a mean over."""
+        """(K,) total weight of the rows that each rate averages over."""
         return np.asarray(self.members.sum(axis=1), dtype=float)
 
     @cached_property
     def A(self) -> sparse.csr_array:
-        """(K, n); an empty row where a rate is a mean over no rows."""
+        """(K, n) matrix; all zeros for a rate over no rows."""
         inverse = np.divide(1.0, self.totals, out=np.zeros_like(self.totals), where=self.totals > 0)
         return sparse.csr_array(sparse.diags_array(inverse) @ self.sums)
 
     @cached_property
     def c(self) -> Floats:
-        """(K,); NaN where a rate is a mean over no rows."""
+        """(K,) constants; NaN for a rate over no rows."""
         return self._means(self.constants)
 
     def rates(self, decisions: NDArray[np.float64]) -> Floats:
-        """(K,) rates of decisions p, shape (n,); rows of another measurement are meaningless."""
+        """Return (K,) rates of decisions p (n,); rates of other measurements are meaningless."""
         return self._clipped(self._means(self.sums @ decisions + self.constants))
 
     def measured(self, measurements: Mapping[Measurement, Floats]) -> Floats:
-        """(K,) rates of what each is a mean of; (n,) arrays by name, of those that are asked for.
+        """Return (K,) rates, each computed from its own measurement: (n,) arrays by name.
 
         Raises
         ------
         KeyError
-            If one that a rate is a mean of is not there.
+            If a measurement that some rate needs is missing.
         """
         sums = self.constants.copy()
         for of, rows in self._by_measurement.items():
@@ -184,7 +189,7 @@ class RateMatrix:
 
     @cached_property
     def _by_measurement(self) -> dict[Measurement, NDArray[np.intp]]:
-        """Which of the K rates are means of what."""
+        """Indices of the K rates by the measurement they are means of."""
         of = [leaf.rate.of for leaf in self.leaves]
         return {name: np.flatnonzero([each == name for each in of]) for name in dict.fromkeys(of)}
 
@@ -197,15 +202,15 @@ class RateMatrix:
         return np.divide(sums, self.totals, out=empty, where=self.totals > 0)
 
     def on(self, rows: NDArray[np.intp]) -> RateMatrix:
-        """The same rates over some rows, which must be all that any of them counts."""
+        """Restrict the rates to some rows, which must include every row that any rate counts."""
         parts = (self.sums, self.against, self.members)
         return RateMatrix(self.leaves, *(sparse.csr_array(part[:, rows]) for part in parts))
 
     def standard_error(self, slopes: Floats, decisions: Floats) -> float:
-        """That of a function of the rates with slopes (K,) there, by the delta method.
+        """Return the standard error of a function of the rates, by the delta method.
 
-        Rows are thought of as drawn at random and `decisions` (n,) as given. NaN where a rate is a
-        mean over no rows.
+        `slopes` (K,) is its gradient at the rates. Rows are treated as a random sample and
+        `decisions` (n,) as fixed. NaN if a rate is over no rows.
         """
         counted = (
             self.sums * decisions[None]
@@ -223,7 +228,7 @@ class RateMatrix:
 
 
 def build_rate_matrix(leaves: Iterable[Leaf], sample: Sample, split: str | None) -> RateMatrix:
-    """Build the matrix. A leaf with a split of its own (`@test`) keeps it."""
+    """Build the rate matrix of a split. A leaf with a split of its own (`@test`) keeps it."""
     kept = tuple(dict.fromkeys(leaves))
     rows = [_row(leaf, sample, split) for leaf in kept]
     parts = (
@@ -235,7 +240,7 @@ def build_rate_matrix(leaves: Iterable[Leaf], sample: Sample, split: str | None)
 
 
 MatrixEntries = tuple[NDArray[np.intp], Floats]
-"""Columns and values of a sparse row."""
+"""Column indices and values of a sparse row."""
 
 
 def _stack_rows(rows: list[MatrixEntries], width: int) -> sparse.csr_array:
@@ -273,7 +278,10 @@ def measure(
     predictions: Predictions,
     of: Callable[[AlgorithmMetric], float] | None = None,
 ) -> list[float]:
-    """The numbers of expressions on one split, NaN where undefined; `of` gives those of `of(...)`."""
+    """Return the values of expressions on one split, NaN where undefined.
+
+    `of` returns the values of `of(...)` nodes.
+    """
     matrix = build_rate_matrix(ex.leaves(*expressions), sample, split)
     rates = matrix.measured(predictions.measurements(matrix.leaves, sample.label))
     known: dict[Leaf, float] = dict(zip(matrix.leaves, rates.tolist(), strict=True))
@@ -312,9 +320,10 @@ _WORD = 2**62
 
 @dataclass(frozen=True)
 class RowKinds:
-    """The rows of a rate matrix by what a yes adds to each rate: +, - or nothing, times a weight.
+    """The rows of a rate matrix by kind: for which rates a positive decision counts +, - or 0.
 
-    Mostly there is one kind for each group, label and deployed decision, however many rows there are.
+    Usually there is one kind for each combination of group, label and deployed decision, regardless
+    of the number of rows.
 
     Attributes
     ----------
@@ -340,43 +349,43 @@ class RowKinds:
             (np.sign(columns.data).astype(np.int64), columns.indices, columns.indptr), columns.shape
         )
         words = np.random.default_rng(0).integers(-_WORD, _WORD, size=signs.shape[0])
-        keys = signs.T @ words  # sums modulo 2^64: equal for equal patterns, exactly
+        keys = signs.T @ words  # sums modulo 2^64: equal patterns give exactly equal keys
         _, first, of = np.unique(keys, return_index=True, return_inverse=True)
         weight = np.asarray(abs(columns).max(axis=0).todense(), dtype=float).ravel()
         return cls(matrix, of, weight, signs[:, first].toarray().astype(float))
 
     @property
     def count(self) -> int:
-        """Q."""
+        """Q, the number of kinds."""
         return int(self.patterns.shape[1])
 
     @cached_property
     def totals(self) -> Floats:
-        """(Q,) weight of each kind."""
+        """(Q,) total weight of each kind."""
         return np.asarray(np.bincount(self.of, self.weight, self.count), dtype=float)
 
     @cached_property
     def _divisors(self) -> Floats:
-        """(K,) weight of the rows of each rate, NaN where there are none."""
+        """(K,) total weight of each rate's rows, NaN for a rate of no rows."""
         totals = self.matrix.totals
         return np.asarray(np.where(totals > 0, totals, np.nan), dtype=float)
 
     @cached_property
     def slopes(self) -> Floats:
-        """(K, Q) what a weight of 1 decided yes adds to each rate; 0 for a rate of no rows."""
+        """(K, Q) change of each rate per unit of weight decided positively; 0 for empty rates."""
         totals = self.matrix.totals[:, None]
         return np.divide(self.patterns, totals, out=np.zeros_like(self.patterns), where=totals > 0)
 
     def yes(self, decisions: Floats) -> Floats:
-        """(Q,) weight decided yes, of (n,) probabilities of a yes."""
+        """Return (Q,) weights decided positively, given P(positive decision) (n,)."""
         return np.asarray(np.bincount(self.of, self.weight * decisions, self.count), dtype=float)
 
     def rates(self, yes: Floats) -> Floats:
-        """(K, ...) rates of (Q, ...) weights decided yes; sums are divided last."""
+        """Return (K, ...) rates of (Q, ...) weights decided positively; sums are divided last."""
         across = (slice(None),) + (None,) * (yes.ndim - 1)
         sums = self.patterns @ yes + self.matrix.constants[across]
         return np.asarray(sums / self._divisors[across])
 
     def prices(self, prices: Floats) -> Floats:
-        """(n,) what a yes of each row costs, where rates have the prices (K,)."""
+        """Return (n,) costs of a positive decision on each row, given prices (K,) of the rates."""
         return self.weight * (prices @ self.slopes)[self.of]

@@ -1,13 +1,16 @@
-"""Metrics by name: rows of the rate table and lines of the language, ours and those of other packages.
+"""Metrics by name: built-in rates and composites, and those of plugin packages.
 
-A plugin of the entry point group `ratecli.metrics` is one of the two data classes of `rates.table`:
+A plugin in the entry point group `ratecli.metrics` is an instance of one of the data classes of
+`rates.table`:
 
 `Rate`
-    A new rate: whom it is a mean over, and which of them count with a yes and with a no.
+    A new rate: the rows to average over, and which of them count when decided positively and when
+    decided negatively.
 `Composite`
-    A line of the language over rates that are known, such as `tpr + tnr - 1`, with arguments if need be.
+    An expression over known rates, such as `tpr + tnr - 1`, optionally with arguments.
 
-Everything else (class of a goal, intervals, `A p + c`) follows from that, as for our own.
+Everything else (class of a goal, intervals, `A p + c`) follows, as for built-in metrics. The module
+also determines whether high or low values of a metric are better (`direction`).
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from ratecli.rates.table import (
 
 
 class Direction(StrEnum):
-    """`FIXED` is what no classifier changes, `EITHER` what nobody says is better high or low."""
+    """`FIXED`: no classifier changes the value. `EITHER`: unknown whether high or low is better."""
 
     LOW = "low"
     HIGH = "high"
@@ -51,7 +54,7 @@ class Direction(StrEnum):
         return {Direction.LOW: Direction.HIGH, Direction.HIGH: Direction.LOW}.get(self, self)
 
     def and_(self, other: Direction) -> Direction:
-        """Of what grows in both."""
+        """Return the direction of an expression that increases in parts with these directions."""
         if Direction.FIXED in {self, other}:
             return other if self is Direction.FIXED else self
         return self if self is other else Direction.EITHER
@@ -69,12 +72,12 @@ INCREASING_FUNCTIONS = (
     "harmonic_mean",
     "rms",
 )
-"""Functions that grow in their arguments where these are not negative, as rates are."""
+"""Functions that increase in nonnegative arguments such as rates."""
 HIGHER_IS_BETTER = frozenset(COMPOSITES) - {"share"}
 
 
 def direction(node: SyntaxNode) -> Direction:
-    """Of a metric as it is written; sweep names in it count as positive numbers."""
+    """Return the direction of a parsed metric; sweep names count as positive numbers."""
     match node:
         case NumberLiteral():
             return Direction.FIXED
@@ -112,7 +115,7 @@ def _metric_direction(node: NameNode) -> Direction:
         found = map(direction, node.arguments or ())
         return reduce(Direction.and_, found, Direction.FIXED)
     if name == OF or (node.arguments is None and name not in COMPOSITES):
-        return Direction.FIXED  # another algorithm's number, or a name of the sweep
+        return Direction.FIXED  # another algorithm's metric, or a sweep name
     return Direction.EITHER
 
 
@@ -130,7 +133,7 @@ def _rate_direction(rate: Rate) -> Direction:
 
 
 def _counted_labels(mask: str, among: str) -> set[str]:
-    """Labels of the rows that are counted; of those without a condition on it, both and none."""
+    """Return the labels of the counted rows: both and none if the masks do not depend on labels."""
     if mask == "none":
         return set()
     signs = {sign for sign in "+-" if sign in f"{mask}&{among}"}
@@ -140,18 +143,18 @@ def _counted_labels(mask: str, among: str) -> set[str]:
 ROW_MASKS = frozenset(
     {"all", "none", "labelled", "+", "-", "deployed", "deployed_yes", "deployed_no"}
 )
-"""What `among`, `yes` and `no` of a rate are made of, several with `&` between them."""
+"""Allowed masks in `among`, `yes` and `no` of a rate; several may be combined with `&`."""
 BUILTIN_NAMES = frozenset({*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *BALANCE_METRICS, OF})
-"""Names that no plugin can have."""
+"""Names that plugins cannot use."""
 
 
 def find_metric(name: str) -> Rate | Composite | None:
-    """A rate, or what is built from rates, by its own name; None if nothing is called so.
+    """Return the rate or composite of a canonical name, None if there is none.
 
     Raises
     ------
     FaultError
-        E210 for a plugin that cannot be used.
+        E210 for an unusable plugin.
     """
     if name in BUILTIN_NAMES:
         return RATES.get(name) or COMPOSITES.get(name)
@@ -160,20 +163,20 @@ def find_metric(name: str) -> Rate | Composite | None:
 
 
 def find_rate(name: str) -> Rate:
-    """The rate of a name that is known to be one."""
+    """Return the rate of a name that is known to be one."""
     found = find_metric(name)
     assert isinstance(found, Rate), name
     return found
 
 
 def plugin_metric_names() -> list[str]:
-    """The names that other packages bring and that are not ours."""
+    """Return the names of plugin metrics that do not collide with built-in names."""
     return [name for name in plugins_by_name("metric") if name not in BUILTIN_NAMES]
 
 
 @cache
 def load_plugin_metric(plugin: Plugin) -> Rate | Composite:
-    """What a plugin is, checked; raises E210."""
+    """Load and check a plugin metric. Raise E210 if it is unusable."""
     found = plugin.load()
     if not isinstance(found, Rate | Composite):
         raise plugin.broken("it is neither a Rate nor a Composite of ratecli.rates.table")
@@ -184,7 +187,7 @@ def load_plugin_metric(plugin: Plugin) -> Rate | Composite:
 
 
 def metric_error(name: str, row: Rate | Composite) -> str:
-    """Why a metric cannot be used under a name, "" if it can."""
+    """Return why a metric cannot be used under a name, "" if it can."""
     found = _rate_errors(name, row) if isinstance(row, Rate) else _composite_errors(name, row)
     return next(found, "")
 
@@ -195,7 +198,9 @@ def _rate_errors(name: str, row: Rate) -> Iterator[str]:
     for key in ("among", "yes", "no"):
         unknown = sorted(set(str(getattr(row, key)).split("&")) - ROW_MASKS)
         if unknown:
-            yield f"'{key}' has the mask '{unknown[0]}', and masks are {', '.join(sorted(ROW_MASKS))}"
+            yield (
+                f"'{key}' has the mask '{unknown[0]}', and masks are {', '.join(sorted(ROW_MASKS))}"
+            )
     if row.of not in get_args(Measurement):
         yield f"'of' is '{row.of}', and measurements are {', '.join(get_args(Measurement))}"
     if row.complement:
@@ -203,7 +208,9 @@ def _rate_errors(name: str, row: Rate) -> Iterator[str]:
         if not isinstance(other, Rate):
             yield f"its complement '{row.complement}' is no rate"
         elif (other.among, other.yes, other.no, other.of) != (row.among, row.no, row.yes, row.of):
-            yield f"its complement '{other.name}' is not the same rate with 'yes' and 'no' exchanged"
+            yield (
+                f"its complement '{other.name}' is not the same rate with 'yes' and 'no' exchanged"
+            )
 
 
 def _composite_errors(name: str, row: Composite) -> Iterator[str]:
@@ -234,7 +241,7 @@ def _composite_errors(name: str, row: Composite) -> Iterator[str]:
 
 
 def _find_unchecked(name: str) -> Rate | Composite | None:
-    """As `find_metric`, without a look at what it is itself made of."""
+    """Like `find_metric`, but without checking a plugin's definition."""
     name = canonical_name(name)
     if name in BUILTIN_NAMES:
         return RATES.get(name) or COMPOSITES.get(name)
@@ -244,9 +251,9 @@ def _find_unchecked(name: str) -> Rate | Composite | None:
 
 
 def plugins_used_in(tree: syntax.SyntaxNode, numbers: Collection[str]) -> set[str]:
-    """The plugins among the metrics of a tree whose names are looked up, with those that they are made of.
+    """Return the plugin metrics that a tree uses, directly or inside other plugin metrics.
 
-    `numbers` are names that stand for numbers there, whatever plugins are called.
+    `numbers` are names that stand for numbers in the tree, even if plugins share them.
     """
     found = set[str]()
     for name in sorted(expression_names(tree) - set(numbers) - BUILTIN_NAMES):
@@ -258,7 +265,7 @@ def plugins_used_in(tree: syntax.SyntaxNode, numbers: Collection[str]) -> set[st
 
 
 def expression_names(node: syntax.SyntaxNode) -> set[str]:
-    """All names of a tree but those of slices."""
+    """Return all names in a tree except those inside slices."""
     match node:
         case syntax.NameNode():
             return {node.name}.union(*map(expression_names, node.arguments or ()))

@@ -1,4 +1,4 @@
-"""Rules: text to tree, by operator precedence (Pratt), with the place of every token.
+"""Parse rules into syntax trees with a Pratt parser, recording the span of every token.
 
     rule       = sum (("<=" | ">=") sum)*
     sum        = product (("+" | "-") product)*
@@ -10,8 +10,9 @@
     slice      = item ("," item)*
     item       = name | column ("=" | "!=" | "<" | "<=" | ">" | ">=") (value | "(" value, ... ")")
 
-Nothing is evaluated. What is longer than `MAX_LENGTH` characters, deeper than `MAX_DEPTH`
-levels or has more than `MAX_OPERATORS` operators is refused, so that no later walk runs deep.
+Nothing is evaluated. Text longer than `MAX_LENGTH` characters, nested deeper than `MAX_DEPTH`
+levels or with more than `MAX_OPERATORS` operators is refused, which bounds the recursion of later
+passes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from ratecli.rates.syntax import (
 T = TypeVar("T")
 
 ColumnSpans = tuple[tuple[str, Span], ...]
-"""Names of columns, and where they stand."""
+"""Column names with their spans."""
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
@@ -59,32 +60,44 @@ def parse_constraint(text: str) -> Relation:
     Raises
     ------
     FaultError
-        E301 (syntax), E302 (too long or too deep), E303 (no relation in it); spans in `text`.
+        E301 (syntax), E302 (too long or too deep), E303 (not a comparison); with spans in `text`.
     """
     tree = _Parser(text).whole()
     if not isinstance(tree, Relation):
-        raise_diagnostic("E303", f"'{text.strip()}' is a value, a constraint is a comparison", tree.span,
-              "write it as `value <= bound` or `value >= bound`")  # fmt: skip
+        raise_diagnostic(
+            "E303",
+            f"'{text.strip()}' is a value, a constraint is a comparison",
+            tree.span,
+            "write it as `value <= bound` or `value >= bound`",
+        )
     return tree
 
 
 def parse_expression(text: str) -> SyntaxNode:
-    """Parse an objective or a metric: the same language without a comparison."""
+    """Parse an objective or a metric: the same language without comparisons."""
     tree = _Parser(text).whole()
     if isinstance(tree, Relation):
-        raise_diagnostic("E303", f"'{text.strip()}' is a comparison where a value is wanted", tree.span,
-              "comparisons stand under `constraints`")  # fmt: skip
+        raise_diagnostic(
+            "E303",
+            f"'{text.strip()}' is a comparison where a value is wanted",
+            tree.span,
+            "comparisons stand under `constraints`",
+        )
     return tree
 
 
 def parse_conditions(text: str) -> tuple[Condition, ...]:
-    """Parse a group: conditions with commas between them, all of which must hold."""
+    """Parse a group: comma-separated conditions, all of which must hold."""
     parser = _Parser(text)
     items = parser.slice_items(until="")
     for item in items:
         if isinstance(item, SliceName):
-            raise_diagnostic("E301", f"'{item}' is no condition", item.span,
-                  "a group is `column = value`, with <, <=, >, >=, != too; commas mean `and`")  # fmt: skip
+            raise_diagnostic(
+                "E301",
+                f"'{item}' is no condition",
+                item.span,
+                "a group is `column = value`, with <, <=, >, >=, != too; commas mean `and`",
+            )
     return cast("tuple[Condition, ...]", items)
 
 
@@ -95,8 +108,12 @@ def raise_diagnostic(code: str, message: str, span: Span, help_: str | None = No
 class _Parser:
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:
-            raise_diagnostic("E302", f"a rule of {len(text)} characters", Span(0, len(text)),
-                  f"at most {MAX_LENGTH} are read")  # fmt: skip
+            raise_diagnostic(
+                "E302",
+                f"a rule of {len(text)} characters",
+                Span(0, len(text)),
+                f"at most {MAX_LENGTH} are read",
+            )
         self.text = text
         self.at = 0
         self.depth = 0
@@ -109,7 +126,7 @@ class _Parser:
             self.at += 1
 
     def operator(self) -> str:
-        """The operator that comes next, or "" (not consumed)."""
+        """Return the next operator without consuming it, or ""."""
         self.blank()
         found = _OPERATOR.match(self.text, self.at)
         return found[0] if found else ""
@@ -154,8 +171,12 @@ class _Parser:
             "<": "write <=; rates come in steps, strictness means nothing here",
             ">": "write >=; rates come in steps, strictness means nothing here",
         }
-        raise_diagnostic("E301", f"{message}, found '{token}'", Span(self.at, self.at + len(token)),
-              helps.get(token))  # fmt: skip
+        raise_diagnostic(
+            "E301",
+            f"{message}, found '{token}'",
+            Span(self.at, self.at + len(token)),
+            helps.get(token),
+        )
 
     # rules
 
@@ -166,7 +187,7 @@ class _Parser:
         return tree
 
     def since(self, start: int) -> Span:
-        """From `start` to the end of the last token."""
+        """Return the span from `start` to the end of the last token."""
         return Span(start, len(self.text[: self.at].rstrip()))
 
     def relation(self) -> SyntaxNode | Relation:
@@ -318,8 +339,11 @@ class _Parser:
             start = self.at
             value = self.value()
             if isinstance(value, str):
-                raise_diagnostic("E301", f"'{op}' compares with a number, not with '{value}'",
-                      Span(start, self.at))  # fmt: skip
+                raise_diagnostic(
+                    "E301",
+                    f"'{op}' compares with a number, not with '{value}'",
+                    Span(start, self.at),
+                )
             return (value,)
         if not self.take("("):
             return (self.value(),)

@@ -1,4 +1,4 @@
-"""From the tree as written to arithmetic over rates: every name is looked up, templates expanded."""
+"""Resolve a parsed rule: look up every name and expand templates into arithmetic over rates."""
 
 from __future__ import annotations
 
@@ -39,38 +39,38 @@ from ratecli.rates.table import (
 
 SPLITS = ("train", "validation", "test", "safety")
 MAX_VALUES = 30
-"""A column with more values than this makes too many pairs for a template."""
+"""Templates refuse columns with more values than this: there would be too many pairs."""
 MAX_NODES = 50_000
-"""A template in a template multiplies the pairs: a tree larger than this is refused."""
+"""Largest tree that nested templates may expand to; larger ones are refused."""
 
 ValueLookup = Callable[[str], Sequence[str | float] | None]
 
 
 def placeholder_values(column: str) -> Sequence[str | float]:
-    """Stands for a column whose data was not read: two values show what class a rule has."""
+    """Return two made-up values for a column of unread data: enough to find the class of a goal."""
     return (f"{column}_1", f"{column}_2")
 
 
 class MissingSweepValueError(FaultError):
-    """A swept name without a value at the sweep point: what uses it cannot be written down there."""
+    """A sweep name has no value at this sweep point, so its expression cannot be resolved."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean in an experiment.
+    """The meaning of names in an experiment.
 
     Attributes
     ----------
     datasets, groups, algorithms
-        Names of data sets; groups and their conditions; labels of algorithms for `of`.
+        Names of data sets; groups with their conditions; labels of algorithms that `of` may name.
     parameters
-        Sweep names and their values at the point being looked at.
+        Sweep names with their values at the current sweep point.
     unset
-        Sweep names that have no value at this point, and the fault to say so.
+        Sweep names without a value at this point, each with the diagnostic to raise if it is used.
     values
-        The values of a column in all data sets, None if there is no such column.
+        Return the values of a column over all data sets, None if there is no such column.
     columns
-        All column names, for help; None while no data was read.
+        All column names, for suggestions in messages; None if no data was read.
     """
 
     datasets: frozenset[str] = frozenset()
@@ -83,19 +83,19 @@ class Scope:
 
 
 def resolve(node: SyntaxNode, scope: Scope) -> Expression:
-    """Look up every name of a tree.
+    """Look up every name of a tree and return the resulting expression.
 
     Raises
     ------
     FaultError
-        E203-E206, E209 (names), E304 (arguments), E311 (arithmetic); with spans in the rule's text.
-        A `MissingSweepValueError` for a name that is `unset`.
+        E202-E206, E209 and E210 (names and plugins), E302 (too large), E304 (arguments), E311
+        (arithmetic); with spans in the rule's text. A `MissingSweepValueError` for an `unset` name.
     """
     return _check_finite(_Resolver(scope).value(node))
 
 
 def constraint_differences(relation: syntax.Relation, scope: Scope) -> tuple[Expression, ...]:
-    """A rule as expressions that must be at most 0, one for each comparison of the chain."""
+    """Return expressions that must be at most 0, one for each comparison of the chain."""
     resolver = _Resolver(scope)
     values = [resolver.value(operand) for operand in relation.operands]
     pairs = zip(relation.ops, values[:-1], values[1:], strict=True)
@@ -113,12 +113,12 @@ def _check_finite(node: Expression) -> Expression:
 
 
 def violation_expression(differences: tuple[Expression, ...]) -> Expression:
-    """By how much a rule is broken: the largest of its differences, at most 0 if it holds."""
+    """Return a constraint's violation: its largest difference, at most 0 if it is satisfied."""
     return differences[0] if len(differences) == 1 else ex.apply("max", differences)
 
 
 def check_conditions(conditions: Sequence[Condition], scope: Scope) -> None:
-    """Raises E205 for a column, E206 for a value that no data set has."""
+    """Raise E205 for an unknown column, E206 for a value that no data set contains."""
     for condition in conditions:
         _check_condition(condition, scope)
 
@@ -126,8 +126,12 @@ def check_conditions(conditions: Sequence[Condition], scope: Scope) -> None:
 def _check_condition(condition: Condition, scope: Scope) -> None:
     known = scope.values(condition.column)
     if known is None:
-        _raise_diagnostic("E205", f"there is no column '{condition.column}'", condition.span,
-               did_you_mean(condition.column, scope.columns or (), "columns"))  # fmt: skip
+        _raise_diagnostic(
+            "E205",
+            f"there is no column '{condition.column}'",
+            condition.span,
+            did_you_mean(condition.column, scope.columns or (), "columns"),
+        )
     if scope.columns is None:
         return
     if condition.op not in {"=", "!="}:
@@ -137,16 +141,24 @@ def _check_condition(condition: Condition, scope: Scope) -> None:
     for value in condition.values:
         shown = value if isinstance(value, str) else syntax.number_text(value)
         if shown not in texts:
-            _raise_diagnostic("E206", f"'{shown}' is not a value of '{condition.column}'", condition.span,
-                   did_you_mean(shown, texts, "values"))  # fmt: skip
+            _raise_diagnostic(
+                "E206",
+                f"'{shown}' is not a value of '{condition.column}'",
+                condition.span,
+                did_you_mean(shown, texts, "values"),
+            )
 
 
 def _check_order(condition: Condition, known: Sequence[str | float]) -> None:
     words = [str(value) for value in known if math.isnan(syntax.parse_number(value))]
     if words:
         listed = ", ".join(words[:12])
-        _raise_diagnostic("E206", f"'{condition.op}' compares numbers, '{condition.column}' holds words",
-               condition.span, f"compare with = or !=; values: {listed}")  # fmt: skip
+        _raise_diagnostic(
+            "E206",
+            f"'{condition.op}' compares numbers, '{condition.column}' holds words",
+            condition.span,
+            f"compare with = or !=; values: {listed}",
+        )
 
 
 def _raise_diagnostic(code: str, message: str, span: Span, help_: str | None = None) -> NoReturn:
@@ -201,8 +213,12 @@ class _Resolver:
         parameters = found.parameters if isinstance(found, Composite) else ()
         if len(node.arguments or ()) != len(parameters):
             wanted = f"{node.name}({', '.join(parameters)})" if parameters else node.name
-            _raise_diagnostic("E304", f"'{node.name}' takes {len(parameters) or 'no'} arguments", node.span,
-                   f"write {wanted}")  # fmt: skip
+            _raise_diagnostic(
+                "E304",
+                f"'{node.name}' takes {len(parameters) or 'no'} arguments",
+                node.span,
+                f"write {wanted}",
+            )
         where, split = self.slice(node)
         match found:
             case None:
@@ -218,11 +234,15 @@ class _Resolver:
         arguments = tuple(map(self.value, node.arguments or ()))
         for argument in arguments:
             if not isinstance(argument, ex.Constant):
-                _raise_diagnostic("E304", f"'{node.name}' takes a number, not a rate", argument.span,
-                       f"write {node.name}(2)")  # fmt: skip
+                _raise_diagnostic(
+                    "E304",
+                    f"'{node.name}' takes a number, not a rate",
+                    argument.span,
+                    f"write {node.name}(2)",
+                )
         local = dict(zip(metric.parameters, arguments, strict=True))
         inside = replace(self, where=where, split=split, local=local)
-        # the metric's own text is nowhere in the file: all of it stands where the metric is named
+        # the metric's text is not in the file: its nodes get the span where the metric is named
         found = inside.value(syntax.with_span(parse_expression(metric.text), node.span))
         if not metric.over:
             return found
@@ -232,11 +252,19 @@ class _Resolver:
     def unknown(self, node: NameNode) -> NoReturn:
         span = Span(node.span.start, node.span.start + len(node.name))
         if node.name in self.scope.groups or node.name in self.scope.datasets:
-            _raise_diagnostic("E203", f"'{node.name}' is a slice, not a number", span,
-                   f"write a rate of it, such as positive_rate[{node.name}]")  # fmt: skip
+            _raise_diagnostic(
+                "E203",
+                f"'{node.name}' is a slice, not a number",
+                span,
+                f"write a rate of it, such as positive_rate[{node.name}]",
+            )
         known = {*BUILTIN_NAMES, *plugin_metric_names(), *self.scope.parameters, *self.scope.unset}
-        _raise_diagnostic("E203", f"nothing is called '{node.name}'", span,
-               did_you_mean(node.name, known, "metrics, functions and sweep names"))  # fmt: skip
+        _raise_diagnostic(
+            "E203",
+            f"nothing is called '{node.name}'",
+            span,
+            did_you_mean(node.name, known, "metrics, functions and sweep names"),
+        )
 
     def parameter(self, node: NameNode) -> Expression:
         if node.items or node.split or node.arguments is not None:
@@ -263,45 +291,72 @@ class _Resolver:
         return ex.apply(node.name, tuple(map(self.value, arguments)), node.span)
 
     def template(self, node: NameNode) -> Expression:
-        """Of a metric's values over those of a column, or of several one after the other."""
+        """Expand a template over the values of a column, or of several columns in sequence."""
         self.plain(node)
         if not node.by or len(node.arguments or ()) != 1:
-            _raise_diagnostic("E304", f"'{node.name}' takes one metric and a column", node.span,
-                   f"write {node.name}(tpr, by=sex)")  # fmt: skip
+            _raise_diagnostic(
+                "E304",
+                f"'{node.name}' takes one metric and a column",
+                node.span,
+                f"write {node.name}(tpr, by=sex)",
+            )
         assert node.arguments is not None
         if len(node.by) > 1 and node.name in SINGLE_COLUMN_TEMPLATES:
             worse = SINGLE_COLUMN_TEMPLATES[node.name]
-            _raise_diagnostic("E304", f"'{node.name}' compares the values of one column", node.by_spans[1],
-                   f"write {worse}({node.name}(tpr, by=sex), {node.name}(tpr, by=race))")  # fmt: skip
+            _raise_diagnostic(
+                "E304",
+                f"'{node.name}' compares the values of one column",
+                node.by_spans[1],
+                f"write {worse}({node.name}(tpr, by=sex), {node.name}(tpr, by=race))",
+            )
         found = [condition for column in self.columns(node) for condition in column]
         parts = [self.under(condition).value(node.arguments[0]) for condition in found]
         sizes = (1 for part in parts for _ in ex.walk(part))
         if sum(itertools.islice(sizes, MAX_NODES)) * len(parts) > MAX_NODES:
-            _raise_diagnostic("E302", f"'{node.name}' makes too many parts", node.span,
-                   "take a column with fewer values, or one template at a time")  # fmt: skip
+            _raise_diagnostic(
+                "E302",
+                f"'{node.name}' makes too many parts",
+                node.span,
+                "take a column with fewer values, or one template at a time",
+            )
         return apply_template(node.name, parts, node.span)
 
     def spread(self, node: NameNode) -> Expression:
-        """A metric of all values of its columns, on all rows of some data sets."""
+        """Expand `imbalance` or `disclosivity`, which use all values of their columns."""
         if not node.by or node.arguments:
-            _raise_diagnostic("E304", f"'{node.name}' takes a column and no metric", node.span,
-                   f"write {node.name}(by=sex)")  # fmt: skip
+            _raise_diagnostic(
+                "E304",
+                f"'{node.name}' takes a column and no metric",
+                node.span,
+                f"write {node.name}(by=sex)",
+            )
         where, split = self.slice(node)
         if where.conditions:
-            _raise_diagnostic("E304", f"'{node.name}' is of all rows, not of those where {where.visible}",
-                   node.span, "a slice of it can name data sets only")  # fmt: skip
+            _raise_diagnostic(
+                "E304",
+                f"'{node.name}' is of all rows, not of those where {where.visible}",
+                node.span,
+                "a slice of it can name data sets only",
+            )
         kept = None if node.name == DISCLOSIVITY else split
-        columns = [[ex.Leaf(JOINT_RATE, Slice.of(where.datasets, (condition,)), kept, node.span)
-                    for condition in column] for column in self.columns(node)]  # fmt: skip
+        columns = [
+            [
+                ex.Leaf(JOINT_RATE, Slice.of(where.datasets, (condition,)), kept, node.span)
+                for condition in column
+            ]
+            for column in self.columns(node)
+        ]
         if node.name == DISCLOSIVITY:
             groups = tuple(group for column in columns for group in column)
             return ex.Disclosure(node.by, groups, split, node.span)
         return imbalance_expression(columns, node.span)
 
     def columns(self, node: NameNode) -> list[list[Condition]]:
-        """A condition for each value of each column of a `by=`."""
-        return [[Condition(column, "=", (value,)) for value in self.values(node, k)]
-                for k, column in enumerate(node.by)]  # fmt: skip
+        """Return one condition for each value of each column in `by=`."""
+        return [
+            [Condition(column, "=", (value,)) for value in self.values(node, k)]
+            for k, column in enumerate(node.by)
+        ]
 
     def values(self, node: NameNode, k: int) -> Sequence[str | float]:
         column, span = node.by[k], node.by_spans[k]
@@ -309,12 +364,20 @@ class _Resolver:
             _raise_diagnostic("E304", f"'{column}' is named twice", span)
         values = self.scope.values(column)
         if values is None:
-            _raise_diagnostic("E205", f"there is no column '{column}'", span,
-                   did_you_mean(column, self.scope.columns or (), "columns"))  # fmt: skip
+            _raise_diagnostic(
+                "E205",
+                f"there is no column '{column}'",
+                span,
+                did_you_mean(column, self.scope.columns or (), "columns"),
+            )
         if not 2 <= len(values) <= MAX_VALUES:
             plural = "" if len(values) == 1 else "s"
-            _raise_diagnostic("E304", f"'{column}' has {len(values)} value{plural}, '{node.name}' takes 2 to "
-                   f"{MAX_VALUES}", span)  # fmt: skip
+            _raise_diagnostic(
+                "E304",
+                f"'{column}' has {len(values)} value{plural}, '{node.name}' takes 2 to "
+                f"{MAX_VALUES}",
+                span,
+            )
         return values
 
     def under(self, condition: Condition) -> _Resolver:
@@ -325,13 +388,21 @@ class _Resolver:
         self.plain(node)
         arguments = node.arguments or ()
         if len(arguments) != 2 or not isinstance(arguments[0], NameNode):
-            _raise_diagnostic("E304", "'of' takes an algorithm and a metric", node.span,
-                   "write of(unconstrained, error)")  # fmt: skip
+            _raise_diagnostic(
+                "E304",
+                "'of' takes an algorithm and a metric",
+                node.span,
+                "write of(unconstrained, error)",
+            )
         algorithm = arguments[0].name
         known = {*self.scope.algorithms, DEPLOYED}
         if algorithm not in known:
-            _raise_diagnostic("E202", f"no algorithm of this file is called '{algorithm}'", arguments[0].span,
-                   did_you_mean(algorithm, known, "algorithms here"))  # fmt: skip
+            _raise_diagnostic(
+                "E202",
+                f"no algorithm of this file is called '{algorithm}'",
+                arguments[0].span,
+                did_you_mean(algorithm, known, "algorithms here"),
+            )
         metric = self.value(arguments[1])
         for part in ex.walk(metric):
             if isinstance(part, ex.AlgorithmMetric):
@@ -342,8 +413,12 @@ class _Resolver:
 
     def plain(self, node: NameNode) -> None:
         if node.items or node.split:
-            _raise_diagnostic("E304", f"a slice belongs to a rate, not to '{node.name}'", node.span,
-                   f"write {node.name}(tpr[...])")  # fmt: skip
+            _raise_diagnostic(
+                "E304",
+                f"a slice belongs to a rate, not to '{node.name}'",
+                node.span,
+                f"write {node.name}(tpr[...])",
+            )
 
     def slice(self, node: NameNode) -> tuple[Slice, str | None]:
         datasets = set(self.where.datasets)
@@ -358,16 +433,24 @@ class _Resolver:
                 datasets.add(item.name)
             else:
                 known = {*self.scope.groups, *self.scope.datasets}
-                _raise_diagnostic("E204", f"'{item.name}' is neither a group nor a data set", item.span,
-                       did_you_mean(item.name, known, "groups and data sets"))  # fmt: skip
+                _raise_diagnostic(
+                    "E204",
+                    f"'{item.name}' is neither a group nor a data set",
+                    item.span,
+                    did_you_mean(item.name, known, "groups and data sets"),
+                )
         if node.split is not None and node.split not in SPLITS:
-            _raise_diagnostic("E209", f"'{node.split}' is not a split", node.split_span,
-                   did_you_mean(node.split, SPLITS, "splits"))  # fmt: skip
+            _raise_diagnostic(
+                "E209",
+                f"'{node.split}' is not a split",
+                node.split_span,
+                did_you_mean(node.split, SPLITS, "splits"),
+            )
         return Slice.of(datasets, conditions), node.split or self.split
 
 
 def _find_metric(name: str, span: Span) -> Rate | Composite | None:
-    """As `rates.metrics.find_metric`; what is wrong with a plugin is said where it is named."""
+    """Call `rates.metrics.find_metric`; report errors of a plugin at the place that names it."""
     try:
         return find_metric(name)
     except FaultError as error:
@@ -375,14 +458,17 @@ def _find_metric(name: str, span: Span) -> Rate | Composite | None:
 
 
 def _check_decides(part: Expression) -> None:
-    """Of the deployed model nothing but decisions is known, even where a trial makes them."""
+    """Reject metrics of scores or estimates: only decisions of the deployed model are known."""
     if isinstance(part, ex.RankingMeasure) or (
         isinstance(part, ex.Leaf) and part.rate.of != "decision"
     ):
         name = part.name if isinstance(part, ex.RankingMeasure) else part.rate.name
-        _raise_diagnostic("E304", f"'{name}' needs scores or estimates, the deployed model has decisions only",
-               part.span, "take a metric of decisions, such as error, or of(LABEL, ...) of an "
-               "algorithm")  # fmt: skip
+        _raise_diagnostic(
+            "E304",
+            f"'{name}' needs scores or estimates, the deployed model has decisions only",
+            part.span,
+            "take a metric of decisions, such as error, or of(LABEL, ...) of an algorithm",
+        )
 
 
 def _combine(node: syntax.BinaryOperation, left: Expression, right: Expression) -> Expression:

@@ -1,4 +1,4 @@
-"""All rows of an experiment, stacked: what slices and rates are read from."""
+"""The stacked rows of an experiment, from which slices and rates are computed; row weights."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 MAX_REPEATS = 1000
-"""Weights up to so many times the smallest one may count how often a row is repeated."""
+"""Weights up to this multiple of the smallest one may be read as numbers of repetitions."""
 MAX_WEIGHT_RATIO = 1e15
-"""Beyond this ratio the smallest weight is lost in a sum with the largest."""
+"""Beyond this ratio, adding the smallest weight to the largest one has no effect."""
 WEIGHT_TOLERANCE = 1e-12
-"""Relative rounding error of a weight that was multiplied by some constant."""
+"""Relative rounding error of a weight that was multiplied by a constant."""
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,21 @@ class Sample:
     Attributes
     ----------
     columns
-        (n,) arrays by name: object arrays of strings (None where missing) or floats (NaN).
+        (n,) arrays by name: object arrays of strings (None if missing) or floats (NaN if missing).
     label
-        (n,) 1, 0, or NaN where unlabelled; any numbers where there is a range.
+        (n,) 1, 0, or NaN if unlabelled; any numbers if `label_range` is set.
     dataset, part
-        (n,) names: the row's data set and its split.
+        (n,) the name of the row's data set and of its split.
     weight
-        (n,) positive.
+        (n,) positive weights.
     deployed
-        (n,) decisions of the deployed model, 0 or 1, NaN where it has none; None without one.
+        (n,) decisions of the deployed model, 0 or 1, NaN where it has none; None without such a
+        model.
     label_range
-        Where labels are numbers: the least and the largest that they can be. None where they are of two
-        classes.
+        Minimum and maximum possible label if labels are numbers; None for two classes.
     count
-        (n,) how many rows of a stream each stands for (`streaming.stream_protocol`); None where each is one.
+        (n,) the number of streamed rows that each row represents (`streaming.stream_protocol`);
+        None if each represents itself.
     """
 
     columns: Mapping[str, NDArray[np.object_] | Floats]
@@ -64,13 +65,13 @@ class Sample:
         return replace(self, deployed=decisions, _cache={})
 
     def counted(self, rows: Mask | NDArray[np.intp]) -> int:
-        """How many rows a mask, or positions, stand for."""
+        """Return the number of rows represented by a mask or by positions."""
         if self.count is not None:
             return round(float(self.count[rows].sum()))
         return int(rows.sum()) if rows.dtype == bool else len(rows)
 
     def rows(self, where: Slice, split: str | None = None) -> Mask:
-        """Mask of a slice on one split (all splits if None); KeyError for a missing column."""
+        """Return the mask of a slice on a split (None: all). KeyError if a column is missing."""
         masks = [
             self._kept(("rows", item), partial(self._holds, item)) for item in where.conditions
         ]
@@ -81,7 +82,7 @@ class Sample:
         return _all_masks([np.ones(len(self), dtype=bool), *masks])
 
     def mask(self, name: str) -> Mask:
-        """A mask of the rate table (`rates.table`): all, none, labelled, +, -, deployed, ..."""
+        """Return a mask of the rate table (`rates.table`): all, none, labelled, +, deployed, ..."""
         return self._kept(("mask", name), partial(self._mask, name))
 
     def _kept(self, key: object, make: Callable[[], Mask]) -> Mask:
@@ -129,10 +130,11 @@ def _all_masks(masks: list[Mask]) -> Mask:
 
 
 def relative_weights(weight: Floats) -> Floats:
-    """Weights (n,) in a unit of their own, so that a constant factor changes nothing but rounding.
+    """Return weights (n,) rescaled such that a constant factor changes nothing but rounding.
 
-    Where they are whole multiples of the smallest one (0 aside), that is the unit, and each counts how
-    often its row is repeated. Otherwise the unit is the mean of those above 0.
+    If all weights are integer multiples of the smallest positive one, that one is the unit, and
+    each weight is the number of repetitions of its row. Otherwise the unit is the mean positive
+    weight.
 
     Raises
     ------
@@ -153,8 +155,8 @@ def relative_weights(weight: Floats) -> Floats:
     least, most = float(weight[positive].min()), float(weight.max())
     if least < most / MAX_WEIGHT_RATIO:
         raise ValueError(
-            f"ranges from {least:g} to {most:g}: the largest weight may be at most {MAX_WEIGHT_RATIO:g} "
-            "times the smallest"
+            f"ranges from {least:g} to {most:g}: the largest weight may be at most "
+            f"{MAX_WEIGHT_RATIO:g} times the smallest"
         )
     times = weight / least
     repeats = np.round(times)

@@ -1,7 +1,7 @@
-"""The tree of a rule as it was written: names are not looked up yet.
+"""Syntax trees of rules as written, before names are looked up.
 
-Two trees are equal if they say the same; where they stood in the text does not count. `str` of a
-tree is its canonical text, and parsing that text gives the tree again.
+Two trees are equal if they have the same structure; spans are not compared. `str` of a tree returns
+its canonical text, and parsing that text gives the same tree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def number_text(value: float) -> str:
 
 
 def parse_number(value: str | float) -> float:
-    """NaN, which equals nothing, for a word."""
+    """Return the number that a value spells, or NaN for a word."""
     try:
         return float(value)
     except ValueError:
@@ -41,7 +41,7 @@ def parse_number(value: str | float) -> float:
 
 @dataclass(frozen=True)
 class Condition:
-    """`age >= 30`, `sex = Female`; several values after `=` mean any of them, after `!=` none."""
+    """`age >= 30`, `sex = Female`. Several values mean any of them after `=`, none after `!=`."""
 
     column: str
     op: Comparison
@@ -79,9 +79,9 @@ class NumberLiteral:
 
 @dataclass(frozen=True)
 class NameNode:
-    """`tpr`, `kappa`, `recall[d2, women]@validation`, `f_score(2)`, `max_gap(tpr, by=sex)`.
+    """A metric, function or parameter, such as `recall[women]@test` or `max_gap(tpr, by=sex)`.
 
-    `by` are the columns, none if there is no `by=`, and `by_spans` their places.
+    `by` are the columns of `by=`, empty without one, and `by_spans` their spans.
     """
 
     name: str
@@ -125,7 +125,10 @@ class BinaryOperation:
     def __str__(self) -> str:
         level = PRECEDENCE[self.op]
         if self.op == "**":
-            return f"{_parenthesize(self.left, level + 1)} ** {_parenthesize(self.right, SIGN_PRECEDENCE)}"
+            return (
+                f"{_parenthesize(self.left, level + 1)} ** "
+                f"{_parenthesize(self.right, SIGN_PRECEDENCE)}"
+            )
         return f"{_parenthesize(self.left, level)} {self.op} {_parenthesize(self.right, level + 1)}"
 
 

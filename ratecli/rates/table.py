@@ -1,13 +1,14 @@
-"""Every rate is one row of a table; what is built from rates is one line of the language.
+"""Definitions of all built-in metrics: rates as a table, composites as expressions over rates.
 
-A rate is a mean over the rows of a slice that its `among` mask admits: a row counts 1 where the
-decision is yes and the `yes` mask holds, or where it is no and the `no` mask holds. So it is
-`a @ p + c` in the probabilities p of a yes. Masks are read off a row's label (+, -, or none) and
-the decision of the deployed model; `&` means both. A `whole` rate is a mean over all rows of the data
-sets that are named, and those of its slice are the ones that count.
+A rate is a mean over the rows of a slice that match its `among` mask. A row counts 1 if it is
+decided positively and matches the `yes` mask, or if it is decided negatively and matches the `no`
+mask, so the rate is `a @ p + c` in the probabilities p of a positive decision. Masks depend on a
+row's label (+, -, or none) and on the decision of the deployed model; `&` combines masks. A `whole`
+rate is a mean over all rows of its data sets, in which only the rows of the slice count.
 
-`of` says which per-row measurement of the model takes the place of p: its decision, its error on the
-label's scale, that squared, or the log loss of its estimate as a chance. Ranking measures are no means over rows and can only be reported.
+`of` is the per-row measurement of the model that takes the place of p: its decision, its error on
+the scale of the label, the squared error, or the log loss of its estimate as a probability. Ranking
+measures are not means over rows and can only be reported.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ Measurement = Literal["decision", "error", "squared_error", "log_loss"]
 
 @dataclass(frozen=True)
 class Rate:
-    """One row: share of `among` that has `yes` and is decided yes, or has `no` and is decided no.
+    """A rate: the share of `among` rows that count, by the masks `yes` and `no`.
 
-    `complement` is the rate with `yes` and `no` exchanged, if it has a name. `whole` says that it is a
-    share of all rows of the data sets, not of the slice.
+    Rows count if they match `yes` and are decided positively, or match `no` and are decided
+    negatively.
+
+    `complement` is the name of the rate with `yes` and `no` exchanged, if there is one. If `whole`,
+    it is a share of all rows of the data sets instead of the rows of the slice.
     """
 
     name: str
@@ -61,21 +65,24 @@ RATES = _table(
     Rate("negative_rate",   "all",      "none", "all",  "rows decided no", "positive_rate"),
     Rate("joint_rate",      "all",      "all",  "none",
          "rows of the slice that are decided yes, as a share of all rows", whole=True),
-    Rate("error",           "labelled", "-",    "+",    "labelled rows decided wrongly", "accuracy"),
-    Rate("accuracy",        "labelled", "+",    "-",    "labelled rows decided rightly", "error"),
+    Rate("error",           "labelled", "-",    "+",
+         "labelled rows decided wrongly", "accuracy"),
+    Rate("accuracy",        "labelled", "+",    "-",
+         "labelled rows decided rightly", "error"),
     Rate("tpr",             "+",        "all",  "none", "positive rows decided yes", "fnr"),
     Rate("fnr",             "+",        "none", "all",  "positive rows decided no", "tpr"),
     Rate("fpr",             "-",        "all",  "none", "negative rows decided yes", "tnr"),
     Rate("tnr",             "-",        "none", "all",  "negative rows decided no", "fpr"),
-    Rate("true_positives",  "labelled", "+",    "none", "labelled rows that are positive, decided yes",
-         "false_negatives"),
-    Rate("false_positives", "labelled", "-",    "none", "labelled rows that are negative, decided yes",
-         "true_negatives"),
-    Rate("true_negatives",  "labelled", "none", "-",    "labelled rows that are negative, decided no",
-         "false_positives"),
-    Rate("false_negatives", "labelled", "none", "+",    "labelled rows that are positive, decided no",
-         "true_positives"),
-    Rate("base_rate",       "labelled", "+",    "+",    "labelled rows that are positive, whatever is decided"),
+    Rate("true_positives",  "labelled", "+",    "none",
+         "labelled rows that are positive, decided yes", "false_negatives"),
+    Rate("false_positives", "labelled", "-",    "none",
+         "labelled rows that are negative, decided yes", "true_negatives"),
+    Rate("true_negatives",  "labelled", "none", "-",
+         "labelled rows that are negative, decided no", "false_positives"),
+    Rate("false_negatives", "labelled", "none", "+",
+         "labelled rows that are positive, decided no", "true_positives"),
+    Rate("base_rate",       "labelled", "+",    "+",
+         "labelled rows that are positive, whatever is decided"),
     Rate("churn",           "deployed", "deployed_no", "deployed_yes",
          "rows decided otherwise than by the deployed model", "agreement"),
     Rate("agreement",       "deployed", "deployed_yes", "deployed_no",
@@ -84,19 +91,20 @@ RATES = _table(
          "labelled rows decided rightly that the deployed model decides wrongly"),
     Rate("losses",          "labelled&deployed", "-&deployed_no", "+&deployed_yes",
          "labelled rows decided wrongly that the deployed model decides rightly"),
-    Rate("mean_error",      "labelled", "all",  "none", "mean of estimate minus label", of="error"),
-    Rate("mse",             "labelled", "all",  "none", "mean squared difference of estimate and label",
-         of="squared_error"),
-    Rate("log_loss",    "labelled", "all",  "none",
-         "mean of -log of the estimated chance of the label; infinite where a certain estimate is wrong",
-         of="log_loss"),
+    Rate("mean_error",      "labelled", "all",  "none",
+         "mean of estimate minus label", of="error"),
+    Rate("mse",             "labelled", "all",  "none",
+         "mean squared difference of estimate and label", of="squared_error"),
+    Rate("log_loss",        "labelled", "all",  "none",
+         "mean of -log of the estimated chance of the label; "
+         "infinite where a certain estimate is wrong", of="log_loss"),
 )
-
+# fmt: on
 RANKINGS = {
     "roc_auc": "chance that a positive row scores above a negative one (ties count half)",
     "pr_auc": "mean precision over recall levels as the threshold falls (average precision)",
 }
-
+# fmt: off
 SYNONYMS = {
     "coverage": "positive_rate", "selection_rate": "positive_rate", "ppr": "positive_rate",
     "acceptance_rate": "positive_rate", "rejection_rate": "negative_rate",
@@ -109,13 +117,14 @@ SYNONYMS = {
     "ppv": "precision", "f_measure": "f1", "auc": "roc_auc", "average_precision": "pr_auc",
     "mean_squared_error": "mse", "cross_entropy": "log_loss",
 }
+# fmt: on
 
 
 @dataclass(frozen=True)
 class Composite:
-    """A metric written in the language itself; `parameters` are its arguments.
+    """A metric defined by an expression; `parameters` are its arguments.
 
-    `over` is a metric of all rows of the data sets, whatever the slice is, that the text is divided by.
+    The expression is divided by the metric `over`, if any, measured on all rows of the data sets.
     """
 
     text: str
@@ -157,21 +166,22 @@ TEMPLATES = {
 }
 
 BALANCE_METRICS = {
-    "imbalance": "distance of the shares of a column's values among the rows decided yes from equal shares",
-    "disclosivity": "most by which what is decided of a row changes the chance of a value of a column",
+    "imbalance": "distance of the shares of a column's values "
+    "among the rows decided yes from equal shares",
+    "disclosivity": "most by which what is decided of a row changes the chance "
+    "of a value of a column",
 }
-# fmt: on
 
 OF = "of"
 DEPLOYED = "deployed"
-"""What `of` calls the deployed model."""
+"""The name of the deployed model inside `of`."""
 
 IMBALANCE, DISCLOSIVITY = BALANCE_METRICS
-"""Metrics of all values of a column, or of several: `imbalance(by=sex)`."""
+"""Metrics that use all values of one or several columns: `imbalance(by=sex)`."""
 
 METRICS = (*RATES, *COMPOSITES, *RANKINGS)
 
 
 def canonical_name(name: str) -> str:
-    """A metric's own name for one of its synonyms."""
+    """Return the canonical name of a metric, given a name or synonym."""
     return SYNONYMS.get(name, name)

@@ -1,4 +1,4 @@
-"""Goals as functions of many rates at once, and lines that touch them."""
+"""Values of expressions as functions of the rates, and their tangents, vectorized over points."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ratecli.rates.sample import Floats, Mask
 
 @dataclass(frozen=True)
 class Tangent:
-    """A value and (K,) slopes in the rates."""
+    """A value and its (K,) slopes in the rates."""
 
     value: float
     slopes: Floats
@@ -36,7 +36,7 @@ class Tangents:
 
 
 def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats:
-    """(T,) the numbers of an expression at rates (K, T), NaN where it is undefined."""
+    """Return (T,) values of an expression at rates (K, T), NaN where it is undefined."""
     match node:
         case ex.Constant(value=value):
             return np.full(rates.shape[1], value)
@@ -60,7 +60,7 @@ def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats
 
 
 def any_undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Leaf, int]) -> Mask:
-    """(T,) whether any of the ratios is undefined at rates (K, T)."""
+    """Return (T,) whether any of the ratios is undefined at rates (K, T)."""
     found = np.zeros(rates.shape[1], dtype=bool)
     for ratio in ratios:
         found |= np.isnan(values(ratio, rates, index))
@@ -68,17 +68,18 @@ def any_undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Le
 
 
 def tangent(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangent:
-    """The expansion of an expression at rates (K,): see `tangents`."""
+    """Return the tangent of an expression at rates (K,); see `tangents`."""
     found = tangents(node, rates[:, None], index)
     return Tangent(float(found.value[0]), found.slopes[:, 0])
 
 
 def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangents:
-    """The expansions of an expression at T points, rates (K, T).
+    """Return the tangents of an expression at T points, given as rates (K, T).
 
-    Where the expression is convex by the rules of `analysis.curvature`, the line lies below it
-    everywhere. It touches it too, but where a function has no finite slope (a rate of 0 in `kl`): the
-    slope is then that of a point near by, and the line is a little lower.
+    If the expression is convex by the rules of `analysis.curvature`, each tangent is a lower bound
+    everywhere. It touches the expression at its point unless a function has no finite slope there
+    (a rate of 0 in `kl`): then the slope at a nearby point is used, and the tangent is slightly
+    lower.
     """
     match node:
         case ex.Constant(value=value):
