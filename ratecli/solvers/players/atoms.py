@@ -140,8 +140,7 @@ def _newton_step(x: Array, slope: Array, curved: Array) -> Array:
 
 
 def bisect_slopes(slopes: Callable[[Array], Array], lanes: int) -> Array:
-    """Return where in [0, 1] the slopes (1, B) of functions of one variable change sign, as (1, B).
-    """
+    """Return where in [0, 1] the slopes (1, B) of functions of one variable change sign: (1, B)."""
     low, high = np.zeros((1, lanes)), np.ones((1, lanes))
     for _ in range(BISECTION_STEPS):
         middle = (low + high) / 2

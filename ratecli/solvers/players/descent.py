@@ -38,10 +38,14 @@ class BestResponsePlayer:
     def classifier(self, answer: OracleAnswers, lane: int) -> Classifier:
         return answer[lane]
 
-    def finite(self, answer: OracleAnswers, lane: int) -> bool:  # noqa: ARG002  an oracle's weights always are
+    def finite(self, answer: OracleAnswers, lane: int) -> bool:  # noqa: ARG002
         return True
 
-    def measured(self, answers: Sequence[OracleAnswers], seen: Sequence[Array]) -> list[Array]:  # noqa: ARG002
+    def measured(
+        self,
+        answers: Sequence[OracleAnswers],  # noqa: ARG002
+        seen: Sequence[Array],
+    ) -> list[Array]:
         return list(seen)  # its rates are already on all rows
 
     def bounds(self, answer: OracleAnswers) -> Array:  # noqa: ARG002

@@ -172,8 +172,7 @@ def pass_over_scores(
 def add_hinge_sums(
     starts: Array, weight: Array, scores: Array, weights: Array, above: Array, below: Array
 ) -> None:
-    """Add the sums of `max(0, 1 + score)` to `above`, and those of `max(0, 1 - score)` to `below`.
-    """
+    """Add the sums of `max(0, 1 + score)` to `above` and of `max(0, 1 - score)` to `below`."""
     zero, one = broadcast_lanes(np.float32(0)), broadcast_lanes(np.float32(1))
     for block in range(len(scores)):
         own, bias = scores[block], load_lanes(weights[block], weights.shape[1] - 1)

@@ -181,6 +181,7 @@ def make_lagrangian(
 @dataclass(frozen=True)
 class _FixedRates:
     """Rates that do not depend on decisions, and their values."""
+
     constants: Array
     fixed: NDArray[np.bool_]
     index: RateIndex
@@ -205,7 +206,7 @@ def _split_into_atoms(
         if share:
             low, high = fraction.range
             end = low if share > 0 else high
-            top = (fraction.top + fraction.bottom * -end) * share  # never negative on the rates' range
+            top = (fraction.top + fraction.bottom * -end) * share  # never negative
             line += LinearTerm(0.0 * line.slopes, share * end)
             most = (max(top.reach()[1], 1.0), max(fraction.bottom.reach()[1], 1.0))
             atoms.append(RatioAtom((top, fraction.bottom), most))

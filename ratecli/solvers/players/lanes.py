@@ -65,8 +65,7 @@ _LANES_TYPE = _LanesType()
 
 
 def _row_pointer(context: Any, builder: Any, kind: Any, given: Any, vector: Any) -> Any:
-    """Return a pointer to a row of an array (n, WIDTH); `given` starts with the array and the row.
-    """
+    """Return a pointer to a row of an array (n, WIDTH); `given` starts with array and row."""
     array, row, *_ = given
     data = context.make_array(kind)(context, builder, array).data
     first = builder.gep(data, [builder.mul(row, ir.Constant(row.type, WIDTH))])

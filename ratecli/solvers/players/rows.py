@@ -35,8 +35,7 @@ MAX_PART_SHARE = 0.5
 
 
 class CsrArrays(NamedTuple):
-    """Compressed sparse rows as compiled functions take them; `rows` are the indices of all rows.
-    """
+    """Compressed sparse rows as compiled functions take them; `rows` holds the row indices."""
 
     rows: Uint32Array
     starts: NDArray[np.int64]
@@ -193,7 +192,8 @@ class LaneRows:
         return PassResult(yes, slopes)
 
     def counted(self, answers: Sequence[Floats32]) -> list[Array]:
-        """Return the positively decided weight of `run` on all rows, for each of several weights.
+        """Return the positively decided weight on all rows, as `run` does, for each of several
+        weights.
         """
         nothing = np.zeros((len(answers[0]), 2 * self.kinds.count, WIDTH), np.float32)
         return [self.run(W, nothing).yes for W in answers]

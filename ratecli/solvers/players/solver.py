@@ -126,8 +126,7 @@ def shrink_by_metrics(objectives: Array, violations: Array) -> ShrunkMixture:
 
 
 def _last_iterate(count: int) -> ShrunkMixture:
-    """Return the last of `count` iterates alone, with an infinite violation because it is unknown.
-    """
+    """Return the last of `count` iterates alone, with an infinite (unknown) violation."""
     return ShrunkMixture(np.eye(count)[-1], np.inf)
 
 
@@ -255,7 +254,7 @@ class ThreePlayer(Solver):
         assert self.every is not None
         begun = time.perf_counter()
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # divergence is checked after the loop
+            with np.errstate(over="ignore", invalid="ignore"):  # divergence is checked below
                 played = game.play(self.steps, self.every)
         except FloatingPointError as error:
             return Solution({}, "diverged", str(error))
@@ -278,8 +277,7 @@ class ThreePlayer(Solver):
         return Solution(variants, status, reason, chosen.multipliers(), tuple(chosen.trace()))
 
     def _grid(self, problem: Problem) -> list[dict[str, float]]:
-        """Return all settings; raise E410 if there are several and no validation rows to choose by.
-        """
+        """Return all settings; raise E410 if there are several and no validation rows."""
         rates = {"learning_rate": self.learning_rate, "multiplier_rate": self.multiplier_rate}
         tune = {str(name): each for name, each in (self.tune or {}).items()}
         values = [tune.get(name, (value,)) for name, value in rates.items()]
