@@ -82,7 +82,7 @@ def _convert_bagging(model: Any) -> TreeEnsemble:
 
 
 def _convert_adaboost(model: Any) -> TreeEnsemble:
-    """Weighted votes of Q classes: a tree's class gets its weight, the others share the opposite.
+    """Weighted votes of Q classes: the tree's class gets the weight, the others share the negative.
     """
     classes = len(model.classes_)
     weights = model.estimator_weights_[: len(model.estimators_)]
