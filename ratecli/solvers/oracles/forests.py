@@ -82,8 +82,7 @@ def _convert_bagging(model: Any) -> TreeEnsemble:
 
 
 def _convert_adaboost(model: Any) -> TreeEnsemble:
-    """Weighted votes of Q classes: the tree's class gets the weight, the others share the negative.
-    """
+    """Weighted votes of Q classes: +weight for the tree's class, -weight shared by the others."""
     classes = len(model.classes_)
     weights = model.estimator_weights_[: len(model.estimators_)]
     parts = []

@@ -141,9 +141,8 @@ class ThresholdCandidates:
 
     def _hopeful(self, some: IndexArray) -> Mask:
         """Return which of some thresholds, in ascending order, are worth trying, as a mask."""
-        steps = np.sin(
-            np.linspace(-np.pi / 2, np.pi / 2, BOUND_KNOTS)
-        )  # denser at the ends, where counts are small
+        # thresholds are denser at the ends, where counts are small
+        steps = np.sin(np.linspace(-np.pi / 2, np.pi / 2, BOUND_KNOTS))
         knots = np.unique(some[np.round((steps + 1) / 2 * (len(some) - 1)).astype(int)])
         above = np.array([self.ends(cut) for cut in knots.tolist()]).T - self.estimates[:, knots]
         hopeful = np.ones(len(some), dtype=bool)

@@ -50,7 +50,7 @@ class ThresholdModel:
 
 @dataclass
 class HardDecisionSearch:
-    """Searches the best deterministic linear classifier that is expected to pass the test.
+    """Searches for the best deterministic linear classifier that is expected to pass the test.
 
     Decisions have no slopes, so scores come from soft models: minimizers of the log loss whose
     bounds are tightened step by step, with the model's own probabilities and with steeper ones,

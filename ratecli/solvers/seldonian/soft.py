@@ -53,7 +53,7 @@ class AdamStepper:
 
 @dataclass(frozen=True)
 class LagrangianOptimizer:
-    """Searches the saddle point of `objective + multipliers . ends`; keeps the best iterate that
+    """Searches for the saddle point of `objective + multipliers . ends`; keeps the best iterate that
     passes.
 
     Multipliers are nonnegative. An infinite end has no slope and counts as 1. A non-finite iterate
