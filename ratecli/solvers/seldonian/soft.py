@@ -53,11 +53,10 @@ class AdamStepper:
 
 @dataclass(frozen=True)
 class LagrangianOptimizer:
-    """Searches for the saddle point of `objective + multipliers . ends`; keeps the best iterate that
-    passes.
+    """Searches for the saddle point of `objective + multipliers . ends`.
 
-    Multipliers are nonnegative. An infinite end has no slope and counts as 1. A non-finite iterate
-    ends the search, and the best one so far is kept.
+    The best iterate that passes is kept. Multipliers are nonnegative. An infinite end has no slope
+    and counts as 1. A non-finite iterate ends the search.
     """
 
     selection: CandidateSelection
