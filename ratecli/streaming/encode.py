@@ -136,9 +136,7 @@ def _refuse_infinite(column: ScannedColumn, block: NumericBlock) -> None:
 
 
 def _center(train: FileStream) -> NDArray[np.float64]:
-    """Return column means over a few runs from all over the table, so that centered numbers are
-    small.
-    """
+    """Return column means over a few runs from all over the table, for centering."""
     runs = train.runs()
     some = train.taken(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))
     found = some.numbers[:, train.encoded.coding.of_number].astype(np.float64)

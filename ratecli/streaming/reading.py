@@ -155,8 +155,9 @@ def read_numbers(array: pa.Array) -> NumberArray:
 
 
 def read_words(path: Path, name: str, array: pa.Array) -> WordPiece:
-    """Return the values of any other column as words; raise E404 if it holds neither numbers nor
-    text.
+    """Return the values of any other column as words.
+
+    Raises E404 if it holds neither numbers nor text.
     """
     kind = value_type(array)
     if not (own.is_text_type(kind) or _is_text_like(kind)):
@@ -183,9 +184,7 @@ def _is_text_like(kind: pa.DataType) -> bool:
 
 
 def parse_written_numbers(found: WordPiece) -> NumberArray | None:
-    """Return the numbers that the words represent, NaN for missing values; None if a word is no
-    number.
-    """
+    """Return the numbers that words represent, NaN for missing ones; None if a word is not one."""
     texts = pa.chunked_array([pa.array([word or "" for word in found.words], pa.string())])
     told = own.parse_number_words(texts, own.is_missing_word(texts))
     return None if told is None else told[found.codes]

@@ -122,7 +122,7 @@ class WordFacts:
     slip: tuple[int, str] | None = None
 
     def add(self, found: WordPiece, start: int) -> NumberArray | None:
-        """Add the words of the rows from `start` on; return their numbers if all words so far are
+        """Add the words of the rows from `start` on; return their numbers if all so far are
         numbers.
         """
         counts = np.bincount(found.codes, minlength=len(found.words))
@@ -230,8 +230,9 @@ def scan_columns(
 def _scan_piece(
     path: Path, name: str, array: pa.Array, facts: dict[str, WordFacts], start: int, *, text: bool
 ) -> tuple[WordPiece | None, NumberArray | None]:
-    """Return a batch of a column as words, if it is not a number column, and as numbers, if all
-    are.
+    """Return a batch of a column as words and as numbers.
+
+    There are no words for a column of numbers, and no numbers unless every word is one.
     """
     kind = value_type(array)
     if is_number_type(kind) and not text:

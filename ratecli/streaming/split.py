@@ -292,9 +292,7 @@ class StreamedSplit:
         return _split_stretch(strata, list(shares.values()), random)
 
     def _stratum(self, name: str, of: Mapping[str, CellIndices]) -> tuple[CellIndices, int]:
-        """Return indices that sort as the values do, so that strata equal those of a table in
-        memory.
-        """
+        """Return indices in the order of the values, so that strata equal those in memory."""
         if name != "label":
             return of[name], len(self.told[name].values)
         if "" not in of:

@@ -126,8 +126,7 @@ class DecisionMeasure:
 
 @dataclass(frozen=True)
 class ClassifierInputs:
-    """Inputs for classifiers: features, or scores that are computed for all linear classifiers at
-    once.
+    """Inputs of classifiers: features, or scores computed for all linear classifiers at once.
 
     Scores are used for linear classifiers and for mixtures of them.
     """
@@ -168,8 +167,9 @@ class KnownScores:
 
 
 def _linear_parts(classifier: Classifier) -> Sequence[Linear] | None:
-    """Return the linear classifiers whose scores determine the decisions; None if it needs
-    features.
+    """Return the linear classifiers whose scores determine the decisions.
+
+    Return None if the classifier needs features.
     """
     own: type = type(classifier)  # the exact type, because subclasses may use features
     if own in {Threshold, Logistic, RandomizedLogistic, Ramp}:

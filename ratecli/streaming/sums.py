@@ -47,9 +47,7 @@ def cluster_client(address: str) -> Any:
 def _map_on_cluster(
     client: Any, idle: list[str], function: Callable[[int], SumArrays], starts: Sequence[int]
 ) -> Iterator[SumArrays]:
-    """Apply the function on idle workers; this process computes its share of the partitions
-    meanwhile.
-    """
+    """Apply the function on idle workers, while this process computes its share of partitions."""
     whole = client.scatter(function, workers=idle, broadcast=True, hash=False)
     hands = len(idle) + 1
     for k in range(0, len(starts), PARTITIONS_AHEAD * hands):

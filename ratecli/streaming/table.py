@@ -1,6 +1,4 @@
-"""A streamed table as an entry of `datasets:` describes it: its records, and the roles of its
-columns.
-"""
+"""A streamed table as an entry of `datasets:` describes it: its records and its column roles."""
 
 from __future__ import annotations
 
@@ -110,9 +108,7 @@ BASE_MEMORY = 360 * 2**20
 PIECE_COPIES = 8
 """Number of copies of a piece of records in memory, in double precision and the like."""
 BATCH_COLUMN_BYTES = 40 * 2**15
-"""Bytes per column of the pool that batches are sampled from, as features, including a copy while
-it is filled.
-"""
+"""Bytes per column of the pool of batches, as features, including a copy while it is filled."""
 FEATURE_PAIR_BYTES = 3 * 8
 """Bytes per pair of features: curvatures, and the solver's copies."""
 
@@ -152,9 +148,7 @@ class StreamedTable:
 
     @property
     def memory(self) -> int:
-        """Approximate memory in bytes of a process that reads the table; it does not grow with the
-        rows.
-        """
+        """Approximate memory in bytes of a process that reads the table, whatever its rows."""
         names = set(self.roles.features)
         sizes = [
             len(column.levels or ()) if column.numbers is None else 1 + (column.numbers.missing > 0)
@@ -171,9 +165,7 @@ class StreamedTable:
         )
 
     def values(self) -> dict[str, tuple[str | float, ...]]:
-        """Return the values of each column, sorted; if there are too many numbers, a few
-        placeholders.
-        """
+        """Return the sorted values of each column; placeholders if there are too many numbers."""
         return {name: _values(column) for name, column in self.columns.items() if column.kept}
 
 

@@ -57,8 +57,9 @@ class OracleRows:
         return int(self.X.shape[1]) - len(self.slices)
 
     def constant(self, *, yes: bool) -> Classifier:
-        """Return a constant classifier, which takes the slices as inputs so that it can be mixed
-        with others.
+        """Return a constant classifier.
+
+        It takes the slices as inputs, as others do, so that it can be mixed with them.
         """
         plain = Threshold(np.zeros(self.width), 1.0 if yes else -1.0)
         if not self.slices:
@@ -82,8 +83,9 @@ class OracleRows:
         return np.asarray(classifier.shifted(self._scored["scores"], self.members) > 0, dtype=float)
 
     def ranks(self, classifier: Classifier) -> Array | None:
-        """Return the scores (m,) that a classifier thresholds, for `threshold.with_threshold`; None
-        if it has none.
+        """Return the scores (m,) that a classifier thresholds, None if it has none.
+
+        `threshold.with_threshold` moves that threshold.
         """
         match classifier:
             case Threshold():
@@ -114,22 +116,23 @@ class OracleRows:
         return self.kinds.rates(self.shares @ decisions)
 
     def cut_rates(self, scores: Array) -> tuple[Array, Array]:
-        """Return all thresholds (T,) on scores (m,), and the rates (K, T) of positive decisions
-        above each.
-        """
+        """Return all thresholds (T,) on scores (m,), and the rates (K, T) of deciding by each."""
         order, counts, thresholds = all_thresholds(scores)
         reached = np.cumsum(self.shares.toarray()[:, order], axis=1)
         yes = np.hstack([np.zeros((len(reached), 1)), reached])[:, counts]
         return thresholds, self.kinds.rates(yes)
 
     def kind_costs(self, prices: Array) -> Array:
-        """Return the cost (Q,) of a positively decided weight of 1 of each kind, at prices (K,) on
-        the rates.
+        """Return what positively deciding a weight of 1 of each kind costs, as (Q,).
+
+        Rates have the prices (K,).
         """
         return np.asarray(prices @ self.kinds.slopes)
 
     def costs(self, prices: Array) -> Array:
-        """Return the cost (m,) of a positive decision for each row, at prices (K,) on the rates."""
+        """Return what a positive decision costs for each row, as (m,), if rates have the prices
+        (K,).
+        """
         return np.asarray(self.kind_costs(prices) @ self.shares)
 
 

@@ -64,8 +64,9 @@ OracleOption = Annotated[Any, OptionCheck(check_oracle)]
 
 
 def check_probability_classifier(value: Any) -> None:
-    """Raise OptionFaultError with E101, E103 or E104 unless the value names a classifier with
-    probabilities.
+    """Check that the value names a classifier with probabilities.
+
+    Raises OptionFaultError with E101, E103 or E104 if it does not.
     """
     _check_learner(_parse_named_options(value, ()), [], chances=True)
 
@@ -77,11 +78,11 @@ ChancesOption = Annotated[Any, OptionCheck(check_probability_classifier)]
 def fit_probability_classifier(
     value: Any, rows: tuple[Features, NDArray[np.intp], Array], l2: float, rng: np.random.Generator
 ) -> TreeEnsemble | SklearnModel:
-    """Fit the classifier that a checked option names to rows (m, d), their classes from 0 and
-    weights.
+    """Fit the classifier that a checked option names.
 
-    `l2` is the regularization of a logistic regression without a `C` of its own. Raises FaultError,
-    E501, if the classifier cannot be fitted.
+    `rows` are features (m, d), classes from 0, and weights. `l2` is the regularization of a
+    logistic regression without a `C` of its own. Raises FaultError, E501, if the classifier cannot
+    be fitted.
     """
     from ratecli.solvers.oracles.estimators import (  # noqa: PLC0415
         fit_estimator_cached,
@@ -136,8 +137,7 @@ def make_oracle(
 
 
 def reweight_oracle(found: Oracle, ground: OracleRows) -> Oracle | None:
-    """Return the oracle for the same rows with other weights if its fitted model stays valid, else
-    None.
+    """Return the oracle for other weights of the rows if its fitted model stays valid, else None.
 
     The weights must depend on the features alone.
     """
@@ -175,9 +175,7 @@ def _check_option_names(chosen: _NamedOptions, names: Iterable[str]) -> None:
 
 
 def _check_learner(chosen: _NamedOptions, others: list[str], *, chances: bool = False) -> None:
-    """Check that scikit-learn has the classifier, and that it takes sample weights and these
-    options.
-    """
+    """Check that scikit-learn has the classifier with these options, and that it takes weights."""
     name = chosen.name
     if not chosen.options and name in ([LOGISTIC] if chances else CLASSIFIER_MODULES):
         return

@@ -1,6 +1,4 @@
-"""Oracles that fit scikit-learn classifiers: look-up by name, fitting, conversion and a cache of
-fits.
-"""
+"""Oracles that fit scikit-learn classifiers: look-up by name, fitting, and a cache of fits."""
 
 from __future__ import annotations
 
@@ -46,8 +44,9 @@ def classifier_class(name: str) -> type[BaseEstimator]:
 
 @cache
 def list_classifiers() -> dict[str, type[BaseEstimator]]:
-    """Return all scikit-learn classifiers whose parameters all have defaults. Slow on the first
-    call.
+    """Return all scikit-learn classifiers whose parameters all have defaults.
+
+    The first call is slow.
     """
     return {
         name: found
@@ -74,8 +73,7 @@ def takes_sample_weights(found: type[BaseEstimator]) -> bool:
 def invalid_parameter(
     found: type[BaseEstimator], options: Mapping[str, Any]
 ) -> tuple[str, str] | None:
-    """Return the first parameter with an invalid value, and scikit-learn's message; None if all are
-    valid.
+    """Return the first parameter with an invalid value and scikit-learn's message, or None.
 
     The names of parameters must have been checked before.
     """
@@ -144,8 +142,7 @@ class EstimatorOracle:
     def unfitted(
         self, rows: NDArray[np.intp], weights: Array
     ) -> tuple[BaseEstimator, Features, Array]:
-        """Return a new classifier, the features of `rows` (m,) without slices, and scaled weights
-        (m,).
+        """Return a new classifier, the features of `rows` (m,) without slices, and weights (m,).
 
         The weights are scaled to add up to the number of rows.
         """

@@ -128,9 +128,7 @@ def _convert_histogram_boosting(model: Any) -> TreeEnsemble:
 
 
 def _place_in_column(values: Array, k: int, count: int) -> Array:
-    """Return values (N,) as column k of (N, Q); with a single log-odds for two classes, as the
-    second.
-    """
+    """Return (N, Q) values with those given in column k, or in the second if there is only one."""
     found = np.zeros((len(values), max(count, 2)))
     found[:, k + (count == 1)] = values
     return found
@@ -139,8 +137,9 @@ def _place_in_column(values: Array, k: int, count: int) -> Array:
 def _combine_boosted_trees(
     model: Any, parts: list[_TreeArrays], count: int, factor: float, *, rounded: bool = False
 ) -> TreeEnsemble:
-    """Combine boosted trees; the start value is what the model's score has besides the trees'
-    values.
+    """Combine boosted trees.
+
+    The start value is what the model's score has besides the values of the trees.
     """
     width, none = model.n_features_in_, np.zeros(max(count, 2))
     trees = _combine_trees(width, parts, start=none, rounded=rounded, softmax=False)

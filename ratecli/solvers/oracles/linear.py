@@ -28,8 +28,7 @@ RANDOM_DIRECTIONS = 10
 def sweep_directions(
     rows: sparse.csr_array, w: Array, costs: Array, rng: np.random.Generator
 ) -> Array:
-    """Return weights (d,) after the best step along each feature in turn and along random
-    directions.
+    """Return weights (d,) after the best step along each feature and along random directions.
 
     Along a direction, the cost of the decisions `rows @ w > 0` is a step function. Its minimum is
     found by sorting the step sizes at which a row's decision flips. The cost never increases.

@@ -1,6 +1,4 @@
-"""Plug-in oracles: probabilities are fitted once, and each answer weighs them with the current
-prices.
-"""
+"""Plug-in oracles: probabilities are fitted once and weighed with the current prices."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ class GroupPlugInOracle(EstimatorOracle):
     """
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
-        """Return the group thresholds; raise FaultError, E501, if the probabilities cannot be
-        fitted.
-        """
+        """Return the group thresholds; raise FaultError, E501, if probabilities cannot be fitted."""
         return GroupThreshold(
             self._scorer, self._groups.slices, self._groups.patterns, self._thresholds(prices)
         )

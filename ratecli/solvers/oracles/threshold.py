@@ -13,9 +13,7 @@ from ratecli.models.weighed import CostSensitiveClassifier
 
 
 def with_threshold(member: Classifier, cut: float) -> Classifier:
-    """Return a classifier that decides positively where the score of `OracleRows.ranks` is above
-    `cut`.
-    """
+    """Return a classifier that is positive where the score of `OracleRows.ranks` exceeds `cut`."""
     if isinstance(member, Threshold):
         return Threshold(member.weights, -cut)
     assert isinstance(member, CostSensitiveClassifier)

@@ -92,8 +92,9 @@ def minimize_in_unit_box(loss: ValuesAndSlopes, start: Array) -> tuple[Array, ND
 def _line_search(
     loss: ValuesAndSlopes, x: Array, here: _Expansion, done: NDArray[np.bool_]
 ) -> tuple[Array, _Expansion, NDArray[np.bool_]]:
-    """Return the points after a step that is halved until it decreases enough, and the lanes that
-    succeeded or were done.
+    """Halve a step until it decreases enough.
+
+    Return the points after the step, and a mask of the lanes that succeeded or were done before.
     """
     step, share = _newton_step(x, here.slopes, here.curved), np.ones(x.shape[1])
     for _ in range(MAX_HALVINGS):
@@ -109,8 +110,9 @@ def _line_search(
 
 
 def _max_linear_decrease(x: Array, slope: Array) -> Array:
-    """(B,) largest decrease of the linearization within the box: bounds the distance to the
-    minimum.
+    """Return the largest decrease (B,) of the linearization within the box.
+
+    It bounds how far the minimum is below the current value.
     """
     return np.asarray((slope * np.where(slope > 0, x, x - 1)).sum(axis=0))
 
@@ -150,9 +152,7 @@ def bisect_slopes(slopes: Callable[[Array], Array], lanes: int) -> Array:
 
 
 MIN_SHARE = 1e-3
-"""Smallest share whose logarithm is taken, so multipliers are at most 1 / MIN_SHARE (protocols
-3.3).
-"""
+"""Smallest share whose logarithm is taken: bounds multipliers by 1 / MIN_SHARE (protocols 3.3)."""
 TINY_DENOMINATOR = 1e-300
 
 
@@ -173,8 +173,9 @@ class ConvexAtom(ABC):
 
     @abstractmethod
     def respond(self, weight: Array, pull: Array) -> Array:
-        """Return the slacks (n, B) that minimize `weight * f - pull @ slacks`, for weights (B,) and
-        pulls (n, B).
+        """Return the slacks (n, B) that minimize `weight * f - pull @ slacks`.
+
+        Weights are (B,), pulls (n, B).
         """
 
     @abstractmethod
@@ -304,8 +305,9 @@ class SmoothAtom(ConvexAtom):
         return values(self.expression, slacks, self.index)
 
     def respond(self, weight: Array, pull: Array, near: Array | None = None) -> Array:
-        """Return the best response, starting from slacks `near`, which are kept where no other
-        point is better.
+        """Return the best response.
+
+        The search starts from slacks `near`, which are kept where no other point is better.
         """
         start = np.full(pull.shape, 0.5) if near is None else near
         found, known = minimize_in_unit_box(partial(self._loss, weight, pull), start)
@@ -330,8 +332,9 @@ class SmoothAtom(ConvexAtom):
         return np.asarray(other.x) if other.fun < loss(found)[0] else found
 
     def _loss(self, weight: Array, pull: Array, points: Array) -> tuple[Array, Array]:
-        """Return values (..., B) and slopes (n, ..., B) of the minimized function at points (n,
-        ..., B).
+        """Return values (..., B) and slopes (n, ..., B) of the minimized function at `points`.
+
+        Points are (n, ..., B).
         """
         found = tangents(self.expression, points.reshape(len(points), -1), self.index)
         pulls = pull.reshape(len(pull), *(1,) * (points.ndim - 2), -1)

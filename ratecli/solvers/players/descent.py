@@ -1,6 +1,4 @@
-"""The two classifier players: one that calls an oracle, and one that descends, for a grid of
-settings.
-"""
+"""The classifier players: one calls an oracle, the other descends for a grid of settings."""
 
 from __future__ import annotations
 
@@ -52,8 +50,9 @@ class BestResponsePlayer:
         raise TypeError("an oracle's classifier has rates as they are counted, and no others")
 
     def move(self, prices: Array) -> tuple[OracleAnswers, Array]:
-        """Return the oracle's answers and their rates; raise FloatingPointError if multipliers are
-        not finite.
+        """Return the oracle's answers and their rates.
+
+        Raises FloatingPointError if multipliers are not finite.
         """
         slopes, _ = self.form.sides
         costs = slopes.T @ prices
@@ -153,8 +152,7 @@ class DescentPlayer:
         return [kinds.rates(unpack_lanes(yes, self.lanes)) for yes in self.rows.counted(answers)]
 
     def bounds(self, W: Floats32) -> Array:
-        """Return the terms (1 + J + S, B) with hinges instead of counts: upper bounds on the true
-        terms.
+        """Return the terms (1 + J + S, B) with hinges instead of counts: upper bounds on them.
 
         With a batch, they are computed on the rows sampled last.
         """
@@ -166,8 +164,9 @@ class DescentPlayer:
 
     @cached_property
     def _sides(self) -> Array:
-        """(2 Q, 1 + J + S) what a positively decided weight of 1 of each kind adds to each term,
-        then what it subtracts.
+        """(2 Q, 1 + J + S) effect on each term of positively deciding a weight of 1 of each kind.
+
+        The first Q rows hold increases, the others decreases, as positive numbers.
         """
         slopes, _ = self.form.sides
         added = (slopes @ self.rows.kinds.slopes).T

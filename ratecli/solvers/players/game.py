@@ -1,6 +1,4 @@
-"""The game of three players, a classifier, slacks and multipliers, played in B lanes (settings) at
-once.
-"""
+"""The game of three players (classifier, slacks, multipliers) in B lanes (settings) at once."""
 
 from __future__ import annotations
 
@@ -58,11 +56,11 @@ class GradientAscent:
 
 @dataclass
 class FollowTheLeader:
-    """Follow-the-leader multipliers of arguments: slopes of the atoms at the mean of all arguments
-    so far.
+    """Multipliers of arguments that follow the leader.
 
-    This is Frank-Wolfe if the classifier is an oracle and rates are true, and NEMSIS if it descends
-    and rates are hinges (protocols 3.2, B.1). Multipliers of constraints ascend.
+    They are the slopes of the atoms at the mean of all arguments so far. This is Frank-Wolfe if the
+    classifier is an oracle and rates are true, and NEMSIS if it descends and rates are hinges
+    (protocols 3.2, B.1). Multipliers of constraints ascend.
     """
 
     form: ProgramLagrangian
@@ -112,8 +110,9 @@ class SwapRegret:
 
 
 def stationary_distributions(matrix: Array) -> Array:
-    """Return the distributions (n, B) with `matrix @ x = x` of (B, n, n) matrices whose columns add
-    up to 1.
+    """Return the distributions (n, B) with `matrix @ x = x`.
+
+    The matrices are (B, n, n), with columns that add up to 1.
     """
     count = matrix.shape[1]
     system = matrix - np.eye(count)
@@ -124,9 +123,7 @@ def stationary_distributions(matrix: Array) -> Array:
 
 
 def slack_multipliers(form: ProgramLagrangian, weights: Array, at: Array) -> Array:
-    """Return multipliers (S, B) for which the slacks `at` are best responses: the slopes of the
-    atoms there.
-    """
+    """Return multipliers (S, B) that make the slacks `at` best responses: slopes of the atoms."""
     return np.asarray(np.maximum(form.signs * form.slopes(weights, at), 0.0))
 
 
@@ -145,15 +142,11 @@ class ClassifierPlayer(Protocol):
         ...
 
     def measured(self, answers: Sequence[Any], seen: Sequence[Array]) -> list[Array]:
-        """Return the true rates (K, B) of each answer on all rows; `seen` are the rates returned by
-        `move`.
-        """
+        """Return the true rates (K, B) of each answer on all rows; `seen` are those of `move`."""
         ...
 
     def bounds(self, answer: Any) -> Array:
-        """Return the terms (1 + J + S, B) of the Lagrangian, with convex surrogates instead of
-        counts.
-        """
+        """Return the terms (1 + J + S, B) of the Lagrangian with convex surrogates of counts."""
         ...
 
     def classifier(self, answer: Any, lane: int) -> Classifier: ...
@@ -163,8 +156,9 @@ class ClassifierPlayer(Protocol):
 
 @dataclass
 class GameIterates:
-    """The T iterates that were kept: answers, their true rates (K, B), and the multipliers (1 + J +
-    S, B) they responded to.
+    """The T iterates that were kept.
+
+    Each has an answer, its true rates (K, B), and the multipliers (1 + J + S, B) it responded to.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -228,8 +222,9 @@ class ThreePlayerGame:
         return answer, rates
 
     def _respond(self, weights: Array, pulls: Array) -> None:
-        """Set the slacks of convex atoms to best responses to weights (A, B) and signed multipliers
-        (S, B).
+        """Set the slacks of convex atoms to best responses.
+
+        Weights are (A, B), signed multipliers (S, B).
         """
         for bundle in self.form.bundles:
             atom, weight, pull = bundle.atom, weights[bundle.members], pulls[bundle.slots]

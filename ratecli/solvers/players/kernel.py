@@ -1,5 +1,4 @@
-"""Compiled loops of a training step, for all lanes: scores, counts of decisions, hinge slopes,
-Adam.
+"""Compiled loops of a training step, for all lanes: scores, counts, slopes of hinges, Adam.
 
 Arrays of lanes are blocks as defined in `lanes`: tables and slopes are (L, n, WIDTH) float32,
 counts are (L, Q, WIDTH) float64. A score of NaN counts as a negative decision and has no gradient.
@@ -33,9 +32,7 @@ Array = Any
 """Array of float32 or integers; functions are compiled for the types they are called with."""
 
 COUNT_BLOCK_ROWS = 256
-"""Rows whose counts are summed in single precision: few enough that the rounding error does not
-matter.
-"""
+"""Rows whose counts are summed in single precision: few enough to make rounding negligible."""
 
 
 @numba.njit(inline="always")
@@ -53,9 +50,7 @@ def _hinge_slope(score: Any, weight: Any, low: Any, high: Any) -> Any:
 def multiply_rows(
     rows: Array, starts: Array, columns: Array, values: Array, given: Array, found: Array
 ) -> None:
-    """Compute `found[i] = A[rows[i]] @ given` for each lane, with A (n, d) as compressed sparse
-    rows.
-    """
+    """Compute `found[i] = A[rows[i]] @ given` for each lane; A (n, d) is in compressed rows."""
     for block in range(len(given)):
         source, target = given[block], found[block]
         for i in range(len(rows)):
@@ -197,8 +192,9 @@ def adam_step(
     guard: float,
     step: Array,
 ) -> None:
-    """Compute an Adam step (see `steps`) for slopes (L, n, B) and rates (L, 1, B), updating moments
-    in place.
+    """Compute an Adam step (see `steps`) for slopes (L, n, B) and rates (L, 1, B).
+
+    The moments are updated in place.
     """
     keep, keep_square = decays
     scale, scale_square = 1 / corrections[0], 1 / corrections[1]
@@ -223,8 +219,7 @@ def draw_batch(
     rows: Array,
     counts: Array,
 ) -> None:
-    """Sample a new batch by a partial shuffle: write it to `rows` and `counts`, from `order` and
-    `weight`.
+    """Sample a new batch from `order` and `weight` by a partial shuffle; write `rows` and `counts`.
 
     From kind q, stored at `starts[q]` to `starts[q + 1]`, `ends[q + 1] - ends[q]` rows are sampled,
     each by one random number in [0, 1) from `chances`.

@@ -1,6 +1,4 @@
-"""The Lagrangian of a program over rates, which the three players share: affine terms, atoms,
-multipliers.
-"""
+"""The Lagrangian of a program over rates: affine terms, atoms and multipliers."""
 
 from __future__ import annotations
 
@@ -65,8 +63,9 @@ class AtomBundle:
 
 @dataclass(frozen=True)
 class ProgramLagrangian:
-    """`objective(r) + lambda @ constraints(r) + w @ atoms(xi) + sum of sign mu (arguments(r) -
-    xi)`.
+    """The function that the three players play on.
+
+        objective(r) + lambda @ constraints(r) + w @ atoms(xi) + sum of sign mu (arguments(r) - xi)
 
     Atoms of the objective have weight 1, those of constraint j have weight lambda_j (Narasimhan,
     Cotter, Gupta 2019, section 3, with a slack for each argument of each atom).
@@ -134,8 +133,9 @@ class ProgramLagrangian:
         return np.array([owner + 1 for owner in self.owners], dtype=np.intp)
 
     def weights(self, prices: Array) -> Array:
-        """Return the weights (A, B) of the atoms, from multipliers (1 + J, B) of objective and
-        constraints.
+        """Return the weights (A, B) of the atoms.
+
+        `prices` (1 + J, B) are the multipliers of objective and constraints.
         """
         return np.asarray(prices[self._rows])
 
@@ -160,8 +160,9 @@ class ProgramLagrangian:
 def make_lagrangian(
     program: RateProgram, constants: Array, fixed: NDArray[np.bool_]
 ) -> ProgramLagrangian:
-    """Return the Lagrangian of a program over K rates, where rates that are `fixed` (K,) equal
-    `constants`.
+    """Return the Lagrangian of a program over K rates.
+
+    Rates that are `fixed` (K,) do not depend on decisions and equal `constants`.
 
     Raises
     ------
@@ -187,9 +188,7 @@ class _FixedRates:
     index: RateIndex
 
     def line(self, node: Expression) -> LinearTerm | None:
-        """Return an affine expression with fixed rates moved to the constant; None if it is not
-        affine.
-        """
+        """Return an affine expression, fixed rates moved to its constant; None if not affine."""
         found = affine(node)
         if found is None:
             return None
@@ -243,9 +242,7 @@ def _convex_atoms(
 def _closed_form_atoms(
     name: str, lines: list[LinearTerm], factor: float
 ) -> tuple[LinearTerm, list[ConvexAtom]] | None:
-    """Return atoms whose best responses have a closed form; None if there are none for the
-    function.
-    """
+    """Return atoms whose best responses have a closed form, or None."""
     none = LinearTerm(0.0 * lines[0].slopes, 0.0)
     if name == "kl" and factor > 0 and not lines[0].slopes.any():
         return _divergence_atoms(lines[0].constant, lines[1], factor)

@@ -60,9 +60,7 @@ class SharedRowParts(NamedTuple):
 
 
 def find_shared_parts(X: sparse.csc_array) -> SharedRowParts | None:
-    """Group adjacent columns while the group has few distinct row parts; return None if that does
-    not pay.
-    """
+    """Group adjacent columns while a group has few distinct row parts; None if it does not pay."""
     m, d = X.shape
     groups = list[tuple[NDArray[np.intp], list[int]]]()
     most = max(1, int(MAX_PART_SHARE * X.nnz / max(m, 1)))
@@ -176,8 +174,9 @@ class LaneRows:
         return cls(kinds, X[used[new]], every, member, used)
 
     def run(self, W: Floats32, sides: Floats32, some: RowSelection | None = None) -> PassResult:
-        """Return counts of decisions and slopes of hinges, given hinge coefficients (L, 2 Q, WIDTH)
-        >= 0.
+        """Return counts of decisions and slopes of hinges.
+
+        `sides` (L, 2 Q, WIDTH) are coefficients of hinges, not negative.
         """
         seen = some or self.all
         if self._parts is None:
@@ -192,15 +191,14 @@ class LaneRows:
         return PassResult(yes, slopes)
 
     def counted(self, answers: Sequence[Floats32]) -> list[Array]:
-        """Return the positively decided weight on all rows, as `run` does, for each of several
-        weights.
-        """
+        """Return the positively decided weight on all rows, as `run` does, for several weights."""
         nothing = np.zeros((len(answers[0]), 2 * self.kinds.count, WIDTH), np.float32)
         return [self.run(W, nothing).yes for W in answers]
 
     def hinges(self, W: Floats32, some: RowSelection | None = None) -> tuple[Array, Array]:
-        """Return (L, Q, WIDTH) sums of `max(0, 1 + score)` and of `max(0, 1 - score)` over rows of
-        each kind.
+        """Return the sums over rows of each kind of `max(0, 1 + score)` and of `max(0, 1 - score)`.
+
+        Both are (L, Q, WIDTH).
         """
         seen = some or self.all
         above, below = np.zeros((2, len(W), len(seen.starts) - 1, WIDTH))
@@ -251,9 +249,7 @@ def lane_scores(X: Floats32 | CsrArrays, W: Floats32) -> Floats32:
 
 
 def _add_feature_slopes(X: Floats32 | CsrArrays, given: Floats32, slopes: Floats32) -> None:
-    """Add to `slopes` the gradient in the feature weights, from the score slopes (L, m, WIDTH) of
-    rows.
-    """
+    """Add to `slopes` the gradient in feature weights, given slopes (L, m, WIDTH) in the scores."""
     if isinstance(X, CsrArrays):
         add_transposed_product(*X, given, slopes)
     else:

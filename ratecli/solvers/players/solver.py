@@ -1,5 +1,4 @@
-"""The solver `three_player`: convex and ratio goals by a game of classifier, slacks and
-multipliers.
+"""The solver `three_player`: a game of classifier, slacks and multipliers.
 
 It also holds the two programs that shrink the iterates to a small mixture.
 """
@@ -54,8 +53,7 @@ from ratecli.solvers.streamed.player import make_streamed_rows
 
 SHRINK_GAP = 1e-5
 SHRINK_SLACK = 1e-6
-"""Added to the smallest attainable violation, so that the loosened program is feasible despite
-rounding.
+"""Added to the smallest attainable violation, to keep the loosened program feasible when rounded.
 """
 
 
@@ -83,13 +81,13 @@ class ShrunkMixture:
 
 
 def shrink_mixture(program: RateProgram, rates: Array) -> ShrunkMixture:
-    """Return the best mixture of iterates with rates (K, T): a vertex solution, so few of them are
-    used.
+    """Return the best mixture of iterates with rates (K, T).
 
-    Goals are functions of the rates of the mixture, exactly as it is evaluated later. If no mixture
-    satisfies all constraints, they are loosened by the smallest amount that makes one feasible
-    (protocols 3.5). If a constraint is undefined for every mixture (a ratio with denominator 0),
-    the last iterate is returned.
+    It is a vertex solution, so few iterates have positive probability. Goals are functions of the
+    rates of the mixture, exactly as it is evaluated later. If no mixture satisfies all constraints,
+    they are loosened by the smallest amount that makes one feasible (protocols 3.5). If a
+    constraint is undefined for every mixture (a ratio with denominator 0), the last iterate is
+    returned.
     """
     columns = RatePoints.classifiers(rates)
     found = optimize_over_hull(Relaxation(program, columns), SHRINK_GAP)
@@ -429,8 +427,9 @@ MIN_ITERATE_CHANCE = 1e-9
 
 
 def _best_setting(found: list[_GameSetting], validation: Problem) -> _GameSetting:
-    """Return the setting whose stochastic classifier ranks best on the validation rows (protocols
-    3.5).
+    """Return the setting whose stochastic classifier ranks best on validation rows.
+
+    See protocols 3.5.
     """
     program = RateProgram.of(validation)
     decisions = [validation.decisions(lane.stochastic) for lane in found]

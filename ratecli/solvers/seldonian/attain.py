@@ -23,9 +23,7 @@ ROW_FACTOR_HALVINGS = 6
 SIGN_TOLERANCE = 1e-3
 """Replaces `BOUND_TOLERANCE` where only the sign of the bound matters."""
 BOUND_TOLERANCE = 1e-6
-"""Predicted relative decrease of the largest bound at which to stop; only a few digits are
-reported.
-"""
+"""Predicted relative decrease of the largest bound at which to stop; few digits are reported."""
 MAX_ATTAIN_STEPS = 100
 
 
@@ -62,8 +60,9 @@ def minimize_worst_bound(
 
 
 def shortfall_reason(prediction: TestPrediction, upper: Array, times: float | None) -> str:
-    """Explain why no candidate is expected to pass, from the smallest bounds (P,) and
-    `row_factor_needed`.
+    """Explain why no candidate is expected to pass.
+
+    `upper` (P,) are the smallest upper ends, `times` the result of `row_factor_needed`.
     """
     name, end = prediction.owners[int(np.argmax(upper))], float(upper.max())
     said = f"no model is expected to pass the test of '{name}'"
@@ -83,8 +82,7 @@ def shortfall_reason(prediction: TestPrediction, upper: Array, times: float | No
 
 
 def row_factor_needed(passes: Callable[[float], bool]) -> float | None:
-    """Return the multiple of the rows, candidate and test rows alike, at which some candidate would
-    pass.
+    """Return how many times the rows, candidate and test alike, some candidate needs to pass.
 
     Return None if no candidate passes even with `MAX_ROW_FACTOR` times the rows. `passes` decides
     for a given multiple.
@@ -103,9 +101,7 @@ def row_factor_needed(passes: Callable[[float], bool]) -> float | None:
 def passes_with_row_factor(
     selection: CandidateSelection, point: CandidatePoint
 ) -> Callable[[float], bool]:
-    """Return a function that decides whether a model near a point would pass with a multiple of the
-    rows.
-    """
+    """Return a function: would a model near a point pass with a given multiple of the rows?"""
 
     def passes(times: float) -> bool:
         nonlocal point  # the optimum for one number of rows is a good start for another

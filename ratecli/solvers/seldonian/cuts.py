@@ -122,8 +122,7 @@ class ThresholdCandidates:
         return float(self.ends(cut).max(initial=-np.inf))
 
     def best(self, below: float) -> int | None:
-        """Return the threshold of the smallest objective below `below` that is expected to pass, or
-        None.
+        """Return the threshold expected to pass with the smallest objective under `below`, or None.
 
         Skips thresholds whose point estimates already violate a goal. If there are more than
         `BOUND_KNOTS`, it also skips those where a bound interpolated between some thresholds is
@@ -152,9 +151,7 @@ class ThresholdCandidates:
         return hopeful
 
     def nearest(self, tries: int) -> tuple[int, float]:
-        """Return the threshold with the smallest largest bound among `tries` promising ones, and
-        that bound.
-        """
+        """Return the promising threshold whose worst bound is smallest, and that bound."""
         return min(((k, self.worst(k)) for k in self._promising(tries)), key=lambda each: each[1])
 
     def any_passes(self, tries: int, prediction: TestPrediction) -> bool:

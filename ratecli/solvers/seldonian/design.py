@@ -46,9 +46,7 @@ class DesignMatrix:
         return np.concatenate([self.transposed @ weights, weights.sum(axis=0)[None]])
 
     def curvature(self, weights: Array) -> Array:
-        """Return the (d + 1, d + 1) sum of weights (n,) times the outer product of each row with
-        itself.
-        """
+        """Return the weighted sum (d + 1, d + 1) of outer squares of rows, for weights (n,)."""
         whole = np.empty((self.width, self.width))
         if isinstance(self.X, np.ndarray):
             whole[:-1, :-1] = self.X.T @ (weights[:, None] * self.X)
@@ -86,8 +84,9 @@ class WhitenedCoordinates:
     def around(
         cls, design: DesignMatrix, origin: Array, rows: Array, l2: float
     ) -> WhitenedCoordinates:
-        """Return coordinates for curvatures (n,) in the scores plus `l2 / 2 |w|^2` without the
-        bias.
+        """Return coordinates that whiten curvatures (n,) in the scores plus `l2 / 2 |w|^2`.
+
+        The bias is not penalized.
         """
         penalty = np.append(np.full(design.width - 1, l2), 0.0)
         if design.width > MAX_DENSE_WEIGHTS:

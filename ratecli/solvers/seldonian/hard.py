@@ -82,9 +82,7 @@ class HardDecisionSearch:
         return Solution({"deterministic": _threshold_classifier(best)}, trace=tuple(track.trace))
 
     def _path(self, sharpness: float) -> list[Array]:
-        """Return weights of soft models, from the optimum without constraints to the smallest
-        largest bound.
-        """
+        """Return weights of soft models, from the unconstrained optimum to the smallest bound."""
         model = replace(self.selection.model, sharpness=sharpness)
         soft = replace(self.selection, model=model)
         start = desaturate_point(soft, soft.at(np.zeros(soft.design.width)))

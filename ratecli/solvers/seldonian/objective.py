@@ -59,8 +59,7 @@ class LogLossObjective(ConvexObjective):
 
 @dataclass(frozen=True)
 class SquaredErrorObjective(ConvexObjective):
-    """Mean of (score - label)^2 with weights (n,), before scores are clipped to the range of the
-    label.
+    """Mean of (score - label)^2 with weights (n,), before scores are clipped to the label's range.
 
     It is convex and an upper bound on the mean squared error of the clipped scores.
     """
@@ -101,9 +100,7 @@ class RateObjective(ScoreObjective):
         return total
 
     def _rates(self, scores: Array) -> tuple[Array, list[str]]:
-        """Return the rates (K,) and their kinds of measurement; 0 and "" for those not in the
-        expression.
-        """
+        """Return the rates (K,) and their kinds of measurement; 0 and "" for unused rates."""
         said = self.model.said(scores)
         spoken = set(leaves(self.expression))
         kinds = [leaf.rate.of if leaf in spoken else "" for leaf in self.rates.leaves]
@@ -131,8 +128,9 @@ def smooth_objective(goal: Goal, rates: RateMatrix, model: ScoreModel) -> ScoreO
 
 
 def plain_objective(problem: Problem, model: ScoreModel) -> ConvexObjective:
-    """Log loss, or squared errors for numbers, of all labelled rows; raise E306 if no row has a
-    label.
+    """Return the log loss, or squared error for numbers, of all labelled rows.
+
+    Raises E306 if no row has a label.
     """
     signs, weights = problem.labels()
     if model.numeric:

@@ -34,7 +34,7 @@ class MeanEstimate:
     expected: int
     """Expected number of such rows in the test."""
     spread: float
-    """Variance of the difference between means on these and on the test's rows, per variance of a
+    """Variance of the difference of the means on these and on test rows, for unit variance of a
     row.
     """
 
@@ -42,9 +42,7 @@ class MeanEstimate:
     def of(
         cls, rows: FormRows, design: DesignMatrix, share: float, times: float = 1.0
     ) -> MeanEstimate:
-        """Return the estimate for `share` times as many test rows, with all rows multiplied by
-        `times`.
-        """
+        """Return the estimate for `share` test rows per row, with all rows taken `times` times."""
         count = times * len(rows.rows)
         expected = round(share * count)
         spread = 1 / count + 1 / expected if expected else np.inf
@@ -60,9 +58,7 @@ class MeanEstimate:
         return self.rows.slope * own + self.rows.offset
 
     def moments(self, values: Array) -> tuple[float, float]:
-        """Return mean and standard deviation of measurements; NaN if there are too few rows for
-        them.
-        """
+        """Return mean and deviation of measurements; NaN if there are too few rows for them."""
         if not self.count:
             return np.nan, np.nan
         mean = float(values.mean())
@@ -117,8 +113,8 @@ class PredictedLimit:
     places: NDArray[np.intp]
     coefficients: Array
     noise: Array
-    """(k,) factors of the squared deviations in the variance of the difference between candidate
-    and test.
+    """(k,) factors of squared deviations in the variance of the candidate's minus the test's
+    estimate.
     """
     forecast: BoundPredictor
     inflation: BoundInflation

@@ -46,9 +46,7 @@ class CandidatePoint:
 
 @dataclass(frozen=True)
 class CandidateSelection:
-    """Minimize `objective + l2 / 2 |w|^2` over weights whose predicted upper ends are all at most
-    0.
-    """
+    """Minimize `objective + l2 / 2 |w|^2` subject to predicted upper ends that are at most 0."""
 
     design: DesignMatrix
     objective: ScoreObjective

@@ -28,14 +28,12 @@ MIN_DECREASE = 1e-9
 MIN_SCALE = 0.1
 """Smallest scale assumed for an objective or an end."""
 MAX_PRICE = 1e5
-"""Largest penalty factor relative to the objective at the start; the first factor is that
-objective.
-"""
+"""Largest penalty factor relative to the first one, which is the objective at the start."""
 ARMIJO_SHARE = 1e-4
 """Fraction of the predicted decrease that a step must achieve (Armijo)."""
 MAX_SLOW_STEPS, SLOW_DECREASE_FACTOR = 20, 10.0
-"""The search stops after this many steps that together decrease less than this factor times the
-minimum for that many.
+"""The search stops if this many steps decrease, on average, less than this multiple of the smallest
+decrease that is worth a step.
 """
 MIN_STEP_SHARE = 1e-9
 """Fraction of a step below which the line search gives up."""
@@ -43,8 +41,9 @@ MIN_STEP_SHARE = 1e-9
 
 @dataclass
 class InverseHessian:
-    """Inverse of a positive definite matrix from pairs of steps and slope changes; initially 1 /
-    scale.
+    """Inverse of a positive definite matrix from pairs of steps and slope changes.
+
+    Initially it is 1 / scale.
     """
 
     scale: float = 1.0
@@ -87,8 +86,9 @@ class SqpStep:
 
 @dataclass(frozen=True)
 class LocalModel:
-    """The quadratic model at a point: slopes (D,) of f, ends (m,), their slopes (m, D), and the
-    penalty.
+    """The quadratic model at a point, with a penalty `price` on the largest end.
+
+    It has slopes (D,) of f, ends (m,) and their slopes (m, D).
     """
 
     gradient: Array
@@ -164,9 +164,7 @@ class SqpOptimizer:
         return point, multipliers
 
     def _crawls(self, merits: list[tuple[float, float]], point: CandidatePoint) -> bool:
-        """Return whether steps at one penalty decrease hardly more than the minimum, though they
-        predict more.
-        """
+        """Return whether steps at one penalty hardly decrease, although they predict more."""
         prices, values = zip(*merits, strict=True)
         if len(merits) <= MAX_SLOW_STEPS or len(set(prices)) > 1:
             return False
@@ -215,8 +213,9 @@ class SqpOptimizer:
             self.price *= 10
 
     def _little(self, point: CandidatePoint) -> float:
-        """Return the predicted decrease at which to stop: until a point passes, less than the
-        margin costs.
+        """Return the predicted decrease at which to stop.
+
+        Until a point passes, it is less than what the margin costs.
         """
         exact = self.exact if self.worst_only or point.passes else MIN_DECREASE
         return exact * self._size(point)
@@ -243,8 +242,7 @@ class SqpOptimizer:
         jacobian: Array,
         curvature: InverseHessian,
     ) -> tuple[CandidatePoint, SqpStep, Array] | None:
-        """Return a point of smaller merit, the step it comes from, and the curvature times the
-        distance.
+        """Return a point of smaller merit, the step to it, and curvature times distance; or None.
 
         If the whole step is too long, the ends are curved. Then the step with the second-order
         correction is the end of an arc that starts along the step (Mayne, Polak 1982), and the line

@@ -243,9 +243,7 @@ def _find_better_start(
 
 
 def _bias_only_weights(selection: CandidateSelection, shift: float) -> Array:
-    """Return coordinates of a constant model that predicts the mean of the labels, shifted by
-    `shift`.
-    """
+    """Return coordinates of a constant model: the mean of the labels, shifted by `shift`."""
     label = selection.model.label
     mean = float(np.nanmean(label))
     if selection.model.numeric:

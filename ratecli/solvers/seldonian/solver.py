@@ -97,8 +97,9 @@ class Seldonian(Solver):
 
     @property
     def idle(self) -> Mapping[str, str]:
-        """Options without effect: `deterministic` uses none of them, and only `lagrangian` has step
-        sizes.
+        """Options without effect.
+
+        `deterministic` uses no optimizer options, and only `lagrangian` has step sizes.
         """
         if self.decisions == "deterministic":
             why = "is of the search for randomized models: 'decisions: deterministic' takes none"

@@ -1,5 +1,4 @@
-"""The plain linear classifier of rows that do not fit in memory, by Newton's method in a few
-passes.
+"""The plain linear classifier of rows that do not fit in memory, by Newton's method.
 
 A pass sums the loss, its slopes, and the curvature of a subset of the rows: 2^17 rows estimate it
 well enough that each step reduces the error to a few hundredths, however many rows there are. Rows
@@ -298,12 +297,11 @@ class StreamedNewton:
         return self.rows / self.every
 
     def samples(self) -> Iterator[tuple[StreamedNewton, float]]:
-        """Yield problems on growing samples of the rows, each with a tolerance for the predicted
-        decrease.
+        """Yield problems on growing samples of the rows, each with a tolerance for `least`.
 
-        The tolerance is relative to the value and below the sampling error, which is about the
-        number of weights divided by the rows of the sample. The penalty is at least that of one
-        sampled row: otherwise the scores of small groups would diverge.
+        The tolerance is for the predicted decrease relative to the value. It is below the sampling
+        error, which is about the number of weights divided by the rows of the sample. The penalty
+        is at least that of one sampled row: otherwise the scores of small groups would diverge.
         """
         size = SAMPLE_ROWS
         while size * SAMPLE_GROWTH <= self.rows:
@@ -378,9 +376,7 @@ class StreamedNewton:
         return little and rest > MIN_STEP_SHARE * found.gap
 
     def _share(self, found: NewtonPoint, step: Array, promised: float, width: float) -> float:
-        """Return the best fraction of a step among those tried in one pass; 0 if none decreases
-        enough.
-        """
+        """Return the best fraction of a step tried in one pass; 0 if none decreases enough."""
         self.passes += 1
         part = LineSums(
             self.stream.encoded.coding,

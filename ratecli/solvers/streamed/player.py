@@ -93,9 +93,7 @@ class StreamedLaneRows:
         return PassResult(yes, slopes.astype(np.float32))
 
     def counted(self, answers: Sequence[Floats32]) -> list[Array]:
-        """Count decisions of all answers in one pass; lanes of zeros, which only pad blocks, are
-        skipped.
-        """
+        """Count decisions of all answers in one pass, skipping lanes of zeros (padding)."""
         lanes = len(answers[0]) * WIDTH
         W = np.concatenate([unpack_lanes(each, lanes) for each in answers], axis=1)
         used = np.flatnonzero(W.any(axis=0))
