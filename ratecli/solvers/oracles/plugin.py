@@ -39,7 +39,7 @@ class GroupPlugInOracle(EstimatorOracle):
     """
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
-        """Return the group thresholds; raise FaultError, E501, if probabilities cannot be fitted."""
+        """Return the group thresholds; raise FaultError, E501, if a fit fails."""
         return GroupThreshold(
             self._scorer, self._groups.slices, self._groups.patterns, self._thresholds(prices)
         )

@@ -53,8 +53,7 @@ from ratecli.solvers.streamed.player import make_streamed_rows
 
 SHRINK_GAP = 1e-5
 SHRINK_SLACK = 1e-6
-"""Added to the smallest attainable violation, to keep the loosened program feasible when rounded.
-"""
+"""Added to the smallest attainable violation: keeps the loosened program feasible when rounded."""
 
 
 def best_iterate(objectives: Array, violations: Array) -> int:
@@ -170,8 +169,8 @@ class ThreePlayer(Solver):
     batch
         Approximate number of rows sampled for each step when the classifier descends, stratified by
         group and label. All players then see the rates on the batch. Streamed rows are sampled from
-        a pool of at least 2^15 rows in memory that is replaced regularly. Without `batch`, each step
-        uses all rows (for streamed data, one pass).
+        a pool of at least 2^15 rows in memory that is replaced regularly. Without `batch`, each
+        step uses all rows (for streamed data, one pass).
     oracle
         Cost-sensitive learner that best-responds instead of descending: `linear`, `regression`,
         `plugin`, or a classifier of scikit-learn, as for `mixture`. It is called once per step and
