@@ -142,6 +142,7 @@ class WordFacts:
         return None
 
     def _slips(self, found: WordPiece, counts: NDArray[np.int64], start: int) -> None:
+        """Count the words that are neither numbers nor marks of missing values."""
         wrong = np.zeros(len(found.words), dtype=bool)
         for k, word in enumerate(found.words):
             if word is not None and word.casefold() not in MISSING_WORDS:

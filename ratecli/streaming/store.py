@@ -120,6 +120,7 @@ def sha256_of_all(paths: Sequence[Path], *, anew: bool = False) -> list[str]:
 
 
 def _cached_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, from a cache file if it has not changed since."""
     status = path.stat()
     said = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
     note = streamed_tables_folder() / "sums" / hashlib.sha256(said.encode()).hexdigest()

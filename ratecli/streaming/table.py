@@ -225,6 +225,9 @@ def check_splits_rows(column: ScannedColumn) -> None:
 def _feature_diagnostics(
     column: ScannedColumn, options: EntryOptions, rows: int
 ) -> Iterator[Diagnostic]:
+    """Yield the errors of a feature column: missing or infinite values, stray words, too many
+    levels.
+    """
     name = column.name
     if column.numbers is not None:
         facts = column.numbers
@@ -256,6 +259,9 @@ def _check_weight(column: ScannedColumn) -> None:
 
 
 def _labels(column: ScannedColumn, positive: Any) -> NDArray[np.float64]:
+    """Return the label of each level or number of the label's column; raise E406 if there are too
+    many.
+    """
     name = column.name
     values: Any = column.levels
     if column.numbers is not None:

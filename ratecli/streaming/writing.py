@@ -132,6 +132,7 @@ class RecordDraft:
             self._file.write(array_bytes(piece))
 
     def _begin(self, found: Mapping[str, NumberArray | WordPiece]) -> None:
+        """Fix the format of records by the first rows."""
         for name, each in found.items():
             if isinstance(each, WordPiece):
                 known = {each.words[k] for k in set(each.codes.tolist())}
@@ -146,6 +147,9 @@ class RecordDraft:
         )
 
     def _numbered(self, name: str, found: WordPiece) -> NDArray[Any]:
+        """Return the words of a column as codes, numbering new words; unset `right` if codes
+        overflow.
+        """
         known = self._codes[name]
         counts = np.bincount(found.codes, minlength=len(found.words)).tolist()
         for word, count in zip(found.words, counts, strict=True):
@@ -173,6 +177,7 @@ class RecordDraft:
         return True
 
     def _renumber(self, store: RecordStore, places: Sequence[NDArray[np.intp]]) -> None:
+        """Replace the codes in all records by the indices of the sorted words."""
         buffer = np.empty(BLOCK_ROWS, store.record)
         for start in range(0, store.rows, BLOCK_ROWS):
             piece = buffer[: min(BLOCK_ROWS, store.rows - start)]

@@ -200,6 +200,7 @@ class _FixedRates:
 def _split_into_atoms(
     form: ProgramForm, program: RateProgram, known: _FixedRates
 ) -> tuple[LinearTerm, list[ConvexAtom]]:
+    """Return the affine part of a goal, and the atoms of its ratios and convex terms."""
     line, atoms = form.line, list[ConvexAtom]()
     for share, fraction in zip(form.shares, program.fractions, strict=True):
         if share:
@@ -269,6 +270,7 @@ def _divergence_atoms(
 
 
 def _smooth_atom(node: Expression, factor: float, known: _FixedRates) -> SmoothAtom:
+    """Return `factor * node` as an atom over its rates; raise E308 if it is not monotone in one."""
     scaled = ex.multiply(ex.Constant(factor), node)
     signs = monotonicity(scaled)
     for leaf, sign in signs.items():

@@ -316,6 +316,9 @@ class ThreePlayer(Solver):
         learning: Array,
         rng: np.random.Generator,
     ) -> ClassifierPlayer:
+        """Return the classifier player: by an oracle, or descending on streamed rows or rows in
+        memory.
+        """
         if self.oracle is not None:
             ground = make_oracle_rows(self.oracle, problem, kinds)
             return BestResponsePlayer(
@@ -387,6 +390,7 @@ class _GameSetting:
         return self.mixed(self.shrunk.chances)
 
     def variants(self, salt: int | None) -> dict[str, Classifier]:
+        """Return the classifiers of the solution by name; `salt` is None without `hashed`."""
         main = self.stochastic
         counted = np.array([each[0, self.lane] for each in self.played.prices])
         found: dict[str, Classifier] = {

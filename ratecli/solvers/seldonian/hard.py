@@ -122,6 +122,7 @@ class HardDecisionSearch:
         best: ThresholdModel | None,
         track: CandidateTracker,
     ) -> ThresholdModel | None:
+        """Return the best model of `best` and all thresholds on the scores of w, or None."""
         cuts = self._cuts(w, prediction)
         k = cuts.best(best.objective if best else np.inf)
         if k is not None:

@@ -1,7 +1,7 @@
 """The plain linear classifier of rows that do not fit in memory, by Newton's method.
 
 A pass sums the loss, its slopes, and the curvature of a subset of the rows: 2^17 rows estimate it
-well enough that each step reduces the error to a few hundredths, however many rows there are. Rows
+well enough that each step reduces the error to a few percent, however many rows there are. Rows
 with a rare feature are sampled more often, so that no direction looks flat. For many rows, samples
 that grow by `SAMPLE_GROWTH` are solved first, each as accurately as it represents the rest, so that
 only a few passes over all rows remain.
